@@ -1,0 +1,322 @@
+//! Calls of CUDA's runtime and of NCCL that the preloaded library intercepts:
+//! which there are, and the records that it writes of them.
+
+/// Which library a call belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// CUDA's runtime.
+    Runtime,
+    /// NCCL.
+    Nccl,
+}
+
+/// What a call does, as far as its arguments tell more than its name. Arguments
+/// are counted from 0; those passed in memory are words of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// Nothing that is looked at, but for a stream.
+    Plain {
+        /// Which argument is the stream.
+        stream: Option<u8>,
+    },
+    /// Takes memory: where it goes is argument 0.
+    Allocates {
+        /// How many bytes.
+        bytes: Bytes,
+        /// Which argument is the stream.
+        stream: Option<u8>,
+        /// [`memory`] that it takes.
+        memory: u32,
+    },
+    /// Gives memory back: argument 0.
+    Frees {
+        /// Which argument is the stream.
+        stream: Option<u8>,
+        /// [`memory`] that it gives back.
+        memory: u32,
+    },
+    /// Launches a kernel, known by the address of its stub.
+    Launches {
+        /// Which argument is the stub.
+        stub: u8,
+        /// Where the stream is.
+        stream: Place,
+    },
+    /// Copies or fills.
+    Copies {
+        /// Which argument is the number of bytes.
+        bytes: u8,
+        /// Which argument is `cudaMemcpyKind`.
+        kind: Option<u8>,
+        /// Which argument is the stream.
+        stream: Option<u8>,
+    },
+    /// Exchanges data with other ranks.
+    Communicates {
+        /// Which argument is the number of elements.
+        count: u8,
+        /// Which argument is `ncclDataType_t`.
+        data_type: u8,
+        /// Which argument is the root, or the other rank.
+        peer: Option<u8>,
+        /// Which argument is the communicator.
+        communicator: Place,
+        /// Which argument is the stream.
+        stream: Place,
+    },
+    /// Makes or ends a communicator.
+    Joins(Joins),
+    /// Selects the device of what this thread does from now on: argument 0.
+    Selects,
+}
+
+/// How many bytes an allocation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bytes {
+    /// Argument 1.
+    Plain,
+    /// What argument 1 points at (the pitch), times argument 3 (the height).
+    Pitch,
+    /// A `cudaPitchedPtr` at argument 0; height and depth are words 1 and 2 of the stack.
+    Extent,
+}
+
+/// Where an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// One of the six in registers.
+    Register(u8),
+    /// A word of the stack.
+    Stack(u8),
+    /// A field, at this offset in bytes, of what argument 0 points at.
+    Field(u8),
+}
+
+/// How a communicator is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joins {
+    /// `ncclCommInitRank`: it goes to argument 0; size, id (128 bytes on the stack), rank.
+    Rank,
+    /// `ncclCommSplit`: it goes to argument 3; of the one at argument 0, by colour and key.
+    Split,
+    /// It ends: argument 0.
+    Leaves,
+}
+
+/// Values of `memory` in [`Does::Allocates`].
+pub mod memory {
+    /// Device memory.
+    pub const DEVICE: u32 = 0;
+    /// Pinned host memory.
+    pub const PINNED: u32 = 1;
+    /// Managed memory.
+    pub const MANAGED: u32 = 2;
+    /// Device memory, in the order of a stream.
+    pub const POOL: u32 = 3;
+}
+
+/// An intercepted function.
+#[derive(Clone, Copy, Debug)]
+pub struct Function {
+    /// Name.
+    pub name: &'static str,
+    /// Whose.
+    pub library: Library,
+    /// Words of arguments on the stack, beyond the six in registers.
+    pub stack_words: u8,
+    /// What it does.
+    pub does: Does,
+}
+
+const fn plain(stream: u8) -> Does {
+    Does::Plain { stream: Some(stream) }
+}
+
+const NOTHING: Does = Does::Plain { stream: None };
+
+const fn takes(memory: u32, stream: Option<u8>) -> Does {
+    Does::Allocates { bytes: Bytes::Plain, stream, memory }
+}
+
+const fn copies(bytes: u8, kind: Option<u8>, stream: Option<u8>) -> Does {
+    Does::Copies { bytes, kind, stream }
+}
+
+const fn launches(stub: u8, stream: Place) -> Does {
+    Does::Launches { stub, stream }
+}
+
+const fn talks(
+    count: u8,
+    data_type: u8,
+    peer: Option<u8>,
+    communicator: Place,
+    stream: Place,
+) -> Does {
+    Does::Communicates { count, data_type, peer, communicator, stream }
+}
+
+/// The functions, by number. The macro hands `name = stack words` of each to another macro, which
+/// makes the hooks; the table says what each does. A name's place is its number on the wire, so
+/// that names are only ever added at the end.
+macro_rules! functions {
+    ($($library:ident $name:ident $words:literal $does:expr;)*) => {
+        /// The functions, by number.
+        pub const FUNCTIONS: &[Function] = &[$(Function {
+            name: stringify!($name),
+            library: Library::$library,
+            stack_words: $words,
+            does: $does,
+        }),*];
+
+        /// Numbers of the functions.
+        #[allow(non_camel_case_types, missing_docs)]
+        #[repr(u32)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Number { $($name),* }
+
+        /// Calls a macro once with `name words, …` of all functions.
+        #[macro_export]
+        macro_rules! intercepted_functions {
+            ($with:ident) => { $with! { $($name $words,)* } };
+        }
+    };
+}
+
+use Place::{Field, Register, Stack};
+
+functions! {
+    Runtime cudaMalloc 0 takes(memory::DEVICE, None);
+    Runtime cudaMallocAsync 0 takes(memory::POOL, Some(2));
+    Runtime cudaMallocAsync_ptsz 0 takes(memory::POOL, Some(2));
+    Runtime cudaMallocFromPoolAsync 0 takes(memory::POOL, Some(3));
+    Runtime cudaMallocFromPoolAsync_ptsz 0 takes(memory::POOL, Some(3));
+    Runtime cudaMallocManaged 0 takes(memory::MANAGED, None);
+    Runtime cudaMallocHost 0 takes(memory::PINNED, None);
+    Runtime cudaHostAlloc 0 takes(memory::PINNED, None);
+    Runtime cudaMallocPitch 0 Does::Allocates { bytes: Bytes::Pitch, stream: None, memory: memory::DEVICE };
+    Runtime cudaMalloc3D 3 Does::Allocates { bytes: Bytes::Extent, stream: None, memory: memory::DEVICE };
+    Runtime cudaFree 0 Does::Frees { stream: None, memory: memory::DEVICE };
+    Runtime cudaFreeAsync 0 Does::Frees { stream: Some(1), memory: memory::POOL };
+    Runtime cudaFreeAsync_ptsz 0 Does::Frees { stream: Some(1), memory: memory::POOL };
+    Runtime cudaFreeHost 0 Does::Frees { stream: None, memory: memory::PINNED };
+    Runtime cudaLaunchKernel 2 launches(0, Stack(1));
+    Runtime cudaLaunchKernel_ptsz 2 launches(0, Stack(1));
+    Runtime cudaLaunchCooperativeKernel 2 launches(0, Stack(1));
+    Runtime cudaLaunchCooperativeKernel_ptsz 2 launches(0, Stack(1));
+    Runtime cudaLaunchKernelExC 0 launches(1, Field(32));
+    Runtime cudaLaunchKernelExC_ptsz 0 launches(1, Field(32));
+    Runtime cudaGraphLaunch 0 plain(1);
+    Runtime cudaGraphLaunch_ptsz 0 plain(1);
+    Runtime cudaMemcpy 0 copies(2, Some(3), None);
+    Runtime cudaMemcpy_ptds 0 copies(2, Some(3), None);
+    Runtime cudaMemcpyAsync 0 copies(2, Some(3), Some(4));
+    Runtime cudaMemcpyAsync_ptsz 0 copies(2, Some(3), Some(4));
+    Runtime cudaMemcpyPeer 0 copies(4, None, None);
+    Runtime cudaMemcpyPeerAsync 0 copies(4, None, Some(5));
+    Runtime cudaMemset 0 copies(2, None, None);
+    Runtime cudaMemset_ptds 0 copies(2, None, None);
+    Runtime cudaMemsetAsync 0 copies(2, None, Some(3));
+    Runtime cudaMemsetAsync_ptsz 0 copies(2, None, Some(3));
+    Runtime cudaMemcpy2D 1 NOTHING;
+    Runtime cudaMemcpy2DAsync 2 NOTHING;
+    Runtime cudaDeviceSynchronize 0 NOTHING;
+    Runtime cudaStreamSynchronize 0 plain(0);
+    Runtime cudaStreamSynchronize_ptsz 0 plain(0);
+    Runtime cudaStreamWaitEvent 0 plain(0);
+    Runtime cudaStreamWaitEvent_ptsz 0 plain(0);
+    Runtime cudaEventRecord 0 plain(1);
+    Runtime cudaEventRecord_ptsz 0 plain(1);
+    Runtime cudaEventSynchronize 0 NOTHING;
+    Runtime cudaStreamCreate 0 NOTHING;
+    Runtime cudaStreamCreateWithFlags 0 NOTHING;
+    Runtime cudaStreamCreateWithPriority 0 NOTHING;
+    Runtime cudaStreamDestroy 0 plain(0);
+    Runtime cudaStreamBeginCapture 0 plain(0);
+    Runtime cudaStreamBeginCapture_ptsz 0 plain(0);
+    Runtime cudaStreamEndCapture 0 plain(0);
+    Runtime cudaStreamEndCapture_ptsz 0 plain(0);
+    Runtime cudaGraphInstantiate 0 NOTHING;
+    Runtime cudaGraphInstantiateWithFlags 0 NOTHING;
+    Runtime cudaGraphExecDestroy 0 NOTHING;
+    Runtime cudaSetDevice 0 Does::Selects;
+    Runtime cudaProfilerStart 0 NOTHING;
+    Runtime cudaProfilerStop 0 NOTHING;
+    Nccl ncclGroupStart 0 NOTHING;
+    Nccl ncclGroupEnd 0 NOTHING;
+    Nccl ncclAllReduce 1 talks(2, 3, None, Register(5), Stack(0));
+    Nccl ncclReduce 2 talks(2, 3, Some(5), Stack(0), Stack(1));
+    Nccl ncclBroadcast 1 talks(2, 3, Some(4), Register(5), Stack(0));
+    Nccl ncclBcast 0 talks(1, 2, Some(3), Register(4), Register(5));
+    Nccl ncclAllGather 0 talks(2, 3, None, Register(4), Register(5));
+    Nccl ncclReduceScatter 1 talks(2, 3, None, Register(5), Stack(0));
+    Nccl ncclAlltoAll 0 talks(2, 3, None, Register(4), Register(5));
+    Nccl ncclGather 1 talks(2, 3, Some(4), Register(5), Stack(0));
+    Nccl ncclScatter 1 talks(2, 3, Some(4), Register(5), Stack(0));
+    Nccl ncclSend 0 talks(1, 2, Some(3), Register(4), Register(5));
+    Nccl ncclRecv 0 talks(1, 2, Some(3), Register(4), Register(5));
+    Nccl ncclCommInitRank 16 Does::Joins(Joins::Rank);
+    Nccl ncclCommInitRankConfig 16 Does::Joins(Joins::Rank);
+    Nccl ncclCommSplit 0 Does::Joins(Joins::Split);
+    Nccl ncclCommDestroy 0 Does::Joins(Joins::Leaves);
+    Nccl ncclCommAbort 0 Does::Joins(Joins::Leaves);
+}
+
+/// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
+/// beginning, its argument the function's number. Words: clock when it returned; what it
+/// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the address of the
+/// kernel's stub, or the device.
+pub const HOST_CALL_WORDS: usize = 4;
+/// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
+/// given back (stamped before). Argument: the function's number. Words: address; bytes (0 for a
+/// free); stream; stack id, bit 32 set for a free.
+pub const HOST_MEMORY_WORDS: usize = 4;
+/// [`crate::record::ExtKind::Collective`]: as a host call. Words: clock when it returned; what it
+/// returned, `ncclDataType_t` in the high half; communicator; elements; stream; root or other
+/// rank plus one, or 0.
+pub const COLLECTIVE_WORDS: usize = 6;
+/// [`crate::record::ExtKind::Communicator`]: argument: the function's number. Words: communicator
+/// (0 if it could not be made); a number that is the same in all ranks, or 0; size; rank; of a
+/// split, the communicator that was split and colour | key << 32.
+pub const COMMUNICATOR_WORDS: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places_in_the_table() {
+        assert_eq!(FUNCTIONS[Number::cudaMalloc as usize].name, "cudaMalloc");
+        assert_eq!(FUNCTIONS[Number::ncclGroupEnd as usize].name, "ncclGroupEnd");
+        assert_eq!(FUNCTIONS[FUNCTIONS.len() - 1].name, "ncclCommAbort");
+    }
+
+    #[test]
+    fn arguments_lie_within_what_is_passed_on() {
+        for function in FUNCTIONS {
+            let within = |place: Place| match place {
+                Register(at) => at < 6,
+                Stack(at) => at < function.stack_words,
+                Field(_) => true,
+            };
+            let fits = match function.does {
+                Does::Launches { stub, stream } => stub < 6 && within(stream),
+                Does::Communicates { communicator, stream, count, data_type, peer } => {
+                    within(communicator)
+                        && within(stream)
+                        && count < 6
+                        && data_type < 6
+                        && peer.is_none_or(|peer| peer < 6)
+                }
+                Does::Plain { stream } => stream.is_none_or(|at| at < 6),
+                Does::Copies { bytes, kind, stream } => {
+                    bytes < 6 && kind.is_none_or(|at| at < 6) && stream.is_none_or(|at| at < 6)
+                }
+                Does::Allocates { .. } | Does::Frees { .. } | Does::Joins(_) | Does::Selects => {
+                    true
+                }
+            };
+            assert!(fits, "{}", function.name);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Every environment name that tprof gives to, or reads from, a process.
+
+/// Directory of the session: its socket is `SESSION/sock`. Set by `tprof run`
+/// and `tprof env`; absence makes the injected libraries inert.
+pub const SESSION: &str = "TPROF_SESSION";
+/// Absolute path of the `tprof` binary, started by the first attached process
+/// when nobody listens in the session directory.
+pub const BIN: &str = "TPROF_BIN";
+/// Absolute path of the run directory, for a collector started on demand.
+pub const OUTPUT: &str = "TPROF_OUTPUT";
+/// Host on which the session directory lives; unset when any host may make one
+/// (`tprof env`). A process on this host that finds no session stays inert, a
+/// process on another host starts a collector there.
+pub const HOST: &str = "TPROF_HOST";
+/// Options for a collector started on demand, as one JSON object.
+pub const OPTIONS: &str = "TPROF_OPTIONS";
+/// Prefix of every variable that configures tprof.
+pub const PREFIX: &str = "TPROF_";
+/// Path of the CUPTI to use, where the job's own is not found.
+pub const CUPTI: &str = "TPROF_CUPTI";
+/// The library that `CUDA_INJECTION64_PATH` named before tprof's took its place.
+pub const NEXT_INJECTION: &str = "TPROF_NEXT_INJECTION";
+/// The driver loads the library that this names, in `cuInit`.
+pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+/// Every copy of NVTX loads the library that this names, at its first use.
+pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+/// File name of the CUPTI agent.
+pub const AGENT_LIBRARY: &str = "libtprof_cupti.so";
+/// File name of the injected library.
+pub const PRELOAD_LIBRARY: &str = "libtprof_preload.so";
+/// Socket inside the session directory.
+pub const SOCKET_NAME: &str = "sock";
+
+/// Variables that name a process's rank, in the order in which they are
+/// trusted. `RANK` counts only beside `WORLD_SIZE`.
+pub const RANK_VARIABLES: [&str; 5] =
+    ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];

@@ -1,0 +1,426 @@
+//! Payloads of the records that the CUPTI agent writes: what devices did, the
+//! calls that asked for it, and ranges that the program named.
+//!
+//! Times in them are on CUPTI's clock, which the collector joins to ours by
+//! [`ClockJoin`]: it differs from process to process, and can be set back. A
+//! payload is words: whole ones first, then pairs of narrow values.
+
+/// Declares a payload: its fields, and how it becomes words and is read back.
+macro_rules! payload {
+    (
+        $(#[$doc:meta])* $name:ident {
+            wide { $($(#[$wide_doc:meta])* $wide:ident),* $(,)? }
+            narrow { $($(#[$narrow_doc:meta])* $narrow:ident),* $(,)? }
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$wide_doc])* pub $wide: u64,)*
+            $($(#[$narrow_doc])* pub $narrow: u32,)*
+        }
+
+        impl $name {
+            const WIDE: usize = <[&str]>::len(&[$(stringify!($wide)),*]);
+            const NARROW: usize = <[&str]>::len(&[$(stringify!($narrow)),*]);
+            /// Words of its payload.
+            pub const WORDS: usize = Self::WIDE + Self::NARROW.div_ceil(2);
+
+            /// As a payload.
+            #[inline(always)]
+            pub fn pack(&self) -> [u64; Self::WORDS] {
+                let whole: [u64; Self::WIDE] = [$(self.$wide),*];
+                let halves: [u32; Self::NARROW] = [$(self.$narrow),*];
+                let mut words = [0; Self::WORDS];
+                let (wide, pairs) = words.split_at_mut(Self::WIDE);
+                wide.copy_from_slice(&whole);
+                for (word, pair) in pairs.iter_mut().zip(halves.chunks(2)) {
+                    for (place, half) in pair.iter().enumerate() {
+                        *word |= u64::from(*half) << (32 * place);
+                    }
+                }
+                words
+            }
+
+            /// From a payload, which may be longer.
+            #[inline]
+            #[allow(unused_mut, unused_variables)] // either sort may be missing
+            pub fn unpack(words: &[u64]) -> Option<Self> {
+                let (wide, pairs) = words.get(..Self::WORDS)?.split_at(Self::WIDE);
+                let mut whole = wide.iter().copied();
+                let mut halves = pairs.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]);
+                Some(Self {
+                    $($wide: whole.next().unwrap_or_default(),)*
+                    $($narrow: halves.next().unwrap_or_default(),)*
+                })
+            }
+        }
+    };
+}
+
+payload! {
+    /// Both clocks at one moment: the record's own is the middle of two readings
+    /// around CUPTI's.
+    ClockJoin {
+        wide {
+            /// CUPTI's clock, ns.
+            foreign_ns,
+            /// Ticks of our clock between the two readings.
+            width_ticks,
+        }
+        narrow {}
+    }
+}
+
+payload! {
+    /// A kernel ran.
+    Kernel {
+        wide {
+            /// When it began.
+            start,
+            /// When it ended.
+            end,
+            /// When it was queued; 0 where that is not measured.
+            queued,
+            /// When it was submitted; 0 where that is not measured.
+            submitted,
+            /// Node of a graph, or 0.
+            node,
+        }
+        narrow {
+            /// Call that launched it.
+            correlation,
+            /// Stream.
+            stream,
+            /// Name, by text id.
+            name,
+            /// Graph, or 0.
+            graph,
+            /// Device.
+            device,
+            /// Context.
+            context,
+            /// Blocks in x.
+            grid_x,
+            /// Blocks in y.
+            grid_y,
+            /// Blocks in z.
+            grid_z,
+            /// Threads in x.
+            block_x,
+            /// Threads in y.
+            block_y,
+            /// Threads in z.
+            block_z,
+            /// Registers of a thread.
+            registers,
+            /// Bytes of static shared memory.
+            shared_static,
+            /// Bytes of dynamic shared memory.
+            shared_dynamic,
+        }
+    }
+}
+
+payload! {
+    /// A copy or a fill ran.
+    Copy {
+        wide {
+            /// When it began.
+            start,
+            /// When it ended.
+            end,
+            /// Bytes.
+            bytes,
+            /// Node of a graph, or 0.
+            node,
+        }
+        narrow {
+            /// Call that asked for it.
+            correlation,
+            /// Stream.
+            stream,
+            /// Graph, or 0.
+            graph,
+            /// Device.
+            device,
+            /// Context.
+            context,
+            /// `CUpti_ActivityMemcpyKind`, or [`FILL`].
+            kind,
+            /// `CUpti_ActivityMemoryKind` it read, or the value of a fill.
+            from,
+            /// `CUpti_ActivityMemoryKind` it wrote.
+            to,
+            /// `CUpti_ActivityFlag`: bit 0 is set if the call could return before it was done.
+            flags,
+            /// Other device of a peer copy plus one, or 0.
+            peer,
+        }
+    }
+}
+
+/// [`Copy::kind`] of a fill.
+pub const FILL: u32 = 100;
+
+payload! {
+    /// A call of the runtime's or the driver's interface returned.
+    Call {
+        wide {
+            /// When it began.
+            start,
+            /// When it returned.
+            end,
+        }
+        narrow {
+            /// Number that what it started carries too.
+            correlation,
+            /// Thread, as the kernel names it.
+            thread,
+            /// Name, by text id.
+            name,
+            /// What it returned.
+            result,
+            /// 0: the runtime's; 1: the driver's.
+            driver,
+        }
+    }
+}
+
+payload! {
+    /// The host or a stream waited.
+    Wait {
+        wide {
+            /// When it began.
+            start,
+            /// When it ended.
+            end,
+        }
+        narrow {
+            /// Call that waited.
+            correlation,
+            /// Stream; all ones for none.
+            stream,
+            /// Context.
+            context,
+            /// `CUpti_ActivitySynchronizationType`.
+            kind,
+            /// Event; all ones for none.
+            event,
+        }
+    }
+}
+
+payload! {
+    /// Device memory was taken or given back.
+    Memory {
+        wide {
+            /// When.
+            time,
+            /// Address.
+            address,
+            /// Bytes.
+            bytes,
+        }
+        narrow {
+            /// Call that asked for it.
+            correlation,
+            /// `CUpti_ActivityMemoryOperationType`.
+            operation,
+            /// `CUpti_ActivityMemoryKind`.
+            kind,
+            /// Device.
+            device,
+            /// Context.
+            context,
+            /// Stream.
+            stream,
+            /// Whether it is ordered in a stream.
+            asynchronous,
+        }
+    }
+}
+
+payload! {
+    /// CUPTI or the driver spent time on its own affairs.
+    Overhead {
+        wide {
+            /// When it began.
+            start,
+            /// When it ended.
+            end,
+        }
+        narrow {
+            /// `CUpti_ActivityOverheadKind`.
+            kind,
+            /// Thread, as the kernel names it; 0 if none is named.
+            thread,
+        }
+    }
+}
+
+payload! {
+    /// A device.
+    Device {
+        wide {
+            /// Memory, bytes.
+            memory,
+            /// Memory's bandwidth, KB/s.
+            bandwidth,
+            /// First half of the UUID, as bytes.
+            uuid_low,
+            /// Second half.
+            uuid_high,
+        }
+        narrow {
+            /// Number.
+            device,
+            /// Name, by text id.
+            name,
+            /// Multiprocessors.
+            processors,
+            /// Compute capability, major.
+            major,
+            /// Compute capability, minor.
+            minor,
+            /// Clock of the cores, kHz.
+            clock,
+            /// Level-2 cache, bytes.
+            cache,
+            /// Threads of a warp.
+            warp,
+            /// Threads of a block, at most.
+            threads,
+            /// Warps of a multiprocessor, at most.
+            warps,
+            /// Blocks of a multiprocessor, at most.
+            blocks,
+            /// Shared memory of a multiprocessor, bytes.
+            shared,
+            /// Shared memory of a block, bytes.
+            shared_block,
+            /// Registers of a multiprocessor.
+            registers,
+            /// Registers of a block, at most.
+            registers_block,
+        }
+    }
+}
+
+payload! {
+    /// A stream.
+    Stream {
+        wide {}
+        narrow {
+            /// Context.
+            context,
+            /// Stream.
+            stream,
+            /// Priority.
+            priority,
+        }
+    }
+}
+
+payload! {
+    /// A context.
+    Context {
+        wide {}
+        narrow {
+            /// Context.
+            context,
+            /// Device.
+            device,
+            /// Its default stream.
+            null_stream,
+        }
+    }
+}
+
+payload! {
+    /// An event of NVTX, at the record's own clock.
+    Range {
+        wide {
+            /// Number of a range that is not on a thread's stack, or 0.
+            id,
+            /// Payload's 64 bits.
+            value,
+        }
+        narrow {
+            /// Message, by text id.
+            name,
+            /// Domain's name, by text id; 0 is the default domain.
+            domain,
+            /// Category.
+            category,
+            /// Category's name, by text id; 0 if it has none.
+            category_name,
+            /// Colour as ARGB; 0 if none was given.
+            colour,
+            /// NVTX's number for the payload's type; 0 is none.
+            value_type,
+        }
+    }
+}
+
+/// What went wrong, or is as the reader must know; in the argument of an agent's
+/// note. Its payload is how many, and a text id.
+pub mod trouble {
+    /// CUPTI could not be used; the text says why.
+    pub const NO_CUPTI: u32 = 1;
+    /// CUPTI refused a kind of record; the text says which, and why.
+    pub const REFUSED: u32 = 2;
+    /// CUPTI dropped records.
+    pub const DROPPED: u32 = 3;
+    /// Records had no times.
+    pub const NO_TIMES: u32 = 4;
+    /// Records of kinds that nobody asked for, or knows.
+    pub const UNKNOWN_KIND: u32 = 5;
+    /// Bytes of buffers that could not be read.
+    pub const UNREADABLE: u32 = 6;
+    /// The injection library that the job had named before did not load.
+    pub const NOT_CHAINED: u32 = 7;
+    /// Which CUPTI is used: its version, and its path.
+    pub const USES: u32 = 8;
+    /// Records were lost because no buffer could be had.
+    pub const NO_BUFFER: u32 = 9;
+    /// Names were cut.
+    pub const NAMES_CUT: u32 = 10;
+    /// From here on CUPTI tells of the calls of CUDA's runtime.
+    pub const TELLS_CALLS: u32 = 13;
+    /// Another client of CUPTI has taken the records over.
+    pub const TAKEN_OVER: u32 = 11;
+    /// It has given them back.
+    pub const GIVEN_BACK: u32 = 12;
+}
+
+/// Longest text of one record, bytes.
+pub const TEXT_MOST: usize = 3_800;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_round_trip() {
+        let kernel = Kernel {
+            start: 1,
+            end: 2,
+            queued: 3,
+            submitted: u64::MAX,
+            node: 5,
+            correlation: 6,
+            stream: 7,
+            name: u32::MAX,
+            shared_dynamic: 9,
+            ..Kernel::default()
+        };
+        let words = kernel.pack();
+        assert_eq!(words.len(), 5 + 8);
+        assert_eq!(Kernel::unpack(&words), Some(kernel));
+        assert_eq!(Kernel::unpack(&words[1..]), None);
+        let stream = Stream { context: 1, stream: 2, priority: 3 };
+        assert_eq!(Stream::unpack(&stream.pack()), Some(stream));
+        assert_eq!(Stream::unpack(&[1 | 2 << 32, 3, 99]), Some(stream));
+    }
+}

@@ -1,0 +1,23 @@
+//! What crosses from a profiled process to the collector, and nothing else.
+//!
+//! The target writes [`record`]s into chunks of a shared [`region`]; the
+//! collector reads them. Both sides meet through a [`handshake`] on a Unix
+//! socket, and agree on the environment names in [`mod@env`]. Unwind rows travel
+//! the other way, from collector to target, in the layout of [`unwind`].
+//!
+//! The collector must treat every byte it reads here as hostile: a target can
+//! scribble over its own region at any time.
+#![no_std]
+
+pub mod calls;
+pub mod env;
+pub mod gpu;
+pub mod handshake;
+pub mod record;
+pub mod region;
+pub mod unwind;
+
+/// Raised whenever a layout in this crate changes. Both injected libraries are
+/// shipped with the collector they talk to; a mismatch means a stale library
+/// and the target runs on unprofiled, which the run then says.
+pub const WIRE_VERSION: u32 = 1;

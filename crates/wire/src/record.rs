@@ -1,0 +1,354 @@
+//! Records: 16-byte slots, written by one thread each, read by the collector.
+//!
+//! A slot is two words. `word0` is written last, with release order, and is
+//! never zero; chunks are zeroed before they are handed out, so a slot whose
+//! `word0` is zero has not been written (yet). No head needs publishing, and
+//! what a thread wrote before SIGKILL is read like everything else.
+//!
+//! Heap record:
+//!
+//! ```text
+//! word0   0..4 kind | 4..48 address >> 3 | 48..64 size, low 16 bits
+//! word1   0..27 clock, low 27 bits | 27..40 size, high 13 bits | 40..64 stack id
+//! ```
+//!
+//! Addresses beyond 2^47, sizes beyond 2^29 and unaligned addresses go into a
+//! wide record ([`ExtKind::Wide`]).
+//!
+//! The low clock bits are decoded as the tick nearest to the ring's previous
+//! record, so a writer emits [`Kind::Time`] whenever bits 26 and up of the
+//! clock changed since its last [`Kind::Time`].
+//!
+//! Extended record: `1 + ext slots` long.
+//!
+//! ```text
+//! word0   0..4 kind = Ext | 4..16 ext kind | 16..32 slots in all | 32..64 argument
+//! word1   0..64 full clock
+//! then    payload words
+//! ```
+
+/// Bytes in a slot.
+pub const SLOT_BYTES: usize = 16;
+/// Clock bits in a heap record.
+pub const CLOCK_BITS: u32 = 27;
+/// A new [`Kind::Time`] is due when `clock >> EPOCH_SHIFT` changes.
+pub const EPOCH_SHIFT: u32 = CLOCK_BITS - 1;
+/// Sizes below this fit a narrow record.
+pub const NARROW_SIZE_LIMIT: u64 = 1 << 29;
+/// Addresses below this, and aligned to 8, fit a narrow record.
+pub const NARROW_ADDRESS_LIMIT: u64 = 1 << 47;
+/// Stack ids fit 24 bits; 0 means that there is none.
+pub const STACK_ID_LIMIT: u32 = 1 << 24;
+/// Most frames in one [`ExtKind::Stack`] record.
+pub const MAX_FRAMES: usize = 192;
+
+/// What a slot holds.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A block was handed out (stamped after the real call).
+    Alloc = 1,
+    /// A block is about to be given back (stamped before the real call).
+    Free = 2,
+    /// `realloc` of this block is about to be called. Written before the call:
+    /// another thread may be given the address before it returns.
+    ReallocFree = 3,
+    /// That `realloc` succeeded: the new block; address 0 where it only freed.
+    ReallocAlloc = 4,
+    /// That `realloc` failed: the old block, which lives on.
+    ReallocFailed = 5,
+    /// Full clock in `word1`.
+    Time = 6,
+    /// Space skipped by the writer; `word0 >> 16 & 0xffff` slots in all.
+    Pad = 7,
+    /// An [`ExtKind`] record whose payload is still being written: slots as in
+    /// an extended record. Signals are blocked meanwhile, so it gets done unless
+    /// the thread dies.
+    Pending = 8,
+    /// See [`ExtKind`].
+    Ext = 15,
+}
+
+impl Kind {
+    /// The kind in the low bits of a `word0`, if it is one.
+    pub fn of(word0: u64) -> Option<Kind> {
+        Some(match word0 & 15 {
+            1 => Kind::Alloc,
+            2 => Kind::Free,
+            3 => Kind::ReallocFree,
+            4 => Kind::ReallocAlloc,
+            5 => Kind::ReallocFailed,
+            6 => Kind::Time,
+            7 => Kind::Pad,
+            8 => Kind::Pending,
+            15 => Kind::Ext,
+            _ => return None,
+        })
+    }
+}
+
+/// What an extended record holds. Payload words are listed in order.
+#[repr(u16)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtKind {
+    /// A heap event that does not fit a slot: heap kind in the argument;
+    /// address, size, stack id, 0.
+    Wide = 1,
+    /// Stack definition: id in the argument's low 24 bits, [`StackEnd`] in its
+    /// high 8; payload: number of frames, then return addresses, innermost first.
+    Stack = 2,
+    /// `mmap` succeeded: address, length, prot | flags << 32, fd | stack id << 32.
+    Map = 3,
+    /// `munmap` is about to be called: address, length. Argument: 0.
+    Unmap = 4,
+    /// `mremap` succeeded: old address, old length, new address, new length.
+    Remap = 5,
+    /// A thread began: tid, creator's tid (0: unknown).
+    ThreadStart = 6,
+    /// The thread's start routine returned, or it called `pthread_exit`: tid, 0.
+    ThreadExit = 7,
+    /// Thread name: 16 bytes, NUL padded.
+    ThreadName = 8,
+    /// The process is leaving by `exit`, `_exit`, `quick_exit`: status, how.
+    ProcessExit = 9,
+    /// `fork` or `vfork` returned in the parent: child's pid, 0.
+    Fork = 10,
+    /// An exec or a spawn is about to happen: pid, [`ExecVerdict`] | vfork << 8;
+    /// then the path's bytes, NUL padded to whole slots.
+    Exec = 11,
+    /// The exec of this pid failed: pid, errno.
+    ExecFailed = 12,
+    /// A child was reaped: pid, wait status.
+    Reaped = 13,
+    /// `posix_spawn` returned: pid (0: failed), error.
+    Spawned = 14,
+    /// CUPTI's clock at this moment: [`crate::gpu::ClockJoin`].
+    ClockJoin = 16,
+    /// A text: its id in the argument; length in bytes, then the bytes, NUL padded.
+    Text = 17,
+    /// [`crate::gpu::Kernel`].
+    Kernel = 18,
+    /// [`crate::gpu::Copy`].
+    Copy = 19,
+    /// [`crate::gpu::Call`].
+    Call = 20,
+    /// [`crate::gpu::Wait`].
+    Wait = 21,
+    /// [`crate::gpu::Memory`].
+    Memory = 22,
+    /// [`crate::gpu::Overhead`].
+    Overhead = 23,
+    /// [`crate::gpu::Device`].
+    Device = 24,
+    /// [`crate::gpu::Stream`].
+    Stream = 25,
+    /// [`crate::gpu::Context`].
+    Context = 26,
+    /// Something that the run must say: [`crate::gpu::trouble`] in the argument;
+    /// how many, text id.
+    AgentNote = 27,
+    /// [`crate::gpu::Range`]: a range begins on this thread.
+    RangePush = 32,
+    /// [`crate::gpu::Range`]: the innermost range of this thread and domain ends.
+    RangePop = 33,
+    /// [`crate::gpu::Range`]: a range begins that any thread may end.
+    RangeStart = 34,
+    /// [`crate::gpu::Range`]: that range ends.
+    RangeEnd = 35,
+    /// [`crate::gpu::Range`]: an instant.
+    RangeMark = 36,
+    /// [`crate::gpu::Range`]: this thread's name; the thread's id in `id`.
+    RangeThread = 37,
+    /// A call of CUDA's runtime or of NCCL returned: [`crate::calls::HOST_CALL_WORDS`].
+    HostCall = 48,
+    /// It took or gives back memory: [`crate::calls::HOST_MEMORY_WORDS`].
+    HostMemory = 49,
+    /// It exchanges data with other ranks: [`crate::calls::COLLECTIVE_WORDS`].
+    Collective = 50,
+    /// It made or ends a communicator: [`crate::calls::COMMUNICATOR_WORDS`].
+    Communicator = 51,
+}
+
+/// Kinds that the CUPTI agent writes.
+pub const AGENT_KINDS: core::ops::Range<u16> = 16..48;
+
+impl ExtKind {
+    /// The extended kind of a `word0`, if it is one.
+    pub fn of(word0: u64) -> Option<ExtKind> {
+        use ExtKind::*;
+        const CALLS: &[ExtKind] = &[HostCall, HostMemory, Collective, Communicator];
+        const ALL: &[ExtKind] = &[
+            Wide,
+            Stack,
+            Map,
+            Unmap,
+            Remap,
+            ThreadStart,
+            ThreadExit,
+            ThreadName,
+            ProcessExit,
+            Fork,
+            Exec,
+            ExecFailed,
+            Reaped,
+            Spawned,
+        ];
+        const AGENT: &[ExtKind] = &[
+            ClockJoin, Text, Kernel, Copy, Call, Wait, Memory, Overhead, Device, Stream, Context,
+            AgentNote,
+        ];
+        const RANGES: &[ExtKind] =
+            &[RangePush, RangePop, RangeStart, RangeEnd, RangeMark, RangeThread];
+        let index = (word0 >> 4 & 0xfff) as usize;
+        let (list, first) = match index {
+            48.. => (CALLS, 48),
+            32.. => (RANGES, 32),
+            16.. => (AGENT, 16),
+            _ => (ALL, 1),
+        };
+        list.get(index.wrapping_sub(first)).copied()
+    }
+}
+
+/// Why a stack ends where it ends.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackEnd {
+    /// The outermost frame was reached.
+    Whole = 0,
+    /// Deeper than [`MAX_FRAMES`].
+    TooDeep = 1,
+    /// Code without unwind information (JIT, hand-written assembly).
+    NoUnwindInfo = 2,
+    /// The next frame lay outside the stack.
+    OutsideStack = 3,
+    /// Unwind tables were not ready in time.
+    NotReady = 4,
+}
+
+impl StackEnd {
+    /// Decodes what a target wrote; anything unknown counts as missing unwind information.
+    pub fn of(value: u8) -> StackEnd {
+        match value {
+            0 => StackEnd::Whole,
+            1 => StackEnd::TooDeep,
+            3 => StackEnd::OutsideStack,
+            4 => StackEnd::NotReady,
+            _ => StackEnd::NoUnwindInfo,
+        }
+    }
+}
+
+/// What the process that is about to be executed will be, as far as its file tells.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecVerdict {
+    /// The library will be loaded.
+    Followed = 0,
+    /// The environment carries no session.
+    NoEnvironment = 1,
+    /// Statically linked.
+    Static = 2,
+    /// Another ELF class or machine.
+    OtherClass = 3,
+    /// Set-user-id or set-group-id.
+    Setuid = 4,
+    /// A sanitizer build, which insists on being loaded first; left alone.
+    Sanitizer = 5,
+    /// A seccomp filter is in force, which may kill for what attaching does.
+    Filtered = 6,
+}
+
+/// Packs a narrow heap record.
+#[inline(always)]
+pub const fn heap(kind: Kind, address: u64, size: u64, stack: u32, clock: u64) -> (u64, u64) {
+    (
+        kind as u64 | (address >> 3) << 4 | size << 48,
+        clock & ((1 << CLOCK_BITS) - 1) | (size >> 16) << CLOCK_BITS | (stack as u64) << 40,
+    )
+}
+
+/// Whether a heap event fits a narrow record.
+#[inline(always)]
+pub const fn is_narrow(address: u64, size: u64) -> bool {
+    (address & 7) | (address >> 47) | (size >> 29) == 0
+}
+
+/// First word of an extended record.
+#[inline(always)]
+pub const fn ext(kind: ExtKind, slots: usize, argument: u32) -> u64 {
+    Kind::Ext as u64 | (kind as u64) << 4 | (slots as u64 & 0xffff) << 16 | (argument as u64) << 32
+}
+
+/// Address of a narrow heap record.
+#[inline(always)]
+pub const fn address(word0: u64) -> u64 {
+    (word0 >> 4 & ((1 << 44) - 1)) << 3
+}
+
+/// Size of a narrow heap record, bytes.
+#[inline(always)]
+pub const fn size(word0: u64, word1: u64) -> u64 {
+    word0 >> 48 | (word1 >> CLOCK_BITS & 0x1fff) << 16
+}
+
+/// Stack id of a narrow heap record.
+#[inline(always)]
+pub const fn stack(word1: u64) -> u32 {
+    (word1 >> 40) as u32
+}
+
+/// Full clock of a narrow record, given the previous clock of the same ring.
+#[inline(always)]
+pub const fn clock(word1: u64, previous: u64) -> u64 {
+    let shift = 64 - CLOCK_BITS;
+    let delta = ((word1 << shift).wrapping_sub(previous << shift) as i64) >> shift;
+    previous.wrapping_add(delta as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heap_record_round_trips() {
+        for (address_in, size_in, stack_in) in [
+            (8, 0, 0),
+            (0x7fff_ffff_fff8, NARROW_SIZE_LIMIT - 1, STACK_ID_LIMIT - 1),
+            (0x5555_1230, 65_537, 77),
+        ] {
+            assert!(is_narrow(address_in, size_in));
+            let (a, b) = heap(Kind::Alloc, address_in, size_in, stack_in, 123_456_789);
+            assert_eq!(Kind::of(a), Some(Kind::Alloc));
+            assert_eq!((address(a), size(a, b), stack(b)), (address_in, size_in, stack_in));
+            assert_eq!(clock(b, 123_456_000), 123_456_789);
+        }
+        assert!(!is_narrow(NARROW_ADDRESS_LIMIT, 1));
+        assert!(!is_narrow(4, 1));
+        assert!(!is_narrow(8, NARROW_SIZE_LIMIT));
+    }
+
+    #[test]
+    fn clock_decodes_both_ways_within_half_a_window() {
+        let window = 1u64 << CLOCK_BITS;
+        for base in [0u64, 5, window - 1, 7 * window + 3, u64::MAX / 2] {
+            for delta in [0, 1, window / 2 - 1] {
+                let (_, b) = heap(Kind::Free, 8, 0, 0, base + delta);
+                assert_eq!(clock(b, base), base + delta);
+                let (_, b) = heap(Kind::Free, 8, 0, 0, base);
+                assert_eq!(clock(b, base + delta), base);
+            }
+        }
+    }
+
+    #[test]
+    fn ext_kind_round_trips() {
+        for value in (1..=14u64).chain(16..=27).chain(32..=37).chain(48..=51) {
+            let kind = ExtKind::of(value << 4 | 15).unwrap();
+            assert_eq!(kind as u64, value);
+            assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));
+        }
+        assert_eq!(ExtKind::of(15), None);
+        assert_eq!(ExtKind::of(15 << 4 | 15), None);
+    }
+}

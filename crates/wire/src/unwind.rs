@@ -1,0 +1,111 @@
+//! Unwind rows, compiled by the collector from a module's `.eh_frame` and read
+//! by the target: for each range of code, where the caller's frame is.
+//!
+//! A table is a [`TableHeader`], then `len` sorted `u32` pcs (module-relative
+//! start of each row's range), padded to 8 bytes, then `len` `u64` [`Row`]s. A
+//! row holds until the next pc; gaps between functions are rows of kind
+//! [`RowKind::None`]. Tables are never changed or moved once published.
+
+/// Head of a table in the tables file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TableHeader {
+    /// Number of rows.
+    pub len: u32,
+    /// [`crate::WIRE_VERSION`].
+    pub version: u32,
+}
+
+/// How to find the caller's frame.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowKind {
+    /// No information here: the stack is cut.
+    None = 0,
+    /// CFA = stack pointer + offset.
+    Sp = 1,
+    /// CFA = frame pointer + offset.
+    Fp = 2,
+    /// The outermost frame: the stack is whole.
+    End = 3,
+    /// A signal trampoline: registers are in the `ucontext` at the stack pointer.
+    Signal = 4,
+}
+
+/// One row in one word: `0..3 kind | 3 fp saved | 4..32 CFA offset | 32..64 offset of the saved fp`
+/// (both signed bytes; the saved frame pointer lies at CFA + offset). The return
+/// address always lies at CFA - 8; code for which that is not so has no row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row(pub u64);
+
+impl Row {
+    /// A row that cuts the stack.
+    pub const NONE: Row = Row(0);
+    /// A row that ends the stack.
+    pub const END: Row = Row(RowKind::End as u64);
+    /// A signal trampoline.
+    pub const SIGNAL: Row = Row(RowKind::Signal as u64);
+
+    /// Packs a row; `None` if an offset does not fit.
+    pub const fn new(kind: RowKind, cfa_offset: i64, fp_offset: Option<i64>) -> Option<Row> {
+        if cfa_offset < -(1 << 27) || cfa_offset >= 1 << 27 {
+            return None;
+        }
+        let (saved, fp) = match fp_offset {
+            None => (0, 0),
+            Some(o) if o >= i32::MIN as i64 && o <= i32::MAX as i64 => (1, o),
+            Some(_) => return None,
+        };
+        Some(Row(kind as u64
+            | saved << 3
+            | (cfa_offset as u64 & 0xfff_ffff) << 4
+            | (fp as u64) << 32))
+    }
+    /// The kind, as a number (see [`RowKind`]).
+    #[inline(always)]
+    pub const fn kind(self) -> u64 {
+        self.0 & 7
+    }
+    /// Whether the frame pointer was saved.
+    #[inline(always)]
+    pub const fn saves_fp(self) -> bool {
+        self.0 & 8 != 0
+    }
+    /// Bytes from the base register to the CFA.
+    #[inline(always)]
+    pub const fn cfa_offset(self) -> i64 {
+        ((self.0 << 32) as i64) >> 36
+    }
+    /// Bytes from the CFA to the saved frame pointer.
+    #[inline(always)]
+    pub const fn fp_offset(self) -> i64 {
+        (self.0 as i64) >> 32
+    }
+}
+
+/// Bytes of a table with `len` rows.
+pub const fn table_bytes(len: usize) -> usize {
+    size_of::<TableHeader>() + (len * 4).next_multiple_of(8) + len * 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_round_trip() {
+        for (kind, cfa, fp) in [
+            (RowKind::Sp, 8, None),
+            (RowKind::Sp, 134_217_720, Some(-16)),
+            (RowKind::Fp, 16, Some(-16)),
+            (RowKind::Fp, -8, Some(i32::MIN as i64)),
+        ] {
+            let row = Row::new(kind, cfa, fp).unwrap();
+            assert_eq!(row.kind(), kind as u64);
+            assert_eq!(row.cfa_offset(), cfa);
+            assert_eq!(row.saves_fp(), fp.is_some());
+            assert_eq!(row.fp_offset(), fp.unwrap_or(0));
+        }
+        assert_eq!(Row::new(RowKind::Sp, 1 << 27, None), None);
+    }
+}
