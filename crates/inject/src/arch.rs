@@ -1,0 +1,194 @@
+//! Everything that is particular to x86-64.
+
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicI64, AtomicU64};
+
+// Thread-local storage in the initial-exec model: one `mov` and one `add`
+// instead of a call to `__tls_get_addr` (3 ns per event, measured in C).
+// `thread_local!` in a cdylib is general-dynamic, and its attribute form is not
+// stable, hence the section by hand. 256 bytes fit the static TLS reserve.
+global_asm!(
+    ".section .tbss.tprof_thread,\"awT\",@nobits",
+    ".balign 64",
+    ".globl tprof_thread",
+    ".hidden tprof_thread",
+    ".type tprof_thread, @object",
+    ".size tprof_thread, 256",
+    "tprof_thread:",
+    ".zero 256",
+    ".text",
+);
+
+/// Bytes reserved for [`crate::thread::Thread`].
+pub const THREAD_BYTES: usize = 256;
+
+/// Address of this thread's zero-initialised block.
+#[inline(always)]
+pub fn thread_block() -> *mut u8 {
+    let block: *mut u8;
+    // SAFETY: reads the thread pointer and a GOT entry that the loader filled;
+    // the block lives as long as the thread.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
+            "add {0}, qword ptr fs:[0]",
+            out(reg) block,
+            options(pure, nomem, nostack)
+        );
+    }
+    block
+}
+
+/// The thread pointer: on glibc and musl it lies at the top of the thread's
+/// own stack, for all threads but the first.
+#[inline(always)]
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: `fs:[0]` holds the thread pointer itself in the x86-64 TLS ABI.
+    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack)) };
+    pointer
+}
+
+/// Time stamp counter.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    // SAFETY: `rdtsc` traps only under PR_TSC_SIGSEGV (strict seccomp); the
+    // caller has checked for that.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Adds to a counter that only this thread writes, in one instruction, so that
+/// a signal handler that counts too cannot be lost. Not atomic between threads.
+#[inline(always)]
+pub fn add_local(counter: &AtomicU64, value: u64) {
+    // SAFETY: the address is valid for writes for as long as the reference.
+    unsafe {
+        asm!("add qword ptr [{0}], {1}", in(reg) counter.as_ptr(), in(reg) value, options(nostack))
+    };
+}
+
+/// As [`add_local`].
+#[inline(always)]
+pub fn add_local_signed(counter: &AtomicI64, value: i64) {
+    // SAFETY: as `add_local`.
+    unsafe {
+        asm!("add qword ptr [{0}], {1}", in(reg) counter.as_ptr(), in(reg) value, options(nostack))
+    };
+}
+
+/// Advances a cursor that only this thread moves, in one instruction, so that
+/// a signal handler gets the next place and never the same. Returns the value before.
+///
+/// # Safety
+/// `cursor` is valid for reads and writes and belongs to this thread.
+#[inline(always)]
+pub unsafe fn advance(cursor: *mut usize, bytes: usize) -> usize {
+    let mut before = bytes;
+    // SAFETY: the caller's premise; `xadd` without `lock` is one instruction.
+    unsafe {
+        asm!("xadd qword ptr [{0}], {1}", in(reg) cursor, inout(reg) before, options(nostack))
+    };
+    before
+}
+
+/// Asks for a cache line for writing, ahead of need: the collector read it last.
+#[inline(always)]
+pub fn prefetch_for_write(address: usize) {
+    // SAFETY: a prefetch of any address has no effect but on caches.
+    unsafe { asm!("prefetchw byte ptr [{0}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
+/// A system call with up to six arguments; returns the kernel's value (errors are negative).
+///
+/// # Safety
+/// Whatever the call itself demands.
+#[inline(always)]
+pub unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the x86-64 Linux convention: rcx and r11 are clobbered.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
+            in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// System call numbers.
+pub mod number {
+    #![allow(missing_docs)]
+    pub const READ: usize = 0;
+    pub const OPEN: usize = 2;
+    pub const CLOSE: usize = 3;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const PREAD64: usize = 17;
+    pub const ACCESS: usize = 21;
+    pub const SCHED_YIELD: usize = 24;
+    pub const MADVISE: usize = 28;
+    pub const DUP2: usize = 33;
+    pub const NANOSLEEP: usize = 35;
+    pub const GETPID: usize = 39;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const SENDTO: usize = 44;
+    pub const RECVMSG: usize = 47;
+    pub const SETSOCKOPT: usize = 54;
+    pub const CLONE: usize = 56;
+    pub const EXECVE: usize = 59;
+    pub const EXIT: usize = 60;
+    pub const WAIT4: usize = 61;
+    pub const UNAME: usize = 63;
+    pub const FSTAT: usize = 5;
+    pub const GETPPID: usize = 110;
+    pub const SETSID: usize = 112;
+    pub const PRCTL: usize = 157;
+    pub const GETTID: usize = 186;
+    pub const FUTEX: usize = 202;
+    pub const CLOCK_GETTIME: usize = 228;
+    pub const FGETXATTR: usize = 193;
+    pub const PRLIMIT64: usize = 302;
+    pub const CLOSE_RANGE: usize = 436;
+}
+
+/// Where a `ucontext_t` keeps a register, relative to the stack pointer at a
+/// signal trampoline (`uc_mcontext.gregs` begins at 40; Linux, x86-64).
+pub mod ucontext {
+    /// Frame pointer.
+    pub const FP: usize = 40 + 8 * 10;
+    /// Stack pointer.
+    pub const SP: usize = 40 + 8 * 15;
+    /// Program counter.
+    pub const PC: usize = 40 + 8 * 16;
+}
+
+/// Defines an exported hook that passes the caller's stack pointer (which points
+/// at the return address) and frame pointer on, in two further arguments, to a
+/// Rust function of the same ABI: exact unwinding begins there, whatever the
+/// compiler does with frames in between. The jump leaves no frame.
+#[macro_export]
+macro_rules! stack_hook {
+    ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty, $target:path, $sp:literal, $fp:literal) => {
+        $(#[$doc])*
+        /// # Safety
+        /// As the function of this name in libc.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+            ::core::arch::naked_asm!(
+                "endbr64",
+                concat!("mov ", $sp, ", rsp"),
+                concat!("mov ", $fp, ", rbp"),
+                "jmp {target}",
+                target = sym $target,
+            )
+        }
+    };
+}

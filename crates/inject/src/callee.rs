@@ -1,0 +1,171 @@
+//! Which library a call of an intercepted function was meant for.
+//!
+//! Two CUDA majors may be loaded side by side, each under the name that its
+//! callers asked the linker for, and a library that came in under `dlopen` with
+//! `RTLD_LOCAL` is in nobody's global scope. So the caller's own object decides:
+//! it names the library that it needs, and that one's function is called. Where
+//! it names none, the next definition after this library is, as a call without
+//! it would find; then any loaded library of that name.
+//!
+//! Answers are kept by call site, which is quick and forgets nothing that
+//! matters: code that goes away takes its call sites along ([`forget`]).
+
+use crate::real::{self, ObjectInfo, base_name};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+/// `DT_NEEDED`.
+const NEEDED: u64 = 1;
+/// `DT_SONAME`.
+const SONAME: u64 = 14;
+
+/// Call sites that are remembered.
+const PLACES: usize = 1024;
+
+/// A call site and the function meant there. The two words are written apart:
+/// `check` is the exclusive or of both, so that a torn pair shows.
+struct Place {
+    check: AtomicUsize,
+    address: AtomicUsize,
+}
+
+static KNOWN: [Place; PLACES] =
+    [const { Place { check: AtomicUsize::new(0), address: AtomicUsize::new(0) } }; PLACES];
+
+/// The function to call, by its name (NUL terminated), for a call that returns to `caller`; 0 if
+/// no library has it. `own` is an address in this library; `prefix` begins the names of libraries
+/// that have the function.
+#[inline]
+pub fn find(name: &'static [u8], number: u32, caller: usize, prefix: &[u8], own: usize) -> usize {
+    // One return address may serve calls of several functions, through a pointer.
+    let key = caller ^ (number as usize) << 48;
+    let Some(place) = KNOWN.get((caller ^ caller >> 10 ^ number as usize) % PLACES) else {
+        return 0;
+    };
+    let address = place.address.load(Relaxed);
+    if address != 0 && place.check.load(Relaxed) ^ address == key {
+        return address;
+    }
+    let address = search(name, caller, prefix, own);
+    if address != 0 {
+        place.check.store(key ^ address, Relaxed);
+        place.address.store(address, Relaxed);
+    }
+    address
+}
+
+/// Code was unloaded: what lay at a remembered call site, or was called from it, may be gone.
+pub fn forget() {
+    for place in &KNOWN {
+        place.address.store(0, Relaxed);
+    }
+}
+
+struct Search<'a> {
+    name: &'a [u8],
+    caller: usize,
+    prefix: &'a [u8],
+    own: usize,
+    /// The library that the caller's object names.
+    wanted: Option<&'static [u8]>,
+    /// This library was passed.
+    after: bool,
+    named: usize,
+    next: usize,
+    any: usize,
+}
+
+#[cold]
+fn search(name: &[u8], caller: usize, prefix: &[u8], own: usize) -> usize {
+    let mut search =
+        Search { name, caller, prefix, own, wanted: None, after: false, named: 0, next: 0, any: 0 };
+    let data: *mut c_void = (&raw mut search).cast();
+    // SAFETY: the callbacks live for the calls and treat `data` as `&mut Search`.
+    unsafe {
+        real::dl_iterate_phdr(find_caller, data);
+        real::dl_iterate_phdr(find_callee, data);
+    }
+    [search.named, search.next, search.any].into_iter().find(|at| *at != 0).unwrap_or(0)
+}
+
+unsafe extern "C" fn find_caller(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
+    // SAFETY: `data` is the `Search` that `search` passed; `info` is the loader's.
+    let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
+    if !info.holds(search.caller.wrapping_sub(1)) {
+        return 0;
+    }
+    if let Some(object) = info.symbols() {
+        object.each_name(NEEDED, |needed| {
+            if search.wanted.is_none() && base_name(needed).starts_with(search.prefix) {
+                search.wanted = Some(base_name(needed));
+            }
+        });
+    }
+    1
+}
+
+unsafe extern "C" fn find_callee(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
+    // SAFETY: as above.
+    let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
+    if info.holds(search.own) {
+        search.after = true;
+        return 0;
+    }
+    let Some(object) = info.symbols() else { return 0 };
+    let base = base_name(info.path());
+    let mut is_wanted = search.wanted.is_some_and(|wanted| wanted == base);
+    object.each_name(SONAME, |own| is_wanted |= search.wanted.is_some_and(|wanted| wanted == own));
+    let is_of_that_name = base.starts_with(search.prefix);
+    let known = if is_wanted {
+        search.named
+    } else if search.after {
+        search.next
+    } else {
+        search.any
+    };
+    if known != 0 || !(is_wanted || is_of_that_name || search.after) {
+        return 0;
+    }
+    if let Some(address) = object.find(search.name) {
+        if is_wanted {
+            search.named = address;
+            return 1;
+        }
+        if is_of_that_name && search.any == 0 {
+            search.any = address;
+        }
+        if search.after && search.next == 0 {
+            search.next = address;
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_goes_where_its_object_says() {
+        unsafe extern "C" {
+            fn qsort();
+        }
+        // This test program needs libc, and calls from it mean libc's function.
+        let here = a_call_goes_where_its_object_says as fn() as usize + 1;
+        let got = find(b"qsort\0", 3, here, b"libc.so", 0);
+        assert_eq!(got, qsort as *const () as usize);
+        // The second answer is remembered, under its own number alone.
+        assert_eq!(find(b"qsort\0", 3, here, b"libc.so", 0), got);
+        assert_eq!(find(b"no_such_function\0", 4, here, b"libc.so", 0), 0);
+        forget();
+        assert_eq!(find(b"qsort\0", 3, here, b"libc.so", 0), got);
+    }
+
+    #[test]
+    fn a_torn_entry_is_no_answer() {
+        let place = &KNOWN[(7 ^ 9) % PLACES];
+        place.check.store(5, Relaxed);
+        place.address.store(6, Relaxed);
+        assert_eq!(find(b"no_such_function\0", 9, 7, b"libc.so", 0), 0);
+    }
+}

@@ -1,0 +1,206 @@
+//! What the hooks of CUDA's runtime and of NCCL report.
+//!
+//! One hook serves every function (`preload-shim/src/hooks/calls.rs`): it keeps
+//! the arguments as they came in a [`Frame`], and the table in
+//! [`tprof_wire::calls`] says what they mean.
+
+use crate::thread::{self, Thread};
+use crate::{ring, stacks};
+use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins, Place};
+use tprof_wire::record::ExtKind;
+
+/// A call in progress, as the hook laid it out below its caller's frame.
+#[repr(C)]
+pub struct Frame {
+    /// Clock before the real call; 0 if nothing is recorded of it.
+    pub start: u64,
+    /// What the real function returned.
+    pub result: u64,
+    /// The six argument registers.
+    pub registers: [u64; 6],
+    /// The caller's frame pointer.
+    pub fp: usize,
+    /// Where the call returns to.
+    pub caller: usize,
+    // Arguments in memory follow.
+}
+
+impl Frame {
+    fn register(&self, at: u8) -> u64 {
+        self.registers.get(usize::from(at)).copied().unwrap_or(0)
+    }
+
+    /// A word of the arguments in memory.
+    fn stack(&self, at: u8) -> u64 {
+        let words = (&raw const *self).wrapping_add(1).cast::<u64>();
+        // SAFETY: the table names no word beyond what the function's own type has.
+        unsafe { words.add(usize::from(at)).read() }
+    }
+
+    fn at(&self, place: Place) -> u64 {
+        match place {
+            Place::Register(at) => self.register(at),
+            Place::Stack(at) => self.stack(at),
+            // SAFETY: the real function has read the same structure, and it succeeded.
+            Place::Field(offset) => unsafe { word(self.register(0), usize::from(offset)) },
+        }
+    }
+
+    /// The stack pointer at the hook's entry, which points at the return address.
+    fn sp(&self) -> usize {
+        &raw const self.caller as usize
+    }
+}
+
+/// A word in memory that belongs to the caller; 0 behind a null pointer.
+///
+/// # Safety
+/// `address` is 0, or what the caller gave a function that reads or writes there.
+unsafe fn word(address: u64, offset: usize) -> u64 {
+    if address == 0 {
+        return 0;
+    }
+    // SAFETY: as promised; CUDA's interface aligns what it points at, and an
+    // unaligned read is as good.
+    unsafe { ((address as usize + offset) as *const u64).read_unaligned() }
+}
+
+/// Memory is taken and given back, communicators are made, devices selected,
+/// whether or not recording is on at this moment: what happens later refers to them.
+fn matters(does: Does) -> bool {
+    matches!(does, Does::Allocates { .. } | Does::Frees { .. } | Does::Joins(_) | Does::Selects)
+}
+
+/// A function is about to be called.
+pub fn enter(number: u32, frame: &mut Frame) {
+    frame.start = 0;
+    let Some(function) = FUNCTIONS.get(number as usize) else { return };
+    let Some(thread) = thread::recording() else { return };
+    if !thread.calls || !(thread.is_on() || matters(function.does)) {
+        return;
+    }
+    frame.start = thread.clock();
+    // Before the call, as of any free: another thread may be given the address.
+    if let Does::Frees { stream, .. } = function.does
+        && frame.register(0) != 0
+    {
+        let stream = stream.map_or(0, |at| frame.register(at));
+        let payload = [frame.register(0), 0, stream, 1 << 32];
+        ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
+    }
+}
+
+/// It returned.
+pub fn leave(number: u32, frame: &Frame) {
+    if frame.start == 0 {
+        return;
+    }
+    let Some(function) = FUNCTIONS.get(number as usize) else { return };
+    let Some(thread) = thread::recording() else { return };
+    let end = thread.clock();
+    let succeeded = frame.result as u32 == 0;
+    let (mut stream, mut kind, mut detail) = (0, 0, 0);
+    match function.does {
+        Does::Plain { stream: of } => stream = of.map_or(0, |at| frame.register(at)),
+        Does::Launches { stub, stream: of } => {
+            stream = if succeeded { frame.at(of) } else { 0 };
+            detail = frame.register(stub);
+        }
+        Does::Copies { bytes, kind: of, stream: to } => {
+            stream = to.map_or(0, |at| frame.register(at));
+            kind = of.map_or(0, |at| frame.register(at) as u32 as u64 + 1);
+            detail = frame.register(bytes);
+        }
+        Does::Allocates { bytes, stream: of, .. } => {
+            stream = of.map_or(0, |at| frame.register(at));
+            if succeeded {
+                detail = taken(frame, bytes);
+                allocated(thread, number, frame, detail, stream, end);
+            }
+        }
+        Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
+        Does::Selects => detail = frame.register(0),
+        Does::Communicates { .. } => {
+            return communicated(thread, number, frame, function.does, end);
+        }
+        Does::Joins(how) => joined(thread, number, frame, how, succeeded, end),
+    }
+    let result = u64::from(frame.result as u32) | kind << 32;
+    ring::quick(thread, ExtKind::HostCall, number, frame.start, &[end, result, stream, detail]);
+}
+
+/// Bytes that a successful allocation took.
+fn taken(frame: &Frame, bytes: Bytes) -> u64 {
+    match bytes {
+        Bytes::Plain => frame.register(1),
+        // SAFETY: the function has stored the pitch there.
+        Bytes::Pitch => unsafe { word(frame.register(1), 0) }.wrapping_mul(frame.register(3)),
+        Bytes::Extent => {
+            // SAFETY: the function has stored a `cudaPitchedPtr` there: pointer, pitch, ….
+            let pitch = unsafe { word(frame.register(0), 8) };
+            pitch.wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2))
+        }
+    }
+}
+
+fn allocated(thread: &mut Thread, number: u32, frame: &Frame, bytes: u64, stream: u64, clock: u64) {
+    let stack = stacks::stack(thread, frame.sp(), frame.fp);
+    // SAFETY: the function has stored the address there, first of what it stores.
+    let address = unsafe { word(frame.register(0), 0) };
+    if address != 0 {
+        let payload = [address, bytes, stream, u64::from(stack)];
+        ring::quick(thread, ExtKind::HostMemory, number, clock, &payload);
+    }
+}
+
+fn communicated(thread: &mut Thread, number: u32, frame: &Frame, does: Does, end: u64) {
+    let Does::Communicates { count, data_type, peer, communicator, stream } = does else { return };
+    let payload = [
+        end,
+        u64::from(frame.result as u32) | frame.register(data_type) << 32,
+        frame.at(communicator),
+        frame.register(count),
+        frame.at(stream),
+        peer.map_or(0, |at| u64::from(frame.register(at) as u32) + 1),
+    ];
+    ring::quick(thread, ExtKind::Collective, number, frame.start, &payload);
+}
+
+fn joined(
+    thread: &mut Thread,
+    number: u32,
+    frame: &Frame,
+    how: Joins,
+    succeeded: bool,
+    clock: u64,
+) {
+    let payload = match how {
+        // Not asked of the library: a communicator may still be in the making.
+        Joins::Rank => {
+            let (size, rank) = (frame.register(1) as u32, frame.register(2) as u32);
+            // SAFETY: the function has stored the communicator there.
+            let made = if succeeded { unsafe { word(frame.register(0), 0) } } else { 0 };
+            [made, identity(frame), u64::from(size), u64::from(rank), 0, 0]
+        }
+        Joins::Split => {
+            // SAFETY: as above.
+            let made = if succeeded { unsafe { word(frame.register(3), 0) } } else { 0 };
+            let colour_and_key = frame.register(1) as u32 as u64 | frame.register(2) << 32;
+            [made, 0, 0, 0, frame.register(0), colour_and_key]
+        }
+        Joins::Leaves => [frame.register(0), 0, 0, 0, 0, 0],
+    };
+    ring::quick(thread, ExtKind::Communicator, number, clock, &payload);
+}
+
+/// A number that is the same in every rank: a hash (FNV-1a) of the 128 bytes
+/// that all of them gave.
+fn identity(frame: &Frame) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for at in 0..16 {
+        for byte in frame.stack(at).to_le_bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    hash
+}

@@ -1,0 +1,406 @@
+//! Turns CUPTI's records into ours. Records are read as prefixes: the fields
+//! that every CUDA 12 and 13 has at one place (see `tprof-cupti-sys`).
+
+use core::ffi::{CStr, c_char};
+use tprof_cupti_sys::*;
+use tprof_wire::gpu;
+use tprof_wire::record::ExtKind;
+
+/// Words of the longest payload.
+const MOST: usize = 16;
+
+/// A record of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// What it is.
+    pub kind: ExtKind,
+    words: [u64; MOST],
+    len: usize,
+}
+
+impl Decoded {
+    /// Its payload.
+    #[inline(always)]
+    pub fn payload(&self) -> &[u64] {
+        self.words.get(..self.len).unwrap_or(&self.words)
+    }
+}
+
+/// Why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// It has no times: CUPTI had no memory for them.
+    NoTimes,
+    /// A kind that was not asked for, or that nobody knows.
+    Unknown,
+    /// Of no interest.
+    Idle,
+}
+
+/// Who turns names into text ids.
+pub trait Names {
+    /// The id of a text.
+    fn text(&mut self, text: &[u8]) -> u32;
+    /// The id of a call's name, by domain and number.
+    fn call(&mut self, domain: CUpti_CallbackDomain, number: u32) -> u32;
+}
+
+#[inline(always)]
+fn decoded<const N: usize>(kind: ExtKind, payload: [u64; N]) -> Result<Decoded, Skip> {
+    let mut words = [0; MOST];
+    for (to, from) in words.iter_mut().zip(payload) {
+        *to = from;
+    }
+    Ok(Decoded { kind, words, len: N })
+}
+
+/// Text at a pointer of a record, which may be null.
+///
+/// # Safety
+/// It is null or a NUL-terminated string.
+unsafe fn text(names: &mut impl Names, at: *const c_char) -> u32 {
+    if at.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's premise.
+    names.text(unsafe { CStr::from_ptr(at) }.to_bytes())
+}
+
+/// Decodes one record.
+///
+/// # Safety
+/// `record` was returned by CUPTI (12.0 or newer), in a buffer that is not given
+/// back yet.
+pub unsafe fn decode(
+    record: *const CUpti_Activity,
+    names: &mut impl Names,
+) -> Result<Decoded, Skip> {
+    // SAFETY: a record of this kind begins with the fields of the struct it is
+    // read through, by the caller's premise.
+    unsafe {
+        match (*record).kind {
+            CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL | CUPTI_ACTIVITY_KIND_KERNEL => {
+                kernel(&*record.cast::<record::Kernel>(), names)
+            }
+            CUPTI_ACTIVITY_KIND_MEMCPY => copy(&*record.cast::<record::Memcpy>()),
+            CUPTI_ACTIVITY_KIND_MEMCPY2 => peer_copy(&*record.cast::<record::MemcpyPeer>()),
+            CUPTI_ACTIVITY_KIND_MEMSET => fill(&*record.cast::<record::Memset>()),
+            CUPTI_ACTIVITY_KIND_RUNTIME => call(&*record.cast::<record::Api>(), false, names),
+            CUPTI_ACTIVITY_KIND_DRIVER => call(&*record.cast::<record::Api>(), true, names),
+            CUPTI_ACTIVITY_KIND_SYNCHRONIZATION => wait(&*record.cast::<record::Synchronization>()),
+            CUPTI_ACTIVITY_KIND_MEMORY2 => memory(&*record.cast::<record::Memory>()),
+            CUPTI_ACTIVITY_KIND_OVERHEAD => overhead(&*record.cast::<record::Overhead>()),
+            CUPTI_ACTIVITY_KIND_DEVICE => device(&*record.cast::<record::Device>(), names),
+            CUPTI_ACTIVITY_KIND_CONTEXT => {
+                let r = &*record.cast::<record::Context>();
+                let context = gpu::Context {
+                    context: r.contextId,
+                    device: r.deviceId,
+                    null_stream: u32::from(r.nullStreamId),
+                };
+                decoded(ExtKind::Context, context.pack())
+            }
+            CUPTI_ACTIVITY_KIND_STREAM => {
+                let r = &*record.cast::<record::Stream>();
+                let stream =
+                    gpu::Stream { context: r.contextId, stream: r.streamId, priority: r.priority };
+                decoded(ExtKind::Stream, stream.pack())
+            }
+            CUPTI_ACTIVITY_KIND_NAME | CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => Err(Skip::Idle),
+            _ => Err(Skip::Unknown),
+        }
+    }
+}
+
+fn has_times(start: u64, end: u64) -> Result<(), Skip> {
+    if start == 0 || end < start { Err(Skip::NoTimes) } else { Ok(()) }
+}
+
+#[inline(always)]
+unsafe fn kernel(r: &record::Kernel, names: &mut impl Names) -> Result<Decoded, Skip> {
+    has_times(r.start, r.end)?;
+    // Times that CUPTI did not measure are 0, or an invalid stamp of all ones.
+    let measured = |time: u64| if time == u64::MAX { 0 } else { time };
+    let kernel = gpu::Kernel {
+        start: r.start,
+        end: r.end,
+        queued: measured(r.queued),
+        submitted: measured(r.submitted),
+        node: r.graphNodeId,
+        correlation: r.correlationId,
+        stream: r.streamId,
+        // SAFETY: CUPTI's names are NUL-terminated strings.
+        name: unsafe { text(names, r.name) },
+        graph: r.graphId,
+        device: r.deviceId,
+        context: r.contextId,
+        grid_x: r.gridX as u32,
+        grid_y: r.gridY as u32,
+        grid_z: r.gridZ as u32,
+        block_x: r.blockX as u32,
+        block_y: r.blockY as u32,
+        block_z: r.blockZ as u32,
+        registers: u32::from(r.registersPerThread),
+        shared_static: r.staticSharedMemory as u32,
+        shared_dynamic: r.dynamicSharedMemory as u32,
+    };
+    decoded(ExtKind::Kernel, kernel.pack())
+}
+
+fn copy(r: &record::Memcpy) -> Result<Decoded, Skip> {
+    has_times(r.start, r.end)?;
+    let copy = gpu::Copy {
+        start: r.start,
+        end: r.end,
+        bytes: r.bytes,
+        node: r.graphNodeId,
+        correlation: r.correlationId,
+        stream: r.streamId,
+        graph: r.graphId,
+        device: r.deviceId,
+        context: r.contextId,
+        kind: u32::from(r.copyKind),
+        from: u32::from(r.srcKind),
+        to: u32::from(r.dstKind),
+        flags: u32::from(r.flags),
+        peer: 0,
+    };
+    decoded(ExtKind::Copy, copy.pack())
+}
+
+fn peer_copy(r: &record::MemcpyPeer) -> Result<Decoded, Skip> {
+    has_times(r.start, r.end)?;
+    let other = if r.deviceId == r.srcDeviceId { r.dstDeviceId } else { r.srcDeviceId };
+    let copy = gpu::Copy {
+        start: r.start,
+        end: r.end,
+        bytes: r.bytes,
+        node: r.graphNodeId,
+        correlation: r.correlationId,
+        stream: r.streamId,
+        graph: r.graphId,
+        device: r.deviceId,
+        context: r.contextId,
+        kind: u32::from(r.copyKind),
+        from: u32::from(r.srcKind),
+        to: u32::from(r.dstKind),
+        flags: u32::from(r.flags),
+        peer: other.wrapping_add(1),
+    };
+    decoded(ExtKind::Copy, copy.pack())
+}
+
+fn fill(r: &record::Memset) -> Result<Decoded, Skip> {
+    has_times(r.start, r.end)?;
+    let copy = gpu::Copy {
+        start: r.start,
+        end: r.end,
+        bytes: r.bytes,
+        node: r.graphNodeId,
+        correlation: r.correlationId,
+        stream: r.streamId,
+        graph: r.graphId,
+        device: r.deviceId,
+        context: r.contextId,
+        kind: gpu::FILL,
+        from: r.value,
+        to: u32::from(r.memoryKind),
+        flags: u32::from(r.flags),
+        peer: 0,
+    };
+    decoded(ExtKind::Copy, copy.pack())
+}
+
+#[inline(always)]
+fn call(r: &record::Api, driver: bool, names: &mut impl Names) -> Result<Decoded, Skip> {
+    has_times(r.start, r.end)?;
+    let domain = if driver { CUPTI_CB_DOMAIN_DRIVER_API } else { CUPTI_CB_DOMAIN_RUNTIME_API };
+    let call = gpu::Call {
+        start: r.start,
+        end: r.end,
+        correlation: r.correlationId,
+        thread: r.threadId,
+        name: names.call(domain, r.cbid),
+        result: r.returnValue,
+        driver: u32::from(driver),
+    };
+    decoded(ExtKind::Call, call.pack())
+}
+
+fn wait(r: &record::Synchronization) -> Result<Decoded, Skip> {
+    has_times(r.start, r.end)?;
+    let wait = gpu::Wait {
+        start: r.start,
+        end: r.end,
+        correlation: r.correlationId,
+        stream: r.streamId,
+        context: r.contextId,
+        kind: r.type_,
+        event: r.cudaEventId,
+    };
+    decoded(ExtKind::Wait, wait.pack())
+}
+
+fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
+    has_times(r.timestamp, r.timestamp)?;
+    let memory = gpu::Memory {
+        time: r.timestamp,
+        address: r.address,
+        bytes: r.bytes,
+        correlation: r.correlationId,
+        operation: r.memoryOperationType,
+        kind: r.memoryKind,
+        device: r.deviceId,
+        context: r.contextId,
+        stream: r.streamId,
+        asynchronous: r.isAsync,
+    };
+    decoded(ExtKind::Memory, memory.pack())
+}
+
+fn overhead(r: &record::Overhead) -> Result<Decoded, Skip> {
+    has_times(r.start, r.end)?;
+    // SAFETY: both members of the union are integers; the kind says which holds.
+    let thread = unsafe { r.objectId.pt.threadId };
+    let thread = if r.objectKind == CUPTI_ACTIVITY_OBJECT_THREAD { thread } else { 0 };
+    let overhead = gpu::Overhead { start: r.start, end: r.end, kind: r.overheadKind, thread };
+    decoded(ExtKind::Overhead, overhead.pack())
+}
+
+unsafe fn device(r: &record::Device, names: &mut impl Names) -> Result<Decoded, Skip> {
+    let uuid = r.uuid.bytes.map(|byte| byte as u8);
+    let half = |at: usize| {
+        let bytes = uuid.iter().skip(at).take(8);
+        bytes.rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
+    };
+    let device = gpu::Device {
+        memory: r.globalMemorySize,
+        bandwidth: r.globalMemoryBandwidth,
+        uuid_low: half(0),
+        uuid_high: half(8),
+        device: r.id,
+        // SAFETY: CUPTI's names are NUL-terminated strings.
+        name: unsafe { text(names, r.name) },
+        processors: r.numMultiprocessors,
+        major: r.computeCapabilityMajor,
+        minor: r.computeCapabilityMinor,
+        clock: r.coreClockRate,
+        cache: r.l2CacheSize,
+        warp: r.numThreadsPerWarp,
+        threads: r.maxThreadsPerBlock,
+        warps: r.maxWarpsPerMultiprocessor,
+        blocks: r.maxBlocksPerMultiprocessor,
+        shared: r.maxSharedMemoryPerMultiprocessor,
+        shared_block: r.maxSharedMemoryPerBlock,
+        registers: r.maxRegistersPerMultiprocessor,
+        registers_block: r.maxRegistersPerBlock,
+    };
+    decoded(ExtKind::Device, device.pack())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed;
+    impl Names for Fixed {
+        fn text(&mut self, text: &[u8]) -> u32 {
+            text.len() as u32
+        }
+        fn call(&mut self, domain: CUpti_CallbackDomain, number: u32) -> u32 {
+            domain * 1000 + number
+        }
+    }
+
+    fn zeroed<T>() -> T {
+        // SAFETY: records are integers and pointers.
+        unsafe { std::mem::zeroed() }
+    }
+
+    fn take<T>(record: &T) -> Result<Decoded, Skip> {
+        // SAFETY: each test passes a record of the kind that it says.
+        unsafe { decode(std::ptr::from_ref(record).cast(), &mut Fixed) }
+    }
+
+    fn kernel_13() -> CUpti_ActivityKernel13 {
+        let mut r: CUpti_ActivityKernel13 = zeroed();
+        r.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+        r.start = 100;
+        r.end = 250;
+        r.correlationId = 7;
+        r.streamId = 13;
+        r.gridX = 4;
+        r.blockX = 128;
+        r.registersPerThread = 40;
+        r.name = c"gemm".as_ptr();
+        r.submitted = u64::MAX;
+        r.priority = 99;
+        r
+    }
+
+    #[test]
+    fn a_kernel_of_the_newest_version_is_read_as_a_prefix() {
+        let decoded = take(&kernel_13()).unwrap();
+        let kernel = gpu::Kernel::unpack(decoded.payload()).unwrap();
+        let expected = gpu::Kernel {
+            start: 100,
+            end: 250,
+            correlation: 7,
+            stream: 13,
+            grid_x: 4,
+            block_x: 128,
+            registers: 40,
+            name: 4,
+            ..gpu::Kernel::default()
+        };
+        assert_eq!((decoded.kind, kernel), (ExtKind::Kernel, expected));
+    }
+
+    #[test]
+    fn a_kernel_without_times_is_not_invented() {
+        let mut r = kernel_13();
+        r.start = 0;
+        r.end = 0;
+        assert_eq!(take(&r), Err(Skip::NoTimes));
+        let mut r = kernel_13();
+        r.end = 99;
+        assert_eq!(take(&r), Err(Skip::NoTimes));
+    }
+
+    #[test]
+    fn unknown_kinds_are_told_apart_from_idle_ones() {
+        let mut r = kernel_13();
+        r.kind = 1 << 20;
+        assert_eq!(take(&r), Err(Skip::Unknown));
+        r.kind = CUPTI_ACTIVITY_KIND_INVALID;
+        assert_eq!(take(&r), Err(Skip::Unknown));
+        r.kind = CUPTI_ACTIVITY_KIND_NAME;
+        assert_eq!(take(&r), Err(Skip::Idle));
+    }
+
+    #[test]
+    fn calls_keep_their_domain() {
+        let mut r: CUpti_ActivityAPI = zeroed();
+        (r.start, r.end, r.cbid, r.threadId, r.returnValue) = (5, 6, 211, 42, 2);
+        for (kind, driver) in [(CUPTI_ACTIVITY_KIND_RUNTIME, 0), (CUPTI_ACTIVITY_KIND_DRIVER, 1)] {
+            r.kind = kind;
+            let call = gpu::Call::unpack(take(&r).unwrap().payload()).unwrap();
+            let domain =
+                if driver == 1 { CUPTI_CB_DOMAIN_DRIVER_API } else { CUPTI_CB_DOMAIN_RUNTIME_API };
+            assert_eq!((call.driver, call.name), (driver, domain * 1000 + 211));
+            assert_eq!((call.thread, call.result), (42, 2));
+        }
+    }
+
+    #[test]
+    fn a_devices_uuid_keeps_its_bytes() {
+        let mut r: CUpti_ActivityDevice6 = zeroed();
+        r.kind = CUPTI_ACTIVITY_KIND_DEVICE;
+        for (at, byte) in r.uuid.bytes.iter_mut().enumerate() {
+            *byte = at as core::ffi::c_char;
+        }
+        let device = gpu::Device::unpack(take(&r).unwrap().payload()).unwrap();
+        assert_eq!(device.uuid_low.to_le_bytes(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(device.uuid_high.to_le_bytes(), [8, 9, 10, 11, 12, 13, 14, 15]);
+    }
+}

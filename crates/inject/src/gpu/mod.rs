@@ -1,0 +1,17 @@
+//! What the CUPTI agent does: finds CUPTI, lends it buffers, and turns its
+//! records into ours on a thread of its own.
+//!
+//! ```text
+//! driver ─ InitializeInjection ─▶ agent::start
+//! CUPTI ──── buffer, please ────▶ buffers ── full ──▶ flush thread: decode ─▶ ring
+//! ```
+//!
+//! The rest of the process is left as it is: no subscriber is held, no timestamp
+//! callback registered, and after a fork the child makes no call of CUPTI's.
+
+pub mod agent;
+pub mod buffers;
+pub mod cupti;
+pub mod decode;
+pub mod places;
+pub mod texts;

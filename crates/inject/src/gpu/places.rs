@@ -1,0 +1,195 @@
+//! Where CUPTI is: the one that the job has loaded already, the one that
+//! `TPROF_CUPTI` names, or the one that belongs to the job's CUDA. Two in one
+//! process would fight, and one of another CUDA would not know the driver.
+
+use super::cupti::{Handle, Loader};
+use crate::loaded::{self, Loaded};
+use crate::{attach, sys};
+use core::ffi::{CStr, c_int};
+use tprof_wire::env;
+
+/// Longest path.
+const PATH_MOST: usize = 1024;
+
+/// A path that is put together.
+pub struct Path {
+    bytes: [u8; PATH_MOST],
+    len: usize,
+}
+
+impl Path {
+    /// Of these parts; `None` if it is too long.
+    pub fn of(parts: &[&[u8]]) -> Option<Path> {
+        let mut path = Path { bytes: [0; PATH_MOST], len: 0 };
+        for byte in parts.iter().copied().flatten() {
+            if path.len + 1 >= PATH_MOST {
+                return None;
+            }
+            *path.bytes.get_mut(path.len)? = *byte;
+            path.len += 1;
+        }
+        Some(path)
+    }
+
+    /// As C has it.
+    pub fn as_c(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
+    }
+}
+
+/// What was found.
+pub struct Found {
+    /// As `dlopen` gave it.
+    pub handle: Handle,
+    /// Where it is, as it was named.
+    pub path: Path,
+}
+
+/// Why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The driver is not loaded: CUPTI must not be called.
+    NoDriver,
+    /// What `TPROF_CUPTI` names does not load.
+    Named,
+    /// What `TPROF_CUPTI` names is not CUPTI.
+    NotCupti,
+    /// It is in none of the places.
+    Nowhere,
+}
+
+const LAZY: c_int = 1;
+const NOLOAD: c_int = 4;
+
+/// Finds CUPTI, and loads it if it must.
+pub fn find(loader: &Loader) -> Result<Found, Missing> {
+    let Some(driver) = loaded::named(b"libcuda.so") else { return Err(Missing::NoDriver) };
+    if let Some(there) = loaded::named(b"libcupti.so") {
+        let path = Path::of(&[there.path.to_bytes()]).ok_or(Missing::Nowhere)?;
+        let handle = loader.open(path.as_c(), LAZY | NOLOAD).ok_or(Missing::Nowhere)?;
+        return Ok(Found { handle, path });
+    }
+    if let Some(named) = attach::variable(env::CUPTI).filter(|text| !text.is_empty()) {
+        let path = Path::of(&[named]).ok_or(Missing::Named)?;
+        let handle = loader.open(path.as_c(), LAZY).ok_or(Missing::Named)?;
+        return match loader.symbol(handle, c"cuptiActivityRegisterCallbacks") {
+            Some(_) => Ok(Found { handle, path }),
+            None => Err(Missing::NotCupti),
+        };
+    }
+    let newest = driver_major(&driver).unwrap_or(13);
+    let own = runtime_major();
+    for major in [own.unwrap_or(0), 13, 12] {
+        let Some(name) = file_name(major).filter(|_| major <= newest || own == Some(major)) else {
+            continue;
+        };
+        if let Some(found) = beside(loader, name).or_else(|| elsewhere(loader, name)) {
+            return Ok(found);
+        }
+    }
+    Err(Missing::Nowhere)
+}
+
+fn file_name(major: u32) -> Option<&'static [u8]> {
+    match major {
+        12 => Some(b"libcupti.so.12"),
+        13 => Some(b"libcupti.so.13"),
+        _ => None,
+    }
+}
+
+/// The newest CUDA that the driver knows.
+fn driver_major(driver: &Loaded) -> Option<u32> {
+    let address = driver.function(c"cuDriverGetVersion")?;
+    let mut version: c_int = 0;
+    // SAFETY: found under this name in the driver; it only writes the number.
+    let result = unsafe {
+        let call: unsafe extern "C" fn(*mut c_int) -> c_int = core::mem::transmute(address);
+        call(&raw mut version)
+    };
+    (result == 0).then_some(version as u32 / 1000)
+}
+
+/// The CUDA of the runtime that the job has loaded.
+fn runtime_major() -> Option<u32> {
+    let runtime = loaded::named(b"libcudart")?;
+    major_of(runtime.base())
+}
+
+/// `libcudart.so.12`, `libcudart-1b98f6.so.12.4.127` → 12.
+fn major_of(name: &[u8]) -> Option<u32> {
+    let at = name.windows(4).position(|part| part == b".so.")?;
+    let digits = name.get(at + 4..)?.iter().take_while(|byte| byte.is_ascii_digit());
+    let number = digits.fold(0u32, |sum, byte| sum.wrapping_mul(10) + u32::from(byte - b'0'));
+    (number > 0).then_some(number)
+}
+
+/// Where it lies beside libraries that a job of CUDA has loaded: wheels, conda,
+/// the toolkit.
+const ANCHORS: [&[u8]; 4] =
+    [b"libcudart", b"libcublas.so", b"libtorch_cuda.so", b"libtorch_cpu.so"];
+const BESIDE: [&[u8]; 6] = [
+    b"/",
+    b"/../../cuda_cupti/lib/",
+    b"/../../nvidia/cuda_cupti/lib/",
+    b"/../../nvidia/cu13/lib/",
+    b"/../extras/CUPTI/lib64/",
+    b"/../../../extras/CUPTI/lib64/",
+];
+
+fn beside(loader: &Loader, name: &[u8]) -> Option<Found> {
+    for anchor in ANCHORS {
+        let Some(anchor) = loaded::named(anchor) else { continue };
+        let path = anchor.path.to_bytes();
+        let folder = path.get(..path.len() - anchor.base().len()).unwrap_or_default();
+        let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+        for place in BESIDE {
+            if let Some(found) = open_file(loader, &[folder, place, name]) {
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+fn elsewhere(loader: &Loader, name: &[u8]) -> Option<Found> {
+    let home = |variable| attach::variable(variable).filter(|text| !text.is_empty());
+    let homes = [home("CUDA_HOME"), home("CUDA_PATH"), Some(b"/usr/local/cuda".as_slice())];
+    // The loader's own search first: LD_LIBRARY_PATH, and what ldconfig knows.
+    let path = Path::of(&[name])?;
+    if let Some(handle) = loader.open(path.as_c(), LAZY) {
+        return Some(Found { handle, path });
+    }
+    homes
+        .into_iter()
+        .flatten()
+        .find_map(|home| open_file(loader, &[home, b"/extras/CUPTI/lib64/", name]))
+}
+
+fn open_file(loader: &Loader, parts: &[&[u8]]) -> Option<Found> {
+    let path = Path::of(parts)?;
+    if !sys::is_there(path.as_c().as_ptr().cast()) {
+        return None;
+    }
+    let handle = loader.open(path.as_c(), LAZY)?;
+    Some(Found { handle, path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtimes_name_tells_its_major_version() {
+        assert_eq!(major_of(b"libcudart.so.12"), Some(12));
+        assert_eq!(major_of(b"libcudart-1b98f6a2.so.13.0.96"), Some(13));
+        assert_eq!(major_of(b"libcudart.so"), None);
+        assert_eq!(major_of(b"libcudart.so.x"), None);
+    }
+
+    #[test]
+    fn paths_that_are_too_long_are_none() {
+        assert_eq!(Path::of(&[b"/a", b"/b"]).unwrap().as_c(), c"/a/b");
+        assert!(Path::of(&[&[b'x'; PATH_MOST]]).is_none());
+    }
+}

@@ -1,0 +1,140 @@
+//! Interns texts: names of kernels, calls, ranges. One that was seen before
+//! costs its hash; a new one is a record. As stacks are: by 64 bits of hash, in
+//! an open table without locks, which the kernel empties in a forked child.
+
+use crate::ring;
+use crate::sys::{self, flags};
+use crate::thread::Thread;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use tprof_wire::gpu::{TEXT_MOST, trouble};
+use tprof_wire::record::ExtKind;
+
+/// Places of the table: 4 MiB of address space, touched as needed.
+const PLACES: usize = 1 << 18;
+/// Places looked at before the table counts as full for a hash.
+const PROBES: usize = 32;
+
+#[repr(C)]
+struct Entry {
+    hash: AtomicU64,
+    id: AtomicU64,
+}
+
+static TABLE: AtomicPtr<Entry> = AtomicPtr::new(core::ptr::null_mut());
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// Maps the table.
+pub fn prepare() {
+    if !TABLE.load(Relaxed).is_null() {
+        return;
+    }
+    let bytes = PLACES * size_of::<Entry>();
+    let Some(at) = sys::map_anonymous(bytes) else { return };
+    sys::advise(at, bytes, flags::MADV_WIPEONFORK);
+    if TABLE.compare_exchange(core::ptr::null_mut(), at.cast(), AcqRel, Relaxed).is_err() {
+        // SAFETY: just mapped, not published.
+        unsafe { sys::unmap(at, bytes) };
+    }
+}
+
+/// The id of a text; 0 for the empty one. A text that finds no place in the
+/// table is defined again each time.
+pub fn id(thread: &mut Thread, text: &[u8]) -> u32 {
+    if text.is_empty() {
+        return 0;
+    }
+    let table = TABLE.load(Acquire);
+    if table.is_null() {
+        return define(thread, text);
+    }
+    let hash = hash(text);
+    for probe in 0..PROBES {
+        let at = (hash as usize).wrapping_add(probe) & (PLACES - 1);
+        // SAFETY: `at` is below PLACES.
+        let entry = unsafe { &*table.add(at) };
+        let mut seen = entry.hash.load(Acquire);
+        if seen == 0 {
+            match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
+                Ok(_) => {
+                    let id = define(thread, text);
+                    entry.id.store(u64::from(id), Release);
+                    return id;
+                }
+                Err(other) => seen = other,
+            }
+        }
+        if seen == hash {
+            let id = entry.id.load(Acquire);
+            // 0: another thread defines it at this moment.
+            return if id == 0 { define(thread, text) } else { id as u32 };
+        }
+    }
+    define(thread, text)
+}
+
+fn define(thread: &mut Thread, text: &[u8]) -> u32 {
+    let id = NEXT.fetch_add(1, Relaxed);
+    let kept = text.get(..TEXT_MOST).unwrap_or(text);
+    let mut words = [0u64; 1 + TEXT_MOST / 8];
+    words[0] = kept.len() as u64;
+    for (word, bytes) in words.iter_mut().skip(1).zip(kept.chunks(8)) {
+        let mut whole = [0u8; 8];
+        for (to, from) in whole.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        *word = u64::from_ne_bytes(whole);
+    }
+    let used = 1 + kept.len().div_ceil(8);
+    let clock = thread.clock();
+    ring::ext(thread, ExtKind::Text, id, clock, words.get(..used).unwrap_or(&words));
+    if kept.len() < text.len() {
+        ring::ext(thread, ExtKind::AgentNote, trouble::NAMES_CUT, clock, &[1, u64::from(id)]);
+    }
+    id
+}
+
+/// 64 bits of a text, never 0: two lanes of multiplications, so that a name of
+/// hundreds of letters costs tens of nanoseconds.
+pub fn hash(text: &[u8]) -> u64 {
+    const A: u64 = 0x9e37_79b9_7f4a_7c15;
+    const B: u64 = 0xc2b2_ae3d_27d4_eb4f;
+    let (mut a, mut b) = (A ^ text.len() as u64, B);
+    let (chunks, rest) = text.as_chunks::<16>();
+    for chunk in chunks {
+        let (words, _) = chunk.as_chunks::<8>();
+        if let [one, two] = words {
+            a = (a ^ u64::from_le_bytes(*one)).wrapping_mul(A);
+            a ^= a >> 32;
+            b = (b ^ u64::from_le_bytes(*two)).wrapping_mul(B);
+            b ^= b >> 32;
+        }
+    }
+    for byte in rest {
+        a = (a ^ u64::from(*byte)).wrapping_mul(B);
+        a ^= a >> 29;
+    }
+    let mixed = (a ^ b.rotate_left(31)).wrapping_mul(A);
+    (mixed ^ mixed >> 32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn texts_that_differ_anywhere_have_other_hashes() {
+        let mut seen = HashSet::new();
+        let base = [b'k'; 70];
+        for len in 0..base.len() {
+            assert!(seen.insert(hash(&base[..len])));
+            for at in 0..len {
+                for byte in [0, b'a', 255] {
+                    let mut other = base;
+                    other[at] = byte;
+                    assert!(seen.insert(hash(&other[..len])), "{len} {at} {byte}");
+                }
+            }
+        }
+    }
+}

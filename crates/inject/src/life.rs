@@ -1,0 +1,216 @@
+//! Records of process and thread life, and of mappings.
+
+use crate::thread::{self, Thread};
+use crate::{ring, stacks, state, sys};
+use core::sync::atomic::Ordering::*;
+use tprof_wire::record::{ExecVerdict, ExtKind};
+use tprof_wire::region::{mem_mode, slot_state};
+
+/// Ways in which a process leaves, in [`ExtKind::ProcessExit`].
+pub mod how {
+    #![allow(missing_docs)]
+    pub const EXIT: u64 = 1;
+    pub const QUICK_EXIT: u64 = 2;
+    pub const IMMEDIATE: u64 = 3;
+}
+
+fn record(kind: ExtKind, argument: u32, payload: &[u64]) {
+    if let Some(thread) = thread::recording() {
+        let clock = thread.clock();
+        ring::ext(thread, kind, argument, clock, payload);
+    }
+}
+
+/// A thread got its slot: who it is and what it is called.
+pub fn thread_started(thread: &mut Thread) {
+    let clock = thread.clock();
+    let (tid, creator) = (u64::from(thread.tid), u64::from(thread.creator));
+    ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
+    let name = sys::thread_name();
+    name_record(thread, &name);
+}
+
+fn name_record(thread: &mut Thread, name: &[u8; 16]) {
+    if thread.name == *name {
+        return;
+    }
+    thread.name = *name;
+    let mut words = [0u64; 2];
+    for (word, bytes) in words.iter_mut().zip(name.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    let clock = thread.clock();
+    ring::ext(thread, ExtKind::ThreadName, 0, clock, &words);
+}
+
+/// This thread was renamed.
+pub fn thread_renamed() {
+    if let Some(thread) = thread::recording()
+        && !thread.is_quiet()
+    {
+        let name = sys::thread_name();
+        name_record(thread, &name);
+    }
+}
+
+/// This thread's start routine is over; destructors may still allocate.
+pub fn thread_ended() {
+    // SAFETY: this thread's own block.
+    let thread = unsafe { &mut *Thread::here() };
+    let generation = state::WIPED.generation.load(Relaxed);
+    if generation == 0 || thread.generation != generation || thread.ended {
+        return;
+    }
+    thread.ended = true;
+    if !thread.is_quiet() {
+        // It may have been renamed through /proc since.
+        let name = sys::thread_name();
+        name_record(thread, &name);
+    }
+    let clock = thread.clock();
+    ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid), 0]);
+    thread.slot().state.store(slot_state::ENDING, Release);
+    if let Some(header) = state::header() {
+        header.threads_changed.fetch_add(1, Release);
+    }
+}
+
+/// The process is leaving with `status`.
+pub fn process_exit(status: i32, how: u64) {
+    // Not worth attaching for.
+    if !thread::process_is_attached() {
+        return;
+    }
+    record(ExtKind::ProcessExit, 0, &[status as u32 as u64, how]);
+}
+
+/// `fork` returned `child` here; `clock` was read before it.
+pub fn forked(child: u32, clock: u64) {
+    if let Some(thread) = thread::recording() {
+        ring::ext(thread, ExtKind::Fork, 0, clock, &[u64::from(child), 0]);
+    }
+}
+
+/// A child was reaped.
+pub fn reaped(child: u32, status: i32) {
+    record(ExtKind::Reaped, 0, &[u64::from(child), status as u32 as u64]);
+}
+
+/// `path` is about to be executed by this process, or by a vfork child of it.
+pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
+    const MOST: usize = 512;
+    let mut payload = [0u64; 2 + MOST / 8];
+    // Under a filter nothing may be asked; a vfork child is not told apart then.
+    let quiet = state::FILTERED.load(Relaxed) != 0;
+    let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
+    let parent = if quiet { 0 } else { sys::parent_pid() };
+    payload[0] = if spawn { 0 } else { u64::from(pid) };
+    let child = !spawn && pid != state::PID.load(Relaxed);
+    payload[1] = verdict as u64 | u64::from(child) << 8 | u64::from(parent) << 32;
+    let kept = path.get(path.len().saturating_sub(MOST)..).unwrap_or(path);
+    for (word, bytes) in payload.iter_mut().skip(2).zip(kept.chunks(8)) {
+        let mut whole = [0u8; 8];
+        if let Some(to) = whole.get_mut(..bytes.len()) {
+            to.copy_from_slice(bytes);
+        }
+        *word = u64::from_ne_bytes(whole);
+    }
+    let words = 2 + kept.len().div_ceil(8);
+    record(ExtKind::Exec, kept.len() as u32, payload.get(..words).unwrap_or(&payload));
+}
+
+/// The exec that [`executing`] announced failed.
+pub fn exec_failed(error: i32) {
+    let quiet = state::FILTERED.load(Relaxed) != 0;
+    let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
+    record(ExtKind::ExecFailed, 0, &[u64::from(pid), error as u32 as u64]);
+}
+
+/// `posix_spawn` returned.
+pub fn spawned(child: u32, error: i32) {
+    record(ExtKind::Spawned, 0, &[u64::from(child), error as u32 as u64]);
+}
+
+/// Strict seccomp begins for this thread: no clock and no system call from here on.
+pub fn entering_strict_seccomp() {
+    if let Some(thread) = thread::recording() {
+        ring::open_some();
+        thread.strict = true;
+    }
+}
+
+/// A seccomp filter is about to be installed: no system call from here on, in
+/// any thread. The clock may still be read.
+pub fn entering_seccomp_filter() {
+    if thread::recording().is_some_and(|thread| !thread.is_quiet()) {
+        ring::open_some();
+    }
+    state::FILTERED.store(1, SeqCst);
+}
+
+/// The attempt failed.
+pub fn strict_seccomp_refused() {
+    // SAFETY: this thread's own block.
+    unsafe { (*Thread::here()).strict = false };
+}
+
+fn records_maps(thread: &Thread) -> bool {
+    thread.mem_mode != mem_mode::OFF && thread.is_on()
+}
+
+/// `mmap` succeeded.
+pub fn mapped(
+    address: usize,
+    bytes: usize,
+    protection_and_flags: u64,
+    fd: i32,
+    sp: usize,
+    fp: usize,
+) {
+    let Some(thread) = thread::recording() else { return };
+    if !records_maps(thread) {
+        return;
+    }
+    let stack = stacks::stack(thread, sp, fp);
+    let clock = thread.clock();
+    let last = u64::from(fd as u32) | u64::from(stack) << 32;
+    ring::ext(
+        thread,
+        ExtKind::Map,
+        0,
+        clock,
+        &[address as u64, bytes as u64, protection_and_flags, last],
+    );
+}
+
+/// `munmap` succeeded; `clock` was read before it, see [`clock_before`].
+pub fn unmapped(address: usize, bytes: usize, clock: u64) {
+    if let Some(thread) = thread::recording()
+        && records_maps(thread)
+    {
+        ring::ext(thread, ExtKind::Unmap, 0, clock, &[address as u64, bytes as u64]);
+    }
+}
+
+/// The clock before a call whose success is not known yet.
+pub fn clock_before() -> u64 {
+    thread::recording().map_or(0, |t| t.clock())
+}
+
+/// `mremap` succeeded.
+pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
+    if let Some(thread) = thread::recording()
+        && records_maps(thread)
+    {
+        let clock = thread.clock();
+        let payload = [old as u64, old_bytes as u64, new as u64, bytes as u64];
+        ring::ext(thread, ExtKind::Remap, 0, clock, &payload);
+    }
+}
+
+/// `_exit`: recorded unless this is a vfork child, which leaves alone.
+pub fn leaving_at_once(status: i32) {
+    if state::FILTERED.load(Relaxed) != 0 || sys::pid() == state::PID.load(Relaxed) {
+        process_exit(status, how::IMMEDIATE);
+    }
+}

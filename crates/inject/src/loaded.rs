@@ -1,0 +1,88 @@
+//! The objects that are loaded into this process, and functions in them: found
+//! without the loader's locks, versions or allocations.
+
+use crate::real::{Object, ObjectInfo, base_name, dl_iterate_phdr};
+use core::ffi::{CStr, c_int, c_void};
+
+/// An object that is loaded. Objects of CUDA stay for the process's life; what
+/// is found in others must be used at once.
+pub struct Loaded {
+    /// Its path; empty for the executable.
+    pub path: &'static CStr,
+    symbols: Object,
+}
+
+impl Loaded {
+    /// Last part of the path.
+    pub fn base(&self) -> &'static [u8] {
+        base_name(self.path.to_bytes())
+    }
+
+    /// Address of a function (its name NUL terminated).
+    pub fn function(&self, name: &CStr) -> Option<usize> {
+        self.symbols.find(name.to_bytes_with_nul())
+    }
+}
+
+/// The first object that `wanted` takes, in load order.
+pub fn find<T>(mut wanted: impl FnMut(&Loaded) -> Option<T>) -> Option<T> {
+    let mut found = None;
+    let mut look = |loaded: &Loaded| {
+        found = wanted(loaded);
+        found.is_some()
+    };
+    let mut look: &mut dyn FnMut(&Loaded) -> bool = &mut look;
+    // SAFETY: the callback lives for the call, and treats its data as `look`.
+    unsafe { dl_iterate_phdr(visit, (&raw mut look).cast()) };
+    found
+}
+
+unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: `data` is what `find` passed; `info` is the loader's.
+    let (look, info) = unsafe { (&mut *data.cast::<&mut dyn FnMut(&Loaded) -> bool>(), &*info) };
+    let Some(symbols) = info.symbols() else { return 0 };
+    let path = match info.path() {
+        [] => c"",
+        // SAFETY: the loader's names are NUL-terminated strings.
+        path => unsafe { CStr::from_ptr(path.as_ptr().cast()) },
+    };
+    c_int::from(look(&Loaded { path, symbols }))
+}
+
+/// The object whose base name begins so.
+pub fn named(prefix: &[u8]) -> Option<Loaded> {
+    find(|loaded| {
+        let Loaded { path, symbols } = loaded;
+        loaded.base().starts_with(prefix).then(|| Loaded { path, symbols: symbols.clone() })
+    })
+}
+
+/// A function of the C library's own: not of a library that was loaded before
+/// it to stand in its way.
+pub fn libc_function(name: &CStr) -> Option<usize> {
+    const HOMES: [&[u8]; 7] =
+        [b"libc.so", b"libc-2.", b"libdl.so", b"libdl-2.", b"libpthread", b"ld-musl", b"ld-linux"];
+    find(|loaded| {
+        let own = HOMES.iter().any(|home| loaded.base().starts_with(home));
+        if own { loaded.function(name) } else { None }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_their_functions_are_found() {
+        let libc = named(b"libc.so.6").unwrap();
+        assert!(libc.path.to_bytes().ends_with(b"/libc.so.6"));
+        unsafe extern "C" {
+            fn malloc(bytes: usize) -> *mut c_void;
+        }
+        assert_eq!(libc.function(c"malloc"), Some(malloc as *const () as usize));
+        assert_eq!(libc.function(c"no_such_function"), None);
+        assert!(libc_function(c"dlopen").is_some());
+        assert!(libc_function(c"pthread_create").is_some());
+        assert!(named(b"libnever.so").is_none());
+    }
+}

@@ -1,0 +1,357 @@
+//! Finds the next definition of a hooked function: what `dlsym(RTLD_NEXT)`
+//! does, without its allocations, its locks, and its symbol version (2.34 on
+//! new systems, in another library on old ones).
+//!
+//! Objects are visited in load order through `dl_iterate_phdr`, once, at start.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+#[repr(C)]
+pub(crate) struct ObjectInfo {
+    bias: usize,
+    name: *const c_char,
+    headers: *const ProgramHeader,
+    count: u16,
+}
+
+#[repr(C)]
+pub(crate) struct ProgramHeader {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_size: u64,
+    memory_size: u64,
+    align: u64,
+}
+
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+unsafe extern "C" {
+    pub(crate) fn dl_iterate_phdr(
+        callback: unsafe extern "C" fn(*mut ObjectInfo, usize, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+}
+
+impl ObjectInfo {
+    fn headers(&self) -> &[ProgramHeader] {
+        // SAFETY: the loader vouches for the program headers of a loaded object.
+        unsafe { core::slice::from_raw_parts(self.headers, self.count as usize) }
+    }
+
+    /// Whether an address lies in one of the object's segments.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.headers().iter().any(|h| {
+            let start = self.bias.wrapping_add(h.address as usize);
+            h.kind == 1 && (start..start.wrapping_add(h.memory_size as usize)).contains(&address)
+        })
+    }
+
+    /// Its dynamic symbol table, if it has one.
+    pub(crate) fn symbols(&self) -> Option<Object> {
+        Object::read(self.bias, self.headers().iter().find(|h| h.kind == 2)?)
+    }
+
+    /// Its path, as the loader keeps it; empty for the program itself.
+    pub(crate) fn path(&self) -> &[u8] {
+        // SAFETY: the loader's names are NUL-terminated strings.
+        unsafe { text(self.name.cast()) }
+    }
+}
+
+/// A NUL-terminated string without its end.
+///
+/// # Safety
+/// `at` is one, and lives as long as the slice is used.
+pub(crate) unsafe fn text<'a>(at: *const u8) -> &'a [u8] {
+    if at.is_null() {
+        return &[];
+    }
+    let mut end = at;
+    // SAFETY: the string ends with a NUL.
+    unsafe {
+        while *end != 0 {
+            end = end.add(1);
+        }
+        core::slice::from_raw_parts(at, end.offset_from(at) as usize)
+    }
+}
+
+/// The last part of a path.
+pub(crate) fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// A function to find, and where its address goes.
+pub struct Wanted {
+    /// Name, NUL terminated.
+    pub name: &'static [u8],
+    /// Address of the next definition; 0 if there is none.
+    pub address: &'static AtomicUsize,
+}
+
+/// What the search learnt besides addresses.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// An object before this library defines `malloc`: calls never come here.
+    pub malloc_before: bool,
+    /// The next `malloc` is glibc's own.
+    pub malloc_is_glibc: bool,
+}
+
+struct Search<'a> {
+    wanted: &'a [Wanted],
+    own: usize,
+    after: bool,
+    malloc: &'a [u8],
+    found: Found,
+}
+
+/// Fills every address of `wanted` with the next definition after the object that holds `own`.
+pub fn resolve(wanted: &[Wanted], own: usize) -> Found {
+    let mut search =
+        Search { wanted, own, after: false, malloc: b"malloc\0", found: Found::default() };
+    // SAFETY: the callback lives for the call and treats `search` as `&mut Search`.
+    unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };
+    search.found
+}
+
+unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: `data` is the `Search` that `resolve` passed; `info` is the loader's.
+    let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
+    if info.holds(search.own) {
+        search.after = true;
+        return 0;
+    }
+    let Some(object) = info.symbols() else { return 0 };
+    if !search.after {
+        search.found.malloc_before |= object.find(search.malloc).is_some();
+        return 0;
+    }
+    for wanted in search.wanted {
+        if wanted.address.load(Relaxed) != 0 {
+            continue;
+        }
+        if let Some(address) = object.find(wanted.name) {
+            wanted.address.store(address, Relaxed);
+            if wanted.name == search.malloc {
+                search.found.malloc_is_glibc = is_glibc(info.path());
+            }
+        }
+    }
+    0
+}
+
+/// Whether a path's base name is glibc's (`libc.so.6`, or `libc-2.17.so` of old).
+fn is_glibc(path: &[u8]) -> bool {
+    let name = base_name(path);
+    name == b"libc.so.6" || name.starts_with(b"libc-2.")
+}
+
+/// The dynamic symbol table of a loaded object.
+#[derive(Clone)]
+pub(crate) struct Object {
+    bias: usize,
+    dynamic: *const [u64; 2],
+    symbols: *const Symbol,
+    strings: *const u8,
+    gnu_hash: *const u32,
+    hash: *const u32,
+    versions: *const u16,
+}
+
+impl Object {
+    fn read(bias: usize, dynamic: &ProgramHeader) -> Option<Object> {
+        let mut entry = bias.wrapping_add(dynamic.address as usize) as *const [u64; 2];
+        let mut object = Object {
+            bias,
+            dynamic: entry,
+            symbols: core::ptr::null(),
+            strings: core::ptr::null(),
+            gnu_hash: core::ptr::null(),
+            hash: core::ptr::null(),
+            versions: core::ptr::null(),
+        };
+        // glibc relocates these addresses in place, musl and the vDSO do not.
+        let place = |value: u64| -> usize {
+            let value = value as usize;
+            if value < bias { bias.wrapping_add(value) } else { value }
+        };
+        loop {
+            // SAFETY: the dynamic section of a loaded object ends with DT_NULL.
+            let [tag, value] = unsafe { *entry };
+            match tag {
+                0 => break,
+                4 => object.hash = place(value) as *const u32,
+                5 => object.strings = place(value) as *const u8,
+                6 => object.symbols = place(value) as *const Symbol,
+                0x6fff_fef5 => object.gnu_hash = place(value) as *const u32,
+                0x6fff_fff0 => object.versions = place(value) as *const u16,
+                _ => {}
+            }
+            // SAFETY: as above.
+            entry = unsafe { entry.add(1) };
+        }
+        (!object.symbols.is_null() && !object.strings.is_null()).then_some(object)
+    }
+
+    /// Calls `found` with the name of each library that the object needs (`NEEDED`), or with the
+    /// one that it gives itself (`SONAME`).
+    pub(crate) fn each_name(&self, tag: u64, mut found: impl FnMut(&'static [u8])) {
+        let mut entry = self.dynamic;
+        loop {
+            // SAFETY: the dynamic section of a loaded object ends with DT_NULL; what the tags of
+            // names hold are offsets into its string table.
+            unsafe {
+                let [here, value] = *entry;
+                if here == 0 {
+                    break;
+                }
+                if here == tag {
+                    found(text(self.strings.add(value as usize)));
+                }
+                entry = entry.add(1);
+            }
+        }
+    }
+
+    /// Address of the defined function `name` (NUL terminated) in its default version.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
+        let plain = &name[..name.len().saturating_sub(1)];
+        if !self.gnu_hash.is_null() {
+            self.find_gnu(name, plain)
+        } else if !self.hash.is_null() {
+            self.find_sysv(name, plain)
+        } else {
+            None
+        }
+    }
+
+    fn find_gnu(&self, name: &[u8], plain: &[u8]) -> Option<usize> {
+        let mut hash = 5381u32;
+        for byte in plain {
+            hash = hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
+        }
+        // SAFETY: the layout of DT_GNU_HASH: nbuckets, first symbol, bloom words,
+        // shift, then bloom (u64), buckets, and chains that end with an odd value.
+        unsafe {
+            let buckets = *self.gnu_hash;
+            let first = *self.gnu_hash.add(1);
+            let bloom = *self.gnu_hash.add(2) as usize;
+            if buckets == 0 {
+                return None;
+            }
+            let bucket_table = self.gnu_hash.add(4 + bloom * 2);
+            let chain_table = bucket_table.add(buckets as usize);
+            let mut index = *bucket_table.add((hash % buckets) as usize);
+            if index < first {
+                return None;
+            }
+            loop {
+                let value = *chain_table.add((index - first) as usize);
+                if (value ^ hash) >> 1 == 0
+                    && let Some(address) = self.check(index as usize, name)
+                {
+                    return Some(address);
+                }
+                if value & 1 != 0 {
+                    return None;
+                }
+                index += 1;
+            }
+        }
+    }
+
+    fn find_sysv(&self, name: &[u8], plain: &[u8]) -> Option<usize> {
+        let mut hash = 0u32;
+        for byte in plain {
+            hash = (hash << 4).wrapping_add(u32::from(*byte));
+            let high = hash & 0xf000_0000;
+            hash ^= high >> 24;
+            hash &= !high;
+        }
+        // SAFETY: the layout of DT_HASH: nbuckets, nchains, buckets, chains ending with 0.
+        unsafe {
+            let buckets = *self.hash;
+            if buckets == 0 {
+                return None;
+            }
+            let mut index = *self.hash.add(2 + (hash % buckets) as usize);
+            while index != 0 {
+                if let Some(address) = self.check(index as usize, name) {
+                    return Some(address);
+                }
+                index = *self.hash.add(2 + buckets as usize + index as usize);
+            }
+        }
+        None
+    }
+
+    fn check(&self, index: usize, name: &[u8]) -> Option<usize> {
+        // SAFETY: `index` comes from the object's own hash table.
+        let symbol = unsafe { &*self.symbols.add(index) };
+        const NOTYPE: u8 = 0;
+        const FUNCTION: u8 = 2;
+        if symbol.section == 0
+            || !matches!(symbol.info & 15, NOTYPE | FUNCTION)
+            || symbol.value == 0
+        {
+            return None;
+        }
+        if !self.versions.is_null() {
+            // SAFETY: one version per symbol; bit 15 hides all but the default version.
+            let version = unsafe { *self.versions.add(index) };
+            if version & 0x8000 != 0 {
+                return None;
+            }
+        }
+        // SAFETY: names in the string table are NUL terminated; the comparison
+        // stops at the first difference, at the latest at the NUL.
+        let same = unsafe {
+            let text = self.strings.add(symbol.name as usize);
+            let mut equal = true;
+            for (i, byte) in name.iter().enumerate() {
+                if *text.add(i) != *byte {
+                    equal = false;
+                    break;
+                }
+            }
+            equal
+        };
+        same.then(|| self.bias.wrapping_add(symbol.value as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_the_loader_would() {
+        static MALLOC: AtomicUsize = AtomicUsize::new(0);
+        static NONE: AtomicUsize = AtomicUsize::new(0);
+        let wanted = [
+            Wanted { name: b"malloc\0", address: &MALLOC },
+            Wanted { name: b"no_such_function_anywhere\0", address: &NONE },
+        ];
+        let found = resolve(&wanted, finds_what_the_loader_would as fn() as usize);
+        unsafe extern "C" {
+            fn malloc(bytes: usize) -> *mut c_void;
+        }
+        assert_eq!(MALLOC.load(Relaxed), malloc as *const () as usize);
+        assert_eq!(NONE.load(Relaxed), 0);
+        assert!(found.malloc_is_glibc);
+        assert!(!found.malloc_before);
+    }
+}

@@ -1,0 +1,204 @@
+//! Interns stacks in the target: a stack seen before costs one table lookup,
+//! a new one is defined by a record.
+//!
+//! Two open-addressing tables hold `hash → id`; an entry is
+//! claimed by one compare-and-swap and never removed. The hash has 64 bits: a
+//! million stacks collide with probability 3e-8, so frames are not compared.
+
+use crate::sys::{self, flags};
+use crate::thread::Thread;
+use crate::unwind::{self, Walk};
+use crate::{arch, ring, state};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use tprof_wire::record::{ExtKind, STACK_ID_LIMIT};
+use tprof_wire::region::stack_mode;
+
+/// Entries of each table: 1 MiB and 32 MiB of address space, touched as needed;
+/// the second is mapped once the first has no place for a stack.
+const SIZES: [usize; 2] = [1 << 16, 1 << 21];
+/// Entries looked at before a table counts as full for a hash.
+const PROBES: usize = 8;
+
+/// A stack that took longer than this (about 10 us) was held up by something.
+const SLOW_TICKS: u64 = 30_000;
+
+/// Two words: the upper 40 bits of a hash beside a 24-bit id would collide too often.
+#[repr(C)]
+struct Entry {
+    hash: AtomicU64,
+    id: AtomicU64,
+}
+
+/// The stacks used last, by the top bits of their hash: 40 further bits of the
+/// hash beside the id, in one word. 32 KiB that stay in the cache, where the
+/// table behind costs a miss (40 ns a stack on a busy heap).
+static FRONT: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+const FRONT_BITS: u32 = 12;
+const ID_BITS: u32 = 24;
+const ID_MASK: u64 = (1 << ID_BITS) - 1;
+
+static TABLES: [AtomicPtr<Entry>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
+
+/// Maps the tables once; the kernel empties them in a forked child, whose ids
+/// begin anew in its own region.
+pub fn prepare() {
+    unwind::prepare();
+    map_wiped(&FRONT, size_of::<AtomicU64>() << FRONT_BITS);
+    map_table(0);
+}
+
+/// Maps a table, if it is not yet.
+fn map_table(index: usize) {
+    if let (Some(table), Some(entries)) = (TABLES.get(index), SIZES.get(index)) {
+        map_wiped(table, entries * size_of::<Entry>());
+    }
+}
+
+fn map_wiped<T>(table: &AtomicPtr<T>, bytes: usize) {
+    if !table.load(Relaxed).is_null() {
+        return;
+    }
+    let Some(at) = sys::map_anonymous(bytes) else { return };
+    // On an old kernel a forked child would refer to its parent's definitions:
+    // without tables it takes no stacks at all.
+    let wiped = sys::advise(at, bytes, flags::MADV_WIPEONFORK) >= 0;
+    if !wiped || table.compare_exchange(core::ptr::null_mut(), at.cast(), AcqRel, Relaxed).is_err()
+    {
+        // SAFETY: just mapped, not published.
+        unsafe { sys::unmap(at, bytes) };
+    }
+}
+
+/// Id of the stack at a hook's entry; 0 if stacks are off or this one is lost.
+#[inline(always)]
+pub fn stack(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
+    if state::STACK_MODE.load(Relaxed) == stack_mode::OFF {
+        return 0;
+    }
+    take(thread, sp, fp)
+}
+
+#[inline(never)]
+fn take(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
+    thread.stacks = thread.stacks.wrapping_add(1);
+    // One in 64 is timed, so that the run can say what stacks cost.
+    if thread.stacks & 63 == 1 && !thread.strict {
+        let begin = thread.clock();
+        let id = take_now(thread, sp, fp);
+        let ticks = thread.clock().wrapping_sub(begin);
+        // A first look at new code may wait for the collector, once: not typical.
+        let shift = if ticks > SLOW_TICKS { 0 } else { 6 };
+        let slot = thread.slot();
+        arch::add_local(&slot.stack_ticks, ticks << shift);
+        arch::add_local(&slot.stacks_taken, 64);
+        return id;
+    }
+    take_now(thread, sp, fp)
+}
+
+#[inline(always)]
+fn take_now(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
+    // 1.5 KiB that `walk` fills as far as `len`: clearing it first would cost more than the walk.
+    let mut walk = MaybeUninit::<Walk>::uninit();
+    // SAFETY: integers and an enum written by `walk` before they are read; frames beyond `len` are never read.
+    let walk = unsafe { &mut *walk.as_mut_ptr() };
+    unwind::walk(thread, sp, fp, walk);
+    if walk.len == 0 {
+        return 0;
+    }
+    intern(thread, walk)
+}
+
+#[inline(always)]
+fn intern(thread: &mut Thread, walk: &Walk) -> u32 {
+    let hash = (walk.hash ^ (walk.end as u64) << 56).max(1);
+    let front = FRONT.load(Relaxed);
+    if front.is_null() {
+        return intern_slowly(thread, walk, hash);
+    }
+    // SAFETY: the index has FRONT_BITS bits.
+    let entry = unsafe { &*front.add((hash >> (64 - FRONT_BITS)) as usize) };
+    let seen = entry.load(Relaxed);
+    if (seen ^ hash << ID_BITS) >> ID_BITS == 0 && seen & ID_MASK != 0 {
+        return (seen & ID_MASK) as u32;
+    }
+    let id = intern_slowly(thread, walk, hash);
+    entry.store(hash << ID_BITS | u64::from(id), Relaxed);
+    id
+}
+
+#[inline(never)]
+fn intern_slowly(thread: &mut Thread, walk: &Walk, hash: u64) -> u32 {
+    for (index, (table, size)) in TABLES.iter().zip(SIZES).enumerate() {
+        if table.load(Relaxed).is_null()
+            && !thread.is_quiet()
+            && !(index > 0 && state::SPARING.load(Relaxed))
+        {
+            map_table(index);
+        }
+        let table = table.load(Relaxed);
+        if table.is_null() {
+            continue;
+        }
+        for probe in 0..PROBES {
+            // SAFETY: the index is masked to the table's size.
+            let entry = unsafe { &*table.add(((hash >> 20) as usize + probe) & (size - 1)) };
+            let mut now = entry.hash.load(Acquire);
+            if now == 0 {
+                match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
+                    Ok(_) => return define(thread, walk, entry),
+                    Err(other) => now = other,
+                }
+            }
+            if now == hash {
+                return wait_for_id(entry);
+            }
+        }
+    }
+    if let Some(header) = state::header() {
+        header.stacks_lost.fetch_add(1, Relaxed);
+    }
+    0
+}
+
+/// Another thread claimed this entry a moment ago; its id follows at once.
+/// Interrupted by our own handler, or killed, it never does: give up then.
+fn wait_for_id(entry: &Entry) -> u32 {
+    for _ in 0..1000 {
+        let id = entry.id.load(Acquire);
+        if id != 0 {
+            return if id == u64::MAX { 0 } else { id as u32 };
+        }
+        core::hint::spin_loop();
+    }
+    0
+}
+
+#[cold]
+#[inline(never)]
+fn define(thread: &mut Thread, walk: &Walk, entry: &Entry) -> u32 {
+    let Some(header) = state::header() else { return 0 };
+    let id = header.stacks.fetch_add(1, Relaxed) + 1;
+    if id >= STACK_ID_LIMIT {
+        header.stacks_lost.fetch_add(1, Relaxed);
+        entry.id.store(u64::MAX, Release);
+        return 0;
+    }
+    let mut payload = [0u64; tprof_wire::record::MAX_FRAMES + 1];
+    payload[0] = walk.len as u64;
+    let len = walk.len.min(walk.frames.len());
+    if let (Some(to), Some(from)) = (payload.get_mut(1..=len), walk.frames.get(..len)) {
+        to.copy_from_slice(from);
+    }
+    let clock = thread.clock();
+    let whole = payload.get(..=len).unwrap_or(&payload);
+    if ring::ext(thread, ExtKind::Stack, id | (walk.end as u32) << 24, clock, whole) {
+        entry.id.store(u64::from(id), Release);
+        id
+    } else {
+        header.stacks_lost.fetch_add(1, Relaxed);
+        entry.id.store(u64::MAX, Release);
+        0
+    }
+}

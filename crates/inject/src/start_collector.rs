@@ -1,0 +1,80 @@
+//! Starts a collector from the first attached process so that nobody notices:
+//! no child to wait for, no inherited descriptor, a session of its own.
+
+use crate::arch::{number as n, syscall};
+use crate::{attach, sys};
+use core::ffi::c_char;
+use tprof_wire::env;
+
+/// Environment entries passed on; the rest is dropped.
+const MOST_ENTRIES: usize = 4096;
+
+/// True if the intermediate child was started; whether the collector comes up
+/// shows on its socket.
+pub fn start() -> bool {
+    let Some(bin) = attach::variable(env::BIN) else { return false };
+    let Some(session) = attach::variable(env::SESSION) else { return false };
+    // A plain fork with exit signal 0: no SIGCHLD, and `wait` without __WALL
+    // never sees it. Called with signals blocked, by syscalls alone.
+    // SAFETY: `clone` without a new stack behaves like `fork`.
+    let child = unsafe { syscall(n::CLONE, [0; 6]) };
+    if child == 0 {
+        // SAFETY: in the child, which owns a copy of everything; never returns.
+        unsafe { become_collector(bin, session) };
+    }
+    if child < 0 {
+        return false;
+    }
+    const WALL: usize = 0x4000_0000;
+    // SAFETY: waits for exactly that child.
+    unsafe { syscall(n::WAIT4, [child as usize, 0, WALL, 0, 0, 0]) };
+    true
+}
+
+unsafe fn become_collector(bin: &'static [u8], session: &'static [u8]) -> ! {
+    // SAFETY: system calls with valid arguments, in a single-threaded child.
+    unsafe {
+        syscall(n::SETSID, [0; 6]);
+        if syscall(n::CLONE, [0; 6]) != 0 {
+            exit();
+        }
+        if sys::is_error(syscall(n::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0])) {
+            for fd in 0..65_536 {
+                sys::close(fd);
+            }
+        }
+        let null = sys::open_read_write(c"/dev/null".as_ptr().cast());
+        if null >= 0 {
+            syscall(n::DUP2, [null as usize, 1, 0, 0, 0, 0]);
+            syscall(n::DUP2, [null as usize, 2, 0, 0, 0, 0]);
+        }
+        sys::restore_signals(0);
+        let arguments =
+            [bin.as_ptr(), c"__collect".as_ptr().cast(), session.as_ptr(), core::ptr::null()];
+        let mut kept: [*const c_char; MOST_ENTRIES] = [core::ptr::null(); MOST_ENTRIES];
+        let mut count = 0;
+        let mut at = attach::environment();
+        while !(*at).is_null() && count + 1 < MOST_ENTRIES {
+            let text = core::ffi::CStr::from_ptr(*at).to_bytes();
+            if !text.starts_with(b"LD_PRELOAD=") && !text.starts_with(b"CUDA_INJECTION64_PATH=") {
+                if let Some(place) = kept.get_mut(count) {
+                    *place = *at;
+                }
+                count += 1;
+            }
+            at = at.add(1);
+        }
+        syscall(
+            n::EXECVE,
+            [bin.as_ptr() as usize, arguments.as_ptr() as usize, kept.as_ptr() as usize, 0, 0, 0],
+        );
+        exit()
+    }
+}
+
+fn exit() -> ! {
+    loop {
+        // SAFETY: ends this child.
+        unsafe { syscall(n::EXIT, [0; 6]) };
+    }
+}

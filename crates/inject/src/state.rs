@@ -1,0 +1,102 @@
+//! What is true of the whole process: the mappings, the modes, and the
+//! generation that tells a thread, with one comparison, that it must take the
+//! slow way: not attached yet, a forked child, or recording turned off.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tprof_wire::region::{RegionHeader, SessionPage};
+
+/// A page that the kernel zeroes in a forked child.
+#[repr(C, align(4096))]
+pub struct Wiped {
+    /// The current generation; 0 in a process that has not attached.
+    pub generation: AtomicU64,
+    rest: [u64; 511],
+}
+
+/// The page itself. In `.bss`, behind the page that holds the end of `.data`,
+/// so that its mapping is anonymous, as `MADV_WIPEONFORK` demands.
+pub static WIPED: Wiped = Wiped { generation: AtomicU64::new(0), rest: [0; 511] };
+
+/// Where the process stands. Survives a fork, unlike [`WIPED`].
+pub static PHASE: AtomicU32 = AtomicU32::new(phase::NEW);
+/// Values of [`PHASE`].
+pub mod phase {
+    /// No hook has run.
+    pub const NEW: u32 = 0;
+    /// A thread is initialising; calls are passed through.
+    pub const BUSY: u32 = 1;
+    /// Attached.
+    pub const ON: u32 = 2;
+    /// Inert for good.
+    pub const OFF: u32 = 3;
+}
+
+/// Generations given out so far; survives forks so that a child's differs from its parent's.
+pub static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+/// Set once a seccomp filter was installed from inside: no system call of ours
+/// from then on, since the filter may kill for any.
+pub static FILTERED: AtomicU32 = AtomicU32::new(0);
+/// Pid that attached, to tell a vfork child.
+pub static PID: AtomicU32 = AtomicU32::new(0);
+/// The region.
+pub static REGION: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// The session page.
+pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut());
+/// The unwind tables.
+pub static TABLES: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// Bytes of the unwind tables that are mapped.
+pub static TABLES_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of them that may be read so far: the rest is opened up as tables come,
+/// so that `mlockall` in the job does not fill it.
+pub static TABLES_OPEN: AtomicUsize = AtomicUsize::new(0);
+/// Address space is limited: map little.
+pub static SPARING: AtomicBool = AtomicBool::new(false);
+/// [`tprof_wire::region::mem_mode`].
+pub static MEM_MODE: AtomicU32 = AtomicU32::new(0);
+/// Whether calls of CUDA's runtime and of NCCL are recorded.
+pub static CALLS: AtomicU32 = AtomicU32::new(0);
+/// [`tprof_wire::region::stack_mode`].
+pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
+/// Mean bytes between samples.
+pub static INTERVAL: AtomicU64 = AtomicU64::new(0);
+/// Whether the clock is the TSC.
+pub static CLOCK_IS_TSC: AtomicU32 = AtomicU32::new(0);
+/// The real `clock_gettime`, where the clock is not the TSC.
+pub static CLOCK_GETTIME: AtomicUsize = AtomicUsize::new(0);
+/// Whether the real `malloc` is glibc's.
+pub static MALLOC_IS_GLIBC: AtomicU32 = AtomicU32::new(0);
+/// The real `malloc_usable_size`.
+pub static USABLE_SIZE: AtomicUsize = AtomicUsize::new(0);
+/// An address at the top of the first thread's stack.
+pub static STACK_TOP: AtomicUsize = AtomicUsize::new(0);
+
+/// The region's header; `None` before attaching.
+#[inline(always)]
+pub fn header() -> Option<&'static RegionHeader> {
+    let region = REGION.load(Relaxed);
+    // SAFETY: a non-null region is mapped, `REGION_BYTES` long, for the process's life.
+    (!region.is_null()).then(|| unsafe { &*region.cast::<RegionHeader>() })
+}
+
+/// The session page; `None` before attaching.
+#[inline(always)]
+pub fn session() -> Option<&'static SessionPage> {
+    let session = SESSION.load(Relaxed);
+    // SAFETY: a non-null session page is mapped for the process's life.
+    (!session.is_null()).then(|| unsafe { &*session })
+}
+
+/// Turns recording off for good in this process.
+pub fn turn_off(reason: u32) {
+    if let Some(header) = header() {
+        header.off_reason.store(reason, Relaxed);
+    }
+    PHASE.store(phase::OFF, Release);
+    WIPED.generation.store(0, Release);
+}
+
+/// Reasons in [`RegionHeader::off_reason`].
+pub mod off {
+    /// The collector stopped answering.
+    pub const COLLECTOR_GONE: u32 = 1;
+}

@@ -1,0 +1,287 @@
+//! Direct system calls: no `errno`, no interposed libc function, no allocation.
+
+use crate::arch::{number as n, syscall};
+
+/// Memory protection and mapping flags used here.
+pub mod flags {
+    #![allow(missing_docs)]
+    pub const PROT_NONE: usize = 0;
+    pub const PROT_READ: usize = 1;
+    pub const PROT_WRITE: usize = 2;
+    pub const MAP_SHARED: usize = 1;
+    pub const MAP_PRIVATE: usize = 2;
+    pub const MAP_ANONYMOUS: usize = 0x20;
+    pub const MAP_NORESERVE: usize = 0x4000;
+    pub const MADV_DONTDUMP: usize = 16;
+    pub const MADV_WIPEONFORK: usize = 18;
+    pub const MADV_POPULATE_WRITE: usize = 23;
+}
+
+macro_rules! call {
+    ($number:expr $(, $a:expr)*) => {{
+        let mut arguments = [0usize; 6];
+        let given = [$($a as usize),*];
+        let mut i = 0;
+        while i < given.len() && i < 6 {
+            arguments[i] = given[i];
+            i += 1;
+        }
+        // SAFETY: each wrapper below passes valid pointers of the right size.
+        unsafe { syscall($number, arguments) }
+    }};
+}
+
+/// New anonymous private zeroed memory; `None` if refused.
+pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
+    map(
+        bytes,
+        flags::PROT_READ | flags::PROT_WRITE,
+        flags::MAP_PRIVATE | flags::MAP_ANONYMOUS | flags::MAP_NORESERVE,
+        -1,
+    )
+}
+
+/// Maps `bytes` of `fd` from its beginning; `None` if refused.
+pub fn map(bytes: usize, protection: usize, how: usize, fd: i32) -> Option<*mut u8> {
+    let at = call!(n::MMAP, 0, bytes, protection, how, fd as isize, 0);
+    (!is_error(at)).then_some(at as *mut u8)
+}
+
+/// Unmaps.
+///
+/// # Safety
+/// Nothing refers to the range any more.
+pub unsafe fn unmap(at: *mut u8, bytes: usize) {
+    call!(n::MUNMAP, at, bytes);
+}
+
+/// `madvise`; 0 or a negative error.
+pub fn advise(at: *mut u8, bytes: usize, advice: usize) -> isize {
+    call!(n::MADVISE, at, bytes, advice)
+}
+
+/// Changes the protection of a range of our own mappings; true if it worked.
+pub fn protect(at: *mut u8, bytes: usize, protection: usize) -> bool {
+    call!(n::MPROTECT, at, bytes, protection) == 0
+}
+
+/// Blocks every signal for this thread; returns the mask to restore.
+#[inline]
+pub fn block_signals() -> u64 {
+    let all = !0u64;
+    let mut before = 0u64;
+    call!(n::RT_SIGPROCMASK, 2, &raw const all, &raw mut before, 8);
+    before
+}
+
+/// Restores the mask that [`block_signals`] returned.
+#[inline]
+pub fn restore_signals(mask: u64) {
+    call!(n::RT_SIGPROCMASK, 2, &raw const mask, 0, 8);
+}
+
+/// Whether eight bytes at `address` can be read. The kernel copies the mask
+/// before it looks at the (invalid) operation: EFAULT or EINVAL, never a signal.
+pub fn is_readable(address: usize) -> bool {
+    const EFAULT: isize = -14;
+    // A null set means none at all, and is not looked at.
+    address >= 4096 && call!(n::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT
+}
+
+/// Process id.
+pub fn pid() -> u32 {
+    call!(n::GETPID) as u32
+}
+/// Parent's process id.
+pub fn parent_pid() -> u32 {
+    call!(n::GETPPID) as u32
+}
+/// Thread id.
+pub fn tid() -> u32 {
+    call!(n::GETTID) as u32
+}
+/// Gives the processor away.
+pub fn yield_now() {
+    call!(n::SCHED_YIELD);
+}
+/// Closes a descriptor.
+pub fn close(fd: i32) {
+    call!(n::CLOSE, fd);
+}
+/// Sleeps.
+pub fn sleep_ns(ns: u64) {
+    let time = [ns / 1_000_000_000, ns % 1_000_000_000];
+    call!(n::NANOSLEEP, time.as_ptr(), 0);
+}
+
+/// Whether the address space of this process is limited.
+pub fn address_space_is_limited() -> bool {
+    const RLIMIT_AS: usize = 9;
+    let mut limit = [u64::MAX; 2];
+    call!(n::PRLIMIT64, 0, RLIMIT_AS, 0, limit.as_mut_ptr());
+    limit[0] != u64::MAX
+}
+
+/// CLOCK_MONOTONIC by the real system call (for where no vDSO may be used).
+pub fn monotonic_ns() -> u64 {
+    let mut time = [0u64; 2];
+    call!(n::CLOCK_GETTIME, 1, time.as_mut_ptr());
+    time[0] * 1_000_000_000 + time[1]
+}
+
+/// Wakes up to `count` waiters on a shared futex.
+pub fn futex_wake(word: *const u32, count: u32) {
+    call!(n::FUTEX, word, 1, count);
+}
+
+/// Waits on a shared futex while it holds `value`, at most `ns`.
+pub fn futex_wait(word: *const u32, value: u32, ns: u64) {
+    let time = [ns / 1_000_000_000, ns % 1_000_000_000];
+    call!(n::FUTEX, word, 0, value, time.as_ptr());
+}
+
+/// Opens for reading, close-on-exec.
+pub fn open_read(path: *const u8) -> isize {
+    // Neither a FIFO nor a device may hold the caller up.
+    const FLAGS: usize = 0o2000000 | 0o4000 | 0o400; // O_CLOEXEC | O_NONBLOCK | O_NOCTTY
+    call!(n::OPEN, path, FLAGS, 0)
+}
+
+/// Opens for reading and writing.
+pub fn open_read_write(path: *const u8) -> isize {
+    call!(n::OPEN, path, 2, 0)
+}
+
+/// Reads at an offset; bytes read or a negative error.
+pub fn read_at(fd: i32, buffer: &mut [u8], offset: u64) -> isize {
+    call!(n::PREAD64, fd, buffer.as_mut_ptr(), buffer.len(), offset)
+}
+
+/// File mode of an open file (`st_mode`), or `None`.
+pub fn mode_of(fd: i32) -> Option<u32> {
+    let mut stat = [0u32; 36]; // struct stat: 144 bytes, st_mode at 24
+    let result = call!(n::FSTAT, fd, stat.as_mut_ptr());
+    (result == 0).then_some(stat[6])
+}
+
+/// Whether an open file carries capabilities: the loader then ignores LD_PRELOAD.
+pub fn has_capabilities(fd: i32) -> bool {
+    call!(n::FGETXATTR, fd, c"security.capability".as_ptr(), 0, 0) > 0
+}
+
+/// Whether `path` may be executed by the caller's real ids.
+pub fn may_execute(path: *const u8) -> bool {
+    call!(n::ACCESS, path, 1) == 0
+}
+
+/// Whether `path` may be read and written by the caller's real ids.
+pub fn may_use(path: *const u8) -> bool {
+    call!(n::ACCESS, path, 6) == 0
+}
+
+/// Whether there is something at `path` that the caller's real ids may read.
+pub fn is_there(path: *const u8) -> bool {
+    call!(n::ACCESS, path, 4) == 0
+}
+
+/// Names this thread.
+pub fn name_thread(name: &core::ffi::CStr) {
+    call!(n::PRCTL, 15, name.as_ptr());
+}
+
+/// This thread's name.
+pub fn thread_name() -> [u8; 16] {
+    let mut name = [0u8; 16];
+    call!(n::PRCTL, 16, name.as_mut_ptr());
+    name
+}
+
+/// Host name, as `uname` gives it (NUL padded).
+pub fn host_name() -> [u8; 65] {
+    let mut all = [0u8; 65 * 6];
+    let mut host = [0u8; 65];
+    if call!(n::UNAME, all.as_mut_ptr()) == 0 {
+        host.copy_from_slice(&all[65..130]);
+    }
+    host
+}
+
+/// Whether a system call's result is an error.
+#[inline(always)]
+pub fn is_error(result: isize) -> bool {
+    (-4095..0).contains(&result)
+}
+
+/// Sockets, as far as the handshake needs them.
+pub mod socket {
+    use super::*;
+    /// Descriptors that a welcome carries.
+    pub const FDS: usize = 3;
+
+    /// A connected SOCK_SEQPACKET socket, or the (negative) error.
+    pub fn connect(path: &[u8], timeout_ns: u64) -> Result<i32, isize> {
+        const AF_UNIX: u16 = 1;
+        const SEQPACKET_CLOEXEC: usize = 5 | 0o2000000;
+        let mut address = [0u8; 110];
+        address[..2].copy_from_slice(&AF_UNIX.to_ne_bytes());
+        if path.len() + 3 > address.len() {
+            return Err(-36);
+        }
+        address[2..2 + path.len()].copy_from_slice(path);
+        let fd = call!(n::SOCKET, AF_UNIX, SEQPACKET_CLOEXEC, 0);
+        if is_error(fd) {
+            return Err(fd);
+        }
+        let time = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000 / 1000];
+        for option in [20usize, 21] {
+            // SO_RCVTIMEO, SO_SNDTIMEO of SOL_SOCKET
+            call!(n::SETSOCKOPT, fd, 1, option, time.as_ptr(), 16);
+        }
+        let connected = call!(n::CONNECT, fd, address.as_ptr(), 3 + path.len());
+        if connected < 0 {
+            close(fd as i32);
+            return Err(connected);
+        }
+        Ok(fd as i32)
+    }
+
+    /// Sends one message; true if all of it went.
+    pub fn send(fd: i32, message: &[u8]) -> bool {
+        const MSG_NOSIGNAL: usize = 0x4000;
+        call!(n::SENDTO, fd, message.as_ptr(), message.len(), MSG_NOSIGNAL, 0, 0)
+            == message.len() as isize
+    }
+
+    /// Receives one message of exactly `message.len()` bytes with [`FDS`] descriptors.
+    pub fn receive(fd: i32, message: &mut [u8]) -> Option<[i32; FDS]> {
+        const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
+        #[repr(C)]
+        struct Control {
+            len: usize,
+            level: i32,
+            kind: i32,
+            fds: [i32; 4],
+        }
+        let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; 4] };
+        let part = [message.as_mut_ptr() as usize, message.len()];
+        // struct msghdr: name, namelen, iov, iovlen, control, controllen, flags
+        let mut header = [0usize; 7];
+        header[2] = part.as_ptr() as usize;
+        header[3] = 1;
+        header[4] = &raw mut control as usize;
+        header[5] = size_of::<Control>();
+        let got = call!(n::RECVMSG, fd, header.as_mut_ptr(), MSG_CMSG_CLOEXEC);
+        let fds = [control.fds[0], control.fds[1], control.fds[2]];
+        let whole =
+            got == message.len() as isize && control.len == 16 + 4 * FDS && control.kind == 1;
+        if !whole {
+            for fd in fds {
+                if fd >= 0 {
+                    close(fd);
+                }
+            }
+            return None;
+        }
+        Some(fds)
+    }
+}
