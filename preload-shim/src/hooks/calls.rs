@@ -1,0 +1,113 @@
+//! CUDA's runtime and NCCL: one hook for every function, whatever its arguments.
+//!
+//! The hook keeps the argument registers, asks for the real function, copies the
+//! arguments that lie in memory, and calls it. It need not know types: no
+//! intercepted function takes or returns a floating-point value.
+
+use core::arch::naked_asm;
+use tprof_inject::callee;
+use tprof_inject::calls::{self, Frame};
+use tprof_wire::calls::{FUNCTIONS, Library, Number};
+
+/// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
+/// is what the runtime itself says of a library that did not load.
+const NO_RUNTIME: u64 = 303;
+/// `ncclSystemError`.
+const NO_NCCL: u64 = 2;
+
+/// Names with their ends, by number.
+macro_rules! names {
+    ($($name:ident $words:literal,)*) => {
+        static NAMES: &[&[u8]] = &[$(concat!(stringify!($name), "\0").as_bytes()),*];
+    };
+}
+tprof_wire::intercepted_functions!(names);
+
+macro_rules! hooks {
+    ($($name:ident $words:literal,)*) => {$(
+        /// Hook.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "push rbp",
+                ".cfi_adjust_cfa_offset 8",
+                ".cfi_rel_offset rbp, 0",
+                "mov rbp, rsp",
+                ".cfi_def_cfa_register rbp",
+                // A `Frame`: two words, the registers, and what lies above by itself.
+                "sub rsp, 64",
+                "mov [rbp - 48], rdi",
+                "mov [rbp - 40], rsi",
+                "mov [rbp - 32], rdx",
+                "mov [rbp - 24], rcx",
+                "mov [rbp - 16], r8",
+                "mov [rbp - 8], r9",
+                "mov edi, {number}",
+                "mov rsi, rsp",
+                "call {enter}",
+                "test rax, rax",
+                "jz 2f",
+                "mov r11, rax",
+                "sub rsp, {bytes}",
+                "mov ecx, {words}",
+                "lea rsi, [rbp + 16]",
+                "mov rdi, rsp",
+                "cld",
+                "rep movsq",
+                "mov rdi, [rbp - 48]",
+                "mov rsi, [rbp - 40]",
+                "mov rdx, [rbp - 32]",
+                "mov rcx, [rbp - 24]",
+                "mov r8, [rbp - 16]",
+                "mov r9, [rbp - 8]",
+                "xor eax, eax",
+                "call r11",
+                "mov [rbp - 56], rax",
+                "mov edi, {number}",
+                "lea rsi, [rbp - 64]",
+                "call {leave}",
+                "2:",
+                "mov rax, [rbp - 56]",
+                "leave",
+                ".cfi_def_cfa rsp, 8",
+                "ret",
+                ".cfi_endproc",
+                number = const Number::$name as u32,
+                words = const $words,
+                // The stack stays aligned.
+                bytes = const ($words + 1) / 2 * 16,
+                enter = sym enter,
+                leave = sym leave,
+            )
+        }
+    )*};
+}
+tprof_wire::intercepted_functions!(hooks);
+
+/// The real function; 0, and the result in the frame, if there is none.
+extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
+    // SAFETY: the hook's own frame, for the duration of the call.
+    let frame = unsafe { &mut *frame };
+    let index = number as usize;
+    let (Some(name), Some(function)) = (NAMES.get(index), FUNCTIONS.get(index)) else { return 0 };
+    let (prefix, none): (&[u8], u64) = match function.library {
+        Library::Runtime => (b"libcudart.so", NO_RUNTIME),
+        Library::Nccl => (b"libnccl.so", NO_NCCL),
+    };
+    let own = (&raw const NAMES) as usize;
+    let real = callee::find(name, number, frame.caller, prefix, own);
+    if real == 0 {
+        frame.result = none;
+        return 0;
+    }
+    calls::enter(number, frame);
+    real
+}
+
+extern "C" fn leave(number: u32, frame: *const Frame) {
+    // SAFETY: as above.
+    calls::leave(number, unsafe { &*frame });
+}

@@ -1,0 +1,10 @@
+//! The interposed functions, one file per family.
+
+mod calls;
+mod dl;
+mod exec;
+mod heap;
+mod map;
+mod process;
+mod seccomp;
+mod thread;

@@ -1,0 +1,132 @@
+//! Process life: fork, wait, and the ways out.
+
+use crate::real;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_inject::{life, state};
+
+/// Hook. The child attaches at its first event; on kernels that cannot wipe a
+/// page on fork, this is what tells it that it is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> c_int {
+    let clock = life::clock_before();
+    let child = real!(FORK() as fn() -> c_int, else -1);
+    if child == 0 {
+        state::WIPED.generation.store(0, Relaxed);
+    } else if child > 0 {
+        life::forked(child as u32, clock);
+    }
+    child
+}
+
+fn reaped(child: c_int, status: *const c_int) -> c_int {
+    if child > 0 && !status.is_null() {
+        // SAFETY: libc stored the status there for a child it returned.
+        let status = unsafe { *status };
+        let exited = status & 0x7f == 0;
+        let signalled = (status & 0x7f) as i8 + 1 >= 2 && !exited && status & 0xff != 0x7f;
+        if exited || signalled {
+            life::reaped(child as u32, status);
+        }
+    }
+    child
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
+    let mut own = 0;
+    let at = if status.is_null() { &raw mut own } else { status };
+    reaped(real!(WAIT(at) as fn(*mut c_int) -> c_int, else -1), at)
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int {
+    let mut own = 0;
+    let at = if status.is_null() { &raw mut own } else { status };
+    reaped(real!(WAITPID(pid, at, options) as fn(c_int, *mut c_int, c_int) -> c_int, else -1), at)
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut c_void) -> c_int {
+    let mut own = 0;
+    let at = if status.is_null() { &raw mut own } else { status };
+    reaped(
+        real!(WAIT3(at, options, usage) as fn(*mut c_int, c_int, *mut c_void) -> c_int, else -1),
+        at,
+    )
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wait4(
+    pid: c_int,
+    status: *mut c_int,
+    options: c_int,
+    usage: *mut c_void,
+) -> c_int {
+    let mut own = 0;
+    let at = if status.is_null() { &raw mut own } else { status };
+    reaped(
+        real!(WAIT4(pid, at, options, usage) as fn(c_int, *mut c_int, c_int, *mut c_void) -> c_int, else -1),
+        at,
+    )
+}
+
+/// Hook. `info` is a `siginfo_t`: code at 8, pid at 16, status at 24 on Linux.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waitid(kind: c_int, id: u32, info: *mut c_int, options: c_int) -> c_int {
+    const WNOWAIT: c_int = 0x0100_0000;
+    let result = real!(WAITID(kind, id, info, options) as fn(c_int, u32, *mut c_int, c_int) -> c_int, else -1);
+    if result == 0 && !info.is_null() && options & WNOWAIT == 0 {
+        // SAFETY: libc filled the caller's siginfo_t.
+        let (code, pid, status) = unsafe { (*info.add(2), *info.add(4), *info.add(6)) };
+        match code {
+            1 if pid > 0 => life::reaped(pid as u32, (status & 0xff) << 8),
+            2 | 3 if pid > 0 => life::reaped(pid as u32, status & 0x7f),
+            _ => {}
+        }
+    }
+    result
+}
+
+/// Waits for ever, should libc lack a way out (it never does).
+fn stay() -> ! {
+    loop {
+        tprof_inject::sys::sleep_ns(1_000_000_000);
+    }
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn exit(status: c_int) -> ! {
+    life::process_exit(status, life::how::EXIT);
+    real!(EXIT(status) as fn(c_int) -> (), else ());
+    stay()
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
+    life::process_exit(status, life::how::QUICK_EXIT);
+    real!(QUICK_EXIT(status) as fn(c_int) -> (), else ());
+    stay()
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    life::leaving_at_once(status);
+    real!(UNDERSCORE_EXIT(status) as fn(c_int) -> (), else ());
+    stay()
+}
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    life::leaving_at_once(status);
+    real!(CAPITAL_EXIT(status) as fn(c_int) -> (), else ());
+    stay()
+}

@@ -1,0 +1,149 @@
+//! Thread life: start, name, exit.
+
+use crate::real;
+use core::arch::naked_asm;
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use tprof_inject::thread::Thread;
+use tprof_inject::{life, thread};
+
+/// A start routine and its argument, on their way to the new thread.
+struct Start {
+    /// 0 free, 1 being filled, 2 filled.
+    state: AtomicU32,
+    creator: AtomicU32,
+    routine: AtomicUsize,
+    argument: AtomicUsize,
+}
+
+/// Threads that may be between `pthread_create` and their first instruction.
+/// Past this, a thread starts unwrapped and is noticed at its first event.
+const STARTS: usize = 256;
+static STARTING: [Start; STARTS] = [const {
+    Start {
+        state: AtomicU32::new(0),
+        creator: AtomicU32::new(0),
+        routine: AtomicUsize::new(0),
+        argument: AtomicUsize::new(0),
+    }
+}; STARTS];
+
+/// Hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    out: *mut usize,
+    attributes: *const c_void,
+    routine: usize,
+    argument: *mut c_void,
+) -> c_int {
+    let start =
+        if thread::recording().is_some() { claim(routine, argument as usize) } else { None };
+    let (routine, argument) = match start {
+        Some(start) => {
+            (thread_main as *const () as usize, (start as *const Start).cast_mut().cast())
+        }
+        None => (routine, argument),
+    };
+    let error = real!(PTHREAD_CREATE(out, attributes, routine, argument) as fn(*mut usize, *const c_void, usize, *mut c_void) -> c_int, else 11);
+    if error != 0
+        && let Some(start) = start
+    {
+        start.state.store(0, Release);
+    }
+    error
+}
+
+fn claim(routine: usize, argument: usize) -> Option<&'static Start> {
+    let start =
+        STARTING.iter().find(|s| s.state.compare_exchange(0, 1, AcqRel, Relaxed).is_ok())?;
+    start.routine.store(routine, Relaxed);
+    start.argument.store(argument, Relaxed);
+    // SAFETY: this thread's own block.
+    start.creator.store(unsafe { (*Thread::here()).tid }, Relaxed);
+    start.state.store(2, Release);
+    Some(start)
+}
+
+#[repr(C)]
+struct Call {
+    routine: usize,
+    argument: usize,
+}
+
+/// First frame of a wrapped thread. In assembly with unwind information, so
+/// that exceptions, cancellation and `pthread_exit` unwind through it.
+#[unsafe(naked)]
+unsafe extern "C" fn thread_main(_start: *mut c_void) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "endbr64",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "sub rsp, 16",
+        "call {begin}",
+        "mov rdi, rdx",
+        "call rax",
+        "mov [rbp - 8], rax",
+        "call {end}",
+        "mov rax, [rbp - 8]",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        begin = sym begin,
+        end = sym end,
+    )
+}
+
+extern "C" fn begin(start: *const Start) -> Call {
+    // SAFETY: `pthread_create` passed a claimed entry of STARTING.
+    let start = unsafe { &*start };
+    let call =
+        Call { routine: start.routine.load(Relaxed), argument: start.argument.load(Relaxed) };
+    // SAFETY: this thread's own block.
+    unsafe { (*Thread::here()).creator = start.creator.load(Relaxed) };
+    start.state.store(0, Release);
+    let _ = thread::recording();
+    call
+}
+
+extern "C" fn end() {
+    life::thread_ended();
+}
+
+/// Hook. Jumps on, so that the forced unwinding never meets a frame of ours.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn pthread_exit(_: *mut c_void) -> ! {
+    naked_asm!(
+        ".cfi_startproc",
+        "endbr64",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "call {leave}",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+        leave = sym leaving,
+    )
+}
+
+/// Reports the end; the real `pthread_exit` to jump to.
+extern "C" fn leaving() -> usize {
+    life::thread_ended();
+    crate::table::address(&crate::table::PTHREAD_EXIT)
+}
+
+/// Hook. Only a thread's name for itself can be told apart by its id here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setname_np(thread: usize, name: *const c_char) -> c_int {
+    let error = real!(PTHREAD_SETNAME(thread, name) as fn(usize, *const c_char) -> c_int, else 38);
+    if error == 0 && thread == tprof_inject::arch::thread_pointer() {
+        life::thread_renamed();
+    }
+    error
+}

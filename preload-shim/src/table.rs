@@ -1,0 +1,83 @@
+//! Addresses of the real functions, found once.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use tprof_inject::real::{self, Wanted};
+use tprof_inject::{attach, state};
+use tprof_wire::handshake::hello_flags;
+
+/// Declares one address per real function, and the list of all.
+macro_rules! functions {
+    ($($static:ident $name:literal)*) => {
+        $(pub static $static: AtomicUsize = AtomicUsize::new(0);)*
+        static WANTED: &[Wanted] = &[$(Wanted { name: concat!($name, "\0").as_bytes(), address: &$static }),*];
+    };
+}
+
+functions! {
+    MALLOC "malloc" CALLOC "calloc" REALLOC "realloc" REALLOCARRAY "reallocarray" FREE "free"
+    POSIX_MEMALIGN "posix_memalign" ALIGNED_ALLOC "aligned_alloc" MEMALIGN "memalign"
+    VALLOC "valloc" PVALLOC "pvalloc" MALLOC_USABLE_SIZE "malloc_usable_size"
+    MMAP "mmap" MMAP64 "mmap64" MUNMAP "munmap" MREMAP "mremap"
+    FORK "fork" EXECVE "execve" EXECVPE "execvpe" FEXECVE "fexecve" EXECVEAT "execveat"
+    POSIX_SPAWN "posix_spawn" POSIX_SPAWNP "posix_spawnp"
+    WAIT "wait" WAITPID "waitpid" WAIT3 "wait3" WAIT4 "wait4" WAITID "waitid"
+    EXIT "exit" QUICK_EXIT "quick_exit" UNDERSCORE_EXIT "_exit" CAPITAL_EXIT "_Exit"
+    PTHREAD_CREATE "pthread_create" PTHREAD_EXIT "pthread_exit" PTHREAD_SETNAME "pthread_setname_np"
+    DLCLOSE "dlclose" PRCTL "prctl" SYSCALL "syscall" CLOCK_GETTIME "clock_gettime"
+}
+
+static RESOLVED: AtomicU32 = AtomicU32::new(0);
+
+/// Finds every real function that is not known yet. Early calls come from one
+/// thread (the loader's); running twice does no harm.
+#[cold]
+#[inline(never)]
+pub fn resolve() {
+    RESOLVED.store(1, Release);
+    let found = real::resolve(WANTED, &raw const RESOLVED as usize);
+    state::MALLOC_IS_GLIBC.store(u32::from(found.malloc_is_glibc), Relaxed);
+    state::USABLE_SIZE.store(MALLOC_USABLE_SIZE.load(Relaxed), Relaxed);
+    state::CLOCK_GETTIME.store(CLOCK_GETTIME.load(Relaxed), Relaxed);
+    let mut flags = 0;
+    if found.malloc_before {
+        flags |= hello_flags::OWN_MALLOC;
+    }
+    if MALLOC.load(Relaxed) == 0 {
+        flags |= hello_flags::NO_REAL_MALLOC;
+    }
+    attach::HELLO_FLAGS.store(flags, Relaxed);
+}
+
+/// A real function's address; 0 only if no library defines it.
+#[inline(always)]
+pub fn address(of: &AtomicUsize) -> usize {
+    let address = of.load(Relaxed);
+    if address == 0 { late(of) } else { address }
+}
+
+/// The first call of all, or a function whose library was loaded later (libdl
+/// and libpthread are libraries of their own before glibc 2.34).
+#[cold]
+#[inline(never)]
+fn late(of: &AtomicUsize) -> usize {
+    resolve();
+    of.load(Relaxed)
+}
+
+/// Calls a real function, or gives `$missing` where no library defines it.
+#[macro_export]
+macro_rules! real {
+    ($of:ident($($arg:expr),* $(,)?) as fn($($type:ty),*) -> $result:ty, else $missing:expr) => {{
+        let address = $crate::table::address(&$crate::table::$of);
+        if address == 0 {
+            $missing
+        } else {
+            // SAFETY: the address was found under this function's name, so it has
+            // its type; the arguments are the caller's, untouched.
+            unsafe {
+                let call: unsafe extern "C" fn($($type),*) -> $result = core::mem::transmute(address);
+                call($($arg),*)
+            }
+        }
+    }};
+}
