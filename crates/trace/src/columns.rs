@@ -1,0 +1,228 @@
+//! A block's payload, and how it is built: columns that describe themselves.
+//!
+//! Payload: number of columns (u16), then for each a directory entry (column
+//! id u16, kind u8, encoding u8, values u32, stored bytes u32), then their
+//! bytes in the same order. A reader finds columns by id and skips the rest,
+//! so that a later format can add columns to any table.
+//!
+//! Two bits of an id make a companion of the column `id`: [`PRESENT`] says for
+//! each row whether it has a value; [`LENGTHS`] says for each row how many
+//! values (or bytes) it has.
+
+use crate::planes::{PlaneWriter, Word};
+
+/// Companion column: booleans, whether a row has a value.
+pub(crate) const PRESENT: u16 = 0x8000;
+/// Companion column: number of values of each row.
+pub(crate) const LENGTHS: u16 = 0x4000;
+
+/// Bytes of a directory entry.
+pub(crate) const ENTRY_BYTES: usize = 12;
+
+/// What values mean.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Unsigned integers.
+    Unsigned = 1,
+    /// IEEE doubles, as bits.
+    Float = 2,
+    /// Booleans.
+    Boolean = 3,
+    /// Bytes of UTF-8 text.
+    Text = 4,
+}
+
+/// How values became bytes.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// [`crate::planes`] of the values.
+    Planes = 0,
+    /// The first value (u64), then planes of each value minus the one before.
+    Rising = 1,
+    /// As `Rising`, the differences signed and folded: 0, -1, 1, -2, …
+    Wandering = 2,
+    /// Planes of bytes that hold eight booleans each, lowest bit first.
+    Bits = 3,
+}
+
+/// Folds a signed difference into an unsigned number that is small when it is.
+#[inline(always)]
+pub(crate) fn fold(difference: u64) -> u64 {
+    difference << 1 ^ ((difference as i64) >> 63) as u64
+}
+
+#[inline(always)]
+pub(crate) fn unfold(folded: u64) -> u64 {
+    folded >> 1 ^ (folded & 1).wrapping_neg()
+}
+
+/// Builds one block's payload.
+pub(crate) struct BlockWriter<'a> {
+    planes: &'a mut PlaneWriter,
+    wide: &'a mut Vec<u64>,
+    entries: Vec<u8>,
+    data: Vec<u8>,
+    /// Bytes of the columns as plain values.
+    pub raw_len: usize,
+}
+
+/// Buffers that writing blocks reuses.
+pub(crate) struct Encoder {
+    planes: PlaneWriter,
+    wide: Vec<u64>,
+    entries: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Encoder {
+    /// An encoder without buffers yet.
+    pub fn new() -> std::io::Result<Encoder> {
+        Ok(Encoder {
+            planes: PlaneWriter::new()?,
+            wide: Vec::new(),
+            entries: Vec::new(),
+            data: Vec::new(),
+        })
+    }
+
+    /// Appends a payload to `out`; returns the bytes of its columns as plain values.
+    pub fn payload(&mut self, out: &mut Vec<u8>, fill: impl FnOnce(&mut BlockWriter<'_>)) -> usize {
+        self.entries.clear();
+        self.data.clear();
+        let mut block = BlockWriter {
+            planes: &mut self.planes,
+            wide: &mut self.wide,
+            entries: std::mem::take(&mut self.entries),
+            data: std::mem::take(&mut self.data),
+            raw_len: 0,
+        };
+        fill(&mut block);
+        let BlockWriter { entries, data, raw_len, .. } = block;
+        out.extend_from_slice(&((entries.len() / ENTRY_BYTES) as u16).to_le_bytes());
+        out.extend_from_slice(&entries);
+        out.extend_from_slice(&data);
+        (self.entries, self.data) = (entries, data);
+        raw_len
+    }
+}
+
+impl BlockWriter<'_> {
+    fn column(&mut self, id: u16, kind: Kind, encoding: Encoding, values: usize, start: usize) {
+        self.entries.extend_from_slice(&id.to_le_bytes());
+        self.entries.extend_from_slice(&[kind as u8, encoding as u8]);
+        self.entries.extend_from_slice(&(values as u32).to_le_bytes());
+        self.entries.extend_from_slice(&((self.data.len() - start) as u32).to_le_bytes());
+        self.raw_len += match kind {
+            Kind::Unsigned | Kind::Float => values * 8,
+            Kind::Boolean | Kind::Text => values,
+        };
+    }
+
+    /// A column of integers.
+    pub fn integers<T: Word>(&mut self, id: u16, values: &[T]) {
+        let start = self.data.len();
+        self.planes.write(values, &mut self.data);
+        self.column(id, Kind::Unsigned, Encoding::Planes, values.len(), start);
+    }
+
+    /// A column of integers given by their differences: `first`, then the
+    /// differences to each following value, plain (`folded` false) or folded.
+    pub fn differences<T: Word>(&mut self, id: u16, first: u64, rest: &[T], folded: bool) {
+        let start = self.data.len();
+        self.data.extend_from_slice(&first.to_le_bytes());
+        self.planes.write(rest, &mut self.data);
+        let encoding = if folded { Encoding::Wandering } else { Encoding::Rising };
+        self.column(id, Kind::Unsigned, encoding, rest.len() + 1, start);
+    }
+
+    /// A column of booleans, packed already.
+    pub fn packed(&mut self, id: u16, bytes: &[u8], values: usize) {
+        let start = self.data.len();
+        self.planes.write(bytes, &mut self.data);
+        self.column(id, Kind::Boolean, Encoding::Bits, values, start);
+    }
+
+    /// A column of integers, taken from rows.
+    pub fn uint<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> u64) {
+        let mut wide = std::mem::take(self.wide);
+        wide.clear();
+        wide.extend(rows.iter().map(value));
+        self.integers(id, &wide);
+        *self.wide = wide;
+    }
+
+    /// A column of times or other numbers that go up slowly, taken from rows.
+    pub fn time<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> u64) {
+        let Some(first) = rows.first().map(&value) else {
+            return self.uint(id, rows, value);
+        };
+        let mut wide = std::mem::take(self.wide);
+        wide.clear();
+        wide.extend(
+            rows.windows(2).map(|pair| fold(value(&pair[1]).wrapping_sub(value(&pair[0])))),
+        );
+        self.differences(id, first, &wide, true);
+        *self.wide = wide;
+    }
+
+    /// A column of integers that some rows lack, with its companion.
+    pub fn option<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> Option<u64>) {
+        self.flag(id | PRESENT, rows, |row| value(row).is_some());
+        self.uint(id, rows, |row| value(row).unwrap_or(0));
+    }
+
+    /// As [`Self::option`], for numbers that go up slowly: a row that lacks one
+    /// repeats the number before, so that the differences stay small.
+    pub fn option_time<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> Option<u64>) {
+        self.flag(id | PRESENT, rows, |row| value(row).is_some());
+        let mut last = 0;
+        let filled: Vec<u64> = rows
+            .iter()
+            .map(|row| {
+                last = value(row).unwrap_or(last);
+                last
+            })
+            .collect();
+        self.time(id, &filled, |value| *value);
+    }
+
+    /// A column of booleans, taken from rows.
+    pub fn flag<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> bool) {
+        let packed: Vec<u8> = rows
+            .chunks(8)
+            .map(|chunk| {
+                chunk
+                    .iter()
+                    .enumerate()
+                    .fold(0, |byte, (bit, row)| byte | u8::from(value(row)) << bit)
+            })
+            .collect();
+        self.packed(id, &packed, rows.len());
+    }
+
+    /// A column of doubles, taken from rows.
+    pub fn float<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> f64) {
+        let bits: Vec<u64> = rows.iter().map(|row| value(row).to_bits()).collect();
+        let start = self.data.len();
+        self.planes.write(&bits, &mut self.data);
+        self.column(id, Kind::Float, Encoding::Planes, rows.len(), start);
+    }
+
+    /// A column of texts with its companion of lengths, taken from rows.
+    pub fn text<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> &str) {
+        self.uint(id | LENGTHS, rows, |row| value(row).len() as u64);
+        let bytes: Vec<u8> = rows.iter().flat_map(|row| value(row).bytes()).collect();
+        let start = self.data.len();
+        self.planes.write(&bytes, &mut self.data);
+        self.column(id, Kind::Text, Encoding::Planes, bytes.len(), start);
+    }
+
+    /// A column of lists with its companion of lengths, taken from rows.
+    pub fn list<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> &[u64]) {
+        self.uint(id | LENGTHS, rows, |row| value(row).len() as u64);
+        let all: Vec<u64> = rows.iter().flat_map(|row| value(row).iter().copied()).collect();
+        self.integers(id, &all);
+    }
+}

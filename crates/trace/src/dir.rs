@@ -1,0 +1,201 @@
+//! A run directory as a whole: which files it holds, and which rank is whose.
+
+use crate::error::{Problem, TraceError};
+use crate::reader::TraceFile;
+use crate::run::{RUN_VERSION, RunInfo};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A run: its rank files, its `run.json`, and what of them could not be read.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    files: Vec<RankFile>,
+    infos: Vec<RunInfo>,
+    problems: Vec<Problem>,
+}
+
+/// A trace file of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whose it is, as its name says.
+    pub label: RankLabel,
+    /// Rank that it counts as: the label's; 0 for a file that was never given
+    /// a rank in a run where no file was; none for launchers.
+    pub rank: Option<u32>,
+}
+
+/// Whose a trace file is. Sorted: ranks first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RankLabel {
+    /// `rank-3.tprof`, or `rank-3.1.tprof` after an elastic restart: rank, instance.
+    Rank(u32, u32),
+    /// `launcher-HOST.tprof`: processes of a host that belong to no rank.
+    Launcher(String),
+    /// `process-HOST-PID.tprof`: opened before ranks were known, and never given one.
+    Process(String),
+}
+
+impl RankLabel {
+    /// What a file's name says, if it is one of tprof's.
+    pub fn of_name(name: &str) -> Option<RankLabel> {
+        let stem = name.strip_suffix(".tprof")?;
+        if let Some(numbers) = stem.strip_prefix("rank-") {
+            let (rank, instance) = numbers.split_once('.').unwrap_or((numbers, "0"));
+            return Some(RankLabel::Rank(rank.parse().ok()?, instance.parse().ok()?));
+        }
+        if let Some(host) = stem.strip_prefix("launcher-") {
+            return Some(RankLabel::Launcher(host.to_owned()));
+        }
+        stem.strip_prefix("process-").map(|rest| RankLabel::Process(rest.to_owned()))
+    }
+}
+
+impl std::fmt::Display for RankLabel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RankLabel::Rank(rank, 0) => write!(f, "rank {rank}"),
+            RankLabel::Rank(rank, instance) => write!(f, "rank {rank}, restart {instance}"),
+            RankLabel::Launcher(host) => write!(f, "launcher on {host}"),
+            RankLabel::Process(process) => write!(f, "process {process}"),
+        }
+    }
+}
+
+impl RunDir {
+    /// Opens a run directory, or one trace file as a run of its own.
+    ///
+    /// A missing or damaged `run.json` (the run was killed) is a problem, not
+    /// an error, as long as there is a trace file.
+    pub fn open(path: &Path) -> Result<RunDir, TraceError> {
+        let metadata = fs::metadata(path).map_err(|source| io(path, "open", source))?;
+        let mut run = RunDir {
+            path: path.to_path_buf(),
+            files: Vec::new(),
+            infos: Vec::new(),
+            problems: Vec::new(),
+        };
+        if metadata.is_dir() {
+            run.read_directory()?;
+        } else {
+            run.read_file()?;
+        }
+        run.files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
+        let ranked = run.files.iter().any(|file| matches!(file.label, RankLabel::Rank(..)));
+        for file in &mut run.files {
+            file.rank = match file.label {
+                RankLabel::Rank(rank, _) => Some(rank),
+                RankLabel::Process(_) if !ranked => Some(0),
+                _ => None,
+            };
+        }
+        Ok(run)
+    }
+
+    fn read_directory(&mut self) -> Result<(), TraceError> {
+        let path = self.path.clone();
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(|source| io(&path, "read", source))? {
+            names.push(entry.map_err(|source| io(&path, "read", source))?.file_name());
+        }
+        if names.is_empty() {
+            return Err(TraceError::NoRun { path, why: "the directory is empty".to_owned() });
+        }
+        names.sort();
+        for name in names.iter().filter_map(|name| name.to_str()) {
+            let file = path.join(name);
+            if name.ends_with(".tprof") {
+                self.add(file);
+            } else if name == "run.json" || name.starts_with("run-") && name.ends_with(".json") {
+                self.info(&file);
+            }
+        }
+        if self.files.is_empty() && self.infos.is_empty() {
+            let why = match self.problems.first() {
+                Some(problem) => format!("it holds no trace file, and {}", problem.what),
+                None => "the directory holds neither a trace file (`*.tprof`) nor a `run.json`"
+                    .to_owned(),
+            };
+            return Err(TraceError::NoRun { path, why });
+        }
+        if self.infos.is_empty() && self.problems.is_empty() {
+            self.problem(
+                "there is no `run.json`: the run was cut off before it was written".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    fn read_file(&mut self) -> Result<(), TraceError> {
+        let path = self.path.clone();
+        // Refuses what is not a trace file before anything else is said.
+        TraceFile::read_header(&path)?;
+        let info = path.with_file_name("run.json");
+        if info.exists() {
+            self.info(&info);
+        }
+        self.add(path);
+        Ok(())
+    }
+
+    /// Adds a trace file. One that was renamed by hand says itself whose it is.
+    fn add(&mut self, path: PathBuf) {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let label = RankLabel::of_name(name).unwrap_or_else(|| {
+            match TraceFile::read_header(&path).map(|header| (header.rank, header.instance)) {
+                Ok((Some(rank), instance)) => RankLabel::Rank(rank, instance),
+                _ => RankLabel::Process(name.strip_suffix(".tprof").unwrap_or(name).to_owned()),
+            }
+        });
+        self.files.push(RankFile { path, label, rank: None });
+    }
+
+    fn info(&mut self, path: &Path) {
+        let read = fs::read(path).map_err(|error| error.to_string());
+        let parsed = read.and_then(|bytes| {
+            let info: RunInfo =
+                serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+            match info.version {
+                0..=RUN_VERSION => Ok(info),
+                newer => Err(format!(
+                    "it has version {newer}; this tprof reads versions up to {RUN_VERSION}"
+                )),
+            }
+        });
+        match parsed {
+            Ok(info) => self.infos.push(info),
+            Err(error) => self.problem(format!("`{}` cannot be read: {error}", path.display())),
+        }
+    }
+
+    fn problem(&mut self, what: String) {
+        self.problems.push(Problem { offset: 0, what });
+    }
+
+    /// The directory, or the one file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Trace files: ranks in order, then launchers, then files without a rank.
+    pub fn files(&self) -> &[RankFile] {
+        &self.files
+    }
+
+    /// What the collectors of this run wrote about it: `run.json` and every `run-*.json`.
+    pub fn infos(&self) -> &[RunInfo] {
+        &self.infos
+    }
+
+    /// What could not be read.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+fn io(path: &Path, what: &'static str, source: std::io::Error) -> TraceError {
+    TraceError::Io { path: path.to_path_buf(), what, source }
+}

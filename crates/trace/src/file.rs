@@ -1,0 +1,208 @@
+//! The frame of a `.tprof` file: its header, and the header of each block.
+//!
+//! Everything is little-endian. A file is a header followed by blocks that
+//! stand alone: cutting it anywhere leaves the blocks before the cut readable,
+//! and a damaged block hides no other.
+
+use crate::error::{Damage, TraceError};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Format that this build writes.
+pub const FORMAT_VERSION: u16 = 1;
+/// Oldest format that this build reads: N - 1, once there are two.
+pub const OLDEST_READABLE: u16 = 1;
+
+/// First bytes of a file. The NUL and the line ends betray a copy in text mode.
+pub(crate) const MAGIC: [u8; 8] = *b"TPROF\0\r\n";
+/// First bytes of a block.
+pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"tpB\xf1";
+/// Bytes of the fixed part of a file's header.
+pub(crate) const PREFIX_BYTES: usize = 32;
+/// Bytes of a block's header.
+pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
+/// Most bytes that a block may hold, stored or decoded.
+pub(crate) const MAX_BLOCK_BYTES: usize = 64 << 20;
+/// Most rows that a block may hold.
+pub(crate) const MAX_ROWS: usize = 1 << 20;
+/// Features that a reader must know and this one does: none yet.
+pub(crate) const KNOWN_FEATURES: u64 = 0;
+/// [`BlockHeader::process`] of a block that belongs to no single process.
+pub(crate) const NO_PROCESS: u32 = u32::MAX;
+
+/// What a file says about itself before its first block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TraceHeader {
+    /// Host that it was recorded on.
+    pub host: String,
+    /// Rank, where it was known when the file was opened.
+    pub rank: Option<u32>,
+    /// Opened before a rank was known; the file's name tells what came of it.
+    pub provisional: bool,
+    /// Elastic restarts of this rank before this one.
+    pub instance: u32,
+    /// When recording began, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// The same moment in nanoseconds since 1970.
+    pub start_unix_ns: u64,
+    /// Version of tprof that recorded.
+    pub tprof: String,
+}
+
+impl TraceHeader {
+    /// Bytes of a file's header.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_of(0)
+    }
+
+    /// As [`Self::to_bytes`], with spaces after the JSON up to a length.
+    pub(crate) fn to_bytes_of(&self, body_bytes: usize) -> Vec<u8> {
+        let mut body = serde_json::to_vec(self).unwrap_or_default();
+        body.resize(body.len().max(body_bytes), b' ');
+        let mut bytes = Vec::with_capacity(PREFIX_BYTES + body.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&OLDEST_READABLE.to_le_bytes());
+        bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+}
+
+/// Fixed part of a file's header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prefix {
+    /// Bytes of the JSON that follows.
+    pub body: u32,
+    /// Its checksum.
+    pub body_crc: u32,
+    /// Whether the prefix's own checksum holds.
+    pub sound: bool,
+}
+
+impl Prefix {
+    /// Checks that a file's first bytes are ones that this build can read.
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Prefix, TraceError> {
+        let path = || path.to_path_buf();
+        if bytes.is_empty() {
+            return Err(TraceError::Empty { path: path() });
+        }
+        let seen = bytes.len().min(MAGIC.len());
+        if bytes[..seen] != MAGIC[..seen] {
+            return Err(TraceError::NotTprof { path: path() });
+        }
+        let Some(bytes) = bytes.first_chunk::<PREFIX_BYTES>() else {
+            return Err(TraceError::CutOff { path: path() });
+        };
+        let written = u16_at(bytes, 8);
+        let needed = u16_at(bytes, 10);
+        let (oldest, newest) = (OLDEST_READABLE, FORMAT_VERSION);
+        if needed > newest {
+            return Err(TraceError::Newer { path: path(), written, needed, oldest, newest });
+        }
+        if written < oldest {
+            return Err(TraceError::Older { path: path(), written, oldest, newest });
+        }
+        let bits = u64_at(bytes, 16) & !KNOWN_FEATURES;
+        if bits != 0 {
+            return Err(TraceError::Features { path: path(), bits, newest });
+        }
+        Ok(Prefix {
+            body: u32_at(bytes, 12),
+            body_crc: u32_at(bytes, 24),
+            sound: u32_at(bytes, 28) == crc32fast::hash(&bytes[..28]),
+        })
+    }
+}
+
+/// Header of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BlockHeader {
+    /// The table as a number (`tables.rs`); unknown ones are skipped.
+    pub table: u16,
+    /// None are defined.
+    pub flags: u16,
+    /// Rows.
+    pub rows: u32,
+    /// Bytes of the columns before compression; a bound for readers.
+    pub raw_len: u32,
+    /// Bytes of the payload that follows.
+    pub stored_len: u32,
+    /// Whose rows; [`NO_PROCESS`] if each row says so itself.
+    pub process: u32,
+    /// Earliest time in the block; 0 where rows have no time.
+    pub first_ns: u64,
+    /// Latest time in the block.
+    pub last_ns: u64,
+    /// Heap blocks: ordinal of the first allocation. Else 0.
+    pub base: u64,
+    /// Checksum of the payload.
+    pub payload_crc: u32,
+}
+
+impl BlockHeader {
+    /// Bytes of a block's header, with its own checksum at the end.
+    pub fn to_bytes(self) -> [u8; BLOCK_HEADER_BYTES] {
+        let mut bytes = [0; BLOCK_HEADER_BYTES];
+        bytes[0..4].copy_from_slice(&BLOCK_MAGIC);
+        bytes[4..6].copy_from_slice(&self.table.to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.rows.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.raw_len.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.stored_len.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.process.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.first_ns.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.last_ns.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.base.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.payload_crc.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..60]);
+        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a block's header; lengths are within bounds afterwards.
+    pub fn parse(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Result<BlockHeader, Damage> {
+        if bytes[..4] != BLOCK_MAGIC {
+            return Err(Damage::new("no block begins here"));
+        }
+        if crc32fast::hash(&bytes[..60]) != u32_at(bytes, 60) {
+            return Err(Damage::new("a block's header does not match its checksum"));
+        }
+        let header = BlockHeader {
+            table: u16_at(bytes, 4),
+            flags: u16_at(bytes, 6),
+            rows: u32_at(bytes, 8),
+            raw_len: u32_at(bytes, 12),
+            stored_len: u32_at(bytes, 16),
+            process: u32_at(bytes, 20),
+            first_ns: u64_at(bytes, 24),
+            last_ns: u64_at(bytes, 32),
+            base: u64_at(bytes, 40),
+            payload_crc: u32_at(bytes, 48),
+        };
+        if header.raw_len as usize > MAX_BLOCK_BYTES || header.stored_len as usize > MAX_BLOCK_BYTES
+        {
+            return Err(Damage::new("a block claims more than 64 MiB"));
+        }
+        Ok(header)
+    }
+}
+
+/// Reads two bytes; the caller has checked the length.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes[at..].first_chunk().map_or(0, |b| u16::from_le_bytes(*b))
+}
+
+/// Reads four bytes; the caller has checked the length.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b))
+}
+
+/// Reads eight bytes; the caller has checked the length.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b))
+}

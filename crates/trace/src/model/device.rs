@@ -1,0 +1,326 @@
+//! What ran on devices, and what they are.
+
+use super::{NameId, ProcessIndex, StackId, ThreadIndex};
+
+/// A device of one process, as it numbers them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    /// Whose numbering.
+    pub process: ProcessIndex,
+    /// Number (CUDA ordinal).
+    pub device: u32,
+    /// Name, e.g. `NVIDIA H200`; empty if unknown.
+    pub name: NameId,
+    /// UUID as text; empty if unknown.
+    pub uuid: NameId,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Multiprocessors.
+    pub processors: Option<u32>,
+    /// Compute capability, major.
+    pub compute_major: Option<u32>,
+    /// Compute capability, minor.
+    pub compute_minor: Option<u32>,
+    /// Everything else, as a JSON object; 0 if nothing.
+    pub properties: NameId,
+}
+
+/// A stream that has a name or a priority of its own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stream {
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: u32,
+    /// Context; 0 if unknown.
+    pub context: u32,
+    /// Stream.
+    pub stream: u64,
+    /// Name; empty if it has none.
+    pub name: NameId,
+    /// Priority as its library says it, offset by 2^31; none if unknown.
+    pub priority: Option<u32>,
+}
+
+/// A kernel's run on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: u32,
+    /// Context; 0 if unknown.
+    pub context: u32,
+    /// Stream.
+    pub stream: u64,
+    /// Name, demangled where it was mangled.
+    pub name: NameId,
+    /// Number that its launch carries too.
+    pub correlation: Option<u64>,
+    /// Number that joins it to an operator (Kineto's `External id`).
+    pub external: Option<u64>,
+    /// Blocks in x, y, z; zeros if unknown.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z; zeros if unknown.
+    pub block: [u32; 3],
+    /// Registers of a thread.
+    pub registers: Option<u32>,
+    /// Static shared memory of a block, bytes.
+    pub shared_static_bytes: Option<u32>,
+    /// Dynamic shared memory of a block, bytes.
+    pub shared_dynamic_bytes: Option<u32>,
+    /// Graph that launched it.
+    pub graph: Option<u32>,
+    /// Node of that graph.
+    pub graph_node: Option<u64>,
+    /// When it was put into its queue; none where not measured.
+    pub queued_ns: Option<u64>,
+    /// When it was given to the device; none where not measured.
+    pub submitted_ns: Option<u64>,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+}
+
+/// A copy or a memset on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCopy {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: u32,
+    /// Context; 0 if unknown.
+    pub context: u32,
+    /// Stream.
+    pub stream: u64,
+    /// Direction.
+    pub kind: CopyKind,
+    /// Kind of memory read.
+    pub from: MemoryKind,
+    /// Kind of memory written.
+    pub to: MemoryKind,
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Whether the call could return before it was done.
+    pub asynchronous: Option<bool>,
+    /// The other device of a peer copy.
+    pub peer: Option<u32>,
+    /// Name as its source wrote it, e.g. `Memcpy HtoD (Pageable -> Device)`; empty if it had none.
+    pub name: NameId,
+    /// Number that the call carries too.
+    pub correlation: Option<u64>,
+    /// Number that joins it to an operator (Kineto's `External id`).
+    pub external: Option<u64>,
+    /// Graph that launched it.
+    pub graph: Option<u32>,
+    /// Node of that graph.
+    pub graph_node: Option<u64>,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+}
+
+/// Directions of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CopyKind {
+    /// Not said.
+    #[default]
+    Unknown = 0,
+    /// Host to device.
+    HostToDevice = 1,
+    /// Device to host.
+    DeviceToHost = 2,
+    /// Within a device.
+    DeviceToDevice = 3,
+    /// Host to host.
+    HostToHost = 4,
+    /// Between devices.
+    PeerToPeer = 5,
+    /// Memory set to a value.
+    Memset = 6,
+}
+
+/// Kinds of memory, as CUPTI tells them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum MemoryKind {
+    /// Not said.
+    #[default]
+    Unknown = 0,
+    /// Host memory that may be paged out.
+    Pageable = 1,
+    /// Host memory that is pinned.
+    Pinned = 2,
+    /// Device memory.
+    Device = 3,
+    /// A CUDA array.
+    Array = 4,
+    /// Managed memory.
+    Managed = 5,
+    /// A static variable on a device.
+    DeviceStatic = 6,
+    /// A managed static variable.
+    ManagedStatic = 7,
+}
+
+/// A wait of the host, or of a stream, for something on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Synchronization {
+    /// When the wait began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: Option<u32>,
+    /// Context; 0 if unknown.
+    pub context: u32,
+    /// Stream that waits, or that is waited for.
+    pub stream: Option<u64>,
+    /// Kind.
+    pub kind: SyncKind,
+    /// Number that the call carries too.
+    pub correlation: Option<u64>,
+    /// Number that joins it to an operator.
+    pub external: Option<u64>,
+    /// Event that is waited for, as its library numbers them.
+    pub event: Option<u64>,
+    /// Stream on which that event was recorded.
+    pub event_stream: Option<u64>,
+    /// Correlation of the call that recorded that event.
+    pub event_correlation: Option<u64>,
+    /// Name as its source wrote it; empty if it had none.
+    pub name: NameId,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+}
+
+/// Kinds of synchronisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum SyncKind {
+    /// Not said.
+    #[default]
+    Unknown = 0,
+    /// The host waits for an event.
+    Event = 1,
+    /// A stream waits for an event.
+    StreamWaitEvent = 2,
+    /// The host waits for a stream.
+    Stream = 3,
+    /// The host waits for a context or device.
+    Context = 4,
+}
+
+/// An interval on a stream that is no work of its own: an annotation's image on
+/// the device, a range of a range profiler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceSpan {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: u32,
+    /// Stream; none if it covers the device.
+    pub stream: Option<u64>,
+    /// What it is.
+    pub kind: DeviceSpanKind,
+    /// Name.
+    pub name: NameId,
+    /// Category where `kind` does not imply it.
+    pub category: NameId,
+    /// Number that joins it to the host's span.
+    pub external: Option<u64>,
+    /// Correlation, where it has one.
+    pub correlation: Option<u64>,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+}
+
+/// Kinds of intervals on streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DeviceSpanKind {
+    /// A user's annotation, from its first kernel's start to its last one's end.
+    Annotation = 0,
+    /// A range with hardware counters in `args`.
+    Counters = 1,
+    /// Anything else.
+    #[default]
+    Other = 2,
+}
+
+/// Memory of a device (or of the host, in a framework's allocator) taken or given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceAllocation {
+    /// When.
+    pub time_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// By which thread.
+    pub thread: ThreadIndex,
+    /// Who gave it.
+    pub allocator: Allocator,
+    /// Given back rather than taken.
+    pub free: bool,
+    /// Device; none for host memory.
+    pub device: Option<u32>,
+    /// Address.
+    pub address: u64,
+    /// Bytes; none for a free that does not say them: the last allocation at its
+    /// address does, in order of time.
+    pub bytes: Option<u64>,
+    /// Kind of memory.
+    pub kind: MemoryKind,
+    /// Bytes that the allocator has given out afterwards, as it says itself.
+    pub total_allocated_bytes: Option<u64>,
+    /// Bytes that the allocator holds afterwards, as it says itself.
+    pub total_reserved_bytes: Option<u64>,
+    /// Stream of a stream-ordered allocation.
+    pub stream: Option<u64>,
+    /// Number that the call carries too.
+    pub correlation: Option<u64>,
+    /// Number that joins it to an operator.
+    pub external: Option<u64>,
+    /// Where; 0 if no stack was taken.
+    pub stack: StackId,
+}
+
+/// Who gives memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Allocator {
+    /// The device's own library (cudaMalloc and its kin).
+    #[default]
+    Library = 0,
+    /// A framework's caching allocator (PyTorch's `[memory]` events).
+    Framework = 1,
+    /// A stream-ordered pool (cudaMallocAsync).
+    Pool = 2,
+}
+
+/// The same moment on the run's clock and on another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockJoin {
+    /// On the run's clock.
+    pub time_ns: u64,
+    /// On the other clock.
+    pub foreign_ns: u64,
+    /// How far the two readings lay apart at most.
+    pub uncertainty_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// The other clock, e.g. `cupti`.
+    pub source: NameId,
+}

@@ -1,0 +1,149 @@
+//! What host threads did: spans, flows between them, samples of their stacks.
+
+use super::{NameId, ProcessIndex, StackId, ThreadIndex};
+
+/// An interval of a host thread: a call, an operator, a range that somebody named.
+///
+/// Spans of one thread and kind nest; kinds may overlap each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// On which thread.
+    pub thread: ThreadIndex,
+    /// What it is.
+    pub kind: SpanKind,
+    /// Function, operator or range.
+    pub name: NameId,
+    /// NVTX domain; of an import, the category where `kind` does not imply it.
+    pub category: NameId,
+    /// Number that what this call started on a device carries too.
+    pub correlation: Option<u64>,
+    /// Number that joins a call to the operator around it (Kineto's `External id`).
+    pub external: Option<u64>,
+    /// Number of this span, where others refer to it (Kineto's `Python id`).
+    pub id: Option<u64>,
+    /// Number of the span that called it (Kineto's `Python parent id`).
+    pub parent: Option<u64>,
+    /// Autograd's sequence number: the same in a forward operator and its backward one.
+    pub sequence: Option<u64>,
+    /// Thread on which the forward operator of this backward one ran.
+    pub forward_thread: Option<u64>,
+    /// What the call returned; 0 is success. None where it was not recorded.
+    pub status: Option<u32>,
+    /// Where it was called; 0 if no stack was taken.
+    pub stack: StackId,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+}
+
+/// Kinds of spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum SpanKind {
+    /// A call of the CUDA or HIP runtime.
+    Runtime = 0,
+    /// A call of the CUDA driver.
+    Driver = 1,
+    /// An operator of a framework.
+    Operator = 2,
+    /// A range that the framework or its user named (`record_function`, `ProfilerStep#5`).
+    Annotation = 3,
+    /// An NVTX range.
+    Nvtx = 4,
+    /// A Python function.
+    Python = 5,
+    /// Time that a profiler itself took.
+    Overhead = 6,
+    /// Anything else.
+    #[default]
+    Other = 7,
+}
+
+/// One end of an arrow between spans, or from a span to what it caused elsewhere.
+///
+/// Arrows from a launch to its kernel are not listed: their correlation says as much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowPoint {
+    /// When; it lies within the span that it belongs to.
+    pub time_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Thread of the span; none if it lies on a device.
+    pub thread: Option<ThreadIndex>,
+    /// Device and stream of what it points at, if that lies on a device.
+    pub device: Option<u32>,
+    /// Stream, see `device`.
+    pub stream: Option<u64>,
+    /// Which end.
+    pub end: FlowEnd,
+    /// Number of the arrow, unique within its category.
+    pub id: u64,
+    /// Category (Kineto: `fwdbwd`, `ac2g`).
+    pub category: NameId,
+    /// Name.
+    pub name: NameId,
+}
+
+/// Ends of an arrow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FlowEnd {
+    /// It starts here.
+    #[default]
+    Start = 0,
+    /// It passes through.
+    Step = 1,
+    /// It ends here.
+    End = 2,
+}
+
+/// A stack of a thread at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// When.
+    pub time_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Which thread.
+    pub thread: ThreadIndex,
+    /// What it was doing; 0 if no stack could be taken.
+    pub stack: StackId,
+    /// Time that it stands for: the sampling period, or the length of the wait.
+    pub weight_ns: u64,
+    /// On a core, or why not.
+    pub state: ThreadState,
+    /// Processor, where that is known.
+    pub cpu: Option<u32>,
+    /// Whether the thread held Python's global lock, where that is known.
+    pub gil: Option<bool>,
+}
+
+/// What a thread was doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ThreadState {
+    /// On a core.
+    #[default]
+    Running = 0,
+    /// Ready, but no core was free.
+    Runnable = 1,
+    /// Off its core for a reason that nothing tells.
+    Blocked = 2,
+    /// Waiting for a lock or a condition.
+    Lock = 3,
+    /// Waiting for a file, a pipe or the network.
+    Io = 4,
+    /// Sleeping for a time that it asked for.
+    Sleep = 5,
+    /// Waiting for one of several events.
+    Poll = 6,
+    /// Waiting for Python's global lock.
+    Gil = 7,
+    /// Waiting for a device.
+    Device = 8,
+}

@@ -1,0 +1,63 @@
+//! Rows that wait in memory until they are written.
+
+use crate::model::*;
+use crate::tables::{NameRow, ProcessEndRow, ThreadEndRow, ThreadNameRow};
+
+/// Rows that wait for the next flush, in the order in which they are written.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub names: Vec<NameRow>,
+    pub processes: Vec<Process>,
+    pub threads: Vec<Thread>,
+    pub thread_names: Vec<ThreadNameRow>,
+    pub modules: Vec<Module>,
+    pub stacks: Vec<Stack>,
+    pub symbols: Vec<Symbol>,
+    pub maps: Vec<MapEvent>,
+    pub totals: Vec<HeapTotals>,
+    pub counters: Vec<Counter>,
+    pub marks: Vec<Mark>,
+    pub losses: Vec<Loss>,
+    pub devices: Vec<Device>,
+    pub streams: Vec<Stream>,
+    pub communicators: Vec<Communicator>,
+    pub clock_joins: Vec<ClockJoin>,
+    pub properties: Vec<Property>,
+    pub thread_ends: Vec<ThreadEndRow>,
+    pub process_ends: Vec<ProcessEndRow>,
+    /// Memory that they take.
+    pub bytes: usize,
+}
+
+impl Pending {
+    /// How many there are.
+    pub fn rows(&self) -> usize {
+        self.names.len()
+            + self.processes.len()
+            + self.threads.len()
+            + self.thread_names.len()
+            + self.modules.len()
+            + self.stacks.len()
+            + self.symbols.len()
+            + self.maps.len()
+            + self.totals.len()
+            + self.counters.len()
+            + self.marks.len()
+            + self.losses.len()
+            + self.devices.len()
+            + self.streams.len()
+            + self.communicators.len()
+            + self.clock_joins.len()
+            + self.properties.len()
+            + self.thread_ends.len()
+            + self.process_ends.len()
+    }
+
+    /// Time of the latest row among those that come often.
+    pub fn latest_ns(&self) -> u64 {
+        let counters = self.counters.iter().map(|row| row.time_ns).max();
+        let totals = self.totals.iter().map(|row| row.time_ns).max();
+        let losses = self.losses.iter().map(|row| row.time_ns).max();
+        counters.max(totals).max(losses).unwrap_or(0)
+    }
+}

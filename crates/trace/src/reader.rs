@@ -1,0 +1,389 @@
+//! Opens one `.tprof`: small tables in memory, heap and map events on demand.
+//!
+//! The file is taken for hostile: lengths are checked before memory is taken,
+//! what is damaged is stepped over and said.
+
+use crate::error::{Damage, Problem, TraceError};
+use crate::file::{MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
+use crate::heap_events::HeapEvents;
+use crate::in_order::RowsInOrder;
+use crate::loaded::Tables;
+use crate::map_events::MapEvents;
+use crate::model::*;
+use crate::planes::PlaneReader;
+use crate::row_blocks::RowBlocks;
+use crate::scan::{IndexRow, Source, note};
+use crate::tables::{TraceRow, table};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Longest header that is believed.
+const MAX_HEADER_BYTES: u64 = 1 << 20;
+/// One trace file, open for reading. It may still be growing; what was there
+/// when it was opened is read.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    header: TraceHeader,
+    source: Source,
+    problems: Vec<Problem>,
+    heap_blocks: Vec<IndexRow>,
+    map_blocks: Vec<IndexRow>,
+    /// Blocks of the large tables, in the order of the file.
+    row_blocks: Vec<IndexRow>,
+    tables: Tables,
+    last_ns: u64,
+    closed: bool,
+}
+
+impl TraceFile {
+    /// Opens a file and reads its small tables.
+    ///
+    /// A cut or damaged part is no error: see [`Self::problems`].
+    pub fn open(path: &Path) -> Result<TraceFile, TraceError> {
+        let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
+        let (source, prefix) = open_prefix(path)?;
+        let mut planes = PlaneReader::new().map_err(failed("read"))?;
+        let mut problems = Vec::new();
+        let header = body(&source, &prefix).map_err(failed("read"))?;
+        let header = header.unwrap_or_else(|Damage(what)| {
+            note(&mut problems, 0, what);
+            TraceHeader::default()
+        });
+        // A length that was damaged is of no use for finding the first block; a search is.
+        let start = PREFIX_BYTES as u64 + if prefix.sound { u64::from(prefix.body) } else { 0 };
+        let indexed = source.indexed(start, &mut planes);
+        let is_indexed = indexed.is_some();
+        let blocks = match indexed {
+            Some(blocks) => blocks,
+            None => source.walked(start, &mut problems).map_err(failed("read"))?,
+        };
+        // An end block is not in the index that it closes.
+        let closed =
+            is_indexed || blocks.last().is_some_and(|block| block.header.table == table::END);
+        let mut file = TraceFile {
+            path: path.to_path_buf(),
+            header,
+            source,
+            problems,
+            heap_blocks: Vec::new(),
+            map_blocks: Vec::new(),
+            row_blocks: Vec::new(),
+            tables: Tables::default(),
+            last_ns: blocks.iter().map(|block| block.header.last_ns).max().unwrap_or(0),
+            closed,
+        };
+        file.load(&blocks, &mut planes);
+        Ok(file)
+    }
+
+    /// Reads a file's header alone.
+    pub fn read_header(path: &Path) -> Result<TraceHeader, TraceError> {
+        let (source, prefix) = open_prefix(path)?;
+        match body(&source, &prefix) {
+            Ok(header) => Ok(header.unwrap_or_default()),
+            Err(source) => Err(TraceError::Io { path: path.to_path_buf(), what: "read", source }),
+        }
+    }
+
+    fn load(&mut self, blocks: &[IndexRow], planes: &mut PlaneReader) {
+        let mut payload = Vec::new();
+        let mut budget = self.source.memory_limit();
+        for block in blocks {
+            match block.header.table {
+                table::HEAP_EVENTS => self.heap_blocks.push(*block),
+                table::MAP_EVENTS => self.map_blocks.push(*block),
+                id if table::is_large(id) => self.row_blocks.push(*block),
+                _ => {
+                    let loaded = match budget.checked_sub(u64::from(block.header.raw_len)) {
+                        Some(left) => {
+                            budget = left;
+                            self.tables.load(&self.source, block, &mut payload, planes)
+                        }
+                        None => Err(Damage::new(
+                            "a block would fill more memory than its file's size allows",
+                        )),
+                    };
+                    if let Err(Damage(what)) = loaded {
+                        let table = block.header.table;
+                        note(&mut self.problems, block.offset, format!("{what} (table {table})"));
+                    }
+                }
+            }
+        }
+        self.tables.settle();
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(crate) fn heap_blocks(&self) -> &[IndexRow] {
+        &self.heap_blocks
+    }
+
+    pub(crate) fn row_blocks(&self) -> &[IndexRow] {
+        &self.row_blocks
+    }
+
+    pub(crate) fn map_blocks(&self) -> &[IndexRow] {
+        &self.map_blocks
+    }
+
+    /// What the file says about itself.
+    pub fn header(&self) -> &TraceHeader {
+        &self.header
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file when it was opened.
+    pub fn bytes(&self) -> u64 {
+        self.source.length
+    }
+
+    /// Whether the recorder closed the file in good order. One that it did not
+    /// is still being written, or was cut off: between two blocks, nothing else
+    /// tells.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Parts that could not be read.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// An interned string; empty if it is not known.
+    pub fn name(&self, id: NameId) -> &str {
+        self.tables.names.get(&id.0).map_or("", |name| name)
+    }
+
+    /// Process images, by index.
+    pub fn processes(&self) -> &[Process] {
+        &self.tables.processes
+    }
+
+    /// When and how a process image ended, if that was recorded.
+    pub fn process_end(&self, process: ProcessIndex) -> Option<(u64, ProcessEnd)> {
+        self.tables.process_ends.get(&process).copied()
+    }
+
+    /// Threads, by index.
+    pub fn threads(&self) -> &[Thread] {
+        &self.tables.threads
+    }
+
+    /// A thread's last name, if it had one.
+    pub fn thread_name(&self, thread: ThreadIndex) -> Option<&str> {
+        self.tables.thread_names.get(&thread).map(|name| self.name(*name))
+    }
+
+    /// When a thread ended, if that was recorded.
+    pub fn thread_end(&self, thread: ThreadIndex) -> Option<u64> {
+        self.tables.thread_ends.get(&thread).copied()
+    }
+
+    /// Executable mappings, in the order in which they were seen.
+    pub fn modules(&self) -> &[Module] {
+        &self.tables.modules
+    }
+
+    /// All stacks, in the order in which they were written.
+    pub fn stacks(&self) -> &[Stack] {
+        &self.tables.stacks
+    }
+
+    pub(crate) fn tables_mut(&mut self) -> &mut Tables {
+        &mut self.tables
+    }
+
+    /// A stack, if it was recorded.
+    pub fn stack(&self, process: ProcessIndex, stack: StackId) -> Option<&Stack> {
+        let row = self.tables.stack_rows.get(&(process, stack))?;
+        self.tables.stacks.get(*row as usize)
+    }
+
+    /// What an address means: innermost inlined function first; empty if unknown.
+    pub fn symbols(&self, process: ProcessIndex, address: u64) -> &[Symbol] {
+        let symbols = &self.tables.symbols;
+        let start = symbols.partition_point(|s| (s.process, s.address) < (process, address));
+        let count =
+            symbols[start..].partition_point(|s| (s.process, s.address) == (process, address));
+        &symbols[start..start + count]
+    }
+
+    /// Exact totals, in order of time.
+    pub fn totals(&self) -> &[HeapTotals] {
+        &self.tables.totals
+    }
+
+    /// Measured quantities, in order of time.
+    pub fn counters(&self) -> &[Counter] {
+        &self.tables.counters
+    }
+
+    /// Marks, in order of time.
+    pub fn marks(&self) -> &[Mark] {
+        &self.tables.marks
+    }
+
+    /// Losses, in order of time.
+    pub fn losses(&self) -> &[Loss] {
+        &self.tables.losses
+    }
+
+    /// Devices, by process and number.
+    pub fn devices(&self) -> &[Device] {
+        &self.tables.devices
+    }
+
+    /// Streams that have a name or a priority, by process, device, context and number.
+    pub fn streams(&self) -> &[Stream] {
+        &self.tables.streams
+    }
+
+    /// Communicators, by process and number.
+    pub fn communicators(&self) -> &[Communicator] {
+        &self.tables.communicators
+    }
+
+    /// Moments read on two clocks, in order of time.
+    pub fn clock_joins(&self) -> &[ClockJoin] {
+        &self.tables.clock_joins
+    }
+
+    /// A fact about the file, as JSON.
+    pub fn property(&self, key: &str) -> Option<&str> {
+        let row = self.tables.properties.iter().find(|row| self.name(row.key) == key)?;
+        Some(self.name(row.value))
+    }
+
+    /// All facts about the file: keys, and values as JSON.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tables.properties.iter().map(|row| (self.name(row.key), self.name(row.value)))
+    }
+
+    /// Highest id of an interned string; ids run from 1 and may have gaps.
+    pub fn last_name(&self) -> NameId {
+        NameId(self.tables.names.keys().copied().max().unwrap_or(0))
+    }
+
+    /// Rows of a large table, block by block; see [`RowBlocks`].
+    pub fn blocks<R: TraceRow>(&self) -> RowBlocks<'_, R> {
+        RowBlocks::new(self, 0, u64::MAX)
+    }
+
+    /// As [`Self::blocks`], without the blocks that hold nothing between these times.
+    pub fn blocks_between<R: TraceRow>(&self, from_ns: u64, to_ns: u64) -> RowBlocks<'_, R> {
+        RowBlocks::new(self, from_ns, to_ns)
+    }
+
+    /// Rows of a large table that touch the time from `from_ns` to before
+    /// `to_ns`, in order; memory does not grow with the table.
+    pub fn in_order<R: TraceRow>(&self, from_ns: u64, to_ns: u64) -> RowsInOrder<'_, R> {
+        RowsInOrder::new(self, from_ns, to_ns)
+    }
+
+    /// First and last moment that any table tells of; none if no row has a time.
+    pub fn extent_ns(&self) -> Option<(u64, u64)> {
+        let blocks = self.row_blocks.iter().chain(&self.heap_blocks).chain(&self.map_blocks);
+        let blocks = blocks.map(|block| (block.header.first_ns, block.header.last_ns));
+        let instant = |time_ns: u64| (time_ns, time_ns);
+        let ends = self.processes().iter().filter_map(|row| self.process_end(row.process));
+        let rows = (self.processes().iter().map(|row| row.start_ns))
+            .chain(ends.map(|(end_ns, _)| end_ns))
+            .chain(self.threads().iter().map(|row| row.start_ns))
+            .chain(self.totals().iter().map(|row| row.time_ns))
+            .chain(self.counters().iter().map(|row| row.time_ns))
+            .chain(self.marks().iter().map(|row| row.time_ns));
+        let all = blocks.chain(rows.map(instant));
+        let all = all.filter(|(first_ns, last_ns)| *first_ns > 0 && *last_ns < u64::MAX);
+        all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// All rows of a large table, sorted by time, and what of it could not be read.
+    pub fn rows<R: TraceRow>(&self) -> (Vec<R>, Vec<Problem>) {
+        let mut blocks = self.blocks::<R>();
+        let mut rows = Vec::with_capacity(blocks.rows_left());
+        for mut block in blocks.by_ref() {
+            rows.append(&mut block);
+        }
+        rows.sort_by_key(R::time_ns);
+        (rows, blocks.into_problems())
+    }
+
+    /// Rows of all large tables but heap events, as [`Self::row_count`] counts them.
+    pub fn large_row_count(&self) -> u64 {
+        self.row_blocks.iter().map(|block| u64::from(block.header.rows)).sum()
+    }
+
+    /// Latest time of anything in a block; 0 if nothing has one.
+    pub fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// Rows of a large table, those of undecodable blocks included.
+    pub fn row_count<R: TraceRow>(&self) -> u64 {
+        let blocks = self.row_blocks.iter().filter(|block| block.header.table == R::TABLE);
+        blocks.map(|block| u64::from(block.header.rows)).sum()
+    }
+
+    /// Heap events in the file, those of undecodable blocks included.
+    pub fn heap_event_count(&self) -> u64 {
+        self.heap_blocks.iter().map(|block| u64::from(block.header.rows)).sum()
+    }
+
+    /// Heap events of all processes, by time; those of one process keep the
+    /// order in which they were recorded.
+    pub fn heap_events(&self) -> HeapEvents<'_> {
+        HeapEvents::new(self, None)
+    }
+
+    /// Heap events of one process.
+    pub fn heap_events_of(&self, process: ProcessIndex) -> HeapEvents<'_> {
+        HeapEvents::new(self, Some(process))
+    }
+
+    /// Mapping events of all processes, by time.
+    pub fn map_events(&self) -> MapEvents<'_> {
+        MapEvents::new(self)
+    }
+}
+
+fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {
+    let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
+    let file = File::open(path).map_err(failed("open"))?;
+    let metadata = file.metadata().map_err(failed("open"))?;
+    if metadata.is_dir() {
+        return Err(failed("read")(io::ErrorKind::IsADirectory.into()));
+    }
+    let length = metadata.len();
+    let mut bytes = vec![0; length.min(PREFIX_BYTES.max(MAGIC.len()) as u64) as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(failed("read"))?;
+    let prefix = Prefix::parse(&bytes, path)?;
+    if prefix.sound && PREFIX_BYTES as u64 + u64::from(prefix.body) > length {
+        return Err(TraceError::CutOff { path: path.to_path_buf() });
+    }
+    Ok((Source { file, length }, prefix))
+}
+
+/// Reads the header's JSON.
+fn body(source: &Source, prefix: &Prefix) -> io::Result<Result<TraceHeader, Damage>> {
+    let length = u64::from(prefix.body);
+    if !prefix.sound || length > MAX_HEADER_BYTES {
+        return Ok(Err(Damage::new("the file's header does not match its checksum")));
+    }
+    let mut bytes = vec![0; length as usize];
+    source.file.read_exact_at(&mut bytes, PREFIX_BYTES as u64)?;
+    if crc32fast::hash(&bytes) != prefix.body_crc {
+        return Ok(Err(Damage::new("the file's header does not match its checksum")));
+    }
+    Ok(serde_json::from_slice(&bytes)
+        .map_err(|error| Damage::new(format!("the file's header: {error}"))))
+}

@@ -1,0 +1,103 @@
+//! Reads a large table back, one block in memory.
+
+use crate::error::{Damage, Problem};
+use crate::planes::PlaneReader;
+use crate::reader::TraceFile;
+use crate::scan::{IndexRow, note};
+use crate::tables::TraceRow;
+use std::marker::PhantomData;
+
+/// Blocks of a large table, in the order in which they were written: each a
+/// list of rows, sorted as the writer sorted them. Blocks may overlap in time.
+///
+/// A block that cannot be decoded is skipped and noted in [`Self::problems`].
+#[derive(Debug)]
+pub struct RowBlocks<'a, R> {
+    file: &'a TraceFile,
+    blocks: std::vec::IntoIter<IndexRow>,
+    payload: Vec<u8>,
+    planes: Option<PlaneReader>,
+    /// Bytes that all blocks together may still decode to, so that a small file
+    /// cannot ask for much.
+    budget: u64,
+    problems: Vec<Problem>,
+    rows: PhantomData<R>,
+}
+
+impl<'a, R: TraceRow> RowBlocks<'a, R> {
+    pub(crate) fn new(file: &'a TraceFile, from_ns: u64, to_ns: u64) -> RowBlocks<'a, R> {
+        let touches = |block: &&IndexRow| {
+            block.header.table == R::TABLE
+                && block.header.last_ns >= from_ns
+                && block.header.first_ns <= to_ns
+        };
+        let blocks: Vec<IndexRow> = file.row_blocks().iter().filter(touches).copied().collect();
+        RowBlocks {
+            file,
+            blocks: blocks.into_iter(),
+            payload: Vec::new(),
+            planes: None,
+            budget: file.source().memory_limit(),
+            problems: Vec::new(),
+            rows: PhantomData,
+        }
+    }
+
+    /// As [`Self::new`], in the order in which blocks begin.
+    pub(crate) fn sorted(file: &'a TraceFile, from_ns: u64, to_ns: u64) -> RowBlocks<'a, R> {
+        let mut all = RowBlocks::new(file, from_ns, to_ns);
+        let mut blocks: Vec<IndexRow> = all.blocks.collect();
+        blocks.sort_by_key(|block| (block.header.first_ns, block.offset));
+        all.blocks = blocks.into_iter();
+        all
+    }
+
+    /// Earliest time in the next block.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        Some(self.blocks.as_slice().first()?.header.first_ns)
+    }
+
+    /// Rows in the blocks that were not read yet; a damaged file may promise too many.
+    pub fn rows_left(&self) -> usize {
+        let rows = self.blocks.as_slice().iter().map(|block| block.header.rows as usize);
+        rows.sum::<usize>().min((self.budget / 8) as usize)
+    }
+
+    /// What could not be read so far.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// What could not be read.
+    pub fn into_problems(self) -> Vec<Problem> {
+        self.problems
+    }
+
+    fn read(&mut self, block: &IndexRow) -> Result<Vec<R>, Damage> {
+        let left = self.budget.checked_sub(block.header.raw_len.into());
+        self.budget = left.ok_or_else(|| {
+            Damage::new("a block would fill more memory than its file's size allows")
+        })?;
+        let planes = match &mut self.planes {
+            Some(planes) => planes,
+            none => {
+                none.insert(PlaneReader::new().map_err(|error| Damage::new(error.to_string()))?)
+            }
+        };
+        self.file.source().rows(block, &mut self.payload, planes)
+    }
+}
+
+impl<R: TraceRow> Iterator for RowBlocks<'_, R> {
+    type Item = Vec<R>;
+
+    fn next(&mut self) -> Option<Vec<R>> {
+        loop {
+            let block = self.blocks.next()?;
+            match self.read(&block) {
+                Ok(rows) => return Some(rows),
+                Err(Damage(what)) => note(&mut self.problems, block.offset, what),
+            }
+        }
+    }
+}

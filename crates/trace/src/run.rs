@@ -1,0 +1,135 @@
+//! `run.json`: what a run was, and how complete it is. Versioned; written anew
+//! (to a temporary name, then renamed) while the job runs and at its end.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of `run.json` that this build writes.
+pub const RUN_VERSION: u32 = 1;
+
+/// Contents of `run.json` (`run-HOST-PID.json` for further collectors on the same directory).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunInfo {
+    /// [`RUN_VERSION`].
+    pub version: u32,
+    /// Version of tprof that recorded.
+    pub tprof: String,
+    /// Host name.
+    pub host: String,
+    /// Command line; base name alone under `--redact`; empty if attached by hand.
+    pub command: Vec<String>,
+    /// When the run began, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// The same moment in nanoseconds since 1970.
+    pub start_unix_ns: u64,
+    /// When the last process ended; `null` while the run lasts or if it was cut off.
+    pub end_ns: Option<u64>,
+    /// True once the collector finished in good order.
+    pub finished: bool,
+    /// Session directory, for `tprof ctl`.
+    pub session: String,
+    /// Collector's process id.
+    pub collector_pid: u32,
+    /// Resolved options.
+    pub options: serde_json::Value,
+    /// Machine: kernel, cpus, memory, clock.
+    pub machine: serde_json::Value,
+    /// What was recorded and what was not.
+    pub completeness: Completeness,
+    /// What the recording cost.
+    pub overhead: Overhead,
+    /// Every process image seen.
+    pub processes: Vec<ProcessInfo>,
+    /// Rank files in this directory written by this collector.
+    pub files: Vec<String>,
+}
+
+impl RunInfo {
+    /// Whether another tool recorded it, and tprof only took it over.
+    pub fn is_imported(&self) -> bool {
+        self.options.get("imported").is_some()
+    }
+}
+
+/// What was recorded, what was lost, who could not be seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Completeness {
+    /// Events recorded.
+    pub recorded: u64,
+    /// Events known to be lost.
+    pub lost: u64,
+    /// The losses, by kind.
+    pub losses: Vec<LossInfo>,
+    /// Processes that could not be seen, whole or in part.
+    pub blind: Vec<Blind>,
+}
+
+/// One kind of loss.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LossInfo {
+    /// What was lost.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// A process of which something could not be seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Blind {
+    /// `pid NAME` or a path.
+    pub process: String,
+    /// What cannot be seen, e.g. `everything`, `allocations`.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What the recording cost.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overhead {
+    /// Time spent in hooks: events times the cost calibrated at start, plus
+    /// measured stack time. An estimate.
+    pub host_ns: Option<u64>,
+    /// Time the job's threads waited for the collector; measured.
+    pub wait_ns: u64,
+    /// `(host_ns + wait_ns) / (CPU time of the job + wait_ns)`, at most 1; CPU time
+    /// of the launched tree, or of the attached processes as last read; `null` if
+    /// that is not known or below 50 ms.
+    pub fraction: Option<f64>,
+    /// CPU time of the collector; measured.
+    pub collector_cpu_ns: u64,
+    /// Always true: `host_ns` and `fraction` are estimates.
+    pub estimate: bool,
+}
+
+/// A process image.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Parent's process id.
+    pub parent: u32,
+    /// Rank, if any process of the run has one.
+    pub rank: Option<u32>,
+    /// Command line.
+    pub command: String,
+    /// Exit status, if it exited and that was seen.
+    pub exit_status: Option<i32>,
+    /// Signal, if it was killed and that was seen.
+    pub signal: Option<i32>,
+    /// `exit`, `signal`, `exec`, `running` or `unknown`.
+    pub ended_by: String,
+    /// When it attached, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: Option<u64>,
+    /// Rank file that holds its data.
+    pub file: Option<String>,
+}

@@ -1,0 +1,215 @@
+//! Finds the blocks of a file: through its index, or by walking from header to header.
+
+use crate::columns::BlockWriter;
+use crate::columns_read::Columns;
+use crate::error::{Damage, Problem};
+use crate::file::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, BlockHeader};
+use crate::planes::PlaneReader;
+use crate::tables::{Row, rows, table};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes looked at in one go when the next block has to be searched for.
+const SEARCH_BYTES: usize = 1 << 20;
+/// A file full of damage is described by its first problems.
+const MAX_PROBLEMS: usize = 1000;
+/// Bytes of a header-only block's payload: a directory of no columns.
+const END_PAYLOAD_BYTES: u64 = 2;
+
+/// Decoded blocks may fill this many bytes …
+const MEMORY_BYTES: u64 = 256 << 20;
+/// … and this many more for each byte of the file.
+const MEMORY_BYTES_PER_BYTE: u64 = 256;
+
+/// A block's place, and its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexRow {
+    pub offset: u64,
+    pub header: BlockHeader,
+}
+
+impl Row for IndexRow {
+    const TABLE: u16 = table::INDEX;
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.time(1, rows, |r| r.offset);
+        block.uint(2, rows, |r| r.header.table.into());
+        block.uint(3, rows, |r| r.header.flags.into());
+        block.uint(4, rows, |r| r.header.rows.into());
+        block.uint(5, rows, |r| r.header.raw_len.into());
+        block.uint(6, rows, |r| r.header.stored_len.into());
+        block.uint(7, rows, |r| r.header.process.into());
+        block.time(8, rows, |r| r.header.first_ns);
+        block.time(9, rows, |r| r.header.last_ns);
+        block.time(10, rows, |r| r.header.base);
+        block.uint(11, rows, |r| r.header.payload_crc.into());
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (offset, table, flags) = (columns.uint(1)?, columns.narrow(2)?, columns.narrow(3)?);
+        let (row_count, raw_len, stored_len) =
+            (columns.narrow(4)?, columns.narrow(5)?, columns.narrow(6)?);
+        let (process, first_ns, last_ns) = (columns.narrow(7)?, columns.uint(8)?, columns.uint(9)?);
+        let (base, payload_crc) = (columns.uint(10)?, columns.narrow(11)?);
+        Ok(rows(columns, |i| IndexRow {
+            offset: offset[i],
+            header: BlockHeader {
+                table: table[i] as u16,
+                flags: flags[i] as u16,
+                rows: row_count[i],
+                raw_len: raw_len[i],
+                stored_len: stored_len[i],
+                process: process[i],
+                first_ns: first_ns[i],
+                last_ns: last_ns[i],
+                base: base[i],
+                payload_crc: payload_crc[i],
+            },
+        }))
+    }
+}
+
+/// An open file of known length; what is appended later is not seen.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub file: File,
+    pub length: u64,
+}
+
+impl Source {
+    fn header(&self, offset: u64) -> io::Result<Result<BlockHeader, Damage>> {
+        let mut bytes = [0; BLOCK_HEADER_BYTES];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        let header = BlockHeader::parse(&bytes);
+        Ok(header.and_then(|header| match offset + self.whole(&header) <= self.length {
+            true => Ok(header),
+            false => Err(Damage::new("the last block was cut off")),
+        }))
+    }
+
+    fn whole(&self, header: &BlockHeader) -> u64 {
+        BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len)
+    }
+
+    /// Most bytes that decoded blocks may fill at once: any honest file fits,
+    /// and a small one cannot ask for much.
+    pub fn memory_limit(&self) -> u64 {
+        MEMORY_BYTES.saturating_add(self.length.saturating_mul(MEMORY_BYTES_PER_BYTE))
+    }
+
+    /// Reads a block's payload and checks it.
+    pub fn payload(&self, block: &IndexRow, out: &mut Vec<u8>) -> Result<(), Damage> {
+        out.resize(block.header.stored_len as usize, 0);
+        self.file
+            .read_exact_at(out, block.offset + BLOCK_HEADER_BYTES as u64)
+            .map_err(|error| Damage::new(format!("a block cannot be read: {error}")))?;
+        match crc32fast::hash(out) == block.header.payload_crc {
+            true => Ok(()),
+            false => Err(Damage::new("a block does not match its checksum")),
+        }
+    }
+
+    /// Reads all rows of a block.
+    pub fn rows<R: Row>(
+        &self,
+        block: &IndexRow,
+        payload: &mut Vec<u8>,
+        planes: &mut PlaneReader,
+    ) -> Result<Vec<R>, Damage> {
+        self.payload(block, payload)?;
+        R::read(&mut Columns::parse(payload, &block.header, planes)?)
+    }
+
+    /// Blocks as a finished file's index lists them, if there is a sound one.
+    pub fn indexed(&self, start: u64, planes: &mut PlaneReader) -> Option<Vec<IndexRow>> {
+        let end = self.length.checked_sub(BLOCK_HEADER_BYTES as u64 + END_PAYLOAD_BYTES)?;
+        let header = self.header(end).ok()?.ok()?;
+        if header.table != table::END || header.base == 0 {
+            return None;
+        }
+        let mut payload = Vec::new();
+        let (mut parts, mut offset) = (Vec::new(), header.base);
+        let mut limit = end;
+        let mut most = self.length / BLOCK_HEADER_BYTES as u64;
+        while offset != 0 {
+            if offset < start || offset >= limit {
+                return None;
+            }
+            let header = self.header(offset).ok()?.ok()?;
+            if header.table != table::INDEX {
+                return None;
+            }
+            most = most.checked_sub(u64::from(header.rows))?;
+            let mut part: Vec<IndexRow> =
+                self.rows(&IndexRow { offset, header }, &mut payload, planes).ok()?;
+            part.reverse();
+            parts.append(&mut part);
+            // Parts come before the blocks that follow them, so the chain must fall.
+            (limit, offset) = (offset, header.base);
+        }
+        parts.reverse();
+        let mut free = start;
+        for block in &parts {
+            if block.offset < free || block.offset.checked_add(self.whole(&block.header))? > end {
+                return None;
+            }
+            free = block.offset + self.whole(&block.header);
+        }
+        Some(parts)
+    }
+
+    /// Blocks found by walking from one to the next; damage is stepped over.
+    pub fn walked(&self, start: u64, problems: &mut Vec<Problem>) -> io::Result<Vec<IndexRow>> {
+        let mut blocks = Vec::new();
+        let mut offset = start;
+        while offset < self.length {
+            let left = self.length - offset;
+            let damage = if left < BLOCK_HEADER_BYTES as u64 {
+                Damage::new("the last block was cut off within its header")
+            } else {
+                match self.header(offset)? {
+                    Ok(header) => {
+                        blocks.push(IndexRow { offset, header });
+                        offset += self.whole(&header);
+                        continue;
+                    }
+                    Err(damage) => damage,
+                }
+            };
+            let next = self.search(offset + 1)?;
+            let skipped = next.unwrap_or(self.length) - offset;
+            note(problems, offset, format!("{}: {skipped} bytes skipped", damage.0));
+            offset = next.unwrap_or(self.length);
+        }
+        Ok(blocks)
+    }
+
+    /// Offset of the first sound block header at or after `offset`.
+    fn search(&self, mut offset: u64) -> io::Result<Option<u64>> {
+        let mut bytes = Vec::new();
+        while offset + (BLOCK_HEADER_BYTES as u64) <= self.length {
+            let size = (self.length - offset).min(SEARCH_BYTES as u64) as usize;
+            bytes.resize(size, 0);
+            self.file.read_exact_at(&mut bytes, offset)?;
+            let headers = bytes.len() + 1 - BLOCK_HEADER_BYTES;
+            for at in 0..headers {
+                if bytes[at..].starts_with(&BLOCK_MAGIC) && self.header(offset + at as u64)?.is_ok()
+                {
+                    return Ok(Some(offset + at as u64));
+                }
+            }
+            offset += headers as u64;
+        }
+        Ok(None)
+    }
+}
+
+/// Adds a problem, unless there are too many already.
+pub(crate) fn note(problems: &mut Vec<Problem>, offset: u64, what: String) {
+    match problems.len() {
+        0..MAX_PROBLEMS => problems.push(Problem { offset, what }),
+        MAX_PROBLEMS => problems.push(Problem { offset, what: "and more of the kind".to_owned() }),
+        _ => (),
+    }
+}

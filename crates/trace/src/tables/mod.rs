@@ -1,0 +1,407 @@
+//! The small tables: which columns hold which field of the model.
+//!
+//! Ids of tables and columns are for ever: a field that is no longer written
+//! leaves a gap. A reader that finds an id it does not know skips it. Ids that
+//! later tables will take are listed in `docs/format.md`.
+
+mod device;
+mod field;
+mod measured;
+mod span;
+
+use crate::columns::BlockWriter;
+use crate::columns_read::Columns;
+use crate::error::Damage;
+use crate::model::*;
+
+/// Table ids.
+pub(crate) mod table {
+    pub const NAMES: u16 = 1;
+    pub const PROCESSES: u16 = 2;
+    pub const PROCESS_ENDS: u16 = 3;
+    pub const THREADS: u16 = 4;
+    pub const THREAD_NAMES: u16 = 5;
+    pub const THREAD_ENDS: u16 = 6;
+    pub const MODULES: u16 = 7;
+    pub const STACKS: u16 = 8;
+    pub const SYMBOLS: u16 = 9;
+    pub const COUNTERS: u16 = 10;
+    pub const MARKS: u16 = 11;
+    pub const LOSSES: u16 = 12;
+    pub const PROPERTIES: u16 = 13;
+    pub const HEAP_EVENTS: u16 = 16;
+    pub const HEAP_TOTALS: u16 = 17;
+    pub const MAP_EVENTS: u16 = 18;
+    pub const DEVICE_ALLOCATIONS: u16 = 19;
+    pub const SPANS: u16 = 32;
+    pub const KERNELS: u16 = 33;
+    pub const COPIES: u16 = 34;
+    pub const SYNCHRONIZATIONS: u16 = 35;
+    pub const COLLECTIVES: u16 = 36;
+    pub const SAMPLES: u16 = 37;
+    pub const DEVICE_SPANS: u16 = 38;
+    pub const DEVICES: u16 = 39;
+    pub const COMMUNICATORS: u16 = 40;
+    pub const CLOCK_JOINS: u16 = 41;
+    pub const STREAMS: u16 = 43;
+    pub const FLOW_POINTS: u16 = 44;
+    pub const INDEX: u16 = 254;
+    pub const END: u16 = 255;
+
+    /// Whether rows of a table are read on demand, not when the file is opened.
+    pub fn is_large(table: u16) -> bool {
+        matches!(
+            table,
+            DEVICE_ALLOCATIONS
+                | SPANS
+                | KERNELS
+                | COPIES
+                | SYNCHRONIZATIONS
+                | COLLECTIVES
+                | SAMPLES
+                | DEVICE_SPANS
+                | FLOW_POINTS
+        )
+    }
+}
+
+/// A row of a large table, which is written and read block by block. Sealed:
+/// only the model's rows are.
+#[expect(private_bounds)]
+pub trait TraceRow: Row {}
+
+impl TraceRow for DeviceAllocation {}
+impl TraceRow for Span {}
+impl TraceRow for Kernel {}
+impl TraceRow for MemoryCopy {}
+impl TraceRow for Synchronization {}
+impl TraceRow for Collective {}
+impl TraceRow for Sample {}
+impl TraceRow for DeviceSpan {}
+impl TraceRow for FlowPoint {}
+
+/// A row of a small table.
+pub(crate) trait Row: Sized {
+    /// Its table.
+    const TABLE: u16;
+    /// Its time, where it has one.
+    fn time_ns(&self) -> u64 {
+        0
+    }
+    /// When it was over; its time, if it is an instant.
+    fn end_ns(&self) -> u64 {
+        self.time_ns()
+    }
+    /// Values in its longest column; blocks are cut by it.
+    fn weight(&self) -> usize {
+        1
+    }
+    /// Writes rows as columns.
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>);
+    /// Reads them back.
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage>;
+}
+
+/// An interned string.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NameRow {
+    pub id: u32,
+    pub text: String,
+}
+
+/// End of a process image.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProcessEndRow {
+    pub process: ProcessIndex,
+    pub end_ns: u64,
+    pub end: ProcessEnd,
+}
+
+/// A thread's name from some time on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ThreadNameRow {
+    pub thread: ThreadIndex,
+    pub time_ns: u64,
+    pub name: NameId,
+}
+
+/// End of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ThreadEndRow {
+    pub thread: ThreadIndex,
+    pub end_ns: u64,
+}
+
+pub(crate) fn rows<T>(columns: &Columns<'_>, row: impl FnMut(usize) -> T) -> Vec<T> {
+    (0..columns.rows).map(row).collect()
+}
+
+pub(crate) fn narrow(value: Option<u64>) -> Option<u32> {
+    value.and_then(|value| u32::try_from(value).ok())
+}
+
+impl Row for NameRow {
+    const TABLE: u16 = table::NAMES;
+
+    fn weight(&self) -> usize {
+        1 + self.text.len()
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.time(1, rows, |r| r.id.into());
+        block.text(2, rows, |r| &r.text);
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let id = columns.uint(1)?;
+        let text = columns.text(2)?;
+        Ok(id.into_iter().zip(text).map(|(id, text)| NameRow { id: id as u32, text }).collect())
+    }
+}
+
+impl Row for Process {
+    const TABLE: u16 = table::PROCESSES;
+
+    fn time_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.uint(1, rows, |r| r.process.into());
+        block.uint(2, rows, |r| r.pid.into());
+        block.uint(3, rows, |r| r.parent.into());
+        block.option(4, rows, |r| r.rank.map(u64::from));
+        block.uint(5, rows, |r| r.command.0.into());
+        block.uint(6, rows, |r| r.exe.0.into());
+        block.time(7, rows, |r| r.start_ns);
+        block.uint(8, rows, |r| match r.memory {
+            MemoryRecording::Off => 0,
+            MemoryRecording::Sampled { .. } => 1,
+            MemoryRecording::Exact => 2,
+        });
+        block.uint(9, rows, |r| match r.memory {
+            MemoryRecording::Sampled { interval } => interval,
+            _ => 0,
+        });
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (process, pid, parent) = (columns.narrow(1)?, columns.narrow(2)?, columns.narrow(3)?);
+        let rank = columns.option(4)?;
+        let (command, exe) = (columns.narrow(5)?, columns.narrow(6)?);
+        let start_ns = columns.uint(7)?;
+        let (memory, interval) = (columns.uint(8)?, columns.uint(9)?);
+        Ok(rows(columns, |i| Process {
+            process: process[i],
+            pid: pid[i],
+            parent: parent[i],
+            rank: narrow(rank[i]),
+            command: NameId(command[i]),
+            exe: NameId(exe[i]),
+            start_ns: start_ns[i],
+            memory: match memory[i] {
+                1 => MemoryRecording::Sampled { interval: interval[i] },
+                2 => MemoryRecording::Exact,
+                _ => MemoryRecording::Off,
+            },
+        }))
+    }
+}
+
+impl Row for ProcessEndRow {
+    const TABLE: u16 = table::PROCESS_ENDS;
+
+    fn time_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.uint(1, rows, |r| r.process.into());
+        block.time(2, rows, |r| r.end_ns);
+        block.uint(3, rows, |r| match r.end {
+            ProcessEnd::Unknown => 0,
+            ProcessEnd::Exited(_) => 1,
+            ProcessEnd::Signal(_) => 2,
+            ProcessEnd::Exec => 3,
+        });
+        block.uint(4, rows, |r| match r.end {
+            ProcessEnd::Exited(value) | ProcessEnd::Signal(value) => (value as u32).into(),
+            _ => 0,
+        });
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (process, end_ns) = (columns.narrow(1)?, columns.uint(2)?);
+        let (kind, value) = (columns.uint(3)?, columns.narrow(4)?);
+        Ok(rows(columns, |i| ProcessEndRow {
+            process: process[i],
+            end_ns: end_ns[i],
+            end: match kind[i] {
+                1 => ProcessEnd::Exited(value[i] as i32),
+                2 => ProcessEnd::Signal(value[i] as i32),
+                3 => ProcessEnd::Exec,
+                _ => ProcessEnd::Unknown,
+            },
+        }))
+    }
+}
+
+impl Row for Thread {
+    const TABLE: u16 = table::THREADS;
+
+    fn time_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.uint(1, rows, |r| r.thread.into());
+        block.uint(2, rows, |r| r.process.into());
+        block.uint(3, rows, |r| r.tid.into());
+        block.time(4, rows, |r| r.start_ns);
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (thread, process, tid) = (columns.narrow(1)?, columns.narrow(2)?, columns.narrow(3)?);
+        let start_ns = columns.uint(4)?;
+        Ok(rows(columns, |i| Thread {
+            thread: thread[i],
+            process: process[i],
+            tid: tid[i],
+            start_ns: start_ns[i],
+        }))
+    }
+}
+
+impl Row for ThreadNameRow {
+    const TABLE: u16 = table::THREAD_NAMES;
+
+    fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.uint(1, rows, |r| r.thread.into());
+        block.time(2, rows, |r| r.time_ns);
+        block.uint(3, rows, |r| r.name.0.into());
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (thread, time_ns, name) = (columns.narrow(1)?, columns.uint(2)?, columns.narrow(3)?);
+        Ok(rows(columns, |i| ThreadNameRow {
+            thread: thread[i],
+            time_ns: time_ns[i],
+            name: NameId(name[i]),
+        }))
+    }
+}
+
+impl Row for ThreadEndRow {
+    const TABLE: u16 = table::THREAD_ENDS;
+
+    fn time_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.uint(1, rows, |r| r.thread.into());
+        block.time(2, rows, |r| r.end_ns);
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (thread, end_ns) = (columns.narrow(1)?, columns.uint(2)?);
+        Ok(rows(columns, |i| ThreadEndRow { thread: thread[i], end_ns: end_ns[i] }))
+    }
+}
+
+impl Row for Module {
+    const TABLE: u16 = table::MODULES;
+
+    fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.uint(1, rows, |r| r.process.into());
+        block.time(2, rows, |r| r.start);
+        block.time(3, rows, |r| r.end);
+        block.time(4, rows, |r| r.bias);
+        block.uint(5, rows, |r| r.path.0.into());
+        block.uint(6, rows, |r| r.build_id.0.into());
+        block.time(7, rows, |r| r.time_ns);
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let process = columns.narrow(1)?;
+        let (start, end, bias) = (columns.uint(2)?, columns.uint(3)?, columns.uint(4)?);
+        let (path, build_id) = (columns.narrow(5)?, columns.narrow(6)?);
+        let time_ns = columns.uint(7)?;
+        Ok(rows(columns, |i| Module {
+            process: process[i],
+            start: start[i],
+            end: end[i],
+            bias: bias[i],
+            path: NameId(path[i]),
+            build_id: NameId(build_id[i]),
+            time_ns: time_ns[i],
+        }))
+    }
+}
+
+impl Row for Stack {
+    const TABLE: u16 = table::STACKS;
+
+    fn weight(&self) -> usize {
+        1 + self.frames.len()
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.uint(1, rows, |r| r.process.into());
+        block.time(2, rows, |r| r.stack.into());
+        block.uint(3, rows, |r| r.end.into());
+        block.list(4, rows, |r| &r.frames);
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (process, stack, end) = (columns.narrow(1)?, columns.uint(2)?, columns.uint(3)?);
+        let frames = columns.list(4)?;
+        Ok(frames
+            .into_iter()
+            .enumerate()
+            .map(|(i, frames)| Stack {
+                process: process[i],
+                stack: stack[i] as u32,
+                end: end[i] as u8,
+                frames,
+            })
+            .collect())
+    }
+}
+
+impl Row for Symbol {
+    const TABLE: u16 = table::SYMBOLS;
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.uint(1, rows, |r| r.process.into());
+        block.time(2, rows, |r| r.address);
+        block.uint(3, rows, |r| r.depth.into());
+        block.uint(4, rows, |r| r.function.0.into());
+        block.uint(5, rows, |r| r.file.0.into());
+        block.uint(6, rows, |r| r.line.into());
+        block.uint(7, rows, |r| r.module.0.into());
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (process, address, depth) = (columns.narrow(1)?, columns.uint(2)?, columns.uint(3)?);
+        let (function, file) = (columns.narrow(4)?, columns.narrow(5)?);
+        let (line, module) = (columns.narrow(6)?, columns.narrow(7)?);
+        Ok(rows(columns, |i| Symbol {
+            process: process[i],
+            address: address[i],
+            depth: depth[i] as u16,
+            function: NameId(function[i]),
+            file: NameId(file[i]),
+            line: line[i],
+            module: NameId(module[i]),
+        }))
+    }
+}

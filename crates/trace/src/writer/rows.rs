@@ -1,0 +1,124 @@
+//! One method per small table: the row waits for the next flush.
+
+use super::TraceWriter;
+use crate::model::*;
+use crate::tables::{ProcessEndRow, ThreadEndRow, ThreadNameRow};
+
+/// Frames beyond this are cut.
+const MAX_STACK_FRAMES: usize = 1 << 16;
+
+impl TraceWriter {
+    /// Adds a process image; one with the index of an earlier one replaces it.
+    pub fn process(&mut self, row: &Process) {
+        self.pending.bytes += size_of::<Process>();
+        self.pending.processes.push(row.clone());
+    }
+
+    /// Adds the end of a process image.
+    pub fn process_end(&mut self, process: ProcessIndex, end_ns: u64, end: ProcessEnd) {
+        self.pending.bytes += size_of::<ProcessEndRow>();
+        self.pending.process_ends.push(ProcessEndRow { process, end_ns, end });
+    }
+
+    /// Adds a thread; one with the index of an earlier one replaces it.
+    pub fn thread(&mut self, row: &Thread) {
+        self.pending.bytes += size_of::<Thread>();
+        self.pending.threads.push(row.clone());
+    }
+
+    /// Names a thread from some time on.
+    pub fn thread_name(&mut self, thread: ThreadIndex, time_ns: u64, name: NameId) {
+        self.pending.bytes += size_of::<ThreadNameRow>();
+        self.pending.thread_names.push(ThreadNameRow { thread, time_ns, name });
+    }
+
+    /// Adds the end of a thread.
+    pub fn thread_end(&mut self, thread: ThreadIndex, end_ns: u64) {
+        self.pending.bytes += size_of::<ThreadEndRow>();
+        self.pending.thread_ends.push(ThreadEndRow { thread, end_ns });
+    }
+
+    /// Adds an executable mapping.
+    pub fn module(&mut self, row: &Module) {
+        self.pending.bytes += size_of::<Module>();
+        self.pending.modules.push(row.clone());
+    }
+
+    /// Defines a stack; cut at 65,536 frames. It may come after its first use.
+    pub fn stack(&mut self, row: &Stack) {
+        let frames = row.frames[..row.frames.len().min(MAX_STACK_FRAMES)].to_vec();
+        self.pending.bytes += size_of::<Stack>() + 8 * frames.len();
+        self.pending.stacks.push(Stack {
+            process: row.process,
+            stack: row.stack,
+            end: row.end,
+            frames,
+        });
+    }
+
+    /// Adds what an address means.
+    pub fn symbol(&mut self, row: &Symbol) {
+        self.pending.bytes += size_of::<Symbol>();
+        self.pending.symbols.push(row.clone());
+    }
+
+    /// Adds a mapping made or undone.
+    pub fn map(&mut self, row: MapEvent) {
+        self.pending.bytes += size_of::<MapEvent>();
+        self.pending.maps.push(row);
+    }
+
+    /// Adds totals of a process.
+    pub fn totals(&mut self, row: HeapTotals) {
+        self.pending.bytes += size_of::<HeapTotals>();
+        self.pending.totals.push(row);
+    }
+
+    /// Adds a measured quantity.
+    pub fn counter(&mut self, row: Counter) {
+        self.pending.bytes += size_of::<Counter>();
+        self.pending.counters.push(row);
+    }
+
+    /// Adds an instant with a name.
+    pub fn mark(&mut self, row: Mark) {
+        self.pending.bytes += size_of::<Mark>();
+        self.pending.marks.push(row);
+    }
+
+    /// Adds a device.
+    pub fn device(&mut self, row: &Device) {
+        self.pending.bytes += size_of::<Device>();
+        self.pending.devices.push(row.clone());
+    }
+
+    /// Adds a stream that has a name or a priority.
+    pub fn stream(&mut self, row: &Stream) {
+        self.pending.bytes += size_of::<Stream>();
+        self.pending.streams.push(row.clone());
+    }
+
+    /// Adds a communicator; one of the same process and number replaces it.
+    pub fn communicator(&mut self, row: &Communicator) {
+        self.pending.bytes += size_of::<Communicator>() + 8 * row.ranks.len();
+        self.pending.communicators.push(row.clone());
+    }
+
+    /// Adds a moment read on two clocks.
+    pub fn clock_join(&mut self, row: ClockJoin) {
+        self.pending.bytes += size_of::<ClockJoin>();
+        self.pending.clock_joins.push(row);
+    }
+
+    /// Adds a fact about the file; a later one of the same key replaces it.
+    pub fn property(&mut self, row: Property) {
+        self.pending.bytes += size_of::<Property>();
+        self.pending.properties.push(row);
+    }
+
+    /// Adds a loss.
+    pub fn loss(&mut self, row: Loss) {
+        self.pending.bytes += size_of::<Loss>();
+        self.pending.losses.push(row);
+    }
+}

@@ -1,0 +1,100 @@
+//! Failures of the disk, and what the file looks like afterwards.
+
+use super::*;
+use crate::reader::TraceFile;
+
+fn mark(writer: &mut TraceWriter, text: &str) {
+    let name = writer.name(text);
+    writer.mark(Mark { time_ns: 1, process: None, name, kind: MarkKind::Mark });
+}
+
+fn marks(path: &Path) -> Vec<String> {
+    let file = TraceFile::open(path).unwrap();
+    assert_eq!(file.problems(), []);
+    file.marks().iter().map(|mark| file.name(mark.name).to_owned()).collect()
+}
+
+#[test]
+fn a_failed_write_is_cut_off_and_made_up_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rank-0.tprof");
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+    mark(&mut writer, "first");
+    writer.flush().unwrap();
+    // A file open for reading refuses writes, as a full disk does, and truncation.
+    let good = std::mem::replace(&mut writer.file, File::open(&path).unwrap());
+    mark(&mut writer, "second");
+    for _ in 0..2 {
+        assert!(matches!(writer.flush(), Err(TraceError::Io { what: "write", .. })));
+    }
+    let mut block = HeapBlock::new(0);
+    block.alloc(1, 0, 1, 0, false);
+    assert!(writer.heap(&mut block).is_err());
+    assert_eq!((block.len(), block.next_ordinal()), (0, 1));
+    // What a write leaves that ran out of space on its way.
+    writer.file = good;
+    writer.file.write_all(&writer.out[..writer.out.len() / 2]).unwrap();
+    assert!(writer.torn);
+    block.free(2, 0, 1, false);
+    writer.heap(&mut block).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(marks(&path), ["first", "second"]);
+    let file = TraceFile::open(&path).unwrap();
+    let freed: Vec<_> = file.heap_events().map(|event| event.what).collect();
+    // Its allocation was in the block that could not be written.
+    assert_eq!(freed, [HeapWhat::Free { ordinal: None, realloc: false }]);
+}
+
+#[test]
+fn rows_that_the_disk_refuses_are_dropped_in_the_end_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rank-0.tprof");
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+    let good = std::mem::replace(&mut writer.file, File::open(&path).unwrap());
+    mark(&mut writer, "lost");
+    let frames = vec![7; 1000];
+    let mut count = 1;
+    while writer.pending_bytes() <= MAX_PENDING_BYTES {
+        writer.stack(&Stack { process: 0, stack: count, end: 0, frames: frames.clone() });
+        count += 1;
+    }
+    assert!(writer.flush().is_err());
+    assert!(writer.pending_bytes() < 1000);
+    writer.file = good;
+    mark(&mut writer, "lost");
+    writer.finish().unwrap();
+    assert_eq!(marks(&path), ["lost"]);
+    assert_eq!(TraceFile::open(&path).unwrap().losses()[0].count, u64::from(count));
+}
+
+#[test]
+fn an_existing_file_and_a_link_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rank-0.tprof");
+    std::os::unix::fs::symlink(directory.path().join("elsewhere"), &path).unwrap();
+    let error = TraceWriter::create(&path, &TraceHeader::default()).err().unwrap().to_string();
+    assert!(error.starts_with("cannot create") && error.contains("rank-0.tprof"), "{error}");
+    assert!(!directory.path().join("elsewhere").exists());
+}
+
+#[test]
+fn a_file_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rank-0.tprof");
+    TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn long_names_are_cut_between_characters() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rank-0.tprof");
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+    let name = format!("x{}", "\u{e9}".repeat(MAX_NAME_BYTES / 2 + 9));
+    let id = writer.name(&name);
+    writer.finish().unwrap();
+    let file = TraceFile::open(&path).unwrap();
+    assert_eq!(file.name(id).len(), MAX_NAME_BYTES - 1);
+    assert!(name.starts_with(file.name(id)));
+}

@@ -1,0 +1,102 @@
+//! Run directories, whole and not.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use tprof_trace::run::{RUN_VERSION, RunInfo};
+use tprof_trace::{RankLabel, RunDir, TraceHeader, TraceWriter};
+
+fn trace(directory: &Path, name: &str) {
+    TraceWriter::create(&directory.join(name), &TraceHeader::default()).unwrap();
+}
+
+fn labels(run: &RunDir) -> Vec<(String, Option<u32>)> {
+    run.files().iter().map(|file| (file.label.to_string(), file.rank)).collect()
+}
+
+#[test]
+fn ranks_come_in_order_then_launchers_then_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in [
+        "rank-10.tprof",
+        "launcher-a.tprof",
+        "rank-2.1.tprof",
+        "process-a-b-77.tprof",
+        "rank-2.tprof",
+    ] {
+        trace(directory.path(), name);
+    }
+    fs::write(directory.path().join("notes.txt"), "mine").unwrap();
+    let info = RunInfo { version: RUN_VERSION, host: "a".to_owned(), ..RunInfo::default() };
+    fs::write(directory.path().join("run.json"), serde_json::to_vec(&info).unwrap()).unwrap();
+    fs::write(directory.path().join("run-b-9.json"), serde_json::to_vec(&info).unwrap()).unwrap();
+    let run = RunDir::open(directory.path()).unwrap();
+    let expected = [
+        ("rank 2", Some(2)),
+        ("rank 2, restart 1", Some(2)),
+        ("rank 10", Some(10)),
+        ("launcher on a", None),
+        ("process a-b-77", None),
+    ];
+    assert_eq!(labels(&run), expected.map(|(label, rank)| (label.to_owned(), rank)));
+    assert_eq!((run.infos().len(), run.problems().len()), (2, 0));
+}
+
+#[test]
+fn a_file_that_was_never_given_a_rank_is_rank_0_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    trace(directory.path(), "process-a-77.tprof");
+    let run = RunDir::open(directory.path()).unwrap();
+    assert_eq!(labels(&run), [("process a-77".to_owned(), Some(0))]);
+    assert!(run.problems()[0].what.contains("no `run.json`"));
+}
+
+#[test]
+fn a_damaged_or_newer_run_json_is_a_problem_not_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    trace(directory.path(), "rank-0.tprof");
+    for (text, why) in [
+        ("{\"version\": 1, ", "EOF"),
+        ("{\"version\": 99}", "version 99"),
+        ("\"text\"", "run.json"),
+    ] {
+        fs::write(directory.path().join("run.json"), text).unwrap();
+        let run = RunDir::open(directory.path()).unwrap();
+        assert_eq!((run.infos().len(), run.problems().len()), (0, 1));
+        assert!(run.problems()[0].what.contains(why), "{:?}", run.problems());
+    }
+}
+
+#[test]
+fn one_file_is_a_run_and_says_itself_whose_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("renamed.tprof");
+    TraceWriter::create(&path, &common::header()).unwrap();
+    let run = RunDir::open(&path).unwrap();
+    assert_eq!(run.files()[0].label, RankLabel::Rank(3, 1));
+    assert_eq!(run.problems(), []);
+}
+
+#[test]
+fn what_is_no_run_is_refused_with_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let refuse = |path: &Path| RunDir::open(path).unwrap_err().to_string();
+    assert!(refuse(directory.path()).ends_with("the directory is empty"));
+    assert!(refuse(&directory.path().join("none")).starts_with("cannot open"));
+    let notes = directory.path().join("notes.txt");
+    fs::write(&notes, "mine").unwrap();
+    assert!(refuse(directory.path()).contains("neither a trace file"));
+    assert!(refuse(&notes).contains("is not a tprof file"));
+    fs::write(directory.path().join("run.json"), "{").unwrap();
+    let both = refuse(directory.path());
+    assert!(both.contains("no trace file") && both.contains("run.json"), "{both}");
+}
+
+#[test]
+fn names_of_files_are_read_strictly() {
+    for name in ["rank-.tprof", "rank-x.tprof", "rank-1.2.3.tprof", "rank-1.json", "other.tprof"] {
+        assert_eq!(RankLabel::of_name(name), None, "{name}");
+    }
+    assert_eq!(RankLabel::of_name("rank-7.2.tprof"), Some(RankLabel::Rank(7, 2)));
+}
