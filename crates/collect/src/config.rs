@@ -1,0 +1,94 @@
+//! What to record: the resolved options of a run, shared by launcher and collector.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Resolved options of a run.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Config {
+    /// Run directory, absolute.
+    pub output: PathBuf,
+    /// Replace an existing run.
+    pub force: bool,
+    /// Which sources to record.
+    pub activities: Vec<Activity>,
+    /// How to record allocations.
+    pub mem: MemMode,
+    /// How to take stacks.
+    pub stacks: StackMode,
+    /// CPU samples a second and thread.
+    pub sample_rate: u32,
+    /// What a thread does when its ring is full.
+    pub on_full: OnFull,
+    /// Stop recording when the run's files hold this many bytes.
+    pub max_size: Option<u64>,
+    /// Stop recording this long after it began.
+    pub duration: Option<Duration>,
+    /// Begin recording this long after the start.
+    pub delay: Option<Duration>,
+    /// Begin with recording off, until `tprof ctl start`.
+    pub paused: bool,
+    /// Keep no arguments, paths or environment.
+    pub redact: bool,
+    /// Command line, empty when attached by hand.
+    pub command: Vec<String>,
+}
+
+/// A source of events.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+pub enum Activity {
+    /// CPU samples.
+    Cpu,
+    /// GPU work and CUDA calls.
+    Gpu,
+    /// Allocations and mappings.
+    Mem,
+    /// Collectives.
+    Comm,
+    /// NVTX ranges.
+    Nvtx,
+}
+
+/// `--mem`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum MemMode {
+    /// Every allocation and free.
+    Exact,
+    /// Exact totals, stacks sampled by bytes.
+    Sampled {
+        /// Mean bytes between samples.
+        interval: u64,
+    },
+    /// Nothing.
+    Off,
+}
+
+/// `--stacks`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum StackMode {
+    /// Unwind rows; frame pointers where the rows say that they hold.
+    Auto,
+    /// Frame pointers alone.
+    Fp,
+    /// As `Auto`.
+    Dwarf,
+    /// None.
+    Off,
+}
+
+/// `--on-full`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFull {
+    /// Wait a bounded time, then drop and count.
+    Wait,
+    /// Drop at once and count.
+    Drop,
+}
+
+/// Mean bytes between samples by default (jemalloc's and heapprofd's practice).
+pub const DEFAULT_SAMPLE_INTERVAL: u64 = 512 << 10;

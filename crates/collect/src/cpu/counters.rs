@@ -1,0 +1,258 @@
+//! Opens the counters of a run, as many and as rich as the machine allows.
+//!
+//! One clock per thread tree and processor: a ring can be mapped only for a
+//! counter that is bound to one processor if the counter is inherited. All
+//! counters of a processor write into one ring.
+
+use crate::config::StackMode;
+use crate::perf::attr::{SOFTWARE, flag, software};
+use crate::perf::record::{FIELDS, REGISTERS, WITH_STACK};
+use crate::perf::{Attr, Counter, Ring};
+use std::collections::HashMap;
+use std::io;
+
+/// Rings, largest first. Without privileges the kernel grants 512 KiB a
+/// processor by default (`perf_event_mlock_kb`).
+const RING_BYTES: [usize; 5] = [4 << 20, 1 << 20, 512 << 10, 128 << 10, 32 << 10];
+/// All rings together, where one can be this small and still hold a tenth of a
+/// second.
+const RINGS_BYTES: usize = 16 << 20;
+/// Wake-ups a second and processor that the sampler may ask for.
+const WAKE_UPS: u32 = 250;
+/// Counters of a process that runs already, at most.
+const MOST_COUNTERS: usize = 8192;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Samples a second.
+    pub rate: u32,
+    /// How stacks are taken.
+    pub stacks: StackMode,
+}
+
+/// What a counter is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Samples of running threads, and all other records.
+    Clock,
+    /// Samples of threads that leave their processor.
+    Leave,
+}
+
+/// Open counters and their rings.
+#[derive(Debug, Default)]
+pub struct Counters {
+    counters: Vec<Counter>,
+    /// By processor: the index of the counter that owns the ring, and the ring.
+    pub rings: Vec<(u32, usize, Ring)>,
+    purpose: HashMap<u64, Purpose>,
+    /// What the machine refused: kernel frames, stacks of waits.
+    pub kernel_refused: Option<i32>,
+    /// Samples hold registers and stack.
+    pub with_stack: bool,
+}
+
+/// Online processors.
+pub fn processors() -> Vec<u32> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let mut all = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse(), last.parse::<u32>()) {
+            all.extend(first..=last.min(16_384));
+        }
+    }
+    if all.is_empty() {
+        all.extend(0..std::thread::available_parallelism().map_or(1, |n| n.get() as u32));
+    }
+    all
+}
+
+impl Wanted {
+    /// Nanoseconds between two samples.
+    pub fn period_ns(self) -> u64 {
+        1_000_000_000 / u64::from(self.rate.max(1))
+    }
+
+    /// Whether samples hold registers and stack, to be unwound here.
+    fn with_stack(self) -> bool {
+        matches!(self.stacks, StackMode::Auto | StackMode::Dwarf) && cfg!(target_arch = "x86_64")
+    }
+
+    /// Bytes of stack in a sample: deep at low rates, cheap at high ones.
+    fn stack_bytes(self) -> u32 {
+        match self.rate {
+            ..=250 => 32 << 10,
+            251..=2000 => 16 << 10,
+            _ => 8 << 10,
+        }
+    }
+
+    fn attr(self, purpose: Purpose, kernel: bool, on_exec: bool) -> Attr {
+        let with_stack = self.with_stack();
+        let mut flags = flag::DISABLED
+            | flag::INHERIT
+            | flag::EXCLUDE_HV
+            | flag::SAMPLE_ID_ALL
+            | flag::USE_CLOCKID;
+        if on_exec {
+            flags |= flag::ENABLE_ON_EXEC;
+        }
+        if !kernel {
+            flags |= flag::EXCLUDE_KERNEL | flag::EXCLUDE_CALLCHAIN_KERNEL;
+        }
+        if with_stack || self.stacks == StackMode::Off {
+            flags |= flag::EXCLUDE_CALLCHAIN_USER;
+        }
+        let (config, period) = match purpose {
+            Purpose::Clock => {
+                flags |= flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC;
+                flags |= flag::TASK | flag::CONTEXT_SWITCH;
+                (software::CPU_CLOCK, self.period_ns())
+            }
+            Purpose::Leave => {
+                flags |= flag::FREQ;
+                (software::CONTEXT_SWITCHES, u64::from(self.rate))
+            }
+        };
+        Attr {
+            kind: SOFTWARE,
+            config,
+            period,
+            sample: if with_stack { FIELDS | WITH_STACK } else { FIELDS },
+            flags,
+            wakeup_events: (self.rate / WAKE_UPS).max(1),
+            regs_user: if with_stack { REGISTERS } else { 0 },
+            stack_user: if with_stack { self.stack_bytes() } else { 0 },
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attr::default()
+        }
+    }
+}
+
+impl Counters {
+    /// Opens counters of threads and what they will start, on every processor.
+    /// `on_exec`: they begin with the next exec.
+    pub fn open(&mut self, wanted: Wanted, tids: &[u32], on_exec: bool) -> io::Result<()> {
+        let processors = processors();
+        if tids.len() * processors.len() > MOST_COUNTERS {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        self.with_stack = wanted.with_stack();
+        for tid in tids {
+            for cpu in &processors {
+                match self.open_one(wanted, *tid, *cpu, on_exec) {
+                    Ok(()) => {}
+                    // A thread that is gone, a processor that went offline.
+                    Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) && tids.len() > 1 => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        match self.counters.is_empty() {
+            true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            false => Ok(()),
+        }
+    }
+
+    fn open_one(&mut self, wanted: Wanted, tid: u32, cpu: u32, on_exec: bool) -> io::Result<()> {
+        let open = |purpose, kernel| {
+            Counter::open(&wanted.attr(purpose, kernel, on_exec), tid as i32, cpu as i32)
+        };
+        let clock = match self.kernel_refused {
+            Some(_) => open(Purpose::Clock, false)?,
+            None => match open(Purpose::Clock, true) {
+                Ok(counter) => counter,
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+                    let counter = open(Purpose::Clock, false)?;
+                    self.kernel_refused = e.raw_os_error();
+                    counter
+                }
+                Err(e) => return Err(e),
+            },
+        };
+        self.take(clock, Purpose::Clock, cpu, on_exec)?;
+        // Leaving a processor happens in the kernel: where that may not be seen,
+        // there is nothing to sample.
+        if self.kernel_refused.is_none() && wanted.stacks != StackMode::Off {
+            let leave = open(Purpose::Leave, true)?;
+            self.take(leave, Purpose::Leave, cpu, on_exec)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a counter its ring, and lets it count.
+    fn take(
+        &mut self,
+        counter: Counter,
+        purpose: Purpose,
+        cpu: u32,
+        on_exec: bool,
+    ) -> io::Result<()> {
+        match self.rings.iter().find(|r| r.0 == cpu) {
+            Some((_, owner, _)) => counter.share_ring_of(&self.counters[*owner])?,
+            None => {
+                let mut ring = Err(io::Error::from_raw_os_error(libc::EPERM));
+                let most = (RINGS_BYTES / processors().len()).max(512 << 10);
+                for bytes in RING_BYTES.into_iter().filter(|bytes| *bytes <= most) {
+                    ring = Ring::new(&counter, bytes);
+                    if ring.is_ok() {
+                        break;
+                    }
+                }
+                self.rings.push((cpu, self.counters.len(), ring?));
+            }
+        }
+        self.purpose.insert(counter.id()?, purpose);
+        if !on_exec {
+            counter.enable()?;
+        }
+        self.counters.push(counter);
+        Ok(())
+    }
+
+    /// What a sample's counter is for.
+    pub fn purpose(&self, id: u64) -> Purpose {
+        self.purpose.get(&id).copied().unwrap_or(Purpose::Clock)
+    }
+
+    /// Stops them all.
+    pub fn disable(&self) {
+        for counter in &self.counters {
+            let _ = counter.disable();
+        }
+    }
+
+    /// The counter that owns a ring.
+    pub fn owner(&self, at: usize) -> &Counter {
+        &self.counters[self.rings[at].1]
+    }
+}
+
+/// Why counters could not be opened, and what would allow them.
+pub fn why_refused(error: &io::Error) -> String {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => match level {
+            Ok(level) => format!(
+                "perf_event_open is not permitted (kernel.perf_event_paranoid is {}); \
+                 `sysctl kernel.perf_event_paranoid=1`, or in a container \
+                 `--cap-add PERFMON` and a seccomp profile that allows it, would",
+                level.trim()
+            ),
+            Err(_) => {
+                "perf_event_open is not permitted, by a seccomp profile or the kernel".to_owned()
+            }
+        },
+        Some(libc::ENOSYS) => {
+            "this kernel, or a seccomp profile, has no perf_event_open".to_owned()
+        }
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "too many counters would have to be open: one for each thread and processor".to_owned()
+        }
+        Some(libc::ESRCH) => "the process is gone".to_owned(),
+        _ => format!("perf_event_open failed: {error}"),
+    }
+}

@@ -1,0 +1,120 @@
+//! Puts Python's frames where they belong among the native ones: each call of
+//! the interpreter's loop gives way to the Python functions that it runs.
+
+use super::Frame;
+use super::python::PyStack;
+
+/// Native frames with Python's in the place of the interpreter's loop; both
+/// innermost first. `whole`: the native stack reaches its outermost frame.
+///
+/// The two were not read at the same moment. Where one has more calls of the
+/// loop than the other, they are joined from the end that both surely have: the
+/// outermost of a whole stack, else the innermost.
+pub fn merge(
+    native: Vec<Frame>,
+    python: PyStack,
+    whole: bool,
+    mut is_loop: impl FnMut(u64) -> bool,
+) -> Vec<Frame> {
+    let mut groups: Vec<Vec<Frame>> = Vec::new();
+    let mut group = Vec::new();
+    for frame in python.frames {
+        group.push(Frame::Named(frame.named));
+        if frame.entry {
+            groups.push(std::mem::take(&mut group));
+        }
+    }
+    if !group.is_empty() {
+        groups.push(group);
+    }
+    let loops: Vec<bool> = native
+        .iter()
+        .map(|frame| matches!(frame, Frame::Address(address) if is_loop(*address)))
+        .collect();
+    let count = loops.iter().filter(|is| **is).count();
+    let from_outside = whole && !python.cut && count > 0;
+    // Which call of the loop the first group belongs to, and which groups are
+    // too many on the inner side.
+    let (skipped_loops, extra) = match from_outside {
+        true => (count.saturating_sub(groups.len()), groups.len().saturating_sub(count)),
+        false => (0, 0),
+    };
+    let mut groups = groups.into_iter();
+    let mut inner: Vec<Frame> = groups.by_ref().take(extra).flatten().collect();
+    let mut merged = Vec::with_capacity(native.len());
+    let mut met = 0;
+    for (frame, is_loop) in native.into_iter().zip(loops) {
+        if !is_loop {
+            merged.push(frame);
+            continue;
+        }
+        met += 1;
+        if met <= skipped_loops {
+            merged.push(frame);
+            continue;
+        }
+        match groups.next() {
+            Some(group) => {
+                merged.append(&mut inner);
+                merged.extend(group);
+            }
+            None => merged.push(frame),
+        }
+    }
+    // The native stack was cut, or its loop could not be told from other code.
+    merged.extend(inner);
+    merged.extend(groups.flatten());
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Named;
+    use super::super::python::PyFrame;
+    use super::*;
+    use std::sync::Arc;
+
+    fn python(frames: &[(&str, bool)]) -> PyStack {
+        let frame = |(name, entry): &(&str, bool)| PyFrame {
+            named: Arc::new(Named { function: (*name).into(), file: String::new(), line: 1 }),
+            entry: *entry,
+        };
+        PyStack { frames: frames.iter().map(frame).collect(), cut: false, gil: None }
+    }
+
+    /// Native frames: 0 is the loop.
+    fn merged(native: &[u64], frames: &[(&str, bool)], whole: bool) -> Vec<String> {
+        let native = native.iter().map(|a| Frame::Address(*a)).collect();
+        let show = |frame| match frame {
+            Frame::Address(address) => address.to_string(),
+            Frame::Named(named) => named.function.clone(),
+            Frame::Kernel(_) => "kernel".to_owned(),
+        };
+        merge(native, python(frames), whole, |a| a == 0).into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn python_stands_where_the_loop_ran_it() {
+        let frames = [("inner", false), ("outer", true), ("main", true)];
+        let found = merged(&[5, 0, 6, 0, 7], &frames, true);
+        assert_eq!(found, ["5", "inner", "outer", "6", "main", "7"]);
+    }
+
+    #[test]
+    fn a_cut_stack_keeps_all_of_python() {
+        let found = merged(&[5, 0, 6], &[("inner", true), ("main", true)], false);
+        assert_eq!(found, ["5", "inner", "6", "main"]);
+        assert_eq!(merged(&[], &[("main", true)], false), ["main"]);
+    }
+
+    #[test]
+    fn stacks_of_two_moments_are_joined_at_their_outer_ends() {
+        let found = merged(&[5, 0, 6, 0, 7], &[("main", true)], true);
+        assert_eq!(found, ["5", "0", "6", "main", "7"]);
+        let deeper = [("new", true), ("inner", true), ("main", true)];
+        assert_eq!(
+            merged(&[5, 0, 6, 0, 7], &deeper, true),
+            ["5", "new", "inner", "6", "main", "7"]
+        );
+    }
+}

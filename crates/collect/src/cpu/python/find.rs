@@ -1,0 +1,151 @@
+//! Finds the interpreter of a process: which file it is in, which version it
+//! is, where its runtime lies, and which code is its loop.
+
+use super::layout::Layout;
+use super::memory::Memory;
+use crate::cpu::spaces::Spaces;
+use crate::elf::Elf;
+use crate::symbols::SymbolTable;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The function that runs Python code; its cold part has a suffix.
+const LOOP: &str = "_PyEval_EvalFrameDefault";
+
+/// An interpreter that can be read.
+pub struct Found {
+    /// Offsets.
+    pub layout: Layout,
+    /// Address of `_PyRuntime`.
+    pub runtime: u64,
+    elf: Elf,
+    symbols: Option<SymbolTable>,
+    bias: u64,
+    start: u64,
+    end: u64,
+    /// Return addresses asked for, and whether they lie in the loop.
+    loops: HashMap<u64, bool>,
+}
+
+impl Found {
+    /// Whether a return address lies in the interpreter's loop.
+    pub fn is_loop(&mut self, address: u64) -> bool {
+        let pc = address.wrapping_sub(1);
+        if !(self.start..self.end).contains(&pc) {
+            return false;
+        }
+        let Some(symbols) = &self.symbols else { return false };
+        let (elf, bias) = (&self.elf, self.bias);
+        *self.loops.entry(address).or_insert_with(|| {
+            let name = symbols.name_at(elf, pc.wrapping_sub(bias));
+            name.is_some_and(|name| name.starts_with(LOOP))
+        })
+    }
+}
+
+/// The interpreter of a process, if it has one; why it cannot be read.
+pub fn find(pid: u32, spaces: &mut Spaces) -> Option<Result<Found, (String, String)>> {
+    let mut last = None;
+    for mapping in spaces.mappings(pid) {
+        let Some(minor) = minor_of(&mapping.path) else { continue };
+        let module = spaces.identify(pid, &mapping);
+        let Ok(elf) = Elf::open(&module.reached) else { continue };
+        let Some((runtime, _)) = elf.export("_PyRuntime") else { continue };
+        let runtime = runtime.wrapping_add(module.bias);
+        let memory = Memory::new(pid);
+        if memory.u64(runtime).is_none() {
+            last = Some(Err((whose(pid, &mapping.path), unreadable())));
+            continue;
+        }
+        let minor = version(&elf, &memory, module.bias).or(minor);
+        let layout = layout(&memory, runtime, minor, &mapping.path);
+        let layout = match layout {
+            Ok(layout) => layout,
+            Err(why) => {
+                last = Some(Err((whose(pid, &mapping.path), why)));
+                continue;
+            }
+        };
+        let symbols = SymbolTable::full(&elf).or_else(|| SymbolTable::dynamic(&elf));
+        return Some(Ok(Found {
+            layout,
+            runtime,
+            elf,
+            symbols,
+            bias: module.bias,
+            start: mapping.start,
+            end: mapping.end,
+            loops: HashMap::new(),
+        }));
+    }
+    last
+}
+
+fn whose(pid: u32, path: &Path) -> String {
+    format!("{pid} {}", path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// Why a process's memory cannot be read.
+fn unreadable() -> String {
+    let scope = crate::sys::read_small("/proc/sys/kernel/yama/ptrace_scope");
+    match String::from_utf8_lossy(&scope).trim() {
+        "" | "0" => {
+            "its memory may not be read: it is another user's, or protects itself".to_owned()
+        }
+        scope => format!(
+            "its memory may not be read (kernel.yama.ptrace_scope is {scope}); \
+             `sysctl kernel.yama.ptrace_scope=0` or CAP_SYS_PTRACE would allow it"
+        ),
+    }
+}
+
+/// Whether a file is called like an interpreter or its library; the minor
+/// version, where the name tells it.
+fn minor_of(path: &Path) -> Option<Option<u8>> {
+    let name = path.file_name()?.to_str()?;
+    let rest = name.strip_prefix("libpython").or_else(|| name.strip_prefix("python"))?;
+    let Some(rest) = rest.strip_prefix("3.") else {
+        return (rest.is_empty() || rest.starts_with('3')).then_some(None);
+    };
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    Some(rest[..digits].parse().ok())
+}
+
+/// The version that the interpreter tells of itself (from 3.11).
+fn version(elf: &Elf, memory: &Memory, bias: u64) -> Option<u8> {
+    let (address, _) = elf.export("Py_Version")?;
+    let version = memory.u64(address.wrapping_add(bias))?;
+    (version >> 24 == 3).then_some((version >> 16) as u8)
+}
+
+fn layout(memory: &Memory, runtime: u64, minor: Option<u8>, path: &Path) -> Result<Layout, String> {
+    match minor {
+        Some(minor @ 13..) => Layout::published(memory, runtime)
+            .map_err(|why| if minor > 14 { format!("Python 3.{minor}: {why}") } else { why }),
+        Some(minor) => {
+            let name = path.to_string_lossy();
+            if name.ends_with('d') || name.contains(&format!("3.{minor}d")) {
+                return Err("a debug build of Python before 3.13 lays its objects out differently"
+                    .to_owned());
+            }
+            Layout::of(minor).ok_or(format!("Python 3.{minor} is older than 3.8"))
+        }
+        None => Layout::published(memory, runtime)
+            .map_err(|_| "which version it is cannot be told".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_are_known_by_name() {
+        let minor = |name: &str| minor_of(Path::new(name));
+        assert_eq!(minor("/usr/bin/python3.11"), Some(Some(11)));
+        assert_eq!(minor("/usr/lib/libpython3.8.so.1.0"), Some(Some(8)));
+        assert_eq!(minor("/opt/bin/python3"), Some(None));
+        assert_eq!(minor("/usr/lib/python3.11/lib-dynload/_json.so"), None);
+        assert_eq!(minor("/usr/bin/python2.7"), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! Reads CPython's frames from outside, out of the memory of a process that is
+//! not stopped for it.
+//!
+//! Frames are read the moment after a sample interrupted the thread, or while it
+//! waits. What moved meanwhile shows as frames that do not fit together; such a
+//! reading ends early, and says so. CPython 3.8 to 3.14 on 64-bit machines;
+//! debug builds before 3.13 lay their objects out differently and are refused.
+
+mod code;
+mod find;
+mod layout;
+mod memory;
+mod stack;
+
+use super::Named;
+use super::spaces::Spaces;
+use find::Found;
+use memory::Memory;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Most Python frames of a stack.
+const MAX_FRAMES: usize = 256;
+
+/// One Python frame.
+#[derive(Clone, Debug)]
+pub struct PyFrame {
+    /// What it is.
+    pub named: Arc<Named>,
+    /// It is the outermost that its call of the interpreter's loop runs.
+    pub entry: bool,
+}
+
+/// A thread's Python frames.
+#[derive(Clone, Debug, Default)]
+pub struct PyStack {
+    /// Innermost first.
+    pub frames: Vec<PyFrame>,
+    /// The reading ended early.
+    pub cut: bool,
+    /// Whether the thread held the lock.
+    pub gil: Option<bool>,
+}
+
+/// A process, as far as Python is concerned.
+enum Process {
+    /// No interpreter among that many mappings.
+    None(usize),
+    /// An interpreter that cannot be read, and why.
+    Refused,
+    /// One that can.
+    Python(Box<Interpreter>),
+}
+
+/// A process's interpreter.
+struct Interpreter {
+    found: Found,
+    /// Address of each thread's state, by tid.
+    threads: HashMap<u32, u64>,
+    codes: code::Codes,
+    named: HashMap<(u64, u32), Arc<Named>>,
+}
+
+/// All processes.
+#[derive(Default)]
+pub struct Pythons {
+    of: HashMap<u32, Process>,
+    /// Interpreters that cannot be read, not told yet.
+    pub refused: Vec<(String, String)>,
+}
+
+impl Pythons {
+    /// The Python frames of a thread; `None` if its process runs no Python, or
+    /// the thread none.
+    pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut Spaces) -> Option<PyStack> {
+        let Process::Python(interpreter) = self.process(pid, spaces) else { return None };
+        interpreter.stack(pid, tid)
+    }
+
+    /// Whether a process is known to run Python.
+    pub fn is_python(&self, pid: u32) -> bool {
+        matches!(self.of.get(&pid), Some(Process::Python(_)))
+    }
+
+    /// Whether a return address lies in the interpreter's loop.
+    pub fn is_loop(&mut self, pid: u32, address: u64) -> bool {
+        match self.of.get_mut(&pid) {
+            Some(Process::Python(interpreter)) => interpreter.found.is_loop(address),
+            _ => false,
+        }
+    }
+
+    /// A process runs another program, or is gone.
+    pub fn forget(&mut self, pid: u32) {
+        self.of.remove(&pid);
+    }
+
+    fn process(&mut self, pid: u32, spaces: &mut Spaces) -> &mut Process {
+        let count = spaces.count(pid);
+        let look = match self.of.get(&pid) {
+            None => true,
+            Some(Process::None(before)) => *before != count,
+            Some(_) => false,
+        };
+        if look {
+            let process = match find::find(pid, spaces) {
+                None => Process::None(count),
+                Some(Err(why)) => {
+                    self.refused.push(why);
+                    Process::Refused
+                }
+                Some(Ok(found)) => Process::Python(Box::new(Interpreter {
+                    found,
+                    threads: HashMap::new(),
+                    codes: code::Codes::default(),
+                    named: HashMap::new(),
+                })),
+            };
+            self.of.insert(pid, process);
+        }
+        self.of.entry(pid).or_insert(Process::Refused)
+    }
+}
+
+impl Interpreter {
+    fn stack(&mut self, pid: u32, tid: u32) -> Option<PyStack> {
+        let memory = Memory::new(pid);
+        let state = self.thread(&memory, tid)?;
+        let layout = &self.found.layout;
+        let (raw, cut) = stack::read(&memory, layout, state)?;
+        let gil = stack::holds_lock(&memory, layout, self.found.runtime, state);
+        let mut stack = PyStack { cut, gil, ..PyStack::default() };
+        for frame in raw {
+            let Some(code) = self.codes.get(&memory, layout, frame.code) else {
+                stack.cut = true;
+                break;
+            };
+            let line = code.line(layout, frame.instruction);
+            let named = self.named.entry((frame.code, line)).or_insert_with(|| {
+                Arc::new(Named { function: code.name.clone(), file: code.file.clone(), line })
+            });
+            if named.function != code.name || named.file != code.file {
+                // Other code lies where this one was.
+                let (function, file) = (code.name.clone(), code.file.clone());
+                *named = Arc::new(Named { function, file, line });
+            }
+            stack.frames.push(PyFrame { named: Arc::clone(named), entry: frame.entry });
+        }
+        (!stack.frames.is_empty()).then_some(stack)
+    }
+
+    /// The state of a thread, found once and then checked.
+    fn thread(&mut self, memory: &Memory, tid: u32) -> Option<u64> {
+        let layout = &self.found.layout;
+        if let Some(state) = self.threads.get(&tid)
+            && stack::tid_of(memory, layout, *state) == Some(tid)
+        {
+            return Some(*state);
+        }
+        self.threads.clear();
+        for state in stack::thread_states(memory, layout, self.found.runtime) {
+            if let Some(tid) = stack::tid_of(memory, layout, state) {
+                self.threads.insert(tid, state);
+            }
+        }
+        self.threads.get(&tid).copied()
+    }
+}

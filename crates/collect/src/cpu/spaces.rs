@@ -1,0 +1,218 @@
+//! What code lies where in the processes that are sampled, told by the kernel's
+//! records of mappings, forks and execs: also of processes that are long gone.
+//!
+//! Files are looked at when a sample first lies in them: most processes of a
+//! build map ten files and are sampled once.
+
+use super::rows::ModuleRows;
+use crate::elf::Elf;
+use crate::modules::{LoadedModule, Mapping, ModuleCache, own_vdso, read_code_maps};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use tprof_wire::unwind::Row;
+
+/// Memoised rows; past this they are thrown away and met anew.
+const MAX_MEMO: usize = 1 << 17;
+
+/// An executable mapping.
+#[derive(Clone, Debug)]
+struct Region {
+    start: u64,
+    end: u64,
+    mapping: Arc<Mapping>,
+    /// Not looked at yet, or what was found.
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Mapped at a time, and not looked at.
+    Unseen(u64),
+    Seen {
+        module: Arc<(u64, LoadedModule)>,
+        /// Index of its rows; absent for code without a file.
+        rows: Option<usize>,
+    },
+}
+
+/// The code of one process.
+#[derive(Clone, Debug, Default)]
+struct Space {
+    /// Sorted by address, without overlaps. Shared with forked children until
+    /// one of them changes.
+    regions: Arc<Vec<Region>>,
+    /// First addresses of modules that were told of.
+    told: HashSet<u64>,
+}
+
+/// A module that a sample lay in, for whoever writes the trace.
+#[derive(Clone, Debug)]
+pub struct Met {
+    /// Whose.
+    pub pid: u32,
+    /// When it was mapped.
+    pub time_ns: u64,
+    /// What.
+    pub module: LoadedModule,
+}
+
+/// All processes.
+#[derive(Default)]
+pub struct Spaces {
+    of: HashMap<u32, Space>,
+    cache: ModuleCache,
+    rows: Vec<Option<ModuleRows>>,
+    by_file: HashMap<(crate::modules::FileId, std::path::PathBuf), usize>,
+    memo: HashMap<(usize, u64), Row>,
+    /// Modules met since they were last asked for.
+    pub met: Vec<Met>,
+}
+
+impl Spaces {
+    /// Whether a process is known.
+    pub fn knows(&self, pid: u32) -> bool {
+        self.of.contains_key(&pid)
+    }
+
+    /// Reads the mappings of a process that was running before.
+    pub fn read(&mut self, pid: u32, time_ns: u64) {
+        let mut space = Space::default();
+        for mapping in read_code_maps(pid).unwrap_or_default() {
+            insert(&mut space, mapping, time_ns);
+        }
+        self.of.insert(pid, space);
+    }
+
+    /// A process forked.
+    pub fn forked(&mut self, pid: u32, parent: u32) {
+        let regions = self.of.get(&parent).map(|space| Arc::clone(&space.regions));
+        let space = Space { regions: regions.unwrap_or_default(), told: HashSet::new() };
+        self.of.insert(pid, space);
+    }
+
+    /// A process runs another program.
+    pub fn replaced(&mut self, pid: u32) {
+        self.of.insert(pid, Space::default());
+    }
+
+    /// A process is gone.
+    pub fn gone(&mut self, pid: u32) {
+        self.of.remove(&pid);
+    }
+
+    /// Code was mapped.
+    pub fn mapped(&mut self, pid: u32, mapping: Mapping, time_ns: u64) {
+        insert(self.of.entry(pid).or_default(), mapping, time_ns);
+    }
+
+    /// The row for an address, and whether it lies in any mapping at all.
+    pub fn row_at(&mut self, pid: u32, pc: u64) -> Option<Row> {
+        let space = self.of.get_mut(&pid)?;
+        let at = space.regions.partition_point(|r| r.start <= pc).checked_sub(1)?;
+        if pc >= space.regions[at].end {
+            return None;
+        }
+        let (module, rows) = match &space.regions[at].state {
+            State::Seen { module, rows } => (Arc::clone(module), *rows),
+            State::Unseen(time_ns) => {
+                let (mapping, time_ns) = (Arc::clone(&space.regions[at].mapping), *time_ns);
+                let (module, rows) = self.look_at(pid, &mapping);
+                let module = Arc::new((time_ns, module));
+                let space = self.of.get_mut(&pid)?;
+                Arc::make_mut(&mut space.regions)[at].state =
+                    State::Seen { module: Arc::clone(&module), rows };
+                (module, rows)
+            }
+        };
+        let (time_ns, module) = &*module;
+        let space = self.of.get_mut(&pid)?;
+        if rows.is_some() && space.told.insert(module.start) {
+            self.met.push(Met { pid, time_ns: *time_ns, module: module.clone() });
+        }
+        let bias = module.bias;
+        let rows = rows?;
+        let pc = pc.wrapping_sub(bias);
+        if self.memo.len() > MAX_MEMO {
+            self.memo.clear();
+        }
+        let module = &mut self.rows[rows];
+        let row = self.memo.entry((rows, pc)).or_insert_with(|| match module {
+            Some(module) => module.row_at(pc),
+            None => Row::NONE,
+        });
+        Some(*row)
+    }
+
+    /// Whether an address lies in code of a process. Registers of a thread in the
+    /// middle of an exec lie nowhere.
+    pub fn holds(&self, pid: u32, pc: u64) -> bool {
+        let Some(space) = self.of.get(&pid) else { return false };
+        let after = space.regions.partition_point(|r| r.start <= pc);
+        after.checked_sub(1).is_some_and(|at| pc < space.regions[at].end)
+    }
+
+    /// The mappings of code of a process.
+    pub fn mappings(&self, pid: u32) -> Vec<Arc<Mapping>> {
+        let regions = self.of.get(&pid).map(|space| Arc::clone(&space.regions)).unwrap_or_default();
+        regions.iter().map(|region| Arc::clone(&region.mapping)).collect()
+    }
+
+    /// How many mappings of code a process has.
+    pub fn count(&self, pid: u32) -> usize {
+        self.of.get(&pid).map_or(0, |space| space.regions.len())
+    }
+
+    /// The module behind a mapping.
+    pub fn identify(&mut self, pid: u32, mapping: &Mapping) -> LoadedModule {
+        self.cache.identify(pid, mapping.clone())
+    }
+
+    /// Finds the file behind a mapping, and where its rows are.
+    fn look_at(&mut self, pid: u32, mapping: &Mapping) -> (LoadedModule, Option<usize>) {
+        let vdso = mapping.path == Path::new("[vdso]");
+        let module = self.cache.identify(pid, mapping.clone());
+        let Some(identity) = module.identity.filter(|_| mapping.inode != 0 || vdso) else {
+            return (module, None);
+        };
+        let key = (identity, module.reached.clone());
+        let rows = match self.by_file.get(&key) {
+            Some(rows) => *rows,
+            None => {
+                let elf = match vdso {
+                    true => own_vdso().and_then(|bytes| Elf::from_bytes(bytes).ok()),
+                    false => Elf::open(&module.reached).ok(),
+                };
+                self.rows.push(elf.map(ModuleRows::new));
+                self.by_file.insert(key, self.rows.len() - 1);
+                self.rows.len() - 1
+            }
+        };
+        (module, Some(rows))
+    }
+}
+
+/// Puts a mapping in force; what lay there before is gone.
+fn insert(space: &mut Space, mapping: Mapping, time_ns: u64) {
+    let (start, end) = (mapping.start, mapping.end);
+    space.told.remove(&start);
+    let regions = Arc::make_mut(&mut space.regions);
+    // Parts of an older mapping beside the new one stay.
+    let mut kept = Vec::new();
+    regions.retain(|r| {
+        if r.end <= start || end <= r.start {
+            return true;
+        }
+        if r.start < start {
+            kept.push(Region { end: start, ..r.clone() });
+        }
+        if end < r.end {
+            kept.push(Region { start: end, ..r.clone() });
+        }
+        false
+    });
+    let mapping = Arc::new(mapping);
+    kept.push(Region { start, end, mapping, state: State::Unseen(time_ns) });
+    regions.extend(kept);
+    regions.sort_by_key(|r| r.start);
+}

@@ -1,0 +1,234 @@
+//! What each thread did while no sample was taken: when it left its processor
+//! and came back, and so how long it ran, was ready, and waited.
+
+use super::Frame;
+use std::collections::HashMap;
+
+/// Shorter waits are added up by thread and place.
+const SHORT_WAIT_NS: u64 = 1_000_000;
+/// As are shorter times of being ready.
+const SHORT_READY_NS: u64 = 20_000_000;
+
+/// Where a thread was when it left its processor: frames, and why they end.
+pub type Place = Option<(Vec<Frame>, u8)>;
+
+/// A stretch of time of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Its beginning; of several that were added up, the first one's.
+    pub time_ns: u64,
+    /// Length.
+    pub length_ns: u64,
+    /// What it was.
+    pub kind: Kind,
+    /// Where, if that is known.
+    pub place: Place,
+}
+
+/// Kinds of stretches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Ran, and no sample stands for it.
+    Ran,
+    /// Could have run.
+    Ready,
+    /// Waited.
+    Waited,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    pid: u32,
+    /// On its processor since.
+    on_since: Option<u64>,
+    /// Off since, and whether it could have gone on.
+    off_since: Option<(u64, bool)>,
+    /// Sampled as it left.
+    leaving: Place,
+    /// It was looked at while it waited.
+    looked: bool,
+    /// Exact time on processors that no sample stands for yet.
+    unsampled_ns: i64,
+    first_ns: u64,
+    /// Short stretches by kind and place.
+    short: HashMap<(Kind, Place), (u64, u64)>,
+}
+
+/// All threads.
+#[derive(Debug, Default)]
+pub struct Threads {
+    of: HashMap<u32, Thread>,
+}
+
+impl Threads {
+    fn of(&mut self, pid: u32, tid: u32, time_ns: u64) -> &mut Thread {
+        let thread = self.of.entry(tid).or_insert_with(|| Thread {
+            pid,
+            first_ns: time_ns,
+            ..Thread::default()
+        });
+        thread.pid = pid;
+        thread
+    }
+
+    /// A thread that was there before; `waits` if it is off its processor.
+    pub fn found(&mut self, pid: u32, tid: u32, time_ns: u64, waits: bool) {
+        let thread = self.of(pid, tid, time_ns);
+        if waits {
+            thread.off_since = Some((time_ns, false));
+        } else {
+            thread.on_since = Some(time_ns);
+        }
+    }
+
+    /// A sample of a running thread, which stands for `period_ns`.
+    pub fn sampled(&mut self, pid: u32, tid: u32, time_ns: u64, period_ns: u64) {
+        let thread = self.of(pid, tid, time_ns);
+        thread.unsampled_ns -= period_ns as i64;
+        thread.on_since.get_or_insert(time_ns);
+    }
+
+    /// A sample of a thread that leaves its processor.
+    pub fn leaves(&mut self, pid: u32, tid: u32, time_ns: u64, frames: Vec<Frame>, end: u8) {
+        self.of(pid, tid, time_ns).leaving = Some((frames, end));
+    }
+
+    /// It left.
+    pub fn left(&mut self, pid: u32, tid: u32, time_ns: u64, preempted: bool) {
+        let thread = self.of(pid, tid, time_ns);
+        if let Some(since) = thread.on_since.take() {
+            thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
+        }
+        thread.off_since = Some((time_ns, preempted));
+        thread.looked = false;
+    }
+
+    /// Threads that have waited since `before_ns` or longer, nobody knows where,
+    /// and were not asked for before.
+    pub fn waits_unseen(&mut self, before_ns: u64) -> Vec<(u32, u32)> {
+        let mut found = Vec::new();
+        for (tid, thread) in &mut self.of {
+            let waits = thread.off_since.is_some_and(|(at, ready)| at <= before_ns && !ready);
+            if waits && thread.leaving.is_none() && !thread.looked {
+                thread.looked = true;
+                found.push((thread.pid, *tid));
+            }
+        }
+        found
+    }
+
+    /// Where a thread was found to wait.
+    pub fn waits_at(&mut self, tid: u32, frames: Vec<Frame>, end: u8) {
+        if let Some(thread) = self.of.get_mut(&tid).filter(|t| t.off_since.is_some()) {
+            thread.leaving = Some((frames, end));
+        }
+    }
+
+    /// It came back.
+    pub fn came(&mut self, pid: u32, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+        let thread = self.of(pid, tid, time_ns);
+        thread.on_since = Some(time_ns);
+        thread.close(tid, time_ns, out);
+    }
+
+    /// It ended.
+    pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+        let Some(mut thread) = self.of.remove(&tid) else { return };
+        if let Some(since) = thread.on_since.take() {
+            thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
+        }
+        thread.close(tid, time_ns, out);
+        thread.give_short(tid, out);
+        thread.give_unsampled(tid, out);
+    }
+
+    /// Hands out what was added up.
+    pub fn give(&mut self, out: &mut Vec<Stretch>) {
+        for (tid, thread) in &mut self.of {
+            thread.give_short(*tid, out);
+        }
+    }
+
+    /// The run is over: all that is open ends now.
+    pub fn end(&mut self, time_ns: u64, out: &mut Vec<Stretch>) {
+        let tids: Vec<u32> = self.of.keys().copied().collect();
+        for tid in tids {
+            self.ended(tid, time_ns, out);
+        }
+    }
+
+    /// Threads of a process.
+    pub fn of_process(&self, pid: u32) -> impl Iterator<Item = u32> + '_ {
+        self.of.iter().filter(move |(_, t)| t.pid == pid).map(|(tid, _)| *tid)
+    }
+}
+
+impl Thread {
+    /// Ends an absence.
+    fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+        let place = self.leaving.take();
+        let Some((since, preempted)) = self.off_since.take() else { return };
+        let kind = if preempted { Kind::Ready } else { Kind::Waited };
+        let length_ns = time_ns.saturating_sub(since);
+        let short_ns = if preempted { SHORT_READY_NS } else { SHORT_WAIT_NS };
+        if length_ns >= short_ns {
+            out.push(Stretch { pid: self.pid, tid, time_ns: since, length_ns, kind, place });
+        } else {
+            self.short.entry((kind, place)).or_insert((since, 0)).1 += length_ns;
+        }
+    }
+
+    fn give_short(&mut self, tid: u32, out: &mut Vec<Stretch>) {
+        for ((kind, place), (time_ns, length_ns)) in self.short.drain() {
+            out.push(Stretch { pid: self.pid, tid, time_ns, length_ns, kind, place });
+        }
+    }
+
+    fn give_unsampled(&mut self, tid: u32, out: &mut Vec<Stretch>) {
+        if self.unsampled_ns > 0 {
+            out.push(Stretch {
+                pid: self.pid,
+                tid,
+                time_ns: self.first_ns,
+                length_ns: self.unsampled_ns as u64,
+                kind: Kind::Ran,
+                place: None,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_ready_and_waiting_add_up_to_the_life_of_a_thread() {
+        let ms = 1_000_000;
+        let (mut threads, mut out) = (Threads::default(), Vec::new());
+        threads.came(1, 2, 0, &mut out);
+        threads.sampled(1, 2, 10 * ms, 10 * ms);
+        threads.left(1, 2, 15 * ms, true);
+        threads.came(1, 2, 18 * ms, &mut out);
+        threads.leaves(1, 2, 20 * ms, vec![Frame::Address(7)], 0);
+        threads.left(1, 2, 20 * ms, false);
+        threads.came(1, 2, 50 * ms, &mut out);
+        for n in 0..5 {
+            threads.left(1, 2, 51 * ms + n * 1000, false);
+            threads.came(1, 2, 51 * ms + n * 1000 + 500, &mut out);
+        }
+        threads.ended(2, 60 * ms, &mut out);
+        let sum =
+            |kind| -> u64 { out.iter().filter(|s| s.kind == kind).map(|s| s.length_ns).sum() };
+        assert_eq!(sum(Kind::Ready), 3 * ms);
+        assert_eq!(sum(Kind::Waited), 30 * ms + 2500);
+        assert_eq!(10 * ms + sum(Kind::Ran), 60 * ms - 33 * ms - 2500);
+        let waits: Vec<_> = out.iter().filter(|s| s.kind == Kind::Waited).collect();
+        assert_eq!(waits.len(), 2, "short waits are added up");
+        assert_eq!(waits[0].place, Some((vec![Frame::Address(7)], 0)));
+    }
+}

@@ -1,0 +1,103 @@
+//! Unwinds a copy of a thread's stack by the rows of the code on it.
+
+use super::spaces::Spaces;
+use crate::perf::record::Registers;
+use tprof_wire::record::StackEnd;
+use tprof_wire::unwind::{Row, RowKind};
+
+/// Most frames of a sample.
+pub const MAX_FRAMES: usize = 512;
+
+/// Bytes from a signal frame's stack pointer to the registers that it saved.
+mod saved {
+    pub const FP: u64 = 120;
+    pub const SP: u64 = 160;
+    pub const PC: u64 = 168;
+}
+
+/// A stack in a sample: bytes from the stack pointer on.
+struct Copy<'a> {
+    base: u64,
+    bytes: &'a [u8],
+}
+
+impl Copy<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.base)?).ok()?;
+        let word = self.bytes.get(at..at.checked_add(8)?)?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    }
+}
+
+/// Pushes the frames of a sample, innermost first, as return addresses: one
+/// past the pc for code that was interrupted, which is what readers take off.
+pub fn walk(
+    spaces: &mut Spaces,
+    pid: u32,
+    registers: Registers,
+    stack: &[u8],
+    out: &mut Vec<u64>,
+) -> StackEnd {
+    let copy = Copy { base: registers.sp, bytes: stack };
+    let Registers { mut fp, mut sp, mut pc } = registers;
+    let most = out.len() + MAX_FRAMES;
+    // Whether `pc` is a return address, whose call lies before it.
+    let mut after_call = 0;
+    loop {
+        if out.len() == most {
+            return StackEnd::TooDeep;
+        }
+        out.push(pc.wrapping_add(1 - after_call));
+        let Some(row) = spaces.row_at(pid, pc.wrapping_sub(after_call)) else {
+            return StackEnd::NoUnwindInfo;
+        };
+        let base = match row.kind() {
+            kind if kind == RowKind::Sp as u64 => sp,
+            kind if kind == RowKind::Fp as u64 => fp,
+            kind if kind == RowKind::End as u64 => return StackEnd::Whole,
+            kind if kind == RowKind::Signal as u64 => {
+                let words = (
+                    copy.word(sp + saved::FP),
+                    copy.word(sp + saved::SP),
+                    copy.word(sp + saved::PC),
+                );
+                let (Some(at_fp), Some(at_sp), Some(at_pc)) = words else {
+                    return beyond(&copy, sp + saved::PC);
+                };
+                (fp, sp, pc) = (at_fp, at_sp, at_pc);
+                after_call = 0;
+                continue;
+            }
+            _ => return StackEnd::NoUnwindInfo,
+        };
+        let cfa = base.wrapping_add_signed(row.cfa_offset());
+        if cfa <= sp.wrapping_sub(8) || cfa & 7 != 0 {
+            return StackEnd::OutsideStack;
+        }
+        if row.saves_fp() {
+            match saved_fp(&copy, row, cfa) {
+                Ok(saved) => fp = saved,
+                Err(end) => return end,
+            }
+        }
+        let Some(caller) = copy.word(cfa.wrapping_sub(8)) else {
+            return beyond(&copy, cfa.wrapping_sub(8));
+        };
+        if caller == 0 {
+            return StackEnd::Whole;
+        }
+        (sp, pc, after_call) = (cfa, caller, 1);
+    }
+}
+
+fn saved_fp(copy: &Copy<'_>, row: Row, cfa: u64) -> Result<u64, StackEnd> {
+    let at = cfa.wrapping_add_signed(row.fp_offset());
+    copy.word(at).ok_or_else(|| beyond(copy, at))
+}
+
+/// Why a word could not be read: the copy is too short, or it is no stack.
+fn beyond(copy: &Copy<'_>, address: u64) -> StackEnd {
+    const LARGEST_STACK: u64 = 1 << 30;
+    let after = address.wrapping_sub(copy.base.wrapping_add(copy.bytes.len() as u64));
+    if after.wrapping_add(8) < LARGEST_STACK { StackEnd::TooDeep } else { StackEnd::OutsideStack }
+}

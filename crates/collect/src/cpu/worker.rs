@@ -1,0 +1,570 @@
+//! The sampler's thread: drains the rings, puts their records in order, unwinds.
+//!
+//! Rings are per processor, and a process moves between them: a mapping made on
+//! one may be met by a sample from another. So records wait until every ring was
+//! read past their time, one pass later.
+
+use super::counters::{Counters, Purpose, Wanted, why_refused};
+use super::merge::merge;
+use super::python::{PyStack, Pythons};
+use super::spaces::Spaces;
+use super::threads::{Kind, Stretch, Threads};
+use super::{Command, Frame, Heard, Taken, blocked, unwind};
+use crate::config::StackMode;
+use crate::modules::Mapping;
+use crate::perf::record::{self, Origin, Record, Registers};
+use crate::sys;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+use tprof_wire::record::StackEnd;
+
+/// Longest sleep; samples wake the thread sooner.
+const PASS: Duration = Duration::from_millis(50);
+/// Waits of this length are looked at, if nothing else tells where they are.
+const LONG_WAIT_NS: u64 = 10_000_000;
+/// Python frames are read for samples that are no older.
+const FRESH_NS: u64 = 10_000_000;
+/// Looks in one pass, at most: some 10 us each.
+const MOST_LOOKS: usize = 256;
+/// Sleep while somebody waits.
+const HURRY: Duration = Duration::from_millis(1);
+/// A record's time is taken before it is written; a virtual processor may stand
+/// still between.
+const MARGIN_NS: u64 = 2_000_000;
+/// How often short stretches are handed out.
+const GIVE_NS: u64 = 200_000_000;
+
+/// What the thread is made of.
+pub struct Parts {
+    pub wanted: Wanted,
+    pub orders: Receiver<Command>,
+    pub heard: Box<dyn Fn(Heard) + Send>,
+    pub wake: Arc<OwnedFd>,
+    pub until_ns: Arc<AtomicU64>,
+}
+
+/// A record that waits for its turn.
+struct Waiting {
+    origin: Origin,
+    what: What,
+}
+
+enum What {
+    Sample {
+        purpose: Purpose,
+        chain: Vec<u8>,
+        registers: Option<Registers>,
+        stack: Box<[u8]>,
+        python: Option<PyStack>,
+        /// Python was asked.
+        asked: bool,
+    },
+    Mapped(u32, Mapping),
+    Named {
+        pid: u32,
+        tid: u32,
+        name: String,
+        exec: bool,
+    },
+    Began {
+        pid: u32,
+        parent: u32,
+    },
+    Ended {
+        pid: u32,
+        tid: u32,
+    },
+    Switch {
+        out: bool,
+        preempted: bool,
+    },
+}
+
+struct Worker {
+    wanted: Wanted,
+    heard: Box<dyn Fn(Heard) + Send>,
+    counters: Counters,
+    spaces: Spaces,
+    threads: Threads,
+    waiting: Vec<Waiting>,
+    taken: Vec<Taken>,
+    /// All rings were read past this.
+    read_ns: u64,
+    /// Everything until then was handed out.
+    settled_ns: u64,
+    /// Somebody waits for everything until then.
+    wanted_ns: u64,
+    given_ns: u64,
+    lost: u64,
+    throttled: u64,
+    refused: u64,
+    late: u64,
+    pythons: Pythons,
+    told_missing: bool,
+    /// Frames of the sample at hand.
+    scratch: Vec<u64>,
+    /// A processor's ring whose thread is gone is not waited for any more.
+    hung_up: Vec<bool>,
+}
+
+/// Runs until told to finish.
+pub fn run(parts: Parts) {
+    let Parts { wanted, orders, heard, wake, until_ns } = parts;
+    sys::raise_priority();
+    let mut worker = Worker {
+        wanted,
+        heard,
+        counters: Counters::default(),
+        spaces: Spaces::default(),
+        threads: Threads::default(),
+        waiting: Vec::new(),
+        taken: Vec::new(),
+        read_ns: 0,
+        settled_ns: 0,
+        wanted_ns: 0,
+        given_ns: 0,
+        lost: 0,
+        throttled: 0,
+        refused: 0,
+        late: 0,
+        pythons: Pythons::default(),
+        told_missing: false,
+        scratch: Vec::new(),
+        hung_up: Vec::new(),
+    };
+    loop {
+        worker.rest(&wake);
+        let mut finish = false;
+        while let Ok(order) = orders.try_recv() {
+            match order {
+                Command::Launch(pid, done) => {
+                    worker.launch(pid);
+                    let _ = done.send(());
+                }
+                Command::Attach(pids, done) => {
+                    let _ = done.send(worker.attach(&pids, sys::monotonic_ns()));
+                }
+                // It is known by its own row; when it began does not matter.
+                Command::Cover(pid) => {
+                    if let Err(why) = worker.attach(&[pid], 0) {
+                        (worker.heard)(Heard::Missing(pid.to_string(), "CPU samples", why));
+                    }
+                }
+                Command::Drain => worker.wanted_ns = sys::monotonic_ns(),
+                Command::Finish => finish = true,
+            }
+        }
+        worker.pass();
+        if finish {
+            worker.end();
+        }
+        until_ns.store(worker.settled_ns(), Release);
+        if finish {
+            return;
+        }
+    }
+}
+
+impl Worker {
+    fn rest(&mut self, wake: &OwnedFd) {
+        let mut fds = vec![wake.as_raw_fd()];
+        let mut rings = Vec::new();
+        for at in 0..self.counters.rings.len() {
+            if !self.hung_up.get(at).copied().unwrap_or(false) {
+                fds.push(self.counters.owner(at).fd().as_raw_fd());
+                rings.push(at);
+            }
+        }
+        // Somebody waits for what happened until a moment ago.
+        let hurry = self.settled_ns() < self.wanted_ns;
+        let hung_up = sys::poll_readable(&fds, if hurry { HURRY } else { PASS });
+        self.hung_up.resize(self.counters.rings.len(), false);
+        for (at, ring) in rings.into_iter().enumerate() {
+            self.hung_up[ring] |= hung_up.get(at + 1).copied().unwrap_or(false);
+        }
+        sys::clear_eventfd(wake.as_raw_fd());
+    }
+
+    /// Everything until then was handed out.
+    fn settled_ns(&self) -> u64 {
+        match self.counters.rings.is_empty() {
+            true => u64::MAX,
+            false => self.settled_ns,
+        }
+    }
+
+    fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
+        if let Err(e) = result {
+            return Err(why_refused(&e));
+        }
+        if self.counters.kernel_refused.is_some() && !self.told_missing {
+            self.told_missing = true;
+            let level = sys::read_small("/proc/sys/kernel/perf_event_paranoid");
+            let level = String::from_utf8_lossy(&level);
+            (self.heard)(Heard::Missing(
+                String::new(),
+                "kernel frames, and where threads wait",
+                format!(
+                    "kernel.perf_event_paranoid is {}; `sysctl kernel.perf_event_paranoid=1` \
+                     or CAP_PERFMON would allow them",
+                    level.trim()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, pid: u32) {
+        let result = self.counters.open(self.wanted, &[pid], true);
+        if let Err(why) = self.opened(result) {
+            (self.heard)(Heard::Missing(String::new(), "CPU samples", why));
+        }
+        self.spaces.replaced(pid);
+    }
+
+    fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
+        let mut result = Err("the process is gone".to_owned());
+        for pid in pids {
+            // What was read so far may say that it is watched through its parent.
+            self.drain();
+            let began =
+                |w: &Waiting| matches!(w.what, What::Began { pid: child, .. } if child == *pid);
+            if self.spaces.knows(*pid) || self.waiting.iter().any(began) {
+                result = Ok(());
+                continue;
+            }
+            let tids = sys::threads_of(*pid);
+            let opened = self.counters.open(self.wanted, &tids, false);
+            if let Err(why) = self.opened(opened) {
+                // A child that has ended meanwhile is no reason to fail.
+                if result.is_err() {
+                    result = Err(why);
+                }
+                continue;
+            }
+            result = Ok(());
+            let now = sys::monotonic_ns();
+            let parent = sys::parent_of(*pid).unwrap_or(0);
+            (self.heard)(Heard::Forked { pid: *pid, parent, time_ns: since_ns });
+            self.spaces.read(*pid, since_ns);
+            for tid in tids {
+                let waits = sys::thread_state(*pid, tid).is_some_and(|state| state != b'R');
+                self.threads.found(*pid, tid, now, waits);
+            }
+        }
+        result
+    }
+
+    /// Reads all rings, and works off what every ring was read past.
+    fn pass(&mut self) {
+        let now = sys::monotonic_ns();
+        self.drain();
+        self.settled_ns = self.read_ns.saturating_sub(MARGIN_NS);
+        self.work_off(self.settled_ns);
+        self.read_ns = now;
+        self.look_at_waits(now);
+        if now - self.given_ns > GIVE_NS {
+            self.given_ns = now;
+            let mut stretches = Vec::new();
+            self.threads.give(&mut stretches);
+            self.take_stretches(stretches);
+        }
+        self.hand_out();
+    }
+
+    /// Long waits that were not sampled as they began are looked at while they last.
+    fn look_at_waits(&mut self, now: u64) {
+        if self.wanted.stacks == StackMode::Off {
+            return;
+        }
+        let waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
+        for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {
+            let Some((registers, stack)) = blocked::stack_of(pid, tid) else { continue };
+            let (frames, end) = self.frames(pid, &[], Some(registers), &stack);
+            let python = self.pythons.stack(pid, tid, &mut self.spaces);
+            let (frames, end) = self.with_python(pid, frames, end, python);
+            self.threads.waits_at(tid, frames, end as u8);
+        }
+    }
+
+    fn drain(&mut self) {
+        let with_stack = self.counters.with_stack;
+        let mut rings = std::mem::take(&mut self.counters.rings);
+        for (_, _, ring) in &mut rings {
+            ring.drain(|kind, misc, body| match record::decode(kind, misc, body, with_stack) {
+                Some((origin, record)) => self.keep(origin, record),
+                None => self.refused += u64::from(kind == 9),
+            });
+        }
+        self.counters.rings = rings;
+        self.read_python();
+    }
+
+    /// Reads the Python frames of threads that have hardly run since they were
+    /// sampled: just now, or just before they lost their processor.
+    fn read_python(&mut self) {
+        let now = sys::monotonic_ns();
+        self.waiting.sort_by_key(|w| w.origin.time_ns);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut read: HashMap<u32, Option<PyStack>> = HashMap::new();
+        // From the last record back: how long each thread has run since, and
+        // until when it ran before that.
+        let mut ran: HashMap<u32, (u64, u64)> = HashMap::new();
+        for Waiting { origin, what } in waiting.iter_mut().rev() {
+            let Origin { pid, tid, time_ns, .. } = *origin;
+            let (ran_ns, until_ns) = ran.entry(tid).or_insert((0, now));
+            match what {
+                What::Switch { out: true, .. } => *until_ns = time_ns,
+                What::Switch { .. } => {
+                    *ran_ns += until_ns.saturating_sub(time_ns);
+                    *until_ns = time_ns;
+                }
+                What::Sample { python, asked: asked @ false, .. } => {
+                    *asked = true;
+                    let since_ns = *ran_ns + until_ns.saturating_sub(time_ns);
+                    if since_ns > FRESH_NS {
+                        self.late += u64::from(self.pythons.is_python(pid));
+                        continue;
+                    }
+                    let stack = read
+                        .entry(tid)
+                        .or_insert_with(|| self.pythons.stack(pid, tid, &mut self.spaces));
+                    python.clone_from(stack);
+                }
+                _ => {}
+            }
+        }
+        self.waiting = waiting;
+    }
+
+    fn keep(&mut self, origin: Origin, record: Record<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let what = match record {
+            Record::Sample(sample) => What::Sample {
+                purpose: self.counters.purpose(sample.id),
+                chain: sample.chain.to_vec(),
+                registers: sample.registers,
+                stack: sample.stack.into(),
+                python: None,
+                asked: false,
+            },
+            Record::Mapped { pid, start, len, offset, inode, path } => {
+                let path = PathBuf::from(OsStr::from_bytes(path));
+                let end = start.saturating_add(len);
+                let mapping =
+                    Mapping { start, end, offset, dev: 0, inode, path, exec: true, deleted: false };
+                What::Mapped(pid, mapping)
+            }
+            Record::Named { pid, tid, name, exec } => {
+                What::Named { pid, tid, name: text(name), exec }
+            }
+            Record::Began { pid, parent, tid } if pid == tid && pid != parent => {
+                What::Began { pid, parent }
+            }
+            Record::Began { .. } => return,
+            Record::Ended { pid, tid } => What::Ended { pid, tid },
+            Record::Switch { out, preempted } => What::Switch { out, preempted },
+            Record::Lost(count) => {
+                self.lost += count;
+                return;
+            }
+            Record::Throttled => {
+                self.throttled += 1;
+                return;
+            }
+        };
+        self.waiting.push(Waiting { origin, what });
+    }
+
+    fn work_off(&mut self, until_ns: u64) {
+        self.waiting.sort_by_key(|w| w.origin.time_ns);
+        let ready = self.waiting.partition_point(|w| w.origin.time_ns <= until_ns);
+        let ready: Vec<Waiting> = self.waiting.drain(..ready).collect();
+        let mut stretches = Vec::new();
+        for Waiting { origin, what } in ready {
+            self.take(origin, what, &mut stretches);
+        }
+        self.take_stretches(stretches);
+    }
+
+    fn take(&mut self, origin: Origin, what: What, stretches: &mut Vec<Stretch>) {
+        let Origin { pid, tid, time_ns, cpu } = origin;
+        match what {
+            What::Sample { purpose, chain, registers, stack, python, .. } => {
+                let (frames, end) = self.frames(pid, &chain, registers, &stack);
+                let gil = python.as_ref().and_then(|python| python.gil);
+                let (frames, end) = self.with_python(pid, frames, end, python);
+                match purpose {
+                    Purpose::Clock => {
+                        let period_ns = self.wanted.period_ns();
+                        self.threads.sampled(pid, tid, time_ns, period_ns);
+                        self.taken.push(Taken {
+                            time_ns,
+                            pid,
+                            tid,
+                            weight_ns: period_ns,
+                            kind: Kind::Ran,
+                            cpu: Some(cpu),
+                            gil,
+                            frames,
+                            end: end as u8,
+                        });
+                    }
+                    Purpose::Leave => self.threads.leaves(pid, tid, time_ns, frames, end as u8),
+                }
+            }
+            What::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
+            What::Named { pid, tid, name, exec } => {
+                if exec {
+                    // What came before belongs to the old program, whose other
+                    // threads are gone; one of them may have become this one.
+                    let others: Vec<u32> =
+                        self.threads.of_process(pid).filter(|other| *other != tid).collect();
+                    for other in others {
+                        self.threads.ended(other, time_ns, stretches);
+                    }
+                    self.take_stretches(std::mem::take(stretches));
+                    self.hand_out();
+                    self.spaces.replaced(pid);
+                    self.pythons.forget(pid);
+                    (self.heard)(Heard::Replaced(pid, time_ns));
+                }
+                (self.heard)(Heard::Named(pid, tid, time_ns, name));
+            }
+            What::Began { pid, parent } => {
+                self.spaces.forked(pid, parent);
+                (self.heard)(Heard::Forked { pid, parent, time_ns });
+            }
+            What::Ended { pid, tid } => {
+                self.threads.ended(tid, time_ns, stretches);
+                if self.threads.of_process(pid).next().is_none() {
+                    self.take_stretches(std::mem::take(stretches));
+                    self.hand_out();
+                    self.spaces.gone(pid);
+                    self.pythons.forget(pid);
+                    (self.heard)(Heard::Ended(pid, time_ns));
+                }
+            }
+            What::Switch { out: true, preempted } => {
+                self.threads.left(pid, tid, time_ns, preempted);
+            }
+            What::Switch { .. } => self.threads.came(pid, tid, time_ns, stretches),
+        }
+    }
+
+    /// Kernel frames, then the user's.
+    fn frames(
+        &mut self,
+        pid: u32,
+        chain: &[u8],
+        registers: Option<Registers>,
+        stack: &[u8],
+    ) -> (Vec<Frame>, StackEnd) {
+        let mut frames = Vec::new();
+        let mut end = StackEnd::Whole;
+        let mut first = true;
+        record::chain(chain, |kernel, address| match kernel {
+            true => frames.push(Frame::Kernel(address)),
+            false => {
+                // The first is where it was; the others are return addresses.
+                frames.push(Frame::Address(address.wrapping_add(u64::from(first))));
+                first = false;
+            }
+        });
+        if !first {
+            self.meet(pid, &frames);
+        }
+        if let Some(registers) = registers.filter(|at| self.spaces.holds(pid, at.pc)) {
+            self.scratch.clear();
+            end = unwind::walk(&mut self.spaces, pid, registers, stack, &mut self.scratch);
+            frames.extend(self.scratch.iter().map(|frame| Frame::Address(*frame)));
+        }
+        (frames, end)
+    }
+
+    /// Puts Python's frames in.
+    fn with_python(
+        &mut self,
+        pid: u32,
+        frames: Vec<Frame>,
+        end: StackEnd,
+        python: Option<PyStack>,
+    ) -> (Vec<Frame>, StackEnd) {
+        let Some(python) = python else { return (frames, end) };
+        let whole = end == StackEnd::Whole;
+        // Python's outermost frame is as good an end as the C library's.
+        let end = if python.cut { end } else { StackEnd::Whole };
+        (merge(frames, python, whole, |address| self.pythons.is_loop(pid, address)), end)
+    }
+
+    /// Looks at the modules of frames that the kernel found.
+    fn meet(&mut self, pid: u32, frames: &[Frame]) {
+        for frame in frames {
+            if let Frame::Address(address) = frame {
+                self.spaces.row_at(pid, address.wrapping_sub(1));
+            }
+        }
+    }
+
+    fn take_stretches(&mut self, stretches: Vec<Stretch>) {
+        for s in stretches {
+            let (frames, end) = s.place.unwrap_or_default();
+            self.taken.push(Taken {
+                time_ns: s.time_ns,
+                pid: s.pid,
+                tid: s.tid,
+                weight_ns: s.length_ns,
+                kind: s.kind,
+                cpu: None,
+                gil: None,
+                frames,
+                end,
+            });
+        }
+    }
+
+    fn hand_out(&mut self) {
+        for (process, why) in self.pythons.refused.drain(..) {
+            (self.heard)(Heard::Missing(process, "Python frames", why));
+        }
+        for met in self.spaces.met.drain(..) {
+            (self.heard)(Heard::Met(met));
+        }
+        if !self.taken.is_empty() {
+            (self.heard)(Heard::Taken(std::mem::take(&mut self.taken)));
+        }
+        let lost = [
+            (&mut self.lost, "records of perf events", "the ring was full"),
+            (&mut self.throttled, "CPU samples for a moment", "the kernel throttled the clock"),
+            (&mut self.refused, "CPU samples", "they could not be read"),
+            (
+                &mut self.late,
+                "Python frames of CPU samples",
+                "the sampler came too late to read them",
+            ),
+        ];
+        for (count, what, why) in lost {
+            if *count > 0 {
+                (self.heard)(Heard::Lost(what, why, std::mem::take(count)));
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.counters.disable();
+        self.drain();
+        self.work_off(u64::MAX);
+        let mut stretches = Vec::new();
+        self.threads.end(sys::monotonic_ns(), &mut stretches);
+        self.take_stretches(stretches);
+        self.hand_out();
+        self.settled_ns = u64::MAX;
+    }
+}

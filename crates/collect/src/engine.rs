@@ -1,0 +1,606 @@
+//! The collector's main loop: drains every image, writes the files, keeps
+//! `run.json`, and comes to an end.
+
+use crate::calibrate::Costs;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::control::{Reply, Request};
+use crate::cpu::{Heard, Sampler};
+use crate::files::Files;
+use crate::info;
+use crate::observe::Cgroup;
+use crate::sampled::{Room, Sampled};
+use crate::server::{Attached, Event};
+use crate::shared::Session;
+use crate::story::Story;
+use crate::tracked::{End, Tracked};
+use crate::workers::{Answer, ModulesWanted, SymbolsWanted, Workers};
+use crate::{error::CollectError, sys};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+use tprof_trace::model::{Mark, MarkKind};
+use tprof_trace::run::RunInfo;
+
+const MS: u64 = 1_000_000;
+/// How often rows and totals are written: what a kill of the collector loses.
+const FLUSH_NS: u64 = 150 * MS;
+/// How often `run.json` is written, at most; less often where that is dear.
+const INFO_NS: u64 = 500 * MS;
+/// Share of the time that writing `run.json` may take.
+const INFO_SHARE: u64 = 50;
+/// How often RSS, mapped bytes and the cgroup are read.
+const OBSERVE_NS: u64 = 100 * MS;
+/// How often threads are looked after that may be gone.
+const THREADS_NS: u64 = 50 * MS;
+/// Longest sleep while images are attached. Targets wake the collector when a
+/// chunk is full; this bounds what a kill of the collector can lose.
+const SLEEP_MOST: Duration = Duration::from_millis(10);
+/// How often samples are written, at least: small blocks are dear.
+const SAMPLES_NS: u64 = 1000 * MS;
+/// Stacks that were taken this long ago have been read from the rings.
+const SETTLED_NS: u64 = 200 * MS;
+/// How long the end of a process waits to learn how it ended.
+const STATUS_NS: u64 = 1000 * MS;
+
+/// The engine's state.
+pub struct Engine {
+    /// Options.
+    pub config: Config,
+    /// Clocks.
+    pub clock: Clock,
+    /// Session page.
+    pub session: Arc<Session>,
+    /// Rank files.
+    pub files: Files,
+    /// Images that are not written off yet, by number.
+    pub images: BTreeMap<u64, Tracked>,
+    /// What is known of every process.
+    pub story: Story,
+    /// Costs of the hooks.
+    pub costs: Costs,
+    /// Messages.
+    pub events: Receiver<Event>,
+    /// Answers of the workers.
+    pub answers: Receiver<Answer>,
+    /// Workers.
+    pub workers: Workers,
+    /// What `run.json` says; rewritten from the story.
+    pub info: RunInfo,
+    /// Where `run.json` lies.
+    pub info_path: PathBuf,
+    /// The cgroup.
+    pub cgroup: Cgroup,
+    /// Leave when nothing has been attached for this long (a collector that was
+    /// started on demand).
+    pub linger: Option<Duration>,
+    /// Recording was on all the time.
+    pub always_on: bool,
+    /// Takes samples of the CPU.
+    pub sampler: Option<Arc<Sampler>>,
+    /// Whose samples they are.
+    pub sampled: Sampled,
+    state: Loop,
+}
+
+/// What only the loop needs.
+#[derive(Default)]
+struct Loop {
+    flushed_at: u64,
+    info_due: u64,
+    observed_at: u64,
+    threads_at: u64,
+    idle: u32,
+    symbols_open: usize,
+    modules_open: usize,
+    finish_by: Option<u64>,
+    empty_since: Option<u64>,
+    oom_at_start: Option<u64>,
+    samples_at: u64,
+    /// All samples until then are among the messages taken.
+    sampled_until: u64,
+    /// The run ended while recording was on.
+    ends_on: bool,
+    start_at: Option<u64>,
+    stop_at: Option<u64>,
+    full: bool,
+}
+
+/// Everything the engine is made of.
+pub struct Parts {
+    #[allow(missing_docs)]
+    pub config: Config,
+    #[allow(missing_docs)]
+    pub clock: Clock,
+    #[allow(missing_docs)]
+    pub session: Arc<Session>,
+    #[allow(missing_docs)]
+    pub files: Files,
+    #[allow(missing_docs)]
+    pub costs: Costs,
+    #[allow(missing_docs)]
+    pub events: Receiver<Event>,
+    #[allow(missing_docs)]
+    pub answers: Receiver<Answer>,
+    #[allow(missing_docs)]
+    pub workers: Workers,
+    #[allow(missing_docs)]
+    pub info: RunInfo,
+    #[allow(missing_docs)]
+    pub info_path: PathBuf,
+    #[allow(missing_docs)]
+    pub linger: Option<Duration>,
+    #[allow(missing_docs)]
+    pub sampler: Option<Arc<Sampler>>,
+}
+
+impl Engine {
+    /// An engine at the beginning of its run.
+    pub fn new(parts: Parts) -> Engine {
+        let now = sys::monotonic_ns();
+        let after = |d: Option<Duration>| d.map(|d| now + d.as_nanos() as u64);
+        let start_at = if parts.config.paused { None } else { after(parts.config.delay) };
+        let begins_on = start_at.is_none() && !parts.config.paused;
+        let from_start = start_at.map_or(0, |at| at - now);
+        let stop_at =
+            after(parts.config.duration).map(|at| at + from_start).filter(|_| !parts.config.paused);
+        let cgroup = Cgroup::find();
+        let oom_at_start = cgroup.read().oom_kills;
+        parts.session.page().recording.store(u32::from(begins_on), Release);
+        let redact = parts.config.redact;
+        Engine {
+            config: parts.config,
+            clock: parts.clock,
+            session: parts.session,
+            files: parts.files,
+            images: BTreeMap::new(),
+            story: Story::default(),
+            costs: parts.costs,
+            events: parts.events,
+            answers: parts.answers,
+            workers: parts.workers,
+            info: parts.info,
+            info_path: parts.info_path,
+            cgroup,
+            linger: parts.linger,
+            always_on: begins_on,
+            sampler: parts.sampler,
+            sampled: Sampled::new(redact),
+            state: Loop { oom_at_start, start_at, stop_at, flushed_at: now, ..Loop::default() },
+        }
+    }
+
+    /// Runs until told to finish, or, on demand, until nobody is left.
+    pub fn run(mut self) -> RunInfo {
+        loop {
+            self.take_messages();
+            let now = sys::monotonic_ns();
+            let taken = self.pass(now);
+            self.housekeeping(now);
+            if self.is_over(now) {
+                break;
+            }
+            self.rest(taken);
+        }
+        self.end()
+    }
+
+    /// One pass over every ring.
+    fn pass(&mut self, now: u64) -> u64 {
+        let page = self.session.page();
+        page.coarse_clock.store(self.clock.now(), Release);
+        let mut taken = 0;
+        let Engine { images, files, clock, story, workers, state, .. } = self;
+        for tracked in images.values_mut() {
+            taken += tracked.drain(clock, now, false, files, story);
+            let request = tracked.modules_request();
+            if request.is_some() || tracked.wants_modules() {
+                state.modules_open += 1;
+                tracked.asked_modules = true;
+                tracked.modules_open += 1;
+                let _ = workers.modules.send(ModulesWanted {
+                    image: tracked.number,
+                    pid: tracked.pid,
+                    region: Arc::clone(&tracked.image.region),
+                    request,
+                });
+            }
+        }
+        taken
+    }
+
+    /// Sleeps as long as nothing seems to happen.
+    fn rest(&mut self, taken: u64) {
+        // A busy ring is read again at once; else ever longer sleeps, cut
+        // short by whoever fills a chunk.
+        if taken >= 2048 {
+            self.state.idle = 0;
+            return;
+        }
+        self.state.idle = if taken > 0 { 1 } else { (self.state.idle + 1).min(6) };
+        let time = Duration::from_micros(500 << self.state.idle).min(SLEEP_MOST);
+        let session = Arc::clone(&self.session);
+        let page = session.page();
+        let seen = page.sleep.load(Acquire);
+        page.sleeping.store(1, SeqCst);
+        if !self.has_messages() {
+            sys::futex_wait(&page.sleep, seen, time);
+        }
+        page.sleeping.store(0, SeqCst);
+    }
+
+    fn has_messages(&mut self) -> bool {
+        let before = (self.story.messages, self.state.modules_open, self.state.symbols_open);
+        self.take_messages();
+        before != (self.story.messages, self.state.modules_open, self.state.symbols_open)
+    }
+
+    fn take_messages(&mut self) {
+        self.state.sampled_until = self.sampler.as_ref().map_or(u64::MAX, |s| s.until_ns());
+        while let Ok(event) = self.events.try_recv() {
+            self.story.messages += 1;
+            match event {
+                Event::Attached(attached) => self.attached(*attached),
+                Event::Joined { image, region } => {
+                    if let Some(tracked) = self.images.get_mut(&image) {
+                        tracked.joined_by_agent(region);
+                    }
+                }
+                Event::Ended { image, status, pidfd, exec } => {
+                    self.ended(image, status, pidfd, exec)
+                }
+                Event::Control(request, reply) => {
+                    let _ = reply.send(self.control(request));
+                }
+                Event::RootStarted(pid) => self.story.root = Some(pid),
+                Event::Heard(heard) => {
+                    let recording =
+                        self.state.ends_on || self.session.page().recording.load(Relaxed) != 0;
+                    let Engine { images, files, story, sampled, .. } = self;
+                    if recording || !matches!(heard, Heard::Taken(_)) {
+                        sampled.hear(heard, &mut Room { images, files, story });
+                    }
+                }
+                Event::RootEnded(pid, status) => {
+                    self.story.reaped(pid, status, sys::monotonic_ns());
+                    self.story.root_ended = true;
+                    self.story.tree_cpu_ns = sys::children_cpu_ns();
+                }
+                Event::StopWaiting => self.state.finish_by = Some(0),
+                Event::Finish(wait) => {
+                    let by = sys::monotonic_ns() + wait.as_nanos() as u64;
+                    self.state.finish_by = Some(self.state.finish_by.map_or(by, |old| old.min(by)));
+                }
+            }
+        }
+        while let Ok(answer) = self.answers.try_recv() {
+            match answer {
+                Answer::Modules(image, read_ns, modules) => {
+                    self.state.modules_open = self.state.modules_open.saturating_sub(1);
+                    self.story.messages += 1;
+                    if let Some(tracked) = self.images.get_mut(&image) {
+                        tracked.modules_open = tracked.modules_open.saturating_sub(1);
+                        tracked.code.hear(read_ns, modules);
+                    }
+                }
+                Answer::Symbols(file, symbols) => {
+                    self.state.symbols_open = self.state.symbols_open.saturating_sub(1);
+                    self.story.messages += 1;
+                    info::write_symbols(&mut self.files, file, symbols, self.config.redact);
+                }
+            }
+        }
+    }
+
+    fn attached(&mut self, attached: Attached) {
+        let now = sys::monotonic_ns();
+        // Without a launcher nobody else says what is to be sampled.
+        if let (Some(sampler), true) = (&self.sampler, self.linger.is_some()) {
+            sampler.cover(attached.pid);
+        }
+        if let Some(tracked) = Tracked::place(attached, self, now) {
+            self.images.insert(tracked.number, tracked);
+        }
+    }
+
+    fn ended(
+        &mut self,
+        number: u64,
+        status: Option<i32>,
+        pidfd: Option<std::os::fd::OwnedFd>,
+        exec: bool,
+    ) {
+        let now = sys::monotonic_ns();
+        if let Some(tracked) = self.images.get_mut(&number) {
+            tracked.end = Some(End { time_ns: now, status, pidfd, exec });
+            if let Some(sampler) = &self.sampler {
+                sampler.hurry();
+            }
+            // From here on a restarted rank gets a file of its own.
+            if let Some(open) = self.files.open.get_mut(tracked.file) {
+                open.live = open.live.saturating_sub(1);
+            }
+        }
+    }
+
+    fn housekeeping(&mut self, now: u64) {
+        if let Some(most) = self.config.max_size
+            && !self.state.full
+            && self.files.bytes() >= most
+        {
+            self.state.full = true;
+            self.switch(false, "--max-size is reached");
+            self.story.lose("events after the limit", "--max-size was reached", 0);
+        }
+        if self.state.start_at.is_some_and(|at| now >= at) {
+            self.state.start_at = None;
+            self.switch(true, "--delay is over");
+        }
+        if self.state.stop_at.is_some_and(|at| now >= at) {
+            self.state.stop_at = None;
+            self.switch(false, "--duration is over");
+        }
+        if now - self.state.threads_at >= THREADS_NS {
+            self.state.threads_at = now;
+            let Engine { images, files, clock, story, .. } = self;
+            for tracked in images.values_mut() {
+                tracked.look_after_threads(clock, now, files, story);
+            }
+        }
+        self.assign_samples(now);
+        self.write_off(now);
+        if now - self.state.observed_at >= OBSERVE_NS {
+            self.state.observed_at = now;
+            self.observe(now);
+        }
+        if now - self.state.flushed_at >= FLUSH_NS {
+            self.state.flushed_at = now;
+            self.clock.join();
+            self.flush(now);
+        }
+    }
+
+    /// Finds samples their processes.
+    fn assign_samples(&mut self, now: u64) {
+        let Engine { images, files, story, sampled, .. } = self;
+        sampled.assign(&mut Room { images, files, story }, None, now);
+    }
+
+    /// Whether all samples up to a moment have arrived.
+    fn was_sampled(&self, time_ns: u64) -> bool {
+        self.state.sampled_until >= time_ns
+    }
+
+    /// Finishes images whose process has ended.
+    fn write_off(&mut self, now: u64) {
+        let gone: Vec<u64> = self
+            .images
+            .iter()
+            .filter(|(_, t)| {
+                let sampled = t.end.as_ref().is_none_or(|e| self.was_sampled(e.time_ns));
+                let explained = sampled && t.status_is_known(&self.story) && t.modules_open == 0;
+                t.end.is_some() && (explained || t.end_age(now) > STATUS_NS)
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in gone {
+            self.finish_image(number, now);
+        }
+    }
+
+    fn finish_image(&mut self, number: u64, now: u64) {
+        // Symbols need the mappings, which must be read while the process lives;
+        // what is missing then is said in the report.
+        let Some(mut tracked) = self.images.remove(&number) else { return };
+        let Engine { files, clock, story, .. } = self;
+        tracked.drain_all(clock, now, files, story);
+        tracked.learn_modules(u64::MAX, files);
+        self.ask_symbols(&mut tracked);
+        let Engine { files, clock, story, costs, .. } = self;
+        tracked.settle(clock, costs, story);
+        tracked.finish(clock, now, files, story, self.always_on);
+    }
+
+    /// Sends addresses that are new to the symbol worker.
+    fn ask_symbols(&mut self, tracked: &mut Tracked) {
+        let places = tracked.code.drain_unnamed();
+        if !places.is_empty() {
+            self.state.symbols_open += 1;
+            let image = tracked.symbol_target();
+            let _ = self.workers.symbols.send(SymbolsWanted { image, places });
+        }
+    }
+
+    fn observe(&mut self, now: u64) {
+        let reading = self.cgroup.read();
+        let oom = reading
+            .oom_kills
+            .zip(self.state.oom_at_start)
+            .map(|(now, start)| now.saturating_sub(start));
+        info::write_cgroup(&mut self.files, now, &reading, oom);
+        for tracked in self.images.values_mut() {
+            tracked.observe(now, &mut self.files);
+        }
+    }
+
+    fn flush(&mut self, now: u64) {
+        let numbers: Vec<u64> = self.images.keys().copied().collect();
+        for number in numbers {
+            let Some(mut tracked) = self.images.remove(&number) else { continue };
+            tracked.learn_modules(now.saturating_sub(SETTLED_NS), &mut self.files);
+            self.ask_symbols(&mut tracked);
+            tracked.flush(&self.clock, now, &mut self.files, &mut self.story, self.always_on);
+            self.images.insert(number, tracked);
+        }
+        self.flush_samples(now, false);
+        info::flush_files(&mut self.files, &mut self.story, now);
+        if now >= self.state.info_due {
+            self.refresh_info();
+            self.write_info_now();
+            let took = sys::monotonic_ns() - now;
+            self.state.info_due = now + INFO_NS.max(took * INFO_SHARE);
+        }
+    }
+
+    /// Writes samples once a block is worth it, and what processes that did not
+    /// attach have gathered.
+    fn flush_samples(&mut self, now: u64, last: bool) {
+        for own in self.sampled.flush_own(now.saturating_sub(SETTLED_NS), &mut self.files) {
+            self.state.symbols_open += 1;
+            let _ =
+                self.workers.symbols.send(SymbolsWanted { image: own.target, places: own.places });
+        }
+        let due = now - self.state.samples_at >= SAMPLES_NS;
+        if due || last {
+            self.state.samples_at = now;
+        }
+        for open in &mut self.files.open {
+            let count = open.samples.len() as u64;
+            if count == 0 || !(due || last || count >= 4096) {
+                continue;
+            }
+            if let Err(e) = open.write_samples() {
+                self.story.lose("CPU samples", "the trace file could not be written", count);
+                self.story.complain(&e.to_string());
+            }
+        }
+    }
+
+    /// Switches recording, marks it, and remembers that totals have a gap.
+    fn switch(&mut self, on: bool, why: &str) {
+        let page = self.session.page();
+        if (page.recording.load(Relaxed) != 0) == on {
+            return;
+        }
+        page.recording.store(u32::from(on), SeqCst);
+        self.always_on = false;
+        self.mark(why, if on { MarkKind::RecordingOn } else { MarkKind::RecordingOff });
+    }
+
+    fn mark(&mut self, name: &str, kind: MarkKind) {
+        let time_ns = sys::monotonic_ns();
+        for file in &mut self.files.open {
+            let name = file.writer.name(name);
+            file.writer.mark(Mark { time_ns, process: None, name, kind });
+        }
+    }
+
+    fn control(&mut self, request: Request) -> Reply {
+        let on = self.session.page().recording.load(Relaxed) != 0;
+        let done = |message: &str| Reply { ok: true, message: message.to_owned(), status: None };
+        match request {
+            Request::Start if on => done("recording is on already"),
+            Request::Start => {
+                self.switch(true, "tprof ctl start");
+                done("recording is on")
+            }
+            Request::Stop if !on => done("recording is off already"),
+            Request::Stop => {
+                self.switch(false, "tprof ctl stop");
+                done("recording is off")
+            }
+            Request::Mark { name } => {
+                self.mark(&name, MarkKind::Mark);
+                done("marked")
+            }
+            Request::Status => {
+                Reply { ok: true, message: String::new(), status: Some(self.status(on)) }
+            }
+        }
+    }
+
+    fn status(&mut self, on: bool) -> serde_json::Value {
+        self.refresh_info();
+        let seconds = (sys::monotonic_ns() - self.info.start_ns) as f64 / 1e9;
+        serde_json::json!({
+            "recording": on,
+            "seconds": seconds,
+            "processes": self.images.len(),
+            "threads": self.images.values().map(|t| t.image.threads.len()).sum::<usize>(),
+            "recorded": self.info.completeness.recorded,
+            "events_per_second": self.info.completeness.recorded as f64 / seconds.max(1e-9),
+            "lost": self.info.completeness.lost,
+            "bytes": self.files.bytes(),
+            "wait_ns": self.info.overhead.wait_ns,
+            "collector_cpu_ns": self.info.overhead.collector_cpu_ns,
+        })
+    }
+
+    fn is_over(&mut self, now: u64) -> bool {
+        if let Some(by) = self.state.finish_by {
+            return now >= by || self.images.is_empty();
+        }
+        let Some(linger) = self.linger else { return false };
+        if !self.images.is_empty() {
+            self.state.empty_since = None;
+            return false;
+        }
+        let since = *self.state.empty_since.get_or_insert(now);
+        now - since >= linger.as_nanos() as u64
+    }
+
+    /// Writes everything off, whatever still runs.
+    fn end(mut self) -> RunInfo {
+        let page = self.session.page();
+        let recording = page.recording.swap(0, SeqCst);
+        page.closed.store(1, SeqCst);
+        let now = sys::monotonic_ns();
+        self.pass(now);
+        self.state.ends_on = recording != 0;
+        if let Some(sampler) = &self.sampler {
+            sampler.finish();
+        }
+        self.take_messages();
+        self.assign_samples(u64::MAX);
+        self.wait_for_workers(|state| state.modules_open > 0, Duration::from_secs(5));
+        let numbers: Vec<u64> = self.images.keys().copied().collect();
+        for number in numbers {
+            self.finish_image(number, now);
+        }
+        self.flush_samples(u64::MAX, true);
+        self.wait_for_workers(|state| state.symbols_open > 0, Duration::from_secs(120));
+        let still = self.state.symbols_open;
+        if still > 0 {
+            self.story.lose("symbols", "resolving them took too long", 0);
+        }
+        self.observe(sys::monotonic_ns());
+        self.info.end_ns = Some(self.story.last_end_ns.unwrap_or(now));
+        let blind = self.story.blind(&self.config, now);
+        info::write_losses(&mut self.files, &self.story, now);
+        info::flush_files(&mut self.files, &mut self.story, now);
+        self.refresh_info();
+        self.info.completeness.blind = blind;
+        self.info.finished = true;
+        info::close_files(&mut self.files, &mut self.info);
+        self.write_info_now();
+        self.info
+    }
+
+    fn wait_for_workers(&mut self, open: fn(&Loop) -> bool, most: Duration) {
+        let by = sys::monotonic_ns() + most.as_nanos() as u64;
+        while open(&self.state) && sys::monotonic_ns() < by {
+            let session = Arc::clone(&self.session);
+            let page = session.page();
+            let seen = page.sleep.load(Acquire);
+            if !self.has_messages() {
+                sys::futex_wait(&page.sleep, seen, Duration::from_millis(20));
+            }
+        }
+    }
+
+    fn refresh_info(&mut self) {
+        let images: Vec<&Tracked> = self.images.values().collect();
+        info::refresh(&mut self.info, &self.story, &images, &self.files, &self.clock, &self.costs);
+    }
+
+    fn write_info_now(&mut self) {
+        if let Err(e) = info::write(&self.info_path, &self.info) {
+            self.story.complain(
+                &CollectError::Unwritable { path: self.info_path.clone(), source: e }.to_string(),
+            );
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What can go wrong before or at the end of a run.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Errors of the collector, in words for people.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// The run directory holds a run already.
+    #[error("`{0}` already holds a run")]
+    RunExists(PathBuf),
+    /// The run directory holds a run that is being recorded.
+    #[error("`{path}` holds a live run: process {pid} is recording it")]
+    RunIsLive {
+        /// The run directory.
+        path: PathBuf,
+        /// Its collector.
+        pid: u32,
+    },
+    /// The run directory's path is something else.
+    #[error("`{0}` exists and is not a directory")]
+    NotADirectory(PathBuf),
+    /// A file or directory cannot be made or written.
+    #[error("cannot write `{path}`: {source}")]
+    Unwritable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The session directory cannot be made.
+    #[error("cannot make a session directory in {tried}: {source}")]
+    NoSession {
+        /// Places tried.
+        tried: String,
+        /// Why the last one failed.
+        source: io::Error,
+    },
+    /// A kernel facility is missing.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// No live run answers.
+    #[error("{0}")]
+    NotLive(String),
+    /// A trace file could not be written.
+    #[error(transparent)]
+    Trace(#[from] tprof_trace::TraceError),
+}

@@ -1,0 +1,212 @@
+//! The rank files of a run: which exist, what they are called, when they are written.
+
+use crate::error::CollectError;
+use crate::sys;
+use std::path::{Path, PathBuf};
+use tprof_trace::model::Sample;
+use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Processes that named no rank: rank 0 until a rank shows up, then a launcher.
+    Unranked,
+    /// A rank.
+    Rank(u32),
+    /// Launchers.
+    Launcher,
+}
+
+/// One open rank file.
+pub struct OpenFile {
+    /// Its writer.
+    pub writer: TraceWriter,
+    /// What it holds.
+    pub holds: Holds,
+    /// Processes in it so far.
+    pub processes: u32,
+    /// Threads in it so far.
+    pub threads: u32,
+    /// Path now.
+    pub path: PathBuf,
+    /// Live process images that write here.
+    pub live: u32,
+    /// The last error was told already.
+    pub failed: Option<String>,
+    /// Samples that wait for a block to be worth its head.
+    pub samples: Vec<Sample>,
+}
+
+impl OpenFile {
+    /// The rank that it holds.
+    pub fn rank(&self) -> Option<u32> {
+        match self.holds {
+            Holds::Rank(rank) => Some(rank),
+            Holds::Unranked | Holds::Launcher => None,
+        }
+    }
+
+    /// Writes the samples that wait.
+    pub fn write_samples(&mut self) -> Result<(), TraceError> {
+        self.samples.sort_by_key(|sample| sample.time_ns);
+        self.writer.write(&mut self.samples)
+    }
+}
+
+/// All rank files of this collector.
+pub struct Files {
+    directory: PathBuf,
+    header: TraceHeader,
+    /// Open files; never removed, so that indexes stay valid.
+    pub open: Vec<OpenFile>,
+    /// Whether any process named a rank.
+    pub ranked: bool,
+}
+
+impl Files {
+    /// None open yet.
+    pub fn new(directory: &Path, header: TraceHeader) -> Files {
+        Files { directory: directory.to_owned(), header, open: Vec::new(), ranked: false }
+    }
+
+    /// Opens a file under the first name that is free.
+    fn create(
+        &mut self,
+        holds: Holds,
+        names: &mut dyn Iterator<Item = (String, u32)>,
+    ) -> Result<usize, CollectError> {
+        let mut last = None;
+        for (name, instance) in names.take(10_000) {
+            let path = self.directory.join(name);
+            let header = TraceHeader {
+                rank: if let Holds::Rank(rank) = holds { Some(rank) } else { None },
+                provisional: holds == Holds::Unranked,
+                instance,
+                ..self.header.clone()
+            };
+            match TraceWriter::create(&path, &header) {
+                Ok(writer) => {
+                    return Ok(self.opened(writer, holds, path));
+                }
+                Err(e) if exists(&path) => {
+                    self.make_way(&path, &holds);
+                    // The name may be free now.
+                    if !exists(&path)
+                        && let Ok(writer) = TraceWriter::create(&path, &header)
+                    {
+                        return Ok(self.opened(writer, holds, path));
+                    }
+                    last = Some(e);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Err(last.map_or_else(
+            || CollectError::NotADirectory(self.directory.clone()),
+            |e: TraceError| e.into(),
+        ))
+    }
+
+    /// Takes an opened file in; its index.
+    fn opened(&mut self, writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
+        self.open.push(OpenFile {
+            writer,
+            holds,
+            processes: 0,
+            threads: 0,
+            path,
+            live: 0,
+            failed: None,
+            samples: Vec::new(),
+        });
+        self.open.len() - 1
+    }
+
+    /// A rank's name may be held by a collector on another host that opened it
+    /// before any rank was known: that one is a launcher.
+    fn make_way(&self, path: &Path, holds: &Holds) {
+        if !matches!(holds, Holds::Rank(0)) {
+            return;
+        }
+        let Ok(file) = TraceFile::open(path) else { return };
+        if file.header().provisional && file.header().host != self.header.host {
+            let host = file.header().host.clone();
+            for name in numbered(&format!("launcher-{host}")).take(1000) {
+                if sys::rename_new(path, &self.directory.join(name.0)).is_ok() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The file of processes without a rank, opened when first needed.
+    pub fn unranked(&mut self) -> Result<usize, CollectError> {
+        let wanted = if self.ranked { Holds::Launcher } else { Holds::Unranked };
+        if let Some(at) = self.open.iter().position(|f| f.holds == wanted) {
+            return Ok(at);
+        }
+        let host = self.header.host.clone();
+        if self.ranked {
+            self.create(Holds::Launcher, &mut numbered(&format!("launcher-{host}")))
+        } else {
+            let first = std::iter::once(("rank-0.tprof".to_owned(), 0));
+            let pid = std::process::id();
+            self.create(
+                Holds::Unranked,
+                &mut first.chain(numbered(&format!("process-{host}-{pid}"))),
+            )
+        }
+    }
+
+    /// A new file for `rank`: `rank-3.tprof`, or `rank-3.1.tprof` after a restart.
+    pub fn rank(&mut self, rank: u32) -> Result<usize, CollectError> {
+        if !self.ranked {
+            self.ranked = true;
+            if let Some(at) = self.open.iter().position(|f| f.holds == Holds::Unranked) {
+                self.becomes_launcher(at);
+            }
+        }
+        self.create(Holds::Rank(rank), &mut numbered(&format!("rank-{rank}")))
+    }
+
+    /// Renames a file whose processes turned out to be launchers.
+    pub fn becomes_launcher(&mut self, at: usize) {
+        let host = self.header.host.clone();
+        let Some(file) = self.open.get_mut(at) else { return };
+        file.holds = Holds::Launcher;
+        for (name, _) in numbered(&format!("launcher-{host}")).take(1000) {
+            let to = self.directory.join(name);
+            match sys::rename_new(&file.path, &to) {
+                Ok(()) => {
+                    file.writer.moved_to(&to);
+                    file.path = to;
+                    return;
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Newest file of `rank`.
+    pub fn newest_of(&self, rank: u32) -> Option<usize> {
+        self.open.iter().rposition(|f| f.holds == Holds::Rank(rank))
+    }
+
+    /// Bytes in all files.
+    pub fn bytes(&self) -> u64 {
+        self.open.iter().map(|f| f.writer.bytes_written()).sum()
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// `stem.tprof`, `stem.1.tprof`, …
+fn numbered(stem: &str) -> impl Iterator<Item = (String, u32)> + use<> {
+    let stem = stem.to_owned();
+    (0u32..).map(move |n| {
+        (if n == 0 { format!("{stem}.tprof") } else { format!("{stem}.{n}.tprof") }, n)
+    })
+}

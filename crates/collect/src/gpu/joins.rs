@@ -1,0 +1,103 @@
+//! Joins CUPTI's clock to the run's, piecewise: it is CLOCK_REALTIME unless the
+//! job chose another, so it drifts, and can be set.
+
+use std::collections::VecDeque;
+
+/// Joins that are kept: minutes of them, for buffers that come late.
+const KEPT: usize = 16_384;
+/// No clock drifts faster; more is a step. Parts in a million.
+const DRIFT_PPM: u64 = 1_000;
+/// What two readings may differ by without any drift, ns.
+const SLACK_NS: u64 = 200_000;
+
+/// The same moments on both clocks, in order.
+#[derive(Default)]
+pub struct Joins {
+    kept: VecDeque<(u64, u64)>,
+}
+
+impl Joins {
+    /// Adds one; by how much the clock was set since the one before, if it was.
+    pub fn add(&mut self, foreign_ns: u64, time_ns: u64) -> Option<i64> {
+        let before = self.kept.back().copied();
+        if before.is_some_and(|(_, time)| time >= time_ns) {
+            return None;
+        }
+        self.kept.push_back((foreign_ns, time_ns));
+        if self.kept.len() > KEPT {
+            self.kept.pop_front();
+        }
+        let (foreign, time) = before?;
+        let (moved, passed) = (foreign_ns.wrapping_sub(foreign) as i64, time_ns - time);
+        let step = moved.wrapping_sub(passed as i64);
+        let drift = SLACK_NS + passed / 1_000_000 * DRIFT_PPM;
+        (step.unsigned_abs() > drift).then_some(step)
+    }
+
+    /// CUPTI's time on the run's clock. Between two joins a straight line; before
+    /// the first and after the last, their distance. Without any join, as it is.
+    pub fn ns(&self, foreign_ns: u64) -> u64 {
+        // Nearly always among the last: looked for from the end.
+        let after = self.kept.iter().rev().take_while(|(foreign, _)| *foreign > foreign_ns).count();
+        let at = self.kept.len() - after;
+        let shift =
+            |(foreign, time): (u64, u64)| time.wrapping_add(foreign_ns.wrapping_sub(foreign));
+        let before = at.checked_sub(1).and_then(|at| self.kept.get(at)).copied();
+        let next = self.kept.get(at).copied();
+        match (before, next) {
+            (None, None) => foreign_ns,
+            (Some(one), None) | (None, Some(one)) => shift(one),
+            (Some((f0, t0)), Some((f1, t1))) => {
+                let (df, dt) = (f1.wrapping_sub(f0), t1.saturating_sub(t0));
+                let drift = SLACK_NS + dt / 1_000_000 * DRIFT_PPM;
+                if df == 0 || df.abs_diff(dt) > drift {
+                    // It was set in between, nobody knows when: as before that, at most until it.
+                    return shift((f0, t0)).min(t1);
+                }
+                let part = u128::from(foreign_ns - f0) * u128::from(dt) / u128::from(df);
+                t0.wrapping_add(part as u64)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_between_joins_lie_on_a_line() {
+        let mut joins = Joins::default();
+        assert_eq!(joins.ns(77), 77);
+        assert_eq!(joins.add(1_000_000, 5_000_000), None);
+        assert_eq!(joins.ns(900_000), 4_900_000);
+        assert_eq!(joins.ns(1_000_300), 5_000_300);
+        // 100 ns slow in a millisecond.
+        assert_eq!(joins.add(1_999_900, 6_000_000), None);
+        assert_eq!(joins.ns(1_999_900), 6_000_000);
+        assert_eq!(joins.ns(1_499_950), 5_500_000);
+        assert_eq!(joins.ns(2_000_900), 6_001_000);
+    }
+
+    #[test]
+    fn a_step_is_noticed_and_bends_nothing_before_it() {
+        let mut joins = Joins::default();
+        joins.add(1_000_000_000, 2_000_000_000);
+        assert_eq!(joins.add(1_600_000_000, 2_100_000_000), Some(500_000_000));
+        assert_eq!(joins.ns(1_050_000_000), 2_050_000_000);
+        assert_eq!(joins.ns(1_550_000_000), 2_100_000_000);
+        assert_eq!(joins.ns(1_600_000_500), 2_100_000_500);
+        assert_eq!(joins.add(1_700_000_000, 2_200_000_000), None);
+        // Back: a time that came twice is that of the later join.
+        assert_eq!(joins.add(1_300_000_000, 2_300_000_000), Some(-500_000_000));
+        assert_eq!(joins.ns(1_300_000_100), 2_300_000_100);
+    }
+
+    #[test]
+    fn a_join_from_the_past_is_ignored() {
+        let mut joins = Joins::default();
+        joins.add(10, 100);
+        assert_eq!(joins.add(20, 90), None);
+        assert_eq!(joins.ns(30), 120);
+    }
+}

@@ -1,0 +1,332 @@
+//! What devices did, from the records of a process's CUPTI agent.
+//!
+//! Payloads are copied out of shared memory before they come here, and are
+//! believed no more than any other: whatever a target wrote, a row or a count
+//! comes of it.
+
+mod joins;
+mod ranges;
+mod rows;
+
+pub use rows::Place;
+
+use crate::clock::Clock;
+use crate::story::Story;
+use crate::symbols::demangle::demangle;
+use joins::Joins;
+use ranges::Ranges;
+use std::collections::HashMap;
+use tprof_trace::model::*;
+use tprof_trace::run::Blind;
+use tprof_trace::{TraceRow, TraceWriter};
+use tprof_wire::gpu::{self, trouble};
+use tprof_wire::record::ExtKind;
+
+/// Rows of one table that are gathered before they are written.
+const ROWS: usize = 65_536;
+
+/// How long the hooks may take to tell of memory that CUPTI has told of.
+const HOOKS_LATE_NS: u64 = 5_000_000_000;
+
+/// A text of the target, and its names in the file once they are used.
+struct Text {
+    raw: String,
+    plain: Option<NameId>,
+    demangled: Option<NameId>,
+}
+
+/// The device side of one process.
+pub struct Gpu {
+    process: ProcessIndex,
+    label: String,
+    joins: Joins,
+    texts: HashMap<u32, Text>,
+    /// Device and default stream of each context.
+    contexts: HashMap<u32, (u32, u32)>,
+    kernels: Vec<Kernel>,
+    copies: Vec<MemoryCopy>,
+    waits: Vec<Synchronization>,
+    spans: Vec<Span>,
+    allocations: Vec<DeviceAllocation>,
+    /// Device memory that is live: address → bytes.
+    live: HashMap<u64, u64>,
+    ranges: Ranges,
+    /// Rows taken.
+    pub recorded: u64,
+    /// From then on CUPTI tells of the calls of CUDA's runtime.
+    pub tells_calls_from_ns: Option<u64>,
+}
+
+impl Gpu {
+    /// Of a process; `label` names it to people.
+    pub fn new(process: ProcessIndex, label: String) -> Gpu {
+        Gpu {
+            process,
+            label,
+            joins: Joins::default(),
+            texts: HashMap::new(),
+            contexts: HashMap::new(),
+            kernels: Vec::new(),
+            copies: Vec::new(),
+            waits: Vec::new(),
+            spans: Vec::new(),
+            allocations: Vec::new(),
+            live: HashMap::new(),
+            ranges: Ranges::default(),
+            recorded: 0,
+            tells_calls_from_ns: None,
+        }
+    }
+
+    /// Takes a record; false if it makes no sense.
+    pub fn take(
+        &mut self,
+        record: Record<'_>,
+        place: &mut Place<'_>,
+        clock: &Clock,
+        story: &mut Story,
+    ) -> bool {
+        let taken = self.take_known(&record, place, clock, story).is_some();
+        if self.kernels.len() >= ROWS || self.spans.len() >= ROWS || self.copies.len() >= ROWS {
+            self.write(place.writer(), story);
+        }
+        taken
+    }
+
+    fn take_known(
+        &mut self,
+        record: &Record<'_>,
+        place: &mut Place<'_>,
+        clock: &Clock,
+        story: &mut Story,
+    ) -> Option<()> {
+        let payload = record.payload;
+        match record.kind {
+            ExtKind::ClockJoin => self.join(gpu::ClockJoin::unpack(payload)?, record, place, clock),
+            ExtKind::Text => self.text(record)?,
+            ExtKind::AgentNote => {
+                let [count, text, ..] = payload else { return None };
+                if record.argument == trouble::TELLS_CALLS {
+                    self.tells_calls_from_ns.get_or_insert(clock.ns(record.clock));
+                }
+                self.note(record.argument, *count, *text as u32, place, story);
+            }
+            ExtKind::Device => self.device(&gpu::Device::unpack(payload)?, place),
+            ExtKind::Stream => self.stream(&gpu::Stream::unpack(payload)?, place),
+            ExtKind::Context => {
+                let context = gpu::Context::unpack(payload)?;
+                self.contexts.insert(context.context, (context.device, context.null_stream));
+            }
+            ExtKind::Kernel => {
+                let row = self.kernel(&gpu::Kernel::unpack(payload)?, place);
+                self.kernels.push(row);
+                self.recorded += 1;
+            }
+            ExtKind::Copy => {
+                let row = self.copy(&gpu::Copy::unpack(payload)?);
+                self.copies.push(row);
+                self.recorded += 1;
+            }
+            ExtKind::Call => {
+                let row = self.call(&gpu::Call::unpack(payload)?, place);
+                self.spans.push(row);
+                self.recorded += 1;
+            }
+            ExtKind::Wait => {
+                let row = self.wait(&gpu::Wait::unpack(payload)?);
+                self.waits.push(row);
+                self.recorded += 1;
+            }
+            ExtKind::Memory => {
+                let row = self.memory(&gpu::Memory::unpack(payload)?, record.thread);
+                self.allocations.push(row);
+                self.recorded += 1;
+            }
+            ExtKind::Overhead => {
+                let overhead = gpu::Overhead::unpack(payload)?;
+                let row = self.overhead(&overhead, record.thread, place);
+                self.spans.push(row);
+                self.recorded += 1;
+            }
+            kind => {
+                let range = gpu::Range::unpack(payload)?;
+                let time_ns = clock.ns(record.clock);
+                self.ranges.take(kind, &range, record.thread, time_ns);
+                self.recorded += 1;
+            }
+        }
+        Some(())
+    }
+
+    fn join(
+        &mut self,
+        join: gpu::ClockJoin,
+        record: &Record<'_>,
+        place: &mut Place<'_>,
+        clock: &Clock,
+    ) {
+        let time_ns = clock.ns(record.clock);
+        if let Some(step_ns) = self.joins.add(join.foreign_ns, time_ns) {
+            let name = place.writer().name(&format!("CUPTI's clock was set by {step_ns} ns"));
+            let process = Some(self.process);
+            place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
+        }
+        let source = place.writer().name("cupti");
+        place.writer().clock_join(ClockJoin {
+            time_ns,
+            foreign_ns: join.foreign_ns,
+            uncertainty_ns: clock.duration_ns(join.width_ticks).div_ceil(2),
+            process: self.process,
+            source,
+        });
+    }
+
+    fn text(&mut self, record: &Record<'_>) -> Option<()> {
+        let (len, words) = record.payload.split_first()?;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let raw = String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned();
+        self.texts.insert(record.argument, Text { raw, plain: None, demangled: None });
+        Some(())
+    }
+
+    /// A text as it is; none if the target has not defined it (yet).
+    fn plain(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
+        if id == 0 {
+            return Some(NameId::default());
+        }
+        let text = self.texts.get_mut(&id)?;
+        Some(*text.plain.get_or_insert_with(|| writer.name(&text.raw)))
+    }
+
+    /// A kernel's name.
+    fn demangled(&mut self, id: u32, writer: &mut TraceWriter) -> NameId {
+        match self.texts.get_mut(&id) {
+            Some(text) => *text.demangled.get_or_insert_with(|| writer.name(&demangle(&text.raw))),
+            None => NameId::default(),
+        }
+    }
+
+    /// Something that the run must say.
+    fn note(&mut self, what: u32, count: u64, text: u32, place: &mut Place<'_>, story: &mut Story) {
+        let text = self.texts.get(&text).map_or("", |text| text.raw.as_str());
+        let mut blind = |of: &str, why: &str| {
+            story.is_blind(Blind {
+                process: self.label.clone(),
+                what: of.to_owned(),
+                why: why.to_owned(),
+            });
+        };
+        match what {
+            trouble::NO_CUPTI => blind("what the GPU did", text),
+            trouble::REFUSED => {
+                let (of, why) = text.split_once(": ").unwrap_or(("records of the GPU", text));
+                blind(of, &format!("CUPTI refused it ({why}, {count})"));
+            }
+            trouble::NOT_CHAINED => blind("another injected library", text),
+            trouble::USES => {
+                let key = place.writer().name("cupti");
+                let value = serde_json::json!({
+                    "process": self.process, "version": count, "path": text,
+                });
+                let value = place.writer().name(&value.to_string());
+                place.writer().property(Property { key, value });
+            }
+            trouble::DROPPED => story.lose("GPU records", "CUPTI had no room for them", count),
+            trouble::NO_BUFFER => {
+                story.lose("buffers of GPU records", "all buffers were full", count)
+            }
+            trouble::NO_TIMES => story.lose("GPU records", "CUPTI gave them no times", count),
+            trouble::UNKNOWN_KIND => {
+                story.lose("GPU records", "they are of kinds that this tprof does not know", count)
+            }
+            trouble::UNREADABLE => {
+                let why = format!("CUPTI could not read its buffer on ({text})");
+                story.lose("bytes of GPU records", &why, count);
+            }
+            trouble::NAMES_CUT => story.lose("ends of names", "they were too long", count),
+            _ => {}
+        }
+    }
+
+    /// Writes CUPTI's records of memory, unless the hooks tell of it, with the
+    /// stacks that took it. A hook may be late: its first stack waits for the
+    /// collector, which is longer than CUPTI takes.
+    pub fn write_memory(
+        &mut self,
+        hooks_tell: bool,
+        now_ns: u64,
+        writer: &mut TraceWriter,
+        story: &mut Story,
+    ) {
+        if hooks_tell {
+            self.recorded -= self.allocations.len() as u64;
+            self.allocations.clear();
+        }
+        let waited = self.allocations.first().map_or(0, |row| now_ns.saturating_sub(row.time_ns));
+        if waited >= HOOKS_LATE_NS || self.allocations.len() >= ROWS {
+            write_rows(&mut self.allocations, |row| row.time_ns, writer, story);
+        }
+    }
+
+    /// Writes what has gathered.
+    pub fn write(&mut self, writer: &mut TraceWriter, story: &mut Story) {
+        let texts = &mut self.texts;
+        let mut name = |id: u32, writer: &mut TraceWriter| -> Option<NameId> {
+            if id == 0 {
+                return Some(NameId::default());
+            }
+            let text = texts.get_mut(&id)?;
+            Some(*text.plain.get_or_insert_with(|| writer.name(&text.raw)))
+        };
+        self.ranges.settle(self.process, &mut self.spans, writer, &mut name);
+        write_rows(&mut self.kernels, |row| row.start_ns, writer, story);
+        write_rows(&mut self.copies, |row| row.start_ns, writer, story);
+        write_rows(&mut self.waits, |row| row.start_ns, writer, story);
+        write_rows(&mut self.spans, |row| row.start_ns, writer, story);
+    }
+
+    /// The process is over: ranges that nobody ended end with it.
+    pub fn finish(&mut self, end_ns: u64, writer: &mut TraceWriter, story: &mut Story) {
+        self.write(writer, story);
+        write_rows(&mut self.allocations, |row| row.time_ns, writer, story);
+        let (cut, nameless) = self.ranges.close(end_ns);
+        self.write(writer, story);
+        if nameless > 0 {
+            story.lose("NVTX ranges", "their names were lost", nameless);
+        }
+        if cut > 0 {
+            story.lose("ends of NVTX ranges", "their process ended first", cut);
+        }
+    }
+}
+
+fn write_rows<R: TraceRow>(
+    rows: &mut Vec<R>,
+    time: impl Fn(&R) -> u64,
+    writer: &mut TraceWriter,
+    story: &mut Story,
+) {
+    if rows.is_empty() {
+        return;
+    }
+    rows.sort_by_key(time);
+    let count = rows.len() as u64;
+    if let Err(e) = writer.write(rows) {
+        story.lose("GPU records", "the trace file could not be written", count);
+        story.complain(&e.to_string());
+    }
+}
+
+/// A record of the agent's.
+pub struct Record<'a> {
+    /// What it is.
+    pub kind: ExtKind,
+    /// See [`ExtKind`].
+    pub argument: u32,
+    /// Ticks of our clock.
+    pub clock: u64,
+    /// Thread that wrote it.
+    pub thread: ThreadIndex,
+    /// Words.
+    pub payload: &'a [u64],
+}

@@ -1,0 +1,292 @@
+//! Rows of the trace from payloads of the agent.
+
+use super::Gpu;
+use crate::files::OpenFile;
+use std::collections::HashMap;
+use tprof_trace::TraceWriter;
+use tprof_trace::model::*;
+use tprof_wire::gpu;
+
+/// CUPTI's number for "no stream", "no event".
+const NONE: u32 = u32::MAX;
+
+/// Where rows go, and the threads that are known there.
+pub struct Place<'a> {
+    /// The file.
+    pub file: &'a mut OpenFile,
+    /// Rows of the process's threads, by their ids.
+    pub threads: &'a mut HashMap<u32, ThreadIndex>,
+}
+
+impl Place<'_> {
+    /// The file's writer.
+    pub fn writer(&mut self) -> &mut TraceWriter {
+        &mut self.file.writer
+    }
+
+    /// The row of a thread, which is made where there is none.
+    pub fn thread(&mut self, process: ProcessIndex, tid: u32, start_ns: u64) -> ThreadIndex {
+        if let Some(index) = self.threads.get(&tid) {
+            return *index;
+        }
+        let index = self.file.threads;
+        self.file.threads += 1;
+        self.file.writer.thread(&Thread { thread: index, process, tid, start_ns });
+        self.threads.insert(tid, index);
+        index
+    }
+}
+
+impl Gpu {
+    /// When it began, on the run's clock, and how long it took, by CUPTI's own:
+    /// what joining adds in error must not change a kernel's length.
+    fn span_of(&self, start: u64, end: u64) -> (u64, u64) {
+        (self.joins.ns(start), end.saturating_sub(start))
+    }
+
+    pub(super) fn kernel(&mut self, k: &gpu::Kernel, place: &mut Place<'_>) -> Kernel {
+        let (start_ns, duration_ns) = self.span_of(k.start, k.end);
+        let name = self.demangled(k.name, place.writer());
+        let measured = |ns: u64| (ns != 0).then(|| self.joins.ns(ns));
+        Kernel {
+            start_ns,
+            duration_ns,
+            process: self.process,
+            device: k.device,
+            context: k.context,
+            stream: u64::from(k.stream),
+            name,
+            correlation: Some(u64::from(k.correlation)),
+            grid: [k.grid_x, k.grid_y, k.grid_z],
+            block: [k.block_x, k.block_y, k.block_z],
+            registers: Some(k.registers),
+            shared_static_bytes: Some(k.shared_static),
+            shared_dynamic_bytes: Some(k.shared_dynamic),
+            graph: (k.graph != 0).then_some(k.graph),
+            graph_node: (k.node != 0).then_some(k.node),
+            queued_ns: measured(k.queued),
+            submitted_ns: measured(k.submitted),
+            ..Kernel::default()
+        }
+    }
+
+    pub(super) fn copy(&mut self, c: &gpu::Copy) -> MemoryCopy {
+        let (start_ns, duration_ns) = self.span_of(c.start, c.end);
+        let fill = c.kind == gpu::FILL;
+        MemoryCopy {
+            start_ns,
+            duration_ns,
+            process: self.process,
+            device: c.device,
+            context: c.context,
+            stream: u64::from(c.stream),
+            kind: if fill { CopyKind::Memset } else { copy_kind(c.kind) },
+            from: if fill { MemoryKind::Unknown } else { memory_kind(c.from) },
+            to: memory_kind(c.to),
+            bytes: Some(c.bytes),
+            asynchronous: Some(c.flags & 1 != 0),
+            peer: c.peer.checked_sub(1),
+            correlation: Some(u64::from(c.correlation)),
+            graph: (c.graph != 0).then_some(c.graph),
+            graph_node: (c.node != 0).then_some(c.node),
+            ..MemoryCopy::default()
+        }
+    }
+
+    pub(super) fn call(&mut self, c: &gpu::Call, place: &mut Place<'_>) -> Span {
+        let (start_ns, duration_ns) = self.span_of(c.start, c.end);
+        let name = match self.texts.get_mut(&c.name) {
+            Some(text) => *text
+                .plain
+                .get_or_insert_with(|| place.file.writer.name(without_version(&text.raw))),
+            None => NameId::default(),
+        };
+        Span {
+            start_ns,
+            duration_ns,
+            process: self.process,
+            thread: place.thread(self.process, c.thread, start_ns),
+            kind: if c.driver == 0 { SpanKind::Runtime } else { SpanKind::Driver },
+            name,
+            correlation: Some(u64::from(c.correlation)),
+            status: Some(c.result),
+            ..Span::default()
+        }
+    }
+
+    pub(super) fn wait(&mut self, w: &gpu::Wait) -> Synchronization {
+        let (start_ns, duration_ns) = self.span_of(w.start, w.end);
+        let there = |number: u32| (number != NONE).then_some(u64::from(number));
+        Synchronization {
+            start_ns,
+            duration_ns,
+            process: self.process,
+            device: self.contexts.get(&w.context).map(|(device, _)| *device),
+            context: w.context,
+            stream: there(w.stream),
+            kind: match w.kind {
+                1 => SyncKind::Event,
+                2 => SyncKind::StreamWaitEvent,
+                3 => SyncKind::Stream,
+                4 => SyncKind::Context,
+                _ => SyncKind::Unknown,
+            },
+            correlation: Some(u64::from(w.correlation)),
+            event: there(w.event),
+            ..Synchronization::default()
+        }
+    }
+
+    pub(super) fn memory(&mut self, m: &gpu::Memory, thread: ThreadIndex) -> DeviceAllocation {
+        const RELEASE: u32 = 2;
+        let free = m.operation == RELEASE;
+        let bytes = if free {
+            self.live.remove(&m.address).or((m.bytes != 0).then_some(m.bytes))
+        } else {
+            self.live.insert(m.address, m.bytes);
+            Some(m.bytes)
+        };
+        let kind = memory_kind(m.kind);
+        let of_host = matches!(kind, MemoryKind::Pageable | MemoryKind::Pinned);
+        DeviceAllocation {
+            time_ns: self.joins.ns(m.time),
+            process: self.process,
+            thread,
+            allocator: if m.asynchronous != 0 { Allocator::Pool } else { Allocator::Library },
+            free,
+            device: (!of_host).then_some(m.device),
+            address: m.address,
+            bytes,
+            kind,
+            stream: (m.asynchronous != 0).then_some(u64::from(m.stream)),
+            correlation: Some(u64::from(m.correlation)),
+            ..DeviceAllocation::default()
+        }
+    }
+
+    pub(super) fn overhead(
+        &mut self,
+        o: &gpu::Overhead,
+        agent: ThreadIndex,
+        place: &mut Place<'_>,
+    ) -> Span {
+        let (start_ns, duration_ns) = self.span_of(o.start, o.end);
+        let thread = match o.thread {
+            0 => agent,
+            tid => place.thread(self.process, tid, start_ns),
+        };
+        let name = match o.kind {
+            1 => "driver compiler",
+            0x1_0000 => "CUPTI buffer flush",
+            0x2_0000 => "CUPTI instrumentation",
+            0x3_0000 => "CUPTI resources",
+            0x4_0000 => "module loading by the runtime",
+            0x5_0000 => "lazy function loading",
+            0x6_0000 => "command buffer full",
+            0x7_0000 => "CUPTI buffer request",
+            _ => "CUPTI overhead",
+        };
+        Span {
+            start_ns,
+            duration_ns,
+            process: self.process,
+            thread,
+            kind: SpanKind::Overhead,
+            name: place.writer().name(name),
+            ..Span::default()
+        }
+    }
+
+    pub(super) fn device(&mut self, d: &gpu::Device, place: &mut Place<'_>) {
+        let uuid = [d.uuid_low.to_le_bytes(), d.uuid_high.to_le_bytes()].concat();
+        let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+        let known = uuid.iter().any(|byte| *byte != 0);
+        let uuid = if known { format!("GPU-{}", parts.join("-")) } else { String::new() };
+        let properties = serde_json::json!({
+            "regsPerBlock": d.registers_block,
+            "regsPerMultiprocessor": d.registers,
+            "sharedMemPerBlock": d.shared_block,
+            "sharedMemPerMultiprocessor": d.shared,
+            "maxThreadsPerBlock": d.threads,
+            "maxThreadsPerMultiprocessor": d.warps.saturating_mul(d.warp),
+            "maxBlocksPerMultiprocessor": d.blocks,
+            "warpSize": d.warp,
+            "clockRateKHz": d.clock,
+            "l2CacheBytes": d.cache,
+            "memoryBandwidthKBps": d.bandwidth,
+        });
+        let name = self.plain(d.name, place.writer()).unwrap_or_default();
+        let row = Device {
+            process: self.process,
+            device: d.device,
+            name,
+            uuid: place.writer().name(&uuid),
+            memory_bytes: Some(d.memory),
+            processors: Some(d.processors),
+            compute_major: Some(d.major),
+            compute_minor: Some(d.minor),
+            properties: place.writer().name(&properties.to_string()),
+        };
+        place.writer().device(&row);
+    }
+
+    pub(super) fn stream(&mut self, s: &gpu::Stream, place: &mut Place<'_>) {
+        let device = self.contexts.get(&s.context).map_or(0, |(device, _)| *device);
+        place.writer().stream(&Stream {
+            process: self.process,
+            device,
+            context: s.context,
+            stream: u64::from(s.stream),
+            name: NameId::default(),
+            priority: Some(s.priority.wrapping_add(1 << 31)),
+        });
+    }
+}
+
+/// `cudaLaunchKernel_v7000` → `cudaLaunchKernel`: CUPTI names the version of a
+/// call's parameters too. `_ptsz` and the like, which are calls of their own, stay.
+fn without_version(name: &str) -> &str {
+    let plain = name.rsplit_once("_v").filter(|(_, version)| {
+        !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    plain.map_or(name, |(plain, _)| plain)
+}
+
+fn copy_kind(number: u32) -> CopyKind {
+    match number {
+        1 | 3 => CopyKind::HostToDevice,
+        2 | 4 => CopyKind::DeviceToHost,
+        5..=8 => CopyKind::DeviceToDevice,
+        9 => CopyKind::HostToHost,
+        10 => CopyKind::PeerToPeer,
+        _ => CopyKind::Unknown,
+    }
+}
+
+fn memory_kind(number: u32) -> MemoryKind {
+    match number {
+        1 => MemoryKind::Pageable,
+        2 => MemoryKind::Pinned,
+        3 => MemoryKind::Device,
+        4 => MemoryKind::Array,
+        5 => MemoryKind::Managed,
+        6 => MemoryKind::DeviceStatic,
+        7 => MemoryKind::ManagedStatic,
+        _ => MemoryKind::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_version;
+
+    #[test]
+    fn a_calls_version_is_no_part_of_its_name() {
+        assert_eq!(without_version("cudaLaunchKernel_v7000"), "cudaLaunchKernel");
+        assert_eq!(without_version("cudaMemcpyAsync_ptsz_v7000"), "cudaMemcpyAsync_ptsz");
+        assert_eq!(without_version("cuMemAlloc_v2"), "cuMemAlloc");
+        assert_eq!(without_version("cuCtx_vfoo"), "cuCtx_vfoo");
+        assert_eq!(without_version("cudaFree"), "cudaFree");
+    }
+}

@@ -1,0 +1,46 @@
+//! The collector: drains rings, joins clocks, resolves symbols, assigns ranks,
+//! and writes the files while the job runs.
+//!
+//! [`Session`] is what `tprof run` holds; `engine` is its main loop over
+//! `process` images; `server` answers those who attach; `workers` do what
+//! takes longer than a pass over the rings may.
+
+mod calibrate;
+mod calls;
+mod clock;
+mod code;
+pub mod config;
+pub mod control;
+pub mod cpu;
+pub mod elf;
+mod engine;
+mod error;
+mod files;
+mod gpu;
+mod heap;
+#[cfg(test)]
+mod hostile;
+mod info;
+mod ledger;
+mod live;
+pub mod modules;
+mod observe;
+pub mod perf;
+mod process;
+pub mod ranks;
+mod rundir;
+mod sampled;
+mod server;
+mod session;
+mod shared;
+mod story;
+pub mod symbols;
+mod sys;
+mod tracked;
+pub mod unwind_table;
+mod workers;
+
+pub use config::{Activity, Config, DEFAULT_SAMPLE_INTERVAL, MemMode, OnFull, StackMode};
+pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
+pub use error::CollectError;
+pub use session::{Libraries, Session, collect_on_demand, injections};

@@ -1,0 +1,107 @@
+//! Finds the file behind a mapping, as the process that maps it sees it.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Mapping, VDSO, read_code_maps};
+use crate::elf::{self, Elf, Segment};
+
+/// Largest vDSO that is believed.
+const MAX_VDSO: u64 = 1 << 20;
+
+/// What a file is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// Device.
+    pub dev: u64,
+    /// Inode.
+    pub inode: u64,
+    /// Time of last change, nanoseconds since 1970.
+    pub mtime_ns: i128,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl FileId {
+    pub(super) fn of(meta: &Metadata) -> FileId {
+        FileId {
+            dev: meta.dev(),
+            inode: meta.ino(),
+            mtime_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
+            size: meta.len(),
+        }
+    }
+}
+
+/// A path that may lead to a mapped file.
+pub(super) struct Candidate {
+    pub path: PathBuf,
+    /// Whether it leads there for sure, as the process itself sees it. Overlay
+    /// file systems then may still show another inode than `maps` does.
+    pub trusted: bool,
+    /// Whether only the privileged may follow it.
+    pub map_files: bool,
+}
+
+/// Paths that may lead to the file of a mapping, best first; `map_files` says
+/// whether `/proc/PID/map_files` is worth trying.
+pub(super) fn candidates(pid: u32, mapping: &Mapping, map_files: bool) -> Vec<Candidate> {
+    let candidate = |path: PathBuf, trusted| Candidate { path, trusted, map_files: false };
+    let mut all = Vec::with_capacity(3);
+    if !mapping.deleted && mapping.path.is_absolute() {
+        let mut path = std::ffi::OsString::from(format!("/proc/{pid}/root"));
+        path.push(&mapping.path);
+        all.push(candidate(path.into(), true));
+    }
+    if map_files {
+        let Mapping { start, end, .. } = mapping;
+        let path = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+        all.push(Candidate { path, trusted: true, map_files: true });
+    }
+    if mapping.deleted {
+        all.push(candidate(format!("/proc/{pid}/exe").into(), false));
+    } else {
+        all.push(candidate(mapping.path.clone(), false));
+    }
+    all
+}
+
+/// The bytes of this process's vDSO.
+pub(crate) fn own_vdso() -> Option<Arc<[u8]>> {
+    static BYTES: std::sync::OnceLock<Option<Arc<[u8]>>> = std::sync::OnceLock::new();
+    let read = || {
+        let maps = read_code_maps(std::process::id()).ok()?;
+        let vdso = maps.into_iter().find(|m| m.path == Path::new(VDSO))?;
+        let length = vdso.end - vdso.start;
+        if length > MAX_VDSO {
+            return None;
+        }
+        let mut bytes = vec![0; length as usize];
+        elf::open(Path::new("/proc/self/mem")).ok()?.read_exact_at(&mut bytes, vdso.start).ok()?;
+        Some(Arc::from(bytes))
+    };
+    BYTES.get_or_init(read).clone()
+}
+
+/// Opens a file if it is the one that is meant, and ELF.
+pub(super) fn reopen(path: &Path, identity: FileId) -> Option<Elf> {
+    let file = elf::open(path).ok()?;
+    if FileId::of(&file.metadata().ok()?) != identity {
+        return None;
+    }
+    Elf::from_file(Arc::new(file)).ok()
+}
+
+/// The ELF address that a mapping of the file at `offset` begins at.
+pub(super) fn address_of(code: &[Segment], offset: u64) -> Option<u64> {
+    const PAGE: u64 = 4096;
+    code.iter()
+        .filter(|s| {
+            let first = s.offset / PAGE * PAGE;
+            offset >= first && offset < s.offset.saturating_add(s.file_bytes)
+        })
+        .max_by_key(|s| s.offset)
+        .map(|s| s.address.wrapping_sub(s.offset).wrapping_add(offset))
+}

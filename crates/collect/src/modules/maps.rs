@@ -1,0 +1,163 @@
+//! Reads `/proc/PID/maps`.
+//!
+//! A CUDA process has thousands of mappings and is asked after each `dlopen`,
+//! so lines are parsed from one read, and paths copied only for those kept.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// One mapping of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Device of the file, `major << 32 | minor`; 0 if there is none.
+    pub dev: u64,
+    /// Inode of the file; 0 if there is none.
+    pub inode: u64,
+    /// Path as the process sees it, `[vdso]` and the like, or empty.
+    pub path: PathBuf,
+    /// Whether code may run from it.
+    pub exec: bool,
+    /// Whether the file has been removed or replaced since.
+    pub deleted: bool,
+}
+
+/// Reads all mappings of a process.
+pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
+    Ok(parse_maps(&std::fs::read(format!("/proc/{pid}/maps"))?, |_| true))
+}
+
+/// Reads the mappings from which a process may run code.
+pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
+    Ok(parse_maps(&std::fs::read(format!("/proc/{pid}/maps"))?, |exec| exec))
+}
+
+/// Parses the text of a `maps` file; `keep` sees whether a mapping is
+/// executable. Lines that are not understood are passed over.
+pub fn parse_maps(text: &[u8], keep: impl Fn(bool) -> bool) -> Vec<Mapping> {
+    text.split(|b| *b == b'\n').filter_map(|line| parse_line(line, &keep)).collect()
+}
+
+fn parse_line(line: &[u8], keep: impl Fn(bool) -> bool) -> Option<Mapping> {
+    let (start, rest) = hex(line)?;
+    let (end, rest) = hex(rest.strip_prefix(b"-")?)?;
+    let rest = rest.strip_prefix(b" ")?;
+    let exec = *rest.get(2)? == b'x';
+    if !keep(exec) {
+        return None;
+    }
+    let (offset, rest) = hex(rest.get(4..)?.strip_prefix(b" ")?)?;
+    let (major, rest) = hex(rest.strip_prefix(b" ")?)?;
+    let (minor, rest) = hex(rest.strip_prefix(b":")?)?;
+    let rest = rest.strip_prefix(b" ")?;
+    let digits = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
+    let inode = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    // The kernel pads to a column, then writes the path as it is.
+    let path = rest[digits..].trim_ascii_start();
+    let (path, deleted) = match path.strip_suffix(b" (deleted)") {
+        Some(path) if inode != 0 => (path, true),
+        _ => (path, false),
+    };
+    let path = PathBuf::from(OsString::from_vec(unescape(path)));
+    let dev = major << 32 | (minor & 0xffff_ffff);
+    (start < end).then_some(Mapping { start, end, offset, dev, inode, path, exec, deleted })
+}
+
+/// A hexadecimal number and what follows it.
+fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(text.len());
+    if digits == 0 || digits > 16 {
+        return None;
+    }
+    let value = text[..digits]
+        .iter()
+        .fold(0, |n: u64, b| n << 4 | u64::from((*b as char).to_digit(16).unwrap_or(0)));
+    Some((value, &text[digits..]))
+}
+
+/// Undoes the kernel's escaping of newlines, the only bytes that it escapes.
+fn unescape(path: &[u8]) -> Vec<u8> {
+    if !path.contains(&b'\\') {
+        return path.to_vec();
+    }
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((first, tail)) = rest.split_first() {
+        match rest.strip_prefix(b"\\012") {
+            Some(tail) => {
+                out.push(b'\n');
+                rest = tail;
+            }
+            None => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(line: &str) -> Option<Mapping> {
+        parse_maps(line.as_bytes(), |_| true).pop()
+    }
+
+    #[test]
+    fn a_library_is_read() {
+        let m = one("7f0102030000-7f0102031000 r-xp 00028000 fe:01 1234567    /usr/lib/a b.so")
+            .unwrap();
+        assert_eq!((m.start, m.end, m.offset), (0x7f01_0203_0000, 0x7f01_0203_1000, 0x28000));
+        assert_eq!((m.dev, m.inode, m.exec, m.deleted), (0xfe << 32 | 1, 1_234_567, true, false));
+        assert_eq!(m.path, PathBuf::from("/usr/lib/a b.so"));
+    }
+
+    #[test]
+    fn removed_files_anonymous_memory_and_newlines_are_told_apart() {
+        let m = one("1000-2000 rw-p 00000000 00:00 0 ").unwrap();
+        assert_eq!((m.path, m.exec, m.inode), (PathBuf::new(), false, 0));
+        let m = one("1000-2000 r-xp 00000000 08:01 9      /tmp/x (deleted)").unwrap();
+        assert_eq!((m.path, m.deleted), (PathBuf::from("/tmp/x"), true));
+        let m = one("1000-2000 r-xp 00000000 08:01 9      /tmp/x\\012y").unwrap();
+        assert_eq!(m.path, PathBuf::from("/tmp/x\ny"));
+        let m = one("7ffd0000-7ffd2000 r-xp 00000000 00:00 0    [vdso]").unwrap();
+        assert_eq!((m.path, m.exec), (PathBuf::from("[vdso]"), true));
+    }
+
+    #[test]
+    fn damaged_lines_are_passed_over() {
+        for line in [
+            "",
+            "x",
+            "1-",
+            "1-2",
+            "1-2 ",
+            "1-2 rw",
+            "1-2 rwxp",
+            "2-1 r-xp 0 0:0 0",
+            "1-2 r-xp 0 0:0 ",
+            "11111111111111111-2 r-xp 0 0:0 0",
+            "1-2 r-xp 0 0 0 /x",
+        ] {
+            assert_eq!(one(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn own_mappings_are_read() {
+        let all = read_maps(std::process::id()).unwrap();
+        let code = read_code_maps(std::process::id()).unwrap();
+        assert!(code.len() < all.len() && code.iter().all(|m| m.exec));
+        let exe = std::env::current_exe().unwrap();
+        assert!(code.iter().any(|m| m.path == exe));
+    }
+}

@@ -1,0 +1,283 @@
+//! Records of the ring, taken apart where they lie.
+//!
+//! All counters here ask for the same fields ([`FIELDS`]), so that one decoder
+//! serves any ring.
+
+use super::attr::sample;
+
+/// What every sample holds, besides registers and stack.
+pub const FIELDS: u64 =
+    sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
+/// Registers and stack, where stacks are unwound here.
+pub const WITH_STACK: u64 = sample::REGS_USER | sample::STACK_USER;
+/// The registers that unwinding needs: frame pointer, stack pointer, pc.
+#[cfg(target_arch = "x86_64")]
+pub const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
+/// x29, stack pointer, pc.
+#[cfg(target_arch = "aarch64")]
+pub const REGISTERS: u64 = 1 << 29 | 1 << 31 | 1 << 32;
+
+/// Bytes that end every record but a sample: pid, tid, time, cpu, identifier.
+const TRAILER: usize = 32;
+
+/// Registers of the user's code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// Frame pointer.
+    pub fp: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Where it was.
+    pub pc: u64,
+}
+
+/// One record.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// A sample.
+    Sample(Sample<'a>),
+    /// A new executable mapping.
+    Mapped {
+        /// Whose.
+        pid: u32,
+        /// First address.
+        start: u64,
+        /// Bytes.
+        len: u64,
+        /// Offset in the file.
+        offset: u64,
+        /// The file's inode; 0 for none.
+        inode: u64,
+        /// Path.
+        path: &'a [u8],
+    },
+    /// A thread got a name; by exec if `exec`.
+    Named {
+        /// Whose.
+        pid: u32,
+        /// Thread.
+        tid: u32,
+        /// Name.
+        name: &'a [u8],
+        /// The process runs another program now.
+        exec: bool,
+    },
+    /// A thread or process began.
+    Began {
+        /// Process of the new thread.
+        pid: u32,
+        /// Process that made it.
+        parent: u32,
+        /// The new thread.
+        tid: u32,
+    },
+    /// A thread ended.
+    Ended {
+        /// Process.
+        pid: u32,
+        /// Thread.
+        tid: u32,
+    },
+    /// A thread left its processor, or came back.
+    Switch {
+        /// It left.
+        out: bool,
+        /// It could have gone on.
+        preempted: bool,
+    },
+    /// Records that found no room.
+    Lost(u64),
+    /// The kernel holds samples back.
+    Throttled,
+}
+
+/// A sample.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// Which counter.
+    pub id: u64,
+    /// Kernel and, where the kernel walks it, user call chain: native-endian
+    /// words, with markers between contexts.
+    pub chain: &'a [u8],
+    /// Registers of the user's code; absent for kernel threads.
+    pub registers: Option<Registers>,
+    /// User stack from the stack pointer on.
+    pub stack: &'a [u8],
+}
+
+/// What every record tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// When, ns of the clock that was asked for.
+    pub time_ns: u64,
+    /// Where.
+    pub cpu: u32,
+}
+
+/// Reads words off the front.
+struct Words<'a>(&'a [u8]);
+
+impl<'a> Words<'a> {
+    fn u64(&mut self) -> Option<u64> {
+        let (word, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_ne_bytes(*word))
+    }
+    fn pair(&mut self) -> Option<(u32, u32)> {
+        let word = self.u64()?.to_ne_bytes();
+        let half =
+            |at: usize| u32::from_ne_bytes([word[at], word[at + 1], word[at + 2], word[at + 3]]);
+        Some((half(0), half(4)))
+    }
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+}
+
+const MISC_COMM_EXEC: u16 = 1 << 13;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+
+/// Decodes one record; `None` for kinds that nobody asked for, and damage.
+/// `with_stack`: samples hold registers and stack.
+pub fn decode(kind: u32, misc: u16, body: &[u8], with_stack: bool) -> Option<(Origin, Record<'_>)> {
+    const SAMPLE: u32 = 9;
+    if kind == SAMPLE {
+        return decode_sample(body, with_stack);
+    }
+    let (body, trailer) = body.split_at_checked(body.len().checked_sub(TRAILER)?)?;
+    let mut end = Words(trailer);
+    let ((pid, tid), time_ns, (cpu, _)) = (end.pair()?, end.u64()?, end.pair()?);
+    let origin = Origin { pid, tid, time_ns, cpu };
+    let mut words = Words(body);
+    let record = match kind {
+        2 => {
+            words.u64()?;
+            Record::Lost(words.u64()?)
+        }
+        // LOST_SAMPLES
+        13 => Record::Lost(words.u64()?),
+        3 => {
+            let (pid, tid) = words.pair()?;
+            Record::Named { pid, tid, name: text(words.0), exec: misc & MISC_COMM_EXEC != 0 }
+        }
+        4 => {
+            let ((pid, _), (tid, _)) = (words.pair()?, words.pair()?);
+            Record::Ended { pid, tid }
+        }
+        5 => Record::Throttled,
+        7 => {
+            let ((pid, parent), (tid, _)) = (words.pair()?, words.pair()?);
+            Record::Began { pid, parent, tid }
+        }
+        10 => {
+            let (pid, _) = words.pair()?;
+            let (start, len, offset) = (words.u64()?, words.u64()?, words.u64()?);
+            words.u64()?; // device
+            let inode = words.u64()?;
+            words.u64()?; // generation of the inode
+            words.u64()?; // protection, flags
+            Record::Mapped { pid, start, len, offset, inode, path: text(words.0) }
+        }
+        14 | 15 => Record::Switch {
+            out: misc & MISC_SWITCH_OUT != 0,
+            preempted: misc & MISC_SWITCH_OUT_PREEMPT != 0,
+        },
+        _ => return None,
+    };
+    Some((origin, record))
+}
+
+fn decode_sample(body: &[u8], with_stack: bool) -> Option<(Origin, Record<'_>)> {
+    const ABI_64: u64 = 2;
+    let mut words = Words(body);
+    let id = words.u64()?;
+    words.u64()?; // pc; the chain and the registers say more
+    let (pid, tid) = words.pair()?;
+    let time_ns = words.u64()?;
+    let (cpu, _) = words.pair()?;
+    let frames = usize::try_from(words.u64()?).ok()?;
+    let chain = words.bytes(frames.checked_mul(8)?)?;
+    let (mut registers, mut stack) = (None, &[][..]);
+    if with_stack {
+        let abi = words.u64()?;
+        if abi != 0 {
+            let (fp, sp, pc) = (words.u64()?, words.u64()?, words.u64()?);
+            registers = (abi == ABI_64).then_some(Registers { fp, sp, pc });
+        }
+        let len = usize::try_from(words.u64()?).ok()?;
+        let dump = words.bytes(len)?;
+        if len > 0 {
+            let used = usize::try_from(words.u64()?).ok()?;
+            stack = dump.get(..used)?;
+        }
+    }
+    let sample = Sample { id, chain, registers, stack };
+    Some((Origin { pid, tid, time_ns, cpu }, Record::Sample(sample)))
+}
+
+fn text(bytes: &[u8]) -> &[u8] {
+    bytes.split(|b| *b == 0).next().unwrap_or_default()
+}
+
+/// The contexts of a call chain: kernel frames, then user frames.
+pub fn chain(bytes: &[u8], mut take: impl FnMut(bool, u64)) {
+    const KERNEL: u64 = -128i64 as u64;
+    const USER: u64 = -512i64 as u64;
+    const FIRST_MARKER: u64 = -4095i64 as u64;
+    let mut words = Words(bytes);
+    let mut kernel = false;
+    while let Some(word) = words.u64() {
+        match word {
+            KERNEL => kernel = true,
+            USER => kernel = false,
+            marker if marker >= FIRST_MARKER => return, // a guest's
+            address => take(kernel, address),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn a_sample_gives_chain_registers_and_the_used_part_of_its_stack() {
+        let pair = |low: u64, high: u64| low | high << 32;
+        let mut body = words(&[7, 0x1234, pair(10, 11), 99, pair(3, 0)]);
+        body.extend(words(&[3, -128i64 as u64, 0xffff_ffff_8100_0000, -512i64 as u64]));
+        body.extend(words(&[2, 0x100, 0x200, 0x300]));
+        body.extend(words(&[24, 1, 2, 3, 16]));
+        let (origin, record) = decode(9, 0, &body, true).unwrap();
+        assert_eq!(origin, Origin { pid: 10, tid: 11, time_ns: 99, cpu: 3 });
+        let Record::Sample(sample) = record else { panic!() };
+        assert_eq!(sample.id, 7);
+        assert_eq!(sample.registers, Some(Registers { fp: 0x100, sp: 0x200, pc: 0x300 }));
+        assert_eq!(sample.stack, words(&[1, 2]));
+        let mut seen = Vec::new();
+        chain(sample.chain, |kernel, address| seen.push((kernel, address)));
+        assert_eq!(seen, [(true, 0xffff_ffff_8100_0000)]);
+    }
+
+    #[test]
+    fn cut_records_are_refused() {
+        let body = words(&[7, 0x1234, 0, 99, 0, 1 << 60]);
+        assert_eq!(decode(9, 0, &body, true), None);
+        for len in 0..body.len() {
+            assert_eq!(decode(9, 0, &body[..len], true), None, "{len}");
+            for kind in [2, 3, 4, 7, 10, 13] {
+                decode(kind, 0, &body[..len], false);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The memory into which the kernel writes a counter's records.
+#![allow(unsafe_code)] // mapped memory
+
+use super::attr::Counter;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Offsets in the first page.
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+const PAGE: usize = 4096;
+/// Bytes of a record's header.
+const HEADER: usize = 8;
+
+/// A mapped ring.
+#[derive(Debug)]
+pub struct Ring {
+    at: *mut u8,
+    /// Bytes of records, a power of two.
+    bytes: usize,
+    /// A record that lay across the end.
+    joined: Vec<u8>,
+}
+
+// SAFETY: the mapping belongs to this value alone.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Maps the ring of a counter; `bytes` is a power of two of at least a page.
+    pub fn new(counter: &Counter, bytes: usize) -> io::Result<Ring> {
+        assert!(bytes.is_power_of_two() && bytes >= PAGE);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE + bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                counter.fd().as_raw_fd(),
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Ring { at: at.cast(), bytes, joined: Vec::new() })
+    }
+
+    fn cursor(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: aligned and within the first page; shared with the kernel.
+        unsafe { &*self.at.add(offset).cast::<AtomicU64>() }
+    }
+
+    /// Bytes of data from `from`, `len` long, not across the end.
+    fn data(&self, from: usize, len: usize) -> &[u8] {
+        assert!(from + len <= self.bytes);
+        // SAFETY: in bounds; the kernel writes here only once the tail has passed.
+        unsafe { std::slice::from_raw_parts(self.at.add(PAGE + from), len) }
+    }
+
+    /// Hands every record to `take` (type, misc, body) and frees its room.
+    pub fn drain(&mut self, mut take: impl FnMut(u32, u16, &[u8])) {
+        let head = self.cursor(DATA_HEAD).load(Acquire);
+        let mut tail = self.cursor(DATA_TAIL).load(Relaxed);
+        let mut joined = std::mem::take(&mut self.joined);
+        while tail < head {
+            let from = (tail as usize) & (self.bytes - 1);
+            // Records are multiples of eight bytes: a header is never split.
+            let header = self.data(from, HEADER);
+            let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+            let misc = u16::from_ne_bytes([header[4], header[5]]);
+            let len = usize::from(u16::from_ne_bytes([header[6], header[7]]));
+            if len < HEADER || len as u64 > head - tail {
+                tail = head; // cannot be: give it all up rather than run wild
+                break;
+            }
+            if from + len <= self.bytes {
+                take(kind, misc, &self.data(from, len)[HEADER..]);
+            } else {
+                let first = self.bytes - from;
+                joined.clear();
+                joined.extend_from_slice(self.data(from, first));
+                joined.extend_from_slice(self.data(0, len - first));
+                take(kind, misc, &joined[HEADER..]);
+            }
+            tail += len as u64;
+            self.cursor(DATA_TAIL).store(tail, Release);
+        }
+        self.cursor(DATA_TAIL).store(tail, Release);
+        self.joined = joined;
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; nothing borrows from it any more.
+        unsafe { libc::munmap(self.at.cast(), PAGE + self.bytes) };
+    }
+}

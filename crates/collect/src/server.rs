@@ -1,0 +1,304 @@
+//! Answers processes that attach and people who control, and notices when a
+//! process ends.
+
+use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
+use crate::control::{self, Reply, Request};
+use crate::shared::{Region, Session};
+use crate::workers::wake;
+use crate::{ranks, sys};
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use tprof_wire::WIRE_VERSION;
+use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
+use tprof_wire::region::{mem_mode, stack_mode};
+
+/// How long a client may take to say hello.
+const HELLO_TIME: Duration = Duration::from_secs(1);
+
+/// A process image that attached.
+pub struct Attached {
+    /// Number of the image in this run.
+    pub image: u64,
+    /// Pid, as the collector sees it.
+    pub pid: u32,
+    /// Parent's pid.
+    pub parent: u32,
+    /// What it said.
+    pub hello: Hello,
+    /// Shared memory.
+    pub region: Arc<Region>,
+    /// Command line.
+    pub command: Vec<String>,
+    /// Executable.
+    pub exe: String,
+    /// What its environment says about ranks.
+    pub ranks: ranks::RankEnvironment,
+    /// The kernel tells when it ends.
+    pub watched: bool,
+    /// When, ns.
+    pub time_ns: u64,
+}
+
+/// What reaches the engine.
+pub enum Event {
+    /// A process attached.
+    Attached(Box<Attached>),
+    /// The CUPTI agent of an attached process brings a region of its own.
+    Joined {
+        /// Which.
+        image: u64,
+        /// Shared memory.
+        region: Arc<Region>,
+    },
+    /// An image is over.
+    Ended {
+        /// Which.
+        image: u64,
+        /// Tells the status later, once the process was reaped.
+        pidfd: Option<OwnedFd>,
+        /// Wait status.
+        status: Option<i32>,
+        /// Replaced by another image.
+        exec: bool,
+    },
+    /// A request and where its reply goes.
+    Control(Request, Sender<Reply>),
+    /// The sampler heard something.
+    Heard(crate::cpu::Heard),
+    /// The launcher started this process.
+    RootStarted(u32),
+    /// The launcher's process ended with this wait status.
+    RootEnded(u32, i32),
+    /// Do not wait any longer.
+    StopWaiting,
+    /// Finish: wait for descendants that long.
+    Finish(Duration),
+}
+
+/// What the server needs to answer.
+pub struct Server {
+    /// Listening socket.
+    pub listener: OwnedFd,
+    /// Options.
+    pub config: Config,
+    /// Session page and its file.
+    pub session: Arc<Session>,
+    /// File of the session page.
+    pub session_fd: OwnedFd,
+    /// File of the unwind tables.
+    pub tables_fd: OwnedFd,
+    /// Targets stamp with the TSC.
+    pub clock_is_tsc: bool,
+    /// Bounded wait of targets, ticks.
+    pub wait_ticks: u64,
+    /// Where events go.
+    pub events: Sender<Event>,
+    /// Set when the run is over.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// The bytes of a hello.
+pub fn bytes_of(hello: &Hello) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size_of::<Hello>());
+    out.extend(hello.magic.to_ne_bytes());
+    for word in [hello.version, hello.role, hello.pid, hello.parent, hello.flags, hello.tid] {
+        out.extend(word.to_ne_bytes());
+    }
+    out.extend(hello.clock.to_ne_bytes());
+    out.extend(hello.stack_top.to_ne_bytes());
+    out
+}
+
+pub(crate) fn hello_of(bytes: &[u8]) -> Option<Hello> {
+    if bytes.len() != size_of::<Hello>() {
+        return None;
+    }
+    let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let u64_at = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    Some(Hello {
+        magic: u64_at(0)?,
+        version: u32_at(8)?,
+        role: u32_at(12)?,
+        pid: u32_at(16)?,
+        parent: u32_at(20)?,
+        flags: u32_at(24)?,
+        tid: u32_at(28)?,
+        clock: u64_at(32)?,
+        stack_top: u64_at(40)?,
+    })
+}
+
+fn welcome(accepted: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size_of::<Welcome>());
+    out.extend(HELLO_MAGIC.to_ne_bytes());
+    out.extend(WIRE_VERSION.to_ne_bytes());
+    out.extend(u32::from(accepted).to_ne_bytes());
+    out
+}
+
+const LISTENER: u64 = 0;
+
+impl Server {
+    /// Serves until told to stop.
+    pub fn run(self) {
+        let Ok(poller) = sys::Poller::new() else { return };
+        if poller.add(&self.listener, LISTENER, false).is_err() {
+            return;
+        }
+        let mut next_image = 1;
+        // Images whose end the kernel will tell, and the newest image of a pid.
+        let mut watched: HashMap<u64, OwnedFd> = HashMap::new();
+        let mut newest: HashMap<u32, u64> = HashMap::new();
+        while !self.stop.load(Acquire) {
+            // Ends before beginnings, one beginning at a time: whoever was reaped
+            // before a process connected is told to have ended before it began.
+            let ready = poller.wait(Duration::from_millis(100));
+            for token in ready.iter().filter(|token| **token != LISTENER) {
+                if let Some(fd) = watched.remove(token) {
+                    let pid = newest.iter().find(|(_, image)| *image == token).map(|(pid, _)| *pid);
+                    let status = sys::exit_status(&fd).or_else(|| pid.and_then(sys::zombie_status));
+                    self.tell(Event::Ended { image: *token, status, pidfd: Some(fd), exec: false });
+                    newest.retain(|_, image| image != token);
+                }
+            }
+            if !ready.contains(&LISTENER) {
+                continue;
+            }
+            let Ok(Some(client)) = sys::accept(&self.listener) else { continue };
+            let Some((mut attached, fds)) = self.receive(&client, next_image) else { continue };
+            let agent = attached.hello.flags & hello_flags::AGENT != 0;
+            if let Some(image) = newest.get(&attached.pid).copied().filter(|_| agent) {
+                self.tell(Event::Joined { image, region: Arc::clone(&attached.region) });
+                self.admit(&client, &fds);
+                continue;
+            }
+            // All is noted before the process may go on: it can be gone at once.
+            let image = next_image;
+            next_image += 1;
+            if let Ok(fd) = sys::pidfd(attached.pid)
+                && poller.add(&fd, image, true).is_ok()
+            {
+                watched.insert(image, fd);
+                attached.watched = true;
+            }
+            let forked = attached.hello.flags & hello_flags::FORKED != 0;
+            let old = newest.insert(attached.pid, image);
+            self.tell(Event::Attached(Box::new(attached)));
+            if let Some(image) = old.filter(|_| !forked) {
+                watched.remove(&image);
+                self.tell(Event::Ended { image, status: None, pidfd: None, exec: true });
+            }
+            self.admit(&client, &fds);
+        }
+    }
+
+    /// Lets a target begin. If this fails it is gone or inert; its end is watched.
+    fn admit(&self, client: &OwnedFd, region: &OwnedFd) {
+        let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
+        let _ = sys::send(client, &welcome(true), &fds);
+    }
+
+    fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+        wake(&self.session);
+    }
+
+    /// Hears one client out; a target, and the file of its region.
+    fn receive(&self, client: &OwnedFd, image: u64) -> Option<(Attached, OwnedFd)> {
+        let (pid, uid) = sys::peer(client).ok()?;
+        if uid != sys::user() && uid != 0 {
+            return None; // closed to others
+        }
+        sys::set_timeout(client, HELLO_TIME).ok()?;
+        let mut buffer = [0u8; 64];
+        let len = sys::receive(client, &mut buffer).ok()?;
+        let hello = hello_of(buffer.get(..len)?)?;
+        if hello.magic != HELLO_MAGIC || hello.version != WIRE_VERSION {
+            let _ = sys::send(client, &welcome(false), &[]);
+            return None;
+        }
+        if hello.role == Role::Control as u32 {
+            if let Ok(client) = client.try_clone() {
+                self.control(client);
+            }
+            return None;
+        }
+        let (region, region_fd) = Region::new().ok()?;
+        self.configure(&region, hello.flags & hello_flags::AGENT != 0);
+        let proc = |name: &str| sys::read_small(&format!("/proc/{pid}/{name}"));
+        let command = proc("cmdline");
+        let attached = Attached {
+            image,
+            pid,
+            parent: sys::parent_of(pid).unwrap_or(hello.parent),
+            hello,
+            region: Arc::new(region),
+            command: words(&command),
+            exe: std::fs::read_link(format!("/proc/{pid}/exe"))
+                .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
+            ranks: ranks::read(&proc("environ")),
+            watched: false,
+            time_ns: sys::monotonic_ns(),
+        };
+        Some((attached, region_fd))
+    }
+
+    fn configure(&self, region: &Region, agent: bool) {
+        let header = region.header();
+        let config = &self.config;
+        let (mode, interval) = match config.mem {
+            _ if agent => (mem_mode::OFF, 0),
+            _ if !config.activities.contains(&Activity::Mem) => (mem_mode::OFF, 0),
+            MemMode::Off => (mem_mode::OFF, 0),
+            MemMode::Sampled { interval } => (mem_mode::SAMPLED, interval),
+            MemMode::Exact => (mem_mode::EXACT, 0),
+        };
+        header.mem_mode.store(mode, Relaxed);
+        let calls = [Activity::Gpu, Activity::Comm];
+        let calls = calls.iter().any(|activity| config.activities.contains(activity));
+        header.calls.store(u32::from(calls), Relaxed);
+        header.sample_interval.store(interval, Relaxed);
+        let stacks = match config.stacks {
+            StackMode::Auto => stack_mode::AUTO,
+            StackMode::Fp => stack_mode::FP,
+            StackMode::Dwarf => stack_mode::DWARF,
+            StackMode::Off => stack_mode::OFF,
+        };
+        header.stack_mode.store(stacks, Relaxed);
+        header.wait_on_full.store(u32::from(config.on_full == OnFull::Wait), Relaxed);
+        header.wait_ticks.store(self.wait_ticks, Relaxed);
+        header.clock_is_tsc.store(u32::from(self.clock_is_tsc), Release);
+    }
+
+    /// Serves a control client beside, so that processes need not wait for it.
+    fn control(&self, client: OwnedFd) {
+        let (events, session) = (self.events.clone(), Arc::clone(&self.session));
+        let answer = move || {
+            let Some(request) = control::receive(&client) else { return };
+            let (reply, answer) = channel();
+            if events.send(Event::Control(request, reply)).is_err() {
+                return;
+            }
+            wake(&session);
+            let answer = answer.recv_timeout(Duration::from_secs(4)).unwrap_or(Reply {
+                ok: false,
+                message: "the collector is busy".to_owned(),
+                status: None,
+            });
+            if let Ok(bytes) = serde_json::to_vec(&answer) {
+                let _ = sys::send(&client, &bytes, &[]);
+            }
+        };
+        // Refused where no thread may be started: the client sees it end.
+        let _ = std::thread::Builder::new().name("tprof-control".to_owned()).spawn(answer);
+    }
+}
+
+fn words(command: &[u8]) -> Vec<String> {
+    let text = command.strip_suffix(b"\0").unwrap_or(command);
+    text.split(|b| *b == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
+}

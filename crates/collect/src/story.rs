@@ -1,0 +1,418 @@
+//! What became of every process: who began whom, how each ended, who could not
+//! be seen, and what was lost.
+
+use crate::config::Config;
+use crate::elf;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use tprof_trace::model::ProcessEnd;
+use tprof_trace::run::{Blind, ProcessInfo};
+
+/// Verdicts of an exec, as `tprof_wire::record::ExecVerdict` numbers them.
+mod verdict {
+    pub const NO_ENVIRONMENT: u32 = 1;
+    pub const STATIC: u32 = 2;
+    pub const OTHER_CLASS: u32 = 3;
+    pub const SETUID: u32 = 4;
+    pub const SANITIZER: u32 = 5;
+    pub const FILTERED: u32 = 6;
+}
+
+/// A program that was about to run, and has not attached.
+#[derive(Clone, Debug)]
+struct Expected {
+    path: String,
+    verdict: u32,
+    parent: u32,
+    time_ns: u64,
+}
+
+/// Where an image belongs; its children may ask after it is gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Index of its file.
+    pub file: usize,
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// Its environment carries LOCAL_RANK.
+    pub is_worker: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Story {
+    /// Process images, in order of appearance; `ProcessInfo` as `run.json` has it.
+    pub processes: Vec<ProcessInfo>,
+    /// Row in `processes` of an image.
+    row: HashMap<u64, usize>,
+    /// File that holds a row's data, by index of the open files.
+    file: HashMap<usize, usize>,
+    /// File, rank, and whether it is a worker, of every image there ever was.
+    places: HashMap<u64, Place>,
+    /// Newest image of a pid.
+    newest: HashMap<u32, u64>,
+    /// Wait statuses, by pid, in order of time.
+    reaped: HashMap<u32, Vec<(u64, i32)>>,
+    /// Statuses that processes announced themselves.
+    announced: HashMap<u64, i32>,
+    expected: HashMap<u32, Expected>,
+    /// Pids whose last program did not attach, and has been told of.
+    replaced: HashSet<u32>,
+    /// Forked children that recorded nothing so far: parent's image and when.
+    forks: HashMap<u32, (u64, u64)>,
+    blind: Vec<Blind>,
+    losses: BTreeMap<(String, String), u64>,
+    /// Pid that the launcher started.
+    pub root: Option<u32>,
+    /// It has ended.
+    pub root_ended: bool,
+    /// End of the last process that ended.
+    pub last_end_ns: Option<u64>,
+    /// Records of images that are written off.
+    pub recorded: u64,
+    /// Waits of images that are written off, ns.
+    pub wait_ns: u64,
+    /// Estimated hook time of images that are written off, ns.
+    pub host_ns: u64,
+    /// CPU time of images that are written off, as last read; ns.
+    pub cpu_ns: u64,
+    /// CPU time of the launched tree, as the kernel adds it up; ns.
+    pub tree_cpu_ns: u64,
+    /// Messages taken, to notice new ones.
+    pub messages: u64,
+    complaints: HashSet<String>,
+}
+
+/// Entries of this kind that are kept; a build of millions of processes must not
+/// fill the collector's memory.
+const MOST_BLIND: usize = 10_000;
+
+impl Story {
+    /// An image attached.
+    pub fn began(&mut self, image: u64, info: ProcessInfo, place: Place) {
+        self.places.insert(image, place);
+        self.newest.insert(info.pid, image);
+        self.forks.remove(&info.pid);
+        if self.expected.get(&info.pid).is_some_and(|e| e.time_ns <= info.start_ns) {
+            self.expected.remove(&info.pid);
+        }
+        self.file.insert(self.processes.len(), place.file);
+        self.row.insert(image, self.processes.len());
+        self.processes.push(info);
+    }
+
+    /// Where an image belongs.
+    pub fn place_of(&self, image: u64) -> Option<Place> {
+        self.places.get(&image).copied()
+    }
+
+    /// All rows, each with the name of its file now.
+    pub fn rows(&self, names: &[String]) -> Vec<ProcessInfo> {
+        let mut rows = self.processes.clone();
+        for (row, file) in &self.file {
+            if let Some(row) = rows.get_mut(*row) {
+                row.file = names.get(*file).cloned();
+            }
+        }
+        rows
+    }
+
+    /// Row of an image.
+    pub fn process(&mut self, image: u64) -> Option<&mut ProcessInfo> {
+        let row = *self.row.get(&image)?;
+        self.processes.get_mut(row)
+    }
+
+    /// Newest image of a pid.
+    pub fn image_of(&self, pid: u32) -> Option<u64> {
+        self.newest.get(&pid).copied()
+    }
+
+    /// A process was sampled that did not attach. One that is told as blind, or
+    /// became another program, has a row already.
+    pub fn sampled(&mut self, info: ProcessInfo, file: usize) {
+        let known = self.newest.contains_key(&info.pid) || self.expected.contains_key(&info.pid);
+        if !known && self.root != Some(info.pid) {
+            self.file.insert(self.processes.len(), file);
+            self.processes.push(info);
+        }
+    }
+
+    /// An image forked a child, which attaches only once it allocates.
+    pub fn forked(&mut self, child: u32, parent: u64, time_ns: u64) {
+        let attached = self
+            .image_of(child)
+            .and_then(|image| self.process(image))
+            .is_some_and(|p| p.start_ns >= time_ns);
+        if !attached {
+            self.forks.insert(child, (parent, time_ns));
+        }
+    }
+
+    /// A forked child came and went, and recorded nothing.
+    fn quiet_child(
+        &mut self,
+        pid: u32,
+        (parent, start_ns): (u64, u64),
+        status: Option<i32>,
+        end_ns: Option<u64>,
+    ) {
+        let Some(parent) = self.process(parent).cloned() else { return };
+        let (exit_status, signal, ended_by) = told(status);
+        self.processes.push(ProcessInfo {
+            pid,
+            parent: parent.pid,
+            exit_status,
+            signal,
+            ended_by,
+            start_ns,
+            end_ns,
+            ..parent
+        });
+    }
+
+    /// A process was reaped by its parent (or by the launcher).
+    pub fn reaped(&mut self, pid: u32, status: i32, time_ns: u64) {
+        self.reaped.entry(pid).or_default().push((time_ns, status));
+        self.expected_ended(pid, status, time_ns);
+        if let Some(fork) = self.forks.remove(&pid) {
+            self.quiet_child(pid, fork, Some(status), Some(time_ns));
+        }
+    }
+
+    /// A process announced its exit status.
+    pub fn announces(&mut self, image: u64, status: i32) {
+        self.announced.insert(image, status);
+    }
+
+    /// How a process that began at `start_ns` ended, if anyone saw it.
+    pub fn status_of(&self, pid: u32, start_ns: u64) -> Option<i32> {
+        self.reaped.get(&pid)?.iter().find(|(at, _)| *at >= start_ns).map(|(_, status)| *status)
+    }
+
+    /// Writes the end of an image down.
+    pub fn ended(
+        &mut self,
+        image: u64,
+        pid: u32,
+        status: Option<i32>,
+        exec: bool,
+        end_ns: Option<u64>,
+    ) -> ProcessEnd {
+        let start = self.process(image).map_or(0, |p| p.start_ns);
+        let known = status.or_else(|| self.status_of(pid, start));
+        let end = match known {
+            _ if exec => ProcessEnd::Exec,
+            Some(status) if status & 0x7f == 0 => ProcessEnd::Exited(status >> 8 & 0xff),
+            Some(status) => ProcessEnd::Signal(status & 0x7f),
+            None => match self.announced.get(&image) {
+                Some(status) => ProcessEnd::Exited(status & 0xff),
+                None => ProcessEnd::Unknown,
+            },
+        };
+        self.last_end_ns = self.last_end_ns.max(end_ns);
+        if let Some(process) = self.process(image) {
+            process.end_ns = end_ns;
+            (process.exit_status, process.signal) = match end {
+                ProcessEnd::Exited(status) => (Some(status), None),
+                ProcessEnd::Signal(signal) => (None, Some(signal)),
+                _ => (None, None),
+            };
+            process.ended_by = match (end, end_ns) {
+                (_, None) => "running",
+                (ProcessEnd::Exited(_), _) => "exit",
+                (ProcessEnd::Signal(_), _) => "signal",
+                (ProcessEnd::Exec, _) => "exec",
+                (ProcessEnd::Unknown, _) => "unknown",
+            }
+            .to_owned();
+        }
+        end
+    }
+
+    /// `pid` is about to become `path`.
+    pub fn executes(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
+        self.forks.remove(&pid);
+        // The new image's arrival may be read before its old image's last records.
+        let arrived = self
+            .image_of(pid)
+            .and_then(|image| self.process(image))
+            .is_some_and(|p| p.start_ns >= time_ns);
+        if arrived {
+            return;
+        }
+        self.expected.insert(pid, Expected { path, verdict, parent, time_ns });
+    }
+
+    /// It did not.
+    pub fn exec_failed(&mut self, pid: u32) {
+        self.expected.remove(&pid);
+    }
+
+    /// `pid` was spawned from `path`, which may have attached before this was read.
+    pub fn spawned(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
+        self.executes(pid, parent, path, verdict, time_ns);
+    }
+
+    /// Whether a process has become another program that did not attach; that
+    /// program's end is `status` then.
+    pub fn was_replaced(&mut self, pid: u32, status: Option<i32>, time_ns: u64) -> bool {
+        let Some(expected) = self.expected.remove(&pid) else { return self.replaced.remove(&pid) };
+        self.unseen(pid, &expected, status.map(|status| (status, time_ns)));
+        true
+    }
+
+    fn expected_ended(&mut self, pid: u32, status: i32, time_ns: u64) {
+        let Some(expected) = self.expected.remove(&pid) else { return };
+        if self.newest.contains_key(&pid) {
+            self.replaced.insert(pid);
+        }
+        self.unseen(pid, &expected, Some((status, time_ns)));
+    }
+
+    /// A program ran and nothing of it was seen.
+    fn unseen(&mut self, pid: u32, expected: &Expected, end: Option<(i32, u64)>) {
+        let name = Path::new(&expected.path)
+            .file_name()
+            .map_or_else(|| expected.path.clone(), |n| n.to_string_lossy().into_owned());
+        let (what, why) = self.reason(expected);
+        self.is_blind(Blind { process: format!("{pid} {name}"), what, why });
+        let (exit_status, signal, ended_by) = told(end.map(|(status, _)| status));
+        self.processes.push(ProcessInfo {
+            pid,
+            parent: expected.parent,
+            rank: None,
+            command: expected.path.clone(),
+            exit_status,
+            signal,
+            ended_by,
+            start_ns: expected.time_ns,
+            end_ns: end.map(|(_, at)| at),
+            file: None,
+        });
+    }
+
+    fn reason(&self, expected: &Expected) -> (String, String) {
+        let why = match expected.verdict {
+            verdict::NO_ENVIRONMENT => "its environment dropped LD_PRELOAD or TPROF_SESSION",
+            verdict::STATIC => "statically linked: nothing can be loaded into it",
+            verdict::OTHER_CLASS => {
+                "built for another machine (32-bit?): the library cannot be loaded into it"
+            }
+            verdict::SETUID => {
+                "set-user-id, set-group-id or with file capabilities: the loader ignores LD_PRELOAD"
+            }
+            verdict::SANITIZER => {
+                "a sanitizer build, which insists on being loaded first: left alone"
+            }
+            verdict::FILTERED => {
+                "its parent is under a seccomp filter, under which attaching could kill it"
+            }
+            _ => return self.reason_of_file(Path::new(&expected.path)),
+        };
+        ("everything".to_owned(), why.to_owned())
+    }
+
+    fn reason_of_file(&self, path: &Path) -> (String, String) {
+        match elf::blind_reason(path) {
+            Some((what, why)) => (what.to_owned(), why),
+            None => (
+                "everything".to_owned(),
+                "it never attached: it ended before its libraries were loaded, or may not reach the session".to_owned(),
+            ),
+        }
+    }
+
+    /// Adds somebody of whom something cannot be seen.
+    pub fn is_blind(&mut self, blind: Blind) {
+        if self.blind.len() < MOST_BLIND {
+            self.blind.push(blind);
+        } else {
+            self.lose(
+                "entries in the list of processes that could not be seen",
+                "there were too many",
+                1,
+            );
+        }
+    }
+
+    /// Everybody of whom something cannot be seen, at the end of the run.
+    pub fn blind(&mut self, config: &Config, _now: u64) -> Vec<Blind> {
+        let left: Vec<(u32, Expected)> = self.expected.drain().collect();
+        for (pid, expected) in left {
+            // A program that execs over and over is not there twice.
+            self.unseen(pid, &expected, None);
+        }
+        for (pid, fork) in std::mem::take(&mut self.forks) {
+            self.quiet_child(pid, fork, None, None);
+        }
+        if let Some(root) = self.root
+            && !self.newest.contains_key(&root)
+            && !self.blind.iter().any(|b| b.process.starts_with(&format!("{root} ")))
+        {
+            let name = config.command.first().cloned().unwrap_or_default();
+            let (what, why) = self.reason_of_file(&find_program(&name));
+            let base = Path::new(&name)
+                .file_name()
+                .map_or_else(|| name.clone(), |n| n.to_string_lossy().into_owned());
+            self.is_blind(Blind { process: format!("{root} {base}"), what, why });
+            let status = self.status_of(root, 0);
+            let (exit_status, signal, ended_by) = told(status);
+            self.processes.push(ProcessInfo {
+                pid: root,
+                parent: std::process::id(),
+                command: if config.redact { base } else { config.command.join(" ") },
+                exit_status,
+                signal,
+                ended_by,
+                end_ns: self.reaped.get(&root).and_then(|r| r.last()).map(|(at, _)| *at),
+                ..ProcessInfo::default()
+            });
+        }
+        self.blind.sort_by(|a, b| a.process.cmp(&b.process));
+        self.blind.clone()
+    }
+
+    /// Those known so far.
+    pub fn blind_so_far(&self) -> Vec<Blind> {
+        self.blind.clone()
+    }
+
+    /// Counts a loss; 0: an unknown number.
+    pub fn lose(&mut self, what: &str, why: &str, count: u64) {
+        *self.losses.entry((what.to_owned(), why.to_owned())).or_insert(0) += count;
+    }
+
+    /// Losses by kind.
+    pub fn losses(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        self.losses.iter().map(|((what, why), count)| (what.as_str(), why.as_str(), *count))
+    }
+
+    /// Says something once on stderr: the disk is full, a file is gone.
+    pub fn complain(&mut self, what: &str) {
+        if self.complaints.insert(what.to_owned()) {
+            eprintln!("tprof: {what}");
+        }
+    }
+}
+
+/// A wait status in the words of `run.json`: exit status, signal, how it ended.
+fn told(status: Option<i32>) -> (Option<i32>, Option<i32>, String) {
+    match status {
+        Some(s) if s & 0x7f == 0 => (Some(s >> 8 & 0xff), None, "exit".to_owned()),
+        Some(s) => (None, Some(s & 0x7f), "signal".to_owned()),
+        None => (None, None, "unknown".to_owned()),
+    }
+}
+
+/// Finds a program as `execvp` does.
+fn find_program(name: &str) -> PathBuf {
+    if name.contains('/') {
+        return PathBuf::from(name);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|d| d.join(name))
+        .find(|p| p.is_file())
+        .unwrap_or_else(|| PathBuf::from(name))
+}

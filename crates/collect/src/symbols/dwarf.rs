@@ -1,0 +1,369 @@
+//! Inlined functions and lines from `.debug_info`.
+//!
+//! Debug information is mapped, not read: a lookup touches few of its pages.
+//! The file is the job's and may be cut while it is mapped, so its size is
+//! checked before each lookup, and a file that shrank is given up.
+//!
+//! What addr2line has parsed stays in memory, per unit. Once that is estimated
+//! at more than [`MAX_PARSED`], parsing begins afresh.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gimli::{EndianReader, LittleEndian, Reader as _, Section as _, SectionId};
+
+use super::ResolvedFrame;
+use super::demangle::{MAX_NAME, cut, demangle, is_mangled};
+use crate::elf::{self, Elf, u32_at, u64_at};
+
+/// Largest `.debug_info` whose functions are parsed. Above, lines are still
+/// found, and functions come from the symbol table.
+const MAX_FUNCTIONS_INFO: u64 = 64 << 20;
+/// Largest `.debug_info` that is looked at.
+const MAX_INFO: u64 = 1 << 30;
+/// Most bytes that compressed sections of one file may unfold to.
+const MAX_UNFOLDED: u64 = 64 << 20;
+/// Estimate of what one module's parsed units may take.
+const MAX_PARSED: u64 = 32 << 20;
+/// Memory of a parsed unit whatever its size: file names, abbreviations. This
+/// and the factors in [`DebugInfo::account`] were measured on libc (912 units,
+/// 39 MB), libpython (150, 26 MB) and a Rust program (245, 26 MB).
+const UNIT_BYTES: u64 = 36 << 10;
+/// Sections that say where variables are and what macros mean; unfolding them would cost.
+const UNUSED: [SectionId; 6] = [
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
+    SectionId::DebugNames,
+    SectionId::DebugTypes,
+];
+/// Most inlined functions at one address.
+const MAX_INLINED: usize = 64;
+
+type Reader = EndianReader<LittleEndian, Contents>;
+
+/// Bytes of a section: mapped with its file, or unfolded.
+#[derive(Clone, Debug)]
+enum Contents {
+    Mapped(Arc<memmap2::Mmap>),
+    Unfolded(Arc<Vec<u8>>),
+}
+
+impl Deref for Contents {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Contents::Mapped(map) => map,
+            Contents::Unfolded(bytes) => bytes,
+        }
+    }
+}
+
+// SAFETY: both variants hold an `Arc` whose bytes lie outside of it and are
+// neither moved nor changed in length while it lives.
+#[allow(unsafe_code, reason = "gimli's owned reader asks for this promise")]
+unsafe impl gimli::StableDeref for Contents {}
+// SAFETY: as above; a clone shares the `Arc`, and so the address of the bytes.
+#[allow(unsafe_code, reason = "gimli's owned reader asks for this promise")]
+unsafe impl gimli::CloneStableDeref for Contents {}
+
+/// A mapped file and the size it had.
+struct MappedFile {
+    file: Arc<File>,
+    map: Arc<memmap2::Mmap>,
+}
+
+impl MappedFile {
+    fn open(elf: &Elf) -> Option<MappedFile> {
+        let file = Arc::clone(elf.file()?);
+        // SAFETY: the mapping is private and read-only. Others may still write
+        // to the file: bytes may change between two reads, which gimli, reading
+        // each through bounds-checked copies, takes as damage; a file that is
+        // cut is caught by `is_whole` but for the moment after it.
+        #[allow(unsafe_code, reason = "debug information is too large to be read")]
+        let map = unsafe { memmap2::Mmap::map(&*file) }.ok()?;
+        Some(MappedFile { file, map: Arc::new(map) })
+    }
+
+    /// Whether the file still has all that was mapped.
+    fn is_whole(&self) -> bool {
+        self.file.metadata().is_ok_and(|m| m.len() >= self.map.len() as u64)
+    }
+}
+
+/// What debug information says of one address.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Frames {
+    /// Innermost first.
+    pub frames: Vec<ResolvedFrame>,
+    /// Whether the last frame's name comes from a mangled one, and so is
+    /// complete: compilers asked for lines alone leave out the namespace.
+    pub outermost_is_full: bool,
+}
+
+/// The debug information of one module.
+pub(crate) struct DebugInfo {
+    sections: Arc<gimli::Dwarf<Reader>>,
+    /// Absent only if the sections could not be taken up afresh.
+    context: Option<addr2line::Context<Reader>>,
+    files: Vec<MappedFile>,
+    functions: bool,
+    unfolded: u64,
+    /// Parsed abbreviations of all units, which are there from the start.
+    abbreviations: u64,
+    /// Units parsed since the context was made, by offset.
+    units: HashSet<usize>,
+    parsed: u64,
+}
+
+impl DebugInfo {
+    /// Whether a file has debug information of its own.
+    pub fn is_in(elf: &Elf) -> bool {
+        elf.sections().iter().any(|s| s.name == ".debug_info" && s.has_contents())
+    }
+
+    /// Whether a file's debug information must be unfolded to be read.
+    pub fn is_compressed_in(elf: &Elf) -> bool {
+        elf.sections().iter().any(|s| s.name == ".debug_info" && s.is_compressed())
+    }
+
+    /// Maps the debug information of `elf`, which lies at `path`.
+    pub fn open(elf: &Elf, path: &Path) -> Option<DebugInfo> {
+        let mut files = Vec::new();
+        let mut unfolded = 0;
+        let mut functions = true;
+        let mut sections = load(elf, &mut files, &mut unfolded, &mut functions)?;
+        if let Some(sup) = supplement(elf, path)
+            && let Some(sup) = load(&sup, &mut files, &mut unfolded, &mut functions)
+        {
+            sections.set_sup(sup);
+        }
+        let sections = Arc::new(sections);
+        let context = addr2line::Context::from_arc_dwarf(Arc::clone(&sections)).ok()?;
+        Some(DebugInfo {
+            abbreviations: 8 * sections.debug_abbrev.reader().len() as u64,
+            sections,
+            context: Some(context),
+            files,
+            functions,
+            unfolded,
+            units: HashSet::new(),
+            parsed: 0,
+        })
+    }
+
+    /// Bytes mapped.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.files.iter().map(|f| f.map.len() as u64).sum()
+    }
+
+    /// Bytes of memory taken, estimated.
+    pub fn heap_bytes(&self) -> u64 {
+        self.unfolded + self.abbreviations + self.parsed
+    }
+
+    /// Whether the files behind it can still be read.
+    pub fn is_whole(&self) -> bool {
+        self.files.iter().all(MappedFile::is_whole)
+    }
+
+    /// Frames at an ELF address, innermost first. A frame whose function has
+    /// no name here is left for the symbol table to name.
+    pub fn frames(&mut self, pc: u64) -> Frames {
+        let frames = if self.functions { self.inlined(pc) } else { self.line(pc) };
+        self.account(pc);
+        frames
+    }
+
+    fn inlined(&self, pc: u64) -> Frames {
+        let mut out = Frames::default();
+        let found = self.context.as_ref().map(|c| c.find_frames(pc).skip_all_loads());
+        let Some(Ok(mut frames)) = found else {
+            return self.line(pc);
+        };
+        while let Ok(Some(frame)) = frames.next() {
+            let name = frame.function.as_ref().and_then(|f| f.raw_name().ok());
+            let (file, line) = place(frame.location);
+            out.outermost_is_full = name.as_deref().is_some_and(is_mangled);
+            out.frames.push(ResolvedFrame {
+                function: name.map(|n| demangle(&n)).unwrap_or_default(),
+                file,
+                line,
+            });
+            if out.frames.len() >= MAX_INLINED {
+                break;
+            }
+        }
+        out
+    }
+
+    fn line(&self, pc: u64) -> Frames {
+        let mut out = Frames::default();
+        if let Some(Ok(Some(location))) = self.context.as_ref().map(|c| c.find_location(pc)) {
+            let (file, line) = place(Some(location));
+            out.frames.push(ResolvedFrame { function: String::new(), file, line });
+        }
+        out
+    }
+
+    /// Notes the unit that a lookup parsed, and begins afresh past the limit.
+    fn account(&mut self, pc: u64) {
+        let Some(context) = &self.context else {
+            return;
+        };
+        let Some(unit) = context.find_dwarf_and_unit(pc).skip_all_loads() else {
+            return;
+        };
+        let lines = unit.line_program.as_ref().map_or(0, |p| p.header().unit_length() as u64);
+        let info = unit.header.length_including_self() as u64;
+        let info = if self.functions { info } else { 0 };
+        let gimli::UnitSectionOffset(offset) = unit.header.offset();
+        let bytes = UNIT_BYTES + info / 2 + 5 * lines;
+        if self.units.contains(&offset) {
+            return;
+        }
+        if self.parsed + bytes > MAX_PARSED && !self.units.is_empty() {
+            // The old one goes first: memory never holds both.
+            self.context = None;
+            self.context = addr2line::Context::from_arc_dwarf(Arc::clone(&self.sections)).ok();
+            self.units.clear();
+            self.parsed = 0;
+            return;
+        }
+        self.units.insert(offset);
+        self.parsed += bytes;
+    }
+}
+
+fn place(location: Option<addr2line::Location<'_>>) -> (String, u32) {
+    let Some(location) = location else {
+        return Default::default();
+    };
+    let file = location.file.unwrap_or_default();
+    (cut(file, MAX_NAME).to_owned(), location.line.unwrap_or(0))
+}
+
+/// Maps the sections of one file.
+fn load(
+    elf: &Elf,
+    files: &mut Vec<MappedFile>,
+    unfolded: &mut u64,
+    functions: &mut bool,
+) -> Option<gimli::Dwarf<Reader>> {
+    let sections = elf.sections();
+    let info = sections.iter().find(|s| s.name == ".debug_info" && s.has_contents())?;
+    let info_bytes = unfolded_bytes(elf, info)?;
+    if info_bytes > MAX_INFO {
+        return None;
+    }
+    *functions &= info_bytes <= MAX_FUNCTIONS_INFO;
+    let file = MappedFile::open(elf)?;
+    let whole = Reader::new(Contents::Mapped(Arc::clone(&file.map)), LittleEndian);
+    let mapped = file.map.len() as u64;
+    let dwarf = gimli::Dwarf::load(|id| -> Result<Reader, ()> {
+        let empty = || Ok(whole.range(0..0));
+        if UNUSED.contains(&id) {
+            return empty();
+        }
+        let section = sections.iter().find(|s| s.name == id.name() && s.has_contents());
+        let Some(section) = section else {
+            return empty();
+        };
+        if section.is_compressed() {
+            let bytes = unfold(elf, section, MAX_UNFOLDED.saturating_sub(*unfolded)).ok_or(())?;
+            *unfolded += bytes.len() as u64;
+            return Ok(Reader::new(Contents::Unfolded(bytes), LittleEndian));
+        }
+        match section.offset.checked_add(section.bytes) {
+            Some(end) if end <= mapped => Ok(whole.range(section.offset as usize..end as usize)),
+            _ => empty(),
+        }
+    });
+    files.push(file);
+    dwarf.ok()
+}
+
+/// Bytes of a section once unfolded.
+fn unfolded_bytes(elf: &Elf, section: &elf::Section) -> Option<u64> {
+    if !section.is_compressed() {
+        return Some(section.bytes);
+    }
+    Some(u64_at(&elf.read(section.offset, 24).ok()?, 8))
+}
+
+/// Unfolds a compressed section of at most `limit` bytes.
+fn unfold(elf: &Elf, section: &elf::Section, limit: u64) -> Option<Arc<Vec<u8>>> {
+    const ZLIB: u32 = 1;
+    const ZSTD: u32 = 2;
+    let bytes = elf.contents(section, limit).ok()?;
+    let (kind, size) = (u32_at(&bytes, 0), u64_at(&bytes, 8));
+    if size > limit {
+        return None;
+    }
+    let packed = bytes.get(24..)?;
+    let mut out = Vec::with_capacity(size as usize);
+    match kind {
+        ZLIB => flate2::read::ZlibDecoder::new(packed).take(size).read_to_end(&mut out).ok()?,
+        ZSTD => zstd::Decoder::new(packed).ok()?.take(size).read_to_end(&mut out).ok()?,
+        _ => return None,
+    };
+    (out.len() as u64 == size).then(|| Arc::new(out))
+}
+
+/// The file that holds what several debug files share (`.gnu_debugaltlink`).
+fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
+    let section = elf.sections().into_iter().find(|s| s.name == ".gnu_debugaltlink")?;
+    let link = elf.contents(&section, 8192).ok()?;
+    let end = link.iter().position(|b| *b == 0)?;
+    let name = PathBuf::from(std::str::from_utf8(&link[..end]).ok()?);
+    let id: String = link[end + 1..].iter().map(|b| format!("{b:02x}")).collect();
+    let beside = path.parent()?.join(name);
+    [beside, super::debug_file_of(&id)?]
+        .into_iter()
+        .filter_map(|candidate| Elf::open(&candidate).ok())
+        .find(|elf| elf.build_id() == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Debug information of this test program, and an address with code of ours.
+    fn own() -> (DebugInfo, u64) {
+        let path = std::env::current_exe().unwrap();
+        let elf = Elf::open(&path).unwrap();
+        let mut cache = crate::modules::ModuleCache::new();
+        let address = own as *const () as u64;
+        let modules = cache.loaded(std::process::id()).unwrap();
+        let module = modules.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
+        (DebugInfo::open(&elf, &path).unwrap(), address - module.bias + 1)
+    }
+
+    #[test]
+    fn lines_are_found_where_functions_are_not_parsed() {
+        let (mut info, pc) = own();
+        let whole = info.frames(pc).frames;
+        assert!(whole.last().unwrap().function.ends_with("own"));
+        info.functions = false;
+        let lines = info.frames(pc).frames;
+        assert_eq!((lines.len(), lines[0].function.as_str()), (1, ""));
+        assert_eq!((&lines[0].file, lines[0].line), (&whole[0].file, whole[0].line));
+    }
+
+    #[test]
+    fn parsing_begins_afresh_past_the_limit() {
+        let (mut info, pc) = own();
+        let before = info.frames(pc);
+        info.units = HashSet::from([usize::MAX]);
+        info.parsed = MAX_PARSED;
+        assert_eq!(info.frames(pc), before);
+        assert_eq!((info.parsed, info.units.len()), (0, 0));
+        assert_eq!(info.frames(pc), before);
+        assert!(info.parsed > 0);
+    }
+}

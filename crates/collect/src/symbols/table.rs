@@ -1,0 +1,141 @@
+//! Functions of a symbol table, sorted by address.
+//!
+//! A large library has a million symbols with 100 MB of names, of which a run
+//! needs some hundreds. So the table keeps 16 bytes per function and reads
+//! names from the file when they are asked for.
+
+use crate::elf::{Elf, Section, u32_at, u64_at};
+
+const SHT_SYMTAB: u32 = 2;
+const SHT_DYNSYM: u32 = 11;
+/// Most functions kept of one file: 32 MB. What lies past them has no name.
+const MAX_SYMBOLS: usize = 2 << 20;
+/// Bytes of the table read at once.
+const BLOCK: u64 = 24 << 15;
+/// How far back a function is looked for that holds an address; labels of
+/// hand-written assembly lie inside functions.
+const LOOK_BACK: usize = 64;
+/// Code that is believed to belong to a label without a size.
+const LABEL_BYTES: u64 = 4096;
+
+/// One function or label.
+#[derive(Clone, Copy)]
+struct Symbol {
+    address: u64,
+    /// Bytes, in the upper 30 bits; rank of its binding below: the lower, the better known.
+    size_and_rank: u32,
+    name: u32,
+}
+
+impl Symbol {
+    fn size(&self) -> u64 {
+        u64::from(self.size_and_rank >> 2)
+    }
+    fn holds(&self, pc: u64) -> bool {
+        pc.wrapping_sub(self.address) < self.size()
+    }
+}
+
+/// The functions of one file.
+pub(crate) struct SymbolTable {
+    symbols: Vec<Symbol>,
+    names_offset: u64,
+    names_bytes: u64,
+}
+
+impl SymbolTable {
+    /// Reads `.symtab`, which has static functions too.
+    pub fn full(elf: &Elf) -> Option<SymbolTable> {
+        SymbolTable::read(elf, SHT_SYMTAB)
+    }
+
+    /// Reads `.dynsym`, which even stripped files have.
+    pub fn dynamic(elf: &Elf) -> Option<SymbolTable> {
+        SymbolTable::read(elf, SHT_DYNSYM)
+    }
+
+    /// Bytes of memory that the table takes.
+    pub fn heap_bytes(&self) -> u64 {
+        (self.symbols.capacity() * size_of::<Symbol>()) as u64
+    }
+
+    fn read(elf: &Elf, kind: u32) -> Option<SymbolTable> {
+        let sections = elf.sections();
+        let table = sections.iter().find(|s| s.kind == kind && s.has_contents())?;
+        let names = sections.get(table.link as usize)?;
+        let mut symbols = Vec::new();
+        let mut at = 0;
+        while at < table.bytes && symbols.len() < MAX_SYMBOLS {
+            let block = elf
+                .read(table.offset.checked_add(at)?, BLOCK.min(table.bytes - at))
+                .unwrap_or_default();
+            if block.is_empty() {
+                break;
+            }
+            at += block.len() as u64;
+            symbols.extend(block.chunks_exact(24).filter_map(|entry| function(entry, &sections)));
+        }
+        symbols.truncate(MAX_SYMBOLS);
+        if symbols.is_empty() {
+            return None;
+        }
+        symbols.sort_unstable_by_key(|s| (s.address, s.size()));
+        symbols.shrink_to_fit();
+        Some(SymbolTable { symbols, names_offset: names.offset, names_bytes: names.bytes })
+    }
+
+    /// Linker name of the function that holds an ELF address.
+    pub fn name_at(&self, elf: &Elf, pc: u64) -> Option<String> {
+        let after = self.symbols.partition_point(|s| s.address <= pc);
+        let before = &self.symbols[after.saturating_sub(LOOK_BACK)..after];
+        let nearest = before.last()?;
+        let holder = before.iter().rev().find(|s| s.holds(pc)).or_else(|| {
+            (nearest.size() == 0 && pc - nearest.address < LABEL_BYTES).then_some(nearest)
+        })?;
+        let same = |s: &&Symbol| s.address == holder.address && s.size() == holder.size();
+        // `malloc` is known better than `__libc_malloc` at the same place.
+        before
+            .iter()
+            .filter(same)
+            .filter_map(|s| Some((s.size_and_rank & 3, self.name(elf, s)?)))
+            .min_by_key(|(rank, name)| {
+                let underscores = name.bytes().take_while(|b| *b == b'_').count();
+                (*rank, underscores, name.len(), name.clone())
+            })
+            .map(|(_, name)| name)
+    }
+
+    fn name(&self, elf: &Elf, symbol: &Symbol) -> Option<String> {
+        let offset = u64::from(symbol.name);
+        if offset >= self.names_bytes {
+            return None;
+        }
+        let name = elf.string(self.names_offset.checked_add(offset)?)?;
+        (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
+    }
+}
+
+/// Reads one entry, if it is a function or a label in code.
+fn function(entry: &[u8], sections: &[Section]) -> Option<Symbol> {
+    const NOTYPE: u8 = 0;
+    const FUNC: u8 = 2;
+    const GNU_IFUNC: u8 = 10;
+    let kind = entry[4] & 15;
+    let section = usize::from(u16::from_le_bytes([entry[6], entry[7]]));
+    let in_code = section != 0 && sections.get(section).is_some_and(Section::is_code);
+    if !in_code || !matches!(kind, NOTYPE | FUNC | GNU_IFUNC) {
+        return None;
+    }
+    let rank = match (entry[4] >> 4, kind) {
+        (_, NOTYPE) => 3,
+        (1, _) => 0,
+        (2, _) => 1,
+        _ => 2,
+    };
+    let size = u64_at(entry, 16).min((1 << 30) - 1) as u32;
+    Some(Symbol {
+        address: u64_at(entry, 8),
+        size_and_rank: size << 2 | rank,
+        name: u32_at(entry, 0),
+    })
+}

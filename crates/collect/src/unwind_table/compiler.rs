@@ -1,0 +1,258 @@
+//! Runs frame description entries, in order of address, into rows.
+//!
+//! FDEs are listed and sorted first and run afterwards: rows then come out
+//! sorted and merged, and memory stays at the table's size.
+
+use std::collections::HashMap;
+
+use gimli::{
+    BaseAddresses, CfaRule, CommonInformationEntry, DebugFrame, EhFrame, EndianSlice, LittleEndian,
+    Operation, RegisterRule, UnwindContext, UnwindOffset, UnwindSection, X86_64,
+};
+use tprof_wire::unwind::{Row, RowKind};
+
+use super::{UnwindError, UnwindTable};
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Most rows in one table: what the tables file has room for.
+const MAX_ROWS: usize = 64 << 20;
+/// Longest initial instructions of a CIE. They run again for every FDE, so that
+/// a long one in a hostile file would cost time without end; real ones have some ten.
+const MAX_CIE_INSTRUCTIONS: usize = 1024;
+/// CIEs kept parsed; real modules have some ten.
+const MAX_CIES: usize = 4096;
+
+/// Code that one FDE describes.
+#[derive(Clone, Copy)]
+struct Range {
+    start: u32,
+    end: u32,
+    /// Offset of the FDE in its section.
+    fde: usize,
+    debug: bool,
+}
+
+/// Lists FDEs, then turns them into rows.
+#[derive(Default)]
+pub(super) struct Compiler<'a> {
+    eh: Option<Section<'a, EhFrame<Bytes<'a>>>>,
+    debug: Option<Section<'a, DebugFrame<Bytes<'a>>>>,
+    ranges: Vec<Range>,
+}
+
+/// A section of frame information with the CIEs parsed so far.
+struct Section<'a, S: UnwindSection<Bytes<'a>>> {
+    section: S,
+    bases: BaseAddresses,
+    cies: Cies<'a>,
+}
+
+/// Parsed CIEs by offset. Neighbouring FDEs mostly share one.
+#[derive(Default)]
+struct Cies<'a> {
+    last: Option<(usize, CommonInformationEntry<Bytes<'a>>)>,
+    all: HashMap<usize, CommonInformationEntry<Bytes<'a>>>,
+}
+
+impl<'a> Cies<'a> {
+    fn get<S: UnwindSection<Bytes<'a>>>(
+        &mut self,
+        section: &S,
+        bases: &BaseAddresses,
+        offset: S::Offset,
+    ) -> gimli::Result<CommonInformationEntry<Bytes<'a>>> {
+        let key = UnwindOffset::into(offset);
+        if let Some((last, cie)) = &self.last
+            && *last == key
+        {
+            return Ok(cie.clone());
+        }
+        let cie = match self.all.get(&key) {
+            Some(cie) => cie.clone(),
+            None => {
+                let cie = section.cie_from_offset(bases, offset)?;
+                let mut instructions = cie.instructions(section, bases);
+                for _ in 0..MAX_CIE_INSTRUCTIONS {
+                    if instructions.next()?.is_none() {
+                        break;
+                    }
+                }
+                if instructions.next()?.is_some() {
+                    return Err(gimli::Error::TooManyRegisterRules);
+                }
+                if self.all.len() >= MAX_CIES {
+                    self.all.clear();
+                }
+                self.all.insert(key, cie.clone());
+                cie
+            }
+        };
+        self.last = Some((key, cie.clone()));
+        Ok(cie)
+    }
+}
+
+impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
+    fn new(section: S, bases: BaseAddresses) -> Self {
+        Section { section, bases, cies: Cies::default() }
+    }
+
+    /// Lists the code ranges that the section describes. Stops at damage:
+    /// beyond it no boundary can be trusted.
+    fn list(&mut self, debug: bool, ranges: &mut Vec<Range>) {
+        let Section { section, bases, cies } = self;
+        let mut entries = section.entries(bases);
+        while let Ok(Some(entry)) = entries.next() {
+            let gimli::CieOrFde::Fde(partial) = entry else {
+                continue;
+            };
+            let fde = partial.offset();
+            let Ok(parsed) = partial.parse(|s, bases, offset| cies.get(s, bases, offset)) else {
+                continue;
+            };
+            let end = parsed.initial_address().checked_add(parsed.len());
+            let (Ok(start), Some(Ok(end))) =
+                (u32::try_from(parsed.initial_address()), end.map(u32::try_from))
+            else {
+                continue;
+            };
+            // Address 0 stands for code that the linker threw away.
+            if start != 0 && start < end {
+                ranges.push(Range { start, end, fde, debug });
+            }
+        }
+    }
+
+    /// Runs one FDE and pushes its rows, none before `from`.
+    fn rows(
+        &mut self,
+        range: Range,
+        from: u32,
+        context: &mut UnwindContext<usize>,
+        table: &mut UnwindTable,
+    ) -> gimli::Result<()> {
+        let Section { section, bases, cies } = self;
+        let fde = section
+            .partial_fde_from_offset(bases, S::Offset::from(range.fde))?
+            .parse(|s, bases, offset| cies.get(s, bases, offset))?;
+        let signal = fde.is_signal_trampoline();
+        let mut rows = fde.rows(section, bases, context)?;
+        while let Some(row) = rows.next_row()? {
+            let end = row.end_address().min(u64::from(range.end)) as u32;
+            let start = (row.start_address().min(u64::from(range.end)) as u32).max(from);
+            if start < end {
+                table.push(start, translate(row, section, signal));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Compiler<'a> {
+    /// Whether no code is described.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Lists what `.eh_frame` describes.
+    pub fn add(&mut self, section: EhFrame<Bytes<'a>>, bases: BaseAddresses) {
+        let mut section = Section::new(section, bases);
+        section.list(false, &mut self.ranges);
+        self.eh = Some(section);
+    }
+
+    /// Lists what `.debug_frame` describes.
+    pub fn add_debug(&mut self, section: DebugFrame<Bytes<'a>>) {
+        let mut section = Section::new(section, BaseAddresses::default());
+        section.list(true, &mut self.ranges);
+        self.debug = Some(section);
+    }
+
+    /// Runs all FDEs in order of address. Where two claim the same code the
+    /// first keeps it, `.eh_frame` before `.debug_frame`.
+    pub fn run(mut self) -> Result<UnwindTable, UnwindError> {
+        self.ranges.sort_unstable_by_key(|r| (r.start, r.debug, r.end));
+        let mut context = UnwindContext::new();
+        let mut table = UnwindTable::default();
+        let mut done = 0;
+        for range in self.ranges {
+            let from = range.start.max(done);
+            if from >= range.end {
+                continue;
+            }
+            table.push(from, Row::NONE);
+            // Rows up to the damage, if there is any, stand; the rest is cut below.
+            let whole = match (range.debug, &mut self.eh, &mut self.debug) {
+                (false, Some(s), _) => s.rows(range, from, &mut context, &mut table).is_ok(),
+                (true, _, Some(s)) => s.rows(range, from, &mut context, &mut table).is_ok(),
+                _ => false,
+            };
+            if !whole && let Some(last) = table.pcs.last().copied() {
+                table.push(last, Row::NONE);
+            }
+            table.push(range.end, Row::NONE);
+            done = range.end;
+            if table.rows.len() > MAX_ROWS {
+                return Err(UnwindError::TooLarge);
+            }
+        }
+        table.pcs.shrink_to_fit();
+        table.rows.shrink_to_fit();
+        Ok(table)
+    }
+}
+
+/// Says in the wire's terms what a row of frame information says.
+fn translate<'a, S: UnwindSection<Bytes<'a>>>(
+    row: &gimli::UnwindTableRow<usize>,
+    section: &S,
+    signal: bool,
+) -> Row {
+    match row.register(X86_64::RA) {
+        Some(RegisterRule::Undefined) => return Row::END,
+        Some(RegisterRule::Offset(-8)) => {}
+        _ if signal && is_signal_frame(row, section) => return Row::SIGNAL,
+        _ => return Row::NONE,
+    }
+    // The caller of a signal frame stopped anywhere, not after a call, which
+    // only the trampoline's own row says.
+    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
+        return Row::NONE;
+    };
+    let kind = match register {
+        X86_64::RSP if !signal => RowKind::Sp,
+        X86_64::RBP if !signal => RowKind::Fp,
+        _ => return Row::NONE,
+    };
+    let saved = match row.register(X86_64::RBP) {
+        None | Some(RegisterRule::SameValue) => None,
+        Some(RegisterRule::Offset(offset)) => Some(offset),
+        Some(_) => return Row::NONE,
+    };
+    Row::new(kind, offset, saved).unwrap_or(Row::NONE)
+}
+
+/// Whether the CFA is the stack pointer that the kernel saved in the
+/// `ucontext` at the stack pointer, as in glibc's `__restore_rt`.
+fn is_signal_frame<'a, S: UnwindSection<Bytes<'a>>>(
+    row: &gimli::UnwindTableRow<usize>,
+    section: &S,
+) -> bool {
+    /// Offset of `uc_mcontext.gregs[REG_RSP]`.
+    const SAVED_RSP: i64 = 40 + 15 * 8;
+    let CfaRule::Expression(expression) = row.cfa() else {
+        return false;
+    };
+    let Ok(expression) = expression.get(section) else {
+        return false;
+    };
+    let encoding = gimli::Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 4 };
+    let mut operations = expression.operations(encoding);
+    let first = matches!(
+        operations.next(),
+        Ok(Some(Operation::RegisterOffset { register: X86_64::RSP, offset: SAVED_RSP, .. }))
+    );
+    let second = matches!(operations.next(), Ok(Some(Operation::Deref { size: 8, .. })));
+    first && second && matches!(operations.next(), Ok(None))
+}

@@ -1,0 +1,168 @@
+//! What takes longer than a drain pass may: reading a process's mappings and
+//! compiling unwind tables (one thread), resolving symbols (another).
+
+use crate::modules::{LoadedModule, ModuleCache, TableState};
+use crate::shared::{Region, Session, Tables};
+use crate::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
+use crate::sys;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use tprof_wire::region::MAX_MODULES;
+
+/// Frame information that is compiled before a target gets its answer, bytes:
+/// some 70 ms, of the 100 that a target waits. Enough for cc1 (32 ms), whose
+/// first stacks would be cut otherwise. The rest follows.
+const AT_ONCE: u64 = 7 << 20;
+
+/// A question for the module worker.
+pub struct ModulesWanted {
+    /// Image that asks.
+    pub image: u64,
+    /// Its pid.
+    pub pid: u32,
+    /// Where the answer goes.
+    pub region: Arc<Region>,
+    /// The request that is answered; `None` if the target did not ask.
+    pub request: Option<u32>,
+}
+
+/// Addresses to resolve.
+pub struct SymbolsWanted {
+    /// Image they belong to.
+    pub image: u64,
+    /// Address, module, pc in the module's own (ELF) terms.
+    pub places: Vec<(u64, Arc<ModuleFile>, u64)>,
+}
+
+/// What the workers send back.
+pub enum Answer {
+    /// The executable mappings of an image, and when they were read, ns.
+    Modules(u64, u64, Vec<LoadedModule>),
+    /// Symbols by address, innermost first, with the module's path.
+    Symbols(u64, Vec<(u64, Arc<ModuleFile>, Vec<ResolvedFrame>)>),
+}
+
+/// Both workers.
+pub struct Workers {
+    /// Questions about mappings.
+    pub modules: Sender<ModulesWanted>,
+    /// Questions about symbols.
+    pub symbols: Sender<SymbolsWanted>,
+}
+
+/// Starts the workers; their answers go through `answer`, which also wakes the engine.
+pub fn start(
+    tables: Tables,
+    session: Arc<Session>,
+    answers: Sender<Answer>,
+) -> std::io::Result<Workers> {
+    let (modules, wanted) = channel();
+    let (symbols, places) = channel();
+    let (module_answers, module_session) = (answers.clone(), Arc::clone(&session));
+    let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    named("tprof-modules")
+        .spawn(move || serve_modules(&wanted, tables, &module_answers, &module_session))?;
+    named("tprof-symbols").spawn(move || serve_symbols(&places, &answers, &session))?;
+    Ok(Workers { modules, symbols })
+}
+
+/// Wakes the engine.
+pub fn wake(session: &Session) {
+    let page = session.page();
+    page.sleep.fetch_add(1, Release);
+    sys::futex_wake(&page.sleep);
+}
+
+fn serve_modules(
+    wanted: &Receiver<ModulesWanted>,
+    mut tables: Tables,
+    answers: &Sender<Answer>,
+    session: &Session,
+) {
+    let mut cache = ModuleCache::new();
+    while let Ok(question) = wanted.recv() {
+        let read_ns = sys::monotonic_ns();
+        let mut modules = cache.loaded(question.pid).unwrap_or_default();
+        let mut open: Vec<_> = modules
+            .iter()
+            .filter_map(|m| m.file)
+            .filter(|f| *cache.state(*f) == TableState::Wanted)
+            .collect();
+        open.sort_by_key(|file| cache.module_cost(*file));
+        let mut cost = 0;
+        let mut later = Vec::new();
+        for file in open {
+            cost += cache.module_cost(file);
+            if cost <= AT_ONCE {
+                cache.compile_now(file, &mut tables);
+            } else {
+                later.push(file);
+            }
+        }
+        publish(&question.region, &mut modules, &cache);
+        // Before the target goes on: it may be gone in no time.
+        if answers.send(Answer::Modules(question.image, read_ns, modules.clone())).is_err() {
+            return;
+        }
+        wake(session);
+        answer(&question);
+        if !later.is_empty() {
+            for file in later {
+                cache.compile_now(file, &mut tables);
+            }
+            publish(&question.region, &mut modules, &cache);
+        }
+    }
+}
+
+/// Tells the target that its request is answered.
+fn answer(question: &ModulesWanted) {
+    if let Some(request) = question.request {
+        let header = question.region.header();
+        header.modules_answered.store(request, Release);
+        sys::futex_wake(&header.modules_answered);
+    }
+}
+
+/// Rewrites a target's module table.
+fn publish(region: &Region, modules: &mut [LoadedModule], cache: &ModuleCache) {
+    modules.sort_by_key(|m| m.start);
+    let header = region.header();
+    let before = header.modules_seq.load(Relaxed) | 1;
+    header.modules_seq.store(before, Release);
+    std::sync::atomic::fence(SeqCst);
+    let len = modules.len().min(MAX_MODULES);
+    for (index, module) in modules.iter_mut().take(len).enumerate() {
+        let table = match module.file.map(|file| cache.state(file)) {
+            Some(TableState::At(table)) => {
+                module.table = Some(*table);
+                table.0
+            }
+            Some(TableState::Wanted | TableState::Compiling) => u64::MAX,
+            Some(TableState::Absent(_)) | None => 0,
+        };
+        let place = region.module(index);
+        place.start.store(module.start, Relaxed);
+        place.end.store(module.end, Relaxed);
+        place.bias.store(module.bias, Relaxed);
+        place.table.store(table, Relaxed);
+    }
+    header.modules_len.store(len as u32, Relaxed);
+    header.modules_seq.store(before.wrapping_add(1), Release);
+}
+
+fn serve_symbols(wanted: &Receiver<SymbolsWanted>, answers: &Sender<Answer>, session: &Session) {
+    let mut symbolizer = Symbolizer::sparing();
+    while let Ok(question) = wanted.recv() {
+        let mut done = Vec::with_capacity(question.places.len());
+        for (address, module, pc) in question.places {
+            let frames = symbolizer.resolve(&module, pc);
+            done.push((address, module, frames));
+        }
+        if answers.send(Answer::Symbols(question.image, done)).is_err() {
+            return;
+        }
+        wake(session);
+    }
+}

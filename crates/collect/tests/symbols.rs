@@ -1,0 +1,211 @@
+//! Names of real programs, built here, and of the system's libraries.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::{Object, ObjectSymbol};
+use tprof_collect::modules::ModuleCache;
+use tprof_collect::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
+
+const PROGRAM: &str = "\
+#include <stdlib.h>
+static inline __attribute__((always_inline)) void *inner(int n) {
+    return malloc(n + 7);
+}
+__attribute__((noinline)) void *outer(int n) {
+    return inner(n * 3);
+}
+static __attribute__((noinline)) int hidden(int n) { volatile int k = n; return k * 2; }
+int main(int argc, char **argv) { free(outer(argc)); return hidden(argc); }
+";
+
+/// Builds `PROGRAM` with flags; gives the directory, which is removed when dropped, and the path.
+fn build(flags: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, program) = (dir.path().join("program.c"), dir.path().join("program"));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let status = Command::new("cc").args(flags).arg("-o").arg(&program).arg(&source).status();
+    assert!(status.unwrap().success());
+    (dir, program)
+}
+
+fn run(tool: &str, arguments: &[&str], directory: &Path) {
+    let status = Command::new(tool).args(arguments).current_dir(directory).status().unwrap();
+    assert!(status.success(), "{tool} {arguments:?}");
+}
+
+fn module(path: &Path) -> ModuleFile {
+    ModuleFile { path: path.to_path_buf(), ..ModuleFile::default() }
+}
+
+/// ELF addresses of a function, from a file that still has its symbols.
+fn extent(path: &Path, function: &str) -> std::ops::Range<u64> {
+    let data = std::fs::read(path).unwrap();
+    let file = object::File::parse(&data[..]).unwrap();
+    let symbol = file.symbols().find(|s| s.name() == Ok(function)).unwrap();
+    symbol.address()..symbol.address() + symbol.size()
+}
+
+/// The deepest answer among all addresses of a function.
+fn deepest(module: &ModuleFile, extent: std::ops::Range<u64>) -> Vec<ResolvedFrame> {
+    let mut symbolizer = Symbolizer::new();
+    extent.map(|pc| symbolizer.resolve(module, pc)).max_by_key(Vec::len).unwrap()
+}
+
+fn shown(frames: &[ResolvedFrame]) -> Vec<(&str, &str, u32)> {
+    let base = |path: &'_ str| path.rfind('/').map_or(0, |i| i + 1);
+    frames.iter().map(|f| (f.function.as_str(), &f.file[base(&f.file)..], f.line)).collect()
+}
+
+const INLINED: [(&str, &str, u32); 2] = [("inner", "program.c", 3), ("outer", "program.c", 6)];
+
+#[test]
+fn inlined_functions_have_names_and_lines() {
+    let (_dir, program) = build(&["-O2", "-g"]);
+    let frames = deepest(&module(&program), extent(&program, "outer"));
+    assert_eq!(shown(&frames), INLINED);
+}
+
+#[test]
+fn compressed_debug_information_is_read() {
+    let (_dir, program) = build(&["-O2", "-g", "-gz=zlib"]);
+    let frames = deepest(&module(&program), extent(&program, "outer"));
+    assert_eq!(shown(&frames), INLINED);
+}
+
+#[test]
+fn a_debug_link_is_followed_to_the_file_it_means() {
+    let (dir, program) = build(&["-O2", "-g"]);
+    let outer = extent(&program, "outer");
+    let at = dir.path();
+    run("objcopy", &["--only-keep-debug", "program", "program.debug"], at);
+    run("strip", &["program"], at);
+    run("objcopy", &["--add-gnu-debuglink=program.debug", "program"], at);
+    assert_eq!(shown(&deepest(&module(&program), outer.clone())), INLINED);
+    // Another build's file under the same name is not taken.
+    let (other, _) = build(&["-O1", "-g", "-DOTHER", "-Wl,--build-id=0x1234"]);
+    std::fs::copy(other.path().join("program"), at.join("program.debug")).unwrap();
+    assert_eq!(shown(&deepest(&module(&program), outer)), []);
+}
+
+#[test]
+fn a_sparing_symbolizer_takes_names_alone_from_compressed_debug_files() {
+    let (dir, program) = build(&["-O2", "-g", "-gz=zlib"]);
+    let hidden = extent(&program, "hidden");
+    let at = dir.path();
+    run("objcopy", &["--only-keep-debug", "program", "program.debug"], at);
+    run("strip", &["program"], at);
+    run("objcopy", &["--add-gnu-debuglink=program.debug", "program"], at);
+    let frames = Symbolizer::sparing().resolve(&module(&program), hidden.start);
+    assert_eq!(shown(&frames), [("hidden", "", 0)]);
+    let frames = Symbolizer::new().resolve(&module(&program), hidden.start);
+    assert_eq!(shown(&frames), [("hidden", "program.c", 8)]);
+}
+
+#[test]
+fn a_file_with_another_build_id_is_not_used() {
+    let (_dir, program) = build(&["-O2", "-g"]);
+    let outer = extent(&program, "outer");
+    let wrong = ModuleFile { build_id: "00".into(), ..module(&program) };
+    assert_eq!(deepest(&wrong, outer), []);
+}
+
+#[test]
+fn static_functions_come_from_the_symbol_table_without_debug_information() {
+    let (_dir, program) = build(&["-O2"]);
+    let hidden = extent(&program, "hidden");
+    let mut symbolizer = Symbolizer::new();
+    let frames = symbolizer.resolve(&module(&program), hidden.start + 1);
+    assert_eq!(shown(&frames), [("hidden", "", 0)]);
+    assert_eq!(symbolizer.resolve(&module(&program), 1), []);
+    assert_eq!(symbolizer.resolve(&module(&program), u64::MAX), []);
+}
+
+#[test]
+fn a_stripped_library_has_the_names_it_exports() {
+    let modules = ModuleCache::new().loaded(std::process::id()).unwrap();
+    let address = libc::malloc as *const () as u64;
+    let libc = modules.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("libc.so.6");
+    std::fs::copy(&libc.path, &copy).unwrap();
+    // A copy without build id: no debug file of this machine stands for it.
+    run(
+        "objcopy",
+        &["--remove-section=.note.gnu.build-id", "--strip-all", "libc.so.6"],
+        dir.path(),
+    );
+    let frames = Symbolizer::new().resolve(&module(&copy), address - libc.bias + 1);
+    assert_eq!(shown(&frames), [("malloc", "", 0)]);
+}
+
+#[inline(never)]
+fn a_function_of_this_program(n: u64) -> u64 {
+    std::hint::black_box(n + 1)
+}
+
+#[test]
+fn rust_names_have_no_hash() {
+    let address = a_function_of_this_program as *const () as u64;
+    assert_eq!(a_function_of_this_program(1), 2);
+    let modules = ModuleCache::new().loaded(std::process::id()).unwrap();
+    let own = modules.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
+    let frames = Symbolizer::new().resolve(&own.module_file(), address - own.bias + 1);
+    let last = frames.last().unwrap();
+    assert_eq!(last.function, "symbols::a_function_of_this_program");
+    assert!(last.file.ends_with("symbols.rs"), "{last:?}");
+}
+
+#[test]
+fn the_vdso_has_names() {
+    let modules = ModuleCache::new().loaded(std::process::id()).unwrap();
+    let Some(vdso) = modules.iter().find(|m| m.path == Path::new("[vdso]")) else {
+        return;
+    };
+    let mut symbolizer = Symbolizer::new();
+    let file = vdso.module_file();
+    let named = (0..vdso.end - vdso.start).any(|pc| {
+        symbolizer.resolve(&file, pc).iter().any(|f| f.function.contains("clock_gettime"))
+    });
+    assert!(named);
+}
+
+#[test]
+fn a_file_cut_while_it_is_open_is_given_up() {
+    let (_dir, program) = build(&["-O2", "-g"]);
+    let outer = extent(&program, "outer");
+    let mut symbolizer = Symbolizer::new();
+    assert!(!symbolizer.resolve(&module(&program), outer.start).is_empty());
+    std::fs::File::options().write(true).open(&program).unwrap().set_len(100).unwrap();
+    for pc in outer {
+        symbolizer.resolve(&module(&program), pc);
+    }
+}
+
+#[test]
+fn damage_is_never_a_panic() {
+    let (dir, program) = build(&["-O2", "-g"]);
+    let whole = std::fs::read(&program).unwrap();
+    let pcs: Vec<u64> = extent(&program, "outer").chain(extent(&program, "main")).collect();
+    let mut state = 7u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize
+    };
+    let damaged = dir.path().join("damaged");
+    for _ in 0..400 {
+        let mut bytes = whole.clone();
+        for _ in 0..1 + random() % 30 {
+            // Most of the file is debug information.
+            let at = random() % bytes.len();
+            bytes[at] = random() as u8;
+        }
+        std::fs::write(&damaged, &bytes).unwrap();
+        let mut symbolizer = Symbolizer::new();
+        for pc in &pcs {
+            symbolizer.resolve(&module(&damaged), *pc);
+        }
+    }
+}
