@@ -1,0 +1,104 @@
+//! Types of CUPTI's functions, for addresses that were looked up by name.
+
+use crate::bindings::*;
+use core::ffi::{c_char, c_void};
+
+/// Declares a function's type, and has the compiler compare it with the header's.
+macro_rules! function {
+    ($(#[$doc:meta])* $alias:ident = $name:ident($($argument:ty),*)) => {
+        $(#[$doc])*
+        pub type $alias = unsafe extern "C" fn($($argument),*) -> CUptiResult;
+        const _: $alias = $name;
+    };
+}
+
+function!(
+    /// The library's version, e.g. 28 for 12.9 and 130500 for 13.5.
+    GetVersion = cuptiGetVersion(*mut u32)
+);
+function!(
+    /// Now, on the clock of the records.
+    GetTimestamp = cuptiGetTimestamp(*mut u64)
+);
+function!(
+    /// The name of a result.
+    GetResultString = cuptiGetResultString(CUptiResult, *mut *const c_char)
+);
+function!(
+    /// The name of a call.
+    GetCallbackName =
+        cuptiGetCallbackName(CUpti_CallbackDomain, CUpti_CallbackId, *mut *const c_char)
+);
+function!(
+    /// Whom to ask for buffers, and to give them to.
+    ActivityRegisterCallbacks = cuptiActivityRegisterCallbacks(
+        CUpti_BuffersCallbackRequestFunc,
+        CUpti_BuffersCallbackCompleteFunc
+    )
+);
+function!(
+    /// Begins to collect a kind of record.
+    ActivityEnable = cuptiActivityEnable(CUpti_ActivityKind)
+);
+function!(
+    /// Stops collecting a kind of record.
+    ActivityDisable = cuptiActivityDisable(CUpti_ActivityKind)
+);
+function!(
+    /// Sets a limit or a mode.
+    ActivitySetAttribute =
+        cuptiActivitySetAttribute(CUpti_ActivityAttribute, *mut usize, *mut c_void)
+);
+function!(
+    /// Hands over buffers.
+    ActivityFlushAll = cuptiActivityFlushAll(u32)
+);
+function!(
+    /// The record after this one in a buffer.
+    ActivityGetNextRecord =
+        cuptiActivityGetNextRecord(*mut u8, usize, *mut *mut CUpti_Activity)
+);
+function!(
+    /// Records that found no place, since the last question.
+    ActivityGetNumDroppedRecords =
+        cuptiActivityGetNumDroppedRecords(CUcontext, u32, *mut usize)
+);
+function!(
+    /// Whether threads are named by pthread or by the kernel.
+    SetThreadIdType = cuptiSetThreadIdType(CUpti_ActivityThreadIdType)
+);
+function!(
+    /// Becomes a client beside others (CUDA 13).
+    SubscribeV2 = cuptiSubscribe_v2(
+        *mut CUpti_SubscriberHandle,
+        CUpti_CallbackFunc,
+        *mut c_void,
+        *mut CUpti_SubscriberParams
+    )
+);
+function!(
+    /// Stops being a client.
+    Unsubscribe = cuptiUnsubscribe(CUpti_SubscriberHandle)
+);
+function!(
+    /// As [`ActivityRegisterCallbacks`], for one client.
+    ActivityRegisterCallbacksV2 = cuptiActivityRegisterCallbacks_v2(
+        CUpti_SubscriberHandle,
+        CUpti_BuffersCallbackRequestFunc_v2,
+        CUpti_BuffersCallbackCompleteFunc_v2
+    )
+);
+function!(
+    /// As [`ActivityEnable`], for one client.
+    ActivityEnableV2 =
+        cuptiActivityEnable_v2(CUpti_SubscriberHandle, CUpti_ActivityKind, *mut CUpti_ActivityConfig)
+);
+function!(
+    /// As [`ActivitySetAttribute`], for one client.
+    ActivitySetAttributeV2 = cuptiActivitySetAttribute_v2(
+        CUpti_SubscriberHandle,
+        CUpti_ActivityAttribute,
+        *mut usize,
+        *mut c_void
+    )
+);

@@ -1,0 +1,31 @@
+//! The struct through which each kind of record is read, of every version from
+//! CUDA 12.0 on.
+
+use crate::bindings::*;
+
+/// A kernel.
+pub type Kernel = CUpti_ActivityKernel9;
+/// A copy.
+pub type Memcpy = CUpti_ActivityMemcpy5;
+/// A copy between two devices.
+pub type MemcpyPeer = CUpti_ActivityMemcpyPtoP4;
+/// A fill.
+pub type Memset = CUpti_ActivityMemset4;
+/// An allocation or a release of device memory.
+pub type Memory = CUpti_ActivityMemory3;
+/// A wait.
+pub type Synchronization = CUpti_ActivitySynchronization;
+/// Time that CUPTI or the driver spent on its own affairs.
+pub type Overhead = CUpti_ActivityOverhead;
+/// A call of the runtime's or the driver's interface.
+pub type Api = CUpti_ActivityAPI;
+/// A context.
+pub type Context = CUpti_ActivityContext;
+/// A device.
+pub type Device = CUpti_ActivityDevice4;
+/// A stream.
+pub type Stream = CUpti_ActivityStream;
+/// A name that the program gave to something.
+pub type Name = CUpti_ActivityName;
+/// An id of another library's, attached to calls.
+pub type ExternalCorrelation = CUpti_ActivityExternalCorrelation;

@@ -1,0 +1,94 @@
+//! The declarations that are compiled in lie where five CUDA versions' headers
+//! put them (`offsets.txt`, made by `scripts/bindgen.sh`).
+
+use std::collections::HashMap;
+use std::mem::{offset_of, size_of};
+use tprof_cupti_sys::*;
+
+const TABLE: &str = include_str!("offsets.txt");
+
+/// (record, field) → its column in each version.
+fn table() -> HashMap<(&'static str, &'static str), Vec<&'static str>> {
+    let lines = TABLE.lines().filter(|line| !line.starts_with('#')).skip(1);
+    let row = |line: &'static str| {
+        let mut words = line.split(' ');
+        let key = (words.next().unwrap(), words.next().unwrap());
+        (key, words.collect())
+    };
+    lines.map(row).collect()
+}
+
+macro_rules! prefix {
+    ($table:ident, $record:literal, $type:ty, [$($field:ident)*]) => {
+        let mut read = vec![$((stringify!($field).trim_end_matches('_'), offset_of!($type, $field))),*];
+        read.sort_unstable();
+        let mut pinned: Vec<_> = $table.keys().filter(|k| k.0 == $record && k.1 != "-").map(|k| k.1).collect();
+        pinned.sort_unstable();
+        assert_eq!(read.iter().map(|(f, _)| *f).collect::<Vec<_>>(), pinned, "fields of {}", $record);
+        for (field, offset) in read {
+            for found in &$table[&($record, field)] {
+                assert_eq!(found.parse::<usize>(), Ok(offset), "{} {field}", $record);
+            }
+        }
+    };
+}
+
+#[test]
+fn every_field_that_is_read_lies_at_one_offset_in_all_versions() {
+    let table = table();
+    prefix!(table, "Kernel", record::Kernel, [kind start end deviceId contextId streamId
+        correlationId graphNodeId graphId registersPerThread gridX gridY gridZ blockX blockY blockZ
+        staticSharedMemory dynamicSharedMemory localMemoryPerThread localMemoryTotal gridId name
+        queued submitted launchType channelID channelType clusterX clusterY clusterZ]);
+    prefix!(table, "Memcpy", record::Memcpy, [kind start end deviceId contextId streamId
+        correlationId graphNodeId graphId copyKind srcKind dstKind flags bytes]);
+    prefix!(table, "MemcpyPtoP", record::MemcpyPeer, [kind start end deviceId contextId streamId
+        correlationId graphNodeId graphId copyKind srcKind dstKind flags bytes srcDeviceId
+        dstDeviceId]);
+    prefix!(table, "Memset", record::Memset, [kind start end deviceId contextId streamId
+        correlationId graphNodeId graphId value bytes flags memoryKind]);
+    prefix!(table, "Memory", record::Memory, [kind memoryOperationType memoryKind correlationId
+        address bytes timestamp processId deviceId contextId streamId isAsync]);
+    prefix!(table, "Synchronization", record::Synchronization, [kind start end type_ correlationId
+        contextId streamId cudaEventId]);
+    prefix!(table, "Overhead", record::Overhead, [kind start end overheadKind objectKind objectId]);
+    prefix!(table, "API", record::Api, [kind start end cbid processId threadId correlationId
+        returnValue]);
+    prefix!(table, "Context", record::Context, [kind contextId deviceId computeApiKind
+        nullStreamId]);
+    prefix!(table, "Device", record::Device, [kind globalMemoryBandwidth globalMemorySize
+        l2CacheSize numThreadsPerWarp coreClockRate numMultiprocessors maxThreadsPerBlock
+        maxBlocksPerMultiprocessor maxWarpsPerMultiprocessor maxSharedMemoryPerMultiprocessor
+        maxSharedMemoryPerBlock maxRegistersPerMultiprocessor maxRegistersPerBlock
+        computeCapabilityMajor computeCapabilityMinor id uuid name]);
+    prefix!(table, "Stream", record::Stream, [kind contextId streamId priority flag
+        correlationId]);
+    prefix!(table, "Name", record::Name, [kind objectKind objectId name]);
+    prefix!(table, "ExternalCorrelation", record::ExternalCorrelation, [kind externalKind
+        externalId correlationId]);
+}
+
+#[test]
+fn no_version_has_a_record_shorter_than_what_is_read() {
+    let table = table();
+    for (record, bytes) in [
+        ("Kernel", size_of::<record::Kernel>()),
+        ("Memcpy", size_of::<record::Memcpy>()),
+        ("MemcpyPtoP", size_of::<record::MemcpyPeer>()),
+        ("Memset", size_of::<record::Memset>()),
+        ("Memory", size_of::<record::Memory>()),
+        ("Synchronization", size_of::<record::Synchronization>()),
+        ("Overhead", size_of::<record::Overhead>()),
+        ("API", size_of::<record::Api>()),
+        ("Context", size_of::<record::Context>()),
+        ("Device", size_of::<record::Device>()),
+        ("Stream", size_of::<record::Stream>()),
+        ("Name", size_of::<record::Name>()),
+        ("ExternalCorrelation", size_of::<record::ExternalCorrelation>()),
+    ] {
+        let sizes = table[&(record, "-")].iter().map(|said| said.split_once(':').unwrap().1);
+        for size in sizes {
+            assert!(size.parse::<usize>().unwrap() >= bytes, "{record}: {size} < {bytes}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+"""Offsets of the record fields that are read, as several CUDA versions have them.
+
+`offsets.py INCLUDE…` compiles one small program against each include folder and
+prints a table: record, field, offset in each version (`-` where the version's
+newest record of that name has no such field), and a line for each record's
+size. It fails if a field lies elsewhere in some version: then a record cannot
+be read as a prefix any more.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+COMMON = ["kind"]
+SPAN = [*COMMON, "start", "end"]
+PLACE = ["deviceId", "contextId", "streamId", "correlationId"]
+GRAPH = ["graphNodeId", "graphId"]
+
+# What is read of each record, and where it stands in a table of its own.
+FIELDS = {
+    "Kernel": [
+        *SPAN, *PLACE, *GRAPH, "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY",
+        "blockZ", "staticSharedMemory", "dynamicSharedMemory", "localMemoryPerThread",
+        "localMemoryTotal", "gridId", "name", "queued", "submitted", "launchType",
+        "channelID", "channelType", "clusterX", "clusterY", "clusterZ",
+    ],
+    "Memcpy": [*SPAN, *PLACE, *GRAPH, "copyKind", "srcKind", "dstKind", "flags", "bytes"],
+    "MemcpyPtoP": [
+        *SPAN, *PLACE, *GRAPH, "copyKind", "srcKind", "dstKind", "flags", "bytes", "srcDeviceId",
+        "dstDeviceId",
+    ],
+    "Memset": [*SPAN, *PLACE, *GRAPH, "value", "bytes", "flags", "memoryKind"],
+    "Memory": [
+        *COMMON, "memoryOperationType", "memoryKind", "correlationId", "address", "bytes",
+        "timestamp", "processId", "deviceId", "contextId", "streamId", "isAsync",
+    ],
+    "Synchronization": [*SPAN, "type", "correlationId", "contextId", "streamId", "cudaEventId"],
+    "Overhead": [*SPAN, "overheadKind", "objectKind", "objectId"],
+    "API": [*SPAN, "cbid", "processId", "threadId", "correlationId", "returnValue"],
+    "Context": [*COMMON, "contextId", "deviceId", "computeApiKind", "nullStreamId"],
+    "Device": [
+        *COMMON, "globalMemoryBandwidth", "globalMemorySize", "l2CacheSize", "numThreadsPerWarp",
+        "coreClockRate", "numMultiprocessors", "maxThreadsPerBlock", "maxBlocksPerMultiprocessor",
+        "maxWarpsPerMultiprocessor", "maxSharedMemoryPerMultiprocessor", "maxSharedMemoryPerBlock",
+        "maxRegistersPerMultiprocessor", "maxRegistersPerBlock", "computeCapabilityMajor",
+        "computeCapabilityMinor", "id", "uuid", "name",
+    ],
+    "Stream": [*COMMON, "contextId", "streamId", "priority", "flag", "correlationId"],
+    "Name": [*COMMON, "objectKind", "objectId", "name"],
+    "ExternalCorrelation": [*COMMON, "externalKind", "externalId", "correlationId"],
+}
+# Kinds whose record has another struct under the same name without a number.
+FIRST_NUMBER = {"Memory": 2}
+
+
+def newest(text, record):
+    """Name of the newest struct of a record in a header."""
+    numbers = [int(n or 1) for n in re.findall(rf"}} CUpti_Activity{record}(\d*);", text)]
+    number = max(n for n in numbers if n >= FIRST_NUMBER.get(record, 1))
+    return f"CUpti_Activity{record}{number if number > 1 else ''}"
+
+
+def has(text, struct, field):
+    """Whether a struct of the header declares a field."""
+    body = text[: text.index(f"}} {struct};")]
+    body = body[body.rindex("typedef struct") :]
+    return re.search(rf"\b{field};", body) is not None
+
+
+def measure(include):
+    """{(record, field): offset} and {record: (struct, size)} of one version."""
+    text = (include / "cupti_activity.h").read_text()
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+    structs = {record: newest(text, record) for record in FIELDS}
+    lines = []
+    for record, struct in structs.items():
+        lines.append(f'printf("{record} - %zu\\n", sizeof({struct}));')
+        for field in FIELDS[record]:
+            if has(text, struct, field):
+                lines.append(f'printf("{record} {field} %zu\\n", offsetof({struct}, {field}));')
+    program = "#include <cupti.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n"
+    program += "\n".join(lines) + "\nreturn 0;\n}\n"
+    with tempfile.TemporaryDirectory() as folder:
+        source, binary = pathlib.Path(folder, "o.c"), pathlib.Path(folder, "o")
+        source.write_text(program)
+        subprocess.run(["gcc", "-w", f"-I{include}", str(source), "-o", str(binary)], check=True)
+        out = subprocess.run([str(binary)], stdout=subprocess.PIPE, text=True, check=True).stdout
+    offsets, sizes = {}, {}
+    for line in out.splitlines():
+        record, field, number = line.split()
+        if field == "-":
+            sizes[record] = (structs[record].removeprefix("CUpti_Activity"), int(number))
+        else:
+            offsets[record, field] = int(number)
+    return offsets, sizes
+
+
+def main():
+    includes = [pathlib.Path(argument) for argument in sys.argv[1:]]
+    measured = [measure(include) for include in includes]
+    print("# Made by scripts/bindgen.sh: where the newest record of each CUDA version keeps a field.")
+    print("record", "field", *(include.name for include in includes))
+    moved = []
+    for record, fields in FIELDS.items():
+        print(record, "-", *(f"{sizes[record][0]}:{sizes[record][1]}" for _, sizes in measured))
+        for field in fields:
+            found = [offsets.get((record, field)) for offsets, _ in measured]
+            print(record, field, *("-" if offset is None else offset for offset in found))
+            if len({offset for offset in found if offset is not None}) != 1:
+                moved.append(f"{record}.{field}: {found}")
+    for line in moved:
+        print(f"moved or missing: {line}", file=sys.stderr)
+    return 1 if moved else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
