@@ -1,0 +1,224 @@
+//! From events to rows: one file of a run.
+
+use crate::comm::Collectives;
+use crate::document::{Broken, Sink};
+use crate::error::ImportError;
+use crate::event::Event;
+use crate::facts::Facts;
+use crate::kinds::Kinds;
+use crate::number;
+use crate::output::{Category, Output, Rows};
+use crate::pairs::Pairs;
+use crate::stacks::Stacks;
+use crate::tally::Lost;
+use crate::threads::Threads;
+use tprof_trace::TraceWriter;
+use tprof_trace::model::*;
+use tprof_trace::run::ProcessInfo;
+
+/// Everything that grows while a file is read.
+pub(crate) struct Builder {
+    pub output: Output,
+    pub threads: Threads,
+    pub facts: Facts,
+    pub collectives: Collectives,
+    pub stacks: Stacks,
+    pub spans: Rows<Span>,
+    pub kernels: Rows<Kernel>,
+    pub copies: Rows<MemoryCopy>,
+    pub synchronizations: Rows<Synchronization>,
+    pub device_spans: Rows<DeviceSpan>,
+    pub allocations: Rows<DeviceAllocation>,
+    pub flows: Rows<FlowPoint>,
+    pub pairs: Pairs,
+    pub kinds: Kinds,
+    /// The profiler's own spans, which wait for a process: thread name and span.
+    pub own_spans: Vec<(Vec<u8>, Span)>,
+}
+
+/// What came of a file.
+pub(crate) struct Built {
+    pub output: Output,
+    pub processes: Vec<ProcessInfo>,
+    /// First and last moment.
+    pub extent: Option<(u64, u64)>,
+    /// Events by phase and category, as JSON.
+    pub kinds: serde_json::Value,
+}
+
+/// An event's time, made absolute.
+#[derive(Clone, Copy)]
+pub(crate) struct Interval {
+    pub start_ns: u64,
+    pub duration_ns: u64,
+}
+
+impl Interval {
+    pub fn end_ns(self) -> u64 {
+        self.start_ns + self.duration_ns
+    }
+}
+
+impl Builder {
+    /// Begins to fill a file.
+    pub fn new(writer: TraceWriter) -> Builder {
+        Builder {
+            output: Output::new(writer),
+            threads: Threads::default(),
+            facts: Facts::default(),
+            collectives: Collectives::default(),
+            stacks: Stacks::default(),
+            spans: Rows::default(),
+            kernels: Rows::default(),
+            copies: Rows::default(),
+            synchronizations: Rows::default(),
+            device_spans: Rows::default(),
+            allocations: Rows::default(),
+            flows: Rows::default(),
+            pairs: Pairs::default(),
+            kinds: Kinds::default(),
+            own_spans: Vec::new(),
+        }
+    }
+
+    /// An event's time on the run's clock; none, and counted, if it has none that fits.
+    pub fn time(&mut self, event: &Event<'_>) -> Option<u64> {
+        let text = event.text(event.fields().time);
+        let Some(time) = number::nanoseconds(text) else {
+            let number = number::is_number(number::unquoted(text));
+            self.output.tally.lose(if number { Lost::Range } else { Lost::NoTime });
+            return None;
+        };
+        let time = time.checked_add(self.facts.base_ns()).and_then(|time| u64::try_from(time).ok());
+        if time.is_none() {
+            self.output.tally.lose(Lost::Range);
+        }
+        time
+    }
+
+    fn interval(&mut self, event: &Event<'_>) -> Option<Interval> {
+        let start_ns = self.time(event)?;
+        let text = event.text(event.fields().duration);
+        let duration = number::nanoseconds(text).unwrap_or_else(|| {
+            let number = number::is_number(number::unquoted(text));
+            self.output.tally.lose(if number { Lost::Range } else { Lost::Duration });
+            if number { i64::MIN } else { 0 }
+        });
+        match u64::try_from(duration) {
+            Ok(duration_ns) if start_ns.checked_add(duration_ns).is_some() => {
+                Some(Interval { start_ns, duration_ns })
+            }
+            Ok(_) => {
+                self.output.tally.lose(Lost::Range);
+                None
+            }
+            Err(_) => {
+                if duration != i64::MIN {
+                    self.output.tally.lose(Lost::NegativeDuration);
+                }
+                None
+            }
+        }
+    }
+
+    /// A complete event.
+    fn complete(
+        &mut self,
+        event: Event<'_>,
+        category: Category,
+        is_first: bool,
+    ) -> Result<(), ImportError> {
+        let Some(interval) = self.interval(&event) else { return Ok(()) };
+        if is_first {
+            self.facts.first_event_ns = Some(interval.start_ns);
+        }
+        match category {
+            Category::Span(kind, implied) => self.span(event, interval, kind, implied),
+            Category::Kernel => self.kernel(event, interval),
+            Category::Copy => self.copy(event, interval),
+            Category::Synchronization => self.synchronization(event, interval),
+            Category::DeviceAnnotation => {
+                self.device_span(event, interval, DeviceSpanKind::Annotation)
+            }
+            Category::ProfilerRange => self.device_span(event, interval, DeviceSpanKind::Counters),
+        }
+    }
+
+    /// Writes what waits, and the small tables.
+    pub fn finish(mut self, rank: Option<u32>) -> Result<Built, ImportError> {
+        for (thread, mut span) in std::mem::take(&mut self.own_spans) {
+            let (start_ns, end_ns) = (span.start_ns, span.start_ns + span.duration_ns);
+            span.thread = self.threads.profiler_thread(&thread, start_ns, end_ns, &mut self.output);
+            self.spans.push(span, &mut self.output)?;
+        }
+        let output = &mut self.output;
+        output.tally.lose_many(Lost::BeginWithoutEnd, self.pairs.open());
+        self.spans.write(output)?;
+        self.kernels.write(output)?;
+        self.copies.write(output)?;
+        self.synchronizations.write(output)?;
+        self.device_spans.write(output)?;
+        self.allocations.write(output)?;
+        self.flows.write(output)?;
+        self.collectives.write(output)?;
+        self.facts.write(self.collectives.groups(), output);
+        let extent = self.threads.extent();
+        let processes = self.threads.write(rank, output);
+        let time_ns = extent.map_or(0, |extent| extent.0);
+        for loss in output.tally.losses() {
+            let (what, why) = (output.plain_name(loss.what), output.plain_name(&loss.why));
+            output.writer.loss(Loss { time_ns, process: None, what, count: loss.count, why });
+        }
+        let kinds = self.kinds.to_json();
+        Ok(Built { output: self.output, processes, extent, kinds })
+    }
+}
+
+impl Sink for Builder {
+    #[inline]
+    fn event(&mut self, event: Event<'_>) -> Result<(), ImportError> {
+        let is_first = !std::mem::replace(&mut self.output.began, true);
+        let fields = event.fields();
+        let phase = event.inner(fields.phase);
+        let category = self.kinds.count(phase, event.inner(fields.category));
+        let layout = event.layout();
+        if (layout.repeated | layout.others | u32::from(layout.odd_args)) != 0 {
+            self.output.tally.lose_many(Lost::Repeated, layout.repeated.into());
+            self.output.tally.lose_many(Lost::OtherMembers, layout.others.into());
+            self.output.tally.lose_many(Lost::OddArguments, layout.odd_args.into());
+        }
+        match phase {
+            b"X" => self.complete(event, category, is_first),
+            b"s" | b"t" | b"f" => self.flow(event),
+            b"i" | b"I" | b"R" => self.instant(event),
+            b"M" => {
+                self.metadata(event);
+                Ok(())
+            }
+            b"C" => self.counter(event),
+            b"B" => {
+                self.begin(event, category);
+                Ok(())
+            }
+            b"E" => self.end(event),
+            _ => {
+                self.output.tally.lose(match phase {
+                    b"" => Lost::NoPhase,
+                    b"b" | b"e" | b"n" | b"S" | b"T" | b"p" | b"F" => Lost::AsyncEvent,
+                    b"N" | b"O" | b"D" => Lost::Object,
+                    b"P" => Lost::Sample,
+                    _ => Lost::UnknownPhase,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn fact(&mut self, key: &[u8], value: &[u8]) {
+        self.facts.take(key, value, &mut self.output);
+    }
+
+    fn broken(&mut self, what: Broken, offset: u64) {
+        self.output.tally.lose_at(what.into(), offset);
+    }
+}

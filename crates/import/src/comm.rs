@@ -1,0 +1,366 @@
+//! Collectives: the host's call, its arguments and its kernel, which a trace has
+//! in three places, joined to one row.
+//!
+//! New versions of PyTorch write the arguments (sizes, type, group) on the
+//! `record_param_comms` operator and on the kernel, and give both the same
+//! external id. Old ones write a `nccl:…` annotation alone, within which the kernel
+//! is launched. Where neither was recorded, the kernel's name says what it is.
+
+use crate::error::ImportError;
+use crate::event::Event;
+use crate::group::{Group, group_number};
+use crate::key::Key;
+use crate::number;
+use crate::output::{Output, Rows};
+use std::collections::{BTreeMap, HashMap};
+use tprof_trace::model::*;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// A call of the host.
+struct Call {
+    row: Collective,
+    external: Option<u64>,
+    /// Whether its sizes are known from the library's own arguments.
+    told: bool,
+}
+
+/// A kernel of a communication library.
+struct CommKernel {
+    row: Collective,
+    external: Option<u64>,
+    told: bool,
+}
+
+/// Collectives of one file.
+#[derive(Default)]
+pub(crate) struct Collectives {
+    calls: Vec<Call>,
+    kernels: Vec<CommKernel>,
+    /// Calls by thread, sorted by start once that is needed.
+    windows: Map<ThreadIndex, Window>,
+    /// Launches within calls, by correlation.
+    launches: Map<u64, u32>,
+    groups: BTreeMap<u64, Group>,
+}
+
+#[derive(Default)]
+struct Window {
+    /// Start, end, call.
+    calls: Vec<(u64, u64, u32)>,
+    sorted: bool,
+}
+
+impl Collectives {
+    /// Looks at a host span: a call, or a launch within one.
+    #[inline]
+    pub fn host(&mut self, span: &Span, name: &[u8], event: &mut Event<'_>, output: &mut Output) {
+        match span.kind {
+            SpanKind::Runtime | SpanKind::Driver => self.launch(span, name),
+            SpanKind::Operator if name == b"record_param_comms" && event.has(Key::Collective) => {
+                self.call(span, event, output);
+            }
+            SpanKind::Annotation if name.starts_with(b"nccl:") => {
+                self.annotation(span, &name[5..], event, output);
+            }
+            _ => (),
+        }
+    }
+
+    fn launch(&mut self, span: &Span, name: &[u8]) {
+        let Some(window) = self.windows.get_mut(&span.thread) else { return };
+        let Some(correlation) = span.correlation else { return };
+        if !name.windows(6).any(|part| part == b"Launch") {
+            return;
+        }
+        if !window.sorted {
+            window.calls.sort_unstable();
+            window.sorted = true;
+        }
+        let after = window.calls.partition_point(|call| call.0 <= span.start_ns);
+        // The innermost call is among the last few that began before.
+        let around = window.calls[..after].iter().rev().take(4);
+        if let Some((_, _, call)) = around.into_iter().find(|call| call.1 >= span.start_ns) {
+            self.launches.insert(correlation, *call);
+        }
+    }
+
+    fn add_call(&mut self, span: &Span, row: Collective, told: bool) {
+        let end_ns = span.start_ns + span.duration_ns;
+        let row = Collective {
+            start_ns: span.start_ns,
+            duration_ns: Some(span.duration_ns),
+            process: span.process,
+            thread: Some(span.thread),
+            ..row
+        };
+        let window = self.windows.entry(span.thread).or_default();
+        window.calls.push((span.start_ns, end_ns, self.calls.len() as u32));
+        window.sorted = false;
+        self.calls.push(Call { row, external: span.external, told });
+    }
+
+    fn call(&mut self, span: &Span, event: &mut Event<'_>, output: &mut Output) {
+        let row = self.arguments(event, output);
+        // Waiting for a collective is none.
+        if !matches!(event.peek(Key::Collective), Some(b"\"wait\"" | b"\"init\"")) {
+            self.add_call(span, row, true);
+        }
+    }
+
+    fn annotation(&mut self, span: &Span, name: &[u8], event: &mut Event<'_>, output: &mut Output) {
+        let elements_in = event.peek(Key::InputDims).and_then(elements);
+        let types = event.peek(Key::InputTypes).unwrap_or_default();
+        let element_type = types.split(|byte| *byte == b'"').nth(1).map_or("", element_type);
+        let row = Collective {
+            name: output.plain_name(&operation(&String::from_utf8_lossy(name))),
+            elements_in,
+            element_type: output.plain_name(element_type),
+            bytes: elements_in.and_then(|n| n.checked_mul(element_bytes(element_type)?)),
+            ..Collective::default()
+        };
+        self.add_call(span, row, false);
+    }
+
+    /// The arguments that the library got, on the host's call or on its kernel. They
+    /// stay among the event's other arguments too.
+    fn arguments(&mut self, event: &mut Event<'_>, output: &mut Output) -> Collective {
+        let text = |event: &mut Event<'_>, key| {
+            let text = event.peek(key).map(number::unquoted).unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        };
+        let whole = |event: &mut Event<'_>, key| {
+            event.peek(key).and_then(|text| number::unsigned(number::unquoted(text)))
+        };
+        let element_type = text(event, Key::DataType);
+        let (given, got) = (whole(event, Key::ElementsIn), whole(event, Key::ElementsOut));
+        let group_size = whole(event, Key::GroupSize).and_then(|size| u32::try_from(size).ok());
+        let group = event.has(Key::GroupName).then(|| {
+            let name = text(event, Key::GroupName);
+            let number = group_number(&name);
+            self.groups.entry(number).or_insert_with(|| {
+                let (description, ranks) =
+                    (text(event, Key::GroupDescription), text(event, Key::GroupRanks));
+                Group { name, description, ranks, size: group_size }
+            });
+            number
+        });
+        let peer = [Key::Root, Key::Destination, Key::Source];
+        let peer = peer.into_iter().find_map(|key| whole(event, key));
+        Collective {
+            name: output.plain_name(&operation(&text(event, Key::Collective))),
+            communicator: group,
+            sequence: whole(event, Key::CollectiveSequence),
+            elements_in: given,
+            elements_out: got,
+            element_type: output.plain_name(&element_type),
+            bytes: given.max(got).and_then(|n| n.checked_mul(element_bytes(&element_type)?)),
+            group_size,
+            peer: peer.and_then(|peer| u32::try_from(peer).ok()),
+            ..Collective::default()
+        }
+    }
+
+    /// Looks at a kernel.
+    #[inline]
+    pub fn kernel(
+        &mut self,
+        kernel: &Kernel,
+        name: &[u8],
+        event: &mut Event<'_>,
+        output: &mut Output,
+    ) {
+        let told = event.has(Key::Collective);
+        if !told && !name.get(..4).is_some_and(|four| four.eq_ignore_ascii_case(b"nccl")) {
+            return;
+        }
+        let row = match told {
+            true => self.arguments(event, output),
+            false => {
+                let name = kernel_operation(&String::from_utf8_lossy(name));
+                Collective { name: output.plain_name(&name), ..Collective::default() }
+            }
+        };
+        let row = Collective {
+            start_ns: kernel.start_ns,
+            process: kernel.process,
+            stream: Some(kernel.stream),
+            correlation: kernel.correlation,
+            ..row
+        };
+        // Old versions wrote the correlation in place of the external id.
+        let external = kernel.external.filter(|external| Some(*external) != kernel.correlation);
+        self.kernels.push(CommKernel { row, external, told });
+    }
+
+    /// Process groups that were named.
+    pub fn groups(&mut self) -> BTreeMap<u64, Group> {
+        std::mem::take(&mut self.groups)
+    }
+
+    /// Joins calls and kernels, and writes them.
+    pub fn write(&mut self, output: &mut Output) -> Result<(), ImportError> {
+        let holders = self.holders();
+        let mut by_external = Map::default();
+        for (call, index) in self.calls.iter().zip(0_u32..).filter(|(call, _)| call.told) {
+            if let Some(external) = call.external {
+                by_external.insert(external, index);
+            }
+        }
+        let mut rows = Rows::default();
+        for kernel in &self.kernels {
+            let launched = kernel.row.correlation.and_then(|c| self.launches.get(&c)).copied();
+            let launched = launched.map(|call| holders.get(&call).copied().unwrap_or(call));
+            let call = launched.or_else(|| by_external.get(&kernel.external?).copied());
+            match call.map(|call| &mut self.calls[call as usize]) {
+                Some(call) => {
+                    call.row.correlation = call.row.correlation.or(kernel.row.correlation);
+                    call.row.stream = call.row.stream.or(kernel.row.stream);
+                    if kernel.told && !call.told {
+                        call.row = Collective {
+                            start_ns: call.row.start_ns,
+                            duration_ns: call.row.duration_ns,
+                            process: call.row.process,
+                            thread: call.row.thread,
+                            ..kernel.row
+                        };
+                    }
+                }
+                None => rows.push(kernel.row, output)?,
+            }
+        }
+        for (call, index) in self.calls.iter().zip(0_u32..) {
+            if !holders.contains_key(&index) {
+                rows.push(call.row, output)?;
+            }
+        }
+        rows.write(output)
+    }
+
+    /// Annotations that lie within a call whose arguments are known: the same
+    /// collective, told twice.
+    fn holders(&self) -> Map<u32, u32> {
+        let mut holders = Map::default();
+        for window in self.windows.values() {
+            let mut calls = window.calls.clone();
+            calls.sort_unstable_by_key(|(start, end, _)| (*start, !*end));
+            let mut holder: Option<(u64, u32)> = None;
+            for (start, end, call) in calls {
+                if self.calls[call as usize].told {
+                    holder = Some((end, call));
+                } else if let Some((until, by)) = holder
+                    && end <= until
+                    && start < until
+                {
+                    holders.insert(call, by);
+                }
+            }
+        }
+        holders
+    }
+}
+
+/// `torch.distributed`'s name of an operation: `_allgather_base` is `all_gather`.
+fn operation(name: &str) -> String {
+    let mut name = name.trim_start_matches('_').to_ascii_lowercase();
+    for ending in ["_base", "_into_tensor", "_coalesced", "_base", "_single", "_tensor"] {
+        name.truncate(name.strip_suffix(ending).unwrap_or(&name).len());
+    }
+    for (short, long) in
+        [("allreduce", "all_reduce"), ("allgather", "all_gather"), ("alltoall", "all_to_all")]
+    {
+        name = name.replace(short, long);
+    }
+    match name.as_str() {
+        "all_to_allv" => "all_to_all".to_owned(),
+        "reducescatter" => "reduce_scatter".to_owned(),
+        _ => name,
+    }
+}
+
+/// `ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)` does `all_reduce`; nothing if its
+/// name does not say.
+fn kernel_operation(name: &str) -> String {
+    let part = name.split(['_', '(']).nth(1).unwrap_or_default();
+    let known = [
+        ("AllReduce", "all_reduce"),
+        ("AllGather", "all_gather"),
+        ("AllToAll", "all_to_all"),
+        ("ReduceScatter", "reduce_scatter"),
+        ("Broadcast", "broadcast"),
+        ("Reduce", "reduce"),
+        ("SendRecv", "send_recv"),
+    ];
+    let found = known.iter().find(|(kernel, _)| *kernel == part);
+    found.map_or("", |(_, operation)| operation).to_owned()
+}
+
+/// A C++ type as PyTorch names its scalar types.
+fn element_type(text: &[u8]) -> &'static str {
+    match text {
+        b"float" => "Float",
+        b"double" => "Double",
+        b"c10::Half" => "Half",
+        b"c10::BFloat16" => "BFloat16",
+        b"int" => "Int",
+        b"long int" | b"long" => "Long",
+        b"short" | b"short int" => "Short",
+        b"signed char" | b"char" => "Char",
+        b"unsigned char" => "Byte",
+        b"bool" => "Bool",
+        _ => "",
+    }
+}
+
+fn element_bytes(element_type: &str) -> Option<u64> {
+    Some(match element_type {
+        "Double" | "Long" | "ComplexFloat" => 8,
+        "Float" | "Int" => 4,
+        "Half" | "BFloat16" | "Short" => 2,
+        "Char" | "Byte" | "Bool" => 1,
+        "ComplexDouble" => 16,
+        name if name.starts_with("Float8") => 1,
+        _ => return None,
+    })
+}
+
+/// Elements of all tensors of `[[2, 3], [4]]` (or one tensor's, `[2, 3]`).
+fn elements(dims: &[u8]) -> Option<u64> {
+    let dims: Vec<Vec<u64>> = serde_json::from_slice(dims).ok()?;
+    let product = |dims: &Vec<u64>| {
+        let whole = dims.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
+        if dims.is_empty() { Some(0) } else { whole }
+    };
+    let sum = dims.iter().try_fold(0_u64, |sum, dims| sum.checked_add(product(dims)?))?;
+    (sum > 0).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_have_one_name() {
+        for (written, meant) in [
+            ("allreduce", "all_reduce"),
+            ("_reduce_scatter_base", "reduce_scatter"),
+            ("_allgather_base", "all_gather"),
+            ("all_to_allv", "all_to_all"),
+            ("allreduce_coalesced", "all_reduce"),
+            ("send", "send"),
+        ] {
+            assert_eq!(operation(written), meant);
+        }
+        let kernel = "ncclKernel_ReduceScatter_RING_LL_Sum_float(ncclWorkElem)";
+        assert_eq!(kernel_operation(kernel), "reduce_scatter");
+        assert_eq!(kernel_operation("ncclDevKernel_Generic(x)"), "");
+    }
+
+    #[test]
+    fn sizes_come_from_dimensions() {
+        assert_eq!(elements(b"[[2, 1024], [3]]"), Some(2051));
+        assert_eq!(elements(b"[[]]"), None);
+        assert_eq!(elements(b"[[18446744073709551615, 2]]"), None);
+        assert_eq!(elements(b"[2, 3]"), None);
+    }
+}

@@ -1,0 +1,355 @@
+//! The outside of a trace: an array of events, or an object that has one.
+//!
+//! One pass, one event in memory. After something that is not JSON the walk goes
+//! on at the next event, and never looks at a byte more than a few times.
+
+use crate::cursor::{self, Stop};
+use crate::error::ImportError;
+use crate::event::{Event, Layout};
+use crate::text;
+use crate::window::Window;
+
+/// Takes what is found.
+pub(crate) trait Sink {
+    /// An event.
+    fn event(&mut self, event: Event<'_>) -> Result<(), ImportError>;
+    /// A member of the outermost object, other than the events.
+    fn fact(&mut self, key: &[u8], value: &[u8]);
+    /// Something that had to be left out.
+    fn broken(&mut self, what: Broken, offset: u64);
+}
+
+/// What had to be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// An event that is not JSON.
+    NotJson,
+    /// An element of the list of events that is no object.
+    NoObject,
+    /// An event or a value too long to be looked at.
+    TooLong,
+    /// Everything from here on: the text ends in the middle.
+    CutOff,
+    /// Everything from here on: it is not JSON, and no event follows.
+    Tail,
+}
+
+/// Walks a trace from its first byte to its last.
+pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), ImportError> {
+    let mut walk = Walk { window, sink, layout: Layout::default(), has_events: false };
+    walk.skip(b"\xef\xbb\xbf")?;
+    match walk.peek()? {
+        Some(b'[') => {
+            walk.window.consume(1);
+            walk.events(true)?;
+            Ok(())
+        }
+        Some(b'{') => {
+            walk.window.consume(1);
+            walk.object()
+        }
+        Some(_) => Err(walk.not_a_trace("it does not begin with { or [")),
+        None => Err(walk.not_a_trace("there is nothing in it")),
+    }
+}
+
+struct Walk<'a, S> {
+    window: &'a mut Window,
+    sink: &'a mut S,
+    layout: Layout,
+    /// Whether an event was read.
+    has_events: bool,
+}
+
+impl<S: Sink> Walk<'_, S> {
+    fn not_a_trace(&self, why: &str) -> ImportError {
+        let why = match self.window.cut() {
+            Some(cut) => cut.to_owned(),
+            None => why.to_owned(),
+        };
+        let (path, offset) = (self.window.path().to_path_buf(), self.window.offset());
+        ImportError::NotATrace { path, offset, why }
+    }
+
+    /// Skips bytes if they come next.
+    fn skip(&mut self, bytes: &[u8]) -> Result<(), ImportError> {
+        while self.window.bytes().len() < bytes.len() && self.window.more()? {}
+        if self.window.bytes().starts_with(bytes) {
+            self.window.consume(bytes.len());
+        }
+        Ok(())
+    }
+
+    /// The next byte that is no white space; none at the end.
+    fn peek(&mut self) -> Result<Option<u8>, ImportError> {
+        loop {
+            let bytes = self.window.bytes();
+            match cursor::space(bytes, 0) {
+                Ok(at) => {
+                    let byte = bytes[at];
+                    self.window.consume(at);
+                    return Ok(Some(byte));
+                }
+                Err(_) => {
+                    let count = bytes.len();
+                    self.window.consume(count);
+                    if !self.window.more()? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tries until enough of the text is in the window.
+    fn enough(
+        &mut self,
+        scan: impl Fn(&[u8]) -> Result<usize, Stop>,
+    ) -> Result<Result<usize, Stop>, ImportError> {
+        loop {
+            match scan(self.window.bytes()) {
+                Err(Stop::End) if !self.window.is_full() && self.window.more()? => (),
+                result => return Ok(result),
+            }
+        }
+    }
+
+    /// Members of the outermost object.
+    fn object(&mut self) -> Result<(), ImportError> {
+        let mut has_events = false;
+        loop {
+            match self.peek()? {
+                Some(b'}') => break,
+                Some(b',') => {
+                    self.window.consume(1);
+                    continue;
+                }
+                Some(b'"') => (),
+                Some(_) if !has_events => return Err(self.not_a_trace("here is no JSON")),
+                Some(_) => {
+                    self.sink.broken(Broken::Tail, self.window.offset());
+                    return Ok(());
+                }
+                None if !has_events => {
+                    return Err(self.not_a_trace("it ends before its events"));
+                }
+                None => {
+                    self.sink.broken(Broken::CutOff, self.window.offset());
+                    return Ok(());
+                }
+            }
+            let key = self.enough(|bytes| {
+                let end = cursor::string(bytes, 1)?;
+                cursor::space(bytes, cursor::expect(bytes, end + 1, b':')?)
+            })?;
+            let Ok(value_at) = key else {
+                if !has_events {
+                    return Err(self.not_a_trace("here is no JSON"));
+                }
+                self.sink.broken(Broken::Tail, self.window.offset());
+                return Ok(());
+            };
+            let bytes = self.window.bytes();
+            let key_end = cursor::string(bytes, 1).unwrap_or(1);
+            let is_list = bytes[value_at] == b'[';
+            if &bytes[1..key_end] == b"traceEvents" && is_list {
+                has_events = true;
+                self.window.consume(value_at + 1);
+                if !self.events(false)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            if !self.member(value_at, key_end, has_events)? {
+                return Ok(());
+            }
+        }
+        if has_events { Ok(()) } else { Err(self.not_a_trace("it has no list `traceEvents`")) }
+    }
+
+    /// One member other than the events; false if the text ends with it.
+    fn member(
+        &mut self,
+        value_at: usize,
+        key_end: usize,
+        has_events: bool,
+    ) -> Result<bool, ImportError> {
+        match self.enough(|bytes| cursor::value(bytes, value_at))? {
+            Ok(end) => {
+                let bytes = self.window.bytes();
+                self.sink.fact(&bytes[1..key_end], &bytes[value_at..end]);
+                self.window.consume(end);
+                Ok(true)
+            }
+            Err(Stop::End) if self.window.is_full() => {
+                self.sink.broken(Broken::TooLong, self.window.offset());
+                self.window.consume(value_at);
+                self.skip_value()
+            }
+            _ if !has_events => Err(self.not_a_trace("a value here does not end")),
+            _ => {
+                self.sink.broken(Broken::CutOff, self.window.offset());
+                Ok(false)
+            }
+        }
+    }
+
+    /// The elements of the list of events, after its bracket. False if the text
+    /// ended with them; a bare list may lack its closing bracket.
+    fn events(&mut self, bare: bool) -> Result<bool, ImportError> {
+        loop {
+            // The usual case needs one look at the window for separator and event.
+            let bytes = self.window.bytes();
+            let mut at = 0;
+            let byte = loop {
+                match cursor::space(bytes, at) {
+                    Ok(found) if bytes[found] == b',' => at = found + 1,
+                    Ok(found) => {
+                        at = found;
+                        break bytes[found];
+                    }
+                    Err(_) => {
+                        at = bytes.len();
+                        break 0;
+                    }
+                }
+            };
+            let at_end = at == bytes.len();
+            self.window.consume(at);
+            if at_end {
+                if self.window.more()? {
+                    continue;
+                }
+                if !self.has_events {
+                    return Err(self.not_a_trace("it ends before its first event"));
+                }
+                if !bare || self.window.cut().is_some() {
+                    self.sink.broken(Broken::CutOff, self.window.offset());
+                }
+                return Ok(false);
+            }
+            match byte {
+                b'{' => self.one_event()?,
+                b']' => {
+                    self.window.consume(1);
+                    return Ok(true);
+                }
+                _ => self.odd_element()?,
+            }
+        }
+    }
+
+    /// Reads the event at the window's start.
+    #[inline]
+    fn one_event(&mut self) -> Result<(), ImportError> {
+        loop {
+            let bytes = self.window.bytes();
+            match self.layout.read(bytes, 0) {
+                Ok(end) => {
+                    self.sink.event(Event::new(bytes, &mut self.layout))?;
+                    self.has_events = true;
+                    self.window.consume(end);
+                    return Ok(());
+                }
+                Err(Stop::End) if self.window.is_full() => return self.too_long(),
+                Err(Stop::End) if self.window.more()? => (),
+                Err(Stop::End) => return self.cut_off(),
+                Err(Stop::Bad(at)) => return self.not_json(at),
+            }
+        }
+    }
+
+    /// An element that is no object.
+    fn odd_element(&mut self) -> Result<(), ImportError> {
+        match self.enough(|bytes| cursor::value(bytes, 0))? {
+            Ok(end) => {
+                let is_json =
+                    text::push_value(&self.window.bytes()[..end], &mut Vec::new()).is_ok();
+                let what = if is_json { Broken::NoObject } else { Broken::NotJson };
+                self.sink.broken(what, self.window.offset());
+                self.window.consume(end);
+                Ok(())
+            }
+            Err(Stop::End) if self.window.is_full() => self.too_long(),
+            Err(Stop::End) => self.cut_off(),
+            Err(Stop::Bad(at)) => self.not_json(at),
+        }
+    }
+
+    fn too_long(&mut self) -> Result<(), ImportError> {
+        self.sink.broken(Broken::TooLong, self.window.offset());
+        self.skip_value()?;
+        Ok(())
+    }
+
+    /// The text ends within an element.
+    fn cut_off(&mut self) -> Result<(), ImportError> {
+        if !self.has_events {
+            return Err(self.not_a_trace("it ends within its first event"));
+        }
+        self.sink.broken(Broken::CutOff, self.window.offset());
+        let rest = self.window.bytes().len();
+        self.window.consume(rest);
+        Ok(())
+    }
+
+    /// What is `at` bytes into the window is no JSON: goes on at the next event.
+    fn not_json(&mut self, at: usize) -> Result<(), ImportError> {
+        self.sink.broken(Broken::NotJson, self.window.offset() + at as u64);
+        self.window.consume(at);
+        self.next_event()
+    }
+
+    /// Goes to the next `{` after `},`: where the next event begins, or something
+    /// like it. Stops at the end of the text too.
+    fn next_event(&mut self) -> Result<(), ImportError> {
+        let mut before = [0_u8; 2];
+        loop {
+            let bytes = self.window.bytes();
+            for (at, byte) in bytes.iter().enumerate() {
+                match byte {
+                    b' ' | b'\n' | b'\r' | b'\t' => continue,
+                    b'{' if before == *b"}," => {
+                        self.window.consume(at);
+                        return Ok(());
+                    }
+                    _ => before = [before[1], *byte],
+                }
+            }
+            let count = bytes.len();
+            self.window.consume(count);
+            if !self.window.more()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Skips a value of any length in constant memory; false if the text ends in it.
+    fn skip_value(&mut self) -> Result<bool, ImportError> {
+        let (mut depth, mut in_string, mut escaped) = (0_u64, false, false);
+        loop {
+            let bytes = self.window.bytes();
+            for (at, byte) in bytes.iter().enumerate() {
+                match byte {
+                    _ if escaped => escaped = false,
+                    b'\\' if in_string => escaped = true,
+                    b'"' => in_string = !in_string,
+                    _ if in_string => (),
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' => depth = depth.saturating_sub(1),
+                    _ => continue,
+                }
+                if depth == 0 && !in_string && !escaped {
+                    self.window.consume(at + 1);
+                    return Ok(true);
+                }
+            }
+            let count = bytes.len();
+            self.window.consume(count);
+            if !self.window.more()? {
+                self.sink.broken(Broken::CutOff, self.window.offset());
+                return Ok(false);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The top level of a trace: rank, devices, process groups, and whatever else it says.
+
+use crate::event::Event;
+use crate::group::{Group, communicators};
+use crate::output::Output;
+use crate::tally::Lost;
+use crate::text;
+use crate::threads::MAIN;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use tprof_trace::model::{Device, NameId, Property};
+
+/// Longest member that is kept, and most metadata.
+const MAX_FACT_BYTES: usize = 256 << 10;
+/// Members that are kept.
+const MAX_FACTS: usize = 1000;
+
+/// What the top level said.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Nanoseconds since 1970 that all times of the file are relative to.
+    base_ns: i64,
+    members: Vec<(String, String)>,
+    /// Order and labels of processes and threads.
+    metadata: Vec<Value>,
+    metadata_bytes: usize,
+    /// Start of the file's first event, if that is a complete one. Holistic Trace
+    /// Analysis takes it for the launch of work without one, and tprof can say so.
+    pub first_event_ns: Option<u64>,
+}
+
+impl Facts {
+    /// What is to be added to times; 0 unless the file said so before its events.
+    #[inline(always)]
+    pub fn base_ns(&self) -> i64 {
+        self.base_ns
+    }
+
+    /// Takes a member of the top level.
+    pub fn take(&mut self, key: &[u8], value: &[u8], output: &mut Output) {
+        let mut json = Vec::new();
+        if value.len() > MAX_FACT_BYTES
+            || self.members.len() == MAX_FACTS
+            || text::push_value(value, &mut json).is_err()
+        {
+            output.tally.lose(Lost::FactTooLong);
+            return;
+        }
+        let mut name = String::new();
+        text::unescape(key, &mut name);
+        let json = String::from_utf8_lossy(&json).into_owned();
+        if name == "baseTimeNanoseconds" && !output.began {
+            self.base_ns = json.parse().unwrap_or(0);
+        }
+        self.members.push((name, json));
+    }
+
+    /// Takes metadata that names nothing.
+    pub fn metadata(&mut self, kind: &[u8], event: &Event<'_>, output: &mut Output) {
+        let fields = event.fields();
+        let mut args = Vec::new();
+        event.rest(&mut args);
+        self.metadata_bytes += kind.len() + args.len() + 40;
+        if self.metadata_bytes > MAX_FACT_BYTES / 2 {
+            output.tally.lose(Lost::FactTooLong);
+            return;
+        }
+        let id = |text: &[u8]| serde_json::from_slice(text).unwrap_or(Value::Null);
+        self.metadata.push(json!({
+            "name": String::from_utf8_lossy(kind),
+            "pid": id(event.text(fields.pid)),
+            "tid": id(event.text(fields.tid)),
+            "args": serde_json::from_slice(&args).unwrap_or(Value::Null),
+        }));
+    }
+
+    fn member(&self, key: &str) -> Option<Value> {
+        let (_, json) = self.members.iter().rev().find(|(name, _)| name == key)?;
+        let value = serde_json::from_str(json).ok()?;
+        // Some versions of PyTorch write the object as a string.
+        match value {
+            Value::String(text) => serde_json::from_str(&text).ok(),
+            value => Some(value),
+        }
+    }
+
+    /// The rank that the job gave the process.
+    pub fn rank(&self) -> Option<u32> {
+        let info = self.member("distributedInfo")?;
+        let rank = info.get("rank")?;
+        let rank = rank.as_u64().or_else(|| rank.as_str()?.parse().ok())?;
+        u32::try_from(rank).ok()
+    }
+
+    /// Writes properties, devices and communicators.
+    pub fn write(&self, groups: BTreeMap<u64, Group>, output: &mut Output) {
+        for (key, value) in &self.members {
+            property(key, value, output);
+        }
+        if !self.metadata.is_empty() {
+            property("tprof.metadata", &Value::from(self.metadata.clone()).to_string(), output);
+        }
+        if let Some(start_ns) = self.first_event_ns {
+            property("tprof.first_event_ns", &start_ns.to_string(), output);
+        }
+        for device in self.member("deviceProperties").iter().filter_map(Value::as_array).flatten() {
+            self.device(device, output);
+        }
+        let info = self.member("distributedInfo").unwrap_or(Value::Null);
+        for row in communicators(groups, &info, self.rank(), output) {
+            output.writer.communicator(&row);
+        }
+    }
+
+    fn device(&self, device: &Value, output: &mut Output) {
+        let Some(mut rest) = device.as_object().cloned() else { return };
+        let mut small = |key: &str| -> Option<u32> {
+            let value = rest.get(key)?.as_u64().and_then(|value| u32::try_from(value).ok())?;
+            rest.remove(key);
+            Some(value)
+        };
+        let Some(number) = small("id") else { return };
+        let processors = small("numSms");
+        let (compute_major, compute_minor) = (small("computeMajor"), small("computeMinor"));
+        let memory_bytes = take(&mut rest, "totalGlobalMem").and_then(|value| value.as_u64());
+        let mut text = |key: &str| match take(&mut rest, key) {
+            Some(Value::String(text)) => output.plain_name(&text),
+            _ => NameId(0),
+        };
+        let (name, uuid) = (text("name"), text("uuid"));
+        let row = Device {
+            process: MAIN,
+            device: number,
+            name,
+            uuid,
+            memory_bytes,
+            processors,
+            compute_major,
+            compute_minor,
+            properties: match rest.is_empty() {
+                true => NameId(0),
+                false => output.json_name(Value::Object(rest).to_string().as_bytes()),
+            },
+        };
+        output.writer.device(&row);
+    }
+}
+
+fn take(map: &mut Map<String, Value>, key: &str) -> Option<Value> {
+    map.remove(key)
+}
+
+/// Writes a property.
+pub(crate) fn property(key: &str, value: &str, output: &mut Output) {
+    let key = output.plain_name(key);
+    let value = output.json_name(value.as_bytes());
+    output.writer.property(Property { key, value });
+}

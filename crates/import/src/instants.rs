@@ -1,0 +1,162 @@
+//! Events without a duration: marks, memory, counters, arrows, metadata.
+
+use crate::builder::Builder;
+use crate::error::ImportError;
+use crate::event::Event;
+use crate::key::Key;
+use crate::number;
+use crate::tally::Lost;
+use tprof_trace::model::*;
+
+/// Rows of small tables that wait, in bytes.
+const MAX_PENDING_BYTES: usize = 4 << 20;
+
+impl Builder {
+    /// An instant: PyTorch's memory events, or a mark.
+    pub fn instant(&mut self, mut event: Event<'_>) -> Result<(), ImportError> {
+        let Some(time_ns) = self.time(&event) else { return Ok(()) };
+        let fields = event.fields();
+        let name = event.inner(fields.name);
+        if name == b"[memory]" && event.has(Key::Bytes) {
+            return self.memory(event, time_ns);
+        }
+        let pid = event.text(fields.pid);
+        // Kineto's own marks are on a "process" that is none.
+        let process = match number::integer(number::unquoted(pid)) {
+            Some(_) => Some(self.threads.process(pid, time_ns)),
+            None => None,
+        };
+        self.leave_out(&mut event, Key::EventIndex);
+        let scope = event.inner(fields.scope);
+        if event.members().next().is_some() || process.is_some() && scope != b"g" && scope != b"p" {
+            self.output.tally.lose(Lost::InstantDetails);
+        }
+        let name = self.output.name(name);
+        self.output.writer.mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
+        self.small_row()
+    }
+
+    /// Writes small rows when many wait.
+    fn small_row(&mut self) -> Result<(), ImportError> {
+        self.output.tally.kept += 1;
+        if self.output.writer.pending_bytes() > MAX_PENDING_BYTES {
+            self.output.writer.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Memory that PyTorch's allocator gave or took back.
+    fn memory(&mut self, mut event: Event<'_>, time_ns: u64) -> Result<(), ImportError> {
+        let fields = event.fields();
+        let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
+        let (process, thread) = self.threads.thread(pid, tid, time_ns, time_ns, &mut self.output);
+        let Some(bytes) = event.take_inner(Key::Bytes).and_then(number::integer) else {
+            self.output.tally.lose(Lost::MemoryDetails);
+            return Ok(());
+        };
+        // PyTorch's device type 0 is the host.
+        let on_host = event.take_u64(Key::DeviceType) == Some(0);
+        let device = event.take_u32(Key::DeviceId).filter(|_| !on_host);
+        self.leave_out(&mut event, Key::EventIndex);
+        let row = DeviceAllocation {
+            time_ns,
+            process,
+            thread,
+            allocator: Allocator::Framework,
+            free: bytes < 0,
+            device,
+            address: event.take_u64(Key::Address).unwrap_or(0),
+            bytes: Some(bytes.unsigned_abs()),
+            kind: if device.is_some() { MemoryKind::Device } else { MemoryKind::Unknown },
+            total_allocated_bytes: event.take_u64(Key::AllocatedTotal),
+            total_reserved_bytes: event.take_u64(Key::ReservedTotal),
+            external: event.take_u64(Key::External),
+            ..DeviceAllocation::default()
+        };
+        self.allocations.push(row, &mut self.output)
+    }
+
+    /// One value for each member of a counter's `args`.
+    pub fn counter(&mut self, event: Event<'_>) -> Result<(), ImportError> {
+        let Some(time_ns) = self.time(&event) else { return Ok(()) };
+        let fields = event.fields();
+        let pid = event.text(fields.pid);
+        let process = (!pid.is_empty()).then(|| self.threads.process(pid, time_ns));
+        let name = event.inner(fields.name);
+        for (key, value) in event.members() {
+            let Some(value) = number::float(number::unquoted(value)) else {
+                self.output.tally.lose(Lost::CounterValue);
+                continue;
+            };
+            let name = match key {
+                b"" | b"value" => self.output.name(name),
+                _ if key == name => self.output.name(name),
+                _ => self.output.name(&[name, b" ", key].concat()),
+            };
+            self.output.writer.counter(Counter { time_ns, process, device: None, name, value });
+            self.small_row()?;
+        }
+        Ok(())
+    }
+
+    /// An end of an arrow.
+    pub fn flow(&mut self, event: Event<'_>) -> Result<(), ImportError> {
+        let fields = event.fields();
+        let category = event.inner(fields.category);
+        if matches!(category, b"ac2g" | b"async_cpu_to_gpu") {
+            self.output.tally.launch_arrows += 1;
+            return Ok(());
+        }
+        let Some(time_ns) = self.time(&event) else { return Ok(()) };
+        let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
+        let (process, thread) = self.threads.thread(pid, tid, time_ns, time_ns, &mut self.output);
+        let row = FlowPoint {
+            time_ns,
+            process,
+            thread: Some(thread),
+            device: None,
+            stream: None,
+            end: match event.inner(fields.phase) {
+                b"s" => FlowEnd::Start,
+                b"t" => FlowEnd::Step,
+                _ => FlowEnd::End,
+            },
+            id: arrow(event.inner(fields.id)),
+            category: self.output.name(category),
+            name: self.output.name(event.inner(fields.name)),
+        };
+        self.flows.push(row, &mut self.output)
+    }
+
+    /// Names and order of processes and threads.
+    pub fn metadata(&mut self, mut event: Event<'_>) {
+        let fields = event.fields();
+        let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
+        match event.inner(fields.name) {
+            b"process_name" => {
+                let name = event.take_inner(Key::Name).unwrap_or_default();
+                self.threads.name_process(pid, name);
+            }
+            b"thread_name" => {
+                let name = event.take_inner(Key::Name).unwrap_or_default();
+                let name = self.output.name(name);
+                self.threads.name_thread(pid, tid, name);
+            }
+            kind => self.facts.metadata(kind, &event, &mut self.output),
+        }
+    }
+}
+
+/// An arrow's number; one that is a text becomes a number of its own.
+fn arrow(id: &[u8]) -> u64 {
+    let hex = id
+        .strip_prefix(b"0x")
+        .and_then(|hex| u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+    number::unsigned(id).or(hex).unwrap_or_else(|| hash(id))
+}
+
+/// FNV-1a: a number for a text that is the same everywhere.
+pub(crate) fn hash(text: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    text.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}

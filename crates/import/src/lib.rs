@@ -1,0 +1,34 @@
+//! Reads traces that others made into a run of tprof's: Kineto and Chrome JSON,
+//! plain or gzipped, one file or a directory of ranks.
+//!
+//! [`import`] streams: memory holds one event, one block of rows per table, and the
+//! different names. What cannot be kept is counted by kind and said in the run. A
+//! crate of its own so that the collector, which every job runs beside, links no
+//! decompressor, and so that the trace model is seen to suffice for other sources.
+
+mod builder;
+mod comm;
+mod cursor;
+mod device;
+mod document;
+mod error;
+mod event;
+mod facts;
+mod group;
+mod instants;
+mod key;
+mod kinds;
+mod number;
+mod output;
+mod pairs;
+mod rank;
+mod run;
+mod spans;
+mod stacks;
+mod tally;
+mod text;
+mod threads;
+mod window;
+
+pub use error::ImportError;
+pub use run::{Imported, Options, Progress, import, is_foreign};

@@ -1,0 +1,199 @@
+//! The file that is being written: names, and rows that wait until a block is full.
+
+use crate::error::ImportError;
+use crate::event::Event;
+use crate::tally::{Lost, Tally};
+use crate::text;
+use tprof_trace::model::{NameId, SpanKind};
+use tprof_trace::{TraceRow, TraceWriter};
+
+/// Rows in a block.
+const BLOCK_ROWS: usize = 1 << 16;
+/// Names longer than this would be cut by the writer, and arguments be no JSON any more.
+const MAX_NAME_BYTES: usize = 256 << 10;
+/// Different names and arguments that one file may have, in bytes: they are in
+/// memory at once.
+const MAX_NAMES_BYTES: usize = 1 << 30;
+
+/// The writer of one file, with what all kinds of rows share.
+pub(crate) struct Output {
+    pub writer: TraceWriter,
+    pub tally: Tally,
+    /// Whether an event was read.
+    pub began: bool,
+    /// Bytes of names so far.
+    names_bytes: usize,
+    string: String,
+    json: Vec<u8>,
+}
+
+impl Output {
+    /// Begins to fill a file.
+    pub fn new(writer: TraceWriter) -> Output {
+        Output {
+            writer,
+            tally: Tally::default(),
+            began: false,
+            names_bytes: 0,
+            string: String::new(),
+            json: Vec::new(),
+        }
+    }
+
+    /// Interns what stands between the quotes of a JSON string.
+    #[inline]
+    pub fn name(&mut self, raw: &[u8]) -> NameId {
+        match std::str::from_utf8(raw) {
+            Ok(text) if !raw.contains(&b'\\') => self.plain_name(text),
+            _ => {
+                let mut text = std::mem::take(&mut self.string);
+                text.clear();
+                if text::unescape(raw, &mut text) {
+                    self.tally.lose(Lost::BytesMended);
+                }
+                let name = self.plain_name(&text);
+                self.string = text;
+                name
+            }
+        }
+    }
+
+    /// Interns a text.
+    #[inline]
+    pub fn plain_name(&mut self, text: &str) -> NameId {
+        let pending = self.writer.pending_bytes();
+        if self.names_bytes > MAX_NAMES_BYTES {
+            self.tally.lose(Lost::NamesFull);
+            return NameId(0);
+        }
+        if text.len() > MAX_NAME_BYTES {
+            self.tally.lose(Lost::NameTooLong);
+        }
+        let name = self.writer.name(text);
+        self.names_bytes += self.writer.pending_bytes() - pending;
+        name
+    }
+
+    /// Interns the members of `args` that no field took.
+    #[inline]
+    pub fn args(&mut self, event: &Event<'_>) -> NameId {
+        let mut json = std::mem::take(&mut self.json);
+        let (refused, mended) = event.rest(&mut json);
+        self.tally.lose_many(Lost::ArgumentsRefused, refused.into());
+        self.tally.lose_many(Lost::BytesMended, mended.into());
+        let name = self.json_name(&json);
+        self.json = json;
+        name
+    }
+
+    /// Interns JSON; it is left out if it is too long.
+    pub fn json_name(&mut self, json: &[u8]) -> NameId {
+        if json.len() > MAX_NAME_BYTES {
+            self.tally.lose(Lost::ArgumentsTooLong);
+            return NameId(0);
+        }
+        match std::str::from_utf8(json) {
+            Ok(text) => self.plain_name(text),
+            Err(_) => NameId(0),
+        }
+    }
+}
+
+/// Rows of a large table on their way into blocks.
+#[derive(Debug)]
+pub(crate) struct Rows<R> {
+    rows: Vec<R>,
+}
+
+impl<R> Default for Rows<R> {
+    fn default() -> Rows<R> {
+        Rows { rows: Vec::new() }
+    }
+}
+
+impl<R: TraceRow + InOrder> Rows<R> {
+    /// Adds a row; a full block is sorted and written.
+    #[inline]
+    pub fn push(&mut self, row: R, output: &mut Output) -> Result<(), ImportError> {
+        self.rows.push(row);
+        if self.rows.len() == BLOCK_ROWS { self.write(output) } else { Ok(()) }
+    }
+
+    /// Writes what waits.
+    pub fn write(&mut self, output: &mut Output) -> Result<(), ImportError> {
+        output.tally.kept += self.rows.len() as u64;
+        if !self.rows.is_sorted_by_key(R::order) {
+            self.rows.sort_by_key(R::order);
+        }
+        Ok(output.writer.write(&mut self.rows)?)
+    }
+}
+
+/// A row's place in its block.
+pub(crate) trait InOrder {
+    /// By time; of two spans that begin together the longer one, which holds the
+    /// other, comes first.
+    fn order(&self) -> (u64, u64);
+}
+
+macro_rules! by_start {
+    ($($row:ident)*) => { $(
+        impl InOrder for tprof_trace::model::$row {
+            fn order(&self) -> (u64, u64) {
+                (self.start_ns, !self.duration_ns)
+            }
+        }
+    )* };
+}
+by_start! { Span Kernel MemoryCopy Synchronization DeviceSpan }
+
+macro_rules! by_time {
+    ($($row:ident $time:ident,)*) => { $(
+        impl InOrder for tprof_trace::model::$row {
+            fn order(&self) -> (u64, u64) {
+                (self.$time, 0)
+            }
+        }
+    )* };
+}
+by_time! { FlowPoint time_ns, DeviceAllocation time_ns, Collective start_ns, }
+
+/// Kinds of events, as Kineto's and its predecessors' categories name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Category {
+    /// A span of a host thread; whether the kind implies the category.
+    Span(SpanKind, bool),
+    Kernel,
+    Copy,
+    Synchronization,
+    DeviceAnnotation,
+    ProfilerRange,
+}
+
+/// What a category means.
+pub(crate) fn category(text: &[u8]) -> Category {
+    use SpanKind::*;
+    match text {
+        b"cpu_op" => Category::Span(Operator, true),
+        b"cuda_runtime" => Category::Span(Runtime, true),
+        b"cuda_driver" => Category::Span(Driver, true),
+        b"user_annotation" => Category::Span(Annotation, true),
+        b"python_function" => Category::Span(Python, true),
+        b"overhead" => Category::Span(Overhead, true),
+        b"nvtx" => Category::Span(Nvtx, true),
+        b"Operator" | b"hpu_op" => Category::Span(Operator, false),
+        b"Runtime"
+        | b"hip_runtime"
+        | b"xpu_runtime"
+        | b"mtia_runtime"
+        | b"glow_runtime"
+        | b"privateuse1_runtime" => Category::Span(Runtime, false),
+        b"xpu_driver" | b"privateuse1_driver" => Category::Span(Driver, false),
+        b"kernel" | b"Kernel" | b"concurrent_kernel" => Category::Kernel,
+        b"gpu_memcpy" | b"Memcpy" | b"gpu_memset" | b"Memset" => Category::Copy,
+        b"cuda_sync" | b"xpu_sync" | b"privateuse1_sync" => Category::Synchronization,
+        b"gpu_user_annotation" => Category::DeviceAnnotation,
+        b"cuda_profiler_range" => Category::ProfilerRange,
+        _ => Category::Span(Other, false),
+    }
+}

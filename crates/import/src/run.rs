@@ -1,0 +1,376 @@
+//! Files to a run directory: one `.tprof` per trace, and a `run.json`.
+
+use crate::builder::{Builder, Built};
+use crate::document::walk;
+use crate::error::ImportError;
+use crate::facts::property;
+use crate::rank;
+use crate::tally::Loss;
+use crate::window::Window;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tprof_trace::run::{LossInfo, Overhead, ProcessInfo, RUN_VERSION, RunInfo};
+use tprof_trace::{TraceHeader, TraceWriter};
+
+/// JSON that one file may hold unless told otherwise: a terabyte is no trace, but a
+/// gzip bomb.
+const DEFAULT_MAX_INPUT: u64 = 64 << 30;
+
+/// How to import.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Most bytes of JSON in one file, decompressed.
+    pub max_input_bytes: u64,
+    /// Version of tprof, for the run.
+    pub tprof: String,
+    /// Counts what was read so far.
+    pub progress: Progress,
+}
+
+impl Options {
+    /// The usual.
+    pub fn new(tprof: &str) -> Options {
+        Options {
+            max_input_bytes: DEFAULT_MAX_INPUT,
+            tprof: tprof.to_owned(),
+            progress: Progress::default(),
+        }
+    }
+}
+
+/// How far an import is; shared with whoever shows it.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    read: Arc<AtomicU64>,
+    total: Arc<AtomicU64>,
+}
+
+impl Progress {
+    /// Bytes of files read so far, and in all.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.read.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
+    }
+}
+
+/// What came of an import.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// Trace files written, with the file that each was made of.
+    pub files: Vec<(PathBuf, PathBuf)>,
+    /// Rows written.
+    pub rows: u64,
+    /// Events and parts of events that were not kept: by kind; 0 is an unknown number.
+    pub losses: Vec<LossInfo>,
+    /// Events that were not kept.
+    pub lost: u64,
+    /// What else a person should know, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Whether a path is something to import: a directory of traces without a run in
+/// it, or a file that is none of tprof's.
+pub fn is_foreign(path: &Path) -> bool {
+    let Ok(metadata) = fs::metadata(path) else { return false };
+    if !metadata.is_dir() {
+        return has_name(path, &[".json", ".json.gz"])
+            && path.file_name().is_some_and(|name| name != "run.json");
+    }
+    let Ok(entries) = fs::read_dir(path) else { return false };
+    let mut traces = false;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if has_name(&path, &[".tprof"]) || entry.file_name() == "run.json" {
+            return false;
+        }
+        traces |= has_name(&path, &[".json", ".json.gz"]);
+    }
+    traces
+}
+
+fn has_name(path: &Path, endings: &[&str]) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase());
+    name.is_some_and(|name| endings.iter().any(|ending| name.ends_with(ending)))
+}
+
+/// A file to import.
+struct Input {
+    path: PathBuf,
+    /// Found in a directory: it may turn out to be something else.
+    found: bool,
+}
+
+/// Files that paths mean: themselves, and the traces in directories.
+fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, ImportError> {
+    let mut inputs = Vec::new();
+    for path in paths {
+        let failed = |what| move |source| ImportError::Io { path: path.clone(), what, source };
+        if !fs::metadata(path).map_err(failed("open"))?.is_dir() {
+            inputs.push(Input { path: path.clone(), found: false });
+            continue;
+        }
+        let mut found = Vec::new();
+        for entry in fs::read_dir(path).map_err(failed("read"))? {
+            let file = entry.map_err(failed("read"))?.path();
+            if has_name(&file, &[".json", ".json.gz"]) && !file.is_dir() {
+                found.push(file);
+            }
+        }
+        if found.is_empty() {
+            return Err(ImportError::NoTraces { path: path.clone() });
+        }
+        found.sort_by_key(|file| (rank::of_name(&file.to_string_lossy()), file.clone()));
+        inputs.extend(found.into_iter().map(|path| Input { path, found: true }));
+    }
+    Ok(inputs)
+}
+
+/// One imported file, before it has its name.
+struct Part {
+    source: PathBuf,
+    partial: PathBuf,
+    rank: Option<u32>,
+    extent: Option<(u64, u64)>,
+    processes: Vec<ProcessInfo>,
+    rows: u64,
+    losses: Vec<LossInfo>,
+    lost: u64,
+    cut: bool,
+    read: serde_json::Value,
+}
+
+/// Imports files into a directory that is empty or does not exist.
+///
+/// Files are read in parallel, one a core. If one fails, all that was written is
+/// removed; a file that was only found in a directory and is no trace is passed over.
+pub fn import(
+    paths: &[PathBuf],
+    directory: &Path,
+    options: &Options,
+) -> Result<Imported, ImportError> {
+    let inputs = inputs(paths)?;
+    let sizes = inputs.iter().filter_map(|input| fs::metadata(&input.path).ok());
+    options.progress.total.store(sizes.map(|data| data.len()).sum(), Ordering::Relaxed);
+    let failed = |source| ImportError::Io { path: directory.to_owned(), what: "create", source };
+    let existed = directory.exists();
+    fs::create_dir_all(directory).map_err(failed)?;
+    let result = into(&inputs, paths, directory, options);
+    if result.is_err() && !existed {
+        // The error that led here matters more than one of removing.
+        let _ = fs::remove_dir(directory);
+    }
+    result
+}
+
+fn into(
+    inputs: &[Input],
+    paths: &[PathBuf],
+    directory: &Path,
+    options: &Options,
+) -> Result<Imported, ImportError> {
+    let work = |index: usize| {
+        let partial = directory.join(format!("import-{index}.partial"));
+        let part = one(&inputs[index].path, &partial, options);
+        if part.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        part
+    };
+    let mut imported = Imported::default();
+    let mut parts = Vec::new();
+    let mut failure = None;
+    for (input, result) in inputs.iter().zip(each(inputs.len(), work)) {
+        match result {
+            Ok(part) => parts.push(part),
+            Err(error @ ImportError::NotATrace { .. }) if input.found && inputs.len() > 1 => {
+                imported.notes.push(format!("passed over: {error}"));
+            }
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    if parts.is_empty() && failure.is_none() {
+        failure = Some(ImportError::NoTraces { path: paths[0].clone() });
+    }
+    if let Some(error) = failure {
+        for part in parts {
+            // What led here matters more than what cannot be removed.
+            let _ = fs::remove_file(part.partial);
+        }
+        return Err(error);
+    }
+    name_and_write(parts, directory, options, &mut imported)?;
+    Ok(imported)
+}
+
+/// Applies `work` to 0..count on all cores; results are in order.
+fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(count);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        return;
+                    }
+                    let result = work(index);
+                    // A poisoned lock means that a worker panicked; the scope passes that on.
+                    if let Ok(mut done) = done.lock() {
+                        done.insert(index, result);
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_default().into_values().collect()
+}
+
+/// Imports one file.
+fn one(source: &Path, partial: &Path, options: &Options) -> Result<Part, ImportError> {
+    let read = Arc::clone(&options.progress.read);
+    let mut window = Window::open(source, options.max_input_bytes, read)?;
+    let mut builder = Builder::new(TraceWriter::create_blank(partial)?);
+    walk(&mut window, &mut builder)?;
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    let rank = builder.facts.rank().or_else(|| rank::of_name(&name));
+    let json_bytes = window.offset();
+    let Built { mut output, processes, extent, kinds } = builder.finish(rank)?;
+    let read = json!({
+        "file": name,
+        "json_bytes": json_bytes,
+        "events": kinds,
+        "launch_arrows": output.tally.launch_arrows,
+        "cut_off": window.cut(),
+    });
+    property("tprof.import", &read.to_string(), &mut output);
+    let start_ns = extent.map_or(0, |extent| extent.0);
+    output.writer.finish_as(&TraceHeader {
+        rank,
+        provisional: rank.is_none(),
+        start_ns,
+        start_unix_ns: if is_since_1970(start_ns) { start_ns } else { 0 },
+        tprof: options.tprof.clone(),
+        ..TraceHeader::default()
+    })?;
+    let losses = output.tally.losses();
+    Ok(Part {
+        source: source.to_owned(),
+        partial: partial.to_owned(),
+        rank,
+        extent,
+        processes,
+        rows: output.tally.kept,
+        lost: losses.iter().filter(|loss| loss.is_event).map(|loss| loss.count).sum(),
+        losses: losses.into_iter().filter(|loss| loss.matters).map(Loss::into_info).collect(),
+        cut: output.tally.cut_at().is_some(),
+        read,
+    })
+}
+
+/// Whether times count from 1970, as Kineto's do, and not from some other moment:
+/// later than September 2001.
+fn is_since_1970(time_ns: u64) -> bool {
+    time_ns > 1_000_000_000_000_000_000
+}
+
+/// Gives files their ranks' names, and writes `run.json`.
+fn name_and_write(
+    mut parts: Vec<Part>,
+    directory: &Path,
+    options: &Options,
+    imported: &mut Imported,
+) -> Result<(), ImportError> {
+    settle_ranks(&mut parts, imported);
+    let starts = parts.iter().filter_map(|part| part.extent).map(|extent| extent.0);
+    let start_ns = starts.min().unwrap_or(0);
+    let mut info = RunInfo {
+        version: RUN_VERSION,
+        tprof: options.tprof.clone(),
+        start_ns,
+        start_unix_ns: if is_since_1970(start_ns) { start_ns } else { 0 },
+        end_ns: parts.iter().filter_map(|part| part.extent).map(|extent| extent.1).max(),
+        finished: true,
+        overhead: Overhead { estimate: true, ..Overhead::default() },
+        ..RunInfo::default()
+    };
+    let mut sources = Vec::new();
+    let mut losses: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut files_of_rank: BTreeMap<u32, u32> = BTreeMap::new();
+    for part in parts {
+        let rank = part.rank.unwrap_or(0);
+        let files = files_of_rank.entry(rank).or_default();
+        let name = match *files {
+            0 => format!("rank-{rank}.tprof"),
+            instance => format!("rank-{rank}.{instance}.tprof"),
+        };
+        if *files > 0 {
+            imported.notes.push(format!(
+                "`{}` is of rank {rank} too: kept as `{name}`, as after a restart",
+                part.source.display()
+            ));
+        }
+        *files += 1;
+        let path = directory.join(&name);
+        fs::rename(&part.partial, &path).map_err(|source| ImportError::Io {
+            path: path.clone(),
+            what: "create",
+            source,
+        })?;
+        imported.rows += part.rows;
+        info.completeness.recorded += part.rows;
+        info.completeness.lost += part.lost;
+        for loss in part.losses {
+            *losses.entry((loss.what, loss.why)).or_default() += loss.count;
+        }
+        if part.cut {
+            imported
+                .notes
+                .push(format!("`{}` is cut off: its end is missing", part.source.display()));
+        }
+        for process in part.processes {
+            let (rank, file) = (Some(rank), Some(name.clone()));
+            info.processes.push(ProcessInfo { rank, file, ..process });
+        }
+        sources.push(json!({ "path": part.source, "file": name, "read": part.read }));
+        info.files.push(name);
+        imported.files.push((path, part.source));
+    }
+    let info_of = |((what, why), count)| LossInfo { what, why, count };
+    info.completeness.losses = losses.into_iter().map(info_of).collect();
+    imported.losses.clone_from(&info.completeness.losses);
+    imported.lost = info.completeness.lost;
+    info.options = json!({ "imported": sources });
+    write_info(&info, directory)
+}
+
+/// Files that name no rank get the lowest that are free, in their order.
+fn settle_ranks(parts: &mut [Part], imported: &mut Imported) {
+    let mut taken: BTreeSet<u32> = parts.iter().filter_map(|part| part.rank).collect();
+    let alone = parts.len() == 1;
+    let mut free = 0;
+    for part in parts.iter_mut().filter(|part| part.rank.is_none()) {
+        while !taken.insert(free) {
+            free += 1;
+        }
+        part.rank = Some(free);
+        if !alone {
+            let source = part.source.display();
+            imported.notes.push(format!("`{source}` names no rank: taken as rank {free}"));
+        }
+    }
+}
+
+/// Writes `run.json` to another name first, so that it is always whole.
+fn write_info(info: &RunInfo, directory: &Path) -> Result<(), ImportError> {
+    let path = directory.join("run.json");
+    let failed = |source| ImportError::Io { path: path.clone(), what: "write", source };
+    let partial = directory.join("run.json.partial");
+    let text = serde_json::to_string_pretty(info).map_err(|error| failed(error.into()))?;
+    fs::write(&partial, text + "\n").map_err(failed)?;
+    fs::rename(&partial, &path).map_err(failed)
+}

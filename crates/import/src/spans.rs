@@ -1,0 +1,133 @@
+//! Spans of host threads: complete events, and beginnings with their ends.
+
+use crate::builder::{Builder, Interval};
+use crate::error::ImportError;
+use crate::event::Event;
+use crate::key::Key;
+use crate::output::Category;
+use crate::tally::Lost;
+use tprof_trace::model::*;
+
+/// The profiler's own spans that may wait.
+const MAX_OWN_SPANS: usize = 1000;
+
+impl Builder {
+    /// A span of a host thread.
+    #[inline]
+    pub fn span(
+        &mut self,
+        event: Event<'_>,
+        interval: Interval,
+        kind: SpanKind,
+        implied: bool,
+    ) -> Result<(), ImportError> {
+        let mut span = self.span_of(event.fields().category, &event, kind, implied);
+        (span.start_ns, span.duration_ns) = (interval.start_ns, interval.duration_ns);
+        self.finish_span(span, event)
+    }
+
+    fn span_of(
+        &mut self,
+        category: crate::event::Place,
+        event: &Event<'_>,
+        kind: SpanKind,
+        implied: bool,
+    ) -> Span {
+        let category = match implied {
+            true => NameId(0),
+            false => self.output.name(event.inner(category)),
+        };
+        Span {
+            kind,
+            category,
+            name: self.output.name(event.inner(event.fields().name)),
+            ..Span::default()
+        }
+    }
+
+    /// Fills the rest of a span whose times are known, and adds it.
+    #[inline]
+    fn finish_span(&mut self, mut span: Span, mut event: Event<'_>) -> Result<(), ImportError> {
+        let fields = event.fields();
+        let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
+        let end_ns = span.start_ns + span.duration_ns;
+        if pid == b"\"Spans\"" && self.own_spans.len() < MAX_OWN_SPANS {
+            span.process = crate::threads::MAIN;
+            span.args = self.output.args(&event);
+            self.own_spans.push((event.inner(fields.tid).to_vec(), span));
+            return Ok(());
+        }
+        (span.process, span.thread) =
+            self.threads.thread(pid, tid, span.start_ns, end_ns, &mut self.output);
+        span.correlation = event.take_u64(Key::Correlation);
+        span.external = event.take_u64(Key::External);
+        if span.kind == SpanKind::Python {
+            span.id = event.take_u64(Key::PythonId);
+            span.parent = event.take_u64(Key::PythonParent);
+            self.leave_out(&mut event, Key::EventIndex);
+        } else {
+            span.id = event.take_u64(Key::EventIndex);
+            span.sequence = event.take_u64(Key::Sequence);
+            span.forward_thread = event.take_u64(Key::ForwardThread);
+        }
+        self.leave_out(&mut event, Key::RecordFunction);
+        if let Some(stack) = event.take_inner(Key::CallStack) {
+            span.stack = self.stacks.stack(span.process, stack, &mut self.output);
+        }
+        self.collectives.host(&span, event.inner(fields.name), &mut event, &mut self.output);
+        span.args = self.output.args(&event);
+        self.spans.push(span, &mut self.output)
+    }
+
+    /// A number of the profiler's own that nothing refers to.
+    #[inline(always)]
+    pub fn leave_out(&mut self, event: &mut Event<'_>, key: Key) {
+        if event.take(key).is_some() {
+            self.output.tally.lose(Lost::Numbering);
+        }
+    }
+
+    /// A beginning: it waits for its end.
+    pub fn begin(&mut self, event: Event<'_>, category: Category) {
+        let Some(start_ns) = self.time(&event) else { return };
+        let (kind, implied) = match category {
+            Category::Span(kind, implied) => (kind, implied),
+            _ => (SpanKind::Other, false),
+        };
+        let fields = event.fields();
+        let mut span = self.span_of(fields.category, &event, kind, implied);
+        span.start_ns = start_ns;
+        let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
+        let (process, thread) = self.threads.thread(pid, tid, start_ns, start_ns, &mut self.output);
+        (span.process, span.thread) = (process, thread);
+        span.args = self.output.args(&event);
+        if !self.pairs.begin(span) {
+            self.output.tally.lose(Lost::DeepNesting);
+        }
+    }
+
+    /// An end: it ends the last beginning of its thread.
+    pub fn end(&mut self, event: Event<'_>) -> Result<(), ImportError> {
+        let Some(end_ns) = self.time(&event) else { return Ok(()) };
+        let fields = event.fields();
+        let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
+        let (_, thread) = self.threads.thread(pid, tid, end_ns, end_ns, &mut self.output);
+        let Some(mut span) = self.pairs.end(thread) else {
+            self.output.tally.lose(Lost::EndWithoutBegin);
+            return Ok(());
+        };
+        let Some(duration_ns) = end_ns.checked_sub(span.start_ns) else {
+            self.output.tally.lose(Lost::NegativeDuration);
+            return Ok(());
+        };
+        span.duration_ns = duration_ns;
+        // The end's arguments add to the beginning's; the model has room for one of them.
+        let args = self.output.args(&event);
+        if span.args == NameId(0) {
+            span.args = args;
+        } else if args != NameId(0) {
+            self.output.tally.lose(Lost::EndArguments);
+        }
+        self.spans.push(span, &mut self.output)
+    }
+}

@@ -1,0 +1,95 @@
+//! Call stacks out of text: `a.py(12): f;b.py(3): g`, innermost first.
+
+use crate::output::Output;
+use crate::tally::Lost;
+use crate::text;
+use std::collections::HashMap;
+use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
+
+/// Frames that a stack may have, as the writer has it.
+const MAX_FRAMES: usize = 1 << 16;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// Stacks and frames of one file; a trace repeats few of them very often.
+#[derive(Debug, Default)]
+pub(crate) struct Stacks {
+    stacks: Map<(ProcessIndex, Box<[u8]>), StackId>,
+    frames: Map<(ProcessIndex, Box<str>), u32>,
+}
+
+impl Stacks {
+    /// The stack that a text describes; 0 if it is empty.
+    pub fn stack(&mut self, process: ProcessIndex, raw: &[u8], output: &mut Output) -> StackId {
+        if raw.is_empty() {
+            return 0;
+        }
+        let key = (process, Box::from(raw));
+        if let Some(id) = self.stacks.get(&key) {
+            return *id;
+        }
+        let mut text = String::new();
+        if text::unescape(raw, &mut text) {
+            output.tally.lose(Lost::BytesMended);
+        }
+        let mut frames = Vec::new();
+        for frame in text.split(';').filter(|frame| !frame.is_empty()) {
+            if frames.len() < MAX_FRAMES {
+                frames.push(self.frame(process, frame, output));
+            } else {
+                output.tally.lose(Lost::LongStack);
+            }
+        }
+        let id = self.stacks.len() as StackId + 1;
+        output.writer.stack(&Stack { process, stack: id, end: 0, frames });
+        self.stacks.insert(key, id);
+        id
+    }
+
+    fn frame(&mut self, process: ProcessIndex, frame: &str, output: &mut Output) -> u64 {
+        let key = (process, Box::from(frame));
+        let next = self.frames.len() as u32;
+        let id = *self.frames.entry(key).or_insert(next);
+        let address = SYNTHETIC_FRAME | u64::from(id);
+        if id == next {
+            let (file, line, function) = parts(frame);
+            let function = output.plain_name(function);
+            let file = output.plain_name(file);
+            output.writer.symbol(&Symbol {
+                process,
+                address,
+                depth: 0,
+                function,
+                file,
+                line,
+                module: Default::default(),
+            });
+        }
+        address
+    }
+}
+
+/// `file.py(12): function` as file, line and function; anything else is a function.
+fn parts(frame: &str) -> (&str, u32, &str) {
+    let whole = ("", 0, frame);
+    let Some((place, function)) = frame.split_once("): ") else { return whole };
+    let Some((file, line)) = place.rsplit_once('(') else { return whole };
+    match line.parse() {
+        Ok(line) if !function.is_empty() => (file, line, function),
+        _ => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn frames_are_taken_apart() {
+        assert_eq!(parts("a/b.py(12): f"), ("a/b.py", 12, "f"));
+        assert_eq!(parts("<frozen x>(7): <module>"), ("<frozen x>", 7, "<module>"));
+        for whole in ["aten::add", "f(x): y", "(): ", "a.py(99999999999): f"] {
+            assert_eq!(parts(whole), ("", 0, whole));
+        }
+    }
+}

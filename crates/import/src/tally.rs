@@ -1,0 +1,247 @@
+//! What was read, what of it was kept, and what was not and why.
+
+use crate::document::Broken;
+use tprof_trace::run::LossInfo;
+
+/// Why something of the source is not in the file. The text is what a reader sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Lost {
+    AsyncEvent,
+    ArgumentsTooLong,
+    ArgumentsRefused,
+    BeginWithoutEnd,
+    BytesMended,
+    CutOff,
+    DeepNesting,
+    Duration,
+    EndArguments,
+    EndWithoutBegin,
+    FactTooLong,
+    InstantDetails,
+    LongStack,
+    MemoryDetails,
+    NameTooLong,
+    NamesFull,
+    NegativeDuration,
+    NoObject,
+    NoPhase,
+    NoTime,
+    NotJson,
+    Numbering,
+    Object,
+    OddArguments,
+    OtherMembers,
+    Range,
+    Repeated,
+    Sample,
+    ThreadsFull,
+    TooLong,
+    UnknownPhase,
+    CounterValue,
+}
+
+const KINDS: [Lost; 32] = [
+    Lost::CutOff,
+    Lost::NotJson,
+    Lost::NoObject,
+    Lost::TooLong,
+    Lost::NoPhase,
+    Lost::UnknownPhase,
+    Lost::NoTime,
+    Lost::Range,
+    Lost::NegativeDuration,
+    Lost::Duration,
+    Lost::BeginWithoutEnd,
+    Lost::EndWithoutBegin,
+    Lost::DeepNesting,
+    Lost::AsyncEvent,
+    Lost::Object,
+    Lost::Sample,
+    Lost::MemoryDetails,
+    Lost::CounterValue,
+    Lost::InstantDetails,
+    Lost::EndArguments,
+    Lost::OddArguments,
+    Lost::ArgumentsRefused,
+    Lost::ArgumentsTooLong,
+    Lost::BytesMended,
+    Lost::Repeated,
+    Lost::OtherMembers,
+    Lost::LongStack,
+    Lost::FactTooLong,
+    Lost::NameTooLong,
+    Lost::NamesFull,
+    Lost::ThreadsFull,
+    Lost::Numbering,
+];
+
+impl Lost {
+    /// Whether events are missing for it, not only something about them.
+    pub fn is_event(self) -> bool {
+        matches!(
+            self,
+            Lost::AsyncEvent
+                | Lost::BeginWithoutEnd
+                | Lost::CounterValue
+                | Lost::DeepNesting
+                | Lost::EndWithoutBegin
+                | Lost::MemoryDetails
+                | Lost::NegativeDuration
+                | Lost::NoObject
+                | Lost::NoPhase
+                | Lost::NoTime
+                | Lost::NotJson
+                | Lost::Object
+                | Lost::Range
+                | Lost::Sample
+                | Lost::TooLong
+                | Lost::UnknownPhase
+        )
+    }
+
+    /// What was lost, and why.
+    pub fn text(self) -> (&'static str, &'static str) {
+        match self {
+            Lost::AsyncEvent => ("asynchronous events", "the model has spans of threads alone"),
+            Lost::ArgumentsTooLong => ("arguments", "longer than 256 KiB"),
+            Lost::ArgumentsRefused => ("arguments", "not JSON, or nested too deeply"),
+            Lost::BeginWithoutEnd => ("spans", "a beginning without an end"),
+            Lost::BytesMended => ("bytes of strings", "not UTF-8 or not JSON; they were replaced"),
+            Lost::CutOff => ("the rest of the file", "it is cut off or damaged"),
+            Lost::DeepNesting => ("beginnings of spans", "nested too deeply"),
+            Lost::Duration => ("durations of spans", "the event has none; taken as 0"),
+            Lost::EndArguments => ("arguments of ends of spans", "the beginning has arguments too"),
+            Lost::EndWithoutBegin => ("ends of spans", "an end without a beginning"),
+            Lost::FactTooLong => ("members of the top level", "longer than 256 KiB, or not JSON"),
+            Lost::InstantDetails => {
+                ("thread and arguments of instants", "the model has name, time and process")
+            }
+            Lost::LongStack => ("frames of call stacks", "a stack of more than 65,536"),
+            Lost::MemoryDetails => ("memory events", "no address or no size"),
+            Lost::NameTooLong => ("ends of names", "a name longer than 256 KiB"),
+            Lost::NamesFull => ("names and arguments", "more than 1 GiB of different ones"),
+            Lost::NegativeDuration => ("events", "the duration is negative"),
+            Lost::NoObject => ("events", "no object"),
+            Lost::NoPhase => ("events", "no phase (`ph`)"),
+            Lost::NoTime => ("events", "no time (`ts`), or one that is no number"),
+            Lost::NotJson => ("events", "not JSON"),
+            Lost::Numbering => {
+                ("numbers that the profiler gave its records", "nothing refers to them")
+            }
+            Lost::Object => ("snapshots of objects", "the model has none"),
+            Lost::OddArguments => ("arguments", "no object"),
+            Lost::OtherMembers => ("members of events", "not in the description of the format"),
+            Lost::Range => ("events", "a time or duration out of range"),
+            Lost::Repeated => ("members of events", "given twice; the last one was taken"),
+            Lost::Sample => ("samples", "their stacks are elsewhere in the file"),
+            Lost::ThreadsFull => ("threads", "more than a million; their events are with another"),
+            Lost::TooLong => ("events and values", "longer than 64 MiB"),
+            Lost::UnknownPhase => ("events", "of a phase that nothing describes"),
+            Lost::CounterValue => ("values of counters", "no number"),
+        }
+    }
+}
+
+impl From<Broken> for Lost {
+    fn from(broken: Broken) -> Lost {
+        match broken {
+            Broken::NotJson => Lost::NotJson,
+            Broken::NoObject => Lost::NoObject,
+            Broken::TooLong => Lost::TooLong,
+            Broken::CutOff | Broken::Tail => Lost::CutOff,
+        }
+    }
+}
+
+/// Counts of one file.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// By [`Lost`]: how many, and where the first was.
+    lost: [(u64, Option<u64>); KINDS.len()],
+    /// Rows written.
+    pub kept: u64,
+    /// Arrows from launches to kernels: correlations say the same.
+    pub launch_arrows: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally { lost: [(0, None); KINDS.len()], kept: 0, launch_arrows: 0 }
+    }
+}
+
+/// Something that was not kept.
+pub(crate) struct Loss {
+    /// What.
+    pub what: &'static str,
+    /// How many; 0 if that is not known.
+    pub count: u64,
+    /// Why.
+    pub why: String,
+    /// Whether events are missing for it.
+    pub is_event: bool,
+    /// Whether a reader of the run must know.
+    pub matters: bool,
+}
+
+impl Loss {
+    /// As `run.json` has it.
+    pub fn into_info(self) -> LossInfo {
+        LossInfo { what: self.what.to_owned(), why: self.why, count: self.count }
+    }
+}
+
+impl Tally {
+    /// Notes that something was not kept.
+    #[inline(always)]
+    pub fn lose(&mut self, what: Lost) {
+        self.lost[what as usize].0 += 1;
+    }
+
+    /// Notes that several were not kept.
+    pub fn lose_many(&mut self, what: Lost, count: u64) {
+        self.lost[what as usize].0 += count;
+    }
+
+    /// Notes that something was not kept, and where it is in the text.
+    pub fn lose_at(&mut self, what: Lost, offset: u64) {
+        let entry = &mut self.lost[what as usize];
+        entry.0 += 1;
+        entry.1.get_or_insert(offset);
+    }
+
+    /// Where the text ended before its end, if it did.
+    pub fn cut_at(&self) -> Option<u64> {
+        self.lost[Lost::CutOff as usize].1
+    }
+
+    /// What was not kept, by kind.
+    pub fn losses(&self) -> Vec<Loss> {
+        let there = KINDS.iter().filter(|kind| self.lost[**kind as usize].0 > 0);
+        let loss = |kind: &Lost| {
+            let (what, why) = kind.text();
+            let (count, offset) = self.lost[*kind as usize];
+            let why = match offset {
+                Some(offset) if *kind == Lost::CutOff => format!("{why}, at byte {offset}"),
+                Some(offset) => format!("{why}; the first at byte {offset}"),
+                None => why.to_owned(),
+            };
+            let count = if *kind == Lost::CutOff { 0 } else { count };
+            Loss { what, count, why, is_event: kind.is_event(), matters: *kind != Lost::Numbering }
+        };
+        there.map(loss).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_place() {
+        let mut places: Vec<usize> = KINDS.iter().map(|kind| *kind as usize).collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..KINDS.len()).collect::<Vec<_>>());
+    }
+}

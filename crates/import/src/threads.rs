@@ -1,0 +1,259 @@
+//! Processes and threads: from a trace's `pid` and `tid`, which may be any number
+//! or text, to the model's.
+
+use crate::number;
+use crate::output::Output;
+use crate::tally::Lost;
+use crate::text;
+use std::collections::HashMap;
+use tprof_trace::model::{MemoryRecording, NameId, Process, ProcessIndex, Thread, ThreadIndex};
+use tprof_trace::run::ProcessInfo;
+
+/// Threads of one file; what comes later is put to the last one.
+const MAX_THREADS: usize = 1 << 20;
+
+/// What a `pid` or `tid` is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Id {
+    Number(i64),
+    Text(Box<[u8]>),
+}
+
+impl Id {
+    fn of(text: &[u8]) -> Id {
+        match number::integer(number::unquoted(text)) {
+            Some(number) => Id::Number(number),
+            None => Id::Text(number::unquoted(text).into()),
+        }
+    }
+
+    /// As the model's 32 bits: the low ones of a number (Kineto writes pthread
+    /// handles as negative numbers), 0 for a text.
+    fn bits(&self) -> u32 {
+        match self {
+            Id::Number(number) => *number as u32,
+            Id::Text(_) => 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ProcessEntry {
+    id: Id,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+#[derive(Debug)]
+struct ThreadEntry {
+    process: ProcessIndex,
+    id: Id,
+    name: NameId,
+    first_ns: u64,
+}
+
+/// The processes and threads of one file.
+///
+/// What ran on devices belongs to the process with the first host event: a trace
+/// names devices where it names processes, and says nowhere whose they are.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    processes: Vec<ProcessEntry>,
+    threads: Vec<ThreadEntry>,
+    process_of: HashMap<Id, ProcessIndex, foldhash::fast::RandomState>,
+    thread_of: HashMap<(i64, i64), ThreadIndex, foldhash::fast::RandomState>,
+    odd_thread_of: HashMap<(Id, Id), ThreadIndex, foldhash::fast::RandomState>,
+    /// Names that metadata gave to what may turn out to be a process or a device.
+    process_names: HashMap<Id, String, foldhash::fast::RandomState>,
+    thread_names: HashMap<(Id, Id), NameId, foldhash::fast::RandomState>,
+    /// Device work that came before any host event.
+    device_span: Option<(u64, u64)>,
+}
+
+/// The process that device work belongs to.
+pub(crate) const MAIN: ProcessIndex = 0;
+
+impl Threads {
+    /// The thread that an event of a host is on.
+    #[inline]
+    pub fn thread(
+        &mut self,
+        pid: &[u8],
+        tid: &[u8],
+        start_ns: u64,
+        end_ns: u64,
+        output: &mut Output,
+    ) -> (ProcessIndex, ThreadIndex) {
+        let known = match (number::integer(pid), number::integer(tid)) {
+            (Some(pid), Some(tid)) => self.thread_of.get(&(pid, tid)).copied(),
+            _ => None,
+        };
+        let index = known.unwrap_or_else(|| self.find(pid, tid, output));
+        let thread = &mut self.threads[index as usize];
+        thread.first_ns = thread.first_ns.min(start_ns);
+        let process = &mut self.processes[thread.process as usize];
+        process.first_ns = process.first_ns.min(start_ns);
+        process.last_ns = process.last_ns.max(end_ns);
+        (thread.process, index)
+    }
+
+    /// The process that an event names; it is seen at this time.
+    pub fn process(&mut self, pid: &[u8], time_ns: u64) -> ProcessIndex {
+        let index = self.process_index(Id::of(pid));
+        let process = &mut self.processes[index as usize];
+        process.first_ns = process.first_ns.min(time_ns);
+        process.last_ns = process.last_ns.max(time_ns);
+        index
+    }
+
+    /// Notes when device work ran.
+    #[inline]
+    pub fn on_device(&mut self, start_ns: u64, end_ns: u64) {
+        let (first, last) = self.device_span.unwrap_or((start_ns, end_ns));
+        self.device_span = Some((first.min(start_ns), last.max(end_ns)));
+    }
+
+    fn process_index(&mut self, id: Id) -> ProcessIndex {
+        if let Some(index) = self.process_of.get(&id) {
+            return *index;
+        }
+        let last = self.processes.len() as u32;
+        if self.processes.len() == MAX_THREADS {
+            return last - 1;
+        }
+        self.process_of.insert(id.clone(), last);
+        self.processes.push(ProcessEntry { id, first_ns: u64::MAX, last_ns: 0 });
+        last
+    }
+
+    #[cold]
+    fn find(&mut self, pid: &[u8], tid: &[u8], output: &mut Output) -> ThreadIndex {
+        let ids = (Id::of(pid), Id::of(tid));
+        if let Some(index) = self.odd_thread_of.get(&ids) {
+            return *index;
+        }
+        let last = self.threads.len() as u32;
+        if self.threads.len() == MAX_THREADS {
+            output.tally.lose(Lost::ThreadsFull);
+            return last - 1;
+        }
+        let process = self.process_index(ids.0.clone());
+        match &ids {
+            (Id::Number(pid), Id::Number(tid)) => {
+                self.thread_of.insert((*pid, *tid), last);
+            }
+            _ => {
+                self.odd_thread_of.insert(ids.clone(), last);
+            }
+        }
+        let name = match &ids.1 {
+            Id::Text(text) => output.name(text),
+            Id::Number(_) => NameId(0),
+        };
+        self.threads.push(ThreadEntry { process, id: ids.1, name, first_ns: u64::MAX });
+        last
+    }
+
+    /// A thread of the main process that only the profiler knows of.
+    pub fn profiler_thread(
+        &mut self,
+        name: &[u8],
+        start_ns: u64,
+        end_ns: u64,
+        output: &mut Output,
+    ) -> ThreadIndex {
+        if self.processes.is_empty() {
+            self.process_index(Id::Number(0));
+        }
+        let id = Id::Text(name.into());
+        let known = self.threads.iter().position(|t| t.process == MAIN && t.id == id);
+        let index = known.unwrap_or_else(|| {
+            let name = output.name(name);
+            self.threads.push(ThreadEntry { process: MAIN, id, name, first_ns: u64::MAX });
+            self.threads.len() - 1
+        });
+        self.threads[index].first_ns = self.threads[index].first_ns.min(start_ns);
+        let main = &mut self.processes[MAIN as usize];
+        main.first_ns = main.first_ns.min(start_ns);
+        main.last_ns = main.last_ns.max(end_ns);
+        index as ThreadIndex
+    }
+
+    /// Takes the name of a process from metadata.
+    pub fn name_process(&mut self, pid: &[u8], name: &[u8]) {
+        if self.process_names.len() < MAX_THREADS {
+            let mut text = String::new();
+            text::unescape(name, &mut text);
+            self.process_names.insert(Id::of(pid), text);
+        }
+    }
+
+    /// Takes the name of a thread from metadata.
+    pub fn name_thread(&mut self, pid: &[u8], tid: &[u8], name: NameId) {
+        if self.thread_names.len() < MAX_THREADS {
+            self.thread_names.insert((Id::of(pid), Id::of(tid)), name);
+        }
+    }
+
+    /// First and last moment at which anything happened.
+    pub fn extent(&self) -> Option<(u64, u64)> {
+        let host = self.processes.iter().filter(|process| process.first_ns != u64::MAX);
+        let spans = host.map(|process| (process.first_ns, process.last_ns)).chain(self.device_span);
+        spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// Writes the tables, and says of each process what `run.json` holds.
+    pub fn write(mut self, rank: Option<u32>, output: &mut Output) -> Vec<ProcessInfo> {
+        if self.processes.is_empty() && self.extent().is_some() {
+            self.process_index(Id::Number(0));
+        }
+        if let (Some(main), Some((first, last))) = (self.processes.first_mut(), self.device_span) {
+            main.first_ns = main.first_ns.min(first);
+            main.last_ns = main.last_ns.max(last);
+        }
+        let mut infos = Vec::new();
+        for (entry, index) in self.processes.iter().zip(0..) {
+            let name = match (self.process_names.remove(&entry.id), &entry.id) {
+                (Some(name), _) => name,
+                (None, Id::Text(text)) => String::from_utf8_lossy(text).into_owned(),
+                (None, Id::Number(_)) => String::new(),
+            };
+            let (pid, start_ns) = (entry.id.bits(), entry.first_ns);
+            let command = output.plain_name(&name);
+            output.writer.process(&Process {
+                process: index,
+                pid,
+                parent: 0,
+                rank,
+                command,
+                exe: NameId(0),
+                start_ns,
+                memory: MemoryRecording::Off,
+            });
+            infos.push(ProcessInfo {
+                pid,
+                rank,
+                command: name,
+                ended_by: "unknown".to_owned(),
+                start_ns,
+                end_ns: None,
+                ..ProcessInfo::default()
+            });
+        }
+        for (entry, index) in self.threads.iter().zip(0..) {
+            output.writer.thread(&Thread {
+                thread: index,
+                process: entry.process,
+                tid: entry.id.bits(),
+                start_ns: entry.first_ns,
+            });
+            let process = &self.processes[entry.process as usize].id;
+            let named = self.thread_names.get(&(process.clone(), entry.id.clone()));
+            let name = named.copied().unwrap_or(entry.name);
+            if name != NameId(0) {
+                output.writer.thread_name(index, entry.first_ns, name);
+            }
+        }
+        infos
+    }
+}

@@ -1,0 +1,241 @@
+//! Damaged and hostile traces: an error that names the place, or a count of what
+//! was passed over. Never a panic, never more memory than a bound.
+
+mod common;
+
+use common::*;
+use tprof_import::{ImportError, Options};
+use tprof_trace::model::*;
+
+const SPAN: &str = r#"{"ph":"X","cat":"cpu_op","name":"fine","pid":1,"tid":1,"ts":5,"dur":2}"#;
+
+/// Imports an event between two good ones; both must survive it.
+fn between(event: &str) -> Run {
+    let run = import_events(&[SPAN, event, SPAN]);
+    let spans = run.rows::<Span>();
+    let good = spans.iter().filter(|span| run.name(span.name) == "fine").count();
+    assert_eq!(good, 2, "{event}");
+    run
+}
+
+#[track_caller]
+fn refused(text: &[u8]) -> (u64, String) {
+    match import_text(text) {
+        Err(ImportError::NotATrace { offset, why, .. }) => (offset, why),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it was imported"),
+    }
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_the_place() {
+    assert_eq!(refused(b""), (0, "there is nothing in it".to_owned()));
+    assert_eq!(refused(b"  hello").0, 2);
+    assert_eq!(refused(b"{\"a\": 1}").1, "it has no list `traceEvents`");
+    assert_eq!(refused(b"{\"a\": 1 2}").0, 8);
+    assert_eq!(refused(b"{\"a\"").0, 1);
+    assert_eq!(refused(b"[{\"ph\":").1, "it ends within its first event");
+    assert_eq!(refused(b"{\"traceEvents\": [").1, "it ends before its first event");
+    assert_eq!(refused(b"{\"traceEvents\": null}").1, "it has no list `traceEvents`");
+    assert!(refused(&[0x1f, 0x8b, 8, 0, 0]).1.contains("gzip stream was cut off"));
+    assert!(refused(&[0x1f, 0x8b, 0xff, 0, 0, 0, 0, 0, 0, 0]).1.contains("damaged"));
+}
+
+#[test]
+fn events_without_what_they_need_are_counted() {
+    let cases = [
+        (r#"{"cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":5,"dur":2}"#, "no phase"),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"dur":2}"#, "no time"),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":NaN,"dur":2}"#, "no time"),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":"soon","dur":2}"#, "no time"),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":1e300,"dur":2}"#, "out of range"),
+        (
+            r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":99999999999999999999,"dur":2}"#,
+            "out of range",
+        ),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":-5,"dur":2}"#, "out of range"),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":-2}"#, "negative"),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1e400}"#, "out of range"),
+        (r#"{"ph":"Q","name":"a","pid":1,"tid":1,"ts":5}"#, "nothing describes"),
+        (r#"{"ph":"E","pid":1,"tid":1,"ts":5}"#, "an end without a beginning"),
+        (r#"{"ph":"B","name":"a","pid":1,"tid":1,"ts":5}"#, "a beginning without an end"),
+        (r#"{"ph":"C","name":"a","pid":1,"ts":5,"args":{"v":"x"}}"#, "no number"),
+        ("17", "no object"),
+        ("[1, 2]", "no object"),
+        ("null", "no object"),
+    ];
+    for (event, why) in cases {
+        let run = between(event);
+        assert_eq!(run.lost(why), 1, "{event}");
+        assert_eq!(run.info.completeness.lost, 1, "{event}");
+        assert_eq!(run.rows::<Span>().len(), 2, "{event}");
+    }
+}
+
+#[test]
+fn events_with_something_odd_are_kept_and_it_is_said() {
+    let cases = [
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5}"#, "taken as 0"),
+        (r#"{"ph":"X","name":"a","name":"b","pid":1,"tid":1,"ts":5,"dur":1}"#, "given twice"),
+        (
+            r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"args":{"correlation":1,"correlation":2}}"#,
+            "given twice",
+        ),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"args":[1]}"#, "no object"),
+        (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"args":{"x":[1}}}"#, "not JSON"),
+        (
+            r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1,"sf":3}"#,
+            "not in the description",
+        ),
+        (r#"{"ph":"X","name":"C:\x","pid":1,"tid":1,"ts":5,"dur":1}"#, "they were replaced"),
+    ];
+    for (event, why) in cases {
+        let run = between(event);
+        assert_eq!(run.lost(why), 1, "{event}");
+        assert_eq!(run.info.completeness.lost, 0, "{event}");
+        assert_eq!(run.rows::<Span>().len(), 3, "{event}");
+    }
+}
+
+#[test]
+fn numbers_that_are_none_become_text() {
+    let run = between(
+        r#"{"ph":"X","name":"z","pid":1,"tid":1,"ts":9,"dur":1,"args":{"a":NaN,"b":-Infinity,"c":1e999}}"#,
+    );
+    let span = run.rows::<Span>()[2];
+    assert_eq!(run.name(span.args), r#"{"a":"NaN","b":"-Infinity","c":"1e999"}"#);
+}
+
+#[test]
+fn broken_events_do_not_take_their_neighbours_along() {
+    for event in [
+        r#"{"ph":"X","name":"an "unescaped" name","pid":1,"tid":1,"ts":5,"dur":1}"#,
+        r#"{"ph":"X",,}"#,
+        r#"{"ph" "X"}"#,
+        r#"{'ph': 'X'}"#,
+        r#"{"ph":"X","args":{"a" 1}}"#,
+        r#"}"#,
+        r#"oops"#,
+    ] {
+        let run = between(event);
+        assert!(run.lost("not JSON") >= 1, "{event}");
+        assert!(run.info.completeness.lost >= 1, "{event}");
+    }
+}
+
+#[test]
+fn names_hold_whatever_bytes_there_were() {
+    let mut text = br#"[{"ph":"X","pid":1,"tid":1,"ts":5,"dur":1,"args":{"k":"\u0007"#.to_vec();
+    text.extend_from_slice(b"\x01\xff\"},\"name\":\"a\x02b\xfe\"}]");
+    let run = import_text(&text).unwrap();
+    let span = run.rows::<Span>()[0];
+    assert_eq!(run.name(span.name), "a\u{2}b\u{fffd}");
+    let args: serde_json::Value = serde_json::from_str(run.name(span.args)).unwrap();
+    assert_eq!(args["k"], "\u{7}\u{1}\u{fffd}");
+    assert_eq!(run.lost("they were replaced"), 2);
+}
+
+#[test]
+fn deep_nesting_is_passed_over() {
+    let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let event = |value: &str| {
+        format!(
+            r#"{{"ph":"X","name":"a","pid":1,"tid":1,"ts":9,"dur":1,"args":{{"d":{value},"e":1}}}}"#
+        )
+    };
+    let run = between(&event(&deep(60)));
+    assert_eq!(run.lost("nested too deeply"), 0);
+    let run = between(&event(&deep(1_000_000)));
+    assert_eq!(run.lost("nested too deeply"), 1);
+    assert_eq!(run.name(run.rows::<Span>()[2].args), r#"{"e":1}"#);
+    // At the top level too, and where nothing closes.
+    let text = format!("{{\"x\": {}, \"traceEvents\": [{SPAN}]}}", deep(1_000_000));
+    assert_eq!(import_text(text.as_bytes()).unwrap().lost("not JSON"), 1);
+    assert_eq!(refused("[".repeat(1 << 20).as_bytes()).0, 1);
+}
+
+#[test]
+fn strings_of_ten_megabytes_are_cut() {
+    let long = "x".repeat(10 << 20);
+    let run = between(&format!(
+        r#"{{"ph":"X","name":"{long}","pid":1,"tid":1,"ts":9,"dur":1,"args":{{"a":"{long}"}}}}"#
+    ));
+    let span = run.rows::<Span>()[2];
+    assert_eq!(run.name(span.name).len(), 256 << 10);
+    assert_eq!(run.name(span.args), "");
+    assert_eq!(run.lost("longer than 256 KiB"), 2);
+}
+
+#[test]
+fn an_event_too_long_to_look_at_is_passed_over() {
+    let long = "x".repeat(70 << 20);
+    let run = between(&format!(r#"{{"ph":"X","args":{{"a":["}}{long}"]}}}}"#));
+    assert_eq!(run.lost("longer than 64 MiB"), 1);
+}
+
+#[test]
+fn a_trace_that_is_cut_off_is_kept_up_to_there() {
+    let whole = format!("{{\"traceEvents\": [{}]}}", vec![SPAN; 1000].join(","));
+    for cut in [whole.len() - 1, whole.len() - 2, whole.len() - 10, 5000, 100] {
+        let run = import_text(&whole.as_bytes()[..cut]).unwrap();
+        let spans = run.rows::<Span>().len();
+        assert!(
+            spans <= 1000 && spans + 1 >= cut.saturating_sub(18) / (SPAN.len() + 1),
+            "{cut}: {spans}"
+        );
+        let losses = &run.info.completeness.losses;
+        assert!(
+            losses.iter().any(|loss| loss.why.contains("cut off") && loss.count == 0),
+            "{losses:?}"
+        );
+        assert!(run.imported.notes[0].contains("cut off"));
+    }
+    let zipped = gzip(whole.as_bytes());
+    let run = import_files(&[("a.json.gz", &zipped[..zipped.len() / 2])]).unwrap();
+    check(&run);
+    assert!(run.rows::<Span>().len() < 1000);
+    assert!(run.imported.notes[0].contains("cut off"));
+    // A bare list may end without its bracket: its format says so.
+    let run = import_text(format!("[{SPAN},\n").as_bytes()).unwrap();
+    assert!(run.info.completeness.losses.is_empty());
+}
+
+#[test]
+fn a_gzip_bomb_stops_at_the_limit() {
+    let bomb = gzip(&[b"[".to_vec(), vec![b' '; 64 << 20]].concat());
+    assert!(bomb.len() < 1 << 20);
+    let options = Options { max_input_bytes: 1 << 20, ..Options::new("test") };
+    let error = import_files_with(&[("bomb.json.gz", &bomb)], &options).err().unwrap();
+    assert!(matches!(error, ImportError::TooLarge { limit: 1_048_576, .. }), "{error}");
+}
+
+#[test]
+fn beginnings_and_ends_are_joined_thread_by_thread() {
+    let run = import_events(&[
+        r#"{"ph":"B","name":"a","pid":1,"tid":1,"ts":1}"#,
+        r#"{"ph":"B","name":"b","pid":1,"tid":2,"ts":2}"#,
+        r#"{"ph":"E","pid":1,"tid":1,"ts":3}"#,
+        r#"{"ph":"E","pid":1,"tid":2,"ts":1}"#,
+        r#"{"ph":"E","pid":1,"tid":3,"ts":9}"#,
+    ]);
+    assert_eq!(run.rows::<Span>().len(), 1);
+    assert_eq!(run.lost("negative"), 1);
+    assert_eq!(run.lost("an end without a beginning"), 1);
+}
+
+#[test]
+fn processes_and_threads_may_be_anything() {
+    let run = import_events(&[
+        r#"{"ph":"X","name":"a","pid":"Main","tid":"Loop","ts":1,"dur":1}"#,
+        r#"{"ph":"X","name":"b","pid":1,"tid":-1029147072,"ts":2,"dur":1}"#,
+        r#"{"ph":"X","name":"c","ts":3,"dur":1}"#,
+        r#"{"ph":"X","name":"d","pid":[1],"tid":{},"ts":4,"dur":1}"#,
+        r#"{"ph":"X","name":"e","pid":99999999999999999999,"tid":1.5,"ts":5,"dur":1}"#,
+    ]);
+    let spans = run.rows::<Span>();
+    assert_eq!(spans.len(), 5);
+    let file = run.file();
+    assert_eq!(file.name(file.processes()[0].command), "Main");
+    assert_eq!(file.thread_name(spans[0].thread), Some("Loop"));
+    assert_eq!(file.threads()[spans[1].thread as usize].tid, -1_029_147_072_i32 as u32);
+}

@@ -1,0 +1,90 @@
+//! Whose a file is, and what a directory of them becomes.
+
+mod common;
+
+use common::*;
+use tprof_import::{ImportError, Options, import, is_foreign};
+
+fn trace(rank: Option<u32>) -> Vec<u8> {
+    let info =
+        rank.map_or(String::new(), |rank| format!("\"distributedInfo\": {{\"rank\": {rank}}},"));
+    format!("{{{info} \"traceEvents\": [{{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":5,\"dur\":2}}]}}").into_bytes()
+}
+
+fn names(run: &Run) -> Vec<String> {
+    let name = |file: &tprof_trace::RankFile| {
+        file.path.file_name().unwrap().to_string_lossy().into_owned()
+    };
+    run.dir.files().iter().map(name).collect()
+}
+
+#[test]
+fn ranks_come_from_the_job_then_from_names_then_from_the_order() {
+    let (told, plain) = (trace(Some(2)), trace(None));
+    let run = import_files(&[
+        ("x.json", &plain),
+        ("told.json", &told),
+        ("worker0.pt.trace.json", &plain),
+        ("y.json", &plain),
+    ])
+    .unwrap();
+    check(&run);
+    assert_eq!(names(&run), ["rank-0.tprof", "rank-1.tprof", "rank-2.tprof", "rank-3.tprof"]);
+    let sources: Vec<_> = run
+        .imported
+        .files
+        .iter()
+        .map(|(_, source)| source.file_name().unwrap().to_owned())
+        .collect();
+    assert_eq!(sources, ["x.json", "told.json", "worker0.pt.trace.json", "y.json"]);
+    assert_eq!(run.imported.notes.len(), 2, "{:?}", run.imported.notes);
+    assert!(run.imported.notes[0].ends_with("names no rank: taken as rank 1"));
+}
+
+#[test]
+fn a_second_file_of_a_rank_is_kept_as_after_a_restart_and_said() {
+    let told = trace(Some(2));
+    let run = import_files(&[("a.json", &told), ("b.json", &told)]).unwrap();
+    assert_eq!(names(&run), ["rank-2.tprof", "rank-2.1.tprof"]);
+    assert!(run.imported.notes[0].contains("is of rank 2 too"));
+}
+
+#[test]
+fn a_directory_is_its_traces_gzipped_or_not() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (input, output) = (scratch.path().join("traces"), scratch.path().join("run"));
+    std::fs::create_dir(&input).unwrap();
+    assert!(!is_foreign(&input));
+    std::fs::write(input.join("rank-1.json.gz"), gzip(&trace(None))).unwrap();
+    std::fs::write(input.join("rank-0.json"), trace(None)).unwrap();
+    std::fs::write(input.join("config.json"), b"{\"lr\": 0.1}").unwrap();
+    std::fs::write(input.join("notes.txt"), b"hello").unwrap();
+    assert!(is_foreign(&input) && is_foreign(&input.join("rank-0.json")));
+    let imported = import(std::slice::from_ref(&input), &output, &Options::new("test")).unwrap();
+    assert_eq!(imported.files.len(), 2);
+    assert!(imported.notes[0].contains("config.json"), "{:?}", imported.notes);
+    assert!(!is_foreign(&output));
+    let left: Vec<_> =
+        std::fs::read_dir(&output).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 3, "{left:?}");
+}
+
+#[test]
+fn a_file_that_was_named_must_be_a_trace() {
+    let good = trace(None);
+    let error = import_files(&[("a.json", &good), ("b.json", b"{\"lr\": 0.1}")]).err().unwrap();
+    assert!(matches!(error, ImportError::NotATrace { .. }), "{error}");
+    assert!(error.to_string().contains("b.json"));
+}
+
+#[test]
+fn an_import_of_nothing_says_so() {
+    let scratch = tempfile::tempdir().unwrap();
+    let output = scratch.path().join("run");
+    let options = Options::new("test");
+    let error = import(&[scratch.path().to_owned()], &output, &options).err().unwrap();
+    assert!(matches!(error, ImportError::NoTraces { .. }));
+    let error = import(&[scratch.path().join("none.json")], &output, &options).err().unwrap();
+    assert!(matches!(error, ImportError::Io { what: "open", .. }));
+    assert!(!output.exists());
+}
