@@ -1,0 +1,95 @@
+//! `annotations`: GPU time that the ranges that people named caused.
+
+mod device;
+mod host;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use tprof_trace::model::SpanKind;
+use tprof_trace::{Problem, TraceFile};
+
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::rank::{Needs, RankTrace};
+
+/// The kind.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "annotations",
+    about: "GPU time that each annotation and NVTX range caused",
+    make: |path, options, symbols| crate::document::make(&Annotations, path, options, symbols),
+};
+
+/// Ranges that people named.
+pub struct Annotations;
+
+/// What the ranges of one name caused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caused {
+    /// How many ranges.
+    pub runs: u64,
+    /// Time in which at least one was open on a host thread.
+    pub host_ns: u64,
+    /// Kernels, copies and memsets launched within.
+    pub kernels: u64,
+    /// Those that another thread launched.
+    pub kernels_of_other_threads: u64,
+    /// Time in which at least one of them ran.
+    pub busy_ns: u64,
+    /// Sum of their durations.
+    pub sum_ns: u64,
+}
+
+/// Images on devices of the ranges of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// How long each lasted.
+    pub times_ns: Vec<u64>,
+    /// Work to which one of them is the shortest that overlaps it on its stream.
+    pub kernels: u64,
+    /// Sum of its durations.
+    pub kernel_ns: u64,
+}
+
+impl Image {
+    fn add(&mut self, mut other: Image) {
+        self.times_ns.append(&mut other.times_ns);
+        self.kernels += other.kernels;
+        self.kernel_ns += other.kernel_ns;
+    }
+}
+
+/// By name of the range.
+pub type Ranges = BTreeMap<String, Caused>;
+/// By name of the range.
+pub type Images = BTreeMap<String, Image>;
+
+impl Analysis for Annotations {
+    const KIND: &'static str = KIND.name;
+    type Part = (Ranges, Images);
+
+    fn rank(
+        &self,
+        trace: &TraceFile,
+        _at: &RankAt,
+        options: &Options,
+        problems: &mut Vec<Problem>,
+    ) -> (Ranges, Images) {
+        let mut rank = RankTrace::load_as(trace, needs(), options.hta);
+        problems.append(&mut rank.problems);
+        (host::caused(&rank), device::images(&rank))
+    }
+
+    fn join(&self, parts: Vec<(RankAt, (Ranges, Images))>, _options: &Options) -> Body {
+        tables::body(&parts)
+    }
+}
+
+fn needs() -> Needs {
+    Needs::WORK
+        | Needs::CALLS
+        | Needs::ANNOTATIONS
+        | Needs::spans(SpanKind::Nvtx)
+        | Needs::DEVICE_SPANS
+}

@@ -1,0 +1,121 @@
+use super::*;
+use crate::fixture::Fixture;
+use tprof_trace::model::{DeviceSpan, DeviceSpanKind, Kernel, Span};
+
+fn range(thread: u32, start_ns: u64, duration_ns: u64) -> Span {
+    Span { start_ns, duration_ns, thread, kind: SpanKind::Annotation, ..Span::default() }
+}
+
+fn kernel(stream: u64, start_ns: u64, duration_ns: u64, correlation: u64) -> Kernel {
+    let correlation = Some(correlation);
+    Kernel { start_ns, duration_ns, stream, correlation, ..Kernel::default() }
+}
+
+fn call(thread: u32, start_ns: u64, correlation: u64) -> Span {
+    let correlation = Some(correlation);
+    let kind = SpanKind::Runtime;
+    Span { start_ns, duration_ns: 1000, thread, kind, correlation, ..Span::default() }
+}
+
+#[test]
+fn a_range_causes_what_is_launched_within_it_even_if_it_runs_later() {
+    let mut trace = Fixture::new();
+    trace.span(range(0, 0, 100_000), "step");
+    trace.span(range(0, 10_000, 20_000), "forward");
+    trace.span(range(0, 50_000, 10_000), "forward");
+    trace.span(call(0, 12_000, 1), "cudaLaunchKernel");
+    trace.span(call(0, 55_000, 2), "cudaLaunchKernel");
+    trace.span(call(0, 70_000, 3), "cudaLaunchKernel");
+    // The autograd thread has no ranges: what it launches is the step's.
+    trace.span(call(1, 80_000, 4), "cudaLaunchKernel");
+    trace.span(call(1, 180_000, 5), "cudaLaunchKernel");
+    trace.kernel(kernel(7, 200_000, 10_000, 1), "a");
+    trace.kernel(kernel(8, 205_000, 10_000, 2), "b");
+    trace.kernel(kernel(7, 230_000, 1000, 3), "c");
+    trace.kernel(kernel(7, 240_000, 2000, 4), "d");
+    trace.kernel(kernel(7, 250_000, 2000, 5), "e");
+    let file = trace.finish();
+    let ranges = host::caused(&RankTrace::load(&file, needs()));
+    let forward = Caused {
+        runs: 2,
+        host_ns: 30_000,
+        kernels: 2,
+        kernels_of_other_threads: 0,
+        busy_ns: 15_000,
+        sum_ns: 20_000,
+    };
+    assert_eq!(ranges["forward"], forward);
+    let step = Caused {
+        runs: 1,
+        host_ns: 100_000,
+        kernels: 4,
+        kernels_of_other_threads: 1,
+        busy_ns: 18_000,
+        sum_ns: 23_000,
+    };
+    assert_eq!(ranges["step"], step);
+}
+
+#[test]
+fn a_thread_beside_the_one_that_names_steps_works_for_it() {
+    let mut trace = Fixture::new();
+    trace.span(range(0, 0, 100_000), "ProfilerStep#1");
+    trace.span(range(0, 20_000, 60_000), "backward");
+    trace.span(range(1, 30_000, 10_000), "nccl:all_reduce");
+    trace.span(range(2, 0, 100_000), "loader");
+    trace.span(call(1, 35_000, 1), "cudaLaunchKernel");
+    trace.span(call(1, 90_000, 2), "cudaLaunchKernel");
+    trace.span(call(0, 25_000, 3), "cudaLaunchKernel");
+    trace.kernel(kernel(7, 40_000, 10_000, 1), "a");
+    trace.kernel(kernel(7, 95_000, 1000, 2), "b");
+    trace.kernel(kernel(7, 60_000, 1000, 3), "c");
+    let file = trace.finish();
+    let ranges = host::caused(&RankTrace::load(&file, needs()));
+    let kernels = |name: &str| ranges[name].kernels;
+    assert_eq!(kernels("ProfilerStep#1"), 3);
+    assert_eq!(kernels("backward"), 2);
+    assert_eq!((kernels("nccl:all_reduce"), kernels("loader")), (1, 0));
+}
+
+#[test]
+fn two_threads_with_ranges_leave_a_third_ones_work_to_nobody() {
+    let mut trace = Fixture::new();
+    trace.span(range(0, 0, 100_000), "a");
+    trace.span(range(1, 0, 100_000), "b");
+    trace.span(call(2, 10_000, 1), "cudaLaunchKernel");
+    trace.kernel(kernel(7, 20_000, 10_000, 1), "k");
+    let file = trace.finish();
+    let ranges = host::caused(&RankTrace::load(&file, needs()));
+    assert_eq!((ranges["a"].kernels, ranges["b"].kernels), (0, 0));
+}
+
+#[test]
+fn work_belongs_to_the_shortest_image_that_overlaps_it_on_its_stream() {
+    let mut trace = Fixture::new();
+    let mut image = |stream, start_ns, duration_ns, name: &str| {
+        let name = trace.writer.name(name);
+        let kind = DeviceSpanKind::Annotation;
+        let stream = Some(stream);
+        trace.device_spans.push(DeviceSpan {
+            start_ns,
+            duration_ns,
+            stream,
+            kind,
+            name,
+            ..DeviceSpan::default()
+        });
+    };
+    image(7, 0, 100_000, "outer");
+    image(7, 20_000, 30_000, "inner");
+    image(8, 0, 100_000, "elsewhere");
+    trace.kernel(kernel(7, 5000, 10_000, 1), "a");
+    trace.kernel(kernel(7, 15_000, 10_000, 2), "b");
+    trace.kernel(kernel(7, 30_000, 5000, 3), "c");
+    trace.kernel(kernel(7, 100_000, 5000, 4), "d");
+    let file = trace.finish();
+    let images = device::images(&RankTrace::load(&file, needs()));
+    assert_eq!((images["outer"].kernels, images["outer"].kernel_ns), (1, 10_000));
+    assert_eq!((images["inner"].kernels, images["inner"].kernel_ns), (2, 15_000));
+    assert_eq!(images["elsewhere"].kernels, 0);
+    assert_eq!(images["outer"].times_ns, [100_000]);
+}

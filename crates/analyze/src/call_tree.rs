@@ -1,0 +1,213 @@
+//! Which span called which: the call trees of all host threads of a rank.
+//!
+//! A span's caller is the innermost span of its thread that holds all of it, of
+//! whatever kind. Clocks of microseconds make siblings overlap by one and spans
+//! last no time at all; neither may hide what follows, so a span that nothing
+//! holds whole is at the outermost level.
+
+use std::cmp::Reverse;
+
+use tprof_trace::model::SpanKind;
+
+use crate::rank::{HostSpan, RankTrace};
+
+/// No caller, or no such call.
+const NONE: u32 = u32::MAX;
+
+/// Spans of all threads, thread by thread, by their starts, callers before what
+/// they call.
+#[derive(Clone, Debug, Default)]
+pub struct CallTree {
+    /// The spans.
+    pub spans: Vec<HostSpan>,
+    caller: Vec<u32>,
+    depth: Vec<u32>,
+    of_call: Vec<u32>,
+}
+
+impl CallTree {
+    /// Trees of the host spans and calls that were loaded of a rank.
+    pub fn of(rank: &RankTrace) -> CallTree {
+        let mut spans = Vec::new();
+        for kind in ALL_KINDS {
+            spans.extend_from_slice(rank.spans(kind));
+        }
+        let first_call = spans.len();
+        spans.extend_from_slice(&rank.calls);
+        CallTree::built(&spans, first_call)
+    }
+
+    /// Trees of these spans; those from `first_call` on are calls.
+    pub fn built(spans: &[HostSpan], first_call: usize) -> CallTree {
+        let mut order: Vec<u32> = (0..spans.len() as u32).collect();
+        order.sort_by_key(|&at| {
+            let span = &spans[at as usize];
+            (span.thread, span.start_ns, Reverse(span.end_ns()), outwards(span.kind), at)
+        });
+        let mut of_call = vec![NONE; spans.len().saturating_sub(first_call)];
+        let sorted: Vec<HostSpan> = order.iter().map(|&at| spans[at as usize]).collect();
+        for (&at, place) in order.iter().zip(0..) {
+            if let Some(call) = (at as usize).checked_sub(first_call) {
+                of_call[call] = place;
+            }
+        }
+        let (caller, depth) = nest(&sorted);
+        CallTree { spans: sorted, caller, depth, of_call }
+    }
+
+    /// The span that called this one.
+    pub fn caller(&self, span: u32) -> Option<u32> {
+        self.caller.get(span as usize).copied().filter(|&caller| caller != NONE)
+    }
+
+    /// How many spans hold this one.
+    pub fn depth(&self, span: u32) -> u32 {
+        self.depth[span as usize]
+    }
+
+    /// Where a call of the rank is among the spans.
+    pub fn of_call(&self, call: usize) -> Option<u32> {
+        self.of_call.get(call).copied().filter(|&at| at != NONE)
+    }
+
+    /// A span and its callers, innermost first.
+    pub fn outwards(&self, span: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(span), |&at| self.caller(at))
+    }
+
+    /// The innermost of a span and its callers that is of this kind.
+    pub fn innermost(&self, span: u32, kind: SpanKind) -> Option<u32> {
+        self.outwards(span).find(|&at| self.spans[at as usize].kind == kind)
+    }
+}
+
+/// Callers and depths of spans in order.
+fn nest(spans: &[HostSpan]) -> (Vec<u32>, Vec<u32>) {
+    let (mut callers, mut depths) = (Vec::with_capacity(spans.len()), Vec::new());
+    let mut open: Vec<(u32, u64)> = Vec::new();
+    let mut thread = None;
+    for (span, at) in spans.iter().zip(0..) {
+        if thread != Some(span.thread) {
+            thread = Some(span.thread);
+            open.clear();
+        }
+        // A span of no length at the very end of another one is still within it.
+        let is_over = |end: u64| end < span.start_ns + u64::from(span.duration_ns > 0);
+        while open.last().is_some_and(|&(_, end)| is_over(end)) {
+            open.pop();
+        }
+        let holder = open.iter().rev().find(|&&(_, end)| end >= span.end_ns());
+        callers.push(holder.map_or(NONE, |&(caller, _)| caller));
+        depths.push(holder.map_or(0, |&(caller, _)| depths[caller as usize] + 1));
+        open.push((at, span.end_ns()));
+    }
+    (callers, depths)
+}
+
+/// Kinds of spans that are not calls.
+const ALL_KINDS: [SpanKind; 6] = [
+    SpanKind::Python,
+    SpanKind::Annotation,
+    SpanKind::Nvtx,
+    SpanKind::Other,
+    SpanKind::Operator,
+    SpanKind::Overhead,
+];
+
+/// Rank of a kind where two spans have the same start and end: what people name
+/// holds what the framework calls, which holds what the device's library does.
+fn outwards(kind: SpanKind) -> u8 {
+    match kind {
+        SpanKind::Python => 0,
+        SpanKind::Annotation | SpanKind::Nvtx => 1,
+        SpanKind::Other => 2,
+        SpanKind::Operator => 3,
+        SpanKind::Runtime => 4,
+        SpanKind::Driver => 5,
+        SpanKind::Overhead => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tprof_trace::model::Span;
+
+    fn span(thread: u32, start_ns: u64, duration_ns: u64, kind: SpanKind) -> HostSpan {
+        HostSpan::from(&Span { thread, start_ns, duration_ns, kind, ..Span::default() })
+    }
+
+    type Times = (u32, u64, u64);
+
+    fn times(span: &HostSpan) -> Times {
+        (span.thread, span.start_ns, span.duration_ns)
+    }
+
+    /// Times of each span, of its caller, and its depth.
+    fn rows(tree: &CallTree) -> Vec<(Times, Option<Times>, u32)> {
+        let of = |at: u32| times(&tree.spans[at as usize]);
+        let row = |at: u32| (of(at), tree.caller(at).map(of), tree.depth(at));
+        (0..tree.spans.len() as u32).map(row).collect()
+    }
+
+    #[test]
+    fn the_caller_is_the_innermost_span_that_holds_all_of_it() {
+        let op = SpanKind::Operator;
+        let spans = [
+            span(1, 0, 100, op),
+            span(1, 10, 20, op),
+            span(2, 12, 3, op),
+            // Overlaps the first without lying in it.
+            span(1, 90, 20, op),
+            span(1, 95, 5, op),
+            span(1, 10, 20, SpanKind::Runtime),
+        ];
+        let tree = CallTree::built(&spans, 5);
+        let call = tree.of_call(0).unwrap();
+        let kinds: Vec<SpanKind> =
+            tree.outwards(call).map(|at| tree.spans[at as usize].kind).collect();
+        assert_eq!(kinds, [SpanKind::Runtime, op, op], "an operator holds a call of its length");
+        assert_eq!(tree.innermost(call, op), Some(call - 1));
+        let callers: Vec<_> = rows(&tree).iter().map(|row| (row.0, row.1, row.2)).collect();
+        assert_eq!(callers[0], ((1, 0, 100), None, 0));
+        assert_eq!(callers[1], ((1, 10, 20), Some((1, 0, 100)), 1));
+        assert_eq!(callers[2], ((1, 10, 20), Some((1, 10, 20)), 2));
+        assert_eq!(callers[3], ((1, 90, 20), None, 0));
+        assert_eq!(callers[4], ((1, 95, 5), Some((1, 90, 20)), 1));
+        assert_eq!(callers[5], ((2, 12, 3), None, 0));
+    }
+
+    #[test]
+    fn a_span_of_no_length_belongs_to_the_span_that_ends_there() {
+        let op = SpanKind::Operator;
+        let tree = CallTree::built(&[span(1, 0, 10, op), span(1, 10, 0, op)], 2);
+        assert_eq!(tree.caller(1), Some(0));
+        let tree =
+            CallTree::built(&[span(1, 0, 10, op), span(1, 10, 0, op), span(1, 10, 5, op)], 3);
+        assert_eq!(rows(&tree)[2], ((1, 10, 0), Some((1, 10, 5)), 1), "unless one begins there");
+    }
+
+    proptest! {
+        #[test]
+        fn callers_hold_what_they_call_in_any_order_of_rows(
+            given in prop::collection::vec((0_u32..3, 0_u64..40, 0_u64..20), 0..40),
+            turn in 0_usize..40,
+        ) {
+            let mut spans: Vec<HostSpan> = given
+                .iter()
+                .map(|&(thread, start, long)| span(thread, start, long, SpanKind::Operator))
+                .collect();
+            let tree = CallTree::built(&spans, spans.len());
+            let whole = rows(&tree);
+            for (inner, caller, _) in &whole {
+                if let Some(outer) = caller {
+                    prop_assert_eq!(outer.0, inner.0);
+                    prop_assert!(outer.1 <= inner.1 && outer.1 + outer.2 >= inner.1 + inner.2);
+                }
+            }
+            spans.rotate_left(turn.min(given.len()));
+            prop_assert_eq!(rows(&CallTree::built(&spans, spans.len())), whole);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a rank said to others, with how long its kernels took.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{Collective, NameId, ProcessIndex};
+
+use crate::rank::{Class, RankTrace};
+
+/// A collective or point-to-point operation, as one rank ran it: one kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Operation as `torch.distributed` names it: `all_reduce`; `kernel` where not
+    /// even the kernel's name tells.
+    pub name: String,
+    /// Type of an element; empty if unknown.
+    pub element_type: String,
+    /// Bytes of the larger of what the rank gave and got; of operations that were
+    /// grouped into one kernel, their sum.
+    pub bytes: Option<u64>,
+    /// Ranks that take part.
+    pub group_size: Option<u32>,
+    /// Communicator, where the trace names one.
+    pub communicator: Option<u64>,
+    /// Number on its communicator.
+    pub sequence: Option<u64>,
+    /// When its kernel began, and index in the rank's work.
+    pub start_ns: u64,
+    /// How long its kernel took.
+    pub duration_ns: u64,
+    /// Index of its kernel in the rank's work.
+    pub work: u32,
+}
+
+/// Operations of a rank that ran a kernel, in order of the kernels' starts; and how
+/// many have no kernel that was seen.
+pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
+    let mut rows: FxHashMap<(ProcessIndex, u64), Vec<&Collective>> = FxHashMap::default();
+    let mut without_kernel = 0;
+    for row in &rank.collectives {
+        match row.correlation {
+            Some(correlation) => rows.entry((row.process, correlation)).or_default().push(row),
+            None => without_kernel += 1,
+        }
+    }
+    let sizes = group_sizes(rank);
+    let mut operations = Vec::new();
+    let communication = |work: &&crate::rank::Work| work.class == Class::Communication;
+    let kernels = rank.work.iter().zip(0_u32..).filter(|(work, _)| communication(work));
+    for (work, at) in kernels {
+        let process = rank.stream(work).process;
+        let key = work.correlation.get().map(|correlation| (process, correlation));
+        // A correlation's first kernel is the operation's; a second one waits for nothing.
+        let group = key.and_then(|key| rows.remove(&key));
+        let mut operation = match &group {
+            Some(group) => of_group(rank, group, &sizes),
+            None => of_kernel(rank.name(work.name)),
+        };
+        operation.start_ns = work.start_ns;
+        operation.duration_ns = work.duration_ns;
+        operation.work = at;
+        operations.push(operation);
+    }
+    without_kernel += rows.values().map(|group| group.len() as u64).sum::<u64>();
+    (operations, without_kernel)
+}
+
+/// Sizes of communicators, for operations that do not tell theirs.
+fn group_sizes(rank: &RankTrace) -> FxHashMap<(ProcessIndex, u64), u32> {
+    let communicators = rank.file.communicators().iter();
+    communicators.filter_map(|row| Some(((row.process, row.communicator), row.size?))).collect()
+}
+
+fn of_group(
+    rank: &RankTrace,
+    group: &[&Collective],
+    sizes: &FxHashMap<(ProcessIndex, u64), u32>,
+) -> Operation {
+    let first = group[0];
+    let same = |of: fn(&Collective) -> NameId| group.iter().all(|row| of(row) == of(first));
+    let mut names: Vec<&str> = group.iter().map(|row| rank.name(row.name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let alike = names.len() == 1;
+    let size = |row: &Collective| {
+        row.group_size.or_else(|| sizes.get(&(row.process, row.communicator?)).copied())
+    };
+    Operation {
+        name: names.join("+"),
+        element_type: match same(|row| row.element_type) {
+            true => rank.name(first.element_type).to_owned(),
+            false => String::new(),
+        },
+        bytes: alike.then(|| group.iter().map(|row| row.bytes).sum::<Option<u64>>()).flatten(),
+        group_size: size(first)
+            .filter(|of_first| group.iter().all(|row| size(row) == Some(*of_first))),
+        communicator: first.communicator,
+        sequence: first.sequence,
+        start_ns: 0,
+        duration_ns: 0,
+        work: 0,
+    }
+}
+
+fn of_kernel(name: &str) -> Operation {
+    Operation {
+        name: operation_in(name).to_owned(),
+        element_type: String::new(),
+        bytes: None,
+        group_size: None,
+        communicator: None,
+        sequence: None,
+        start_ns: 0,
+        duration_ns: 0,
+        work: 0,
+    }
+}
+
+/// The operation that a kernel of NCCL or RCCL is named for.
+fn operation_in(kernel: &str) -> &'static str {
+    // Longer names first: `Reduce` is in three of them.
+    const NAMES: [(&str, &str); 8] = [
+        ("AllReduce", "all_reduce"),
+        ("ReduceScatter", "reduce_scatter"),
+        ("AllGather", "all_gather"),
+        ("AllToAll", "all_to_all"),
+        ("AlltoAll", "all_to_all"),
+        ("Broadcast", "broadcast"),
+        ("SendRecv", "send_recv"),
+        ("Reduce", "reduce"),
+    ];
+    NAMES.iter().find(|(part, _)| kernel.contains(part)).map_or("kernel", |(_, name)| name)
+}
+
+/// Whether every rank of an operation waits for every other one in it.
+pub fn waits_for_all(operation: &str) -> bool {
+    ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"]
+        .iter()
+        .any(|prefix| operation.trim_start_matches('_').starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use crate::rank::Needs;
+    use tprof_trace::model::Kernel;
+
+    fn kernel(start_ns: u64, correlation: u64) -> Kernel {
+        let correlation = Some(correlation);
+        Kernel { start_ns, duration_ns: 500, correlation, ..Kernel::default() }
+    }
+
+    #[test]
+    fn grouped_operations_of_one_kind_are_one_and_others_have_no_size() {
+        let mut trace = Fixture::new();
+        let names = ["all_reduce", "send", "recv"].map(|name| trace.name(name));
+        let row = |name, correlation, bytes| Collective {
+            name,
+            correlation: Some(correlation),
+            bytes: Some(bytes),
+            group_size: Some(4),
+            ..Collective::default()
+        };
+        trace.collectives.extend([
+            row(names[0], 1, 100),
+            row(names[0], 1, 50),
+            row(names[1], 2, 10),
+            row(names[2], 2, 10),
+            row(names[0], 9, 1),
+        ]);
+        trace.kernel(kernel(10, 1), "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+        trace.kernel(kernel(20, 2), "ncclDevKernel_SendRecv");
+        trace.kernel(kernel(30, 3), "ncclKernel_ReduceScatter_RING_LL_Sum_float(ncclWorkElem)");
+        trace.kernel(kernel(40, 4), "gemm");
+        let file = trace.finish();
+        let rank = RankTrace::load(&file, Needs::WORK | Needs::COLLECTIVES);
+        let (operations, without_kernel) = operations(&rank);
+        let seen: Vec<_> =
+            operations.iter().map(|o| (o.name.as_str(), o.bytes, o.group_size)).collect();
+        assert_eq!(
+            seen,
+            [
+                ("all_reduce", Some(150), Some(4)),
+                ("recv+send", None, Some(4)),
+                ("reduce_scatter", None, None),
+            ]
+        );
+        assert_eq!((operations[0].start_ns, operations[0].duration_ns), (10, 500));
+        assert_eq!(without_kernel, 1);
+    }
+
+    #[test]
+    fn a_broadcast_waits_for_its_root_alone() {
+        assert!(waits_for_all("all_reduce") && waits_for_all("_all_gather_base"));
+        assert!(!waits_for_all("broadcast") && !waits_for_all("recv+send"));
+    }
+}

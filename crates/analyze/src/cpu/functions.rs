@@ -1,0 +1,136 @@
+//! Self and total time by function.
+//!
+//! Self is time with the function innermost, code that was inlined into it
+//! included; total with it anywhere on the stack, once however often it recurs. A Python function is innermost of
+//! Python's if no other Python function lies below it: the native code that it
+//! calls is then its own.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::model::ThreadState;
+
+use super::load::CpuTrace;
+use super::names::{Func, Layer};
+
+/// Time of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// On a core, innermost.
+    pub self_ns: u64,
+    /// On a core, anywhere on the stack.
+    pub total_ns: u64,
+    /// Samples behind `self_ns`.
+    pub self_samples: u64,
+    /// Samples behind `total_ns`.
+    pub total_samples: u64,
+    /// Of Python functions: with no other Python function below.
+    pub own_ns: u64,
+    /// Off its core, waiting, anywhere on the stack.
+    pub waited_ns: u64,
+}
+
+impl Sum {
+    /// Adds another.
+    pub fn add(&mut self, other: &Sum) {
+        self.self_ns += other.self_ns;
+        self.total_ns += other.total_ns;
+        self.self_samples += other.self_samples;
+        self.total_samples += other.total_samples;
+        self.own_ns += other.own_ns;
+        self.waited_ns += other.waited_ns;
+    }
+}
+
+/// A function and its time.
+pub type Function = (Func, Sum);
+
+/// All of them, with what they add up to.
+#[derive(Debug, Default)]
+pub struct Functions {
+    /// By function.
+    pub all: FxHashMap<Func, Sum>,
+    /// By module.
+    pub modules: FxHashMap<std::sync::Arc<str>, Sum>,
+    /// On a core, all threads.
+    pub running_ns: u64,
+    /// Of that, with no stack to tell where.
+    pub unknown_ns: u64,
+    /// Of that, with a stack that was cut: missing from total times of outer functions.
+    pub cut_ns: u64,
+    /// Samples of running threads.
+    pub samples: u64,
+}
+
+impl Functions {
+    /// Adds a file up.
+    pub fn add_file(&mut self, trace: &CpuTrace) {
+        let mut of: FxHashMap<u32, Sum> = FxHashMap::default();
+        let mut seen = FxHashSet::default();
+        let mut seen_modules: FxHashSet<std::sync::Arc<str>> = FxHashSet::default();
+        for stretch in &trace.stretches {
+            let running = stretch.state == ThreadState::Running;
+            let (weight, samples) = (stretch.weight_ns, stretch.samples);
+            if running {
+                self.running_ns += weight;
+                if stretch.stack.is_empty() {
+                    self.unknown_ns += weight;
+                    continue;
+                }
+                self.samples += samples;
+                self.cut_ns += if stretch.cut { weight } else { 0 };
+            } else if stretch.state == ThreadState::Runnable {
+                continue;
+            }
+            seen.clear();
+            seen_modules.clear();
+            let mut python = false;
+            for (at, id) in stretch.stack.iter().enumerate() {
+                let func = trace.names.get(*id);
+                let sum = of.entry(*id).or_default();
+                if running && at == stretch.inlined {
+                    sum.self_ns += weight;
+                    sum.self_samples += samples;
+                    self.modules.entry(func.module.clone()).or_default().self_ns += weight;
+                }
+                if running && func.layer == Layer::Python && !python {
+                    python = true;
+                    sum.own_ns += weight;
+                }
+                if seen.insert(*id) {
+                    if running {
+                        sum.total_ns += weight;
+                        sum.total_samples += samples;
+                    } else {
+                        sum.waited_ns += weight;
+                    }
+                }
+                if running && seen_modules.insert(func.module.clone()) {
+                    self.modules.entry(func.module.clone()).or_default().total_ns += weight;
+                }
+            }
+        }
+        for (id, sum) in of {
+            self.all.entry(trace.names.get(id).clone()).or_default().add(&sum);
+        }
+    }
+
+    /// Adds another file's sums.
+    pub fn add(&mut self, other: &Functions) {
+        for (func, sum) in &other.all {
+            self.all.entry(func.clone()).or_default().add(sum);
+        }
+        for (module, sum) in &other.modules {
+            self.modules.entry(module.clone()).or_default().add(sum);
+        }
+        self.running_ns += other.running_ns;
+        self.unknown_ns += other.unknown_ns;
+        self.cut_ns += other.cut_ns;
+        self.samples += other.samples;
+    }
+
+    /// Functions in order of a sum, the largest first; equal ones by name.
+    pub fn by(&self, key: impl Fn(&Sum) -> u64) -> Vec<(&Func, &Sum)> {
+        let mut all: Vec<_> = self.all.iter().filter(|(_, sum)| key(sum) > 0).collect();
+        all.sort_by(|a, b| key(b.1).cmp(&key(a.1)).then_with(|| a.0.name.cmp(&b.0.name)));
+        all
+    }
+}

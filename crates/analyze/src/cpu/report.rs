@@ -1,0 +1,351 @@
+//! `tprof report cpu`: in which functions the time of running threads went, and
+//! where threads waited.
+
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::ThreadState;
+use tprof_trace::{Problem, SymbolSource, TraceFile};
+
+use super::functions::{Functions, Sum};
+use super::load::CpuTrace;
+use super::names::{Func, Layer};
+use super::tree::Tree;
+use super::waits::word;
+use super::{NO_SAMPLES, loading};
+use crate::document::{
+    Analysis, Body, Cell, Column, Document, DocumentKind, Options, RankAt, Table, Unit, make,
+};
+use crate::summary::AnalyzeError;
+use crate::units::{duration, percent};
+
+/// The kind of report.
+pub const KIND: DocumentKind =
+    DocumentKind { name: "cpu", about: "where the CPU time went, by function", make: make_cpu };
+
+fn make_cpu(
+    path: &Path,
+    options: &Options,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Document, AnalyzeError> {
+    make(&CpuReport, path, options, symbols)
+}
+
+/// Share of all time below which a node of a tree is left out.
+const LEAST_OF_TREE: u64 = 100;
+/// Callers kept above the innermost function, bottom up.
+const CALLERS: usize = 12;
+
+/// See the module.
+pub struct CpuReport;
+
+/// What is kept of a rank.
+pub struct Part {
+    functions: Functions,
+    top_down: Tree,
+    bottom_up: Tree,
+    waits: FxHashMap<(ThreadState, Option<Func>), (u64, u64)>,
+    loading: loading::Loading,
+    rows: u64,
+}
+
+impl Analysis for CpuReport {
+    const KIND: &'static str = "cpu";
+    type Part = Part;
+
+    fn rank(
+        &self,
+        trace: &TraceFile,
+        _at: &RankAt,
+        _options: &Options,
+        problems: &mut Vec<Problem>,
+    ) -> Part {
+        let cpu = CpuTrace::load(trace, problems);
+        let mut part = Part {
+            functions: Functions::default(),
+            top_down: Tree::default(),
+            bottom_up: Tree::default(),
+            waits: FxHashMap::default(),
+            loading: loading::Loading::of(&cpu),
+            rows: cpu.rows,
+        };
+        part.functions.add_file(&cpu);
+        for stretch in &cpu.stretches {
+            let funcs = || stretch.stack.iter().map(|id| cpu.names.get(*id));
+            match stretch.state {
+                ThreadState::Running if !stretch.stack.is_empty() => {
+                    part.top_down.add(funcs().rev(), stretch.weight_ns);
+                    part.bottom_up.add(funcs().take(CALLERS), stretch.weight_ns);
+                }
+                ThreadState::Running | ThreadState::Runnable => {}
+                state => {
+                    let place = place_of_wait(funcs());
+                    let sum = part.waits.entry((state, place)).or_default();
+                    sum.0 += stretch.weight_ns;
+                    sum.1 += stretch.samples;
+                }
+            }
+        }
+        part
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Part)>, _options: &Options) -> Body {
+        let mut all = Functions::default();
+        let (mut top_down, mut bottom_up) = (Tree::default(), Tree::default());
+        let mut waits: FxHashMap<(ThreadState, Option<Func>), (u64, u64)> = FxHashMap::default();
+        let mut loading = loading::Loading::default();
+        let mut rows = 0;
+        let ranks = parts.len();
+        for (_, part) in parts {
+            all.add(&part.functions);
+            top_down.merge(&part.top_down);
+            bottom_up.merge(&part.bottom_up);
+            for (key, sum) in part.waits {
+                let into = waits.entry(key).or_default();
+                into.0 += sum.0;
+                into.1 += sum.1;
+            }
+            loading.add(&part.loading);
+            rows += part.rows;
+        }
+        let mut notes = Vec::new();
+        if all.samples > 0 {
+            let of_ranks = if ranks > 1 { format!(" of {ranks} files") } else { String::new() };
+            notes.push(format!(
+                "{}{of_ranks} on a core, from {} samples; shares are of that",
+                duration(all.running_ns),
+                all.samples
+            ));
+        }
+        let share = |part: u64| part as f64 / all.running_ns.max(1) as f64;
+        if share(all.unknown_ns) >= 0.01 {
+            notes.push(format!(
+                "{} of it was too short to be sampled: threads that ran for less than a period",
+                percent(share(all.unknown_ns))
+            ));
+        }
+        if share(all.cut_ns) >= 0.01 {
+            notes.push(format!(
+                "{} has stacks that end early: outer functions may miss that much of their total",
+                percent(share(all.cut_ns))
+            ));
+        }
+        let why = if rows == 0 { NO_SAMPLES } else { "no running thread was sampled" };
+        let mut tables = vec![functions(&all, why)];
+        tables.extend(python(&all));
+        tables.push(modules(&all, why));
+        tables.push(waiting(&waits, rows));
+        tables.extend(loading.table());
+        tables.push(tree("top_down", "Top down: callers above what they call", &top_down, why));
+        tables.push(tree("bottom_up", "Bottom up: functions above their callers", &bottom_up, why));
+        Body { tables, notes }
+    }
+}
+
+/// The innermost function that says most about a wait: not the kernel's, and
+/// not the C library's, if another is there.
+fn place_of_wait<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
+    let own = |func: &&Func| func.layer == Layer::Python || !is_system(func);
+    let user = |func: &&Func| func.layer != Layer::Kernel;
+    stack
+        .clone()
+        .find(own)
+        .or_else(|| stack.clone().find(user))
+        .or_else(|| stack.clone().next())
+        .cloned()
+}
+
+fn is_system(func: &Func) -> bool {
+    let starts =
+        ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]", "libtprof"];
+    func.layer == Layer::Kernel || starts.iter().any(|start| func.module.starts_with(start))
+}
+
+/// A sum of samples: their number is what it is uncertain by.
+fn sampled(ns: u64, samples: u64) -> Cell {
+    if samples == 0 {
+        return Cell::from(ns);
+    }
+    let error = 1.96 * ns as f64 / (samples as f64).sqrt();
+    Cell::Estimate { value: ns.into(), error: (error.round() as u64).into() }
+}
+
+/// A function as a person reads it.
+pub(super) fn shown(func: &Func) -> String {
+    match func.layer {
+        Layer::Python if !func.file.is_empty() => {
+            format!("{} ({})", func.name, short_path(&func.file))
+        }
+        _ => func.name.to_string(),
+    }
+}
+
+/// The last two parts of a path.
+fn short_path(path: &str) -> &str {
+    let mut parts = path.rmatch_indices('/').map(|(at, _)| at);
+    parts.nth(1).map_or(path, |at| &path[at + 1..])
+}
+
+const WHERE: [Column; 4] = [
+    Column::new("layer", "code", Unit::Text),
+    Column::new("module", "module", Unit::Text),
+    Column::data("source", Unit::Text),
+    Column::new("function", "function", Unit::Name),
+];
+
+fn place_cells(func: &Func) -> Vec<Cell> {
+    let module = match func.layer {
+        Layer::Python => short_path(&func.file),
+        _ => &func.module,
+    };
+    let source: Cell = match func.file.is_empty() {
+        true => Cell::missing("no debug information names its file"),
+        false => func.file.to_string().into(),
+    };
+    let name: Cell = func.name.to_string().into();
+    vec![func.layer.word().into(), module.into(), source, name]
+}
+
+fn functions(all: &Functions, why: &str) -> Table {
+    let mut columns = vec![
+        Column::new("self_ns", "self", Unit::Duration),
+        Column::new("self_share", "share", Unit::Share),
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::data("total_share", Unit::Share),
+        Column::data("waited_ns", Unit::Duration),
+        Column::data("samples", Unit::Count),
+    ];
+    columns.extend(WHERE);
+    let mut table = Table::new("functions", "Functions, by time of their own on a core", columns)
+        .about("total: with what they call")
+        .empty(why);
+    let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
+    let mut rows = all.by(|sum| sum.self_ns);
+    rows.extend(all.by(|sum| sum.total_ns).into_iter().filter(|(_, sum)| sum.self_ns == 0));
+    for (func, sum) in rows {
+        let mut row = vec![
+            sampled(sum.self_ns, sum.self_samples),
+            share(sum.self_ns).into(),
+            sampled(sum.total_ns, sum.total_samples),
+            share(sum.total_ns).into(),
+            sum.waited_ns.into(),
+            sum.self_samples.into(),
+        ];
+        row.extend(place_cells(func));
+        table.row(row);
+    }
+    table
+}
+
+/// Python's functions, the native code that they call counted as theirs.
+fn python(all: &Functions) -> Option<Table> {
+    let columns = vec![
+        Column::new("self_ns", "self", Unit::Duration),
+        Column::new("self_share", "share", Unit::Share),
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::new("waited_ns", "waited", Unit::Duration),
+        Column::data("file", Unit::Text),
+        Column::data("name", Unit::Text),
+        Column::new("function", "function", Unit::Name),
+    ];
+    let mut table = Table::new("python", "Python functions", columns)
+        .about("self: with the native code that they call; waited: with what they call");
+    let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
+    let own = |sum: &Sum| sum.own_ns;
+    let mut rows = all.by(own);
+    rows.extend(all.by(|s| s.total_ns + s.waited_ns).into_iter().filter(|(_, s)| s.own_ns == 0));
+    for (func, sum) in rows.into_iter().filter(|(func, _)| func.layer == Layer::Python) {
+        table.row(vec![
+            sum.own_ns.into(),
+            share(sum.own_ns).into(),
+            sampled(sum.total_ns, sum.total_samples),
+            sum.waited_ns.into(),
+            func.file.to_string().into(),
+            func.name.to_string().into(),
+            shown(func).into(),
+        ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn modules(all: &Functions, why: &str) -> Table {
+    let columns = vec![
+        Column::new("self_ns", "self", Unit::Duration),
+        Column::new("self_share", "share", Unit::Share),
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::new("module", "module", Unit::Name),
+    ];
+    let mut table = Table::new("modules", "Modules", columns).empty(why);
+    let mut rows: Vec<_> = all.modules.iter().collect();
+    rows.sort_by(|a, b| {
+        (b.1.self_ns, b.1.total_ns).cmp(&(a.1.self_ns, a.1.total_ns)).then_with(|| a.0.cmp(b.0))
+    });
+    for (module, sum) in rows {
+        let name = if module.is_empty() { "(unknown)" } else { module };
+        table.row(vec![
+            sum.self_ns.into(),
+            (sum.self_ns as f64 / all.running_ns.max(1) as f64).into(),
+            sum.total_ns.into(),
+            name.into(),
+        ]);
+    }
+    table
+}
+
+fn waiting(waits: &FxHashMap<(ThreadState, Option<Func>), (u64, u64)>, rows: u64) -> Table {
+    let columns = vec![
+        Column::new("waited_ns", "waited", Unit::Duration),
+        Column::new("waits_for", "for", Unit::Text),
+        Column::data("rows", Unit::Count),
+        Column::data("layer", Unit::Text),
+        Column::data("module", Unit::Text),
+        Column::new("function", "in", Unit::Name),
+    ];
+    let why = if rows == 0 { NO_SAMPLES } else { "no thread waited" };
+    let mut table = Table::new("waiting", "Waiting, all threads", columns)
+        .about("a thread that waits on purpose is no loss; see `report threads` for each")
+        .empty(why);
+    let mut sorted: Vec<_> = waits.iter().collect();
+    sorted.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.0.cmp(&b.0.0)));
+    for ((state, place), (ns, count)) in sorted {
+        let (layer, module, name): (Cell, Cell, Cell) = match place {
+            Some(func) => {
+                (func.layer.word().into(), func.module.to_string().into(), shown(func).into())
+            }
+            None => (Cell::Empty, Cell::Empty, "(no stack was taken)".into()),
+        };
+        let row = vec![(*ns).into(), word(*state).into(), (*count).into(), layer, module, name];
+        table.row(row);
+    }
+    table
+}
+
+fn tree(key: &'static str, title: &str, tree: &Tree, why: &str) -> Table {
+    let columns = vec![
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::new("share", "share", Unit::Share),
+        Column::data("self_ns", Unit::Duration),
+        Column::data("depth", Unit::Count),
+        Column::data("layer", Unit::Text),
+        Column::data("module", Unit::Text),
+        Column::data("function", Unit::Text),
+        Column::new("line", "function", Unit::Name),
+    ];
+    let mut table = Table::new(key, title, columns)
+        .about("nodes of 1% and more; calls that only pass through are left out")
+        .empty(why);
+    for (depth, node) in tree.shown(tree.total_ns() / LEAST_OF_TREE) {
+        let Some(func) = &node.func else { continue };
+        table.row(vec![
+            node.total_ns.into(),
+            (node.total_ns as f64 / tree.total_ns().max(1) as f64).into(),
+            node.self_ns.into(),
+            depth.into(),
+            func.layer.word().into(),
+            func.module.to_string().into(),
+            func.name.to_string().into(),
+            format!("{}{}", "\u{2502} ".repeat(depth.min(12)), shown(func)).into(),
+        ]);
+    }
+    table
+}

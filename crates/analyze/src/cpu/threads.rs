@@ -1,0 +1,208 @@
+//! `tprof report threads`: what each thread did with its life.
+
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{Process, ProcessIndex, ThreadIndex, ThreadState};
+use tprof_trace::{Problem, SymbolSource, TraceFile};
+
+use super::NO_SAMPLES;
+use super::load::CpuTrace;
+use super::names::{Func, Layer};
+use super::report::shown;
+use super::waits::word;
+use crate::document::{
+    Analysis, Body, Cell, Column, Document, DocumentKind, Options, RankAt, Table, Unit, make,
+};
+use crate::summary::AnalyzeError;
+
+/// The kind of report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "threads",
+    about: "running, ready and waiting time of each thread",
+    make: make_threads,
+};
+
+fn make_threads(
+    path: &Path,
+    options: &Options,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Document, AnalyzeError> {
+    make(&ThreadsReport, path, options, symbols)
+}
+
+/// Kinds of waits, in the order of their columns.
+const WAITS: [ThreadState; 7] = [
+    ThreadState::Lock,
+    ThreadState::Io,
+    ThreadState::Sleep,
+    ThreadState::Poll,
+    ThreadState::Gil,
+    ThreadState::Device,
+    ThreadState::Blocked,
+];
+
+/// See the module.
+pub struct ThreadsReport;
+
+/// One thread.
+#[derive(Debug, Default)]
+pub struct Row {
+    program: String,
+    pid: u32,
+    tid: u32,
+    name: Option<String>,
+    by_state: FxHashMap<ThreadState, u64>,
+    gil_ns: Option<u64>,
+    samples: u64,
+    /// Where it ran most, and waited most.
+    ran: FxHashMap<Func, u64>,
+    waited: FxHashMap<(ThreadState, Func), u64>,
+}
+
+impl Row {
+    fn time(&self, state: ThreadState) -> u64 {
+        self.by_state.get(&state).copied().unwrap_or(0)
+    }
+
+    fn waited_ns(&self) -> u64 {
+        WAITS.iter().map(|state| self.time(*state)).sum()
+    }
+}
+
+impl Analysis for ThreadsReport {
+    const KIND: &'static str = "threads";
+    type Part = Vec<Row>;
+
+    fn rank(
+        &self,
+        trace: &TraceFile,
+        _at: &RankAt,
+        _options: &Options,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Row> {
+        let cpu = CpuTrace::load(trace, problems);
+        let processes: FxHashMap<ProcessIndex, &Process> =
+            trace.processes().iter().map(|p| (p.process, p)).collect();
+        let tids: FxHashMap<ThreadIndex, u32> =
+            trace.threads().iter().map(|t| (t.thread, t.tid)).collect();
+        let mut rows: FxHashMap<(ProcessIndex, ThreadIndex), Row> = FxHashMap::default();
+        for stretch in &cpu.stretches {
+            let key = (stretch.process, stretch.thread);
+            let row = rows.entry(key).or_insert_with(|| {
+                let process = processes.get(&stretch.process);
+                Row {
+                    program: process.map_or(String::new(), |p| program(trace.name(p.command))),
+                    pid: process.map_or(0, |p| p.pid),
+                    tid: tids.get(&stretch.thread).copied().unwrap_or(0),
+                    name: trace.thread_name(stretch.thread).map(str::to_owned),
+                    ..Row::default()
+                }
+            });
+            *row.by_state.entry(stretch.state).or_default() += stretch.weight_ns;
+            if let Some(gil) = stretch.gil_ns {
+                row.gil_ns = Some(row.gil_ns.unwrap_or(0) + gil);
+            }
+            let funcs = || stretch.stack.iter().map(|id| cpu.names.get(*id));
+            let Some(place) = telling(funcs()) else { continue };
+            match stretch.state {
+                ThreadState::Running => {
+                    row.samples += stretch.samples;
+                    *row.ran.entry(place).or_default() += stretch.weight_ns;
+                }
+                ThreadState::Runnable => {}
+                state => *row.waited.entry((state, place)).or_default() += stretch.weight_ns,
+            }
+        }
+        let mut rows: Vec<((ProcessIndex, ThreadIndex), Row)> = rows.into_iter().collect();
+        rows.sort_by_key(|(key, _)| *key);
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Vec<Row>)>, _options: &Options) -> Body {
+        let ranked = parts.len() > 1;
+        let mut all: Vec<(RankAt, Row)> = Vec::new();
+        for (at, rows) in parts {
+            all.extend(rows.into_iter().map(|row| (at.clone(), row)));
+        }
+        all.sort_by_key(|(_, row)| std::cmp::Reverse(row.time(ThreadState::Running)));
+        let mut columns = vec![
+            Column::new("running_ns", "ran", Unit::Duration),
+            Column::new("ready_ns", "ready", Unit::Duration),
+            Column::new("waited_ns", "waited", Unit::Duration),
+            Column::data("lock_ns", Unit::Duration),
+            Column::data("io_ns", Unit::Duration),
+            Column::data("sleep_ns", Unit::Duration),
+            Column::data("poll_ns", Unit::Duration),
+            Column::data("gil_ns", Unit::Duration),
+            Column::data("device_ns", Unit::Duration),
+            Column::data("other_ns", Unit::Duration),
+            Column::data("held_gil_ns", Unit::Duration),
+            Column::data("samples", Unit::Count),
+            Column::data("ran_in", Unit::Text),
+            Column::new("most_for", "mostly", Unit::Text),
+            Column::data("waited_in", Unit::Text),
+            Column::data("rank", Unit::Id),
+            Column::data("pid", Unit::Id),
+            Column::new("tid", "tid", Unit::Id),
+            Column::data("program", Unit::Text),
+            Column::data("name", Unit::Text),
+        ];
+        columns.push(Column::new("thread", "thread", Unit::Name));
+        let mut table = Table::new("threads", "Threads, by time on a core", columns)
+            .about("ready: could have run, but no core was free; mostly: what it waited for")
+            .empty(NO_SAMPLES);
+        for (at, row) in &all {
+            table.row(cells(at, row, ranked));
+        }
+        Body { tables: vec![table], notes: Vec::new() }
+    }
+}
+
+fn cells(at: &RankAt, row: &Row, ranked: bool) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = vec![
+        row.time(ThreadState::Running).into(),
+        row.time(ThreadState::Runnable).into(),
+        row.waited_ns().into(),
+    ];
+    cells.extend(WAITS.iter().map(|state| Cell::from(row.time(*state))));
+    let largest = |map: &FxHashMap<Func, u64>| {
+        let most = map.iter().max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.name.cmp(&a.0.name)));
+        most.map(|(func, _)| shown(func))
+    };
+    let waited = (row.waited.iter())
+        .max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.1.name.cmp(&a.0.1.name)))
+        .map(|((_, func), _)| shown(func));
+    let mostly = WAITS.iter().filter(|s| row.time(**s) > 0).max_by_key(|s| row.time(**s));
+    let name = match (&row.name, ranked) {
+        (Some(name), false) if *name != row.program => format!("{name} of {}", row.program),
+        (_, false) => row.program.clone(),
+        (Some(name), true) => format!("{}, {name} of {}", at.label, row.program),
+        (None, true) => format!("{}, {}", at.label, row.program),
+    };
+    cells.extend([
+        Cell::known(row.gil_ns, "Python's lock was not looked at"),
+        row.samples.into(),
+        Cell::known(largest(&row.ran), "no stack was sampled"),
+        Cell::applies(mostly.map(|state| word(*state))),
+        Cell::known(waited, "no stack was taken while it waited"),
+        Cell::applies(at.rank),
+        row.pid.into(),
+        row.tid.into(),
+        row.program.clone().into(),
+        Cell::known(row.name.clone(), "nobody named it"),
+        name.into(),
+    ]);
+    cells
+}
+
+/// The innermost function that a person would know.
+fn telling<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
+    let python = stack.clone().find(|f| f.layer == Layer::Python);
+    python.or_else(|| stack.clone().find(|f| f.layer == Layer::Native)).cloned()
+}
+
+fn program(command: &str) -> String {
+    let first = command.split(' ').next().unwrap_or_default();
+    first.rsplit('/').next().unwrap_or_default().to_owned()
+}

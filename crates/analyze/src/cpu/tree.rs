@@ -1,0 +1,166 @@
+//! Calling contexts: who called whom, and how much time lies below.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::names::{Func, Layer};
+
+/// A node; its children follow by index.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Which function; `None` for the root.
+    pub func: Option<Func>,
+    /// Time in it and below.
+    pub total_ns: u64,
+    /// Time in it.
+    pub self_ns: u64,
+    children: Vec<usize>,
+}
+
+/// A tree of functions.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    by_place: FxHashMap<(usize, Arc<str>, Arc<str>, Layer), usize>,
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        let root = Node { func: None, total_ns: 0, self_ns: 0, children: Vec::new() };
+        Tree { nodes: vec![root], by_place: FxHashMap::default() }
+    }
+}
+
+impl Tree {
+    /// Time of everything.
+    pub fn total_ns(&self) -> u64 {
+        self.nodes[0].total_ns
+    }
+
+    /// Adds time at the end of a path from the root.
+    pub fn add<'a>(&mut self, path: impl Iterator<Item = &'a Func>, weight_ns: u64) {
+        let mut at = 0;
+        self.nodes[0].total_ns += weight_ns;
+        for func in path {
+            let key = (at, Arc::clone(&func.name), Arc::clone(&func.module), func.layer);
+            at = match self.by_place.get(&key) {
+                Some(found) => *found,
+                None => {
+                    let new = self.nodes.len();
+                    self.nodes.push(Node {
+                        func: Some(func.clone()),
+                        total_ns: 0,
+                        self_ns: 0,
+                        children: Vec::new(),
+                    });
+                    self.nodes[at].children.push(new);
+                    self.by_place.insert(key, new);
+                    new
+                }
+            };
+            self.nodes[at].total_ns += weight_ns;
+        }
+        self.nodes[at].self_ns += weight_ns;
+    }
+
+    /// Adds another tree.
+    pub fn merge(&mut self, other: &Tree) {
+        let mut path = Vec::new();
+        other.walk(
+            0,
+            &mut |path: &[&Func], node| {
+                if node.self_ns > 0 {
+                    self.add(path.iter().copied(), node.self_ns);
+                }
+            },
+            &mut path,
+        );
+    }
+
+    fn walk<'a>(
+        &'a self,
+        at: usize,
+        take: &mut impl FnMut(&[&'a Func], &'a Node),
+        path: &mut Vec<&'a Func>,
+    ) {
+        let node = &self.nodes[at];
+        path.extend(node.func.as_ref());
+        take(path, node);
+        for child in &node.children {
+            self.walk(*child, take, path);
+        }
+        if node.func.is_some() {
+            path.pop();
+        }
+    }
+
+    /// Nodes with at least a share of the whole, each under its caller, the
+    /// heaviest first, with how deep they are. A chain of calls that hand
+    /// nearly all of their time on is told by its ends.
+    pub fn shown(&self, least_ns: u64) -> Vec<(usize, &Node)> {
+        let mut out = Vec::new();
+        self.show(0, 0, least_ns.max(1), &mut out);
+        out
+    }
+
+    fn show<'a>(&'a self, at: usize, depth: usize, least: u64, out: &mut Vec<(usize, &'a Node)>) {
+        let mut children: Vec<&usize> = self.nodes[at].children.iter().collect();
+        children.retain(|child| self.nodes[**child].total_ns >= least);
+        children.sort_by(|a, b| {
+            let (a, b) = (&self.nodes[**a], &self.nodes[**b]);
+            let name = |n: &Node| n.func.as_ref().map(|f| Arc::clone(&f.name));
+            b.total_ns.cmp(&a.total_ns).then_with(|| name(a).cmp(&name(b)))
+        });
+        for child in children {
+            let mut end = *child;
+            out.push((depth, &self.nodes[end]));
+            // What only passes through is left out.
+            let first = end;
+            while let Some(next) = self.only_child(end) {
+                end = next;
+            }
+            if end != first {
+                out.push((depth + 1, &self.nodes[end]));
+                self.show(end, depth + 2, least, out);
+            } else {
+                self.show(end, depth + 1, least, out);
+            }
+        }
+    }
+
+    /// The child that has nearly all of a node's time.
+    fn only_child(&self, at: usize) -> Option<usize> {
+        let node = &self.nodes[at];
+        let all = |child: &&usize| self.nodes[**child].total_ns * 50 >= node.total_ns * 49;
+        node.children.iter().find(all).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn func(name: &str) -> Func {
+        Func { name: name.into(), file: "".into(), module: "m".into(), layer: Layer::Native }
+    }
+
+    #[test]
+    fn chains_are_told_by_their_ends_and_times_add_up() {
+        let [main, run, step, a, b] = ["main", "run", "step", "a", "b"].map(func);
+        let mut tree = Tree::default();
+        tree.add([&main, &run, &step, &a].into_iter(), 70);
+        tree.add([&main, &run, &step, &b].into_iter(), 30);
+        let mut twice = Tree::default();
+        twice.merge(&tree);
+        twice.merge(&tree);
+        assert_eq!(twice.total_ns(), 200);
+        let shown: Vec<_> = (twice.shown(2).iter())
+            .map(|(depth, n)| (*depth, n.func.as_ref().unwrap().name.to_string(), n.total_ns))
+            .collect();
+        let row = |depth, name: &str, total| (depth, name.to_owned(), total);
+        let expected =
+            [row(0, "main", 200), row(1, "step", 200), row(2, "a", 140), row(2, "b", 60)];
+        assert_eq!(shown, expected);
+    }
+}

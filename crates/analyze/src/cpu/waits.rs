@@ -1,0 +1,215 @@
+//! What a thread waited for, told by the functions on its stack.
+//!
+//! The kernel's own functions tell most; where they may not be seen, the C
+//! library's do. Names are those of Linux, glibc, CPython and CUDA.
+
+use tprof_trace::model::ThreadState;
+
+use super::names::{FuncId, Layer, Names};
+
+/// Frames from the innermost that are looked at.
+const LOOKED_AT: usize = 40;
+
+/// Functions that tell the wait wherever on the stack they are.
+const ANYWHERE: [(&str, ThreadState); 12] = [
+    ("take_gil", ThreadState::Gil),
+    ("PyEval_RestoreThread", ThreadState::Gil),
+    ("cuCtxSynchronize", ThreadState::Device),
+    ("cuStreamSynchronize", ThreadState::Device),
+    ("cuEventSynchronize", ThreadState::Device),
+    ("cudaDeviceSynchronize", ThreadState::Device),
+    ("cudaStreamSynchronize", ThreadState::Device),
+    ("cudaEventSynchronize", ThreadState::Device),
+    ("cuMemcpyDtoH_v2", ThreadState::Device),
+    ("cuMemcpyHtoD_v2", ThreadState::Device),
+    ("cudaMemcpy", ThreadState::Device),
+    ("ncclGroupEnd", ThreadState::Device),
+];
+
+/// Beginnings of names of the kernel's functions.
+const KERNEL: [(&str, ThreadState); 34] = [
+    ("futex_", ThreadState::Lock),
+    ("do_futex", ThreadState::Lock),
+    ("rwsem_", ThreadState::Lock),
+    ("__mutex_lock", ThreadState::Lock),
+    ("do_nanosleep", ThreadState::Sleep),
+    ("hrtimer_nanosleep", ThreadState::Sleep),
+    ("common_nsleep", ThreadState::Sleep),
+    ("ep_poll", ThreadState::Poll),
+    ("do_epoll", ThreadState::Poll),
+    ("do_sys_poll", ThreadState::Poll),
+    ("do_poll", ThreadState::Poll),
+    ("do_select", ThreadState::Poll),
+    ("core_sys_select", ThreadState::Poll),
+    ("io_schedule", ThreadState::Io),
+    ("folio_wait", ThreadState::Io),
+    ("filemap_", ThreadState::Io),
+    ("pipe_read", ThreadState::Io),
+    ("pipe_write", ThreadState::Io),
+    ("anon_pipe_", ThreadState::Io),
+    ("unix_stream_", ThreadState::Io),
+    ("unix_dgram_", ThreadState::Io),
+    ("__skb_wait", ThreadState::Io),
+    ("sk_wait", ThreadState::Io),
+    ("tcp_", ThreadState::Io),
+    ("inet_", ThreadState::Io),
+    ("sock_", ThreadState::Io),
+    ("n_tty_", ThreadState::Io),
+    ("eventfd_read", ThreadState::Io),
+    ("vfs_read", ThreadState::Io),
+    ("vfs_write", ThreadState::Io),
+    ("vfs_fsync", ThreadState::Io),
+    ("ksys_read", ThreadState::Io),
+    ("ksys_write", ThreadState::Io),
+    ("blk_", ThreadState::Io),
+];
+
+/// Names of the C library's functions, without leading underscores.
+const LIBC: [(&str, ThreadState); 44] = [
+    ("futex_abstimed_wait", ThreadState::Lock),
+    ("futex_abstimed_wait_cancelable64", ThreadState::Lock),
+    ("futex_lock_pi64", ThreadState::Lock),
+    ("lll_lock_wait", ThreadState::Lock),
+    ("lll_lock_wait_private", ThreadState::Lock),
+    ("pthread_cond_wait", ThreadState::Lock),
+    ("pthread_cond_timedwait", ThreadState::Lock),
+    ("pthread_cond_clockwait", ThreadState::Lock),
+    ("pthread_mutex_lock", ThreadState::Lock),
+    ("pthread_clockjoin_ex", ThreadState::Lock),
+    ("pthread_join", ThreadState::Lock),
+    ("pthread_rwlock_rdlock", ThreadState::Lock),
+    ("pthread_rwlock_wrlock", ThreadState::Lock),
+    ("sem_wait", ThreadState::Lock),
+    ("new_sem_wait_slow64.constprop.0", ThreadState::Lock),
+    ("sem_clockwait", ThreadState::Lock),
+    ("sem_timedwait", ThreadState::Lock),
+    ("clock_nanosleep", ThreadState::Sleep),
+    ("nanosleep", ThreadState::Sleep),
+    ("usleep", ThreadState::Sleep),
+    ("sleep", ThreadState::Sleep),
+    ("poll", ThreadState::Poll),
+    ("ppoll", ThreadState::Poll),
+    ("epoll_wait", ThreadState::Poll),
+    ("epoll_pwait", ThreadState::Poll),
+    ("select", ThreadState::Poll),
+    ("pselect", ThreadState::Poll),
+    ("libc_read", ThreadState::Io),
+    ("read", ThreadState::Io),
+    ("readv", ThreadState::Io),
+    ("libc_pread64", ThreadState::Io),
+    ("pread64", ThreadState::Io),
+    ("libc_write", ThreadState::Io),
+    ("write", ThreadState::Io),
+    ("recv", ThreadState::Io),
+    ("libc_recv", ThreadState::Io),
+    ("recvfrom", ThreadState::Io),
+    ("recvmsg", ThreadState::Io),
+    ("libc_recvmsg", ThreadState::Io),
+    ("libc_send", ThreadState::Io),
+    ("sendmsg", ThreadState::Io),
+    ("accept", ThreadState::Io),
+    ("libc_accept", ThreadState::Io),
+    ("fsync", ThreadState::Io),
+];
+
+/// What a thread waited for: what its row says, or what its stack shows.
+pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &Names) -> ThreadState {
+    if state != ThreadState::Blocked {
+        return state;
+    }
+    let frames = || stack.iter().take(LOOKED_AT).map(|id| names.get(*id));
+    let native = frames().filter(|f| f.layer == Layer::Native);
+    for func in native.clone() {
+        let plain = func.name.split('(').next().unwrap_or_default();
+        if let Some((_, state)) = ANYWHERE.iter().find(|(name, _)| *name == plain) {
+            return *state;
+        }
+    }
+    // The innermost that says something decides.
+    for func in frames().filter(|f| f.layer == Layer::Kernel) {
+        if let Some((_, state)) = KERNEL.iter().find(|(start, _)| func.name.starts_with(start)) {
+            return *state;
+        }
+    }
+    for func in native.filter(|f| is_libc(&f.module)) {
+        let plain = func.name.trim_start_matches('_').trim_start_matches("GI_");
+        let plain = plain.trim_start_matches('_').split('@').next().unwrap_or_default();
+        if let Some((_, state)) = LIBC.iter().find(|(name, _)| *name == plain) {
+            return *state;
+        }
+    }
+    ThreadState::Blocked
+}
+
+fn is_libc(module: &str) -> bool {
+    module.starts_with("libc.so")
+        || module.starts_with("libpthread")
+        || module.starts_with("ld-musl")
+}
+
+/// A state in a word.
+pub fn word(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Running => "running",
+        ThreadState::Runnable => "ready",
+        ThreadState::Blocked => "other",
+        ThreadState::Lock => "lock",
+        ThreadState::Io => "I/O",
+        ThreadState::Sleep => "sleep",
+        ThreadState::Poll => "poll",
+        ThreadState::Gil => "GIL",
+        ThreadState::Device => "device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::Func;
+    use super::*;
+
+    fn stack(frames: &[(&str, &str, Layer)]) -> (Names, Vec<FuncId>) {
+        let mut names = Names::default();
+        let func = |(name, module, layer): &(&str, &str, Layer)| Func {
+            name: (*name).into(),
+            file: "".into(),
+            module: (*module).into(),
+            layer: *layer,
+        };
+        let ids = frames.iter().map(|f| names.id(func(f))).collect();
+        (names, ids)
+    }
+
+    fn told(frames: &[(&str, &str, Layer)]) -> ThreadState {
+        let (names, ids) = stack(frames);
+        wait_of(ThreadState::Blocked, &ids, &names)
+    }
+
+    #[test]
+    fn the_stack_tells_what_was_waited_for() {
+        use Layer::{Kernel, Native, Python};
+        let libc = "libc.so.6";
+        let futex = [
+            ("schedule", "[kernel]", Kernel),
+            ("futex_wait_queue", "[kernel]", Kernel),
+            ("__futex_abstimed_wait_common", libc, Native),
+        ];
+        assert_eq!(told(&futex), ThreadState::Lock);
+        let mut gil = futex.to_vec();
+        gil.push(("take_gil", "python3.11", Native));
+        assert_eq!(told(&gil), ThreadState::Gil);
+        assert_eq!(told(&[("clock_nanosleep", libc, Native)]), ThreadState::Sleep);
+        assert_eq!(told(&[("__poll", libc, Native)]), ThreadState::Poll);
+        assert_eq!(told(&[("__libc_recvmsg", libc, Native)]), ThreadState::Io);
+        let sync = [("ioctl", libc, Native), ("cuStreamSynchronize", "libcuda.so.1", Native)];
+        assert_eq!(told(&sync), ThreadState::Device);
+        // A function of the program's own that is only called like one of libc's.
+        assert_eq!(told(&[("read", "train", Native)]), ThreadState::Blocked);
+        assert_eq!(told(&[("sleep", "train.py", Python)]), ThreadState::Blocked);
+    }
+
+    #[test]
+    fn what_the_row_says_stands() {
+        let (names, ids) = stack(&[("poll", "libc.so.6", Layer::Native)]);
+        assert_eq!(wait_of(ThreadState::Runnable, &ids, &names), ThreadState::Runnable);
+    }
+}

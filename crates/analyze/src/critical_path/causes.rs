@@ -1,0 +1,168 @@
+//! What device work waited for, and which host calls waited for device work.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{SyncKind, Synchronization};
+
+use crate::rank::{RankTrace, WorkKind};
+
+/// A host call that did not return before device work was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// When the work was done.
+    pub work_end_ns: u64,
+    /// When the call returned.
+    pub end_ns: u64,
+    /// The work.
+    pub work: u32,
+    /// The call.
+    pub call: u32,
+}
+
+/// Causes within a rank. Work is named by its index.
+#[derive(Debug, Default)]
+pub struct Causes {
+    /// Per work: the one before it on its stream.
+    pub before: Vec<Option<u32>>,
+    /// Work that an event made wait, and what for.
+    pub awaited: FxHashMap<u32, Vec<u32>>,
+    /// Blocked calls of each thread, in order of their ends.
+    pub blocked: FxHashMap<u32, Vec<Blocked>>,
+    /// Work by end, in order.
+    pub by_end: Vec<u32>,
+}
+
+/// Finds the causes within a rank.
+pub fn causes(rank: &RankTrace) -> Causes {
+    let mut causes = Causes { before: vec![None; rank.work.len()], ..Causes::default() };
+    let mut last: Vec<Option<u32>> = vec![None; rank.streams.len()];
+    for (work, at) in rank.work.iter().zip(0_u32..) {
+        causes.before[at as usize] = last[work.stream as usize].replace(at);
+    }
+    causes.by_end = (0..rank.work.len() as u32).collect();
+    causes.by_end.sort_by_key(|&at| rank.work[at as usize].end_ns());
+    let streams = Streams::of(rank);
+    add_event_waits(rank, &streams, &mut causes);
+    add_blocked_calls(rank, &streams, &mut causes);
+    causes
+}
+
+/// Work of each stream, and when it was launched.
+struct Streams {
+    /// By process, device and stream: launches and work, in order of start.
+    work: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>>,
+    /// Calls by process and correlation.
+    calls: FxHashMap<(u32, u64), u32>,
+}
+
+impl Streams {
+    fn of(rank: &RankTrace) -> Streams {
+        let mut work: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>> = FxHashMap::default();
+        for (row, at) in rank.work.iter().zip(0_u32..) {
+            let key = rank.stream(row);
+            let call = rank.launches.call_of(at as usize).map(|call| rank.calls[call].start_ns);
+            let launched_ns = call.unwrap_or(row.start_ns);
+            let rows = work.entry((key.process, key.device, key.stream)).or_default();
+            // What is launched later runs later; a clock that disagrees may not break that.
+            let launched_ns = rows.last().map_or(launched_ns, |last| last.0.max(launched_ns));
+            rows.push((launched_ns, at));
+        }
+        let key = |(call, at): (&crate::rank::HostSpan, u32)| {
+            Some(((call.process, call.correlation.get()?), at))
+        };
+        Streams { work, calls: rank.calls.iter().zip(0..).filter_map(key).collect() }
+    }
+
+    fn call(&self, process: u32, correlation: Option<u64>) -> Option<u32> {
+        self.calls.get(&(process, correlation?)).copied()
+    }
+
+    /// Work of a stream that was launched before a moment, the last; and the first after.
+    fn around(&self, key: (u32, u32, u64), time_ns: u64) -> (Option<u32>, Option<u32>) {
+        let rows = self.work.get(&key).map_or(&[][..], Vec::as_slice);
+        let after = rows.partition_point(|(launched_ns, _)| *launched_ns <= time_ns);
+        (rows[..after].last().map(|row| row.1), rows.get(after).map(|row| row.1))
+    }
+}
+
+/// What was last before the event of a wait was recorded.
+fn recorded_after(rank: &RankTrace, streams: &Streams, wait: &Synchronization) -> Option<u32> {
+    let record = streams.call(wait.process, wait.event_correlation)?;
+    let key = (wait.process, wait.device.unwrap_or(0), wait.event_stream?);
+    streams.around(key, rank.calls[record as usize].start_ns).0
+}
+
+fn add_event_waits(rank: &RankTrace, streams: &Streams, causes: &mut Causes) {
+    let waits = rank.synchronizations.iter();
+    for wait in waits.filter(|wait| wait.kind == SyncKind::StreamWaitEvent) {
+        let source = recorded_after(rank, streams, wait);
+        let call = streams.call(wait.process, wait.correlation);
+        let time_ns = call.map_or(wait.start_ns, |call| rank.calls[call as usize].start_ns);
+        let Some(stream) = wait.stream else { continue };
+        let key = (wait.process, wait.device.unwrap_or(0), stream);
+        if let (Some(source), Some(target)) = (source, streams.around(key, time_ns).1) {
+            causes.awaited.entry(target).or_default().push(source);
+        }
+    }
+}
+
+fn add_blocked_calls(rank: &RankTrace, streams: &Streams, causes: &mut Causes) {
+    let known: FxHashMap<u32, &Synchronization> = rank
+        .synchronizations
+        .iter()
+        .filter_map(|wait| Some((streams.call(wait.process, wait.correlation)?, wait)))
+        .collect();
+    let mut synchronizes: FxHashMap<_, bool> = FxHashMap::default();
+    for (call, at) in rank.calls.iter().zip(0_u32..) {
+        let by_name = *synchronizes
+            .entry(call.name)
+            .or_insert_with(|| rank.name(call.name).contains("Synchronize"));
+        let (from, to) = (call.start_ns, call.end_ns());
+        let ended_within = |work: &u32| {
+            let end = rank.work[*work as usize].end_ns();
+            end > from && end <= to
+        };
+        let work = match known.get(&at) {
+            Some(wait) => match (wait.kind, wait.stream) {
+                (SyncKind::Event, _) => recorded_after(rank, streams, wait).filter(ended_within),
+                (SyncKind::Stream, Some(stream)) => {
+                    let key = (wait.process, wait.device.unwrap_or(0), stream);
+                    streams.around(key, from).0.filter(ended_within)
+                }
+                (SyncKind::StreamWaitEvent, _) => None,
+                _ => last_ended(rank, causes, call.process, from, to),
+            },
+            // Without a row of its own, whatever ended last while it waited.
+            None if by_name => last_ended(rank, causes, call.process, from, to),
+            None => {
+                let started = rank.launches.work_of(at as usize);
+                let is_copy =
+                    |work: &&u32| matches!(rank.work[**work as usize].kind, WorkKind::Copy(_));
+                started.iter().filter(is_copy).copied().rfind(ended_within)
+            }
+        };
+        if let Some(work) = work {
+            let work_end_ns = rank.work[work as usize].end_ns();
+            let blocked = Blocked { work_end_ns, end_ns: to, work, call: at };
+            causes.blocked.entry(call.thread).or_default().push(blocked);
+        }
+    }
+    for blocked in causes.blocked.values_mut() {
+        blocked.sort_by_key(|blocked| blocked.end_ns);
+    }
+}
+
+/// The work of a process that ended last within an interval.
+fn last_ended(
+    rank: &RankTrace,
+    causes: &Causes,
+    process: u32,
+    from_ns: u64,
+    to_ns: u64,
+) -> Option<u32> {
+    let end = |at: u32| rank.work[at as usize].end_ns();
+    let after = causes.by_end.partition_point(|&at| end(at) <= to_ns);
+    let recent = causes.by_end[..after].iter().rev().copied();
+    recent
+        .take_while(|&at| end(at) > from_ns)
+        .find(|&at| rank.stream(&rank.work[at as usize]).process == process)
+}

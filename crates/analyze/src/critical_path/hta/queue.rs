@@ -1,0 +1,105 @@
+//! How many pieces of work were queued on a stream when one was launched, and when
+//! it started.
+
+use rustc_hash::FxHashMap;
+
+use super::events::Events;
+use crate::rank::{RankTrace, StreamIndex};
+
+/// Names of calls that launch.
+const LAUNCHES: [&str; 11] = [
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "cuLaunchKernel",
+    "cudaMemcpyAsync",
+    "cudaMemsetAsync",
+    "runFunction - job_prep_and_submit_for_execution",
+    "hipLaunchKernel",
+    "hipExtModuleLaunchKernel",
+    "hipMemsetAsync",
+    "hipMemcpyAsync",
+    "hipMemcpyWithStream",
+];
+
+/// A launch whose work was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    pub call: u32,
+    pub start_ns: u64,
+    pub process: u32,
+    pub thread: u32,
+    /// Number of the stream on which its work ran, and of that one's device.
+    pub stream: u64,
+    pub device: u32,
+    /// The device row.
+    pub row: u32,
+}
+
+/// Launches in order of start.
+pub fn launches(rank: &RankTrace, events: &Events) -> Vec<Launch> {
+    let mut is_launch = FxHashMap::default();
+    let mut found = Vec::new();
+    for (call, at) in rank.calls.iter().zip(0..) {
+        let named =
+            is_launch.entry(call.name).or_insert_with(|| LAUNCHES.contains(&rank.name(call.name)));
+        let row = events.device_of_call.get(&at).filter(|_| *named);
+        let stream = row.and_then(|row| events.device[*row as usize].stream);
+        if let (Some(&row), Some(stream)) = (row, stream) {
+            let key = rank.streams[stream as usize];
+            found.push(Launch {
+                call: at,
+                start_ns: call.start_ns,
+                process: call.process,
+                thread: call.thread,
+                stream: key.stream,
+                device: key.device,
+                row,
+            });
+        }
+    }
+    found
+}
+
+/// Queue lengths: at a call, its own launch included, and at a device row's start,
+/// itself excluded. None where no launch was seen.
+pub struct Queue {
+    at_call: FxHashMap<u32, i64>,
+    at_row: Vec<Option<i64>>,
+}
+
+impl Queue {
+    /// Of these launches.
+    pub fn of(rank: &RankTrace, events: &Events, launches: &[Launch]) -> Queue {
+        let number = |stream: StreamIndex| rank.streams[stream as usize].stream;
+        // By time, calls before rows.
+        let mut changes: Vec<(u64, bool, u32, u64)> = Vec::new();
+        let launched: FxHashMap<u32, ()> = launches.iter().map(|l| (l.call, ())).collect();
+        for (row, at) in events.device.iter().zip(0..) {
+            let (Some(stream), Some(call)) = (row.stream, row.call) else { continue };
+            if launched.contains_key(&call) {
+                changes.push((rank.calls[call as usize].start_ns, false, call, number(stream)));
+                changes.push((row.start_ns, true, at, number(stream)));
+            }
+        }
+        changes.sort_unstable();
+        let mut lengths: FxHashMap<u64, i64> = FxHashMap::default();
+        let mut queue =
+            Queue { at_call: FxHashMap::default(), at_row: vec![None; events.device.len()] };
+        for (_, is_row, at, stream) in changes {
+            let length = lengths.entry(stream).or_default();
+            if is_row {
+                *length -= 1;
+                queue.at_row[at as usize] = Some(*length);
+            } else {
+                *length += 1;
+                queue.at_call.insert(at, *length);
+            }
+        }
+        queue
+    }
+
+    /// Whether a row was alone in its stream's queue from its launch to its start.
+    pub fn was_alone(&self, call: u32, row: u32) -> bool {
+        self.at_call.get(&call) == Some(&1) && self.at_row[row as usize] == Some(0)
+    }
+}

@@ -1,0 +1,146 @@
+//! Edges of host threads.
+//!
+//! A thread's events are pushed as they start, and whatever is on top is popped
+//! when one ends; the graph follows the tree that this makes.
+
+use std::cmp::Reverse;
+
+use super::events::Host;
+use super::graph::{EdgeKind, Graph, Node};
+
+/// Calls that may block; their own time counts for nothing.
+const BLOCKING: [&str; 6] = [
+    "cudaDeviceSynchronize",
+    "cudaStreamSynchronize",
+    "cudaEventQuery",
+    "cudaEventSynchronize",
+    "cudaMemcpy",
+    "cudaMemcpyAsync",
+];
+
+/// Whether a call's own time counts for nothing.
+pub fn is_blocking(name: &str) -> bool {
+    BLOCKING.contains(&name)
+}
+
+/// Adds the edges of all threads. Events are host rows by index.
+pub fn add_threads(graph: &mut Graph, host: &[Host], blocking: impl Fn(&Host) -> bool) {
+    let mut order: Vec<u32> = (0..host.len() as u32).collect();
+    order.sort_by_key(|&at| (host[at as usize].process, host[at as usize].thread));
+    let thread = |at: &u32| (host[*at as usize].process, host[*at as usize].thread);
+    for events in order.chunk_by(|a, b| thread(a) == thread(b)) {
+        let children = tree(host, events);
+        Walk::default().visit(graph, host, &children, &blocking);
+    }
+}
+
+/// Children of each event by place in `events`, those of the root last.
+struct Tree<'e> {
+    events: &'e [u32],
+    children: Vec<Vec<u32>>,
+}
+
+fn tree<'e>(host: &[Host], events: &'e [u32]) -> Tree<'e> {
+    // Ends before starts at one moment; at starts, longer ones first; at ends, shorter ones.
+    let mut edges: Vec<(u64, bool, Reverse<u64>, i64)> = Vec::with_capacity(events.len() * 2);
+    for (&at, place) in events.iter().zip(0_i64..) {
+        let row = &host[at as usize];
+        let length = row.end_ns - row.start_ns;
+        edges.push((row.start_ns, true, Reverse(length), place));
+        edges.push((row.end_ns, false, Reverse(u64::MAX - length), -place));
+    }
+    edges.sort_unstable();
+    let mut children = vec![Vec::new(); events.len() + 1];
+    let mut open: Vec<usize> = Vec::new();
+    for (_, is_start, _, place) in edges {
+        if is_start {
+            let caller = open.last().copied().unwrap_or(events.len());
+            children[caller].push(place as u32);
+            open.push(place as usize);
+        } else {
+            open.pop();
+        }
+    }
+    Tree { events, children }
+}
+
+/// State of the walk through a tree.
+#[derive(Default)]
+struct Walk {
+    last: Option<Node>,
+    last_outermost: Option<Node>,
+    depth: usize,
+}
+
+impl Walk {
+    fn visit(
+        &mut self,
+        graph: &mut Graph,
+        host: &[Host],
+        tree: &Tree,
+        blocking: &impl Fn(&Host) -> bool,
+    ) {
+        let mut open: Vec<(usize, usize)> = vec![(tree.events.len(), 0)];
+        while let Some((place, next)) = open.last_mut() {
+            let place = *place;
+            if let Some(&child) = tree.children[place].get(*next) {
+                *next += 1;
+                self.enter(graph, host, tree.events[child as usize]);
+                open.push((child as usize, 0));
+            } else {
+                open.pop();
+                if let Some(&event) = tree.events.get(place) {
+                    self.leave(graph, host, event, blocking);
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, graph: &mut Graph, host: &[Host], event: u32) {
+        if !host[event as usize].is_node {
+            return;
+        }
+        let start = Node { event, end: false };
+        if let Some(outermost) = self.last_outermost.filter(|_| self.depth == 0) {
+            graph.add(outermost, start, 0, EdgeKind::Dependency);
+        }
+        self.depth += 1;
+        if let Some(last) = self.last {
+            graph.add(last, start, between(host, last, start), EdgeKind::Operator);
+        }
+        self.last = Some(start);
+    }
+
+    fn leave(
+        &mut self,
+        graph: &mut Graph,
+        host: &[Host],
+        event: u32,
+        blocking: &impl Fn(&Host) -> bool,
+    ) {
+        let row = &host[event as usize];
+        if !row.is_node {
+            return;
+        }
+        let end = Node { event, end: true };
+        self.depth -= 1;
+        if let Some(last) = self.last {
+            let weight = if blocking(row) { 0 } else { between(host, last, end) };
+            graph.add(last, end, weight, EdgeKind::Operator);
+        }
+        if self.depth == 0 {
+            self.last = None;
+            self.last_outermost = Some(end);
+        } else {
+            self.last = Some(end);
+        }
+    }
+}
+
+fn between(host: &[Host], from: Node, to: Node) -> i64 {
+    let time = |node: Node| {
+        let row = &host[node.event as usize];
+        if node.end { row.end_ns as i64 } else { row.start_ns as i64 }
+    };
+    time(to) - time(from)
+}

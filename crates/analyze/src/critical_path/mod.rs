@@ -1,0 +1,228 @@
+//! `critical-path`: the chain of work that decided how long it all took.
+
+mod causes;
+pub mod hta;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod walk;
+
+use std::collections::BTreeMap;
+
+use tprof_trace::model::{NameId, SpanKind};
+use tprof_trace::{Problem, TraceFile};
+
+pub use walk::critical_path;
+
+use crate::call_tree::CallTree;
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::intervals::Interval;
+use crate::rank::{Needs, PROFILER_STEP, RankTrace};
+
+/// The kind.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "critical-path",
+    about: "the chain of host and GPU work that decided the time",
+    make: |path, options, symbols| crate::document::make(&CriticalPath, path, options, symbols),
+};
+
+/// Most parts of a rank's path that are kept, longest first.
+const MOST_PARTS: usize = 1000;
+
+/// The critical path.
+pub struct CriticalPath;
+
+/// What a part of the path was bound by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Bound {
+    /// A host thread.
+    Host,
+    /// A host thread between its operators and calls, where no range says what it did.
+    Untraced,
+    /// A kernel that computes.
+    Compute,
+    /// A kernel that communicates.
+    Communication,
+    /// A copy or a memset.
+    Copy,
+    /// The time from a launch to its kernel.
+    Launch,
+    /// The time between two pieces of work of which the second waited for the first.
+    KernelGap,
+    /// The time from the end of device work until the call that waited for it returned.
+    Return,
+    /// What comes after something else without taking time of its own.
+    Dependency,
+    /// What led here was not recorded.
+    Unknown,
+}
+
+impl Bound {
+    /// As reports write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Host => "host",
+            Bound::Untraced => "host, no range",
+            Bound::Compute => "compute",
+            Bound::Communication => "communication",
+            Bound::Copy => "copy",
+            Bound::Launch => "launch",
+            Bound::KernelGap => "kernel gap",
+            Bound::Return => "return",
+            Bound::Dependency => "dependency",
+            Bound::Unknown => "unknown",
+        }
+    }
+}
+
+/// A part of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// When.
+    pub interval: Interval,
+    /// What it was bound by.
+    pub bound: Bound,
+    /// What ran, or was waited for; 0 if nothing has a name.
+    pub name: NameId,
+}
+
+/// A critical path.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// What it leads through.
+    pub window: Interval,
+    /// Its parts, in order.
+    pub segments: Vec<Segment>,
+}
+
+/// Time on the path, and in how many parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Time.
+    pub time_ns: u64,
+    /// Parts.
+    pub parts: u64,
+}
+
+impl Share {
+    fn add(&mut self, time_ns: u64, parts: u64) {
+        self.time_ns += time_ns;
+        self.parts += parts;
+    }
+}
+
+/// A rank's path, summed.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    /// Time by what bound it.
+    pub bounds: BTreeMap<Bound, Share>,
+    /// Time by that and by name.
+    pub names: BTreeMap<(Bound, String), Share>,
+    /// The longest parts, in order of time.
+    pub parts: Vec<(Interval, Bound, String)>,
+    /// Under HTA's reading: nodes and edges of its graph, and nodes of the path.
+    pub counts: Option<[u64; 3]>,
+}
+
+impl Sums {
+    /// Of a path.
+    pub fn of(rank: &RankTrace, path: &Path) -> Sums {
+        let mut sums = Sums::default();
+        let mut names: BTreeMap<(Bound, NameId), Share> = BTreeMap::new();
+        for part in &path.segments {
+            let time_ns = part.interval.length();
+            sums.bounds.entry(part.bound).or_default().add(time_ns, 1);
+            names.entry((part.bound, part.name)).or_default().add(time_ns, 1);
+        }
+        for ((bound, name), share) in names {
+            let name = rank.name(name).to_owned();
+            sums.names.entry((bound, name)).or_default().add(share.time_ns, share.parts);
+        }
+        let mut longest: Vec<&Segment> =
+            path.segments.iter().filter(|part| part.interval.length() > 0).collect();
+        longest.sort_by_key(|part| std::cmp::Reverse(part.interval.length()));
+        longest.truncate(MOST_PARTS);
+        longest.sort_by_key(|part| part.interval);
+        let named = |part: &Segment| (part.interval, part.bound, rank.name(part.name).to_owned());
+        sums.parts = longest.into_iter().map(named).collect();
+        sums
+    }
+
+    /// Length of the path.
+    pub fn length_ns(&self) -> u64 {
+        self.bounds.values().map(|share| share.time_ns).sum()
+    }
+}
+
+impl Analysis for CriticalPath {
+    const KIND: &'static str = KIND.name;
+    /// None where the range that was asked for, or anything at all, was not recorded.
+    type Part = Option<Sums>;
+
+    fn rank(
+        &self,
+        trace: &TraceFile,
+        _at: &RankAt,
+        options: &Options,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Sums> {
+        let needs = Needs::ALL_SPANS | Needs::WORK | Needs::SYNCHRONIZATIONS;
+        let mut rank = RankTrace::load_as(trace, needs, options.hta);
+        problems.append(&mut rank.problems);
+        let window = window(&rank, options)?;
+        if options.hta {
+            let outcome = hta::critical_path(&rank, window)?;
+            let counts = Some(outcome.counts);
+            return Some(Sums { counts, ..Sums::of(&rank, &outcome.path) });
+        }
+        let path = critical_path(&rank, &CallTree::of(&rank), window)?;
+        Some(Sums::of(&rank, &path))
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Option<Sums>)>, options: &Options) -> Body {
+        tables::body(&parts, options)
+    }
+}
+
+/// Where the path is sought: within the range that was asked for; without one, from
+/// the first to the last thing recorded (HTA: in the first step, if there is one).
+fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
+    let whole = Some(Interval::new(0, u64::MAX));
+    match (&options.within, options.hta) {
+        (Some(within), _) if within.is_empty() => whole,
+        (Some(within), hta) => {
+            let (text, number) = range_and_number(within);
+            if hta { hta::window(rank, text, number) } else { range(rank, text, number) }
+        }
+        (None, true) => hta::window(rank, PROFILER_STEP, 0).or(whole),
+        (None, false) => extent(rank),
+    }
+}
+
+/// `TEXT:N` taken apart; without a number, the first.
+fn range_and_number(within: &str) -> (&str, usize) {
+    let parts = within.rsplit_once(':');
+    let number = parts.and_then(|(text, number)| Some((text, number.parse().ok()?)));
+    number.unwrap_or((within, 0))
+}
+
+fn range(rank: &RankTrace, text: &str, number: usize) -> Option<Interval> {
+    let mut found: Vec<Interval> = [SpanKind::Annotation, SpanKind::Nvtx]
+        .into_iter()
+        .flat_map(|kind| rank.spans(kind))
+        .filter(|span| rank.name(span.name).contains(text))
+        .map(|span| span.interval())
+        .collect();
+    found.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
+    found.get(number).copied()
+}
+
+/// From the first to the last thing on host threads and streams.
+fn extent(rank: &RankTrace) -> Option<Interval> {
+    let operators = rank.spans(SpanKind::Operator).iter();
+    let host = operators.chain(&rank.calls).map(|span| span.interval());
+    let device = rank.work.iter().map(|work| work.interval());
+    host.chain(device)
+        .reduce(|all, one| Interval::new(all.start.min(one.start), all.end.max(one.end)))
+}

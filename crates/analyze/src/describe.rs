@@ -1,0 +1,75 @@
+//! Count, mean, deviation and quartiles of many values.
+
+/// What is said of a set of values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// How many.
+    pub count: usize,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard deviation of the sample; none of a single value.
+    pub deviation: Option<f64>,
+    /// Lowest.
+    pub min: f64,
+    /// A quarter of the values lie below.
+    pub lower_quartile: f64,
+    /// Half of the values lie below.
+    pub median: f64,
+    /// A quarter of the values lie above.
+    pub upper_quartile: f64,
+    /// Highest.
+    pub max: f64,
+}
+
+impl Description {
+    /// Of these values, which it sorts; none if there are none. Between two values
+    /// a quartile is interpolated.
+    pub fn of(values: &mut [f64]) -> Option<Description> {
+        values.sort_unstable_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some(Description {
+            count,
+            mean,
+            deviation: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
+            min,
+            lower_quartile: quantile(values, 0.25),
+            median: quantile(values, 0.5),
+            upper_quartile: quantile(values, 0.75),
+            max,
+        })
+    }
+}
+
+/// The value below which this share of sorted values lies, interpolated.
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let at = share * sorted.len().saturating_sub(1) as f64;
+    let (low, part) = (at.floor() as usize, at.fract());
+    match (sorted.get(low), sorted.get(low + 1)) {
+        (Some(below), Some(above)) if part > 0.0 => below + (above - below) * part,
+        (Some(below), _) => *below,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_lie_between_values() {
+        let found = Description::of(&mut [4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((found.count, found.mean, found.min, found.max), (4, 2.5, 1.0, 4.0));
+        assert_eq!((found.lower_quartile, found.median, found.upper_quartile), (1.75, 2.5, 3.25));
+        assert!((found.deviation.unwrap() - 1.290_994_448_735_805_6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_value_has_no_deviation_and_none_no_description() {
+        let found = Description::of(&mut [7.0]).unwrap();
+        assert_eq!((found.deviation, found.median, found.upper_quartile), (None, 7.0, 7.0));
+        assert_eq!(Description::of(&mut []), None);
+    }
+}

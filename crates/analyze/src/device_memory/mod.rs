@@ -1,0 +1,115 @@
+//! Memory of devices: how much was taken, when most, and what held it then.
+
+mod phases;
+mod replay;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use tprof_trace::model::{Allocator, DeviceAllocation};
+use tprof_trace::{Problem, TraceFile};
+
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, make};
+use crate::rank::{Needs, RankTrace};
+pub use phases::Category;
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "device-memory",
+    about: "memory of devices: peak, over time, by what held it",
+    make: |path, options, symbols| make(&DeviceMemory, path, options, symbols),
+};
+
+/// Points of a curve.
+const BUCKETS: u64 = 200;
+
+/// What gave memory, and of which device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pool {
+    /// Device; none for host memory.
+    pub device: Option<u32>,
+    /// Who gave it.
+    pub allocator: Allocator,
+}
+
+/// Memory at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// When.
+    pub time_ns: u64,
+    /// Given out.
+    pub allocated_bytes: u64,
+    /// Held by the allocator, where it says so.
+    pub reserved_bytes: Option<u64>,
+    /// Given out, by category; what was taken before recording is in the first.
+    pub by_category: [u64; Category::COUNT],
+}
+
+/// Memory of one pool over a rank's time.
+#[derive(Clone, Debug)]
+pub struct PoolMemory {
+    /// Which.
+    pub pool: Pool,
+    /// Blocks taken.
+    pub allocations: u64,
+    /// Blocks given back.
+    pub frees: u64,
+    /// Bytes taken.
+    pub taken_bytes: u64,
+    /// Whether the allocator itself said how much was given out. Else it is added up
+    /// from what was recorded, and blocks taken before and never given back are missing.
+    pub exact: bool,
+    /// When most was given out.
+    pub peak: Level,
+    /// Most that the allocator held.
+    pub peak_reserved_bytes: Option<u64>,
+    /// At the end of recording.
+    pub last: Level,
+    /// The most in each of `BUCKETS` parts of the time.
+    pub curve: Vec<Level>,
+    /// Whether operators were recorded, by which categories are told.
+    pub has_categories: bool,
+}
+
+/// Memory of a rank's pools.
+pub fn of_rank(rank: &RankTrace<'_>) -> Vec<PoolMemory> {
+    let mut pools: Vec<Pool> = rank.allocations.iter().map(pool_of).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    let operators = phases::Operators::of(rank);
+    let of_pool = |pool: Pool| {
+        let rows: Vec<&DeviceAllocation> =
+            rank.allocations.iter().filter(|row| pool_of(row) == pool).collect();
+        replay::replay(pool, &rows, &operators)
+    };
+    pools.into_iter().filter_map(of_pool).collect()
+}
+
+fn pool_of(row: &DeviceAllocation) -> Pool {
+    Pool { device: row.device, allocator: row.allocator }
+}
+
+/// `tprof report device-memory`.
+struct DeviceMemory;
+
+impl Analysis for DeviceMemory {
+    const KIND: &'static str = KIND.name;
+    type Part = Vec<PoolMemory>;
+
+    fn rank(
+        &self,
+        trace: &TraceFile,
+        _: &RankAt,
+        _: &Options,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<PoolMemory> {
+        let needs = Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS;
+        let mut rank = RankTrace::load(trace, needs);
+        problems.append(&mut rank.problems);
+        of_rank(&rank)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Vec<PoolMemory>)>, _: &Options) -> Body {
+        tables::body(&parts)
+    }
+}

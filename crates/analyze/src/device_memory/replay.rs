@@ -1,0 +1,114 @@
+//! One pool's events in order, as levels.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::DeviceAllocation;
+
+use super::phases::{Category, Operators, categories};
+use super::{BUCKETS, Level, Pool, PoolMemory};
+
+/// Blocks of a pool: for each allocation, which event gave it back.
+struct Blocks {
+    freed_by: Vec<Option<u32>>,
+    /// Per free: which event took the block; none if that was not recorded.
+    taken_by: Vec<Option<u32>>,
+    /// Bytes of blocks whose taking was not recorded.
+    earlier_bytes: u64,
+}
+
+impl Blocks {
+    fn of(rows: &[&DeviceAllocation]) -> Blocks {
+        let mut live: FxHashMap<u64, u32> = FxHashMap::default();
+        let mut blocks = Blocks {
+            freed_by: vec![None; rows.len()],
+            taken_by: vec![None; rows.len()],
+            earlier_bytes: 0,
+        };
+        for (row, at) in rows.iter().zip(0_u32..) {
+            if !row.free {
+                live.insert(row.address, at);
+                continue;
+            }
+            match live.remove(&row.address) {
+                Some(taken) => {
+                    blocks.freed_by[taken as usize] = Some(at);
+                    blocks.taken_by[at as usize] = Some(taken);
+                }
+                None => blocks.earlier_bytes += row.bytes.unwrap_or(0),
+            }
+        }
+        blocks
+    }
+}
+
+/// Replays events in order of time; none if there are none.
+pub(super) fn replay(
+    pool: Pool,
+    rows: &[&DeviceAllocation],
+    operators: &Operators<'_>,
+) -> Option<PoolMemory> {
+    let (first, end) = (rows.first()?, rows.last()?);
+    let blocks = Blocks::of(rows);
+    let categories = categories(operators, rows, &blocks.freed_by);
+    let exact = rows.iter().all(|row| row.total_allocated_bytes.is_some());
+    let mut level = Level {
+        time_ns: first.time_ns,
+        allocated_bytes: before(first).unwrap_or(blocks.earlier_bytes),
+        reserved_bytes: first.total_reserved_bytes,
+        by_category: [0; Category::COUNT],
+    };
+    level.by_category[0] = level.allocated_bytes;
+    let mut memory = PoolMemory {
+        pool,
+        allocations: rows.iter().filter(|row| !row.free).count() as u64,
+        frees: rows.iter().filter(|row| row.free).count() as u64,
+        taken_bytes: rows.iter().filter(|row| !row.free).filter_map(|row| row.bytes).sum(),
+        exact,
+        peak: level,
+        peak_reserved_bytes: rows.iter().filter_map(|row| row.total_reserved_bytes).max(),
+        last: level,
+        curve: Vec::new(),
+        has_categories: !operators.is_empty(),
+    };
+    let bucket_ns = ((end.time_ns - first.time_ns) / BUCKETS).max(1);
+    for (at, row) in rows.iter().enumerate() {
+        let taken = blocks.taken_by[at].map(|taken| taken as usize);
+        let bytes = row.bytes.or_else(|| rows[taken?].bytes).unwrap_or(0);
+        let category = match (row.free, taken) {
+            (false, _) => categories[at],
+            (true, Some(taken)) => categories[taken],
+            (true, None) => Category::Before,
+        };
+        let held = &mut level.by_category[category as usize];
+        *held = if row.free { held.saturating_sub(bytes) } else { held.saturating_add(bytes) };
+        let sum = match row.free {
+            true => level.allocated_bytes.saturating_sub(bytes),
+            false => level.allocated_bytes.saturating_add(bytes),
+        };
+        level.allocated_bytes = row.total_allocated_bytes.filter(|_| exact).unwrap_or(sum);
+        level.reserved_bytes = row.total_reserved_bytes.or(level.reserved_bytes);
+        level.time_ns = row.time_ns;
+        if level.allocated_bytes > memory.peak.allocated_bytes {
+            memory.peak = level;
+        }
+        let bucket = (row.time_ns - first.time_ns) / bucket_ns;
+        match memory.curve.last_mut() {
+            Some(last) if (last.time_ns - first.time_ns) / bucket_ns == bucket => {
+                if level.allocated_bytes > last.allocated_bytes {
+                    *last = level;
+                }
+            }
+            _ => memory.curve.push(level),
+        }
+    }
+    memory.last = level;
+    Some(memory)
+}
+
+/// What was given out before an event, as its allocator says it.
+fn before(row: &DeviceAllocation) -> Option<u64> {
+    let (after, bytes) = (row.total_allocated_bytes?, row.bytes?);
+    match row.free {
+        true => after.checked_add(bytes),
+        false => after.checked_sub(bytes),
+    }
+}

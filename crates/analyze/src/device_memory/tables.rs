@@ -1,0 +1,160 @@
+//! The tables of `device-memory`.
+
+use std::cmp::Reverse;
+
+use tprof_trace::model::Allocator;
+
+use super::{Category, Level, PoolMemory};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+
+const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
+                              them with profile_memory=True";
+const NO_RESERVED: &str = "this allocator does not say what it holds";
+const NO_OPERATORS: &str = "no operators were recorded, by which blocks are told apart";
+
+pub(super) fn body(parts: &[(RankAt, Vec<PoolMemory>)]) -> Body {
+    let mut rows: Vec<(&RankAt, &PoolMemory)> =
+        parts.iter().flat_map(|(at, part)| part.iter().map(move |row| (at, row))).collect();
+    rows.sort_by_key(|(_, row)| {
+        // The host's memory in a framework's allocator is no answer to the question.
+        (row.pool.device.is_none(), Reverse(row.peak.allocated_bytes))
+    });
+    let mut tables = vec![pools(&rows), at_peak(&rows)];
+    if let Some((at, row)) = rows.first().filter(|_| parts.len() == 1) {
+        tables.push(curve(at, row));
+        tables.push(by_category(at, row));
+    }
+    let mut notes = Vec::new();
+    if rows.iter().any(|(_, row)| !row.exact) {
+        notes.push(
+            "where an allocator does not say itself how much it has given out, blocks taken \
+             before recording and never given back are not counted"
+                .to_owned(),
+        );
+    }
+    Body { tables, notes }
+}
+
+fn allocator(row: &PoolMemory) -> &'static str {
+    match (row.pool.device, row.pool.allocator) {
+        (None, _) => "host",
+        (_, Allocator::Library) => "device",
+        (_, Allocator::Framework) => "framework",
+        (_, Allocator::Pool) => "pool",
+    }
+}
+
+fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("device", "device", Unit::Id),
+        Column::new("allocator", "allocator", Unit::Text),
+        Column::new("peak_bytes", "peak", Unit::Bytes),
+        Column::new("peak_at_ns", "at", Unit::Time),
+        Column::new("peak_reserved_bytes", "held", Unit::Bytes),
+        Column::new("last_bytes", "at end", Unit::Bytes),
+        Column::new("allocations", "blocks", Unit::Count),
+        Column::data("frees", Unit::Count),
+        Column::data("taken_bytes", Unit::Bytes),
+        Column::data("unused_at_peak_bytes", Unit::Bytes),
+        Column::data("exact", Unit::Flag),
+    ];
+    let mut table = Table::new("pools", "Device memory", columns)
+        .about("held: the most that the allocator kept from the device")
+        .empty(NO_ALLOCATIONS);
+    for (at, row) in rows {
+        let unused =
+            |level: &Level| Some(level.reserved_bytes?.saturating_sub(level.allocated_bytes));
+        table.row(vec![
+            at.label.as_str().into(),
+            Cell::applies(row.pool.device),
+            allocator(row).into(),
+            row.peak.allocated_bytes.into(),
+            at.clock.since_start(row.peak.time_ns).into(),
+            Cell::known(row.peak_reserved_bytes, NO_RESERVED),
+            row.last.allocated_bytes.into(),
+            row.allocations.into(),
+            row.frees.into(),
+            row.taken_bytes.into(),
+            Cell::known(unused(&row.peak), NO_RESERVED),
+            row.exact.into(),
+        ]);
+    }
+    table
+}
+
+fn at_peak(rows: &[(&RankAt, &PoolMemory)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("device", "device", Unit::Id),
+        Column::new("category", "what", Unit::Text),
+        Column::new("bytes", "at peak", Unit::Bytes),
+        Column::new("share", "share", Unit::Share),
+        Column::new("meaning", "which is", Unit::Text),
+    ];
+    let mut table = Table::new("at_peak", "What held device memory at the peak", columns)
+        .about("by the phase in which a block was taken and that in which it was given back")
+        .empty(if rows.is_empty() { NO_ALLOCATIONS } else { NO_OPERATORS });
+    for (at, row) in rows.iter().filter(|(_, row)| row.has_categories && row.pool.device.is_some())
+    {
+        let total: u64 = row.peak.by_category.iter().sum();
+        let mut held: Vec<(Category, u64)> =
+            Category::ALL.into_iter().zip(row.peak.by_category).collect();
+        held.retain(|(_, bytes)| *bytes > 0);
+        held.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        for (category, bytes) in held {
+            table.row(vec![
+                at.label.as_str().into(),
+                Cell::applies(row.pool.device),
+                category.name().into(),
+                bytes.into(),
+                (bytes as f64 / total as f64).into(),
+                category.about().into(),
+            ]);
+        }
+    }
+    table
+}
+
+fn curve(at: &RankAt, row: &PoolMemory) -> Table {
+    let columns = vec![
+        Column::new("time_ns", "time", Unit::Time),
+        Column::new("allocated_bytes", "given", Unit::Bytes),
+        Column::new("reserved_bytes", "held", Unit::Bytes),
+    ];
+    let device = row.pool.device.map_or("the host".to_owned(), |device| format!("device {device}"));
+    let mut table = Table::new("curve", format!("Memory of {device} over time"), columns)
+        .view(View::Curve)
+        .empty(NO_ALLOCATIONS);
+    for level in &row.curve {
+        table.row(vec![
+            at.clock.since_start(level.time_ns).into(),
+            level.allocated_bytes.into(),
+            Cell::known(level.reserved_bytes, NO_RESERVED),
+        ]);
+    }
+    table
+}
+
+fn by_category(at: &RankAt, row: &PoolMemory) -> Table {
+    let keys = [
+        "before_bytes",
+        "temporary_bytes",
+        "activation_bytes",
+        "forward_bytes",
+        "gradient_bytes",
+        "optimizer_bytes",
+        "other_bytes",
+    ];
+    let mut columns = vec![Column::new("time_ns", "time", Unit::Time)];
+    columns.extend(keys.map(|key| Column::new(key, key, Unit::Bytes)));
+    let mut table = Table::new("by_category", "Memory over time by category", columns)
+        .view(View::Data)
+        .empty(NO_OPERATORS);
+    for level in row.curve.iter().filter(|_| row.has_categories) {
+        let mut cells: Vec<Cell> = vec![at.clock.since_start(level.time_ns).into()];
+        cells.extend(level.by_category.map(Cell::from));
+        table.row(cells);
+    }
+    table
+}

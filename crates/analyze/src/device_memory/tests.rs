@@ -1,0 +1,90 @@
+use super::*;
+use crate::fixture::Fixture;
+use tprof_trace::model::{Span, SpanKind};
+
+fn event(time_ns: u64, address: u64, bytes: i64, total: Option<u64>) -> DeviceAllocation {
+    DeviceAllocation {
+        time_ns,
+        allocator: Allocator::Framework,
+        free: bytes < 0,
+        device: Some(0),
+        address,
+        bytes: Some(bytes.unsigned_abs()),
+        total_allocated_bytes: total,
+        total_reserved_bytes: total.map(|total| total + 50),
+        ..DeviceAllocation::default()
+    }
+}
+
+fn memory(made: Fixture) -> PoolMemory {
+    let file = made.finish();
+    let needs = Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS;
+    of_rank(&RankTrace::load(&file, needs)).remove(0)
+}
+
+#[test]
+fn blocks_are_told_by_when_they_were_taken_and_given_back() {
+    let mut made = Fixture::new();
+    let span =
+        |start_ns, duration_ns, kind| Span { start_ns, duration_ns, kind, ..Span::default() };
+    made.span(span(10, 20, SpanKind::Operator), "aten::linear");
+    made.span(span(12, 10, SpanKind::Operator), "aten::addmm");
+    made.span(span(50, 20, SpanKind::Operator), "autograd::engine::evaluate_function: Addmm");
+    made.span(span(52, 10, SpanKind::Operator), "aten::mm");
+    made.span(span(80, 20, SpanKind::Annotation), "Optimizer.step#SGD.step");
+    made.span(span(82, 5, SpanKind::Operator), "aten::zeros");
+    made.allocations = vec![
+        event(13, 1, 100, Some(1100)),
+        // Given back within the outermost operator, not the innermost.
+        event(14, 2, 10, Some(1110)),
+        event(25, 2, -10, Some(1100)),
+        event(53, 3, 70, Some(1170)),
+        event(60, 1, -100, Some(1070)),
+        event(83, 4, 5, Some(1075)),
+        event(90, 3, -70, Some(1005)),
+        // Taken before recording.
+        event(91, 9, -400, Some(605)),
+    ];
+    let found = memory(made);
+    assert!(found.exact);
+    assert_eq!((found.allocations, found.frees, found.taken_bytes), (4, 4, 185));
+    assert_eq!((found.peak.time_ns, found.peak.allocated_bytes), (53, 1170));
+    assert_eq!(found.peak.by_category, [1000, 0, 100, 0, 70, 0, 0]);
+    assert_eq!(found.last.by_category, [600, 0, 0, 0, 0, 5, 0]);
+    assert_eq!(found.peak_reserved_bytes, Some(1220));
+}
+
+#[test]
+fn without_totals_what_was_recorded_is_added_up() {
+    let mut made = Fixture::new();
+    made.allocations = vec![
+        event(1, 1, 10, None),
+        event(2, 7, -30, None),
+        event(3, 2, 5, None),
+        event(4, 1, -10, None),
+    ];
+    let found = memory(made);
+    assert!(!found.exact && !found.has_categories);
+    // A block of 30 bytes must have been there before.
+    assert_eq!((found.peak.time_ns, found.peak.allocated_bytes), (1, 40));
+    assert_eq!(found.last.allocated_bytes, 5);
+    assert_eq!(found.peak_reserved_bytes, None);
+}
+
+#[test]
+fn categories_sum_to_what_was_given_out() {
+    let mut made = Fixture::new();
+    let mut total = 2000;
+    for at in 0..300_u64 {
+        let address = at * 7 % 13;
+        let free = at % 3 == 2;
+        let bytes = 10 + at % 5;
+        total = if free { total - 12 } else { total + bytes };
+        let bytes = if free { -12 } else { bytes as i64 };
+        made.allocations.push(event(at, 100 * at + address, bytes, Some(total)));
+    }
+    let found = memory(made);
+    for level in &found.curve {
+        assert_eq!(level.by_category.iter().sum::<u64>(), level.allocated_bytes);
+    }
+}

@@ -1,0 +1,409 @@
+//! What changed from one side to the other, as tables.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde::ser::SerializeMap;
+
+use super::figures::{Better, Metric, RUN_METRICS, STEP_METRICS, find};
+use super::gate::Gate;
+use super::side::{Side, Sort, Took};
+use super::stats::{Repeats, difference_error};
+use crate::Reading;
+use crate::document::{Cell, Column, Table, Tables, Unit};
+use crate::summary::REPORT_VERSION;
+
+/// Two sides and what changed from A to B.
+#[derive(Debug)]
+pub struct Comparison {
+    /// What is compared with.
+    pub a: Side,
+    /// What is compared.
+    pub b: Side,
+    /// What a reader should know, in sentences without a full stop.
+    pub notes: Vec<String>,
+    /// The tables, the one that answers the question first.
+    pub tables: Vec<Table>,
+}
+
+impl Serialize for Comparison {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("version", &REPORT_VERSION)?;
+        map.serialize_entry("tprof", env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("kind", "diff")?;
+        for (key, side) in [("a", &self.a), ("b", &self.b)] {
+            map.serialize_entry(key, &SideHead(side))?;
+        }
+        map.serialize_entry("notes", &self.notes)?;
+        map.serialize_entry("tables", &Tables(&self.tables))?;
+        map.end()
+    }
+}
+
+struct SideHead<'a>(&'a Side);
+
+impl Serialize for SideHead<'_> {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("run", &self.0.run)?;
+        map.serialize_entry("completeness", &self.0.completeness)?;
+        map.serialize_entry("problems", &self.0.problems)?;
+        map.serialize_entry("ranks", &self.0.ranks)?;
+        map.serialize_entry("steps", &if self.0.stepped { self.0.steps.len() } else { 0 })?;
+        map.end()
+    }
+}
+
+/// How a metric changed.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Value of A: a mean over steps, or the run's.
+    pub a: Reading<f64>,
+    /// Value of B.
+    pub b: Reading<f64>,
+    /// Half the width of the 95 % interval of the difference, where there were repeats.
+    pub error: Option<f64>,
+    /// Repeats on either side; none of a run's figure.
+    pub repeats: Option<(Repeats, Repeats)>,
+}
+
+impl Change {
+    /// B minus A.
+    pub fn difference(&self) -> Option<f64> {
+        Some(self.b.get()? - self.a.get()?)
+    }
+
+    /// What the change means, in one word.
+    fn verdict(&self, better: Better) -> &'static str {
+        let Some(difference) = self.difference() else { return "?" };
+        let sure = match self.error {
+            Some(error) => difference.abs() > error,
+            None => difference != 0.0,
+        };
+        let toward = match better {
+            Better::Less => -difference,
+            Better::More => difference,
+            Better::Neither => 0.0,
+        };
+        match (sure, self.error.is_some()) {
+            _ if difference == 0.0 => "same",
+            (false, _) => "not sure",
+            (true, _) if toward == 0.0 => "changed",
+            (true, true) => {
+                if toward > 0.0 {
+                    "better"
+                } else {
+                    "worse"
+                }
+            }
+            // Without repeats it cannot be told from chance.
+            (true, false) => {
+                if toward > 0.0 {
+                    "better?"
+                } else {
+                    "worse?"
+                }
+            }
+        }
+    }
+}
+
+impl Comparison {
+    /// Compares two sides.
+    pub fn of(a: Side, b: Side) -> Comparison {
+        let mut comparison = Comparison { notes: notes(&a, &b), tables: Vec::new(), a, b };
+        comparison.tables = comparison.all_tables();
+        comparison
+    }
+
+    /// How a metric changed; `None` if there is no such metric.
+    pub fn change(&self, key: &str) -> Option<Change> {
+        find(key)?;
+        let run = |side: &Side| {
+            let figure = side.totals.iter().find(|figure| figure.key == key)?;
+            Some(figure.value.clone().map(|bytes| bytes as f64))
+        };
+        if let (Some(a), Some(b)) = (run(&self.a), run(&self.b)) {
+            return Some(Change { a, b, error: None, repeats: None });
+        }
+        let repeats = |side: &Side| Repeats::of(side.figures.get(key)?);
+        let (a, b) = (repeats(&self.a), repeats(&self.b));
+        let mean = |repeats: &Option<Repeats>| match repeats {
+            Some(repeats) => Reading::Is(repeats.mean),
+            None if key == "step_time" => Reading::missing("no host span and no device work"),
+            None => Reading::missing("nothing ran on a device"),
+        };
+        let both = a.zip(b);
+        Some(Change {
+            a: mean(&a),
+            b: mean(&b),
+            error: both.and_then(|(a, b)| difference_error(&a, &b)),
+            repeats: both,
+        })
+    }
+
+    /// Whether a condition holds; none if its metric is not known or was not measured.
+    pub fn trips(&self, gate: &Gate) -> Option<bool> {
+        let change = self.change(&gate.metric)?;
+        Some(gate.trips(change.a.get()?, change.difference()?, change.error))
+    }
+
+    fn all_tables(&self) -> Vec<Table> {
+        let per = if self.a.stepped && self.b.stepped { "a step" } else { "the whole trace" };
+        let of_unit = |metrics: &'static [Metric], unit| {
+            metrics.iter().filter(move |metric| metric.unit == unit)
+        };
+        let mut tables = vec![
+            self.figures(
+                "times",
+                format!("Time of {per}, mean over steps and ranks"),
+                of_unit(&STEP_METRICS, Unit::Duration),
+                Unit::Duration,
+            ),
+            self.figures(
+                "shares",
+                format!("Use of the GPU in {per}"),
+                of_unit(&STEP_METRICS, Unit::Share),
+                Unit::Share,
+            ),
+            self.figures(
+                "counts",
+                format!("Work of {per}"),
+                of_unit(&STEP_METRICS, Unit::Count),
+                Unit::Count,
+            ),
+            self.figures(
+                "run",
+                "Wall time of the run".to_owned(),
+                of_unit(&RUN_METRICS, Unit::Duration),
+                Unit::Duration,
+            ),
+            self.figures(
+                "memory",
+                "Memory at its peak, the rank with the most".to_owned(),
+                of_unit(&RUN_METRICS, Unit::Bytes),
+                Unit::Bytes,
+            ),
+            self.facts(),
+        ];
+        let sorts = [
+            (Sort::Work, "kernels", "Kernels and copies", "no kernel and no copy was recorded"),
+            (Sort::Operator, "operators", "Operators and annotations", "no operator was recorded"),
+            (Sort::Call, "calls", "Runtime and driver calls", "no call was recorded"),
+            (Sort::Collective, "collectives", "Collectives", "no collective was recorded"),
+        ];
+        tables.extend(sorts.map(|(sort, key, title, empty)| {
+            self.names(sort, key, format!("{title}: time in {per} and rank")).empty(empty)
+        }));
+        tables
+    }
+
+    fn figures<'m>(
+        &self,
+        key: &'static str,
+        title: String,
+        metrics: impl Iterator<Item = &'m Metric>,
+        unit: Unit,
+    ) -> Table {
+        let mut table = Table::new(
+            key,
+            title,
+            vec![
+                Column::data("metric", Unit::Text),
+                Column::new("name", "metric", Unit::Text),
+                Column::new("a", "A", unit),
+                Column::new("b", "B", unit),
+                Column::change("change", "change", unit),
+                Column::new("interval", "\u{b1} 95 %", unit),
+                Column::change("change_share", "of A", Unit::Share),
+                Column::new("verdict", "verdict", Unit::Text),
+                Column::data("a_steps", Unit::Count),
+                Column::data("b_steps", Unit::Count),
+                Column::data("a_deviation", unit),
+                Column::data("b_deviation", unit),
+            ],
+        );
+        let mut unknown_on_both = Vec::new();
+        for metric in metrics {
+            let Some(change) = self.change(metric.key) else { continue };
+            if let (Reading::Missing(a), Reading::Missing(b)) = (&change.a, &change.b) {
+                let why = if a == b { a.clone() } else { format!("A: {a}; B: {b}") };
+                unknown_on_both.push((metric.name, why));
+                continue;
+            }
+            let difference = change.difference();
+            let unknown = "one side has no value";
+            let share = change.a.get().filter(|a| *a != 0.0).zip(difference);
+            let repeats = |of: fn(&(Repeats, Repeats)) -> &Repeats| change.repeats.as_ref().map(of);
+            let (a, b) = (repeats(|both| &both.0), repeats(|both| &both.1));
+            table.row(vec![
+                metric.key.into(),
+                metric.name.into(),
+                change.a.clone().into(),
+                change.b.clone().into(),
+                Cell::known(difference, unknown),
+                match (change.error, a) {
+                    (Some(error), _) => error.into(),
+                    (None, Some(_)) => Cell::missing("it takes two steps on either side"),
+                    (None, None) => Cell::Empty,
+                },
+                Cell::known(share.map(|(a, change)| change / a.abs()), "A is 0 or not known"),
+                change.verdict(metric.better).into(),
+                Cell::applies(a.map(|repeats| repeats.count)),
+                Cell::applies(b.map(|repeats| repeats.count)),
+                Cell::applies(a.and_then(Repeats::deviation)),
+                Cell::applies(b.and_then(Repeats::deviation)),
+            ]);
+        }
+        unknown_on_both.dedup_by(|next, first| next.1 == first.1);
+        let unknown: Vec<String> =
+            unknown_on_both.into_iter().map(|(name, why)| format!("{name}: {why}")).collect();
+        match table.rows.is_empty() {
+            true => table.empty = unknown.join("; "),
+            false if unknown.is_empty() => (),
+            false => table.about += &format!("Not known on either side: {}.", unknown.join("; ")),
+        }
+        table
+    }
+
+    fn facts(&self) -> Table {
+        let mut table = Table::new(
+            "differences",
+            "What differs in hardware and configuration",
+            vec![
+                Column::new("key", "what", Unit::Text),
+                Column::new("a", "A", Unit::Text),
+                Column::new("b", "B", Unit::Name),
+            ],
+        )
+        .empty("both sides say the same of their hosts, devices and options");
+        let cell = |side: &Side, key: &str| match side.facts.text(key) {
+            text if text.is_empty() => Cell::missing("it does not say"),
+            text => text.into(),
+        };
+        for key in self.a.facts.differences(&self.b.facts) {
+            table.row(vec![key.into(), cell(&self.a, key), cell(&self.b, key)]);
+        }
+        table
+    }
+
+    fn names(&self, sort: Sort, key: &'static str, title: String) -> Table {
+        let mut table = Table::new(
+            key,
+            title,
+            vec![
+                Column::new("a_ns", "A", Unit::Duration),
+                Column::new("b_ns", "B", Unit::Duration),
+                Column::change("change_ns", "change", Unit::Duration),
+                Column::new("interval_ns", "\u{b1} 95 %", Unit::Duration),
+                Column::new("a_count", "n in A", Unit::Count),
+                Column::new("b_count", "n in B", Unit::Count),
+                Column::data("a_bytes", Unit::Bytes),
+                Column::data("b_bytes", Unit::Bytes),
+                Column::new("presence", "only", Unit::Text),
+                Column::new("name", "name", Unit::Name),
+            ],
+        );
+        let mut names: BTreeMap<&str, [Option<&BTreeMap<u64, Took>>; 2]> = BTreeMap::new();
+        for (at, side) in [&self.a, &self.b].into_iter().enumerate() {
+            for ((of, name), steps) in &side.names {
+                if *of == sort {
+                    names.entry(name).or_default()[at] = Some(steps);
+                }
+            }
+        }
+        let mut rows: Vec<(f64, &str, Vec<Cell>)> = names
+            .into_iter()
+            .map(|(name, [a, b])| {
+                let (of_a, of_b) = (self.a.per_step(a), self.b.per_step(b));
+                let change = of_b.ns.mean - of_a.ns.mean;
+                let error = difference_error(&of_a.ns, &of_b.ns);
+                let presence = match (a, b) {
+                    (Some(_), None) => "A",
+                    (None, Some(_)) => "B",
+                    _ => "",
+                };
+                let cells = vec![
+                    of_a.ns.mean.into(),
+                    of_b.ns.mean.into(),
+                    change.into(),
+                    Cell::known(error, "it takes two steps on either side"),
+                    of_a.count.into(),
+                    of_b.count.into(),
+                    Cell::applies((of_a.bytes > 0.0).then_some(of_a.bytes)),
+                    Cell::applies((of_b.bytes > 0.0).then_some(of_b.bytes)),
+                    presence.into(),
+                    name.into(),
+                ];
+                (change.abs(), name, cells)
+            })
+            .collect();
+        rows.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(y.1)));
+        rows.into_iter().for_each(|(_, _, cells)| table.row(cells));
+        table
+    }
+}
+
+/// What a name took in a step of one rank.
+struct PerStep {
+    ns: Repeats,
+    count: f64,
+    bytes: f64,
+}
+
+impl Side {
+    /// Means over steps and ranks; a step in which a name does not occur counts as 0.
+    fn per_step(&self, took: Option<&BTreeMap<u64, Took>>) -> PerStep {
+        let ranks = self.sharers.max(1) as f64;
+        let nothing = BTreeMap::new();
+        let took = took.unwrap_or(&nothing);
+        let of_step = |step: &u64| took.get(step).map_or(0.0, |took| took.ns as f64 / ranks);
+        let ns: Vec<f64> = self.steps.iter().map(of_step).collect();
+        let steps = self.steps.len().max(1) as f64;
+        PerStep {
+            ns: Repeats::of(&ns).unwrap_or_default(),
+            count: took.values().map(|took| took.count as f64).sum::<f64>() / steps / ranks,
+            bytes: took.values().map(|took| took.bytes as f64).sum::<f64>() / steps / ranks,
+        }
+    }
+}
+
+fn notes(a: &Side, b: &Side) -> Vec<String> {
+    let mut notes = Vec::new();
+    match (a.stepped, b.stepped) {
+        (true, true) => {
+            let steps = [a, b].map(|side| side.steps.len());
+            if steps.iter().any(|steps| *steps < 2) {
+                notes.push(format!(
+                    "A has {} and B has {} steps: with fewer than two on a side, nothing tells a \
+                     change from chance",
+                    steps[0], steps[1]
+                ));
+            }
+        }
+        (false, false) => notes.push(
+            "no side has steps (`ProfilerStep#` annotations or `tprof ctl mark`ed steps): whole \
+             traces are compared, and nothing tells a change from chance"
+                .to_owned(),
+        ),
+        (a_has, _) => notes.push(format!(
+            "{} has steps and {} has none: a step is compared with a whole trace, which says \
+             little; give the other steps too, or compare names by their share",
+            if a_has { "A" } else { "B" },
+            if a_has { "B" } else { "A" }
+        )),
+    }
+    if a.ranks != b.ranks {
+        notes.push(format!(
+            "A has {} ranks and B has {}: figures are means over ranks",
+            a.ranks, b.ranks
+        ));
+    }
+    for (name, side) in [("A", a), ("B", b)] {
+        if !side.completeness.complete {
+            notes.push(format!("{name} is not complete: tprof report says what it lacks"));
+        }
+    }
+    notes
+}

@@ -1,0 +1,166 @@
+//! Hardware and configuration: what two runs may differ in without any code
+//! having changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tprof_trace::{RunDir, TraceFile};
+
+/// Facts by key; several values where ranks or hosts differ among themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts(BTreeMap<String, BTreeSet<String>>);
+
+impl Facts {
+    /// Adds a value.
+    pub fn set(&mut self, key: &str, value: impl Into<String>) {
+        self.0.entry(key.to_owned()).or_default().insert(value.into());
+    }
+
+    /// Adds those of another.
+    pub fn merge(&mut self, other: Facts) {
+        for (key, values) in other.0 {
+            self.0.entry(key).or_default().extend(values);
+        }
+    }
+
+    /// A fact in words; empty if it is not known.
+    pub fn text(&self, key: &str) -> String {
+        let values = self.0.get(key).into_iter().flatten();
+        values.map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Keys of either on which both do not say the same.
+    pub fn differences<'a>(&'a self, other: &'a Facts) -> Vec<&'a str> {
+        let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
+        keys.into_iter()
+            .filter(|key| self.0.get(*key) != other.0.get(*key))
+            .map(|key| key.as_str())
+            .collect()
+    }
+
+    /// Adds the leaves of a JSON object, keys joined by dots.
+    fn json(&mut self, key: &str, value: &Value) {
+        match value {
+            Value::Object(object) => {
+                for (inner, value) in object {
+                    self.json(&format!("{key}.{inner}"), value);
+                }
+            }
+            Value::Null => (),
+            Value::String(text) => self.set(key, text.clone()),
+            other => self.set(key, other.to_string()),
+        }
+    }
+}
+
+/// Keys of `distributedInfo` that differ by rank and say nothing of the job.
+const OF_A_RANK: [&str; 2] = ["rank", "pg_config"];
+/// Properties of a device that its own table has, or that tell it from others of its kind.
+const SAID_ELSEWHERE: [&str; 7] =
+    ["id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms", "uuid"];
+
+/// What the collectors wrote: command, options, hosts, machine.
+pub(super) fn of_run(run: &RunDir) -> Facts {
+    let mut facts = Facts::default();
+    for info in run.infos() {
+        if !info.command.is_empty() {
+            facts.set("command", info.command.join(" "));
+        }
+        if !info.host.is_empty() {
+            facts.set("host", info.host.clone());
+        }
+        if !info.tprof.is_empty() {
+            facts.set("tprof", info.tprof.clone());
+        }
+        facts.json("machine", &info.machine);
+        facts.json("option", &info.options);
+    }
+    facts
+}
+
+/// What a rank's file says: its devices, and what an imported trace says of its job.
+pub(super) fn of_file(file: &TraceFile) -> Facts {
+    let mut facts = Facts::default();
+    for device in file.devices() {
+        let name = file.name(device.name);
+        if !name.is_empty() {
+            facts.set("device", name);
+        }
+        if let Some(bytes) = device.memory_bytes {
+            facts.set("device.memory_bytes", bytes.to_string());
+        }
+        if let Some(processors) = device.processors {
+            facts.set("device.multiprocessors", processors.to_string());
+        }
+        if let (Some(major), Some(minor)) = (device.compute_major, device.compute_minor) {
+            facts.set("device.compute_capability", format!("{major}.{minor}"));
+        }
+    }
+    for (key, value) in file.properties() {
+        let Ok(value) = serde_json::from_str::<Value>(value) else { continue };
+        match (key, &value) {
+            ("distributedInfo", Value::Object(object)) => {
+                for (key, value) in
+                    object.iter().filter(|(key, _)| !OF_A_RANK.contains(&key.as_str()))
+                {
+                    facts.json(&format!("distributed.{key}"), value);
+                }
+            }
+            ("deviceProperties", Value::Array(devices)) => {
+                for device in devices.iter().filter_map(Value::as_object) {
+                    for (key, value) in device {
+                        if !SAID_ELSEWHERE.contains(&key.as_str()) {
+                            facts.json(&format!("device.{key}"), value);
+                        }
+                    }
+                }
+            }
+            // Names and times of the one trace.
+            ("traceName" | "baseTimeNanoseconds" | "displayTimeUnit" | "trace_id", _) => (),
+            (_, Value::Array(_)) => (),
+            (key, value) => facts.json(key, value),
+        }
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::Property;
+
+    fn file(properties: &[(&str, &str)]) -> TraceFile {
+        let mut made = Fixture::new();
+        for (key, value) in properties {
+            let (key, value) = (made.name(key), made.name(value));
+            made.writer.property(Property { key, value });
+        }
+        made.finish()
+    }
+
+    #[test]
+    fn what_differs_is_named_and_what_only_tells_ranks_apart_is_not() {
+        let a = of_file(&file(&[
+            ("distributedInfo", r#"{"backend":"nccl","rank":0,"world_size":8}"#),
+            (
+                "deviceProperties",
+                r#"[{"id":0,"name":"A100","warpSize":32},{"id":1,"name":"A100","warpSize":32}]"#,
+            ),
+            ("traceName", r#""/tmp/a.json""#),
+            ("with_stack", "1"),
+        ]));
+        let b = of_file(&file(&[
+            ("distributedInfo", r#"{"backend":"nccl","rank":1,"world_size":2}"#),
+            ("deviceProperties", r#"[{"id":0,"name":"V100","warpSize":64}]"#),
+            ("traceName", r#""/tmp/b.json""#),
+        ]));
+        assert_eq!(a.differences(&b), ["device.warpSize", "distributed.world_size", "with_stack"]);
+        assert_eq!(
+            (a.text("device.warpSize"), b.text("device.warpSize")),
+            ("32".into(), "64".into())
+        );
+        assert_eq!((a.text("with_stack"), b.text("with_stack")), ("1".into(), String::new()));
+        assert_eq!(a.differences(&a.clone()), Vec::<&str>::new());
+    }
+}

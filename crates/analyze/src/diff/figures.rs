@@ -1,0 +1,154 @@
+//! What is compared of each step and of each run.
+
+use crate::Reading;
+use crate::document::Unit;
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Less of it.
+    Less,
+    /// More of it.
+    More,
+    /// Neither by itself.
+    Neither,
+}
+
+/// A metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Key, for `--fail-on` and JSON.
+    pub key: &'static str,
+    /// Name for a person.
+    pub name: &'static str,
+    /// What its numbers are.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+}
+
+const fn metric(key: &'static str, name: &'static str, unit: Unit, better: Better) -> Metric {
+    Metric { key, name, unit, better }
+}
+
+/// Metrics of a step, in the order in which they are listed. The four parts of a
+/// step's time add up to it.
+pub const STEP_METRICS: [Metric; 7] = [
+    metric("step_time", "step time", Unit::Duration, Better::Less),
+    metric("compute_time", "compute", Unit::Duration, Better::Neither),
+    metric("exposed_communication", "exposed comm", Unit::Duration, Better::Less),
+    metric("exposed_copies", "exposed copies", Unit::Duration, Better::Less),
+    metric("idle_time", "GPU idle", Unit::Duration, Better::Less),
+    metric("gpu_busy", "GPU busy", Unit::Share, Better::More),
+    metric("launches", "kernels and copies", Unit::Count, Better::Neither),
+];
+
+/// Metrics of a whole run.
+pub const RUN_METRICS: [Metric; 4] = [
+    metric("wall_time", "wall time", Unit::Duration, Better::Less),
+    metric("peak_heap", "peak heap", Unit::Bytes, Better::Less),
+    metric("peak_rss", "peak RSS", Unit::Bytes, Better::Less),
+    metric("peak_device_memory", "peak device memory", Unit::Bytes, Better::Less),
+];
+
+/// A metric by its key.
+pub fn find(key: &str) -> Option<&'static Metric> {
+    STEP_METRICS.iter().chain(&RUN_METRICS).find(|metric| metric.key == key)
+}
+
+/// Keys of all metrics.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    STEP_METRICS.iter().chain(&RUN_METRICS).map(|metric| metric.key)
+}
+
+/// A figure of a whole run, in `RUN_METRICS`' units.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Key of its metric.
+    pub key: &'static str,
+    /// Its value.
+    pub value: Reading<u64>,
+}
+
+/// Figures of a step of one rank, or sums over ranks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures {
+    /// How long the step took on the host.
+    pub duration_ns: u64,
+    /// Compute, communication without compute, copies without either, within the step.
+    pub device_ns: Option<[u64; 3]>,
+    /// Kernels and copies that it launched.
+    pub launches: Option<u64>,
+}
+
+/// The sum of figures of several ranks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sum {
+    ranks: u64,
+    duration_ns: f64,
+    /// Ranks on which something ran on a device, and their figures.
+    on_device: u64,
+    device_duration_ns: f64,
+    device_ns: [f64; 3],
+    launches: f64,
+}
+
+impl Sum {
+    pub fn add(&mut self, figures: &Figures) {
+        self.ranks += 1;
+        self.duration_ns += figures.duration_ns as f64;
+        let (Some(device_ns), Some(launches)) = (figures.device_ns, figures.launches) else {
+            return;
+        };
+        self.on_device += 1;
+        self.device_duration_ns += figures.duration_ns as f64;
+        for (sum, ns) in self.device_ns.iter_mut().zip(device_ns) {
+            *sum += ns as f64;
+        }
+        self.launches += launches as f64;
+    }
+
+    /// Means over ranks, by key: those of devices over the ranks that used one.
+    pub fn means(&self) -> Vec<(&'static str, f64)> {
+        let mut means = vec![("step_time", self.duration_ns / self.ranks.max(1) as f64)];
+        if self.on_device > 0 {
+            let ranks = self.on_device as f64;
+            let [compute, communication, copies] = self.device_ns.map(|sum| sum / ranks);
+            let step = self.device_duration_ns / ranks;
+            let busy = compute + communication + copies;
+            means.push(("compute_time", compute));
+            means.push(("exposed_communication", communication));
+            means.push(("exposed_copies", copies));
+            means.push(("idle_time", step - busy));
+            if step > 0.0 {
+                means.push(("gpu_busy", busy / step));
+            }
+            means.push(("launches", self.launches / ranks));
+        }
+        means
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_step_add_up_to_it() {
+        let mut sum = Sum::default();
+        let figures =
+            |duration_ns, device_ns| Figures { duration_ns, device_ns, launches: Some(3) };
+        sum.add(&figures(100, Some([50, 20, 10])));
+        sum.add(&figures(200, Some([60, 0, 0])));
+        // A rank without a device counts for the step's time alone.
+        sum.add(&Figures { duration_ns: 300, ..Figures::default() });
+        let means = sum.means();
+        let of = |key| means.iter().find(|(mean, _)| *mean == key).unwrap().1;
+        assert_eq!(of("step_time"), 200.0);
+        let parts = ["compute_time", "exposed_communication", "exposed_copies", "idle_time"];
+        assert_eq!(parts.map(of), [55.0, 10.0, 5.0, 80.0]);
+        assert_eq!(of("launches"), 3.0);
+        assert!((of("gpu_busy") - 70.0 / 150.0).abs() < 1e-12);
+        assert!(means.iter().all(|(key, _)| find(key).is_some()));
+    }
+}

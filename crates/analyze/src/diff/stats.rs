@@ -1,0 +1,97 @@
+//! Means of repeats, and how far the difference of two can be trusted.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Repeats of one measurement: steps, as a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Repeats {
+    /// How many.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their variance, n - 1 in its denominator; 0 for fewer than two.
+    pub variance: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Repeats {
+    /// Of these values; `None` if there are none.
+    pub fn of(values: &[f64]) -> Option<Repeats> {
+        let count = values.len();
+        if count == 0 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some(Repeats {
+            count: count as u64,
+            mean,
+            variance: if count > 1 { squares / (count - 1) as f64 } else { 0.0 },
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+
+    /// Standard deviation; none for a single value.
+    pub fn deviation(&self) -> Option<f64> {
+        (self.count > 1).then(|| self.variance.sqrt())
+    }
+}
+
+/// Half the width of the 95 % interval around the difference of two means, by
+/// Welch's t-test; none unless both have two repeats at least.
+///
+/// Welch, B. L. (1947), "The generalization of Student's problem when several
+/// different population variances are involved", Biometrika 34.
+pub fn difference_error(a: &Repeats, b: &Repeats) -> Option<f64> {
+    if a.count < 2 || b.count < 2 {
+        return None;
+    }
+    let (na, nb) = (a.count as f64, b.count as f64);
+    let (va, vb) = (a.variance / na, b.variance / nb);
+    let variance = va + vb;
+    if variance == 0.0 {
+        return Some(0.0);
+    }
+    let freedom = variance.powi(2) / (va.powi(2) / (na - 1.0) + vb.powi(2) / (nb - 1.0));
+    let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975);
+    Some(t * variance.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_are_described() {
+        let repeats = Repeats::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        assert_eq!((repeats.count, repeats.mean, repeats.min, repeats.max), (8, 5.0, 2.0, 9.0));
+        assert!((repeats.variance - 32.0 / 7.0).abs() < 1e-12);
+        assert_eq!(Repeats::of(&[]), None);
+        assert_eq!(Repeats::of(&[3.0]).unwrap().deviation(), None);
+    }
+
+    #[test]
+    fn the_interval_is_welchs() {
+        let range = |from: u32| (from..from + 6).map(f64::from).collect::<Vec<f64>>();
+        let (a, b) = (Repeats::of(&range(0)).unwrap(), Repeats::of(&range(3)).unwrap());
+        // Equal variances and sizes: 10 degrees of freedom, for which any table of
+        // Student's t says 2.228; variance 3.5, standard error sqrt(3.5 / 3).
+        let error = difference_error(&a, &b).unwrap();
+        assert!((error - 2.228 * (3.5_f64 / 3.0).sqrt()).abs() < 0.001, "{error}");
+        // A single noisy side: Welch's freedom is that side's own, 5, and t 2.571.
+        let still = Repeats::of(&[1.0; 6]).unwrap();
+        let error = difference_error(&a, &still).unwrap();
+        assert!((error - 2.571 * (3.5_f64 / 6.0).sqrt()).abs() < 0.001, "{error}");
+    }
+
+    #[test]
+    fn one_repeat_has_no_interval_and_equal_ones_a_narrow_one() {
+        let (one, same) = (Repeats::of(&[1.0]).unwrap(), Repeats::of(&[5.0, 5.0]).unwrap());
+        assert_eq!(difference_error(&one, &same), None);
+        assert_eq!(difference_error(&same, &same), Some(0.0));
+    }
+}

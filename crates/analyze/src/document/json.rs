@@ -1,0 +1,85 @@
+//! A document as JSON: each table a list of objects under `tables`.
+//!
+//! A cell named `key` is a value, a value beside `error_key` (an estimate),
+//! `null` beside `key_missing`, or a plain `null` where it does not apply.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::{Cell, Column, Document, Table, Value};
+use crate::summary::REPORT_VERSION;
+
+impl Serialize for Document {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("version", &REPORT_VERSION)?;
+        map.serialize_entry("tprof", env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("kind", self.kind)?;
+        map.serialize_entry("run", &self.run)?;
+        map.serialize_entry("problems", &self.problems)?;
+        map.serialize_entry("notes", &self.notes)?;
+        map.serialize_entry("completeness", &self.completeness)?;
+        map.serialize_entry("tables", &Tables(&self.tables))?;
+        map.end()
+    }
+}
+
+/// Tables as an object of lists.
+pub(crate) struct Tables<'a>(pub &'a [Table]);
+
+impl Serialize for Tables<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        for table in self.0 {
+            map.serialize_entry(table.key, &Rows(table))?;
+            if table.rows.is_empty() {
+                map.serialize_entry(&format!("{}_missing", table.key), &table.empty)?;
+            }
+        }
+        map.end()
+    }
+}
+
+struct Rows<'a>(&'a Table);
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.rows.iter().map(|cells| Row { columns: &self.0.columns, cells }))
+    }
+}
+
+struct Row<'a> {
+    columns: &'a [Column],
+    cells: &'a [Cell],
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        for (column, cell) in self.columns.iter().zip(self.cells) {
+            map.serialize_entry(column.key, &cell.value())?;
+            match cell {
+                Cell::Estimate { error, .. } => {
+                    map.serialize_entry(&format!("error_{}", column.key), error)?
+                }
+                Cell::Missing(why) => {
+                    map.serialize_entry(&format!("{}_missing", column.key), why)?
+                }
+                Cell::Is(_) | Cell::Empty => (),
+            }
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Value::Text(text) => to.serialize_str(text),
+            Value::Unsigned(value) => to.serialize_u64(*value),
+            Value::Signed(value) => to.serialize_i64(*value),
+            Value::Float(value) => to.serialize_f64(*value),
+            Value::Flag(value) => to.serialize_bool(*value),
+        }
+    }
+}

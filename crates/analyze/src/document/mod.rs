@@ -1,0 +1,171 @@
+//! A report as data: titled tables of typed columns.
+//!
+//! Every kind of report but the summary and `memory` is a [`Document`]. One
+//! renderer each turns it into text, JSON, CSV and HTML, so that an analysis
+//! only computes: it makes rows in the order in which a person should read
+//! them, and says of each column what it means and in which unit.
+
+mod cell;
+mod json;
+mod make;
+
+pub use cell::{Cell, Value};
+pub(crate) use json::Tables;
+pub(crate) use make::make_parts;
+pub use make::{Analysis, Body, DocumentKind, Options, RankAt, make};
+
+use crate::completeness::Completeness;
+use crate::summary::Run;
+
+/// A report.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Kind, as typed: `tprof report KIND`.
+    pub kind: &'static str,
+    /// What was run.
+    pub run: Run,
+    /// What was recorded and what was not.
+    pub completeness: Completeness,
+    /// What could not be read, in sentences.
+    pub problems: Vec<String>,
+    /// What a reader should know, in sentences without a full stop.
+    pub notes: Vec<String>,
+    /// The tables, the one that answers the question first.
+    pub tables: Vec<Table>,
+}
+
+/// A table of a report.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Key in JSON, and name for `--table`.
+    pub key: &'static str,
+    /// Title for a person.
+    pub title: String,
+    /// A sentence or two on how to read it; empty where the title says all.
+    pub about: String,
+    /// How a person should see it.
+    pub view: View,
+    /// Columns.
+    pub columns: Vec<Column>,
+    /// Rows, most important first (of a [`View::Curve`]: by time). All of them:
+    /// renderers for people cut.
+    pub rows: Vec<Vec<Cell>>,
+    /// Where there are no rows: why, and what would fill it.
+    pub empty: String,
+}
+
+impl Table {
+    /// A table without rows yet.
+    pub fn new(key: &'static str, title: impl Into<String>, columns: Vec<Column>) -> Table {
+        Table {
+            key,
+            title: title.into(),
+            about: String::new(),
+            view: View::Rows,
+            columns,
+            rows: Vec::new(),
+            empty: String::new(),
+        }
+    }
+
+    /// With a sentence on how to read it.
+    pub fn about(mut self, about: impl Into<String>) -> Table {
+        self.about = about.into();
+        self
+    }
+
+    /// With what to say if it stays without rows.
+    pub fn empty(mut self, why: impl Into<String>) -> Table {
+        self.empty = why.into();
+        self
+    }
+
+    /// Seen otherwise than as rows.
+    pub fn view(mut self, view: View) -> Table {
+        self.view = view;
+        self
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if it has not one cell for each column.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.columns.len(), "a row of {} does not fit", self.key);
+        self.rows.push(cells);
+    }
+}
+
+/// How a person should see a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// As rows.
+    #[default]
+    Rows,
+    /// As curves over the first column, which is a time.
+    Curve,
+    /// As a block for each row: the first cell is its first line, the others are
+    /// paragraphs behind their headings.
+    Cards,
+    /// Not at all: JSON and CSV alone have it.
+    Data,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Key in JSON and CSV, its unit last: `duration_ns`.
+    pub key: &'static str,
+    /// Heading for a person, short; empty leaves the column to JSON and CSV.
+    pub heading: &'static str,
+    /// What its numbers are.
+    pub unit: Unit,
+    /// A change: shown with its sign.
+    pub signed: bool,
+}
+
+impl Column {
+    /// A column that everyone sees.
+    pub const fn new(key: &'static str, heading: &'static str, unit: Unit) -> Column {
+        Column { key, heading, unit, signed: false }
+    }
+
+    /// A column of changes that everyone sees.
+    pub const fn change(key: &'static str, heading: &'static str, unit: Unit) -> Column {
+        Column { key, heading, unit, signed: true }
+    }
+
+    /// A column in JSON and CSV alone.
+    pub const fn data(key: &'static str, unit: Unit) -> Column {
+        Column { key, heading: "", unit, signed: false }
+    }
+}
+
+/// What the values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Words.
+    Text,
+    /// A name from the traced program: kernel, operator, range. At most one in a
+    /// text table, and last: it takes the room that is left.
+    Name,
+    /// A plain number that identifies: rank, stream, device, step.
+    Id,
+    /// How many.
+    Count,
+    /// Nanoseconds.
+    Duration,
+    /// Nanoseconds since the run began.
+    Time,
+    /// Bytes.
+    Bytes,
+    /// Bytes a second.
+    BytesPerSecond,
+    /// A share from 0 to 1.
+    Share,
+    /// A plain number.
+    Number,
+    /// Yes or no.
+    Flag,
+}

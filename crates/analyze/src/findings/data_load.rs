@@ -1,0 +1,117 @@
+//! DataLoadBound: the device is idle while the host waits for its next batch.
+
+use tprof_trace::model::SpanKind;
+
+use super::rule::{Finding, Rule, Verdict};
+use super::scene::Scene;
+use super::words::{time, times, top};
+use crate::intervals::Cover;
+use crate::rank::HostSpan;
+use crate::units::duration;
+
+/// Kinds of spans in which data may be loaded.
+const KINDS: [SpanKind; 5] =
+    [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
+/// Parts of names, in small letters, of ranges that load data: PyTorch's
+/// `enumerate(DataLoader)#….__next__` and its Python frames, TensorFlow's
+/// iterators, and what people and recommender libraries call their own.
+const NAMES: [&str; 8] = [
+    "dataloader",
+    "data_load",
+    "data load",
+    "load_data",
+    "load_batch",
+    "next_batch",
+    "get_batch",
+    "iteratorgetnext",
+];
+
+/// Ranges of the main threads that load data, while the device is idle.
+pub(super) struct DataLoadBound;
+
+impl Rule for DataLoadBound {
+    fn name(&self) -> &'static str {
+        "DataLoadBound"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let spans = spans(scene);
+        let idle = scene.late.length();
+        if spans.is_empty() {
+            return match scene.share(idle) < 0.01 {
+                true => Verdict::clear("the device hardly waits for the host"),
+                false => Verdict::undecided(
+                    "no range in the trace is named like one that loads data",
+                    "a range around the wait for the next batch: PyTorch's DataLoader has \
+                     one; otherwise torch.profiler.record_function or an NVTX range named \
+                     data_load",
+                ),
+            };
+        }
+        let loading = cover_of(scene, &spans);
+        let direct = scene.late.intersection(&loading);
+        if scene.share(direct.length()) < 0.01 {
+            return Verdict::clear(format!(
+                "loading takes {} {}; the device waits for {} of it",
+                duration(scene.per_step(loading.length())),
+                scene.a_step(),
+                duration(scene.per_step(direct.length())),
+            ));
+        }
+        let measure = direct.measure();
+        let mut names: Vec<(String, u64)> = Vec::new();
+        for span in &spans {
+            let name = scene.rank.name(span.name);
+            let length = measure.within(span.interval());
+            match names.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += length,
+                None => names.push((name.to_owned(), length)),
+            }
+        }
+        names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        let lost = time(scene, direct.length());
+        let who = if scene.has_device() { "The device is idle" } else { "The host is busy" };
+        let seen = format!(
+            "{who} for {lost} while a main thread loads data ({}, {} of host time): {}.",
+            times(scene, spans.len(), "ranges"),
+            duration(scene.per_step(loading.length())),
+            top(scene, &names, 2),
+        );
+        let places = spans.iter().map(|span| scene.span_place(span));
+        let waits = places.filter(|place| measure.within(place.interval) > 0);
+        Verdict::Found(vec![
+            Finding::new("the job waits for its next batch")
+                .seen(seen)
+                .advice(
+                    "Load ahead, in other processes: DataLoader(num_workers=…, \
+                     prefetch_factor=…, persistent_workers=True, pin_memory=True); make \
+                     decoding and collating cheaper; copy with non_blocking=True.",
+                )
+                // Ready data saves no more host time than the loading takes, and no more
+                // device time than waits for the host.
+                .bound(loading.length().min(idle))
+                .at(waits.collect()),
+        ])
+    }
+}
+
+/// Time in which a main thread loads data.
+pub(super) fn cover(scene: &Scene<'_>) -> Cover {
+    cover_of(scene, &spans(scene))
+}
+
+fn cover_of(scene: &Scene<'_>, spans: &[&HostSpan]) -> Cover {
+    Cover::of(spans.iter().map(|span| span.interval())).intersection(&scene.window)
+}
+
+fn spans<'s>(scene: &'s Scene<'_>) -> Vec<&'s HostSpan> {
+    let mut spans = scene.spans_named(&KINDS, loads_data);
+    spans.retain(|span| scene.in_window(span.interval()) > 0);
+    spans
+}
+
+/// Whether a range is named like one that loads data.
+fn loads_data(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    NAMES.iter().any(|part| name.contains(part))
+}

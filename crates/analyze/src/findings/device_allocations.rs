@@ -1,0 +1,52 @@
+//! DeviceAllocations: device memory is taken from the driver and given back in
+//! the middle of steps.
+
+use super::calls::is_device_allocation;
+use super::rule::{Finding, Rule, Verdict};
+use super::scene::Scene;
+use super::words::{time, times};
+
+/// Calls like `cudaMalloc` and `cudaFree` within steps.
+pub(super) struct DeviceAllocations;
+
+impl Rule for DeviceAllocations {
+    fn name(&self) -> &'static str {
+        "DeviceAllocations"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if !scene.has_device() {
+            return super::no_device();
+        }
+        if scene.rank.calls.is_empty() {
+            return super::no_calls();
+        }
+        let calls = scene.calls_named(is_device_allocation);
+        if calls.is_empty() {
+            return Verdict::clear("no call such as cudaMalloc or cudaFree");
+        }
+        let cover = scene.cover_of_calls(&calls);
+        let start = match scene.steps {
+            0 => " No steps were seen, so that this may be the start of the job.",
+            _ => "",
+        };
+        let seen = format!(
+            "{} such as cudaMalloc and cudaFree hold host threads for {}; cudaFree also \
+             waits until the device is done.{start}",
+            times(scene, calls.len(), "calls"),
+            time(scene, cover.length()),
+        );
+        Verdict::Found(vec![
+            Finding::new("the driver allocates and frees device memory")
+                .seen(seen)
+                .advice(
+                    "Keep buffers over steps or take them from a caching or stream-ordered \
+                     pool (cudaMallocAsync); if PyTorch's cache is emptied, leave out \
+                     empty_cache() and free memory for it.",
+                )
+                // The threads have still their other work to do.
+                .bound(cover.length())
+                .at(scene.call_places(&calls)),
+        ])
+    }
+}

@@ -1,0 +1,73 @@
+//! The first findings in a line each, for the summary.
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
+
+use super::join::{Joined, RankFindings, joined};
+use super::scene::Scene;
+use super::tables::NO_STEPS;
+use super::{RULES, stragglers};
+use crate::document::RankAt;
+use crate::rank::{Needs, RankTrace};
+use crate::reading::{Reading, object};
+
+/// Findings that a summary names.
+const MOST: usize = 5;
+
+/// A finding in short.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// `critical`, `high`, `medium`, `low` or `note`.
+    pub severity: &'static str,
+    /// The rule that found it.
+    pub rule: &'static str,
+    /// What it is about, where a rule finds several things.
+    pub subject: String,
+    /// What is wrong.
+    pub what: String,
+    /// No more than this is gained in a step.
+    pub gain_ns: Reading<u64>,
+    /// No more than this is gained in all.
+    pub gain_total_ns: u64,
+    /// The same as a part of the time that was judged.
+    pub gain_share: f64,
+}
+object! { Line {
+    plain severity, plain rule, plain subject, plain what, reading gain_ns, plain gain_total_ns,
+    plain gain_share,
+} }
+
+/// Judges a rank, if anything but its memory was recorded.
+pub(crate) fn of_file(trace: &TraceFile, at: &RankAt) -> Option<RankFindings> {
+    let rows = trace.row_count::<Kernel>()
+        + trace.row_count::<MemoryCopy>()
+        + trace.row_count::<Span>()
+        + trace.row_count::<Sample>();
+    if rows == 0 || at.rank.is_none() {
+        return None;
+    }
+    let mut scene = Scene::of(RankTrace::load(trace, Needs::ALL), at.clock);
+    scene.is_brief = true;
+    Some(RankFindings::of(&scene, at, &RULES))
+}
+
+/// The findings of all ranks in lines, and how many more there are.
+pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
+    if ranks.is_empty() {
+        return Reading::missing("no rank has device work, calls, ranges or CPU samples");
+    }
+    stragglers::judge(&mut ranks);
+    let line = |one: &Joined<'_>| Line {
+        severity: one.severity().name(),
+        rule: one.rule,
+        subject: one.finding.subject.clone(),
+        what: one.finding.what.clone(),
+        gain_ns: match one.worst.steps {
+            0 => Reading::missing(NO_STEPS),
+            _ => Reading::Is(one.bound_ns()),
+        },
+        gain_total_ns: one.finding.bound_ns,
+        gain_share: one.share(),
+    };
+    Reading::Is(joined(&ranks).iter().take(MOST).map(line).collect())
+}

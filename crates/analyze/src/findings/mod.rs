@@ -1,0 +1,139 @@
+//! `findings`: what holds the job up, how much fixing it may gain, what to do.
+//!
+//! One file per `rule::Rule`. A rule looks at a `scene::Scene`, one rank's
+//! steps, and says what it found, that it found nothing, or which data would
+//! tell. Each finding has an upper bound, from which its severity follows; bounds
+//! of different findings overlap and must not be added. `docs/metrics.md` states
+//! every trigger and the reasoning behind every bound.
+
+mod allocation_churn;
+mod calls;
+mod compute_bound;
+mod copies;
+mod counters;
+mod data_load;
+mod device_allocations;
+mod exposed_communication;
+mod fragmented_memory;
+mod gaps;
+mod gpu_gaps;
+mod join;
+mod kernel_kinds;
+mod launch_bound;
+pub(crate) mod lines;
+mod low_utilization;
+mod memory_bound;
+mod pageable_copies;
+mod recompilation;
+mod rule;
+mod scene;
+mod small_batches;
+mod stragglers;
+mod sync_bound;
+mod synchronous_copies;
+mod synchronous_memsets;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod unoptimized_op;
+mod words;
+
+use tprof_trace::{Problem, TraceFile};
+
+use crate::document::{self, Analysis, Body, DocumentKind, Options, RankAt};
+use crate::rank::{Needs, RankTrace};
+use copies::{Copy, Words};
+use rule::{Rule, Verdict};
+use scene::Scene;
+
+pub use join::RankFindings;
+pub use lines::Line;
+
+/// The kind.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "findings",
+    about: "what holds the job up, what fixing it may gain, what to do",
+    make: |path, options, symbols| document::make(&Findings, path, options, symbols),
+};
+
+/// Rules over ranks.
+pub struct Findings;
+
+/// All rules that judge a rank.
+const RULES: [&dyn Rule; 17] = [
+    &low_utilization::LowUtilization,
+    &gpu_gaps::GpuGaps,
+    &launch_bound::LaunchBound,
+    &data_load::DataLoadBound,
+    &sync_bound::SyncBound,
+    &pageable_copies::PageableCopies,
+    &synchronous_copies::SynchronousCopies,
+    &synchronous_memsets::SynchronousMemsets,
+    &exposed_communication::ExposedCommunication,
+    &small_batches::SmallBatches,
+    &unoptimized_op::UnoptimizedOp,
+    &memory_bound::MemoryBound,
+    &compute_bound::ComputeBound,
+    &fragmented_memory::FragmentedMemory,
+    &device_allocations::DeviceAllocations,
+    &allocation_churn::AllocationChurn,
+    &recompilation::Recompilation,
+];
+
+impl Analysis for Findings {
+    const KIND: &'static str = KIND.name;
+    type Part = Option<RankFindings>;
+
+    fn rank(
+        &self,
+        trace: &TraceFile,
+        at: &RankAt,
+        _: &Options,
+        problems: &mut Vec<Problem>,
+    ) -> Option<RankFindings> {
+        // A launcher has no steps to speed up.
+        at.rank?;
+        let mut rank = RankTrace::load(trace, Needs::ALL);
+        problems.append(&mut rank.problems);
+        let scene = Scene::of(rank, at.clock);
+        Some(RankFindings::of(&scene, at, &RULES))
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+        let mut ranks: Vec<RankFindings> = parts.into_iter().filter_map(|(_, part)| part).collect();
+        stragglers::judge(&mut ranks);
+        tables::body(&ranks)
+    }
+}
+
+/// For rules about devices where there is none.
+fn no_device() -> Verdict {
+    Verdict::undecided(
+        "no work on a device was recorded",
+        "kernels and copies: a job that uses a GPU, recorded with GPU activities",
+    )
+}
+
+/// For rules about calls where there are none.
+fn no_calls() -> Verdict {
+    Verdict::undecided(
+        "no call of the CUDA or HIP runtime was recorded",
+        "calls of the runtime: torch.profiler's CPU activities, or tprof's own recording",
+    )
+}
+
+/// Copies or memsets whose calls hold their thread.
+fn judge_synchronous(scene: &Scene<'_>, words: &Words, is_one: impl Fn(&Copy) -> bool) -> Verdict {
+    if !scene.has_device() {
+        return no_device();
+    }
+    let untold = |copy: &&Copy| copy.is_asynchronous(&scene.rank).is_none();
+    let copies: Vec<Copy> = scene.copy_rows.iter().filter(|copy| is_one(copy)).copied().collect();
+    if !copies.is_empty() {
+        return Verdict::Found(vec![copies::finding(scene, &copies, words)]);
+    }
+    match !scene.copy_rows.is_empty() && scene.copy_rows.iter().all(|copy| untold(&copy)) {
+        true => no_calls(),
+        false => Verdict::clear(format!("there are no {}", words.things)),
+    }
+}

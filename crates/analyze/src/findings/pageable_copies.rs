@@ -1,0 +1,75 @@
+//! PageableCopies: asynchronous copies whose host memory may be paged out, so
+//! that they are not asynchronous. The rule "CUDA async memcpy with pageable
+//! memory" of Nsight Systems.
+
+use tprof_trace::model::{CopyKind, MemoryKind};
+
+use super::copies::{Copy, Words, finding};
+use super::rule::{Finding, Rule, Verdict};
+use super::scene::Scene;
+
+/// Asynchronous copies from and to pageable memory.
+pub(super) struct PageableCopies;
+
+const TO_DEVICE: Words = Words {
+    what: "copies to the device come from pageable memory",
+    sort: ", from pageable memory",
+    things: "asynchronous copies",
+    subject: "to the device",
+    advice: "Pin the host's memory (pin_memory=True in the DataLoader, tensor.pin_memory()) \
+             and copy with non_blocking=True; make small tensors on the device itself.",
+};
+const TO_HOST: Words = Words {
+    what: "copies from the device go to pageable memory",
+    sort: ", to pageable memory",
+    things: "asynchronous copies",
+    subject: "to the host",
+    advice: "Each waits until the device has done all before it. Keep results there, or copy them with non_blocking=True into a pinned \
+             buffer and read it a step later; .item() and .cpu() in each step are such copies.",
+};
+
+impl Rule for PageableCopies {
+    fn name(&self) -> &'static str {
+        "PageableCopies"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if !scene.has_device() {
+            return super::no_device();
+        }
+        let across =
+            |copy: &&Copy| matches!(copy.row.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
+        let copies: Vec<Copy> = scene.copy_rows.iter().filter(across).copied().collect();
+        if copies.is_empty() {
+            return Verdict::clear("nothing is copied between host and device");
+        }
+        let host_side = |copy: &Copy| match copy.row.kind {
+            CopyKind::HostToDevice => copy.row.from,
+            _ => copy.row.to,
+        };
+        if copies.iter().all(|copy| host_side(copy) == MemoryKind::Unknown) {
+            return Verdict::undecided(
+                "whether the host's memory is pinned was not recorded for any copy",
+                "the kind of memory of each copy, which CUPTI tells and ROCm does not",
+            );
+        }
+        let pageable = |copy: &Copy| {
+            host_side(copy) == MemoryKind::Pageable
+                && copy.is_asynchronous(&scene.rank) != Some(false)
+        };
+        let found = |kind: CopyKind, words: &Words| -> Option<Finding> {
+            let these = copies.iter().filter(|copy| copy.row.kind == kind && pageable(copy));
+            let these: Vec<Copy> = these.copied().collect();
+            (!these.is_empty()).then(|| finding(scene, &these, words))
+        };
+        let found: Vec<Finding> =
+            [found(CopyKind::HostToDevice, &TO_DEVICE), found(CopyKind::DeviceToHost, &TO_HOST)]
+                .into_iter()
+                .flatten()
+                .collect();
+        match found.is_empty() {
+            true => Verdict::clear("all copies between host and device use pinned memory"),
+            false => Verdict::Found(found),
+        }
+    }
+}

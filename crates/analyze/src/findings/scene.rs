@@ -1,0 +1,271 @@
+//! What every rule looks at: a rank's time, judged over its steps.
+//!
+//! A rule's bound follows from what a fix leaves as it was: the device has still
+//! to do its other work, and a host thread its own, so that a step gets no
+//! shorter than either. `docs/metrics.md` has the reasoning for each.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
+
+use super::copies::{self, Copy};
+use super::gaps::Gap;
+use super::rule::{Evidence, Place};
+use crate::clock::Clock;
+use crate::intervals::{Cover, Interval};
+use crate::rank::{Class, HostSpan, RankTrace, Step, Work, enclosing, nesting_order};
+
+/// Shortest gap that is called one, of a short step.
+const LEAST_GAP_NS: u64 = 1_000_000;
+/// Gaps from this length on are always called gaps: the default of the rule "GPU
+/// gaps" of Nsight Systems.
+const MOST_GAP_NS: u64 = 500_000_000;
+
+/// One rank, ready to be judged.
+pub(super) struct Scene<'a> {
+    /// Its rows.
+    pub rank: RankTrace<'a>,
+    /// Its times as times since the run began.
+    pub clock: Clock,
+    /// How many steps the window holds; 0 if none were seen.
+    pub steps: usize,
+    /// The steps after the first one.
+    pub later_steps: Vec<Interval>,
+    /// The time that is judged: the steps, each until the work that it launched is
+    /// done. Without steps, from the first to the last work; without a device, the
+    /// life of the job.
+    pub window: Cover,
+    /// Kernels that compute, in the window.
+    pub compute: Cover,
+    /// Kernels that communicate, in the window.
+    pub communication: Cover,
+    /// No device of the rank does anything; all of the window if there is none.
+    pub idle: Cover,
+    /// The part of it in which the device waits for the host to launch something; all
+    /// of it if there is no device.
+    pub late: Cover,
+    /// The same, gap by gap, with what ended each.
+    pub gaps: Vec<Gap>,
+    /// Threads that launch device work; without any, those that mark steps.
+    pub main_threads: FxHashSet<ThreadIndex>,
+    /// Copies and memsets with their calls, in order of start.
+    pub copy_rows: Vec<Copy>,
+    /// Leave out of the words what takes long to find out.
+    pub is_brief: bool,
+    /// Ranges that somebody named and operators, but no steps, in nesting order.
+    ranges: Vec<HostSpan>,
+}
+
+impl<'a> Scene<'a> {
+    /// Looks at a rank.
+    pub fn of(rank: RankTrace<'a>, clock: Clock) -> Scene<'a> {
+        let steps = steps_of_one_process(&rank);
+        let window = window(&rank, &steps);
+        let class = |class: Class| {
+            let of_class = rank.work.iter().filter(move |work| work.class == class);
+            Cover::of(of_class.map(Work::interval)).intersection(&window)
+        };
+        let (compute, communication, copies) =
+            (class(Class::Compute), class(Class::Communication), class(Class::Memory));
+        let idle = window.without(&compute.union(&communication).union(&copies));
+        let main_threads = main_threads(&rank, &steps);
+        let ranges = ranges(&rank);
+        let gaps = Gap::all(&rank, &idle);
+        let late = Cover::of(gaps.iter().map(|gap| gap.late));
+        Scene {
+            clock,
+            steps: steps.len(),
+            later_steps: steps.iter().skip(1).map(|step| step.interval).collect(),
+            window,
+            compute,
+            communication,
+            idle,
+            late,
+            gaps,
+            main_threads,
+            copy_rows: copies::all(&rank),
+            is_brief: false,
+            ranges,
+            rank,
+        }
+    }
+
+    /// Whether anything ran on a device.
+    pub fn has_device(&self) -> bool {
+        !self.rank.work.is_empty()
+    }
+
+    /// Length of the window.
+    pub fn window_ns(&self) -> u64 {
+        self.window.length()
+    }
+
+    /// Length of a mean step; of the window where no steps were seen.
+    pub fn step_ns(&self) -> u64 {
+        self.window_ns() / self.steps.max(1) as u64
+    }
+
+    /// A time in the window as a part of it.
+    pub fn share(&self, ns: u64) -> f64 {
+        ns as f64 / self.window_ns().max(1) as f64
+    }
+
+    /// A time in the window, for each step.
+    pub fn per_step(&self, ns: u64) -> u64 {
+        ns / self.steps.max(1) as u64
+    }
+
+    /// `a step`, or what stands for it.
+    pub fn a_step(&self) -> &'static str {
+        if self.steps > 0 { "a step" } else { "in all" }
+    }
+
+    /// Gaps from this length on are looked at one by one, shorter ones together:
+    /// 1 % of a step, but between 1 ms and 500 ms.
+    pub fn long_gap_ns(&self) -> u64 {
+        (self.step_ns() / 100).clamp(LEAST_GAP_NS, MOST_GAP_NS)
+    }
+
+    /// Calls of the main threads whose name passes and that lie in the window.
+    pub fn calls_named(&self, passes: impl Fn(&str) -> bool) -> Vec<usize> {
+        let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
+        let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));
+        let Some(span) = self.window.span() else { return Vec::new() };
+        let calls = self.rank.calls.iter().enumerate();
+        calls
+            .filter(|(_, call)| self.main_threads.contains(&call.thread))
+            .filter(|(_, call)| call.interval().overlap(span).length() > 0)
+            .filter(|(_, call)| named(call.name))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// Nanoseconds of an interval that are in the window.
+    pub fn in_window(&self, interval: Interval) -> u64 {
+        let parts = self.window.parts();
+        let first = parts.partition_point(|part| part.end <= interval.start);
+        let here = parts[first..].iter().take_while(|part| part.start < interval.end);
+        here.map(|part| part.overlap(interval).length()).sum()
+    }
+
+    /// Work in the window.
+    pub fn work(&self) -> impl Iterator<Item = &Work> {
+        self.rank.work.iter().filter(|work| self.in_window(work.interval()) > 0)
+    }
+
+    /// Time in the window in which one of these calls lasted.
+    pub fn cover_of_calls(&self, calls: &[usize]) -> Cover {
+        let intervals = calls.iter().map(|&at| self.rank.calls[at].interval());
+        Cover::of(intervals).intersection(&self.window)
+    }
+
+    /// Host spans of the main threads of these kinds whose name passes.
+    pub fn spans_named(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> Vec<&HostSpan> {
+        let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
+        let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));
+        let spans = kinds.iter().flat_map(|kind| self.rank.spans(*kind));
+        spans.filter(|span| self.main_threads.contains(&span.thread) && named(span.name)).collect()
+    }
+
+    /// Calls as places.
+    pub fn call_places(&self, calls: &[usize]) -> Vec<Evidence> {
+        let place = |&at: &usize| self.span_place(&self.rank.calls[at]);
+        calls.iter().map(place).collect()
+    }
+
+    /// A host span as a place.
+    pub fn span_place(&self, span: &HostSpan) -> Evidence {
+        Evidence {
+            interval: span.interval(),
+            place: Place::Thread(span.thread),
+            name: self.rank.name(span.name).to_owned(),
+        }
+    }
+
+    /// Work as a place.
+    pub fn work_place(&self, work: &Work) -> Evidence {
+        Evidence {
+            interval: work.interval(),
+            place: Place::Stream(self.rank.stream(work)),
+            name: self.rank.work_name(work).into_owned(),
+        }
+    }
+
+    /// Names of the innermost ranges around moments of threads, each with the sum
+    /// of the weights given, most first.
+    pub fn around(&self, moments: &[(ThreadIndex, u64, u64)]) -> Vec<(String, u64)> {
+        let mut spans: Vec<(HostSpan, u64)> =
+            moments.iter().map(|&(thread, at, weight)| (moment(thread, at), weight)).collect();
+        spans.sort_by_key(|(span, _)| nesting_order(span));
+        let points: Vec<HostSpan> = spans.iter().map(|(span, _)| *span).collect();
+        let mut sums: FxHashMap<&str, u64> = FxHashMap::default();
+        for (range, (_, weight)) in enclosing(&self.ranges, &points).into_iter().zip(&spans) {
+            let name = range.map(|at| self.rank.name(self.ranges[at as usize].name));
+            *sums.entry(name.unwrap_or_default()).or_default() += weight;
+        }
+        let mut sums: Vec<(String, u64)> =
+            sums.into_iter().map(|(name, sum)| (name.to_owned(), sum)).collect();
+        sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        sums
+    }
+}
+
+/// A span of no length, to ask what lies around it.
+fn moment(thread: ThreadIndex, start_ns: u64) -> HostSpan {
+    let row = tprof_trace::model::Span { thread, start_ns, ..Default::default() };
+    HostSpan::from(&row)
+}
+
+/// Steps of the process that has most of them.
+fn steps_of_one_process(rank: &RankTrace<'_>) -> Vec<Step> {
+    let mut steps = rank.steps();
+    let mut counts: FxHashMap<u32, usize> = FxHashMap::default();
+    for step in &steps {
+        *counts.entry(step.process).or_default() += 1;
+    }
+    let most = counts.iter().max_by_key(|(process, count)| (**count, std::cmp::Reverse(**process)));
+    if let Some((&process, _)) = most {
+        steps.retain(|step| step.process == process);
+    }
+    steps
+}
+
+fn window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
+    if steps.is_empty() {
+        let end = rank.work.iter().map(Work::end_ns).max();
+        let work = rank.work.first().zip(end);
+        let first = rank.file.processes().iter().map(|process| process.start_ns).min();
+        let life = first.map(|first| Interval::new(first, rank.file.last_ns()));
+        return Cover::of(work.map(|(first, end)| Interval::new(first.start_ns, end)).or(life));
+    }
+    let mut parts: Vec<Interval> = steps.iter().map(|step| step.interval).collect();
+    for (work, step) in rank.work.iter().zip(rank.steps_of_work(steps)) {
+        if let Some(step) = step {
+            let part = &mut parts[step as usize];
+            part.end = part.end.max(work.end_ns());
+        }
+    }
+    Cover::of(parts)
+}
+
+fn main_threads(rank: &RankTrace<'_>, steps: &[Step]) -> FxHashSet<ThreadIndex> {
+    let launches = (0..rank.calls.len()).filter(|&at| !rank.launches.work_of(at).is_empty());
+    let threads: FxHashSet<ThreadIndex> = launches.map(|at| rank.calls[at].thread).collect();
+    if !threads.is_empty() {
+        return threads;
+    }
+    let begins: FxHashSet<u64> = steps.iter().map(|step| step.interval.start).collect();
+    let marks = rank.spans(SpanKind::Annotation).iter();
+    marks.filter(|span| begins.contains(&span.start_ns)).map(|span| span.thread).collect()
+}
+
+fn ranges(rank: &RankTrace<'_>) -> Vec<HostSpan> {
+    let kinds = [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator];
+    let mut ranges: Vec<HostSpan> = kinds
+        .iter()
+        .flat_map(|kind| rank.spans(*kind))
+        .filter(|span| !rank.name(span.name).starts_with(crate::rank::PROFILER_STEP))
+        .copied()
+        .collect();
+    ranges.sort_by_key(nesting_order);
+    ranges
+}

@@ -1,0 +1,31 @@
+//! SynchronousMemsets: memsets that may hold their thread until they are done.
+//! The rule "CUDA synchronous memset" of Nsight Systems.
+
+use super::calls::is_synchronous_memset;
+use super::copies::{Copy, Words};
+use super::rule::{Rule, Verdict};
+use super::scene::Scene;
+use super::synchronous_copies::by_a_call_named;
+
+/// Memsets by calls that are not asynchronous.
+pub(super) struct SynchronousMemsets;
+
+const WORDS: Words = Words {
+    what: "memsets hold the host until they are done",
+    sort: "",
+    things: "synchronous memsets",
+    subject: "",
+    advice: "Use cudaMemsetAsync on the stream that needs the memory.",
+};
+
+impl Rule for SynchronousMemsets {
+    fn name(&self) -> &'static str {
+        "SynchronousMemsets"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        super::judge_synchronous(scene, &WORDS, |copy: &Copy| {
+            copy.is_memset() && by_a_call_named(scene, copy, is_synchronous_memset)
+        })
+    }
+}

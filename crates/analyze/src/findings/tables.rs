@@ -1,0 +1,281 @@
+//! Findings as tables.
+
+use super::join::{Joined, PlaceRow, RankFindings, joined};
+use crate::document::{Body, Cell, Column, Table, Unit, View};
+use crate::units::{count, duration, percent};
+
+/// Ranks of a finding whose places are listed, the worst first.
+const MOST_RANKS: usize = 8;
+/// Places that are named in a sentence.
+const NAMED_PLACES: usize = 2;
+/// Why there is nothing per step.
+pub(super) const NO_STEPS: &str =
+    "no steps were seen: neither ProfilerStep annotations nor marks of steps";
+
+/// The report.
+pub(super) fn body(ranks: &[RankFindings]) -> Body {
+    let all = joined(ranks);
+    let notes = notes(ranks, &all);
+    let tables = vec![findings(&all, ranks), evidence(&all), undecided(ranks), clear(ranks)];
+    Body { tables, notes }
+}
+
+fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let longest = ranks.iter().max_by_key(|rank| rank.step_ns);
+    match longest {
+        Some(rank) if rank.steps > 0 => notes.push(format!(
+            "judged over {}; the longest mean step is {}, of {}",
+            match rank.steps {
+                1 => "1 step".to_owned(),
+                steps => format!("{} steps", count(steps as u64)),
+            },
+            duration(rank.step_ns),
+            rank.label
+        )),
+        Some(rank) if rank.window_ns > 0 => notes.push(format!(
+            "no steps were seen, so gains are for the {} that were recorded",
+            duration(rank.window_ns)
+        )),
+        _ => {}
+    }
+    if all.len() > 1 {
+        notes.push("each gain is an upper bound; they overlap, so do not add them up".to_owned());
+    }
+    notes
+}
+
+fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
+    let columns = vec![
+        Column::new("headline", "finding", Unit::Text),
+        Column::data("finding", Unit::Id),
+        Column::data("rule", Unit::Text),
+        Column::data("subject", Unit::Text),
+        Column::data("severity", Unit::Text),
+        Column::data("gain_ns", Unit::Duration),
+        Column::data("gain_share", Unit::Share),
+        Column::data("gain_total_ns", Unit::Duration),
+        Column::data("step_ns", Unit::Duration),
+        Column::new("what", "what", Unit::Text),
+        Column::new("seen", "seen", Unit::Text),
+        Column::new("ranks", "on", Unit::Text),
+        Column::new("look_at", "look at", Unit::Text),
+        Column::new("try", "try", Unit::Text),
+    ];
+    let none = match ranks.is_empty() {
+        true => "no rank was recorded",
+        false => "no rule sees 1 % or more of a step to gain; what they measured is below",
+    };
+    let mut table = Table::new("findings", "Findings", columns).view(View::Cards).empty(none);
+    for (one, number) in all.iter().zip(1_u64..) {
+        let per_step = |ns: u64| match one.worst.steps {
+            0 => Cell::missing(NO_STEPS),
+            _ => Cell::from(ns),
+        };
+        table.row(vec![
+            headline(one, number).into(),
+            number.into(),
+            one.rule.into(),
+            one.finding.subject.as_str().into(),
+            one.severity().name().into(),
+            per_step(one.bound_ns()),
+            one.share().into(),
+            one.finding.bound_ns.into(),
+            per_step(one.worst.step_ns),
+            one.finding.what.as_str().into(),
+            one.finding.seen.as_str().into(),
+            Cell::applies((ranks.len() > 1).then(|| on(one, ranks.len()))),
+            Cell::applies(look_at(one)),
+            one.finding.advice.as_str().into(),
+        ]);
+    }
+    table
+}
+
+/// `1. HIGH, up to 120.3 ms a step (23.5 %): LaunchBound`.
+fn headline(one: &Joined<'_>, number: u64) -> String {
+    let gain = match one.finding.bound_ns {
+        0 => "no time to gain".to_owned(),
+        _ => format!("up to {} ({})", gain(one), percent(one.share())),
+    };
+    let severity = one.severity().name().to_uppercase();
+    let about = match one.finding.subject.as_str() {
+        "" => String::new(),
+        subject => format!(", {subject}"),
+    };
+    format!("{number}. {severity}, {gain}: {}{about}", one.rule)
+}
+
+fn gain(one: &Joined<'_>) -> String {
+    let per = if one.worst.steps > 0 { " a step" } else { "" };
+    format!("{}{per}", duration(one.bound_ns()))
+}
+
+fn on(one: &Joined<'_>, of: usize) -> String {
+    let worst = &one.worst.label;
+    match one.ranks.len() {
+        1 => format!("{worst} alone, of {}", count(of as u64)),
+        n => format!(
+            "{} of {} ranks; the figures are those of {worst}, where it is worst",
+            count(n as u64),
+            count(of as u64)
+        ),
+    }
+}
+
+/// The first places, as one would look them up.
+fn look_at(one: &Joined<'_>) -> Option<String> {
+    let (rank, places) = one.ranks.first()?;
+    let named: Vec<String> = places.iter().take(NAMED_PLACES).map(place).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let more = one.finding.places.saturating_sub(named.len());
+    let more = match more {
+        0 => String::new(),
+        more => format!("; and {} more", count(more as u64)),
+    };
+    Some(format!("{}: {}{more}", rank.label, named.join("; ")))
+}
+
+/// `1.203 s to 1.310 s on thread 12`.
+fn place(row: &PlaceRow) -> String {
+    let place = match (row.thread, row.stream) {
+        (Some(thread), _) => format!(", thread {thread}"),
+        (None, Some(stream)) => format!(", stream {stream}"),
+        (None, None) => String::new(),
+    };
+    let length = row.end_ns.saturating_sub(row.start_ns);
+    let at = format!("{:.6} s", row.start_ns as f64 / 1e9);
+    match length {
+        0 => format!("at {at}{place}"),
+        _ => format!("{} from {at}{place}", duration(length)),
+    }
+}
+
+fn evidence(all: &[Joined<'_>]) -> Table {
+    let columns = vec![
+        Column::new("finding", "finding", Unit::Id),
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("process", "process", Unit::Id),
+        Column::new("thread", "thread", Unit::Id),
+        Column::new("device", "device", Unit::Id),
+        Column::new("stream", "stream", Unit::Id),
+        Column::new("start_ns", "start", Unit::Time),
+        Column::new("end_ns", "end", Unit::Time),
+        Column::new("name", "name", Unit::Name),
+    ];
+    let mut table = Table::new("evidence", "Where to look", columns)
+        .view(View::Data)
+        .empty("there are no findings, or no moment shows them");
+    for (one, number) in all.iter().zip(1_u64..) {
+        for (rank, places) in one.ranks.iter().take(MOST_RANKS) {
+            for row in *places {
+                table.row(vec![
+                    number.into(),
+                    rank.label.as_str().into(),
+                    Cell::applies(row.process),
+                    Cell::applies(row.thread),
+                    Cell::applies(row.device),
+                    Cell::applies(row.stream),
+                    row.start_ns.into(),
+                    row.end_ns.into(),
+                    row.name.as_str().into(),
+                ]);
+            }
+        }
+    }
+    table
+}
+
+/// What a rule said of ranks, in the words of the first of them.
+struct Said {
+    rule: &'static str,
+    ranks: Vec<String>,
+    text: Vec<String>,
+}
+
+fn said(
+    ranks: &[RankFindings],
+    text: impl Fn(&super::join::Outcome) -> Option<Vec<String>>,
+) -> Vec<Said> {
+    let mut rows: Vec<Said> = Vec::new();
+    let rules = ranks.first().map_or(0, |rank| rank.outcomes.len());
+    for at in 0..rules {
+        for rank in ranks {
+            let outcome = &rank.outcomes[at];
+            let Some(text) = text(outcome) else { continue };
+            match rows.iter_mut().find(|row| row.rule == outcome.rule) {
+                Some(row) => row.ranks.push(rank.label.clone()),
+                None => {
+                    let ranks = vec![rank.label.clone()];
+                    rows.push(Said { rule: outcome.rule, ranks, text });
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// `rank 3`, or how many.
+fn which(row: &Said, of: usize) -> String {
+    match row.ranks.as_slice() {
+        [one] if of > 1 => one.clone(),
+        ranks => format!("{} of {of}", ranks.len()),
+    }
+}
+
+fn undecided(ranks: &[RankFindings]) -> Table {
+    let columns = vec![
+        Column::new("rules", "rules", Unit::Text),
+        Column::new("why", "why", Unit::Text),
+        Column::new("needs", "needs", Unit::Text),
+        Column::data("ranks", Unit::Count),
+    ];
+    let mut table = Table::new("undecided", "Cannot tell", columns)
+        .view(View::Cards)
+        .empty("the data was enough for every rule");
+    let text = |outcome: &super::join::Outcome| {
+        outcome.undecided.as_ref().map(|said| vec![said.why.clone(), said.needs.clone()])
+    };
+    // Reasons hold figures of a rank; what is needed is the same on all.
+    let mut rows: Vec<(Vec<String>, Said)> = Vec::new();
+    for row in said(ranks, text) {
+        let name = match row.ranks.len() == ranks.len() {
+            true => row.rule.to_owned(),
+            false => format!("{} ({})", row.rule, which(&row, ranks.len())),
+        };
+        // Rules that lack the same data say so together.
+        match rows.iter_mut().find(|(_, known)| known.text == row.text) {
+            Some((names, _)) => names.push(name),
+            None => rows.push((vec![name], row)),
+        }
+    }
+    for (names, row) in rows {
+        let mut text = row.text.into_iter();
+        table.row(vec![
+            names.join(", ").into(),
+            text.next().unwrap_or_default().into(),
+            text.next().unwrap_or_default().into(),
+            row.ranks.len().into(),
+        ]);
+    }
+    table
+}
+
+fn clear(ranks: &[RankFindings]) -> Table {
+    let columns = vec![
+        Column::new("rule", "rule", Unit::Text),
+        Column::new("on", if ranks.len() > 1 { "ranks" } else { "" }, Unit::Text),
+        Column::new("measured", "measured", Unit::Name),
+    ];
+    let mut table = Table::new("clear", "Looked for, not found", columns)
+        .empty("every rule found something, or could not tell");
+    let text = |outcome: &super::join::Outcome| outcome.clear.clone().map(|said| vec![said]);
+    for row in said(ranks, text) {
+        let on = which(&row, ranks.len());
+        let text = row.text.into_iter().next().unwrap_or_default();
+        table.row(vec![row.rule.into(), on.into(), text.into()]);
+    }
+    table
+}

@@ -1,0 +1,85 @@
+//! ExposedCommunication, Stragglers.
+
+use super::super::join::RankFindings;
+use super::super::stragglers;
+use super::job::{Job, MS, US, judged};
+
+const REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+
+#[test]
+fn communication_is_exposed_where_nothing_computes() {
+    let job = |exposed_us: u64| {
+        let mut job = Job::new(1, 100 * MS);
+        job.busy(0, 50 * MS);
+        let end = 50 * MS + exposed_us * US;
+        job.kernel(39 * MS, 40 * MS, end, REDUCE);
+        job.busy(end, 100 * MS);
+        job
+    };
+    let outcome = job(10_000).ask("ExposedCommunication");
+    let (finding, places) = &outcome.found[0];
+    assert_eq!(finding.bound_ns, 10 * MS);
+    assert!(finding.seen.contains("takes 20.0 ms a step"), "{}", finding.seen);
+    assert!(finding.seen.contains("computation hides 50.0 %"), "{}", finding.seen);
+    assert_eq!((places[0].start_ns, places[0].end_ns), (40 * MS, 60 * MS));
+    assert_eq!(job(990).bound("ExposedCommunication"), None);
+}
+
+#[test]
+fn a_job_of_one_rank_communicates_nothing() {
+    let mut job = Job::new(1, 100 * MS);
+    job.busy(0, 100 * MS);
+    let clear = job.ask("ExposedCommunication").clear.unwrap();
+    assert_eq!(clear, "no kernel communicates with other ranks");
+}
+
+/// A rank whose all-reduce of each of two steps takes this long, up to the end of
+/// the step.
+fn rank(label: &str, takes_us: u64) -> RankFindings {
+    let mut job = Job::new(2, 100 * MS);
+    for step in 1..3 {
+        let end = step * 100 * MS;
+        job.busy(end - 100 * MS, end - takes_us * US);
+        job.kernel(end - 50 * MS, end - takes_us * US, end, REDUCE);
+    }
+    judged(&job.fixture.finish(), label)
+}
+
+fn stragglers_of(times: &[u64]) -> Vec<RankFindings> {
+    let label = |at| format!("rank {at}");
+    let mut ranks: Vec<RankFindings> =
+        times.iter().enumerate().map(|(at, time)| rank(&label(at), *time)).collect();
+    stragglers::judge(&mut ranks);
+    ranks
+}
+
+fn last(rank: &RankFindings) -> &super::super::join::Outcome {
+    rank.outcomes.last().unwrap()
+}
+
+#[test]
+fn the_rank_that_comes_late_is_found_with_what_it_delays() {
+    // The second rank comes 6 ms after the last but one, in each of two steps.
+    let ranks = stragglers_of(&[9000, 1000, 7000]);
+    let (finding, _) = &last(&ranks[1]).found[0];
+    assert_eq!(finding.bound_ns, 12 * MS);
+    assert_eq!(finding.what, "rank 1 comes late, and the others wait");
+    assert!(finding.seen.contains("rank 0 waited longest, 8.0 ms a step"), "{}", finding.seen);
+    assert!(last(&ranks[0]).found.is_empty() && last(&ranks[0]).clear.is_none());
+}
+
+#[test]
+fn ranks_that_come_together_are_no_stragglers() {
+    let ranks = stragglers_of(&[1900, 1000, 2500]);
+    assert!(last(&ranks[1]).found.is_empty());
+    assert_eq!(
+        last(&ranks[2]).clear.as_deref(),
+        Some("ranks come together: at most 0.90 % is lost")
+    );
+}
+
+#[test]
+fn one_ranks_file_cannot_tell_who_is_late() {
+    let ranks = stragglers_of(&[9000]);
+    assert!(last(&ranks[0]).undecided.is_some());
+}

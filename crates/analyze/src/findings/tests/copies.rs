@@ -1,0 +1,66 @@
+//! PageableCopies, SynchronousCopies, SynchronousMemsets.
+
+use tprof_trace::model::{CopyKind, MemoryKind};
+
+use super::job::{Job, MS, US};
+
+/// A step of 100 ms with a copy in its middle, during which nothing else runs.
+fn job(long_us: u64, kind: CopyKind, host: MemoryKind, call: &str) -> Job {
+    let mut job = Job::new(1, 100 * MS);
+    let end = 40 * MS + long_us * US;
+    job.busy(0, 40 * MS);
+    job.copy(40 * MS, long_us * US, kind, host, call);
+    job.busy(end, 100 * MS);
+    job
+}
+
+#[test]
+fn an_asynchronous_copy_of_pageable_memory_holds_host_and_device() {
+    let (kind, call) = (CopyKind::HostToDevice, "cudaMemcpyAsync");
+    let outcome = job(10_000, kind, MemoryKind::Pageable, call).ask("PageableCopies");
+    let (finding, places) = &outcome.found[0];
+    assert_eq!((finding.bound_ns, finding.subject.as_str()), (10 * MS, "to the device"));
+    // The call and the copy.
+    assert_eq!(places.len(), 2);
+    assert!(places.iter().any(|place| place.stream == Some(0)), "{places:?}");
+    assert_eq!(job(990, kind, MemoryKind::Pageable, call).bound("PageableCopies"), None);
+    let pinned = job(10_000, kind, MemoryKind::Pinned, call).ask("PageableCopies");
+    assert_eq!(pinned.clear.unwrap(), "all copies between host and device use pinned memory");
+    assert!(job(10_000, kind, MemoryKind::Unknown, call).ask("PageableCopies").undecided.is_some());
+}
+
+#[test]
+fn both_directions_are_findings_of_their_own() {
+    let mut job = job(10_000, CopyKind::DeviceToHost, MemoryKind::Pageable, "cudaMemcpyAsync");
+    job.copy(120 * MS, MS, CopyKind::HostToDevice, MemoryKind::Pageable, "cudaMemcpyAsync");
+    let outcome = job.ask("PageableCopies");
+    let subjects: Vec<&str> = outcome.found.iter().map(|(f, _)| f.subject.as_str()).collect();
+    assert_eq!(subjects, ["to the host"], "the other one lies after the step");
+}
+
+#[test]
+fn a_call_that_returns_when_the_copy_is_done_is_synchronous() {
+    let copy = |long, call: &str| job(long, CopyKind::HostToDevice, MemoryKind::Pinned, call);
+    assert_eq!(copy(10_000, "cudaMemcpy").bound("SynchronousCopies"), Some(10 * MS));
+    assert_eq!(copy(10_000, "hipMemcpyWithStream").bound("SynchronousCopies"), Some(10 * MS));
+    assert_eq!(copy(990, "cudaMemcpy").bound("SynchronousCopies"), None);
+    let clear = copy(10_000, "cudaMemcpyAsync").ask("SynchronousCopies").clear.unwrap();
+    assert_eq!(clear, "there are no synchronous copies");
+}
+
+#[test]
+fn a_synchronous_memset_is_one_by_its_call() {
+    let set = |long, call: &str| job(long, CopyKind::Memset, MemoryKind::Device, call);
+    assert_eq!(set(10_000, "cudaMemset").bound("SynchronousMemsets"), Some(10 * MS));
+    assert_eq!(set(990, "cudaMemset").bound("SynchronousMemsets"), None);
+    assert_eq!(set(10_000, "cudaMemsetAsync").bound("SynchronousMemsets"), None);
+    assert_eq!(set(10_000, "cudaMemset").bound("SynchronousCopies"), None);
+}
+
+#[test]
+fn copies_beside_other_work_gain_nothing_while_the_host_is_ahead() {
+    let mut job = Job::new(1, 100 * MS);
+    job.busy(0, 100 * MS);
+    job.copy(40 * MS, 10 * MS, CopyKind::DeviceToHost, MemoryKind::Pageable, "cudaMemcpyAsync");
+    assert_eq!(job.bound("PageableCopies"), None);
+}

@@ -1,0 +1,88 @@
+//! LowUtilization, GpuGaps, LaunchBound.
+
+use super::job::{Job, MS, US};
+
+#[test]
+fn kernels_that_are_launched_one_by_one_are_launch_bound() {
+    // Ten kernels, each launched when the one before is done; 100 us between them.
+    let job = |gap_us: u64| {
+        let mut job = Job::new(1, 10 * MS);
+        for at in 0..10 {
+            let (start, end) = (at * MS + gap_us * US, (at + 1) * MS);
+            job.kernel(start - 2 * US, start, end, "k");
+        }
+        job
+    };
+    // The first of ten gaps of 100 us is one of launching too.
+    assert_eq!(job(100).bound("LaunchBound"), Some(10 * 100 * US));
+    assert_eq!(job(9).bound("LaunchBound"), None, "0.9 % of a step");
+}
+
+#[test]
+fn a_gap_whose_work_was_launched_before_is_not_the_hosts() {
+    let mut job = Job::new(1, 10 * MS);
+    job.kernel(0, 0, 4 * MS, "k");
+    job.kernel(MS, 4 * MS + 900 * US, 10 * MS, "k");
+    assert_eq!(job.bound("LaunchBound"), None);
+}
+
+#[test]
+fn a_long_gap_is_named_with_what_the_host_did_in_it() {
+    let job = |gap_us: u64| {
+        let mut job = Job::new(1, 100 * MS);
+        job.busy(0, 40 * MS);
+        let start = 40 * MS + gap_us * US;
+        job.range(40 * MS, gap_us * US, "save checkpoint");
+        job.kernel(start - 2 * US, start, 100 * MS, "k");
+        job
+    };
+    let outcome = job(5000).ask("GpuGaps");
+    let (finding, places) = &outcome.found[0];
+    assert_eq!((finding.bound_ns, finding.places), (5 * MS, 1));
+    assert!(finding.seen.contains("save checkpoint (5.0 ms)"), "{}", finding.seen);
+    assert_eq!((places[0].start_ns, places[0].end_ns), (40 * MS, 45 * MS));
+    // 1 % of the step is 1 ms.
+    assert_eq!(job(1000).bound("GpuGaps"), Some(MS));
+    assert_eq!(job(999).bound("GpuGaps"), None);
+    assert_eq!(job(999).ask("GpuGaps").clear.unwrap(), "no gap of 1.0 ms or more");
+}
+
+#[test]
+fn a_long_gap_of_launched_work_is_told_from_a_late_host() {
+    let mut job = Job::new(1, 100 * MS);
+    job.busy(0, 40 * MS);
+    job.kernel(MS, 60 * MS, 100 * MS, "k");
+    let seen = &job.ask("GpuGaps").found[0].0.seen;
+    assert!(seen.contains("For 20.0 ms of it the next work was launched already"), "{seen}");
+    assert!(!seen.contains("host had launched nothing"), "{seen}");
+}
+
+#[test]
+fn parts_that_are_idle_for_more_than_half_are_low() {
+    // A step of 30 ms in 30 parts: the fourth one is idle for 0.6 ms.
+    let job = |idle_us: u64| {
+        let mut job = Job::new(1, 30 * MS);
+        job.busy(0, 3 * MS);
+        job.busy(3 * MS + idle_us * US, 30 * MS);
+        job
+    };
+    assert_eq!(job(600).bound("LowUtilization"), Some(600 * US));
+    assert_eq!(job(500).bound("LowUtilization"), None);
+}
+
+#[test]
+fn without_a_device_rules_about_it_cannot_tell() {
+    for rule in ["LowUtilization", "GpuGaps", "LaunchBound", "SyncBound", "SmallBatches"] {
+        let said = Job::new(1, MS).ask(rule).undecided.unwrap();
+        assert_eq!(said.why, "no work on a device was recorded", "{rule}");
+    }
+}
+
+#[test]
+fn without_calls_a_launch_cannot_be_late() {
+    let mut job = Job::new(0, MS);
+    let row = tprof_trace::model::Kernel { duration_ns: MS, ..Default::default() };
+    job.fixture.kernel(row, "k");
+    let said = job.ask("LaunchBound").undecided.unwrap();
+    assert_eq!(said.why, "which call launched which kernel was not recorded");
+}

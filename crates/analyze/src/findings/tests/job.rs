@@ -1,0 +1,151 @@
+//! A job of one process, thread and device, in the making.
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::{
+    CopyKind, Device, Kernel, MemoryCopy, MemoryKind, NameId, Process, Span, SpanKind, Thread,
+};
+
+use super::super::RULES;
+use super::super::join::{Outcome, RankFindings};
+use super::super::scene::Scene;
+use crate::clock::Clock;
+use crate::document::RankAt;
+use crate::fixture::Fixture;
+use crate::rank::{Needs, RankTrace};
+
+pub const US: u64 = 1_000;
+pub const MS: u64 = 1_000_000;
+/// Multiprocessors of the device.
+pub const PROCESSORS: u32 = 100;
+
+/// A job; times are nanoseconds since it began.
+pub struct Job {
+    pub fixture: Fixture,
+    correlation: u64,
+}
+
+impl Job {
+    /// A job of steps of this length, one after the other.
+    pub fn new(steps: u64, step_ns: u64) -> Job {
+        let mut fixture = Fixture::new();
+        let name = fixture.name("train.py");
+        fixture.writer.process(&Process {
+            process: 0,
+            pid: 4711,
+            parent: 1,
+            rank: Some(0),
+            command: name,
+            exe: NameId(0),
+            start_ns: 0,
+            memory: tprof_trace::model::MemoryRecording::Off,
+        });
+        fixture.writer.thread(&Thread { thread: 0, process: 0, tid: 4712, start_ns: 0 });
+        let mut job = Job { fixture, correlation: 0 };
+        for step in 0..steps {
+            job.range(step * step_ns, step_ns, &format!("ProfilerStep#{step}"));
+        }
+        job
+    }
+
+    /// The device, with [`PROCESSORS`] and this compute capability.
+    pub fn device(mut self, compute_major: u32) -> Job {
+        let name = self.fixture.name("NVIDIA H200");
+        self.fixture.writer.device(&Device {
+            name,
+            processors: Some(PROCESSORS),
+            compute_major: Some(compute_major),
+            ..Device::default()
+        });
+        self
+    }
+
+    /// A range that somebody named.
+    pub fn range(&mut self, start_ns: u64, duration_ns: u64, name: &str) {
+        let row = Span { start_ns, duration_ns, kind: SpanKind::Annotation, ..Span::default() };
+        self.fixture.span(row, name);
+    }
+
+    /// A call that starts nothing.
+    pub fn call(&mut self, start_ns: u64, duration_ns: u64, name: &str) {
+        self.correlation += 1;
+        self.fixture.call(0, start_ns, duration_ns, name, self.correlation);
+    }
+
+    /// A kernel and the call that launched it; the call takes a microsecond.
+    pub fn kernel(&mut self, called_ns: u64, start_ns: u64, end_ns: u64, name: &str) {
+        self.kernel_of(called_ns, Kernel { start_ns, ..Kernel::default() }, end_ns, name);
+    }
+
+    /// The same, with what else is known of it.
+    pub fn kernel_of(&mut self, called_ns: u64, row: Kernel, end_ns: u64, name: &str) {
+        self.call(called_ns, US, "cudaLaunchKernel");
+        let row = Kernel {
+            duration_ns: end_ns - row.start_ns,
+            correlation: Some(self.correlation),
+            ..row
+        };
+        self.fixture.kernel(row, name);
+    }
+
+    /// A kernel that keeps the device busy, launched well before.
+    pub fn busy(&mut self, start_ns: u64, end_ns: u64) {
+        self.kernel(start_ns.saturating_sub(MS), start_ns, end_ns, "busy");
+    }
+
+    /// A copy and its call, which lasts as long.
+    pub fn copy(
+        &mut self,
+        start_ns: u64,
+        duration_ns: u64,
+        kind: CopyKind,
+        host: MemoryKind,
+        call: &str,
+    ) {
+        self.call(start_ns, duration_ns, call);
+        let (from, to) = match kind {
+            CopyKind::HostToDevice => (host, MemoryKind::Device),
+            _ => (MemoryKind::Device, host),
+        };
+        let correlation = Some(self.correlation);
+        let row = MemoryCopy {
+            start_ns,
+            duration_ns,
+            kind,
+            from,
+            to,
+            correlation,
+            ..MemoryCopy::default()
+        };
+        self.fixture.copy(row, "");
+    }
+
+    /// What a rule says.
+    pub fn ask(self, rule: &str) -> Outcome {
+        ask(&self.fixture.finish(), rule)
+    }
+
+    /// The bound of a rule's only finding, for the whole window.
+    pub fn bound(self, rule: &str) -> Option<u64> {
+        let outcome = self.ask(rule);
+        assert!(outcome.found.len() < 2, "{outcome:?}");
+        outcome.found.first().map(|(finding, _)| finding.bound_ns)
+    }
+}
+
+/// What a rule says of a file.
+pub fn ask(file: &TraceFile, rule: &str) -> Outcome {
+    let mut all = judged(file, "rank 0").outcomes.into_iter();
+    all.find(|outcome| outcome.rule == rule).expect("no such rule")
+}
+
+/// What all rules say of a file.
+pub fn judged(file: &TraceFile, label: &str) -> RankFindings {
+    let scene = Scene::of(RankTrace::load(file, Needs::ALL), Clock::default());
+    let at = RankAt {
+        rank: Some(0),
+        label: label.to_owned(),
+        file: String::new(),
+        clock: Clock::default(),
+    };
+    RankFindings::of(&scene, &at, &RULES)
+}

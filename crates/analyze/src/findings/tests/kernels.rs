@@ -1,0 +1,117 @@
+//! SmallBatches, UnoptimizedOp, MemoryBound, ComputeBound.
+
+use tprof_trace::model::{CopyKind, DeviceSpan, DeviceSpanKind, Kernel, MemoryKind};
+
+use super::job::{Job, MS, US};
+
+fn kernel_of(start_ns: u64, blocks: u32, stream: u64) -> Kernel {
+    Kernel { start_ns, grid: [blocks, 1, 1], block: [128, 1, 1], stream, ..Kernel::default() }
+}
+
+#[test]
+fn multiprocessors_without_a_block_are_empty() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    // A quarter of the device for 40 ms, and another half beside it for 20 of them.
+    job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
+    job.kernel_of(0, kernel_of(20 * MS, 50, 8), 40 * MS, "smallish");
+    job.kernel_of(0, kernel_of(40 * MS, 4096, 7), 100 * MS, "large");
+    let outcome = job.ask("SmallBatches");
+    let (finding, places) = &outcome.found[0];
+    // 20 ms x 0.75 + 20 ms x 0.25
+    assert_eq!(finding.bound_ns, 20 * MS);
+    assert_eq!((places.len(), places[0].stream), (2, Some(7)));
+    assert!(finding.seen.contains("They run for 40.0 ms a step (40.0 %)"), "{}", finding.seen);
+}
+
+#[test]
+fn kernels_that_leave_little_empty_are_no_finding() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    job.kernel_of(0, kernel_of(0, 99, 7), 99 * MS, "nearly full");
+    assert_eq!(job.bound("SmallBatches"), None, "1 % of 99 ms");
+    let mut job = Job::new(1, 100 * MS).device(9);
+    job.kernel_of(0, kernel_of(0, 99, 7), 100 * MS, "nearly full");
+    assert_eq!(job.bound("SmallBatches"), Some(MS));
+}
+
+#[test]
+fn unknown_grids_or_devices_cannot_tell() {
+    let mut job = Job::new(1, 100 * MS);
+    job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
+    assert!(job.ask("SmallBatches").undecided.is_some());
+    let mut job = Job::new(1, 100 * MS).device(9);
+    job.busy(0, 100 * MS);
+    assert!(job.ask("SmallBatches").undecided.is_some());
+}
+
+/// A step of 100 ms with a kernel of this name, beside another one for half of it.
+fn pattern(name: &str, long_us: u64, compute_major: u32) -> Job {
+    let mut job = Job::new(1, 100 * MS).device(compute_major);
+    job.kernel(0, 0, long_us * US, name);
+    job.busy(long_us * US / 2, 100 * MS);
+    job
+}
+
+#[test]
+fn kernels_with_a_cheaper_way_gain_what_runs_alone() {
+    let bound = |name: &str, long_us, major| pattern(name, long_us, major).bound("UnoptimizedOp");
+    assert_eq!(bound("volta_sgemm_128x32_nt", 10_000, 7), Some(5 * MS));
+    assert_eq!(bound("volta_sgemm_128x32_nt", 1_990, 7), None);
+    assert_eq!(bound("maxwell_sgemm_128x32_nt", 10_000, 6), None, "no tensor cores");
+    assert_eq!(bound("cutlass_80_tensorop_s1688gemm_256x64", 10_000, 8), None);
+    assert_eq!(bound("void cudnn::ops::nchwToNhwcKernel<float>", 10_000, 8), Some(5 * MS));
+    let add =
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
+    assert_eq!(bound(add, 10_000, 8), Some(5 * MS));
+}
+
+#[test]
+fn copies_within_the_device_are_found_with_their_kernels() {
+    let mut job = Job::new(1, 100 * MS).device(9);
+    let copy = "void at::native::elementwise_kernel<128, 2, direct_copy_kernel_cuda>";
+    job.kernel(0, 0, 3 * MS, copy);
+    job.copy(3 * MS, 2 * MS, CopyKind::DeviceToDevice, MemoryKind::Device, "cudaMemcpyAsync");
+    job.busy(5 * MS, 100 * MS);
+    let outcome = job.ask("UnoptimizedOp");
+    let (finding, _) = &outcome.found[0];
+    assert_eq!((finding.subject.as_str(), finding.bound_ns), ("copies", 5 * MS));
+}
+
+/// A step of 100 ms whose kernel `k` takes 20 ms and has this counter.
+fn counted(counter: &str, percent: f64) -> Job {
+    let mut job = Job::new(1, 100 * MS);
+    job.kernel(0, 0, 20 * MS, "k");
+    job.busy(20 * MS, 100 * MS);
+    let (name, args) =
+        (job.fixture.name("k"), job.fixture.name(&format!("{{\"{counter}\":{percent}}}")));
+    job.fixture.device_spans.push(DeviceSpan {
+        start_ns: 0,
+        duration_ns: 20 * MS,
+        kind: DeviceSpanKind::Counters,
+        name,
+        args,
+        ..DeviceSpan::default()
+    });
+    job
+}
+
+#[test]
+fn counters_tell_what_limits_a_kernel() {
+    let memory = "dram__throughput.avg.pct_of_peak_sustained_elapsed";
+    let compute = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
+    assert_eq!(counted(memory, 60.0).bound("MemoryBound"), Some(20 * MS));
+    assert_eq!(counted(memory, 59.9).bound("MemoryBound"), None);
+    assert!(counted(memory, 59.9).ask("MemoryBound").clear.is_some());
+    assert_eq!(counted(compute, 60.0).bound("ComputeBound"), Some(20 * MS));
+    assert!(counted(memory, 60.0).ask("ComputeBound").undecided.is_some());
+}
+
+#[test]
+fn without_counters_names_tell_how_much_a_limit_may_concern() {
+    let mut job = Job::new(1, 100 * MS);
+    job.kernel(0, 0, 25 * MS, "ampere_sgemm_128x64_nn");
+    job.kernel(0, 25 * MS, 100 * MS, "void at::native::reduce_kernel<512, 1>");
+    let file = job.fixture.finish();
+    let why = |rule| super::job::ask(&file, rule).undecided.unwrap().why;
+    assert!(why("MemoryBound").contains("take 75.0 % of the time"), "{}", why("MemoryBound"));
+    assert!(why("ComputeBound").contains("take 25.0 % of the time"), "{}", why("ComputeBound"));
+}

@@ -1,0 +1,94 @@
+//! FragmentedMemory, AllocationChurn.
+
+use tprof_trace::model::{Allocator, DeviceAllocation, NameId, Sample, Stack, Symbol, ThreadState};
+
+use super::job::{Job, MS};
+
+const MIB: u64 = 1 << 20;
+
+/// An event of the framework's allocator, and its totals afterwards.
+fn event(time_ns: u64, bytes: u64, allocated: u64, reserved: u64) -> DeviceAllocation {
+    DeviceAllocation {
+        time_ns,
+        allocator: Allocator::Framework,
+        device: Some(0),
+        bytes: Some(bytes),
+        total_allocated_bytes: Some(allocated),
+        total_reserved_bytes: Some(reserved),
+        ..DeviceAllocation::default()
+    }
+}
+
+#[test]
+fn a_pool_that_grows_although_enough_is_free_is_fragmented() {
+    let job = |asked: u64| {
+        let mut job = Job::new(1, 100 * MS);
+        job.busy(0, 100 * MS);
+        job.call(50 * MS, 3 * MS, "cudaMalloc");
+        // 40 MiB are free when the second request comes.
+        job.fixture.allocations.push(event(MS, 60 * MIB, 60 * MIB, 100 * MIB));
+        let (allocated, reserved) = ((60 + asked) * MIB, (100 + asked) * MIB);
+        job.fixture.allocations.push(event(50 * MS, asked * MIB, allocated, reserved));
+        job
+    };
+    let outcome = job(40).ask("FragmentedMemory");
+    let (finding, places) = &outcome.found[0];
+    // No more time than the calls for device memory take.
+    assert_eq!((finding.bound_ns, places.len()), (3 * MS, 1));
+    assert!(finding.seen.starts_with("1 of its requests took 40.0 MiB more"), "{}", finding.seen);
+    let clear = job(41).ask("FragmentedMemory").clear.unwrap();
+    assert_eq!(clear, "no misfit; at the peak 40.0 MiB of 141.0 MiB held are free");
+}
+
+#[test]
+fn without_the_allocators_totals_fragmentation_is_unknown() {
+    let mut job = Job::new(1, 100 * MS);
+    job.busy(0, 100 * MS);
+    assert!(job.ask("FragmentedMemory").undecided.is_some());
+}
+
+/// A thread of which samples find so many of a hundred milliseconds in `malloc`.
+fn sampled(in_malloc: u64) -> Job {
+    let mut job = Job::new(1, 100 * MS);
+    job.busy(0, 100 * MS);
+    for (stack, function) in [(1, "_int_malloc"), (2, "forward")] {
+        let frames = vec![u64::from(stack) * 16];
+        let symbol = Symbol {
+            process: 0,
+            address: frames[0],
+            depth: 0,
+            function: job.fixture.name(function),
+            file: NameId(0),
+            line: 0,
+            module: NameId(0),
+        };
+        job.fixture.writer.symbol(&symbol);
+        job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+    }
+    let mut samples: Vec<Sample> = (0..100)
+        .map(|at| Sample {
+            time_ns: at * MS,
+            stack: if at < in_malloc { 1 } else { 2 },
+            weight_ns: MS,
+            state: ThreadState::Running,
+            ..Sample::default()
+        })
+        .collect();
+    job.fixture.writer.write(&mut samples).unwrap();
+    job
+}
+
+#[test]
+fn samples_in_the_allocator_are_what_may_be_gained() {
+    let outcome = sampled(12).ask("AllocationChurn");
+    let (finding, _) = &outcome.found[0];
+    assert_eq!((finding.bound_ns, finding.places), (12 * MS, 12));
+    assert_eq!(sampled(1).bound("AllocationChurn"), Some(MS));
+    assert!(sampled(0).ask("AllocationChurn").clear.is_some());
+}
+
+#[test]
+fn without_samples_the_cost_of_allocations_is_unknown() {
+    let said = Job::new(1, MS).ask("AllocationChurn").undecided.unwrap();
+    assert!(said.why.starts_with("host allocations were not recorded"), "{}", said.why);
+}

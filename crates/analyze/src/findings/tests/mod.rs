@@ -1,0 +1,12 @@
+//! Each rule on a trace whose answer is computed by hand, and on one just below
+//! its trigger.
+
+mod communication;
+mod copies;
+mod host;
+mod idle;
+mod job;
+mod kernels;
+mod memory;
+mod properties;
+mod report;

@@ -1,0 +1,118 @@
+//! What holds for every rule on any trace.
+
+use proptest::prelude::*;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{CopyKind, MemoryKind};
+
+use super::super::join::{RankFindings, joined};
+use super::super::stragglers;
+use super::job::{Job, MS, US, judged};
+
+/// Work or a call of the job: what, when, how long.
+type Row = (u8, u64, u64);
+
+const KERNELS: [&str; 5] = [
+    "busy",
+    "volta_sgemm_128x32_nt",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+    "void at::native::elementwise_kernel<128>",
+    "void cudnn::ops::nchwToNhwcKernel<float>",
+];
+
+fn file(rows: &[Row], steps: u64) -> TraceFile {
+    let mut job = Job::new(steps, 20 * MS);
+    for &(what, at, long) in rows {
+        let (start, end) = (at * 100 * US, (at + long) * 100 * US);
+        match what {
+            0..5 => job.kernel(start / 2, start, end, KERNELS[what as usize]),
+            5 => job.copy(
+                start,
+                end - start,
+                CopyKind::DeviceToHost,
+                MemoryKind::Pageable,
+                "cudaMemcpyAsync",
+            ),
+            6 => job.copy(
+                start,
+                end - start,
+                CopyKind::HostToDevice,
+                MemoryKind::Pinned,
+                "cudaMemcpy",
+            ),
+            7 => job.call(start, end - start, "cudaStreamSynchronize"),
+            8 => job.call(start, end - start, "cudaMalloc"),
+            9 => job.call(start, end - start, "cuModuleLoadData"),
+            _ => job.range(start, end - start, "data_load"),
+        }
+    }
+    job.fixture.finish()
+}
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    prop::collection::vec((0_u8..11, 0_u64..500, 0_u64..60), 0..40)
+}
+
+/// What is said of a rank, without the order of anything.
+fn said(rank: &RankFindings) -> Vec<String> {
+    let outcomes = rank.outcomes.iter();
+    let mut said: Vec<String> = outcomes
+        .map(|outcome| {
+            let found = outcome.found.iter().map(|(finding, places)| {
+                (finding.subject.clone(), finding.bound_ns, finding.places, places.clone())
+            });
+            format!("{} {:?} {:?}", outcome.rule, found.collect::<Vec<_>>(), outcome.clear)
+        })
+        .collect();
+    said.sort();
+    said
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_bound_exceeds_the_time_that_is_judged(rows in rows(), steps in 0_u64..3) {
+        let rank = judged(&file(&rows, steps), "rank 0");
+        for outcome in &rank.outcomes {
+            for (finding, _) in &outcome.found {
+                prop_assert!(finding.bound_ns <= rank.window_ns, "{} {finding:?}", outcome.rule);
+                prop_assert!(finding.keep || finding.bound_ns as f64 >= 0.01 * rank.window_ns as f64);
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_rows_changes_nothing(rows in rows(), turn in 0_usize..40) {
+        let one = judged(&file(&rows, 2), "rank 0");
+        let mut turned = rows.clone();
+        turned.rotate_left(turn.min(rows.len()));
+        let other = judged(&file(&turned, 2), "rank 0");
+        prop_assert_eq!(said(&one), said(&other));
+    }
+
+    #[test]
+    fn the_order_of_ranks_changes_no_finding(
+        all in prop::collection::vec(rows(), 2..4), turn in 0_usize..4,
+    ) {
+        let mut ranks: Vec<RankFindings> = all
+            .iter()
+            .enumerate()
+            .map(|(at, rows)| judged(&file(rows, 2), &format!("rank {at}")))
+            .collect();
+        let mut turned = ranks.clone();
+        turned.rotate_left(turn % all.len());
+        stragglers::judge(&mut ranks);
+        stragglers::judge(&mut turned);
+        let summed = |ranks: &[RankFindings]| {
+            let found = joined(ranks);
+            let one = |j: &super::super::join::Joined<'_>| {
+                (j.rule, j.finding.subject.clone(), j.bound_ns(), j.severity(), j.ranks.len())
+            };
+            let mut rows: Vec<_> = found.iter().map(one).collect();
+            // Which of several ranks of the same delay is blamed depends on their order.
+            rows.retain(|row| row.0 != "Stragglers");
+            rows
+        };
+        prop_assert_eq!(summed(&ranks), summed(&turned));
+    }
+}

@@ -1,0 +1,133 @@
+//! The tables.
+
+use super::super::join::RankFindings;
+use super::super::lines::{self, Line};
+use super::super::rule::Severity;
+use super::super::{stragglers, tables};
+use super::job::{Job, MS, judged};
+use crate::Reading;
+use crate::clock::Clock;
+use crate::document::{Body, Cell, RankAt, Table};
+
+fn report(steps: u64, idle_ms: &[u64]) -> Body {
+    let rank = |(at, idle): (usize, &u64)| {
+        let mut job = Job::new(steps, 100 * MS);
+        job.busy(0, (100 - idle) * MS);
+        job.kernel(99 * MS, 100 * MS, 100 * MS * steps.max(2), "k");
+        judged(&job.fixture.finish(), &format!("rank {at}"))
+    };
+    let mut ranks: Vec<RankFindings> = idle_ms.iter().enumerate().map(rank).collect();
+    stragglers::judge(&mut ranks);
+    tables::body(&ranks)
+}
+
+fn cell<'t>(table: &'t Table, row: usize, key: &str) -> &'t Cell {
+    let at = table.columns.iter().position(|column| column.key == key).unwrap();
+    &table.rows[row][at]
+}
+
+#[test]
+fn severity_follows_from_the_share_of_a_step() {
+    let of = [0.25, 0.249, 0.1, 0.099, 0.03, 0.029, 0.01, 0.0099].map(Severity::of);
+    use Severity::{Critical, High, Low, Medium, Note};
+    assert_eq!(of, [Critical, High, High, Medium, Medium, Low, Low, Note]);
+}
+
+#[test]
+fn a_finding_on_several_ranks_is_one_row_with_the_worst_ranks_figures() {
+    let body = report(2, &[20, 40, 30]);
+    let findings = &body.tables[0];
+    let gaps = (0..findings.rows.len())
+        .find(|&row| *cell(findings, row, "rule") == Cell::from("GpuGaps"))
+        .unwrap();
+    // 40 ms of two steps.
+    assert_eq!(*cell(findings, gaps, "gain_ns"), Cell::from(20 * MS));
+    assert_eq!(*cell(findings, gaps, "gain_total_ns"), Cell::from(40 * MS));
+    assert_eq!(*cell(findings, gaps, "gain_share"), Cell::from(0.2));
+    assert_eq!(*cell(findings, gaps, "severity"), Cell::from("high"));
+    let on = "3 of 3 ranks; the figures are those of rank 1, where it is worst";
+    assert_eq!(*cell(findings, gaps, "ranks"), Cell::from(on));
+    let number = cell(findings, gaps, "finding");
+    let evidence = &body.tables[1];
+    let places: Vec<_> =
+        (0..evidence.rows.len()).filter(|&row| cell(evidence, row, "finding") == number).collect();
+    let ranks: Vec<&Cell> = places.iter().map(|&row| cell(evidence, row, "rank")).collect();
+    assert_eq!(ranks, [&"rank 1".into(), &"rank 0".into(), &"rank 2".into()] as [&Cell; 3]);
+    assert_eq!(*cell(evidence, places[0], "start_ns"), Cell::from(60 * MS));
+    assert_eq!(*cell(evidence, places[0], "end_ns"), Cell::from(100 * MS));
+}
+
+#[test]
+fn without_steps_there_is_no_gain_for_a_step() {
+    let body = report(0, &[40]);
+    let findings = &body.tables[0];
+    assert!(matches!(cell(findings, 0, "gain_ns"), Cell::Missing(_)));
+    assert_eq!(*cell(findings, 0, "gain_share"), Cell::from(0.2));
+    assert_eq!(
+        body.notes[0],
+        "no steps were seen, so gains are for the 200.0 ms that were recorded"
+    );
+}
+
+#[test]
+fn every_rule_says_something_of_a_rank() {
+    let body = report(1, &[0]);
+    let rules = |key: &str, column: &str| -> Vec<String> {
+        let table = body.tables.iter().find(|table| table.key == key).unwrap();
+        let text = |row| format!("{:?}", cell(table, row, column).value());
+        (0..table.rows.len()).map(text).collect()
+    };
+    let said =
+        [rules("findings", "rule"), rules("undecided", "rules"), rules("clear", "rule")].concat();
+    for rule in super::super::RULES.iter().map(|rule| rule.name()).chain(["Stragglers"]) {
+        assert!(said.iter().any(|text| text.contains(rule)), "{rule}: {said:?}");
+    }
+}
+
+#[test]
+fn a_summary_has_the_first_findings_in_a_line_each() {
+    let mut job = Job::new(2, 100 * MS);
+    job.busy(0, 60 * MS);
+    job.kernel(99 * MS, 100 * MS, 200 * MS, "k");
+    let file = job.fixture.finish();
+    let at = RankAt {
+        rank: Some(0),
+        label: "rank 0".into(),
+        file: String::new(),
+        clock: Clock::default(),
+    };
+    let found = lines::lines(lines::of_file(&file, &at).into_iter().collect());
+    let gaps = Line {
+        severity: "high",
+        rule: "GpuGaps",
+        subject: String::new(),
+        what: "the device is idle for long times at a stretch".into(),
+        gain_ns: Reading::Is(20 * MS),
+        gain_total_ns: 40 * MS,
+        gain_share: 0.2,
+    };
+    assert!(found.value().unwrap().contains(&gaps), "{found:?}");
+    let launcher = RankAt { rank: None, ..at };
+    assert!(lines::of_file(&file, &launcher).is_none());
+    assert!(lines::lines(Vec::new()).value().is_none(), "nothing judged is not nothing found");
+}
+
+#[test]
+fn no_rank_is_no_error() {
+    let body = tables::body(&[]);
+    assert!(body.tables[0].rows.is_empty() && body.notes.is_empty());
+}
+
+#[test]
+fn the_documentation_names_every_rule_and_column() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let docs = std::fs::read_to_string(path).unwrap();
+    for rule in super::super::RULES.iter().map(|rule| rule.name()).chain(["Stragglers"]) {
+        assert!(docs.contains(&format!("\n| {rule} | ")), "{rule}");
+    }
+    for table in &report(1, &[20]).tables {
+        for column in &table.columns {
+            assert!(docs.contains(&format!("`{}`", column.key)), "{}", column.key);
+        }
+    }
+}

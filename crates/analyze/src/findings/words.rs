@@ -1,0 +1,106 @@
+//! Pieces of sentences.
+
+use tprof_trace::model::NameId;
+
+use super::scene::Scene;
+use crate::rank::Work;
+use crate::units::{count, duration, percent};
+
+/// Longest name in a sentence: about a line of a page.
+const LONGEST_NAME: usize = 56;
+
+/// A name short enough for a sentence: a kernel's without the arguments of its
+/// templates and call.
+pub(super) fn short(name: &str) -> String {
+    let name = name.strip_prefix("void ").unwrap_or(name).replace("(anonymous namespace)::", "");
+    let cut = name.find(['<', '(']).filter(|&at| at > 8 && !name.starts_with("enumerate"));
+    let base = cut.map_or(&*name, |at| &name[..at]);
+    // Of an elementwise kernel, the functor tells which.
+    let functor = name[base.len()..].split("at::native::").nth(1).unwrap_or_default();
+    let functor = functor.split(['<', '(', ',', '>', ':']).next().unwrap_or_default();
+    let base = base.replace("at::native::", "");
+    let text = match base.contains("elementwise") && !functor.is_empty() {
+        true => format!("{base} of {functor}"),
+        false => base,
+    };
+    if text.chars().count() <= LONGEST_NAME {
+        return text;
+    }
+    text.chars().take(LONGEST_NAME - 1).chain(['\u{2026}']).collect()
+}
+
+/// The first of names with times, for each step: `a (1.2 ms), b (0.4 ms)`.
+pub(super) fn top(scene: &Scene<'_>, names: &[(String, u64)], most: usize) -> String {
+    let shown = names.iter().filter(|(name, ns)| !name.is_empty() && *ns > 0).take(most);
+    let one =
+        |(name, ns): &(String, u64)| format!("{} ({})", short(name), duration(scene.per_step(*ns)));
+    shown.map(one).collect::<Vec<String>>().join(", ")
+}
+
+/// Sums of these pieces of work by name, most first; times of concurrent ones add up.
+pub(super) fn by_name<'w>(
+    scene: &Scene<'_>,
+    work: impl Iterator<Item = (&'w Work, u64)>,
+) -> Vec<(String, u64)> {
+    let mut sums: rustc_hash::FxHashMap<(NameId, String), u64> = Default::default();
+    for (work, ns) in work {
+        *sums.entry((work.name, scene.rank.work_name(work).into_owned())).or_default() += ns;
+    }
+    let mut sums: Vec<(String, u64)> = sums.into_iter().map(|((_, name), ns)| (name, ns)).collect();
+    sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    sums
+}
+
+/// `118.2 ms a step (23.5 %)`.
+pub(super) fn time(scene: &Scene<'_>, ns: u64) -> String {
+    let share = percent(scene.share(ns));
+    format!("{} {} ({share})", duration(scene.per_step(ns)), scene.a_step())
+}
+
+/// How many things there are, for each step: `12.5 gaps a step`.
+pub(super) fn times(scene: &Scene<'_>, number: usize, things: &str) -> String {
+    let one = match things.strip_suffix("ies") {
+        Some(stem) => format!("{stem}y"),
+        None => things.strip_suffix('s').unwrap_or(things).to_owned(),
+    };
+    let things = if number == scene.steps.max(1) { &one } else { things };
+    if scene.steps == 0 {
+        return format!("{} {things}", count(number as u64));
+    }
+    let each = number as f64 / scene.steps as f64;
+    match each >= 10.0 || number.is_multiple_of(scene.steps) {
+        true => format!("{} {things} a step", count(each.round() as u64)),
+        false => format!("{each:.1} {things} a step"),
+    }
+}
+
+/// Middle value; 0 of none.
+pub(super) fn median(mut values: Vec<u64>) -> u64 {
+    if values.is_empty() {
+        return 0;
+    }
+    let middle = values.len() / 2;
+    *values.select_nth_unstable(middle).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn kernels_are_named_without_their_templates() {
+        let add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int)";
+        assert_eq!(short(add), "vectorized_elementwise_kernel of CUDAFunctor_add");
+        assert_eq!(
+            short("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"),
+            "ncclKernel_AllReduce_RING_LL_Sum_float"
+        );
+        let cat = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, 1>(float*)";
+        assert_eq!(short(cat), "CatArrayBatchedCopy");
+        assert_eq!(
+            short("enumerate(DataLoader)#_Iter.__next__"),
+            "enumerate(DataLoader)#_Iter.__next__"
+        );
+        assert_eq!(short(&"é".repeat(80)).chars().count(), 56);
+    }
+}

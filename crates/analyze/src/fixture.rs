@@ -1,0 +1,109 @@
+//! Small traces for tests, written and read back through a real file.
+
+use tempfile::TempDir;
+use tprof_trace::model::{
+    Collective, DeviceAllocation, DeviceSpan, Kernel, MemoryCopy, NameId, Span, SpanKind,
+    Synchronization,
+};
+use tprof_trace::{TraceFile, TraceHeader, TraceWriter};
+
+/// A trace in the making.
+pub(crate) struct Fixture {
+    dir: TempDir,
+    pub writer: TraceWriter,
+    pub spans: Vec<Span>,
+    pub kernels: Vec<Kernel>,
+    pub copies: Vec<MemoryCopy>,
+    pub synchronizations: Vec<Synchronization>,
+    pub device_spans: Vec<DeviceSpan>,
+    pub collectives: Vec<Collective>,
+    pub allocations: Vec<DeviceAllocation>,
+}
+
+impl Fixture {
+    /// An empty trace of rank 0.
+    pub fn new() -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        let header = TraceHeader { rank: Some(0), ..TraceHeader::default() };
+        let writer = TraceWriter::create(&dir.path().join("rank-0.tprof"), &header).unwrap();
+        Fixture {
+            dir,
+            writer,
+            spans: Vec::new(),
+            kernels: Vec::new(),
+            copies: Vec::new(),
+            synchronizations: Vec::new(),
+            device_spans: Vec::new(),
+            collectives: Vec::new(),
+            allocations: Vec::new(),
+        }
+    }
+
+    /// A name's number.
+    pub fn name(&mut self, text: &str) -> NameId {
+        self.writer.name(text)
+    }
+
+    /// A span; the name replaces the row's own.
+    pub fn span(&mut self, row: Span, name: &str) {
+        let name = self.name(name);
+        self.spans.push(Span { name, ..row });
+    }
+
+    /// A runtime call of a process's thread 0 that starts something.
+    pub fn call(
+        &mut self,
+        process: u32,
+        start_ns: u64,
+        duration_ns: u64,
+        name: &str,
+        correlation: u64,
+    ) {
+        let row = Span {
+            start_ns,
+            duration_ns,
+            process,
+            thread: process,
+            kind: SpanKind::Runtime,
+            correlation: Some(correlation),
+            ..Span::default()
+        };
+        self.span(row, name);
+    }
+
+    /// A kernel.
+    pub fn kernel(&mut self, row: Kernel, name: &str) {
+        let name = self.name(name);
+        self.kernels.push(Kernel { name, ..row });
+    }
+
+    /// A copy or a memset.
+    pub fn copy(&mut self, row: MemoryCopy, name: &str) {
+        let name = self.name(name);
+        self.copies.push(MemoryCopy { name, ..row });
+    }
+
+    /// A collective of process 0 whose kernel has this correlation.
+    pub fn collective(&mut self, correlation: u64, name: &str) {
+        let name = self.name(name);
+        let correlation = Some(correlation);
+        self.collectives.push(Collective { name, correlation, ..Collective::default() });
+    }
+
+    /// Writes the file and opens it.
+    pub fn finish(mut self) -> TraceFile {
+        self.writer.write(&mut self.spans).unwrap();
+        self.writer.write(&mut self.kernels).unwrap();
+        self.writer.write(&mut self.copies).unwrap();
+        self.writer.write(&mut self.synchronizations).unwrap();
+        self.writer.write(&mut self.device_spans).unwrap();
+        self.writer.write(&mut self.collectives).unwrap();
+        self.writer.write(&mut self.allocations).unwrap();
+        let path = self.writer.path().to_path_buf();
+        self.writer.finish().unwrap();
+        let file = TraceFile::open(&path).unwrap();
+        // The file stays open, so that its rows can be read after this.
+        drop(self.dir);
+        file
+    }
+}

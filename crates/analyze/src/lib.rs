@@ -1,0 +1,55 @@
+//! What a run's files mean: one file per metric.
+//!
+//! Most kinds of report are a [`document::Document`]: [`KINDS`] lists them.
+//! [`report`] reads a run directory or one of its files and returns everything
+//! that `tprof report` prints, as values; times are nanoseconds since the run
+//! began. Numbers are [`Reading`]s: measured, estimated with an error, or missing
+//! with a reason. `docs/metrics.md` defines each.
+
+pub mod annotations;
+pub mod bandwidth;
+pub mod breakdown;
+mod call_tree;
+pub mod clock;
+pub mod collectives;
+pub mod comm;
+pub mod completeness;
+pub mod counters;
+pub mod cpu;
+pub mod critical_path;
+pub mod describe;
+pub mod device_memory;
+pub mod diff;
+pub mod document;
+pub mod findings;
+#[cfg(test)]
+mod fixture;
+pub mod frames;
+pub mod gpu;
+pub mod idle;
+pub mod intervals;
+pub mod kernels;
+mod kinds;
+pub mod launches;
+pub mod memory;
+pub mod names;
+pub mod operators;
+mod over_ranks;
+pub mod overhead;
+pub mod overlap;
+pub mod processes;
+pub mod queue;
+pub mod rank;
+pub mod ranks;
+pub mod reading;
+pub mod sequences;
+pub mod spread;
+pub mod steps;
+pub mod stragglers;
+pub mod summary;
+pub mod units;
+
+pub use document::{Document, DocumentKind};
+pub use kinds::KINDS;
+pub use reading::Reading;
+pub use summary::{AnalyzeError, Kind, Report, report, report_with};

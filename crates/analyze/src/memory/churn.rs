@@ -1,0 +1,55 @@
+//! How fast blocks come and go.
+
+use super::replay::Replay;
+use super::weight::{Mean, Z};
+use crate::reading::{Reading, object};
+
+/// Sampled blocks from which a mean is told.
+const LEAST_SAMPLES: u64 = 30;
+
+/// Rates and lifetimes of blocks.
+#[derive(Clone, Debug)]
+pub struct Churn {
+    /// Allocations per second of the rank's life.
+    pub allocations_per_s: Reading<f64>,
+    /// Requested bytes per second of the rank's life.
+    pub bytes_per_s: Reading<f64>,
+    /// Share of the freed blocks that lived for 1 ms or less.
+    pub short_lived_fraction: Reading<f64>,
+    /// Mean lifetime of the freed blocks.
+    pub mean_lifetime_ns: Reading<f64>,
+}
+object! { Churn {
+    reading allocations_per_s, reading bytes_per_s, reading short_lived_fraction,
+    reading mean_lifetime_ns,
+} }
+
+/// Rates from the rank's totals, lifetimes from its events.
+pub(crate) fn churn(
+    replay: &Replay,
+    allocations: &Reading<u64>,
+    bytes: &Reading<u64>,
+    life_ns: u64,
+    sampled: bool,
+) -> Churn {
+    let rate = |total: &Reading<u64>| match life_ns {
+        0 => Reading::missing("the rank's life is too short to be measured"),
+        _ => total.clone().map(|total| total as f64 * 1e9 / life_ns as f64),
+    };
+    // By how much few samples, all on one side, may deceive: nothing where all is recorded.
+    let few = |mean: &Mean| Z * Z / (mean.samples as f64 + Z * Z);
+    let mean = |mean: &Mean, floor: f64| match mean.result() {
+        None => Reading::missing("no recorded block was freed"),
+        Some((value, _)) if !sampled => Reading::Is(value),
+        Some(_) if mean.samples < LEAST_SAMPLES => {
+            Reading::missing(format!("fewer than {LEAST_SAMPLES} sampled blocks were freed"))
+        }
+        Some((value, error)) => Reading::Estimate { value, error: error + floor },
+    };
+    Churn {
+        allocations_per_s: rate(allocations),
+        bytes_per_s: rate(bytes),
+        short_lived_fraction: mean(&replay.short, few(&replay.short)),
+        mean_lifetime_ns: mean(&replay.lifetime, 0.0),
+    }
+}

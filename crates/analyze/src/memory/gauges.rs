@@ -1,0 +1,84 @@
+//! Quantities sampled per process (RSS, mapped, live heap), summed over a rank.
+//!
+//! A sample holds until the process' next one or its end, after which the
+//! process adds nothing.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::ProcessIndex;
+
+use super::curve::{Axis, Curve};
+
+/// When processes ended; one that is absent was not seen to end.
+pub(crate) type Ends = FxHashMap<ProcessIndex, u64>;
+
+/// One sample of one process.
+pub(crate) type Sample = (u64, ProcessIndex, u64);
+
+/// Sum of a quantity over the processes of a rank.
+pub(crate) struct Sum {
+    pub buckets: Vec<Option<u64>>,
+    pub highest: u64,
+    pub highest_at_ns: u64,
+}
+
+/// Calls `change` with each moment and the sum from then on.
+pub(crate) fn sweep(samples: &mut [Sample], ends: &Ends, mut change: impl FnMut(u64, u64)) {
+    samples.sort_by_key(|sample| sample.0);
+    let mut over: Vec<(u64, ProcessIndex)> =
+        ends.iter().map(|(process, end_ns)| (*end_ns, *process)).collect();
+    over.sort_unstable();
+    let mut over = over.into_iter().peekable();
+    let mut held: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
+    let mut sum = 0u64;
+    for &(time_ns, process, value) in &*samples {
+        while let Some((end_ns, gone)) = over.next_if(|end| end.0 < time_ns) {
+            if let Some(value) = held.remove(&gone) {
+                sum = sum.saturating_sub(value);
+                change(end_ns.saturating_add(1), sum);
+            }
+        }
+        // A last reading may be stamped after the end; the process is gone all the same.
+        if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
+            continue;
+        }
+        let old = held.insert(process, value).unwrap_or(0);
+        sum = sum.saturating_sub(old).saturating_add(value);
+        change(time_ns, sum);
+    }
+    for (end_ns, gone) in over {
+        if let Some(value) = held.remove(&gone) {
+            sum = sum.saturating_sub(value);
+            change(end_ns.saturating_add(1), sum);
+        }
+    }
+}
+
+/// Sums samples on an axis up to `end_ns`; `None` without samples.
+pub(crate) fn sum(mut samples: Vec<Sample>, ends: &Ends, axis: Axis, end_ns: u64) -> Option<Sum> {
+    if samples.is_empty() {
+        return None;
+    }
+    let mut curve = Curve::new(axis);
+    let (mut highest, mut highest_at_ns) = (0, 0);
+    sweep(&mut samples, ends, |time_ns, value| {
+        curve.set(time_ns, value);
+        if value > highest {
+            (highest, highest_at_ns) = (value, time_ns);
+        }
+    });
+    curve.extend_to(end_ns);
+    Some(Sum { buckets: curve.buckets(), highest, highest_at_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_counts_from_its_first_sample_to_its_end() {
+        let mut samples = vec![(10, 0, 5), (20, 1, 7), (40, 1, 3), (60, 0, 9)];
+        let mut seen = Vec::new();
+        sweep(&mut samples, &Ends::from_iter([(0, 30)]), |time, sum| seen.push((time, sum)));
+        assert_eq!(seen, [(10, 5), (20, 12), (31, 7), (40, 3)]);
+    }
+}

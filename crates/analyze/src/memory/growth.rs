@@ -1,0 +1,83 @@
+//! What holds more from mark to mark, kept apart from what is merely alive at exit.
+//!
+//! A cache filled once is alive at exit and is no leak; a site whose live bytes
+//! rise from step to step is one, whether or not it is freed at the end.
+
+use super::points::{Beat, LEAST};
+use super::replay::Replay;
+use super::sites::{GrowingSite, Merged};
+use crate::clock::Clock;
+use crate::frames::Frames;
+use crate::reading::{Reading, object};
+
+/// Live bytes compared at marks, steps or quarters.
+#[derive(Clone, Debug)]
+pub struct Growth {
+    /// `step`, `mark` or `quarter`.
+    pub by: &'static str,
+    /// How many of them were recorded.
+    pub points: usize,
+    /// How many of the first are left out as warm-up.
+    pub warm_up: usize,
+    /// First one compared, since the run began.
+    pub first_ns: u64,
+    /// Last one compared.
+    pub last_ns: u64,
+    /// Live bytes at the first.
+    pub first_bytes: u64,
+    /// Live bytes at the last.
+    pub last_bytes: u64,
+    /// Their difference.
+    pub growth_bytes: i64,
+    /// Slope of the least-squares line through all that are compared.
+    pub bytes_per_interval: f64,
+    /// True where allocations were sampled.
+    pub estimate: bool,
+    /// Sites that grew, largest first.
+    pub sites: Vec<GrowingSite>,
+}
+object! { Growth {
+    plain by, plain points, plain warm_up, plain first_ns, plain last_ns, plain first_bytes,
+    plain last_bytes, plain growth_bytes, plain bytes_per_interval, plain estimate, plain sites,
+} }
+
+/// Growth over marks or steps, and over quarters where there are none.
+pub(crate) struct Both {
+    pub marks: Reading<Growth>,
+    pub quarters: Option<Growth>,
+}
+
+/// Tells what grew.
+pub(crate) fn growth(
+    replay: &Replay,
+    merged: &Merged,
+    frames: &Frames,
+    estimate: bool,
+    clock: Clock,
+) -> Both {
+    let points = &replay.points;
+    let Some((first_ns, last_ns)) = points.span() else {
+        return Both { marks: Reading::missing(no_marks()), quarters: None };
+    };
+    let growth = Growth {
+        by: points.beat.word(),
+        points: points.times.len(),
+        warm_up: points.warm_up,
+        first_ns: clock.since_start(first_ns),
+        last_ns: clock.since_start(last_ns),
+        first_bytes: replay.trend.first,
+        last_bytes: replay.trend.last,
+        growth_bytes: replay.trend.growth(),
+        bytes_per_interval: replay.trend.slope(points),
+        estimate,
+        sites: merged.growing(frames, points),
+    };
+    match points.beat {
+        Beat::Quarter => Both { marks: Reading::missing(no_marks()), quarters: Some(growth) },
+        Beat::Step | Beat::Mark => Both { marks: Reading::Is(growth), quarters: None },
+    }
+}
+
+fn no_marks() -> String {
+    format!("fewer than {LEAST} steps or marks were recorded; `tprof ctl mark NAME RUN` sets one")
+}

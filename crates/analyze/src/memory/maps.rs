@@ -1,0 +1,51 @@
+//! Mappings that the program itself made and undid.
+
+use tprof_trace::model::{MapEvent, MapKind};
+
+use crate::reading::object;
+
+/// Calls of `mmap`, `munmap` and `mremap`, not those of the allocator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Maps {
+    /// `mmap` calls.
+    pub maps: u64,
+    /// `munmap` calls.
+    pub unmaps: u64,
+    /// `mremap` calls.
+    pub remaps: u64,
+    /// Bytes added by `mmap`, and by `mremap` where it grew.
+    pub mapped_bytes: u64,
+    /// Bytes taken away by `munmap`, and by `mremap` where it shrank.
+    pub unmapped_bytes: u64,
+    /// Set where events are missing, and why: the figures are then at least these.
+    pub at_least: Option<String>,
+}
+object! { Maps {
+    plain maps, plain unmaps, plain remaps, plain mapped_bytes, plain unmapped_bytes,
+    some at_least,
+} }
+
+/// Sums the mappings of a rank.
+pub(crate) fn maps(events: impl Iterator<Item = MapEvent>) -> Maps {
+    let mut sums = Maps::default();
+    for event in events {
+        let (mapped, unmapped) = match event.kind {
+            MapKind::Map => {
+                sums.maps += 1;
+                (event.length, 0)
+            }
+            MapKind::Unmap => {
+                sums.unmaps += 1;
+                (0, event.length)
+            }
+            MapKind::Remap => {
+                sums.remaps += 1;
+                let (new, old) = (event.length, event.old_length);
+                (new.saturating_sub(old), old.saturating_sub(new))
+            }
+        };
+        sums.mapped_bytes = sums.mapped_bytes.saturating_add(mapped);
+        sums.unmapped_bytes = sums.unmapped_bytes.saturating_add(unmapped);
+    }
+    sums
+}

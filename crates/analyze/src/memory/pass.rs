@@ -1,0 +1,331 @@
+//! From a file to the memory of a rank: the pass over its events, and what the
+//! parts of the report take from it.
+
+use tprof_trace::model::{Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter};
+use tprof_trace::{Problem, TraceFile};
+
+use super::curve::{Axis, Curve};
+use super::gauges::{self, Ends, Sample};
+use super::killed::{self, Death, Owner};
+use super::points::Points;
+use super::replay::Replay;
+use super::sites::Merged;
+use super::timeline::{self, Given, Timeline};
+use super::totals::{self, Totals};
+use super::{HostMemory, OFF, PARTIAL, churn, growth, maps};
+use crate::clock::Clock;
+use crate::frames::Frames;
+use crate::reading::Reading;
+use crate::units;
+
+/// Killed processes of a rank that are described.
+const MOST_DEATHS: usize = 10;
+/// Owners that are named for each.
+const MOST_OWNERS: usize = 3;
+
+/// Why nothing is known of the heap in a damaged file.
+pub(crate) const UNREAD: &str = "no block of heap events could be read";
+
+/// How a rank's allocations were recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recording {
+    Off,
+    Exact,
+    Sampled(u64),
+}
+
+impl Recording {
+    /// A rank counts as sampled as soon as one of its processes is.
+    fn of(processes: &[Process]) -> Recording {
+        processes.iter().fold(Recording::Off, |so_far, process| match (so_far, process.memory) {
+            (Recording::Sampled(a), MemoryRecording::Sampled { interval }) => {
+                Recording::Sampled(a.max(interval))
+            }
+            (_, MemoryRecording::Sampled { interval }) => Recording::Sampled(interval),
+            (Recording::Off, MemoryRecording::Exact) => Recording::Exact,
+            (so_far, _) => so_far,
+        })
+    }
+}
+
+/// One pass over a file.
+pub(crate) struct Pass<'a> {
+    file: &'a TraceFile,
+    pub(super) clock: Clock,
+    ends: Ends,
+    pub(super) recording: Recording,
+    pub(super) totals: Option<Totals>,
+    pub(super) replay: Replay,
+    frames: Frames<'a>,
+    merged: Merged,
+    pub(super) partial: Option<&'static str>,
+    axis: Axis,
+    start_ns: u64,
+    /// Last moment that the file tells of.
+    pub end_ns: u64,
+    /// Blocks of events that could not be read.
+    pub problems: Vec<Problem>,
+    maps: maps::Maps,
+}
+
+impl<'a> Pass<'a> {
+    pub fn over(file: &'a TraceFile, clock: Clock) -> Pass<'a> {
+        let processes = file.processes();
+        let end = |p: &Process| Some((p.process, file.process_end(p.process)?.0));
+        let ends: Ends = processes.iter().filter_map(end).collect();
+        let (start_ns, mut end_ns) = extent(file);
+        let recording = Recording::of(processes);
+        let totals =
+            matches!(recording, Recording::Sampled(_)).then(|| totals::totals(file, &ends));
+        let points = Points::choose(file.marks(), start_ns, end_ns);
+        let axis = Axis::over(start_ns, end_ns);
+        // A peak that the totals do not tell must not be sought among samples.
+        let peak_at_ns = totals.as_ref().map(|totals| totals.peak_at_ns.unwrap_or(u64::MAX));
+        let mut replay = Replay::new(processes, &ends, points, axis, peak_at_ns);
+        let mut events = file.heap_events();
+        for event in events.by_ref() {
+            end_ns = end_ns.max(event.time_ns);
+            replay.event(&event);
+        }
+        let mut problems = events.problems().to_vec();
+        let mut map_events = file.map_events();
+        let mut maps = maps::maps(map_events.by_ref());
+        if !map_events.problems().is_empty() {
+            maps.at_least = Some("a part of the file could not be read".to_owned());
+            problems.extend_from_slice(map_events.problems());
+        }
+        let replay = replay.finish();
+        let mut frames = Frames::new(file);
+        let merged = Merged::new(&replay, &mut frames);
+        let partial = is_partial(file, &ends).then_some(PARTIAL);
+        let axis = if totals.is_some() { axis } else { replay.curve.axis() };
+        Pass {
+            file,
+            clock,
+            ends,
+            recording,
+            totals,
+            replay,
+            frames,
+            merged,
+            partial,
+            axis,
+            start_ns,
+            end_ns,
+            problems,
+            maps,
+        }
+    }
+
+    pub fn host_memory(&self) -> HostMemory {
+        let interval = self.interval();
+        let sums = self.sums();
+        let growth = self.growth();
+        let sites = self.merged.sites(&self.frames, interval, self.partial);
+        let life_ns = self.end_ns.saturating_sub(self.start_ns);
+        HostMemory {
+            recording: match self.recording {
+                Recording::Off => "off",
+                Recording::Exact => "exact",
+                Recording::Sampled(_) => "sampled",
+            },
+            sample_interval_bytes: interval,
+            live_counts: if interval.is_some() { "usable" } else { "requested" },
+            churn: churn::churn(
+                &self.replay,
+                &sums.allocations,
+                &sums.allocated_bytes,
+                life_ns,
+                interval.is_some(),
+            ),
+            allocations: sums.allocations,
+            frees: sums.frees,
+            allocated_bytes: sums.allocated_bytes,
+            peak_bytes: sums.peak_bytes,
+            peak_at_ns: sums.peak_at_ns,
+            live_at_exit_bytes: sums.live_at_exit_bytes,
+            at_least: self.at_least(),
+            unmatched_frees: self.replay.processes.iter().map(|sums| sums.unmatched_frees).sum(),
+            growth: growth.marks,
+            growth_over_quarters: growth.quarters,
+            maps: self.maps.clone(),
+            sites_total: sites.len(),
+            sites,
+        }
+    }
+
+    pub fn timeline(&self) -> Timeline {
+        let given = Given {
+            ends: &self.ends,
+            axis: self.axis,
+            end_ns: self.end_ns,
+            heap: self.heap(),
+            clock: self.clock,
+        };
+        timeline::timeline(self.file, given)
+    }
+
+    pub fn sigkills(&self) -> u64 {
+        self.killed().filter(|(_, _, signal)| *signal == 9).count() as u64
+    }
+
+    pub fn deaths(&self) -> Vec<Death> {
+        let rss = timeline::process_samples(self.file, counter::RSS_BYTES);
+        let death = |(process, at_ns, signal): (&Process, u64, i32)| Death {
+            pid: process.pid,
+            command: self.file.name(process.command).to_owned(),
+            signal,
+            at_ns: self.clock.since_start(at_ns),
+            cause: "killed",
+            why: String::new(),
+            rss_bytes: last_of(&rss, process.process, "no RSS was sampled"),
+            heap_bytes: self.heap_at_end(process),
+            owners: self.owners(process.process),
+        };
+        self.killed().take(MOST_DEATHS).map(death).collect()
+    }
+
+    fn killed(&self) -> impl Iterator<Item = (&Process, u64, i32)> {
+        killed::killed(self.file)
+    }
+
+    fn interval(&self) -> Option<u64> {
+        match self.recording {
+            Recording::Sampled(interval) => Some(interval),
+            _ => None,
+        }
+    }
+
+    fn growth(&self) -> growth::Both {
+        let why = if self.recording == Recording::Off { Some(OFF) } else { self.partial };
+        match why {
+            Some(why) => growth::Both { marks: Reading::missing(why), quarters: None },
+            None => growth::growth(
+                &self.replay,
+                &self.merged,
+                &self.frames,
+                self.interval().is_some(),
+                self.clock,
+            ),
+        }
+    }
+
+    /// Whether a damaged file kept none of its events: that is not the same as none.
+    pub(super) fn is_unread(&self) -> bool {
+        let damaged = !self.problems.is_empty() || !self.file.problems().is_empty();
+        damaged && self.recording == Recording::Exact && self.replay.is_empty()
+    }
+
+    /// Why recorded events are not all that happened.
+    fn at_least(&self) -> Option<String> {
+        if self.recording != Recording::Exact {
+            return None;
+        }
+        if !self.problems.is_empty() || !self.file.problems().is_empty() {
+            return Some("a part of the file could not be read".to_owned());
+        }
+        let losses = self.file.losses();
+        let most = losses.iter().max_by_key(|loss| loss.count)?;
+        let count = match most.count {
+            0 => "an unknown number of".to_owned(),
+            count => units::count(count),
+        };
+        let (what, why) = (self.file.name(most.what), self.file.name(most.why));
+        Some(format!("{count} {what} lost ({why})"))
+    }
+
+    fn owners(&self, process: ProcessIndex) -> Vec<Owner> {
+        if self.partial.is_some() {
+            return Vec::new();
+        }
+        (self.merged.owners(&self.replay, &self.frames, process, MOST_OWNERS).into_iter())
+            .map(|(live_bytes, stack)| Owner { live_bytes, stack })
+            .collect()
+    }
+
+    fn heap_at_end(&self, process: &Process) -> Reading<u64> {
+        if process.memory == MemoryRecording::Off {
+            return Reading::missing(OFF);
+        }
+        match (self.partial, &self.totals) {
+            (Some(why), _) => Reading::missing(why),
+            (None, None) => {
+                Reading::Is(self.replay.process(process.process).map_or(0, |sums| sums.live))
+            }
+            (None, Some(totals)) => last_of(&totals.samples, process.process, "it left no totals"),
+        }
+    }
+
+    /// Live bytes over time.
+    fn heap(&self) -> Reading<timeline::Series> {
+        if self.recording == Recording::Off {
+            return Reading::missing(OFF);
+        }
+        if let Some(why) = self.partial.or(self.is_unread().then_some(UNREAD)) {
+            return Reading::missing(why);
+        }
+        let mut curve = match &self.totals {
+            None => self.replay.curve.clone(),
+            Some(totals) => {
+                let mut curve = Curve::new(self.axis);
+                let mut samples = self.heap_samples(totals);
+                gauges::sweep(&mut samples, &self.ends, |time_ns, sum| curve.set(time_ns, sum));
+                // No sample need have met the peak, which the processes saw themselves.
+                if let (Some(at_ns), Some(peak)) = (totals.peak_at_ns, totals.peak_bytes.get()) {
+                    curve.raise(at_ns, peak);
+                }
+                curve
+            }
+        };
+        curve.extend_to(self.end_ns);
+        Reading::Is(curve.buckets())
+    }
+
+    /// Live bytes of sampled processes whenever they were read.
+    fn heap_samples(&self, totals: &Totals) -> Vec<Sample> {
+        let mut samples: Vec<Sample> =
+            self.file.processes().iter().map(|p| (p.start_ns, p.process, 0)).collect();
+        samples.extend(&totals.samples);
+        samples.extend(timeline::process_samples(self.file, counter::HEAP_BYTES));
+        samples
+    }
+}
+
+/// First and last moment that a file's tables tell of.
+pub(crate) fn extent(file: &TraceFile) -> (u64, u64) {
+    let starts = file.processes().iter().map(|process| process.start_ns);
+    let start = starts.min().unwrap_or(file.header().start_ns);
+    let ends = file.processes().iter().filter_map(|p| Some(file.process_end(p.process)?.0));
+    let rows = (file.totals().iter().map(|row| row.time_ns))
+        .chain(file.counters().iter().map(|row| row.time_ns))
+        .chain(file.marks().iter().map(|row| row.time_ns));
+    let end = ends.chain(rows).max().unwrap_or(start);
+    (start, end.max(start))
+}
+
+/// Whether some recorded process had recording off for a while: then blocks may
+/// have come or gone unseen, and what is live is not known.
+fn is_partial(file: &TraceFile, ends: &Ends) -> bool {
+    let switches: Vec<&Mark> = (file.marks().iter())
+        .filter(|mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff))
+        .collect();
+    let gaps = totals::gaps(file);
+    file.processes().iter().any(|process| {
+        let end_ns = ends.get(&process.process).copied().unwrap_or(u64::MAX);
+        let within = |mark: &&Mark| {
+            let mine = mark.process.is_none_or(|p| p == process.process);
+            let from = if mark.kind == MarkKind::RecordingOff { 0 } else { process.start_ns };
+            mine && (from..end_ns).contains(&mark.time_ns)
+        };
+        process.memory != MemoryRecording::Off
+            && (gaps.contains(&process.process) || switches.iter().any(within))
+    })
+}
+
+fn last_of(samples: &[Sample], process: ProcessIndex, why: &str) -> Reading<u64> {
+    let mine = samples.iter().filter(|sample| sample.1 == process);
+    match mine.max_by_key(|sample| sample.0) {
+        Some(sample) => Reading::Is(sample.2),
+        None => Reading::missing(why),
+    }
+}

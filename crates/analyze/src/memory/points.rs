@@ -1,0 +1,167 @@
+//! Moments at which live bytes are compared, and the straight line through them.
+//!
+//! Steps where the job has them, else marks, else the middles of the run's
+//! quarters. The first tenth of the points, at least one, is warm-up: caches
+//! fill and pools grow there in every healthy job.
+
+use tprof_trace::model::{Mark, MarkKind};
+
+/// What the moments are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// Beginnings of training steps.
+    Step,
+    /// Marks set by a person or a program.
+    Mark,
+    /// Middles of the quarters of the run: no steps or marks were recorded.
+    Quarter,
+}
+
+impl Beat {
+    /// One word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Beat::Step => "step",
+            Beat::Mark => "mark",
+            Beat::Quarter => "quarter",
+        }
+    }
+}
+
+/// Least steps or marks from which growth is told.
+pub(crate) const LEAST: usize = 3;
+
+/// Moments at which live bytes are compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Points {
+    pub beat: Beat,
+    pub times: Vec<u64>,
+    pub warm_up: usize,
+}
+
+impl Points {
+    /// The best moments that a file has; the run lasts from `start_ns` to `end_ns`.
+    pub fn choose(marks: &[Mark], start_ns: u64, end_ns: u64) -> Points {
+        for (beat, kind) in [(Beat::Step, MarkKind::Step), (Beat::Mark, MarkKind::Mark)] {
+            let mut times: Vec<u64> =
+                marks.iter().filter(|mark| mark.kind == kind).map(|mark| mark.time_ns).collect();
+            times.sort_unstable();
+            if times.len() >= LEAST {
+                let warm_up = (times.len() / 10).max(1);
+                return Points { beat, times, warm_up };
+            }
+        }
+        let span = end_ns.saturating_sub(start_ns);
+        let times = [1u64, 3, 5, 7].map(|eighths| start_ns + (span / 8).saturating_mul(eighths));
+        Points { beat: Beat::Quarter, times: times.to_vec(), warm_up: 1 }
+    }
+
+    /// Points that are compared.
+    pub fn compared(&self) -> usize {
+        self.times.len() - self.warm_up.min(self.times.len())
+    }
+
+    /// First and last moment that are compared.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        Some((*self.times.get(self.warm_up)?, *self.times.last()?))
+    }
+}
+
+/// What was live at the points, as sums: enough for a least-squares line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Trend {
+    /// Points taken in.
+    pub reached: u32,
+    /// Live bytes at the first point after warm-up.
+    pub first: u64,
+    /// Live bytes at the last point.
+    pub last: u64,
+    sum_y: f64,
+    sum_xy: f64,
+}
+
+impl Trend {
+    /// Of a site that held nothing at the first `reached` points.
+    pub fn unborn(reached: u32) -> Trend {
+        Trend { reached, ..Trend::default() }
+    }
+
+    /// `value` was held at every point up to the `reached`th since the last call.
+    pub fn hold(&mut self, value: u64, reached: u32, points: &Points) {
+        let warm_up = points.warm_up as u32;
+        let last = (points.times.len() as u32).saturating_sub(1);
+        let (from, to) = (self.reached.max(warm_up), reached);
+        self.reached = reached;
+        if from >= to {
+            return;
+        }
+        if from == warm_up {
+            self.first = value;
+        }
+        if to > last {
+            self.last = value;
+        }
+        let (a, b) = (f64::from(from - warm_up), f64::from(to - warm_up));
+        self.sum_y += value as f64 * (b - a);
+        self.sum_xy += value as f64 * (b * (b - 1.0) - a * (a - 1.0)) / 2.0;
+    }
+
+    /// Adds another site's.
+    pub fn add(&mut self, other: &Trend) {
+        self.first = self.first.saturating_add(other.first);
+        self.last = self.last.saturating_add(other.last);
+        self.sum_y += other.sum_y;
+        self.sum_xy += other.sum_xy;
+    }
+
+    /// Live bytes at the last point minus those at the first.
+    pub fn growth(&self) -> i64 {
+        (i128::from(self.last) - i128::from(self.first)).clamp(i64::MIN.into(), i64::MAX.into())
+            as i64
+    }
+
+    /// Slope of the least-squares line, bytes per point.
+    pub fn slope(&self, points: &Points) -> f64 {
+        let n = points.compared() as f64;
+        if n < 2.0 {
+            return 0.0;
+        }
+        let sum_x = n * (n - 1.0) / 2.0;
+        let sum_xx = (n - 1.0) * n * (2.0 * n - 1.0) / 6.0;
+        (n * self.sum_xy - sum_x * self.sum_y) / (n * sum_xx - sum_x * sum_x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(n: usize) -> Points {
+        Points { beat: Beat::Step, times: (0..n as u64).collect(), warm_up: n / 10 }
+    }
+
+    #[test]
+    fn a_line_is_found_again() {
+        let points = steps(20);
+        let mut trend = Trend::default();
+        for i in 0..20u32 {
+            trend.hold(1000 + 64 * u64::from(i), i + 1, &points);
+        }
+        assert!((trend.slope(&points) - 64.0).abs() < 1e-9);
+        assert_eq!(trend.growth(), 64 * 17);
+    }
+
+    #[test]
+    fn holding_a_value_over_many_points_is_holding_it_at_each() {
+        let points = steps(30);
+        let (mut one, mut many) = (Trend::default(), Trend::default());
+        for (value, reached) in [(5, 2), (7, 11), (3, 12), (90, 30)] {
+            many.hold(value, reached, &points);
+            for r in one.reached + 1..=reached {
+                one.hold(value, r, &points);
+            }
+        }
+        assert_eq!((one.first, one.last), (many.first, many.last));
+        assert!((one.slope(&points) - many.slope(&points)).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,337 @@
+//! One pass over the heap events of a rank.
+//!
+//! Keeps what is live and, for each allocation site, the sums; memory is bounded
+//! by live blocks and sites, not by events. Two questions about moments that are
+//! known only later are answered lazily, when a site changes next:
+//!
+//! - *What was live here at the rank's peak?* Every new peak of the whole raises
+//!   an epoch. Before a site changes, it saves its value if its epoch is behind:
+//!   it has not changed since, so that is what it held at the last peak.
+//! - *What was live here at each mark?* The number of marks passed plays the
+//!   same part; the value is added once for all marks since the last change.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{HeapEvent, HeapWhat, MemoryRecording, Process, ProcessIndex, StackId};
+
+use super::blocks::{Block, Blocks};
+use super::curve::{Axis, Curve};
+use super::gauges::Ends;
+use super::points::{Points, Trend};
+use super::weight::{Mean, Weight, weigh};
+
+/// Frees stamped this long after their process ended still find their block.
+const LATE_NS: u64 = 100_000_000;
+/// A block that lives no longer than this counts as short-lived.
+pub(crate) const SHORT_NS: u64 = 1_000_000;
+
+/// Sums over one stack of one process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawSite {
+    pub process: ProcessIndex,
+    pub stack: StackId,
+    pub bytes: u64,
+    pub allocations: f64,
+    /// Bytes not freed.
+    pub live: u64,
+    /// Bytes live at the rank's peak.
+    pub peak: u64,
+    /// Variances of bytes, allocations, live and peak; 0 where all is recorded.
+    pub variance: [f64; 4],
+    /// Allocations estimated from blocks that might not have been recorded.
+    pub uncertain: f64,
+    pub trend: Trend,
+    epoch: u64,
+    gone: bool,
+}
+
+impl RawSite {
+    /// Live bytes as the rank sees them: none once the process has ended.
+    fn held(&self) -> u64 {
+        if self.gone { 0 } else { self.live }
+    }
+}
+
+/// Sums over one process.
+#[derive(Default)]
+pub(crate) struct ProcessSums {
+    process: ProcessIndex,
+    pub allocations: u64,
+    pub frees: u64,
+    pub bytes: u64,
+    pub live: u64,
+    pub unmatched_frees: u64,
+    interval: Option<u64>,
+    ended: bool,
+    blocks: Blocks,
+    sites: FxHashMap<StackId, u32>,
+}
+
+/// What happens between events, in this order at equal times.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Point,
+    Snapshot,
+    End(ProcessIndex),
+    Forget(ProcessIndex),
+}
+
+/// The state of the pass, and its result after [`Replay::finish`].
+pub(crate) struct Replay {
+    pub processes: Vec<ProcessSums>,
+    pub sites: Vec<RawSite>,
+    pub live: u64,
+    pub peak: u64,
+    pub peak_at_ns: Option<u64>,
+    pub curve: Curve,
+    pub lifetime: Mean,
+    pub short: Mean,
+    pub points: Points,
+    /// Live bytes of the rank at the points.
+    pub trend: Trend,
+    /// Where processes are whose index is not their place.
+    places: FxHashMap<ProcessIndex, usize>,
+    agenda: Vec<(u64, Due)>,
+    agenda_at: usize,
+    due_ns: u64,
+    reached: u32,
+    epoch: u64,
+    lazy_peak: bool,
+}
+
+impl Replay {
+    /// `ends` are the ends of `processes`, `axis` that of the curve. `peak_at_ns`
+    /// is given where the peak is known beforehand; otherwise the pass finds it.
+    pub fn new(
+        processes: &[Process],
+        ends: &Ends,
+        points: Points,
+        axis: Axis,
+        peak_at_ns: Option<u64>,
+    ) -> Replay {
+        let mut agenda: Vec<(u64, Due)> = points.times.iter().map(|&t| (t, Due::Point)).collect();
+        agenda.extend(peak_at_ns.map(|t| (t.saturating_add(1), Due::Snapshot)));
+        for (&process, &end_ns) in ends {
+            agenda.push((end_ns.saturating_add(1), Due::End(process)));
+            agenda.push((end_ns.saturating_add(LATE_NS), Due::Forget(process)));
+        }
+        agenda.sort_unstable();
+        let sums = |process: &Process| ProcessSums {
+            process: process.process,
+            interval: match process.memory {
+                MemoryRecording::Sampled { interval } => Some(interval),
+                MemoryRecording::Exact | MemoryRecording::Off => None,
+            },
+            ..ProcessSums::default()
+        };
+        Replay {
+            processes: processes.iter().map(sums).collect(),
+            sites: Vec::new(),
+            live: 0,
+            peak: 0,
+            peak_at_ns,
+            curve: Curve::new(axis),
+            lifetime: Mean::default(),
+            short: Mean::default(),
+            points,
+            trend: Trend::default(),
+            places: FxHashMap::default(),
+            due_ns: agenda.first().map_or(u64::MAX, |first| first.0),
+            agenda,
+            agenda_at: 0,
+            reached: 0,
+            epoch: 1,
+            lazy_peak: peak_at_ns.is_none(),
+        }
+    }
+
+    /// Takes the next event; times must not fall.
+    #[inline]
+    pub fn event(&mut self, event: &HeapEvent) {
+        if event.time_ns >= self.due_ns {
+            self.advance(event.time_ns);
+        }
+        match event.what {
+            HeapWhat::Alloc { ordinal, size, stack, .. } => {
+                self.alloc(event, ordinal, size, stack);
+            }
+            HeapWhat::Free { ordinal, .. } => self.free(event, ordinal),
+        }
+    }
+
+    /// Whether no event came.
+    pub fn is_empty(&self) -> bool {
+        self.processes.iter().all(|sums| sums.allocations == 0 && sums.frees == 0)
+    }
+
+    /// The sums of a process, if it has any.
+    pub fn process(&self, process: ProcessIndex) -> Option<&ProcessSums> {
+        self.processes.iter().find(|sums| sums.process == process)
+    }
+
+    /// Where a process' sums are. Rows are complete and in order unless a part
+    /// of the file is damaged; a process without a row is taken for exact.
+    #[inline]
+    fn place(&mut self, process: ProcessIndex) -> usize {
+        match self.processes.get(process as usize) {
+            Some(sums) if sums.process == process => process as usize,
+            _ => self.search(process),
+        }
+    }
+
+    #[cold]
+    fn search(&mut self, process: ProcessIndex) -> usize {
+        let processes = &mut self.processes;
+        *self.places.entry(process).or_insert_with(|| {
+            let there = processes.iter().position(|sums| sums.process == process);
+            there.unwrap_or_else(|| {
+                processes.push(ProcessSums { process, ..ProcessSums::default() });
+                processes.len() - 1
+            })
+        })
+    }
+
+    fn alloc(&mut self, event: &HeapEvent, ordinal: u64, size: u64, stack: StackId) {
+        let place = self.place(event.process);
+        let process = &mut self.processes[place];
+        let next = self.sites.len() as u32;
+        let site = *process.sites.entry(stack).or_insert(next);
+        let weight = weigh(size, process.interval);
+        process.blocks.insert(ordinal, Block { size, time_ns: event.time_ns, site });
+        process.allocations += 1;
+        process.bytes = process.bytes.saturating_add(weight.bytes);
+        process.live = process.live.saturating_add(weight.bytes);
+        let ended = process.ended;
+        if site == next {
+            self.sites.push(RawSite {
+                process: event.process,
+                stack,
+                gone: ended,
+                epoch: self.epoch,
+                trend: Trend::unborn(self.reached),
+                ..RawSite::default()
+            });
+        }
+        self.touch(site);
+        let raw = &mut self.sites[site as usize];
+        raw.bytes = raw.bytes.saturating_add(weight.bytes);
+        raw.allocations += weight.count;
+        raw.live = raw.live.saturating_add(weight.bytes);
+        if weight.variance != 0.0 {
+            let square = byte_variance(weight, size);
+            raw.variance[0] += square;
+            raw.variance[1] += weight.variance;
+            raw.variance[2] += square;
+            raw.uncertain += weight.count;
+        }
+        if !ended {
+            self.live = self.live.saturating_add(weight.bytes);
+            if self.lazy_peak && self.live > self.peak {
+                self.peak = self.live;
+                self.peak_at_ns = Some(event.time_ns);
+                self.epoch += 1;
+            }
+            self.curve.set(event.time_ns, self.live);
+        }
+    }
+
+    fn free(&mut self, event: &HeapEvent, ordinal: Option<u64>) {
+        let place = self.place(event.process);
+        let process = &mut self.processes[place];
+        process.frees += 1;
+        let Some(block) = ordinal.and_then(|o| process.blocks.remove(o)) else {
+            process.unmatched_frees += 1;
+            return;
+        };
+        let weight = weigh(block.size, process.interval);
+        process.live = process.live.saturating_sub(weight.bytes);
+        let ended = process.ended;
+        let life_ns = event.time_ns.saturating_sub(block.time_ns);
+        self.lifetime.add(weight, life_ns as f64);
+        self.short.add(weight, if life_ns <= SHORT_NS { 1.0 } else { 0.0 });
+        self.touch(block.site);
+        let raw = &mut self.sites[block.site as usize];
+        raw.live = raw.live.saturating_sub(weight.bytes);
+        if weight.variance != 0.0 {
+            raw.variance[2] -= byte_variance(weight, block.size);
+        }
+        if !ended {
+            self.live = self.live.saturating_sub(weight.bytes);
+            self.curve.set(event.time_ns, self.live);
+        }
+    }
+
+    /// Saves what a site holds for the peak and the marks since its last change.
+    #[inline]
+    fn touch(&mut self, site: u32) {
+        let raw = &mut self.sites[site as usize];
+        if raw.epoch < self.epoch && self.lazy_peak {
+            raw.peak = raw.held();
+            raw.epoch = self.epoch;
+        }
+        if raw.trend.reached < self.reached {
+            let held = raw.held();
+            raw.trend.hold(held, self.reached, &self.points);
+        }
+    }
+
+    #[cold]
+    fn advance(&mut self, time_ns: u64) {
+        while let Some(&(due_ns, due)) = self.agenda.get(self.agenda_at) {
+            if due_ns > time_ns {
+                break;
+            }
+            self.agenda_at += 1;
+            match due {
+                Due::Point => {
+                    self.reached += 1;
+                    self.trend.hold(self.live, self.reached, &self.points);
+                }
+                Due::Snapshot => self.snapshot(),
+                Due::End(process) => self.end(process, due_ns),
+                Due::Forget(process) => {
+                    let place = self.place(process);
+                    self.processes[place].blocks = Blocks::default();
+                }
+            }
+        }
+        self.due_ns = self.agenda.get(self.agenda_at).map_or(u64::MAX, |next| next.0);
+    }
+
+    fn snapshot(&mut self) {
+        self.peak = self.live;
+        for raw in &mut self.sites {
+            raw.peak = raw.held();
+            raw.variance[3] = if raw.gone { 0.0 } else { raw.variance[2] };
+        }
+    }
+
+    /// The blocks of a process vanish with it.
+    fn end(&mut self, process: ProcessIndex, time_ns: u64) {
+        let place = self.place(process);
+        let sums = &mut self.processes[place];
+        sums.ended = true;
+        self.live = self.live.saturating_sub(sums.live);
+        let sites: Vec<u32> = sums.sites.values().copied().collect();
+        for site in sites {
+            self.touch(site);
+            self.sites[site as usize].gone = true;
+        }
+        if time_ns != u64::MAX {
+            self.curve.set(time_ns, self.live);
+        }
+    }
+
+    /// Call once, after the last event.
+    pub fn finish(mut self) -> Replay {
+        self.advance(u64::MAX);
+        for site in 0..self.sites.len() {
+            self.touch(site as u32);
+        }
+        self
+    }
+}
+
+fn byte_variance(weight: Weight, size: u64) -> f64 {
+    let size = size.max(1) as f64;
+    weight.variance * size * size
+}

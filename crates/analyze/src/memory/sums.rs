@@ -1,0 +1,74 @@
+//! A rank's totals, from the pass over its events or from the processes' counters.
+
+use super::OFF;
+use super::pass::{Pass, Recording, UNREAD};
+use super::replay::ProcessSums;
+use crate::reading::Reading;
+
+/// The rank's totals.
+pub(crate) struct Sums {
+    pub allocations: Reading<u64>,
+    pub frees: Reading<u64>,
+    pub allocated_bytes: Reading<u64>,
+    pub peak_bytes: Reading<u64>,
+    pub peak_at_ns: Reading<u64>,
+    pub live_at_exit_bytes: Reading<u64>,
+}
+
+impl Sums {
+    fn missing(why: &str) -> Sums {
+        let missing = || Reading::missing(why);
+        Sums {
+            allocations: missing(),
+            frees: missing(),
+            allocated_bytes: missing(),
+            peak_bytes: missing(),
+            peak_at_ns: missing(),
+            live_at_exit_bytes: missing(),
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// The totals, with the reason where there is none.
+    pub fn sums(&self) -> Sums {
+        let at = |time_ns: Option<u64>, unknown: &Reading<u64>| match (time_ns, unknown) {
+            (_, Reading::Missing(why)) => Reading::missing(why),
+            (Some(time_ns), _) => Reading::Is(self.clock.since_start(time_ns)),
+            (None, _) => Reading::missing("nothing was allocated"),
+        };
+        if self.recording == Recording::Off {
+            return Sums::missing(OFF);
+        }
+        if self.is_unread() {
+            return Sums::missing(UNREAD);
+        }
+        if let Some(totals) = &self.totals {
+            return Sums {
+                allocations: totals.allocations.clone(),
+                frees: totals.frees.clone(),
+                allocated_bytes: totals.allocated_bytes.clone(),
+                peak_at_ns: at(totals.peak_at_ns, &totals.peak_bytes),
+                peak_bytes: totals.peak_bytes.clone(),
+                live_at_exit_bytes: totals.live_at_exit_bytes.clone(),
+            };
+        }
+        let sum = |part: fn(&ProcessSums) -> u64| {
+            let parts = self.replay.processes.iter().map(part);
+            Reading::Is(parts.fold(0, u64::saturating_add))
+        };
+        let live = |reading: Reading<u64>| match self.partial {
+            Some(why) => Reading::missing(why),
+            None => reading,
+        };
+        let peak_bytes = live(Reading::Is(self.replay.peak));
+        Sums {
+            allocations: sum(|process| process.allocations),
+            frees: sum(|process| process.frees),
+            allocated_bytes: sum(|process| process.bytes),
+            peak_at_ns: at(self.replay.peak_at_ns, &peak_bytes),
+            peak_bytes,
+            live_at_exit_bytes: live(sum(|process| process.live)),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! RSS, mapped and heap bytes of a rank on one time line, beside its cgroup.
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::counter;
+
+use super::curve::Axis;
+use super::gauges::{self, Ends, Sample};
+use crate::clock::Clock;
+use crate::reading::{Reading, object};
+
+/// Buckets over time, each with the maximum in it; `None` before the first value.
+pub type Series = Vec<Option<u64>>;
+
+/// Memory of a rank over time.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    /// Start of the first bucket, since the run began.
+    pub start_ns: u64,
+    /// Length of a bucket.
+    pub bucket_ns: u64,
+    /// Resident bytes of all processes.
+    pub rss_bytes: Reading<Series>,
+    /// Virtual size of all processes.
+    pub mapped_bytes: Reading<Series>,
+    /// Live heap bytes of all processes.
+    pub heap_bytes: Reading<Series>,
+    /// RSS minus heap: code, stacks, mappings, the allocator's own slack.
+    pub gap_bytes: Reading<Vec<Option<i64>>>,
+    /// `memory.current` of the cgroup.
+    pub cgroup_bytes: Reading<Series>,
+    /// Highest sum of RSS.
+    pub rss_peak_bytes: Reading<u64>,
+    /// When that was, since the run began.
+    pub rss_peak_at_ns: Reading<u64>,
+}
+object! { Timeline {
+    plain start_ns, plain bucket_ns, reading rss_bytes, reading mapped_bytes, reading heap_bytes,
+    reading gap_bytes, reading cgroup_bytes, reading rss_peak_bytes, reading rss_peak_at_ns,
+} }
+
+/// What the cgroup counted.
+#[derive(Clone, Debug)]
+pub struct Cgroup {
+    /// `memory.max`.
+    pub limit_bytes: Reading<u64>,
+    /// Highest sample of `memory.current`.
+    pub peak_bytes: Reading<u64>,
+    /// Last sample of `memory.current`.
+    pub last_bytes: Reading<u64>,
+    /// OOM kills during the run.
+    pub oom_kills: Reading<u64>,
+}
+object! { Cgroup {
+    reading limit_bytes, reading peak_bytes, reading last_bytes, reading oom_kills,
+} }
+
+/// Why no cgroup figure is known.
+const NO_CGROUP: &str = "no cgroup memory counter was recorded";
+
+impl Cgroup {
+    /// Reads the cgroup's counters.
+    pub(crate) fn of(file: &TraceFile) -> Cgroup {
+        let usage = host_samples(file, counter::CGROUP_BYTES);
+        let limit = host_samples(file, counter::CGROUP_LIMIT_BYTES);
+        let kills = host_samples(file, counter::CGROUP_OOM_KILLS);
+        let last = |samples: &[Sample], why: &str| match samples.last() {
+            Some(sample) => Reading::Is(sample.2),
+            None => Reading::missing(why),
+        };
+        let no_limit = if usage.is_empty() { NO_CGROUP } else { "the cgroup has no memory limit" };
+        Cgroup {
+            limit_bytes: last(&limit, no_limit),
+            peak_bytes: most(&usage, NO_CGROUP),
+            last_bytes: last(&usage, NO_CGROUP),
+            oom_kills: most(&kills, "no count of OOM kills was recorded"),
+        }
+    }
+
+    /// Of a run without a readable file.
+    pub(crate) fn unknown() -> Cgroup {
+        let missing = || Reading::missing(NO_CGROUP);
+        Cgroup {
+            limit_bytes: missing(),
+            peak_bytes: missing(),
+            last_bytes: missing(),
+            oom_kills: missing(),
+        }
+    }
+
+    /// Takes what another rank's file knows and this one does not.
+    pub(crate) fn or(self, other: Cgroup) -> Cgroup {
+        let pick = |a: Reading<u64>, b: Reading<u64>| match (a.get(), b.get()) {
+            (None, Some(_)) => b,
+            (Some(x), Some(y)) if y > x => b,
+            _ => a,
+        };
+        Cgroup {
+            limit_bytes: pick(self.limit_bytes, other.limit_bytes),
+            peak_bytes: pick(self.peak_bytes, other.peak_bytes),
+            last_bytes: pick(self.last_bytes, other.last_bytes),
+            oom_kills: pick(self.oom_kills, other.oom_kills),
+        }
+    }
+}
+
+/// What the timeline needs beside the file.
+pub(crate) struct Given<'a> {
+    pub ends: &'a Ends,
+    pub axis: Axis,
+    pub end_ns: u64,
+    pub heap: Reading<Series>,
+    pub clock: Clock,
+}
+
+/// Puts the curves of a rank side by side.
+pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
+    let Given { ends, axis, end_ns, heap, clock } = given;
+    let sum = |name: &str| gauges::sum(process_samples(file, name), ends, axis, end_ns);
+    let rss = sum(counter::RSS_BYTES);
+    let missing = |what: &str| format!("no {what} was sampled");
+    let (rss_peak_bytes, rss_peak_at_ns) = match &rss {
+        Some(rss) => (Reading::Is(rss.highest), Reading::Is(clock.since_start(rss.highest_at_ns))),
+        None => (Reading::Missing(missing("RSS")), Reading::Missing(missing("RSS"))),
+    };
+    let series = |sum: Option<gauges::Sum>, what: &str| match sum {
+        Some(sum) => Reading::Is(sum.buckets),
+        None => Reading::Missing(missing(what)),
+    };
+    let rss_bytes = series(rss, "RSS");
+    let cgroup = host_samples(file, counter::CGROUP_BYTES);
+    Timeline {
+        start_ns: clock.since_start(axis.start_ns),
+        bucket_ns: axis.bucket_ns,
+        gap_bytes: gap(&rss_bytes, &heap),
+        rss_bytes,
+        mapped_bytes: series(sum(counter::MAPPED_BYTES), "virtual size"),
+        heap_bytes: heap,
+        cgroup_bytes: series(gauges::sum(cgroup, &Ends::default(), axis, end_ns), "cgroup memory"),
+        rss_peak_bytes,
+        rss_peak_at_ns,
+    }
+}
+
+fn gap(rss: &Reading<Series>, heap: &Reading<Series>) -> Reading<Vec<Option<i64>>> {
+    let (rss, heap) = match (rss, heap) {
+        (Reading::Missing(why), _) | (_, Reading::Missing(why)) => return Reading::missing(why),
+        (rss, heap) => match (rss.value(), heap.value()) {
+            (Some(rss), Some(heap)) => (rss, heap),
+            _ => return Reading::missing("no RSS was sampled"),
+        },
+    };
+    let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    Reading::Is(
+        rss.iter().zip(heap).map(|(rss, heap)| Some(signed((*rss)?) - signed((*heap)?))).collect(),
+    )
+}
+
+/// Samples of a counter of the rank's processes.
+pub(crate) fn process_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
+    (file.counters().iter())
+        .filter(|counter| file.name(counter.name) == name)
+        .filter_map(|counter| Some((counter.time_ns, counter.process?, whole(counter.value))))
+        .collect()
+}
+
+/// Samples of a counter of the host or its cgroup, in time order.
+fn host_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = (file.counters().iter())
+        .filter(|counter| counter.process.is_none() && file.name(counter.name) == name)
+        .map(|counter| (counter.time_ns, 0, whole(counter.value)))
+        .collect();
+    samples.sort_by_key(|sample| sample.0);
+    samples
+}
+
+fn most(samples: &[Sample], why: &str) -> Reading<u64> {
+    match samples.iter().map(|sample| sample.2).max() {
+        Some(most) => Reading::Is(most),
+        None => Reading::missing(why),
+    }
+}
+
+/// Counters are floating-point; those read here are whole and not negative.
+fn whole(value: f64) -> u64 {
+    value.max(0.0) as u64
+}

@@ -1,0 +1,122 @@
+//! Exact totals that processes keep under `--mem sampled`.
+//!
+//! Calls and requested bytes are exact sums. Live and peak bytes are counted per
+//! process with a slack per thread; how the peaks of processes that ran side by
+//! side coincide is known only as closely as the rows are spaced.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{HeapTotals, MemoryRecording, Process, ProcessIndex};
+
+use super::gauges::{Ends, Sample, sweep};
+use crate::reading::Reading;
+
+/// Bytes by which each thread may be behind its process' peak counter.
+pub const PEAK_SLACK_BYTES: u64 = 64 << 10;
+
+/// The last row of each process.
+type Last<'a> = FxHashMap<ProcessIndex, &'a HeapTotals>;
+
+/// Totals of a rank.
+pub(crate) struct Totals {
+    pub allocations: Reading<u64>,
+    pub frees: Reading<u64>,
+    pub allocated_bytes: Reading<u64>,
+    pub live_at_exit_bytes: Reading<u64>,
+    pub peak_bytes: Reading<u64>,
+    pub peak_at_ns: Option<u64>,
+    /// Live bytes over time.
+    pub samples: Vec<Sample>,
+}
+
+/// Reads the totals of all processes that kept some.
+pub(crate) fn totals(file: &TraceFile, ends: &Ends) -> Totals {
+    // Rows are in order of time: the last one of each process stays.
+    let last: Last = file.totals().iter().map(|row| (row.process, row)).collect();
+    let sum = |part: fn(&HeapTotals) -> Reading<u64>| {
+        let mut sum = Reading::Is(0);
+        for process in recorded(file) {
+            let pid = process.pid;
+            sum = sum.plus(match last.get(&process.process) {
+                Some(row) => part(row),
+                None => Reading::missing(format!("pid {pid} left no totals")),
+            });
+        }
+        sum
+    };
+    let (peak_bytes, peak_at_ns) = peak(file, ends, &last);
+    let live = |row: &HeapTotals| match row.live_bytes {
+        Some(live) => Reading::Is(live),
+        None => Reading::missing(super::PARTIAL),
+    };
+    Totals {
+        allocations: sum(|row| Reading::Is(row.allocations)),
+        frees: sum(|row| Reading::Is(row.frees)),
+        allocated_bytes: sum(|row| Reading::Is(row.allocated_bytes)),
+        live_at_exit_bytes: sum(live),
+        peak_bytes,
+        peak_at_ns,
+        samples: live_samples(file),
+    }
+}
+
+fn live_samples(file: &TraceFile) -> Vec<Sample> {
+    let sample = |row: &HeapTotals| Some((row.time_ns, row.process, row.live_bytes?));
+    file.totals().iter().filter_map(sample).collect()
+}
+
+/// The peak of the sum lies between what was seen at one moment and the sum of
+/// the peaks of processes that lived at one time.
+fn peak(file: &TraceFile, ends: &Ends, last: &Last) -> (Reading<u64>, Option<u64>) {
+    let mut lifetimes: Vec<Sample> = Vec::new();
+    let (mut lower, mut at) = (0, None);
+    for process in recorded(file) {
+        let Some(row) = last.get(&process.process) else {
+            return (Reading::missing(format!("pid {} left no totals", process.pid)), None);
+        };
+        let Some(peak) = row.peak_bytes else { return (Reading::missing(super::PARTIAL), None) };
+        lifetimes.push((process.start_ns, process.process, peak));
+        if peak > lower {
+            (lower, at) = (peak, row.peak_at_ns);
+        }
+    }
+    let mut upper = 0;
+    sweep(&mut lifetimes, ends, |_, sum| upper = upper.max(sum));
+    sweep(&mut live_samples(file), ends, |time_ns, sum| {
+        if sum > lower {
+            (lower, at) = (sum, Some(time_ns));
+        }
+    });
+    let slack = most_threads(file, ends).saturating_mul(PEAK_SLACK_BYTES);
+    let error = upper.saturating_sub(lower).saturating_add(slack);
+    (Reading::Estimate { value: lower, error }, at)
+}
+
+/// Most threads alive at one time.
+fn most_threads(file: &TraceFile, ends: &Ends) -> u64 {
+    let mut changes: Vec<(u64, i64)> = Vec::new();
+    for thread in file.threads() {
+        changes.push((thread.start_ns, 1));
+        let process_end = ends.get(&thread.process).copied();
+        if let Some(end) = file.thread_end(thread.thread).or(process_end) {
+            changes.push((end.saturating_add(1), -1));
+        }
+    }
+    changes.sort_unstable();
+    let (mut alive, mut most) = (0i64, 1i64);
+    for (_, change) in changes {
+        alive += change;
+        most = most.max(alive);
+    }
+    most as u64
+}
+
+/// Processes whose rows say that live bytes are not known.
+pub(crate) fn gaps(file: &TraceFile) -> FxHashSet<ProcessIndex> {
+    let unknown = file.totals().iter().filter(|row| row.live_bytes.is_none());
+    unknown.map(|row| row.process).collect()
+}
+
+fn recorded(file: &TraceFile) -> impl Iterator<Item = &Process> {
+    file.processes().iter().filter(|process| process.memory != MemoryRecording::Off)
+}

@@ -1,0 +1,160 @@
+//! What a recorded allocation stands for, and how far off a sum of them may be.
+//!
+//! Under `--mem sampled` bytes are drawn by a Poisson process with one draw per
+//! interval `I`, so an allocation of `s` bytes is recorded with probability
+//! `p = 1 - exp(-s/I)` and stands for `1/p` of its kind (Horvitz-Thompson);
+//! allocations of `I` bytes and more are always recorded. The sum's variance
+//! is estimated by `Σ s²(1-p)/p²`.
+
+/// Half the width of the 95 % interval of a normal variable, in standard deviations.
+pub(crate) const Z: f64 = 1.96;
+
+/// What one recorded allocation adds to the sums.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Weight {
+    /// Bytes that it stands for.
+    pub bytes: u64,
+    /// Allocations that it stands for.
+    pub count: f64,
+    /// What it adds to the variance of the count; times `s²`, to that of the bytes.
+    pub variance: f64,
+}
+
+/// Weighs an allocation of `size` bytes; `interval` is `None` where every one is recorded.
+#[inline]
+pub(crate) fn weigh(size: u64, interval: Option<u64>) -> Weight {
+    match interval {
+        None => Weight { bytes: size, count: 1.0, variance: 0.0 },
+        Some(interval) if size >= interval => Weight { bytes: size, count: 1.0, variance: 0.0 },
+        Some(interval) => sampled(size, interval),
+    }
+}
+
+fn sampled(size: u64, interval: u64) -> Weight {
+    let size = size.max(1) as f64;
+    let p = -(-size / interval as f64).exp_m1();
+    Weight { bytes: (size / p).round() as u64, count: 1.0 / p, variance: (1.0 - p) / (p * p) }
+}
+
+/// Half the width of the 95 % interval of a sum with this variance, whose
+/// recorded allocations stand for up to `unit` each.
+///
+/// The normal interval alone is too narrow where few samples were drawn; this is
+/// the score interval of a Poisson count, its longer (upper) side, in units of
+/// `unit`. It tends to `1.96 · sqrt(variance)` as samples grow.
+pub(crate) fn error(variance: f64, unit: f64) -> f64 {
+    let half = Z * Z / 2.0 * unit;
+    half + (Z * Z * variance.max(0.0) + half * half).sqrt()
+}
+
+/// A weighted mean with its error: of lifetimes, say, over blocks that were sampled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mean {
+    /// Recorded blocks.
+    pub samples: u64,
+    weight: f64,
+    sum: f64,
+    v0: f64,
+    v1: f64,
+    v2: f64,
+}
+
+impl Mean {
+    #[inline]
+    pub fn add(&mut self, weight: Weight, value: f64) {
+        self.samples += 1;
+        self.weight += weight.count;
+        self.sum += weight.count * value;
+        if weight.variance != 0.0 {
+            self.v0 += weight.variance;
+            self.v1 += weight.variance * value;
+            self.v2 += weight.variance * value * value;
+        }
+    }
+
+    /// The mean and its 95 % error; `None` without data.
+    pub fn result(&self) -> Option<(f64, f64)> {
+        if self.weight <= 0.0 {
+            return None;
+        }
+        let mean = self.sum / self.weight;
+        let variance = self.v2 - 2.0 * mean * self.v1 + mean * mean * self.v0;
+        Some((mean, Z * variance.max(0.0).sqrt() / self.weight))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small generator of our own: the tests must draw the same on every run.
+    struct Draws(u64);
+    impl Draws {
+        fn next(&mut self) -> f64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let x = (self.0 ^ (self.0 >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            ((x ^ (x >> 32)) >> 11) as f64 / (1u64 << 53) as f64
+        }
+    }
+
+    #[test]
+    fn blocks_of_an_interval_or_more_stand_for_themselves() {
+        for size in [512, 513, 1 << 40] {
+            assert_eq!(weigh(size, Some(512)), Weight { bytes: size, count: 1.0, variance: 0.0 });
+        }
+        assert_eq!(weigh(0, None).bytes, 0);
+        assert!(weigh(0, Some(512)).bytes >= 512);
+    }
+
+    #[test]
+    fn errors_hold_in_95_of_100_runs() {
+        let mut draws = Draws(7);
+        let interval = 512 * 1024;
+        for size in [64u64, 4096, 100_000, 400_000] {
+            let p = -(-(size as f64) / interval as f64).exp_m1();
+            for expected in [1.0, 3.0, 10.0, 100.0] {
+                let n = (expected / p).round().max(1.0) as u64;
+                let truth = (n * size) as f64;
+                let (mut within, mut runs) = (0, 0);
+                for _ in 0..2000 {
+                    // The number of samples is binomial; Poisson for small p.
+                    let seen = if n < 2000 {
+                        (0..n).filter(|_| draws.next() < p).count() as u64
+                    } else {
+                        poisson(&mut draws, n as f64 * p)
+                    };
+                    if seen == 0 {
+                        continue; // Such a site is not listed.
+                    }
+                    let w = weigh(size, Some(interval));
+                    let value = w.bytes as f64 * seen as f64;
+                    let variance = w.variance * (size * size) as f64 * seen as f64;
+                    runs += 1;
+                    within += ((value - truth).abs() <= error(variance, interval as f64)) as u32;
+                }
+                let share = f64::from(within) / f64::from(runs);
+                assert!(share >= 0.95, "size {size}, {expected} samples expected: {share}");
+            }
+        }
+    }
+
+    fn poisson(draws: &mut Draws, mean: f64) -> u64 {
+        let (mut k, mut product) = (0, draws.next());
+        let limit = (-mean).exp();
+        while product > limit {
+            k += 1;
+            product *= draws.next();
+        }
+        k
+    }
+
+    #[test]
+    fn a_mean_over_everything_has_no_error() {
+        let mut mean = Mean::default();
+        assert_eq!(mean.result(), None);
+        for value in [1.0, 2.0, 6.0] {
+            mean.add(weigh(10, None), value);
+        }
+        assert_eq!(mean.result(), Some((3.0, 0.0)));
+    }
+}

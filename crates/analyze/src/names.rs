@@ -1,0 +1,85 @@
+//! Names of kernels: shared between ranks, and short enough for a line.
+
+use std::sync::{Arc, Mutex};
+
+use rustc_hash::FxHashSet;
+
+/// A set of strings that threads fill together: a kernel's name is long, and a
+/// thousand ranks run the same kernels.
+#[derive(Debug, Default)]
+pub struct Names(Mutex<FxHashSet<Arc<str>>>);
+
+impl Names {
+    /// The string, shared.
+    pub fn get(&self, text: &str) -> Arc<str> {
+        // A poisoned lock means that a worker panicked; the scope passes that on.
+        let Ok(mut names) = self.0.lock() else { return Arc::from(text) };
+        if let Some(name) = names.get(text) {
+            return Arc::clone(name);
+        }
+        let name: Arc<str> = Arc::from(text);
+        names.insert(Arc::clone(&name));
+        name
+    }
+}
+
+/// Qualifiers that say little beside what they qualify.
+const QUALIFIERS: [&str; 4] = ["at::native::", "(anonymous namespace)::", "at::", "c10::"];
+
+/// A kernel's name as a person may tell it by: without `void`, parameters, and
+/// namespaces that most kernels share. Template arguments stay: they are often
+/// the only difference.
+pub fn short(name: &str) -> String {
+    if ["Memcpy", "Memset"].iter().any(|prefix| name.starts_with(prefix)) {
+        return name.to_owned();
+    }
+    let mut short = name.strip_prefix("void ").unwrap_or(name).to_owned();
+    for qualifier in QUALIFIERS {
+        short = short.replace(qualifier, "");
+    }
+    let mut depth = 0_i32;
+    let parameters = short.char_indices().find(|(_, letter)| {
+        depth += match letter {
+            '<' => 1,
+            '>' => -1,
+            _ => 0,
+        };
+        *letter == '(' && depth <= 0
+    });
+    match parameters {
+        Some((at, _)) if at > 0 => short[..at].trim_end().to_owned(),
+        _ => short,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_kept_once() {
+        let names = Names::default();
+        assert!(Arc::ptr_eq(&names.get("gemm"), &names.get("gemm")));
+    }
+
+    #[test]
+    fn short_names_keep_what_tells_kernels_apart() {
+        let of = [
+            ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
+            (
+                "void at::native::fill<4, at::native::Fill<float>>(int, float)",
+                "fill<4, Fill<float>>",
+            ),
+            ("ncclKernel_SendRecv(ncclDevComm*, ncclWork*)", "ncclKernel_SendRecv"),
+            (
+                "void at::native::(anonymous namespace)::cat<float, (at::X)1>(at::Y)",
+                "cat<float, (X)1>",
+            ),
+            ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+            ("(weird)", "(weird)"),
+        ];
+        for (name, shorter) in of {
+            assert_eq!(short(name), shorter);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The tables of `operators`.
+
+use std::cmp::Reverse;
+
+use super::{Cost, Launched, Sums};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+
+const NO_OPERATORS: &str = "no operators of a framework were recorded; torch.profiler records them with ProfilerActivity.CPU";
+const NO_LAUNCHES: &str =
+    "no call inside an operator launched device work, or calls and work were not both recorded";
+
+/// Tables over all ranks, and by rank for programs.
+pub(super) fn body(parts: Vec<(RankAt, Sums)>, hta: bool) -> Body {
+    let mut all = Sums::default();
+    parts.iter().for_each(|(_, sums)| all.add(sums));
+    let mut tables = Vec::new();
+    if !hta {
+        let mut table = costs("operators", &[]);
+        add_costs(&mut table, &all, None);
+        tables.push(table);
+    }
+    let mut table = sequences("kernel_sequences", &[]);
+    add_sequences(&mut table, &all, None);
+    tables.push(table);
+    let rank_column = [Column::new("rank", "rank", Unit::Text)];
+    let mut by_rank = costs("operators_by_rank", &rank_column).view(View::Data);
+    let mut sequences_by_rank =
+        sequences("kernel_sequences_by_rank", &rank_column).view(View::Data);
+    for (at, sums) in &parts {
+        add_costs(&mut by_rank, sums, Some(at));
+        add_sequences(&mut sequences_by_rank, sums, Some(at));
+    }
+    tables.push(sequences_by_rank);
+    if !hta {
+        tables.push(by_rank);
+    }
+    Body { tables, notes: notes(&all, hta) }
+}
+
+fn notes(all: &Sums, hta: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if all.unowned > 0 {
+        notes.push(format!(
+            "{} kernels, copies and memsets were launched outside of any operator",
+            all.unowned
+        ));
+    }
+    if all.unlaunched > 0 && !hta {
+        notes.push(format!(
+            "{} kernels, copies and memsets belong to no operator, for the call that launched \
+             them is not in the trace",
+            all.unlaunched
+        ));
+    }
+    notes
+}
+
+fn costs(key: &'static str, first: &[Column]) -> Table {
+    let mut columns = first.to_vec();
+    columns.extend([
+        Column::new("runs", "runs", Unit::Count),
+        Column::new("own_ns", "own", Unit::Duration),
+        Column::data("total_ns", Unit::Duration),
+        Column::new("device_ns", "on GPU", Unit::Duration),
+        Column::new("kernels", "kernels", Unit::Count),
+        Column::new("to_call_ns", "to launch", Unit::Duration),
+        Column::new("to_kernel_ns", "to start", Unit::Duration),
+        Column::new("operator", "operator", Unit::Name),
+    ]);
+    Table::new(key, "Operators", columns)
+        .about(
+            "own: host time less the operators it called. on GPU, kernels: what it launched itself. \
+             to launch: from its start to its first launching call; to start: from there to the \
+             kernel's start (means)",
+        )
+        .empty(NO_OPERATORS)
+}
+
+fn add_costs(table: &mut Table, sums: &Sums, at: Option<&RankAt>) {
+    let mut rows: Vec<(&String, &Cost)> = sums.costs.iter().collect();
+    rows.sort_by_key(|(name, cost)| (Reverse(cost.own_ns), *name));
+    for (name, cost) in rows {
+        let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
+        cells.extend([
+            cost.runs.into(),
+            (cost.own_ns.max(0) as u64).into(),
+            cost.total_ns.into(),
+            cost.device_ns.into(),
+            cost.kernels.into(),
+        ]);
+        cells.extend(delays(&cost.launched));
+        cells.push(name.as_str().into());
+        table.row(cells);
+    }
+}
+
+fn delays(launched: &Launched) -> [Cell; 2] {
+    [
+        // An operator that launches nothing is no slower for it.
+        Cell::applies(launched.mean_to_call_ns()),
+        Cell::applies(launched.mean_to_kernel_ns()),
+    ]
+}
+
+fn sequences(key: &'static str, first: &[Column]) -> Table {
+    let mut columns = first.to_vec();
+    columns.extend([
+        Column::new("runs", "runs", Unit::Count),
+        Column::new("to_call_ns", "to launch", Unit::Duration),
+        Column::new("to_kernel_ns", "to start", Unit::Duration),
+        Column::data("operator", Unit::Text),
+        Column::data("kernels", Unit::Text),
+        Column::new("sequence", "operator: kernels", Unit::Name),
+    ]);
+    Table::new(key, "Kernels that one run of an operator launched", columns)
+        .about("to launch, to start: means over the runs, of each run's first kernel")
+        .empty(NO_LAUNCHES)
+}
+
+fn add_sequences(table: &mut Table, sums: &Sums, at: Option<&RankAt>) {
+    let mut rows: Vec<(&(String, String), &Launched)> = sums.sequences.iter().collect();
+    rows.sort_by_key(|(names, run)| (Reverse(run.runs), *names));
+    for ((operator, kernels), run) in rows {
+        let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
+        cells.push(run.runs.into());
+        cells.extend(delays(run));
+        cells.push(operator.as_str().into());
+        cells.push(kernels.as_str().into());
+        cells.push(format!("{operator}: {kernels}").into());
+        table.row(cells);
+    }
+}

@@ -1,0 +1,42 @@
+//! Shares of time over many ranks: how they lie, and which ranks are the extremes.
+
+use crate::document::{Column, Table, Unit};
+
+/// A share that every rank has.
+pub(crate) struct Part<'a> {
+    /// What.
+    pub name: &'static str,
+    /// How much, of which rank.
+    pub shares: Vec<(f64, &'a str)>,
+}
+
+/// One row per part: mean, lowest, highest.
+pub(crate) fn over_ranks(key: &'static str, title: &str, parts: &[Part<'_>]) -> Table {
+    let columns = vec![
+        Column::new("part", "part", Unit::Text),
+        Column::new("mean_share", "mean", Unit::Share),
+        Column::new("lowest_share", "lowest", Unit::Share),
+        Column::new("lowest_rank", "of", Unit::Text),
+        Column::new("highest_share", "highest", Unit::Share),
+        Column::new("highest_rank", "of", Unit::Text),
+    ];
+    let mut table = Table::new(key, title, columns);
+    for part in parts {
+        let by_share = |a: &&(f64, &str), b: &&(f64, &str)| a.0.total_cmp(&b.0);
+        let (Some(lowest), Some(highest)) =
+            (part.shares.iter().min_by(by_share), part.shares.iter().max_by(by_share))
+        else {
+            continue;
+        };
+        let mean = part.shares.iter().map(|share| share.0).sum::<f64>() / part.shares.len() as f64;
+        table.row(vec![
+            part.name.into(),
+            mean.into(),
+            lowest.0.into(),
+            lowest.1.into(),
+            highest.0.into(),
+            highest.1.into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,185 @@
+//! A rank as Holistic Trace Analysis 0.5.0 reads it, for comparing its numbers.
+//!
+//! It rounds every interval inwards to whole microseconds; drops, where a trace
+//! has at least two `ProfilerStep`s, host rows that begin at or after the last
+//! one's start and device rows whose launch was dropped or not recorded; and
+//! takes every row with a stream for device work: waits on streams too, and host
+//! spans that carry a stream number. `docs/metrics.md` says where that misleads.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, Synchronization};
+
+use super::classify::hta_class;
+use super::launches::Launches;
+use super::rows::{HostSpan, MaybeId, StreamKey, Work, WorkKind};
+use super::{Needs, RankTrace, Streams};
+use crate::intervals::Interval;
+
+/// Property in which an import keeps the start of its file's first event.
+const FIRST_EVENT: &str = "tprof.first_event_ns";
+/// Names of steps contain this.
+const STEP: &str = "ProfilerStep";
+
+/// Reads a file so. More is read than was asked for: any row may be dropped for
+/// the sake of another.
+pub fn load(file: &TraceFile, needs: Needs) -> RankTrace<'_> {
+    let all = Needs::WORK | Needs::ALL_SPANS | Needs::SYNCHRONIZATIONS | Needs::DEVICE_SPANS;
+    let mut rank = RankTrace::load(file, needs | all);
+    rank.hta = true;
+    round(&mut rank);
+    add_rows_with_streams(&mut rank);
+    rank.first_row_ns = first_row(file);
+    if let Some(last_step_ns) = last_step(&rank) {
+        rank.first_row_ns = rank.first_row_ns.filter(|start_ns| *start_ns < last_step_ns);
+        drop_from(&mut rank, last_step_ns);
+    }
+    rank.launches = Launches::of(&rank.calls, &rank.work, &rank.streams);
+    rank.extent = extent(&rank);
+    rank
+}
+
+/// Start of the row that the imported file had first. An index of 0 stands for "not
+/// linked" there, and yet finds that row.
+fn first_row(file: &TraceFile) -> Option<u64> {
+    let mut start_ns = file.property(FIRST_EVENT)?.parse().ok()?;
+    inwards(&mut start_ns, &mut 0);
+    Some(start_ns)
+}
+
+/// Whole microseconds within an interval; empty if there are none.
+fn inwards(start_ns: &mut u64, duration_ns: &mut u64) {
+    let end_ns = start_ns.saturating_add(*duration_ns) / 1000 * 1000;
+    *start_ns = start_ns.div_ceil(1000).saturating_mul(1000);
+    *duration_ns = end_ns.saturating_sub(*start_ns);
+}
+
+fn round(rank: &mut RankTrace<'_>) {
+    let spans = rank.spans.iter_mut().flatten().chain(&mut rank.calls);
+    spans.for_each(|row| inwards(&mut row.start_ns, &mut row.duration_ns));
+    rank.work.iter_mut().for_each(|row| inwards(&mut row.start_ns, &mut row.duration_ns));
+    let device = &mut rank.device_spans;
+    device.iter_mut().for_each(|row| inwards(&mut row.start_ns, &mut row.duration_ns));
+    let waits = &mut rank.synchronizations;
+    waits.iter_mut().for_each(|row| inwards(&mut row.start_ns, &mut row.duration_ns));
+}
+
+/// Adds what carries a stream number to the work, and gives all of it the class
+/// that its name has.
+fn add_rows_with_streams(rank: &mut RankTrace<'_>) {
+    let file = rank.file;
+    let mut classes = FxHashMap::default();
+    for row in &mut rank.work {
+        let text = match row.kind {
+            WorkKind::Copy(kind) if row.name == NameId(0) => super::copy_name(kind),
+            _ => file.name(row.name),
+        };
+        row.class = *classes.entry((row.name, row.kind)).or_insert_with(|| hta_class(text));
+    }
+    let mut streams = Streams::new(&rank.streams);
+    let waits = rank.synchronizations.iter().filter_map(|row| of_wait(file, row, &mut streams));
+    rank.work.extend(waits);
+    let mut with_stream: FxHashMap<NameId, Option<u64>> = FxHashMap::default();
+    let spans = rank.spans.iter().flatten().chain(&rank.calls);
+    for row in spans.filter(|row| row.args != NameId(0)) {
+        let stream = with_stream.entry(row.args).or_insert_with(|| stream_in(file.name(row.args)));
+        if let Some(stream) = *stream {
+            rank.work.push(of_span(file, row, stream, &mut streams));
+        }
+    }
+    rank.calls.retain(|row| with_stream.get(&row.args).copied().flatten().is_none());
+    let (streams, order) = streams.sorted();
+    rank.work.iter_mut().for_each(|row| row.stream = order[row.stream as usize]);
+    rank.streams = streams;
+    rank.work.sort_by_key(|row| (row.start_ns, row.duration_ns, row.stream, row.correlation));
+}
+
+fn of_wait(file: &TraceFile, row: &Synchronization, streams: &mut Streams) -> Option<Work> {
+    let (device, stream) = (row.device.unwrap_or(0), row.stream?);
+    let (process, context) = (row.process, row.context);
+    Some(Work {
+        start_ns: row.start_ns,
+        duration_ns: row.duration_ns,
+        correlation: row.correlation.into(),
+        external: row.external.into(),
+        bytes: MaybeId::NONE,
+        stream: streams.index(StreamKey { process, device, context, stream }),
+        name: row.name,
+        args: row.args,
+        graph: None,
+        kind: WorkKind::Wait,
+        class: hta_class(file.name(row.name)),
+    })
+}
+
+fn of_span(file: &TraceFile, row: &HostSpan, stream: u64, streams: &mut Streams) -> Work {
+    let process = row.process;
+    Work {
+        start_ns: row.start_ns,
+        duration_ns: row.duration_ns,
+        correlation: row.correlation,
+        external: row.external,
+        bytes: MaybeId::NONE,
+        stream: streams.index(StreamKey { process, device: 0, context: 0, stream }),
+        name: row.name,
+        args: row.args,
+        graph: None,
+        kind: WorkKind::HostSpan,
+        class: hta_class(file.name(row.name)),
+    }
+}
+
+/// A stream number among a row's left-over arguments. Text such as `"0x0"` is none.
+fn stream_in(args: &str) -> Option<u64> {
+    if !args.contains("\"stream\"") {
+        return None;
+    }
+    serde_json::from_str::<serde_json::Value>(args).ok()?.get("stream")?.as_u64()
+}
+
+/// Start of the last step, where there are two or more.
+fn last_step(rank: &RankTrace<'_>) -> Option<u64> {
+    let spans = rank.spans.iter().flatten().map(|row| (row.name, row.start_ns));
+    let images = rank.device_spans.iter().map(|row| (row.name, row.start_ns));
+    let mut is_step: FxHashMap<NameId, bool> = FxHashMap::default();
+    let (mut names, mut last) = (FxHashSet::default(), None);
+    for (name, start_ns) in spans.chain(images) {
+        if *is_step.entry(name).or_insert_with(|| rank.file.name(name).contains(STEP)) {
+            names.insert(name);
+            last = last.max(Some(start_ns));
+        }
+    }
+    last.filter(|_| names.len() >= 2)
+}
+
+/// Drops host rows from a moment on, and device rows without a launch before it.
+fn drop_from(rank: &mut RankTrace<'_>, last_step_ns: u64) {
+    let early = |start_ns: u64| start_ns < last_step_ns;
+    rank.spans.iter_mut().for_each(|spans| spans.retain(|row| early(row.start_ns)));
+    rank.calls.retain(|row| early(row.start_ns));
+    rank.device_spans.retain(|row| early(row.start_ns));
+    let mut launched: FxHashMap<u64, usize> = FxHashMap::default();
+    for number in rank.calls.iter().filter_map(|row| row.correlation.get()) {
+        *launched.entry(number).or_default() += 1;
+    }
+    let times = |row: &Work| match row.correlation.get() {
+        Some(number) => launched.get(&number).copied().unwrap_or(0),
+        // Without a correlation it passes for a host row there.
+        None => usize::from(early(row.start_ns)),
+    };
+    let work = std::mem::take(&mut rank.work);
+    rank.work = work.into_iter().flat_map(|row| std::iter::repeat_n(row, times(&row))).collect();
+}
+
+/// From the first row's start to the last one's.
+fn extent(rank: &RankTrace<'_>) -> Option<Interval> {
+    let host = rank.spans.iter().flatten().chain(&rank.calls).map(|row| row.start_ns);
+    let device = rank.work.iter().map(|row| row.start_ns);
+    let images = rank.device_spans.iter().map(|row| row.start_ns);
+    let all = host.chain(device).chain(images);
+    let ends = |so_far: Option<(u64, u64)>, at: u64| match so_far {
+        None => Some((at, at)),
+        Some((first, last)) => Some((first.min(at), last.max(at))),
+    };
+    all.fold(None, ends).map(|(first, last)| Interval::new(first, last))
+}

@@ -1,0 +1,96 @@
+//! Which span lies around which: one sweep per thread, with a stack.
+
+use super::rows::HostSpan;
+
+/// Order in which spans nest: by thread, then by start, longer ones first.
+pub fn nesting_order(span: &HostSpan) -> (u32, u64, std::cmp::Reverse<u64>) {
+    (span.thread, span.start_ns, std::cmp::Reverse(span.duration_ns))
+}
+
+/// For each of `inner`, the innermost of `outer` that lasts from before its start
+/// to after its end on the same thread, as an index. Both are in [`nesting_order`].
+pub fn enclosing(outer: &[HostSpan], inner: &[HostSpan]) -> Vec<Option<u32>> {
+    let mut open: Vec<u32> = Vec::new();
+    let mut next = 0;
+    let around = |span: &HostSpan, open: &mut Vec<u32>, next: &mut usize| {
+        while let Some(candidate) = outer.get(*next) {
+            if (candidate.thread, candidate.start_ns) > (span.thread, span.start_ns) {
+                break;
+            }
+            push(outer, open, *next as u32);
+            *next += 1;
+        }
+        close(outer, open, span.thread, span.start_ns);
+        let holds = |at: &&u32| outer[**at as usize].end_ns() >= span.end_ns();
+        open.iter().rev().find(holds).copied()
+    };
+    inner.iter().map(|span| around(span, &mut open, &mut next)).collect()
+}
+
+/// For each span, the innermost other one around it. `spans` is in [`nesting_order`].
+pub fn parents(spans: &[HostSpan]) -> Vec<Option<u32>> {
+    let mut open: Vec<u32> = Vec::new();
+    let mut parents = Vec::with_capacity(spans.len());
+    for (at, span) in spans.iter().enumerate() {
+        close(spans, &mut open, span.thread, span.start_ns);
+        let holds = |at: &&u32| spans[**at as usize].end_ns() >= span.end_ns();
+        parents.push(open.iter().rev().find(holds).copied());
+        open.push(at as u32);
+    }
+    parents
+}
+
+fn push(spans: &[HostSpan], open: &mut Vec<u32>, at: u32) {
+    let span = &spans[at as usize];
+    close(spans, open, span.thread, span.start_ns);
+    open.push(at);
+}
+
+/// Takes off what is over: spans of another thread, and those that ended before
+/// this moment. One that ends at the moment at which the next begins is over
+/// too, unless it is empty itself.
+fn close(spans: &[HostSpan], open: &mut Vec<u32>, thread: u32, time_ns: u64) {
+    while let Some(at) = open.last() {
+        let span = &spans[*at as usize];
+        let lasts = span.end_ns() > time_ns || span.start_ns == time_ns;
+        if span.thread == thread && lasts {
+            break;
+        }
+        open.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_trace::model::Span;
+
+    fn spans(rows: &[(u32, u64, u64)]) -> Vec<HostSpan> {
+        let span = |&(thread, start_ns, end_ns): &(u32, u64, u64)| {
+            let row = Span { thread, start_ns, duration_ns: end_ns - start_ns, ..Span::default() };
+            HostSpan::from(&row)
+        };
+        let mut spans: Vec<HostSpan> = rows.iter().map(span).collect();
+        spans.sort_by_key(nesting_order);
+        spans
+    }
+
+    #[test]
+    fn the_innermost_span_around_a_call_is_found() {
+        let outer = spans(&[(0, 0, 100), (0, 10, 50), (0, 20, 30), (1, 0, 100), (0, 60, 70)]);
+        let inner =
+            spans(&[(0, 5, 6), (0, 22, 25), (0, 45, 55), (0, 62, 70), (1, 62, 63), (2, 1, 2)]);
+        let found: Vec<Option<u64>> = enclosing(&outer, &inner)
+            .into_iter()
+            .map(|at| at.map(|at| outer[at as usize].duration_ns))
+            .collect();
+        // One that begins within (10, 50) and outlasts it belongs to what is around both.
+        assert_eq!(found, [Some(100), Some(10), Some(100), Some(10), Some(100), None]);
+    }
+
+    #[test]
+    fn a_span_that_follows_another_is_not_within_it() {
+        let rows = spans(&[(0, 0, 10), (0, 10, 20), (0, 12, 12), (0, 12, 15), (3, 0, 50)]);
+        assert_eq!(parents(&rows), [None, None, Some(1), Some(2), None]);
+    }
+}

@@ -1,0 +1,204 @@
+//! Rows as analyses hold them: what every analysis needs, and no more.
+//!
+//! A kernel's row in the trace model takes three hundred bytes, most of them for
+//! exports. Ten million rows must fit, so these are a fifth of that.
+
+use std::fmt;
+
+use tprof_trace::model::{
+    CopyKind, Kernel, MemoryCopy, NameId, ProcessIndex, Span, SpanKind, StackId, ThreadIndex,
+};
+
+use super::classify::Class;
+use crate::intervals::Interval;
+
+/// A number that may be unknown, in eight bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MaybeId(u64);
+
+impl MaybeId {
+    /// Unknown.
+    pub const NONE: MaybeId = MaybeId(u64::MAX);
+
+    /// The number, if it is known.
+    pub fn get(self) -> Option<u64> {
+        (self != MaybeId::NONE).then_some(self.0)
+    }
+}
+
+impl From<Option<u64>> for MaybeId {
+    fn from(value: Option<u64>) -> MaybeId {
+        value.map_or(MaybeId::NONE, MaybeId)
+    }
+}
+
+impl fmt::Debug for MaybeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+/// Index of a stream in [`super::RankTrace::streams`].
+pub type StreamIndex = u32;
+
+/// A stream of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamKey {
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: u32,
+    /// Context; 0 if unknown.
+    pub context: u32,
+    /// Stream.
+    pub stream: u64,
+}
+
+/// What ran on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkKind {
+    /// A kernel.
+    Kernel,
+    /// A copy or a memset.
+    Copy(CopyKind),
+    /// A wait on a stream; Holistic Trace Analysis alone takes it for work.
+    Wait,
+    /// A host span with a stream's number; so too.
+    HostSpan,
+}
+
+/// A kernel, a copy or a memset, as it ran on a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Number that its launch carries too.
+    pub correlation: MaybeId,
+    /// Number that joins it to an operator (Kineto's `External id`).
+    pub external: MaybeId,
+    /// Bytes of a copy.
+    pub bytes: MaybeId,
+    /// Where.
+    pub stream: StreamIndex,
+    /// Name; of a copy, as its source wrote it, or empty.
+    pub name: NameId,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+    /// Graph that launched it.
+    pub graph: Option<u32>,
+    /// What ran.
+    pub kind: WorkKind,
+    /// What it is for.
+    pub class: Class,
+}
+
+impl Work {
+    pub(super) fn of_kernel(row: &Kernel, stream: StreamIndex, class: Class) -> Work {
+        Work {
+            start_ns: row.start_ns,
+            duration_ns: row.duration_ns,
+            correlation: row.correlation.into(),
+            external: row.external.into(),
+            bytes: MaybeId::NONE,
+            stream,
+            name: row.name,
+            args: row.args,
+            graph: row.graph,
+            kind: WorkKind::Kernel,
+            class,
+        }
+    }
+
+    pub(super) fn of_copy(row: &MemoryCopy, stream: StreamIndex) -> Work {
+        Work {
+            start_ns: row.start_ns,
+            duration_ns: row.duration_ns,
+            correlation: row.correlation.into(),
+            external: row.external.into(),
+            bytes: row.bytes.into(),
+            stream,
+            name: row.name,
+            args: row.args,
+            graph: row.graph,
+            kind: WorkKind::Copy(row.kind),
+            class: Class::Memory,
+        }
+    }
+
+    /// When it was over.
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
+
+    /// When it ran.
+    pub fn interval(&self) -> Interval {
+        Interval::new(self.start_ns, self.end_ns())
+    }
+
+    /// Whether it is a kernel.
+    pub fn is_kernel(&self) -> bool {
+        self.kind == WorkKind::Kernel
+    }
+}
+
+/// A span of a host thread.
+#[derive(Clone, Copy, Debug)]
+pub struct HostSpan {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Number that what this call started on a device carries too.
+    pub correlation: MaybeId,
+    /// Number that joins a call to the operator around it (Kineto's `External id`).
+    pub external: MaybeId,
+    /// Autograd's sequence number.
+    pub sequence: MaybeId,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// On which thread.
+    pub thread: ThreadIndex,
+    /// Function, operator or range.
+    pub name: NameId,
+    /// NVTX domain, or an import's category.
+    pub category: NameId,
+    /// Where it was called; 0 if no stack was taken.
+    pub stack: StackId,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+    /// What it is.
+    pub kind: SpanKind,
+}
+
+impl From<&Span> for HostSpan {
+    fn from(row: &Span) -> HostSpan {
+        HostSpan {
+            start_ns: row.start_ns,
+            duration_ns: row.duration_ns,
+            correlation: row.correlation.into(),
+            external: row.external.into(),
+            sequence: row.sequence.into(),
+            process: row.process,
+            thread: row.thread,
+            name: row.name,
+            category: row.category,
+            stack: row.stack,
+            args: row.args,
+            kind: row.kind,
+        }
+    }
+}
+
+impl HostSpan {
+    /// When it was over.
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
+
+    /// When it lasted.
+    pub fn interval(&self) -> Interval {
+        Interval::new(self.start_ns, self.end_ns())
+    }
+}

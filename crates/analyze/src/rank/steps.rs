@@ -1,0 +1,88 @@
+//! Training steps: when each lasted, and which work belongs to it.
+
+use tprof_trace::model::{MarkKind, ProcessIndex, SpanKind};
+
+use super::{Needs, RankTrace};
+use crate::intervals::Interval;
+
+/// How torch.profiler names the annotation around a step; its number follows.
+pub const PROFILER_STEP: &str = "ProfilerStep#";
+
+/// A training step of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its number as its source gave it; without one, its place, from 0.
+    pub number: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// When it lasted, on the host.
+    pub interval: Interval,
+}
+
+impl RankTrace<'_> {
+    /// Steps in order of time: annotations named `ProfilerStep#5` where there are
+    /// any, else the time from each step mark to the next (what follows the last
+    /// one has no end, and is none). [`Needs::ANNOTATIONS`] must have been read.
+    pub fn steps(&self) -> Vec<Step> {
+        debug_assert!(self.needs.has(Needs::ANNOTATIONS));
+        let mut steps: Vec<Step> = self
+            .spans(SpanKind::Annotation)
+            .iter()
+            .filter_map(|span| {
+                let number = self.name(span.name).strip_prefix(PROFILER_STEP)?.parse().ok()?;
+                Some(Step { number, process: span.process, interval: span.interval() })
+            })
+            .collect();
+        if steps.is_empty() {
+            steps = self.steps_of_marks();
+        }
+        steps.sort_by_key(|step| (step.interval, step.process, step.number));
+        steps.dedup();
+        steps
+    }
+
+    fn steps_of_marks(&self) -> Vec<Step> {
+        let marks = self.file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
+        let mut marks: Vec<(ProcessIndex, u64)> =
+            marks.map(|mark| (mark.process.unwrap_or(0), mark.time_ns)).collect();
+        marks.sort_unstable();
+        let mut number = 0;
+        let pairs = marks.windows(2).filter_map(|pair| {
+            let ((process, start), (next, end)) = (pair[0], pair[1]);
+            if process != next {
+                number = 0;
+                return None;
+            }
+            number += 1;
+            Some(Step { number: number - 1, process, interval: Interval::new(start, end) })
+        });
+        pairs.collect()
+    }
+
+    /// For each piece of work, the step that it belongs to, as an index into
+    /// `steps`: the one in which its launch began. Where other launches were seen
+    /// and its own was not, that came before the recording, and it belongs to no
+    /// step; where none was seen at all, to the one in which it began itself.
+    pub fn steps_of_work(&self, steps: &[Step]) -> Vec<Option<u32>> {
+        let none_seen = (0..self.work.len()).all(|at| self.launches.call_of(at).is_none());
+        let at = |(index, work): (usize, &super::Work)| {
+            let call = self.launches.call_of(index).map(|call| self.calls[call].start_ns);
+            let time_ns = if none_seen { work.start_ns } else { call? };
+            step_at(steps, self.stream(work).process, time_ns)
+        };
+        self.work.iter().enumerate().map(at).collect()
+    }
+}
+
+/// The step of a process that holds a moment; `steps` are in order of start. Of
+/// steps that overlap, the one that began last.
+pub fn step_at(steps: &[Step], process: ProcessIndex, time_ns: u64) -> Option<u32> {
+    let after = steps.partition_point(|step| step.interval.start <= time_ns);
+    let holds = |at: &usize| {
+        let step = &steps[*at];
+        step.process == process && time_ns < step.interval.end
+    };
+    // Steps of a process follow each other: its last one before the moment decides.
+    let last = (0..after).rev().find(|at| steps[*at].process == process)?;
+    Some(last).filter(holds).map(|at| at as u32)
+}

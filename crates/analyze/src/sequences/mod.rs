@@ -1,0 +1,134 @@
+//! `sequences`: kernels that run after one another again and again.
+//!
+//! A sequence that an operator launches hundreds of times is what to fuse, or to
+//! put into a graph.
+
+mod find;
+mod ran;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use tprof_trace::{Problem, TraceFile};
+
+pub use find::{FEWEST_KERNELS, Roots, patterns};
+pub use ran::{Ran, name_of, ran};
+
+use crate::call_tree::CallTree;
+use crate::document::{Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, View};
+use crate::rank::{Needs, RankTrace};
+
+/// The kind.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "sequences",
+    about: "kernels that operators launch in a row, most frequent first",
+    make: |path, options, symbols| crate::document::make(&Sequences, path, options, symbols),
+};
+
+/// Operator whose sequences Holistic Trace Analysis is asked for in its own examples.
+const HTA_OPERATOR: &str = "aten::linear";
+
+/// Frequent sequences of kernels.
+pub struct Sequences;
+
+/// How often a sequence ran, and for how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pattern {
+    /// Runs of its operator that launched it.
+    pub runs: u64,
+    /// Sum of the durations of its kernels, copies and memsets.
+    pub device_ns: u64,
+    /// Sum of the durations of those runs on the host.
+    pub host_ns: u64,
+}
+
+impl Pattern {
+    fn add(&mut self, other: &Pattern) {
+        self.runs += other.runs;
+        self.device_ns += other.device_ns;
+        self.host_ns += other.host_ns;
+    }
+}
+
+/// By operator and kernels, joined by ` | `.
+pub type Patterns = BTreeMap<(String, String), Pattern>;
+
+impl Analysis for Sequences {
+    const KIND: &'static str = KIND.name;
+    type Part = Patterns;
+
+    fn rank(
+        &self,
+        trace: &TraceFile,
+        _at: &RankAt,
+        options: &Options,
+        problems: &mut Vec<Problem>,
+    ) -> Patterns {
+        let needs = match options.hta {
+            true => Needs::ALL_SPANS | Needs::WORK,
+            false => Needs::WORK | Needs::CALLS | Needs::OPERATORS,
+        };
+        let mut rank = RankTrace::load_as(trace, needs, options.hta);
+        problems.append(&mut rank.problems);
+        let roots = match (options.hta, options.operator.as_deref()) {
+            (true, operator) => Roots::Shallowest(operator.unwrap_or(HTA_OPERATOR)),
+            (false, Some(operator)) => Roots::Containing(operator),
+            (false, None) => Roots::Outermost,
+        };
+        patterns(&rank, &CallTree::of(&rank), roots)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Patterns)>, _options: &Options) -> Body {
+        let mut all = Patterns::default();
+        for ((operator, kernels), pattern) in parts.iter().flat_map(|(_, patterns)| patterns) {
+            all.entry((operator.clone(), kernels.clone())).or_default().add(pattern);
+        }
+        let mut whole = table("sequences", &[]);
+        add(&mut whole, &all, None);
+        let mut by_rank =
+            table("sequences_by_rank", &[Column::new("rank", "rank", Unit::Text)]).view(View::Data);
+        for (at, patterns) in &parts {
+            add(&mut by_rank, patterns, Some(at));
+        }
+        Body { tables: vec![whole, by_rank], notes: Vec::new() }
+    }
+}
+
+fn table(key: &'static str, first: &[Column]) -> Table {
+    let mut columns = first.to_vec();
+    columns.extend([
+        Column::new("runs", "runs", Unit::Count),
+        Column::new("device_ns", "on GPU", Unit::Duration),
+        Column::new("host_ns", "on host", Unit::Duration),
+        Column::new("kernel_count", "kernels", Unit::Count),
+        Column::data("operator", Unit::Text),
+        Column::data("kernels", Unit::Text),
+        Column::new("sequence", "operator: kernels, in order", Unit::Name),
+    ]);
+    Table::new(key, "Sequences of kernels", columns)
+        .about("on GPU: sum over the kernels; on host: sum over the operator's runs")
+        .empty(format!(
+            "no run of an operator launched {FEWEST_KERNELS} kernels or more, or operators, calls \
+             and kernels were not all recorded"
+        ))
+}
+
+fn add(table: &mut Table, patterns: &Patterns, at: Option<&RankAt>) {
+    let mut rows: Vec<(&(String, String), &Pattern)> = patterns.iter().collect();
+    rows.sort_by_key(|(names, pattern)| (Reverse((pattern.runs, pattern.device_ns)), *names));
+    for ((operator, kernels), pattern) in rows {
+        let mut cells: Vec<_> = at.iter().map(|at| at.label.as_str().into()).collect();
+        cells.extend([
+            pattern.runs.into(),
+            pattern.device_ns.into(),
+            pattern.host_ns.into(),
+            (kernels.matches(" | ").count() + 1).into(),
+            operator.as_str().into(),
+            kernels.as_str().into(),
+            format!("{operator}: {kernels}").into(),
+        ]);
+        table.row(cells);
+    }
+}

@@ -1,0 +1,146 @@
+//! The tables of `stragglers`.
+
+use std::cmp::Reverse;
+
+use super::arrivals::{Arrival, arrivals};
+use super::{Part, hta, imbalance};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+
+const ONE_RANK: &str = "there is one rank, and stragglers show in comparison with others";
+const NOT_MET: &str = "no collective that makes all ranks wait was seen on two ranks";
+
+/// Tables of all ranks.
+pub(super) fn body(parts: &[(RankAt, Part)], hta: bool) -> Body {
+    match hta {
+        true => Body { tables: vec![potential(parts)], notes: Vec::new() },
+        false => {
+            Body { tables: vec![late(parts), summary(parts), load(parts)], notes: notes(parts) }
+        }
+    }
+}
+
+fn notes(parts: &[(RankAt, Part)]) -> Vec<String> {
+    let stride = parts.iter().map(|(_, part)| part.meetings.stride).max().unwrap_or(1);
+    let sampled = (stride > 1).then(|| format!("one in {stride} collectives was compared"));
+    sampled.into_iter().collect()
+}
+
+fn late(parts: &[(RankAt, Part)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("collectives", "collectives", Unit::Count),
+        Column::new("last", "came last", Unit::Count),
+        Column::new("mean_late_ns", "late by", Unit::Duration),
+        Column::new("waited_ns", "waited", Unit::Duration),
+        Column::new("delay_ns", "held up", Unit::Duration),
+    ];
+    let why = if parts.len() < 2 { ONE_RANK } else { NOT_MET };
+    let mut table = Table::new("late_arrivals", "Late arrivals at collectives", columns)
+        .about(
+            "late by: mean time after the first rank; waited: for the last one, summed; held up: by \
+             how much it came after the last but one, summed: what the others would gain",
+        )
+        .empty(why);
+    let meetings: Vec<_> = parts.iter().map(|(_, part)| &part.meetings).collect();
+    let mut rows: Vec<(&RankAt, Arrival)> =
+        parts.iter().map(|(at, _)| at).zip(arrivals(&meetings)).collect();
+    rows.retain(|(_, arrival)| arrival.met > 0);
+    rows.sort_by_key(|(_, arrival)| Reverse((arrival.delay_ns, arrival.late_ns)));
+    for (at, arrival) in rows {
+        table.row(vec![
+            at.label.as_str().into(),
+            arrival.met.into(),
+            arrival.last.into(),
+            Cell::known(arrival.mean_late_ns(), NOT_MET),
+            arrival.waited_ns.into(),
+            arrival.delay_ns.into(),
+        ]);
+    }
+    table
+}
+
+/// Ranks that computed anything, with their load.
+fn loaded(parts: &[(RankAt, Part)]) -> Vec<(&RankAt, u64)> {
+    let mut rows: Vec<(&RankAt, u64)> =
+        parts.iter().map(|(at, part)| (at, part.load.per_step_ns())).collect();
+    if rows.iter().all(|(_, load)| *load == 0) {
+        rows.clear();
+    }
+    rows.retain(|(at, _)| at.rank.is_some());
+    rows.sort_by_key(|(_, load)| Reverse(*load));
+    rows
+}
+
+fn no_load(parts: &[(RankAt, Part)]) -> &'static str {
+    match parts.len() {
+        0 | 1 => ONE_RANK,
+        _ => "no kernel was seen to compute",
+    }
+}
+
+fn mean(rows: &[(&RankAt, u64)]) -> f64 {
+    rows.iter().map(|(_, load)| *load as f64).sum::<f64>() / rows.len().max(1) as f64
+}
+
+fn summary(parts: &[(RankAt, Part)]) -> Table {
+    let columns = vec![
+        Column::new("ranks", "ranks", Unit::Count),
+        Column::new("mean_ns", "mean", Unit::Duration),
+        Column::new("max_ns", "highest", Unit::Duration),
+        Column::new("most_loaded", "on", Unit::Text),
+        Column::new("imbalance", "imbalance", Unit::Share),
+    ];
+    let mut table = Table::new("load_imbalance", "Load imbalance", columns)
+        .about("imbalance: highest compute time of a step over the ranks' mean, less 1")
+        .empty(no_load(parts));
+    let rows = loaded(parts);
+    let loads: Vec<u64> = rows.iter().map(|row| row.1).collect();
+    if let (Some(imbalance), [first, _, ..]) = (imbalance(&loads), rows.as_slice()) {
+        table.row(vec![
+            rows.len().into(),
+            (mean(&rows).round() as u64).into(),
+            first.1.into(),
+            first.0.label.as_str().into(),
+            imbalance.into(),
+        ]);
+    }
+    table
+}
+
+fn load(parts: &[(RankAt, Part)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("compute_ns", "compute", Unit::Duration),
+        Column::new("of_mean", "of mean", Unit::Share),
+    ];
+    let in_steps = parts.iter().any(|(_, part)| part.load.steps.is_some());
+    let title = if in_steps { "Compute time of a step" } else { "Compute time" };
+    let mut table = Table::new("load", title, columns).empty(no_load(parts));
+    let rows = loaded(parts);
+    let mean = mean(&rows);
+    for (at, load) in rows {
+        let share = (mean > 0.0).then(|| load as f64 / mean);
+        table.row(vec![
+            at.label.as_str().into(),
+            load.into(),
+            Cell::known(share, "no rank computed anything"),
+        ]);
+    }
+    table
+}
+
+/// As HTA names them.
+fn potential(parts: &[(RankAt, Part)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("steps", "steps in which it began last", Unit::Count),
+    ];
+    let mut table = Table::new("potential_stragglers", "Potential stragglers", columns).empty(
+        "HTA needs two ranks, steps, and kernels named ncclKernel… of at least 1 % of a step",
+    );
+    let kernels: Vec<_> = parts.iter().map(|(_, part)| &part.hta).collect();
+    for (rank, steps) in hta::potential(&kernels).unwrap_or_default() {
+        table.row(vec![parts[rank].0.label.as_str().into(), steps.into()]);
+    }
+    table
+}

@@ -1,0 +1,414 @@
+//! A run as a whole: the report that every command prints from.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tprof_trace::run::RunInfo;
+use tprof_trace::{RankFile, RunDir, SymbolSource, TraceError, TraceFile};
+
+use crate::clock::Clock;
+use crate::completeness::{Completeness, Seen};
+use crate::document::RankAt;
+use crate::findings::RankFindings;
+use crate::findings::lines::{self, Line};
+use crate::gpu::{self, Gpu};
+use crate::memory::killed::Death;
+use crate::memory::timeline::{Cgroup, Timeline};
+use crate::memory::{HostMemory, rank_memory};
+use crate::overhead::Overhead;
+use crate::processes::{self, ProcessRow};
+use crate::ranks;
+use crate::reading::{Reading, object};
+use crate::units;
+
+/// Version of the JSON that reports print.
+pub const REPORT_VERSION: u32 = 1;
+
+/// Sites per rank in a summary.
+const SUMMARY_SITES: usize = 5;
+
+/// Which report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Wall time, processes, ranks, completeness, overhead, memory in short.
+    Summary,
+    /// Memory in full.
+    Memory,
+}
+
+/// What was run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Run directory, or the one file that was opened.
+    pub path: PathBuf,
+    /// Command line; empty if attached by hand.
+    pub command: Vec<String>,
+    /// Hosts.
+    pub hosts: Vec<String>,
+    /// `finished`, `running` or `cut off`.
+    pub state: &'static str,
+    /// When it began, nanoseconds since 1970.
+    pub start_unix_ns: Reading<u64>,
+    /// From the beginning to the end of the last process.
+    pub wall_ns: Reading<u64>,
+    /// Version of tprof that recorded it.
+    pub recorded_by: String,
+}
+object! { Run {
+    plain path, plain command, plain hosts, plain state, reading start_unix_ns, reading wall_ns,
+    plain recorded_by,
+} }
+
+/// One rank file.
+#[derive(Clone, Debug)]
+pub struct Rank {
+    /// Rank; `None` for a launcher.
+    pub rank: Option<u32>,
+    /// Name of the row: `rank 3`, `rank 3.1`, `launcher HOST`.
+    pub label: String,
+    /// File name.
+    pub file: String,
+    /// Processes in it.
+    pub processes: usize,
+    /// Its heap.
+    pub host_memory: HostMemory,
+    /// RSS, mapped and heap over time.
+    pub timeline: Timeline,
+    /// What its devices did; only the summary has it.
+    pub gpu: Reading<Gpu>,
+}
+object! { Rank {
+    plain rank, plain label, plain file, plain processes, plain host_memory, plain timeline,
+    reading gpu,
+} }
+
+/// A report.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// [`REPORT_VERSION`].
+    pub version: u32,
+    /// Version of tprof that made it.
+    pub tprof: &'static str,
+    /// Which report.
+    pub kind: Kind,
+    /// What was run.
+    pub run: Run,
+    /// What could not be read, in sentences.
+    pub problems: Vec<String>,
+    /// What else a reader should know, in sentences; whoever gave the symbols adds
+    /// what of them could not be found.
+    pub notes: Vec<String>,
+    /// What was recorded and what was not.
+    pub completeness: Completeness,
+    /// What recording cost.
+    pub overhead: Overhead,
+    /// Every process image.
+    pub processes: Vec<ProcessRow>,
+    /// Memory of the run's cgroup.
+    pub cgroup: Cgroup,
+    /// Processes that a signal ended.
+    pub killed: Vec<Death>,
+    /// The first findings; a summary has them.
+    pub findings: Reading<Vec<Line>>,
+    /// One row per rank file.
+    pub ranks: Vec<Rank>,
+}
+object! { Report {
+    plain version, plain tprof, plain kind, plain run, plain problems, plain notes,
+    plain completeness,
+    plain overhead, plain processes, plain cgroup, plain killed, reading findings, plain ranks,
+} }
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum AnalyzeError {
+    /// The run, or its only file, cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The run has no such rank.
+    #[error("there is no rank {rank} in `{}`", path.display())]
+    NoRank {
+        /// The rank that was asked for.
+        rank: u32,
+        /// Where.
+        path: PathBuf,
+        /// The ranks that are there.
+        there: Vec<u32>,
+    },
+}
+
+/// One file, read.
+struct Part {
+    rank: Rank,
+    processes: Vec<ProcessRow>,
+    seen: Seen,
+    last_ns: u64,
+    cgroup: Cgroup,
+    deaths: Vec<Death>,
+    sigkills: u64,
+    findings: Option<RankFindings>,
+    problems: Vec<String>,
+}
+
+/// Base name of a path.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Reads a run, or one rank of it.
+pub fn report(path: &Path, kind: Kind, rank: Option<u32>) -> Result<Report, AnalyzeError> {
+    report_with(path, kind, rank, None)
+}
+
+/// As [`report`]; addresses that the recorder left without a name are looked up
+/// in `symbols`.
+pub fn report_with(
+    path: &Path,
+    kind: Kind,
+    rank: Option<u32>,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Report, AnalyzeError> {
+    let dir = RunDir::open(path)?;
+    let files = pick(&dir, path, rank)?;
+    let zero = Zero::of(&dir);
+    let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
+    let mut parts = Vec::new();
+    let mut failure = None;
+    for result in ranks::each(&files, |file| part(file, &dir, &zero, kind, symbols)) {
+        match result {
+            Ok(part) => parts.push(part),
+            Err(error) => {
+                problems.push(error.to_string());
+                failure = Some(error);
+            }
+        }
+    }
+    match failure {
+        Some(error) if parts.is_empty() => return Err(error.into()),
+        _ => {}
+    }
+    for part in &mut parts {
+        problems.append(&mut part.problems);
+    }
+    Ok(join(dir, path, kind, rank.is_some() || path.is_file(), parts, problems))
+}
+
+pub(crate) fn pick<'a>(
+    dir: &'a RunDir,
+    path: &Path,
+    rank: Option<u32>,
+) -> Result<Vec<&'a RankFile>, AnalyzeError> {
+    let Some(rank) = rank else { return Ok(dir.files().iter().collect()) };
+    let files: Vec<&RankFile> = dir.files().iter().filter(|file| file.rank == Some(rank)).collect();
+    if files.is_empty() {
+        let mut there: Vec<u32> = dir.files().iter().filter_map(|file| file.rank).collect();
+        there.dedup();
+        return Err(AnalyzeError::NoRank { rank, path: path.to_path_buf(), there });
+    }
+    Ok(files)
+}
+
+fn part(
+    file: &&RankFile,
+    dir: &RunDir,
+    zero: &Zero,
+    kind: Kind,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Part, TraceError> {
+    let name = file_name(&file.path);
+    let mut trace = TraceFile::open(&file.path)?;
+    if let Some(symbols) = symbols {
+        trace.name_missing(symbols);
+    }
+    let clock = zero.clock(&trace, dir, &name);
+    let memory = rank_memory(&trace, clock);
+    let at = RankAt { rank: file.rank, label: file.label.to_string(), file: name.clone(), clock };
+    let findings = (kind == Kind::Summary).then(|| lines::of_file(&trace, &at)).flatten();
+    let mut host_memory = memory.host_memory;
+    if kind == Kind::Summary {
+        host_memory.sites.truncate(SUMMARY_SITES);
+    }
+    let mut found = Vec::new();
+    let gpu = match kind {
+        Kind::Summary => gpu::of_file(&trace, &mut found),
+        Kind::Memory => Reading::missing("the summary has it"),
+    };
+    let problem = |p: &tprof_trace::Problem| format!("{name}: {} (at byte {})", p.what, p.offset);
+    let mut problems: Vec<String> =
+        trace.problems().iter().chain(&memory.problems).chain(&found).map(problem).collect();
+    if let Some(problem) = unclosed(&trace, &name, dir) {
+        if host_memory.recording == "exact" && host_memory.at_least.is_none() {
+            host_memory.at_least = Some("the end of the file is missing".to_owned());
+        }
+        problems.push(problem);
+    }
+    Ok(Part {
+        processes: processes::of_file(&trace, &name, file.rank, clock),
+        seen: Seen::of(&trace),
+        last_ns: clock.since_start(memory.end_ns),
+        problems,
+        cgroup: memory.cgroup,
+        deaths: memory.deaths,
+        sigkills: memory.sigkills,
+        findings,
+        rank: Rank {
+            rank: file.rank,
+            label: file.label.to_string(),
+            processes: trace.processes().len(),
+            file: name,
+            host_memory,
+            timeline: memory.timeline,
+            gpu,
+        },
+    })
+}
+
+/// What is to be said of a file without an end. Of a run that was cut off or
+/// still lasts, its state says that.
+pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<String> {
+    if trace.is_closed() {
+        return None;
+    }
+    let end = units::bytes(trace.bytes());
+    let of_it = |info: &&RunInfo| info.files.iter().any(|file| file == name);
+    match dir.infos().iter().find(of_it) {
+        Some(info) if info.finished => {
+            Some(format!("{name}: was not closed: what was recorded after {end} is missing"))
+        }
+        Some(_) => None,
+        None if dir.infos().iter().any(|info| !info.finished) => None,
+        None => Some(format!(
+            "{name}: was not closed: it was cut off after {end}, or is still being written"
+        )),
+    }
+}
+
+fn join(
+    dir: RunDir,
+    path: &Path,
+    kind: Kind,
+    in_part: bool,
+    mut parts: Vec<Part>,
+    problems: Vec<String>,
+) -> Report {
+    let infos = dir.infos();
+    let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
+    let zero = Zero::of(&dir);
+    let last_ns = parts.iter().map(|part| part.last_ns).max();
+    let run = run_of(path, infos, finished, last_ns, &zero);
+    let seen = parts.iter_mut().map(|part| std::mem::take(&mut part.seen)).collect();
+    let whole = finished && problems.is_empty();
+    let completeness = Completeness::of(infos, finished && !in_part, whole, seen);
+    let files: Vec<&str> = parts.iter().map(|part| part.rank.file.as_str()).collect();
+    let rows = parts.iter().flat_map(|part| part.processes.iter().cloned()).collect();
+    let processes =
+        processes::join(infos, rows, in_part.then_some(&files[..]), |info| zero.of_info(info));
+    let sigkills = parts.iter().map(|part| part.sigkills).sum();
+    let (mut ranks, mut killed, mut judged) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cgroup: Option<Cgroup> = None;
+    for part in parts {
+        ranks.push(part.rank);
+        killed.extend(part.deaths);
+        judged.extend(part.findings);
+        cgroup = Some(match cgroup {
+            None => part.cgroup,
+            Some(so_far) => so_far.or(part.cgroup),
+        });
+    }
+    let cgroup = cgroup.unwrap_or_else(Cgroup::unknown);
+    for death in &mut killed {
+        death.judge(&cgroup, sigkills);
+    }
+    Report {
+        version: REPORT_VERSION,
+        tprof: env!("CARGO_PKG_VERSION"),
+        kind,
+        run,
+        problems,
+        notes: Vec::new(),
+        completeness,
+        overhead: Overhead::of(infos),
+        processes,
+        cgroup,
+        killed,
+        findings: match kind {
+            Kind::Summary => lines::lines(judged),
+            Kind::Memory => Reading::missing("the summary and `tprof report findings` have them"),
+        },
+        ranks,
+    }
+}
+
+/// What was run, by what its collectors wrote and, of one cut off, its last event.
+pub(crate) fn run_of(
+    path: &Path,
+    infos: &[RunInfo],
+    finished: bool,
+    last_ns: Option<u64>,
+    zero: &Zero,
+) -> Run {
+    let mut hosts: Vec<String> =
+        infos.iter().map(|info| info.host.clone()).filter(|host| !host.is_empty()).collect();
+    hosts.sort();
+    hosts.dedup();
+    let ended = infos.iter().filter_map(|info| Some(zero.of_info(info).since_start(info.end_ns?)));
+    Run {
+        path: path.to_path_buf(),
+        command: infos.first().map(|info| info.command.clone()).unwrap_or_default(),
+        hosts,
+        state: match finished {
+            true => "finished",
+            false if infos.iter().any(is_running) => "running",
+            false => "cut off",
+        },
+        start_unix_ns: match zero.unix_ns {
+            0 => Reading::missing("neither run.json nor a rank file tells"),
+            unix_ns => Reading::Is(unix_ns),
+        },
+        wall_ns: match (ended.max().filter(|_| finished), last_ns) {
+            (Some(end), _) | (None, Some(end)) => Reading::Is(end),
+            (None, None) => Reading::missing("the run has no end and no rank file"),
+        },
+        recorded_by: infos.first().map(|info| info.tprof.clone()).unwrap_or_default(),
+    }
+}
+
+/// Whether the collector of an unfinished run is still there.
+fn is_running(info: &RunInfo) -> bool {
+    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let comm = std::fs::read_to_string(format!("/proc/{}/comm", info.collector_pid));
+    !info.finished && here.trim() == info.host && comm.is_ok_and(|comm| comm.contains("tprof"))
+}
+
+/// The run's zero: when its first collector began, by the wall clock.
+pub(crate) struct Zero {
+    unix_ns: u64,
+}
+
+impl Zero {
+    pub(crate) fn of(dir: &RunDir) -> Zero {
+        let starts = dir.infos().iter().map(|info| info.start_unix_ns).filter(|&ns| ns > 0);
+        let of_file =
+            |file: &RankFile| Some(TraceFile::read_header(&file.path).ok()?.start_unix_ns);
+        let unix_ns = starts.min().or_else(|| dir.files().iter().find_map(of_file));
+        Zero { unix_ns: unix_ns.unwrap_or(0) }
+    }
+
+    fn of_info(&self, info: &RunInfo) -> Clock {
+        self.at(info.start_ns, info.start_unix_ns)
+    }
+
+    pub(crate) fn clock(&self, trace: &TraceFile, dir: &RunDir, name: &str) -> Clock {
+        let header = trace.header();
+        if header.start_unix_ns > 0 {
+            return self.at(header.start_ns, header.start_unix_ns);
+        }
+        let info = dir.infos().iter().find(|info| info.files.iter().any(|file| file == name));
+        info.map_or(Clock { start_ns: header.start_ns, late_ns: 0 }, |info| self.of_info(info))
+    }
+
+    fn at(&self, start_ns: u64, start_unix_ns: u64) -> Clock {
+        Clock { start_ns, late_ns: start_unix_ns.saturating_sub(self.unix_ns) }
+    }
+}

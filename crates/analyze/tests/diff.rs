@@ -1,0 +1,211 @@
+//! Two runs with known differences.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use tprof_analyze::diff::{Comparison, Gate, Side, SideOptions};
+use tprof_analyze::document::{Cell, Table, Value};
+use tprof_trace::model::{Collective, Kernel, Process, Property, Span, SpanKind};
+use tprof_trace::{TraceHeader, TraceWriter};
+
+const US: u64 = 1000;
+
+/// A run of some ranks whose steps take these microseconds.
+///
+/// In each step a kernel `gemm` runs for half of it and `ncclAllReduce` for a
+/// quarter, of which half beside the other; `extra` names one more kernel of 1 us.
+fn run(ranks: u32, steps: &[u64], extra: Option<&str>, world: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for rank in 0..ranks {
+        write_rank(&dir.path().join(format!("rank-{rank}.tprof")), rank, steps, extra, world);
+    }
+    dir
+}
+
+fn write_rank(path: &Path, rank: u32, steps: &[u64], extra: Option<&str>, world: &str) {
+    let header = TraceHeader { rank: Some(rank), ..TraceHeader::default() };
+    let mut writer = TraceWriter::create(path, &header).unwrap();
+    let command = writer.name("train");
+    let process = Process {
+        process: 0,
+        pid: 7,
+        parent: 1,
+        rank: Some(rank),
+        command,
+        exe: command,
+        start_ns: 0,
+        memory: tprof_trace::model::MemoryRecording::Off,
+    };
+    writer.process(&process);
+    let (key, value) = (writer.name("distributedInfo"), writer.name(world));
+    writer.property(Property { key, value });
+    let (gemm, reduce) = (writer.name("gemm"), writer.name("ncclAllReduce"));
+    let (op, call, collective) =
+        (writer.name("aten::mm"), writer.name("cudaLaunchKernel"), writer.name("all_reduce"));
+    let extra = extra.map(|name| writer.name(name));
+    let (mut spans, mut kernels, mut collectives) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut at, mut correlation) = (1000 * US, 0);
+    for (number, step) in steps.iter().enumerate() {
+        let step = step * US;
+        let name = writer.name(&format!("ProfilerStep#{}", number + 5));
+        let kind = SpanKind::Annotation;
+        spans.push(Span { start_ns: at, duration_ns: step, kind, name, ..Span::default() });
+        let kind = SpanKind::Operator;
+        spans.push(Span { start_ns: at, duration_ns: step / 8, kind, name: op, ..Span::default() });
+        let mut launch = |name, start_ns, duration_ns| {
+            correlation += 1;
+            spans.push(Span {
+                start_ns: at + correlation,
+                duration_ns: US,
+                kind: SpanKind::Runtime,
+                name: call,
+                correlation: Some(correlation),
+                ..Span::default()
+            });
+            let correlation = Some(correlation);
+            kernels.push(Kernel { start_ns, duration_ns, name, correlation, ..Kernel::default() });
+            correlation
+        };
+        launch(gemm, at + step / 8, step / 2);
+        let of_reduce = launch(reduce, at + step / 2, step / 4);
+        collectives.push(Collective {
+            start_ns: at + 1,
+            name: collective,
+            bytes: Some(4096),
+            correlation: of_reduce,
+            ..Collective::default()
+        });
+        if let Some(extra) = extra {
+            launch(extra, at + step * 7 / 8, US);
+        }
+        at += step;
+    }
+    writer.write(&mut spans).unwrap();
+    writer.write(&mut kernels).unwrap();
+    writer.write(&mut collectives).unwrap();
+    writer.finish().unwrap();
+}
+
+const EIGHT: &str = r#"{"backend":"nccl","rank":0,"world_size":8}"#;
+const TWO: &str = r#"{"backend":"nccl","rank":0,"world_size":2}"#;
+
+fn side(dir: &TempDir) -> Side {
+    Side::read(dir.path(), &SideOptions::default()).unwrap()
+}
+
+fn table<'a>(comparison: &'a Comparison, key: &str) -> &'a Table {
+    comparison.tables.iter().find(|table| table.key == key).unwrap()
+}
+
+/// A cell by its row's key (`column` holds it) and its column's key.
+fn cell<'a>(table: &'a Table, column: &str, row: &str, wanted: &str) -> &'a Cell {
+    let at = |key: &str| table.columns.iter().position(|column| column.key == key).unwrap();
+    let row = table.rows.iter().find(|cells| cells[at(column)] == Cell::from(row));
+    &row.unwrap_or_else(|| panic!("no row in {table:?}"))[at(wanted)]
+}
+
+fn number(cell: &Cell) -> f64 {
+    cell.value().and_then(Value::number).unwrap_or_else(|| panic!("{cell:?}"))
+}
+
+#[test]
+fn a_slower_step_is_told_from_chance() {
+    let a = run(2, &[800, 808, 792, 800], None, EIGHT);
+    let b = run(2, &[880, 888, 872, 880], None, EIGHT);
+    let comparison = Comparison::of(side(&a), side(&b));
+    let times = table(&comparison, "times");
+    let of = |row, column| number(cell(times, "metric", row, column));
+    assert_eq!((of("step_time", "a"), of("step_time", "b")), (800e3, 880e3));
+    assert_eq!(of("step_time", "change"), 80e3);
+    assert!((of("step_time", "change_share") - 0.1).abs() < 1e-12);
+    // Standard deviation 6.53 us on either side, 6 degrees of freedom: t is 2.447.
+    let expected = 2.447 * (2.0 * 128.0 / 3.0 / 4.0_f64).sqrt() * 1e3;
+    assert!(
+        (of("step_time", "interval") - expected).abs() < 10.0,
+        "{}",
+        of("step_time", "interval")
+    );
+    assert_eq!(cell(times, "metric", "step_time", "verdict"), &Cell::from("worse"));
+    // Half compute; of the quarter that communicates, half is hidden.
+    assert_eq!(of("compute_time", "a"), 400e3);
+    assert_eq!(of("exposed_communication", "a"), 100e3);
+    assert_eq!(of("exposed_copies", "a"), 0.0);
+    assert_eq!(of("idle_time", "a"), 300e3);
+    let busy = number(cell(table(&comparison, "shares"), "metric", "gpu_busy", "b"));
+    assert!((busy - 0.625).abs() < 1e-9);
+    let trips = |gate: &str| comparison.trips(&gate.parse::<Gate>().unwrap());
+    assert_eq!([trips("step_time>+5%"), trips("step_time>+15%")], [Some(true), Some(false)]);
+    assert_eq!(trips("step_time>+79us"), Some(true));
+    assert_eq!(trips("peak_device_memory>+5%"), None, "it was not measured");
+}
+
+#[test]
+fn noise_is_called_noise() {
+    let a = run(1, &[800, 1200, 700, 900], None, EIGHT);
+    let b = run(1, &[1000, 750, 1300, 800], None, EIGHT);
+    let comparison = Comparison::of(side(&a), side(&b));
+    let verdict = cell(table(&comparison, "times"), "metric", "step_time", "verdict");
+    assert_eq!(verdict, &Cell::from("not sure"));
+    assert_eq!(comparison.trips(&"step_time>+1%".parse().unwrap()), Some(false));
+}
+
+#[test]
+fn one_step_has_no_interval_and_says_so() {
+    let (a, b) = (run(1, &[800], None, EIGHT), run(1, &[900], None, EIGHT));
+    let comparison = Comparison::of(side(&a), side(&b));
+    let times = table(&comparison, "times");
+    assert!(matches!(cell(times, "metric", "step_time", "interval"), Cell::Missing(_)));
+    assert_eq!(cell(times, "metric", "step_time", "verdict"), &Cell::from("worse?"));
+    assert!(comparison.notes.iter().any(|note| note.contains("chance")), "{:?}", comparison.notes);
+}
+
+#[test]
+fn names_are_compared_per_step_and_rank() {
+    let a = run(4, &[800, 800], Some("old_kernel"), EIGHT);
+    let b = run(2, &[800, 800, 800], Some("new_kernel"), TWO);
+    let comparison = Comparison::of(side(&a), side(&b));
+    let kernels = table(&comparison, "kernels");
+    let of = |row, column| cell(kernels, "name", row, column);
+    assert_eq!((number(of("gemm", "a_ns")), number(of("gemm", "b_ns"))), (400e3, 400e3));
+    assert_eq!((number(of("gemm", "a_count")), number(of("gemm", "b_count"))), (1.0, 1.0));
+    assert_eq!(of("old_kernel", "presence"), &Cell::from("A"));
+    assert_eq!(of("new_kernel", "presence"), &Cell::from("B"));
+    assert_eq!(number(of("new_kernel", "change_ns")), 1e3);
+    let collectives = table(&comparison, "collectives");
+    assert_eq!(number(cell(collectives, "name", "all_reduce", "a_ns")), 200e3);
+    assert_eq!(number(cell(collectives, "name", "all_reduce", "b_bytes")), 4096.0);
+    let operators = table(&comparison, "operators");
+    assert_eq!(number(cell(operators, "name", "aten::mm", "a_ns")), 100e3);
+    let differences = table(&comparison, "differences");
+    assert_eq!(cell(differences, "key", "distributed.world_size", "b"), &Cell::from("2"));
+    assert_eq!(cell(differences, "key", "ranks", "a"), &Cell::from("4"));
+    assert!(comparison.notes.iter().any(|note| note.contains("means over ranks")));
+}
+
+#[test]
+fn steps_can_be_picked_by_number() {
+    let dir = run(1, &[500, 800, 800], None, EIGHT);
+    let options = SideOptions { steps: Some((6, 7)), ..SideOptions::default() };
+    let picked = Side::read(dir.path(), &options).unwrap();
+    assert_eq!(picked.steps, [6, 7]);
+    assert_eq!(picked.figures["step_time"], [800e3, 800e3]);
+    let options = SideOptions { steps: Some((50, 60)), ..SideOptions::default() };
+    let none = Side::read(dir.path(), &options).unwrap();
+    assert!(none.stepped && none.steps.is_empty());
+}
+
+#[test]
+fn a_run_compared_with_itself_did_not_change() {
+    let dir = run(3, &[800, 810, 790], Some("k"), EIGHT);
+    let comparison = Comparison::of(side(&dir), side(&dir));
+    for table in &comparison.tables {
+        let Some(at) = table.columns.iter().position(|column| column.key.starts_with("change"))
+        else {
+            assert!(table.rows.is_empty(), "{table:?}");
+            continue;
+        };
+        for row in &table.rows {
+            assert_eq!(number(&row[at]), 0.0, "{}", table.key);
+        }
+    }
+}
