@@ -1,0 +1,71 @@
+//! Exports a run, or a synthetic rank of so many events, and prints events, CPU
+//! time and size:
+//! `cargo run --release -p tprof-export --example speed -- FORMAT [EVENTS|RUN [OUTPUT]]`.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::Job;
+use std::path::{Path, PathBuf};
+use tprof_export::{ExportError, Options, Written, chrome, csv, json, parquet, perfetto};
+use tprof_trace::RunDir;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let format = args.next().unwrap_or_else(|| "perfetto".to_owned());
+    let what = args.next().unwrap_or_else(|| "1000000".to_owned());
+    let (export, name): (Export, &str) = match format.as_str() {
+        "perfetto" => (perfetto::export, "out.pftrace.gz"),
+        "chrome" => (chrome::export, "out.json.gz"),
+        "parquet" => (parquet::export, "out"),
+        "csv" => (csv::export, "out"),
+        "json" => (json::export, "out.json.gz"),
+        other => panic!("no format {other}"),
+    };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let run = match what.parse::<u64>() {
+        Ok(events) => {
+            let job = Job { steps: events / 5000 + 1, operators: 1000, ranks: 1 };
+            common::write_run(dir.path(), job);
+            dir.path().to_path_buf()
+        }
+        Err(_) => PathBuf::from(what),
+    };
+    let run = RunDir::open(&run).expect("a run");
+    let output = args.next().map_or_else(|| dir.path().join(name), PathBuf::from);
+    let options = Options { output: Some(output), force: true, ..Options::default() };
+    let before = cpu_ns();
+    let written = export(&run, &options).expect("an export");
+    let seconds = (cpu_ns() - before) as f64 / 1e9;
+    let size = bytes(&written.paths[0]);
+    let events = written.events as f64;
+    println!(
+        "{format}: {} events in {seconds:.2} CPU s, {:.2} million/s, {:.2} bytes/event, peak {} MB",
+        written.events,
+        events / seconds / 1e6,
+        size as f64 / events,
+        peak_kb() / 1024,
+    );
+}
+
+type Export = fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>;
+
+/// Bytes of a file, or of all files in a directory.
+fn bytes(path: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    };
+    entries.flatten().map(|entry| bytes(&entry.path())).sum()
+}
+
+/// CPU time of this process, from `/proc/self/schedstat`.
+fn cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+fn peak_kb() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,84 @@
+//! How much of each stretch of time a device ran kernels.
+//!
+//! Kernels overlap, so their union counts, never their sum.
+
+use std::collections::BTreeMap;
+
+use tprof_trace::model::{Kernel, ProcessIndex};
+
+/// Stretches over a run …
+const STRETCHES: u64 = 1000;
+/// … but none shorter than this.
+const LEAST_STRETCH_NS: u64 = 1_000_000;
+
+/// Busy time of all devices of a file.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    first_ns: u64,
+    stretch_ns: u64,
+    devices: BTreeMap<(ProcessIndex, u32), Device>,
+}
+
+#[derive(Debug, Default)]
+struct Device {
+    /// Everything before is accounted for.
+    until_ns: u64,
+    /// Busy nanoseconds of each stretch.
+    busy_ns: Vec<u64>,
+}
+
+impl Busy {
+    pub fn new(first_ns: u64, last_ns: u64) -> Busy {
+        let stretch_ns = (last_ns.saturating_sub(first_ns) / STRETCHES).max(LEAST_STRETCH_NS);
+        Busy { first_ns, stretch_ns, devices: BTreeMap::new() }
+    }
+
+    /// Adds a kernel. They must come by start.
+    pub fn kernel(&mut self, row: &Kernel) {
+        let device = self.devices.entry((row.process, row.device)).or_default();
+        let end_ns = row.start_ns.saturating_add(row.duration_ns);
+        let mut from_ns = row.start_ns.max(device.until_ns).max(self.first_ns);
+        device.until_ns = device.until_ns.max(end_ns);
+        while from_ns < end_ns {
+            let at = ((from_ns - self.first_ns) / self.stretch_ns) as usize;
+            if at > 2 * STRETCHES as usize {
+                return; // Beyond the file's own extent: it is damaged.
+            }
+            if device.busy_ns.len() <= at {
+                device.busy_ns.resize(at + 1, 0);
+            }
+            let to_ns = end_ns.min(self.first_ns + (at as u64 + 1) * self.stretch_ns);
+            device.busy_ns[at] += to_ns - from_ns;
+            from_ns = to_ns;
+        }
+    }
+
+    /// Process, device, beginning of a stretch, busy share of it; and 0 after the last.
+    pub fn points(self) -> impl Iterator<Item = (ProcessIndex, u32, u64, f64)> {
+        let (first_ns, stretch_ns) = (self.first_ns, self.stretch_ns);
+        self.devices.into_iter().flat_map(move |((process, device), found)| {
+            let shares = found.busy_ns.into_iter().map(move |ns| ns as f64 / stretch_ns as f64);
+            let points = shares.chain([0.0]).enumerate();
+            points
+                .map(move |(at, share)| (process, device, first_ns + at as u64 * stretch_ns, share))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_overlap_count_once() {
+        let ms = 1_000_000;
+        let mut busy = Busy::new(10 * ms, 14 * ms);
+        for (start, end) in
+            [(10 * ms, 11 * ms), (10 * ms + 1, 10 * ms + 5), (12 * ms, 13 * ms + ms / 2)]
+        {
+            busy.kernel(&Kernel { start_ns: start, duration_ns: end - start, ..Kernel::default() });
+        }
+        let points: Vec<(u64, f64)> = busy.points().map(|p| (p.2 / ms, p.3)).collect();
+        assert_eq!(points, [(10, 1.0), (11, 0.0), (12, 1.0), (13, 0.5), (14, 0.0)]);
+    }
+}

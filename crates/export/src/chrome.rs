@@ -1,0 +1,168 @@
+//! Chrome trace JSON, gzipped, one file per rank, as torch.profiler (Kineto)
+//! writes it: for Perfetto, chrome://tracing, HTA and TensorBoard.
+//!
+//! Host threads are under their process, streams under a "process" with their
+//! device's number. Times are microseconds, to the nanosecond, after
+//! `baseTimeNanoseconds`. A trace that was imported keeps the times, the numbers
+//! and the members of the top level that it came with. Curves of memory are
+//! thinned to at most 4,000 points, each the highest of its stretch. The text is
+//! streamed: memory does not grow with the trace.
+
+mod about;
+mod curves;
+mod rows;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tprof_trace::RunDir;
+use tprof_trace::model::Span;
+
+use crate::in_order::{self, Event};
+use crate::output::Output;
+use crate::{ExportError, Options, Part, Selection, Written, paths};
+use rows::Rows;
+use writer::Writer;
+
+/// Fast: level 6 takes three times the CPU for half the size.
+const LEVEL: u32 = 1;
+/// Least size of a file that can be asked for: names alone take some.
+const LEAST_BYTES: u64 = 256 << 10;
+/// What is kept free for the end of a file.
+const REST_BYTES: u64 = 64 << 10;
+
+/// Writes one file per rank.
+pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
+    let selection = Selection::new(run, &options.slice, options.symbols)?;
+    let files = &selection.files;
+    let output = options.output.as_deref();
+    let paths = paths::per_rank(run, files, output, ".trace.json.gz", ".json.gz")?;
+    if let Some(max_bytes) = options.max_bytes.filter(|bytes| *bytes < LEAST_BYTES) {
+        return Err(ExportError::TooSmall { max_bytes, least_bytes: LEAST_BYTES });
+    }
+    for path in &paths {
+        Output::check(path, options.force)?;
+        paths::parent(path)?;
+    }
+    write_all(&selection, &paths, options)
+}
+
+/// Writes each file to its path; none appears unless all can be written.
+pub(crate) fn write_all(
+    selection: &Selection<'_>,
+    paths: &[PathBuf],
+    options: &Options<'_>,
+) -> Result<Written, ExportError> {
+    let mut written = Written::default();
+    let mut outputs = Vec::new();
+    for (file, path) in selection.files.iter().zip(paths) {
+        let part = selection.open(file)?;
+        let events = written.events;
+        let output = write(&part, selection, path, options.max_bytes, &mut written)?;
+        let all = in_order::count(&part.trace) + part.trace.counters().len() as u64;
+        written.left_out += all.saturating_sub(written.events - events);
+        outputs.push(output);
+    }
+    if written.events == 0 && !options.slice.is_all_time() {
+        return Err(ExportError::EmptySlice);
+    }
+    for output in outputs {
+        written.paths.push(output.keep()?);
+    }
+    Ok(written)
+}
+
+/// Writes one file, complete but for its name.
+fn write(
+    part: &Part<'_>,
+    selection: &Selection<'_>,
+    path: &Path,
+    max_bytes: Option<u64>,
+    written: &mut Written,
+) -> Result<Output, ExportError> {
+    let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
+    let gzip = GzEncoder::new(Output::create(path)?, Compression::new(LEVEL));
+    let ranks = selection.run.files().iter().filter_map(|file| file.rank).max();
+    let limit = max_bytes.map(|bytes| bytes - bytes / 16 - REST_BYTES);
+    let write = || -> io::Result<Output> {
+        let (gzip, cut_ns) = document(part, selection.zero.unix_ns, ranks, limit, gzip, written)?;
+        if let Some(cut_ns) = cut_ns {
+            let seconds = part.at(cut_ns) as f64 / 1e9;
+            let label = &part.file.label;
+            let note = format!("{label} is cut at {seconds:.3} s, where its file reached its size");
+            written.notes.push(note);
+        }
+        gzip.finish()
+    };
+    let output = write().map_err(failed)?;
+    Ok(output)
+}
+
+/// The JSON of one file; returns where it was cut because it was full.
+fn document(
+    part: &Part<'_>,
+    unix_ns: u64,
+    last_rank: Option<u32>,
+    limit: Option<u64>,
+    to: GzEncoder<Output>,
+    written: &mut Written,
+) -> io::Result<(GzEncoder<Output>, Option<u64>)> {
+    let about = about::About::of(part, unix_ns, last_rank);
+    let mut writer = Writer::begin(part, &about, to)?;
+    let mut rows = Rows::new(part, about.imported);
+    // Holistic Trace Analysis takes the file's first event, if it is a span, for the
+    // launch of work without one.
+    let first = first_span(part);
+    if let Some(first) = &first {
+        rows.write(Event::Span(first), &mut writer)?;
+        written.events += 1;
+    }
+    let mut first = first;
+    about.metadata(&mut writer)?;
+    if !about.imported {
+        curves::lives(&mut writer)?;
+    }
+    curves::marks(&mut writer)?;
+    curves::losses(&mut writer)?;
+    written.events += curves::memory(&mut writer)?;
+    let (mut samples, mut cut_ns) = (0, None);
+    in_order::each(&part.trace, part.window, |event| {
+        if let Event::Sample(_) = event {
+            samples += 1;
+            return Ok::<bool, io::Error>(true);
+        }
+        if let (Event::Span(row), Some(known)) = (event, &first)
+            && row == known
+        {
+            first = None;
+            return Ok(true);
+        }
+        rows.write(event, &mut writer)?;
+        written.events += 1;
+        if written.events.is_multiple_of(256)
+            && limit.is_some_and(|limit| writer.to.get_ref().bytes() + writer.buffered() >= limit)
+        {
+            cut_ns = Some(event.time_ns());
+        }
+        Ok(cut_ns.is_none())
+    })?;
+    if samples > 0 {
+        written.notes.push(format!(
+            "{}: {samples} samples were left out, the format has no place for them; \
+             --to perfetto or speedscope has",
+            part.file.label
+        ));
+    }
+    Ok((about.end(writer, cut_ns.map(|ns| part.at(ns)))?, cut_ns))
+}
+
+/// The span that an imported file began with, if the slice has it.
+fn first_span(part: &Part<'_>) -> Option<Span> {
+    let start_ns: u64 = part.trace.property("tprof.first_event_ns")?.parse().ok()?;
+    let spans = part.trace.in_order::<Span>(start_ns, start_ns.saturating_add(1)).flatten();
+    let mut spans = spans.filter(|span| span.start_ns == start_ns);
+    spans.next().filter(|_| part.window.holds(start_ns))
+}

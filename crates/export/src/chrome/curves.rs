@@ -1,0 +1,264 @@
+//! Rows of the small tables as events: lives, marks, losses, curves.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use tprof_trace::model::{Counter, MarkKind, Process, ProcessEnd, ProcessIndex, Thread, counter};
+
+use super::writer::Writer;
+use crate::counters::{self, Thin};
+
+/// A life on a track.
+struct Life<'a> {
+    start_ns: u64,
+    end_ns: u64,
+    category: &'static str,
+    name: String,
+    args: Value,
+    process: &'a Process,
+}
+
+/// A span for the life of each process, on its first thread, and of each further thread.
+pub(super) fn lives<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
+    let (trace, window) = (&to.part.trace, to.part.window);
+    let last_ns = trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
+    let processes: HashMap<ProcessIndex, &Process> =
+        trace.processes().iter().map(|process| (process.process, process)).collect();
+    let mut firsts: HashMap<ProcessIndex, &Thread> = HashMap::new();
+    for thread in trace.threads() {
+        firsts.entry(thread.process).or_insert(thread);
+    }
+    let mut tracks: BTreeMap<(u32, u32), Vec<Life>> = BTreeMap::new();
+    for process in trace.processes() {
+        let tid = firsts.get(&process.process).map_or(process.pid, |thread| thread.tid);
+        tracks.entry((process.pid, tid)).or_default().push(life(to, process, last_ns));
+    }
+    for thread in trace.threads() {
+        let Some(&process) = processes.get(&thread.process) else { continue };
+        if firsts.get(&thread.process).is_some_and(|first| first.thread != thread.thread) {
+            let process_end = trace.process_end(process.process).map(|(end_ns, _)| end_ns);
+            let end_ns = trace.thread_end(thread.thread).or(process_end).unwrap_or(last_ns);
+            let name = trace.thread_name(thread.thread).filter(|name| !name.is_empty());
+            let name = name.unwrap_or("thread").to_owned();
+            let (start_ns, args) = (thread.start_ns, json!({}));
+            let one = Life { start_ns, end_ns, category: "thread", name, args, process };
+            tracks.entry((process.pid, thread.tid)).or_default().push(one);
+        }
+    }
+    for ((_, tid), mut lives) in tracks {
+        lives.sort_by_key(|life| life.start_ns);
+        // Ids are used again; spans of one track must not overlap.
+        for i in 1..lives.len() {
+            lives[i - 1].end_ns = lives[i - 1].end_ns.min(lives[i].start_ns);
+        }
+        for life in lives.iter().filter(|life| window.touches(life.start_ns, life.end_ns)) {
+            let pid = to.pid(life.process.process);
+            let start_ns = to.at(life.start_ns);
+            to.event(|text| {
+                text.raw("\"ph\":\"X\",\"cat\":");
+                text.string(life.category);
+                text.raw(",\"name\":");
+                text.string(&life.name);
+                text.raw(&format!(",\"pid\":{pid},\"tid\":{tid},\"ts\":"));
+                text.micros(start_ns);
+                text.raw(",\"dur\":");
+                text.micros(life.end_ns.saturating_sub(life.start_ns));
+                text.raw(",\"args\":");
+                text.raw(&life.args.to_string());
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn life<'a, W: Write>(to: &Writer<'a, W>, process: &'a Process, last_ns: u64) -> Life<'a> {
+    let trace = &to.part.trace;
+    let end = trace.process_end(process.process);
+    let command = trace.name(process.command);
+    let program = command.split(' ').next().unwrap_or_default();
+    Life {
+        start_ns: process.start_ns,
+        end_ns: end.map_or(last_ns, |(end_ns, _)| end_ns),
+        category: "process",
+        name: program.rsplit('/').next().unwrap_or(program).to_owned(),
+        args: json!({
+            "command": command, "exe": trace.name(process.exe), "parent": process.parent,
+            "end": match end {
+                Some((_, ProcessEnd::Exited(status))) => format!("exit status {status}"),
+                Some((_, ProcessEnd::Signal(signal))) => format!("killed by signal {signal}"),
+                Some((_, ProcessEnd::Exec)) => "exec".to_owned(),
+                Some((_, ProcessEnd::Unknown)) => "unknown".to_owned(),
+                None => "not seen".to_owned(),
+            },
+        }),
+        process,
+    }
+}
+
+/// Marks. What belongs to no process is drawn over all of them.
+pub(super) fn marks<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
+    let (trace, window) = (&to.part.trace, to.part.window);
+    for mark in trace.marks().iter().filter(|mark| window.holds(mark.time_ns)) {
+        let (category, name) = match mark.kind {
+            MarkKind::Mark => ("mark", trace.name(mark.name)),
+            MarkKind::Step => ("step", trace.name(mark.name)),
+            MarkKind::RecordingOn => ("recording", "recording on"),
+            MarkKind::RecordingOff => ("recording", "recording off"),
+        };
+        instant(to, mark.time_ns, mark.process, (category, name), &json!({}))?;
+    }
+    Ok(())
+}
+
+/// Losses, where they were noticed.
+pub(super) fn losses<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
+    let (trace, window) = (&to.part.trace, to.part.window);
+    // What an import lost is no event of the job's.
+    let told = trace.property("tprof.import").is_none();
+    for loss in trace.losses().iter().filter(|loss| told && window.holds(loss.time_ns)) {
+        let what = trace.name(loss.what);
+        let name = match loss.count {
+            0 => format!("lost {what}"),
+            count => format!("lost {count} {what}"),
+        };
+        let args = json!({ "count": loss.count, "why": trace.name(loss.why) });
+        instant(to, loss.time_ns, loss.process, ("loss", &name), &args)?;
+    }
+    Ok(())
+}
+
+fn instant<W: Write>(
+    to: &mut Writer<'_, W>,
+    time_ns: u64,
+    process: Option<ProcessIndex>,
+    (category, name): (&str, &str),
+    args: &Value,
+) -> io::Result<()> {
+    let trace = &to.part.trace;
+    let owner = process.and_then(|index| trace.processes().iter().find(|p| p.process == index));
+    // Kineto's name for the process of what belongs to none.
+    let (scope, place) = match owner {
+        Some(process) => ("p", to.main_thread(process)),
+        None => ("g", "\"pid\":\"Traces\",\"tid\":\"Trace\"".into()),
+    };
+    let time_ns = to.at(time_ns);
+    to.event(|text| {
+        text.raw(&format!("\"ph\":\"i\",\"s\":\"{scope}\",\"cat\":\"{category}\",\"name\":"));
+        text.string(if name.is_empty() { category } else { name });
+        text.raw(",");
+        text.raw(&place);
+        text.raw(",\"ts\":");
+        text.micros(time_ns);
+        if args.as_object().is_some_and(|args| !args.is_empty()) {
+            text.raw(",\"args\":");
+            text.raw(&args.to_string());
+        }
+    })
+}
+
+/// Curves: memory that tprof recorded is thinned, everything else is as it is;
+/// returns how many rows there were.
+pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
+    let (trace, window) = (&to.part.trace, to.part.window);
+    let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
+    let stretch_ns = counters::stretch(last_ns.saturating_sub(first_ns));
+    let mut drawn: HashSet<(ProcessIndex, &str)> = HashSet::new();
+    counters::heap(trace, stretch_ns, |process, time_ns, bytes| {
+        if !window.holds(time_ns) {
+            return Ok(());
+        }
+        drawn.insert((process, counter::HEAP_BYTES));
+        point(to, (Some(process), None), counter::HEAP_BYTES, time_ns, bytes as f64)
+    })?;
+    let mut rows = 0;
+    let mut curves: BTreeMap<(Option<ProcessIndex>, &str), Thin> = BTreeMap::new();
+    for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
+        rows += 1;
+        let Counter { time_ns, process, device, value, .. } = *row;
+        let name = trace.name(row.name);
+        if name == counter::HEAP_BYTES {
+            continue; // Drawn from events or totals.
+        }
+        if !is_own(name) || value < 0.0 {
+            point(to, (process, device), name, time_ns, value)?;
+            continue;
+        }
+        if let Some(process) = process {
+            drawn.insert((process, name));
+        }
+        let thin = curves.entry((process, name)).or_insert_with(|| Thin::new(stretch_ns));
+        if let Some((time_ns, bytes)) = thin.point(time_ns, value as u64) {
+            point(to, (process, None), name, time_ns, bytes as f64)?;
+        }
+    }
+    for ((process, name), thin) in curves {
+        for (time_ns, bytes) in thin.rest() {
+            point(to, (process, None), name, time_ns, bytes as f64)?;
+        }
+    }
+    ends(to, &drawn)?;
+    Ok(rows)
+}
+
+/// Whether tprof measures this quantity itself, in bytes.
+fn is_own(name: &str) -> bool {
+    let own = [counter::RSS_BYTES, counter::MAPPED_BYTES, counter::CGROUP_BYTES];
+    own.contains(&name)
+}
+
+/// What a process held is gone when it ends.
+fn ends<W: Write>(to: &mut Writer<'_, W>, drawn: &HashSet<(ProcessIndex, &str)>) -> io::Result<()> {
+    let (trace, window) = (&to.part.trace, to.part.window);
+    for process in trace.processes() {
+        let Some((end_ns, how)) = trace.process_end(process.process) else { continue };
+        let names: &[&str] = match how {
+            ProcessEnd::Exec => &[counter::HEAP_BYTES],
+            _ => &[counter::HEAP_BYTES, counter::RSS_BYTES, counter::MAPPED_BYTES],
+        };
+        let end_ns = end_ns.saturating_add(1);
+        for name in names.iter().filter(|name| drawn.contains(&(process.process, **name))) {
+            if window.holds(end_ns) {
+                point(to, (Some(process.process), None), name, end_ns, 0.0)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn point<W: Write>(
+    to: &mut Writer<'_, W>,
+    (process, device): (Option<ProcessIndex>, Option<u32>),
+    name: &str,
+    time_ns: u64,
+    value: f64,
+) -> io::Result<()> {
+    if !value.is_finite() {
+        return Ok(()); // JSON has no such number.
+    }
+    let first = to.part.trace.processes().first().map_or(0, |process| process.process);
+    let pid = match device {
+        Some(device) => device.to_string().into(),
+        None => to.pid(process.unwrap_or(first)),
+    };
+    // Viewers show name and key: `heap` with its `bytes`.
+    let own = is_own(name) || name == counter::HEAP_BYTES;
+    let (name, unit) = match name.strip_suffix("_bytes").filter(|_| own) {
+        Some(quantity) => (quantity, "bytes"),
+        None => (name, "value"),
+    };
+    let time_ns = to.at(time_ns);
+    to.event(|text| {
+        text.raw("\"ph\":\"C\",\"name\":");
+        text.string(name);
+        text.raw(",\"pid\":");
+        text.raw(&pid);
+        text.raw(",\"ts\":");
+        text.micros(time_ns);
+        text.raw(",\"args\":{\"");
+        text.raw(unit);
+        text.raw("\":");
+        text.float(value);
+        text.raw("}");
+    })
+}

@@ -1,0 +1,478 @@
+//! Rows of the large tables as events, with Kineto's keys.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::*;
+
+use super::writer::Writer;
+use crate::correlations::Correlations;
+use crate::frames::Frames;
+use crate::in_order::Event;
+use crate::text::Text;
+use crate::{Part, words};
+
+/// Numbers of arrows of the first process are its correlations; those of others differ from here on.
+const PROCESS_SHIFT: u32 = 40;
+
+/// Turns rows into events.
+pub(super) struct Rows<'a> {
+    trace: &'a TraceFile,
+    imported: bool,
+    frames: Frames<'a>,
+    /// Call stacks as they are written.
+    stacks: FxHashMap<(ProcessIndex, StackId), Box<str>>,
+    /// Correlations of work and waits in the slice, and of launches that were written.
+    work: Correlations,
+    waits: Correlations,
+    launched: Correlations,
+    objects: Objects,
+}
+
+impl<'a> Rows<'a> {
+    pub fn new(part: &'a Part<'_>, imported: bool) -> Rows<'a> {
+        let trace = &part.trace;
+        Rows {
+            trace,
+            imported,
+            frames: Frames::new(trace),
+            stacks: FxHashMap::default(),
+            work: Correlations::of_work(trace, part.window),
+            waits: Correlations::of_waits(trace, part.window),
+            launched: Correlations::default(),
+            objects: Objects::default(),
+        }
+    }
+
+    /// Writes one row, and the arrow that begins or ends at it.
+    pub fn write<W: Write>(&mut self, event: Event<'_>, to: &mut Writer<'_, W>) -> io::Result<()> {
+        match event {
+            Event::Span(row) => self.span(row, to),
+            Event::Kernel(row) => self.kernel(row, to),
+            Event::Copy(row) => self.copy(row, to),
+            Event::Synchronization(row) => self.synchronization(row, to),
+            Event::DeviceSpan(row) => self.device_span(row, to),
+            Event::Collective(row) => self.collective(row, to),
+            Event::Allocation(row) => self.allocation(row, to),
+            Event::Flow(row) => self.flow(row, to),
+            Event::Sample(_) => Ok(()),
+        }
+    }
+
+    fn span<W: Write>(&mut self, row: &Span, to: &mut Writer<'_, W>) -> io::Result<()> {
+        let trace = self.trace;
+        let category = match (trace.name(row.category), words::of_span(row.kind)) {
+            // The domain of an NVTX range is no category.
+            (category, None) => category,
+            ("", Some(implied)) => implied,
+            (_, Some("nvtx")) => "nvtx",
+            (category, Some(_)) => category,
+        };
+        let stack = self.stack(row);
+        // The profiler's own spans are on a "process" that is none.
+        let own = category == "Trace" && self.imported;
+        let place = match own {
+            true => "\"pid\":\"Spans\",\"tid\":\"PyTorch Profiler\"".into(),
+            false => to.thread(row.thread),
+        };
+        let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
+        to.event(|text| {
+            complete(text, category, name, &place, (start_ns, row.duration_ns));
+            let mut args = Args::begin(text);
+            args.number("External id", row.external);
+            args.number("correlation", row.correlation);
+            if row.kind == SpanKind::Python {
+                args.number("Python id", row.id);
+                args.number("Python parent id", row.parent);
+            } else {
+                args.number("Ev Idx", row.id);
+            }
+            args.number("Sequence number", row.sequence);
+            args.number("Fwd thread id", row.forward_thread);
+            args.number("status", row.status.filter(|status| *status != 0).map(u64::from));
+            if row.kind == SpanKind::Nvtx {
+                args.string("domain", trace.name(row.category));
+            }
+            args.string("Call stack", &stack);
+            args.object(self.objects.inner(trace, row.args));
+        })?;
+        if let Some(correlation) = row.correlation
+            && (self.work.holds(row.process, correlation)
+                || self.waits.holds(row.process, correlation))
+        {
+            self.launched.insert(row.process, correlation);
+            arrow(to, "s", row.process, correlation, &place, start_ns)?;
+        }
+        Ok(())
+    }
+
+    /// `file(line): function`, innermost first, as `with_stack=True` writes it.
+    fn stack(&mut self, row: &Span) -> Box<str> {
+        if row.stack == 0 {
+            return "".into();
+        }
+        let frames = &self.frames;
+        let known = self.stacks.entry((row.process, row.stack)).or_insert_with(|| {
+            let located = frames.located(row.process, row.stack);
+            let lines = located.iter().rev().map(|frame| match frame.file {
+                "" => frame.function.clone(),
+                file => format!("{file}({}): {}", frame.line, frame.function),
+            });
+            lines.collect::<Vec<_>>().join(";").into()
+        });
+        known.clone()
+    }
+
+    fn kernel<W: Write>(&mut self, row: &Kernel, to: &mut Writer<'_, W>) -> io::Result<()> {
+        let trace = self.trace;
+        let place = on_device(row.device, Some(row.stream));
+        let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
+        to.event(|text| {
+            complete(text, "kernel", name, &place, (start_ns, row.duration_ns));
+            let mut args = Args::begin(text);
+            args.number("External id", row.external);
+            args.number("device", Some(row.device.into()));
+            args.number("context", (row.context > 0).then_some(row.context.into()));
+            args.number("stream", Some(row.stream));
+            args.number("correlation", row.correlation);
+            args.number("registers per thread", row.registers.map(u64::from));
+            let shared = [row.shared_static_bytes, row.shared_dynamic_bytes];
+            let known = shared.iter().any(Option::is_some);
+            let sum = shared.into_iter().flatten().map(u64::from).sum();
+            args.number("shared memory", known.then_some(sum));
+            args.sizes("grid", row.grid);
+            args.sizes("block", row.block);
+            args.number("graph id", row.graph.map(u64::from));
+            args.number("graph node id", row.graph_node);
+            args.object(self.objects.inner(trace, row.args));
+        })?;
+        self.arrive(row.process, row.correlation, &place, start_ns, to)
+    }
+
+    fn copy<W: Write>(&mut self, row: &MemoryCopy, to: &mut Writer<'_, W>) -> io::Result<()> {
+        let trace = self.trace;
+        let made_up;
+        let name = match trace.name(row.name) {
+            "" => {
+                made_up = words::copy_name(row);
+                &made_up
+            }
+            name => name,
+        };
+        let place = on_device(row.device, Some(row.stream));
+        let start_ns = to.at(row.start_ns);
+        to.event(|text| {
+            complete(text, words::of_copy(row.kind), name, &place, (start_ns, row.duration_ns));
+            let mut args = Args::begin(text);
+            args.number("External id", row.external);
+            args.number("device", Some(row.device.into()));
+            args.number("context", (row.context > 0).then_some(row.context.into()));
+            args.number("stream", Some(row.stream));
+            args.number("correlation", row.correlation);
+            args.number("bytes", row.bytes);
+            args.number("graph id", row.graph.map(u64::from));
+            args.number("graph node id", row.graph_node);
+            args.object(self.objects.inner(trace, row.args));
+        })?;
+        self.arrive(row.process, row.correlation, &place, start_ns, to)
+    }
+
+    fn synchronization<W: Write>(
+        &mut self,
+        row: &Synchronization,
+        to: &mut Writer<'_, W>,
+    ) -> io::Result<()> {
+        let trace = self.trace;
+        let name = match trace.name(row.name) {
+            "" => words::sync_name(row.kind),
+            name => name,
+        };
+        let place = on_device(row.device.unwrap_or(0), row.stream);
+        let start_ns = to.at(row.start_ns);
+        to.event(|text| {
+            complete(text, "cuda_sync", name, &place, (start_ns, row.duration_ns));
+            let others = trace.name(row.args);
+            let mut args = Args::begin(text);
+            if !others.contains("\"cuda_sync_kind\"") {
+                args.string("cuda_sync_kind", name);
+            }
+            args.number("External id", row.external);
+            args.number("device", row.device.map(u64::from));
+            args.number("context", (row.context > 0).then_some(row.context.into()));
+            args.number("stream", row.stream);
+            args.number("correlation", row.correlation);
+            args.number("wait_on_stream", row.event_stream);
+            args.number("wait_on_cuda_event_id", row.event);
+            args.number("wait_on_cuda_event_record_corr_id", row.event_correlation);
+            args.object(self.objects.inner(trace, row.args));
+        })?;
+        self.arrive(row.process, row.correlation, &place, start_ns, to)
+    }
+
+    fn device_span<W: Write>(
+        &mut self,
+        row: &DeviceSpan,
+        to: &mut Writer<'_, W>,
+    ) -> io::Result<()> {
+        let trace = self.trace;
+        let category = words::of_device_span(row.kind).unwrap_or_else(|| trace.name(row.category));
+        let place = on_device(row.device, row.stream);
+        let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
+        to.event(|text| {
+            complete(text, category, name, &place, (start_ns, row.duration_ns));
+            let mut args = Args::begin(text);
+            args.number("External id", row.external);
+            args.number("correlation", row.correlation);
+            args.object(self.objects.inner(trace, row.args));
+        })
+    }
+
+    /// A collective's call. In an imported trace its operator says it already.
+    fn collective<W: Write>(&mut self, row: &Collective, to: &mut Writer<'_, W>) -> io::Result<()> {
+        let (Some(thread), Some(duration_ns), false) = (row.thread, row.duration_ns, self.imported)
+        else {
+            return Ok(());
+        };
+        let trace = self.trace;
+        let (place, start_ns) = (to.thread(thread), to.at(row.start_ns));
+        let group = trace.communicators().iter().find(|group| {
+            (group.process, Some(group.communicator)) == (row.process, row.communicator)
+        });
+        to.event(|text| {
+            complete(text, "cpu_op", "record_param_comms", &place, (start_ns, duration_ns));
+            let mut args = Args::begin(text);
+            args.string("Collective name", trace.name(row.name));
+            args.string("dtype", trace.name(row.element_type));
+            args.number("In msg nelems", row.elements_in);
+            args.number("Out msg nelems", row.elements_out);
+            args.number("Group size", row.group_size.map(u64::from));
+            args.number("Seq", row.sequence);
+            if let Some(group) = group {
+                args.string("Process Group Name", trace.name(group.name));
+                args.string("Process Group Description", trace.name(group.description));
+                let ranks = group.ranks.iter().map(u64::to_string).collect::<Vec<_>>();
+                args.string("Process Group Ranks", &format!("[{}]", ranks.join(", ")));
+            }
+        })
+    }
+
+    fn allocation<W: Write>(
+        &mut self,
+        row: &DeviceAllocation,
+        to: &mut Writer<'_, W>,
+    ) -> io::Result<()> {
+        let (place, time_ns) = (to.thread(row.thread), to.at(row.time_ns));
+        let (category, name) = match (row.allocator, row.free) {
+            (Allocator::Framework, _) => ("cpu_instant_event", "[memory]"),
+            (Allocator::Library, false) => ("device_memory", "device allocation"),
+            (Allocator::Library, true) => ("device_memory", "device free"),
+            (Allocator::Pool, false) => ("device_memory", "allocation from a pool"),
+            (Allocator::Pool, true) => ("device_memory", "free to a pool"),
+        };
+        to.event(|text| {
+            text.raw("\"ph\":\"i\",\"s\":\"t\",\"cat\":\"");
+            text.raw(category);
+            text.raw("\",\"name\":\"");
+            text.raw(name);
+            text.raw("\",");
+            text.raw(&place);
+            text.raw(",\"ts\":");
+            text.micros(time_ns);
+            let mut args = Args::begin(text);
+            // PyTorch's device types: 0 is the host, 1 is CUDA.
+            args.number("Device Type", Some(row.device.is_some().into()));
+            match row.device {
+                Some(device) => args.number("Device Id", Some(device.into())),
+                None => args.raw("Device Id", "-1"),
+            }
+            args.number("Addr", Some(row.address));
+            match row.bytes {
+                Some(bytes) if row.free => args.raw("Bytes", &format!("-{bytes}")),
+                bytes => args.number("Bytes", bytes),
+            }
+            args.number("Total Allocated", row.total_allocated_bytes);
+            args.number("Total Reserved", row.total_reserved_bytes);
+            args.number("External id", row.external);
+        })
+    }
+
+    fn flow<W: Write>(&mut self, row: &FlowPoint, to: &mut Writer<'_, W>) -> io::Result<()> {
+        let trace = self.trace;
+        let place = match (row.thread, row.device) {
+            (Some(thread), _) => to.thread(thread),
+            (None, Some(device)) => on_device(device, row.stream),
+            (None, None) => return Ok(()),
+        };
+        let time_ns = to.at(row.time_ns);
+        to.event(|text| {
+            text.raw(match row.end {
+                FlowEnd::Start => "\"ph\":\"s\"",
+                FlowEnd::Step => "\"ph\":\"t\"",
+                FlowEnd::End => "\"ph\":\"f\",\"bp\":\"e\"",
+            });
+            text.raw(",\"id\":");
+            text.uint(row.id);
+            text.raw(",");
+            text.raw(&place);
+            text.raw(",\"ts\":");
+            text.micros(time_ns);
+            text.raw(",\"cat\":");
+            text.string(trace.name(row.category));
+            text.raw(",\"name\":");
+            text.string(trace.name(row.name));
+        })
+    }
+
+    /// Ends the arrow from a launch, if that was written.
+    fn arrive<W: Write>(
+        &mut self,
+        process: ProcessIndex,
+        correlation: Option<u64>,
+        place: &str,
+        time_ns: u64,
+        to: &mut Writer<'_, W>,
+    ) -> io::Result<()> {
+        match correlation {
+            Some(correlation) if self.launched.holds(process, correlation) => {
+                arrow(to, "f", process, correlation, place, time_ns)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The beginning of every span, up to its arguments.
+fn complete(
+    text: &mut Text,
+    category: &str,
+    name: &str,
+    place: &str,
+    (start_ns, duration_ns): (u64, u64),
+) {
+    text.raw("\"ph\":\"X\",\"cat\":");
+    text.string(category);
+    text.raw(",\"name\":");
+    text.string(name);
+    text.raw(",");
+    text.raw(place);
+    text.raw(",\"ts\":");
+    text.micros(start_ns);
+    text.raw(",\"dur\":");
+    text.micros(duration_ns);
+}
+
+/// A stream: Kineto puts device and stream in place of process and thread, and
+/// -1 where there is no stream.
+fn on_device(device: u32, stream: Option<u64>) -> Box<str> {
+    match stream {
+        Some(stream) => format!("\"pid\":{device},\"tid\":{stream}").into(),
+        None => format!("\"pid\":{device},\"tid\":-1").into(),
+    }
+}
+
+fn arrow<W: Write>(
+    to: &mut Writer<'_, W>,
+    phase: &str,
+    process: ProcessIndex,
+    correlation: u64,
+    place: &str,
+    time_ns: u64,
+) -> io::Result<()> {
+    to.event(|text| {
+        text.raw("\"ph\":\"");
+        text.raw(phase);
+        text.raw("\",\"id\":");
+        text.uint(correlation ^ u64::from(process) << PROCESS_SHIFT);
+        text.raw(",");
+        text.raw(place);
+        text.raw(",\"ts\":");
+        text.micros(time_ns);
+        text.raw(",\"cat\":\"ac2g\",\"name\":\"ac2g\"");
+        if phase == "f" {
+            text.raw(",\"bp\":\"e\"");
+        }
+    })
+}
+
+/// Arguments that the trace has as JSON objects; a damaged file may have others.
+#[derive(Default)]
+struct Objects {
+    sound: FxHashMap<NameId, bool>,
+}
+
+impl Objects {
+    /// The members of an object, as text; empty if it is none.
+    fn inner<'t>(&mut self, trace: &'t TraceFile, object: NameId) -> &'t str {
+        let json = trace.name(object);
+        let Some(inner) = json.strip_prefix('{').and_then(|json| json.strip_suffix('}')) else {
+            return "";
+        };
+        let is_sound = || serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok();
+        match *self.sound.entry(object).or_insert_with(is_sound) {
+            true => inner.trim(),
+            false => "",
+        }
+    }
+}
+
+/// The arguments of an event, as they come; the object closes when this is dropped.
+struct Args<'t> {
+    text: &'t mut Text,
+    first: bool,
+}
+
+impl<'t> Args<'t> {
+    fn begin(text: &'t mut Text) -> Args<'t> {
+        text.raw(",\"args\":{");
+        Args { text, first: true }
+    }
+
+    fn key(&mut self, key: &str) {
+        self.text.raw(if self.first { "\"" } else { ",\"" });
+        self.first = false;
+        self.text.raw(key);
+        self.text.raw("\":");
+    }
+
+    fn number(&mut self, key: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            self.key(key);
+            self.text.uint(value);
+        }
+    }
+
+    fn raw(&mut self, key: &str, value: &str) {
+        self.key(key);
+        self.text.raw(value);
+    }
+
+    fn string(&mut self, key: &str, value: &str) {
+        if !value.is_empty() {
+            self.key(key);
+            self.text.string(value);
+        }
+    }
+
+    fn sizes(&mut self, key: &str, value: [u32; 3]) {
+        if value != [0; 3] {
+            let [x, y, z] = value;
+            self.raw(key, &format!("[{x},{y},{z}]"));
+        }
+    }
+
+    /// Members of an object.
+    fn object(&mut self, members: &str) {
+        if !members.is_empty() {
+            self.text.raw(if self.first { "" } else { "," });
+            self.first = false;
+            self.text.raw(members);
+        }
+    }
+}
+
+impl Drop for Args<'_> {
+    fn drop(&mut self) {
+        self.text.raw("}");
+    }
+}

@@ -1,0 +1,110 @@
+//! The list of events, and who is who in it.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{Process, ProcessIndex, ThreadIndex};
+
+use super::about::About;
+use crate::Part;
+use crate::text::Text;
+
+/// Bytes gathered before they are compressed.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// Writes events; the comma goes before every one but the first.
+pub(super) struct Writer<'a, W: Write> {
+    pub part: &'a Part<'a>,
+    pub to: W,
+    text: Text,
+    first: bool,
+    /// What is taken off times.
+    base_ns: u64,
+    /// `pid` of a process and `"pid":…,"tid":…` of a thread, as JSON.
+    processes: FxHashMap<ProcessIndex, Box<str>>,
+    threads: FxHashMap<ThreadIndex, Box<str>>,
+}
+
+impl<'a, W: Write> Writer<'a, W> {
+    /// Begins the file.
+    pub fn begin(part: &'a Part<'a>, about: &About<'_>, to: W) -> io::Result<Writer<'a, W>> {
+        let trace = &part.trace;
+        let mut processes = FxHashMap::default();
+        for process in trace.processes() {
+            let name = trace.name(process.command);
+            processes.insert(process.process, id(process.pid, name));
+        }
+        let mut threads = FxHashMap::default();
+        for thread in trace.threads() {
+            let pid = processes.get(&thread.process).map_or("0", |pid| pid);
+            let name = trace.thread_name(thread.thread).unwrap_or_default();
+            let tid = id(thread.tid, name);
+            threads.insert(thread.thread, format!("\"pid\":{pid},\"tid\":{tid}").into());
+        }
+        let mut text = Text::default();
+        text.raw("{");
+        about.begin(&mut text);
+        text.raw("\"traceEvents\":[");
+        Ok(Writer { part, to, text, first: true, base_ns: about.base_ns, processes, threads })
+    }
+
+    /// Writes one event, between its braces.
+    pub fn event(&mut self, fill: impl FnOnce(&mut Text)) -> io::Result<()> {
+        self.text.raw(if self.first { "\n{" } else { ",\n{" });
+        self.first = false;
+        fill(&mut self.text);
+        self.text.raw("}");
+        if self.text.bytes().len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// A moment as the file has it: nanoseconds after its base.
+    pub fn at(&self, time_ns: u64) -> u64 {
+        time_ns.saturating_sub(self.base_ns)
+    }
+
+    /// `"pid":1,"tid":2` of a thread.
+    pub fn thread(&self, thread: ThreadIndex) -> Box<str> {
+        self.threads.get(&thread).cloned().unwrap_or_else(|| "\"pid\":0,\"tid\":0".into())
+    }
+
+    /// `pid` of a process.
+    pub fn pid(&self, process: ProcessIndex) -> Box<str> {
+        self.processes.get(&process).cloned().unwrap_or_else(|| "0".into())
+    }
+
+    /// `"pid":1,"tid":1`: a process by its first thread.
+    pub fn main_thread(&self, process: &Process) -> Box<str> {
+        let pid = self.pid(process.process);
+        format!("\"pid\":{pid},\"tid\":{pid}").into()
+    }
+
+    /// Bytes that wait to be compressed.
+    pub fn buffered(&self) -> u64 {
+        self.text.bytes().len() as u64
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.write_all(self.text.bytes())?;
+        self.text.clear();
+        Ok(())
+    }
+
+    /// Ends the file with what comes after the events.
+    pub fn end(mut self, fill: impl FnOnce(&mut Text)) -> io::Result<W> {
+        self.text.raw("\n]");
+        fill(&mut self.text);
+        self.text.raw("}\n");
+        self.flush()?;
+        Ok(self.to)
+    }
+}
+
+/// A process' or thread's number; its name where it has none, as Kineto does.
+fn id(number: u32, name: &str) -> Box<str> {
+    if number > 0 || name.is_empty() {
+        return number.to_string().into();
+    }
+    let mut text = Text::default();
+    text.string(name);
+    String::from_utf8_lossy(text.bytes()).into()
+}

@@ -1,0 +1,47 @@
+//! Collectives at the time of their kernels.
+//!
+//! A call returns long before its collective is over, so the call's time says
+//! little; the kernel's does. Collectives are few beside kernels: they are held
+//! in memory, sorted.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Collective, Kernel, ProcessIndex};
+
+use crate::Window;
+
+/// A collective, and when it ran: its kernel's time, else its call's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub row: Collective,
+    pub start_ns: u64,
+    pub end_ns: u64,
+}
+
+/// The collectives that ran in a window, by time.
+pub(crate) fn placed(trace: &TraceFile, window: Window) -> Vec<Placed> {
+    let rows: Vec<Collective> = trace.blocks::<Collective>().flatten().collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut kernels: FxHashMap<(ProcessIndex, u64), Option<(u64, u64)>> =
+        rows.iter().filter_map(|row| Some(((row.process, row.correlation?), None))).collect();
+    for kernel in trace.blocks::<Kernel>().flatten() {
+        if let Some(correlation) = kernel.correlation
+            && let Some(time) = kernels.get_mut(&(kernel.process, correlation))
+        {
+            let end_ns = kernel.start_ns.saturating_add(kernel.duration_ns);
+            time.get_or_insert((kernel.start_ns, end_ns));
+        }
+    }
+    let place = |row: Collective| {
+        let kernel = row.correlation.and_then(|c| *kernels.get(&(row.process, c))?);
+        let call_ns = (row.start_ns, row.start_ns.saturating_add(row.duration_ns.unwrap_or(0)));
+        let (start_ns, end_ns) = kernel.unwrap_or(call_ns);
+        Placed { row, start_ns, end_ns }
+    };
+    let mut placed: Vec<Placed> = rows.into_iter().map(place).collect();
+    placed.retain(|found| window.touches(found.start_ns, found.end_ns));
+    placed.sort_by_key(|found| (found.start_ns, std::cmp::Reverse(found.end_ns)));
+    placed
+}

@@ -1,0 +1,132 @@
+//! Curves thinned out for a viewer: one point per stretch of time, the highest.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex};
+
+/// Most points of a curve over the length of a run …
+const POINTS: u64 = 4_000;
+/// … but never closer than this.
+const LEAST_STRETCH_NS: u64 = 100_000;
+
+/// Stretch of time that one point stands for, in a run that lasts `span_ns`.
+pub(crate) fn stretch(span_ns: u64) -> u64 {
+    (span_ns / POINTS).max(LEAST_STRETCH_NS)
+}
+
+/// Keeps the highest point of each stretch, and the last one of all.
+pub(crate) struct Thin {
+    stretch_ns: u64,
+    until_ns: u64,
+    highest: Option<(u64, u64)>,
+    last: Option<(u64, u64)>,
+}
+
+impl Thin {
+    pub fn new(stretch_ns: u64) -> Thin {
+        Thin { stretch_ns, until_ns: 0, highest: None, last: None }
+    }
+
+    /// Takes a point; gives one that is ready. Times must not fall.
+    pub fn point(&mut self, time_ns: u64, value: u64) -> Option<(u64, u64)> {
+        let ready = if time_ns >= self.until_ns { self.highest.take() } else { None };
+        match self.highest {
+            Some((_, highest)) if highest >= value => {}
+            Some(_) => self.highest = Some((time_ns, value)),
+            None => {
+                self.highest = Some((time_ns, value));
+                self.until_ns = time_ns.saturating_add(self.stretch_ns);
+            }
+        }
+        self.last = Some((time_ns, value));
+        ready
+    }
+
+    /// What is left at the end: the highest of the last stretch, then the last point.
+    pub fn rest(self) -> impl Iterator<Item = (u64, u64)> {
+        let last = self.last.filter(|last| Some(*last) != self.highest);
+        self.highest.into_iter().chain(last)
+    }
+}
+
+/// Calls `point` with the thinned live heap bytes of each process of a file:
+/// from its events where all were recorded, else from its own totals.
+pub(crate) fn heap<E>(
+    file: &TraceFile,
+    stretch_ns: u64,
+    mut point: impl FnMut(ProcessIndex, u64, u64) -> Result<(), E>,
+) -> Result<(), E> {
+    let exact: FxHashMap<ProcessIndex, bool> = (file.processes().iter())
+        .map(|process| (process.process, process.memory == MemoryRecording::Exact))
+        .collect();
+    let mut live: FxHashMap<ProcessIndex, Live> = FxHashMap::default();
+    for event in file.heap_events() {
+        if !exact.get(&event.process).copied().unwrap_or(true) {
+            continue;
+        }
+        let process = live.entry(event.process).or_insert_with(|| Live::new(stretch_ns));
+        match event.what {
+            HeapWhat::Alloc { ordinal, size, .. } => {
+                process.sizes.insert(ordinal, size);
+                process.bytes = process.bytes.saturating_add(size);
+            }
+            HeapWhat::Free { ordinal, .. } => {
+                let size = ordinal.and_then(|ordinal| process.sizes.remove(&ordinal)).unwrap_or(0);
+                process.bytes = process.bytes.saturating_sub(size);
+            }
+        }
+        if let Some((time_ns, bytes)) = process.thin.point(event.time_ns, process.bytes) {
+            point(event.process, time_ns, bytes)?;
+        }
+    }
+    for row in file.totals() {
+        let sampled = exact.get(&row.process) == Some(&false);
+        if let (true, Some(bytes)) = (sampled, row.live_bytes) {
+            let process = live.entry(row.process).or_insert_with(|| Live::new(stretch_ns));
+            if let Some((time_ns, bytes)) = process.thin.point(row.time_ns, bytes) {
+                point(row.process, time_ns, bytes)?;
+            }
+        }
+    }
+    let mut live: Vec<_> = live.into_iter().collect();
+    live.sort_by_key(|(process, _)| *process);
+    for (process, live) in live {
+        for (time_ns, bytes) in live.thin.rest() {
+            point(process, time_ns, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Live bytes of one process.
+struct Live {
+    sizes: FxHashMap<u64, u64>,
+    bytes: u64,
+    thin: Thin,
+}
+
+impl Live {
+    fn new(stretch_ns: u64) -> Live {
+        Live { sizes: FxHashMap::default(), bytes: 0, thin: Thin::new(stretch_ns) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maxima_and_the_last_point_are_kept() {
+        let mut thin = Thin::new(10);
+        let mut kept = Vec::new();
+        for (time, value) in [(0, 1), (3, 9), (9, 2), (10, 4), (12, 3), (35, 0)] {
+            kept.extend(thin.point(time, value));
+        }
+        kept.extend(thin.rest());
+        assert_eq!(kept, [(3, 9), (10, 4), (35, 0)]);
+        let mut thin = Thin::new(10);
+        assert_eq!(thin.point(0, 5), None);
+        assert_eq!(thin.point(1, 2), None);
+        assert_eq!(thin.rest().collect::<Vec<_>>(), [(0, 5), (1, 2)]);
+    }
+}

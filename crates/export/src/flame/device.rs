@@ -1,0 +1,271 @@
+//! Device time and device memory, under what asked for them on the host.
+//!
+//! Where several kernels of a device run at once, the time is shared equally
+//! among them: so the whole is the time in which the device was busy, not a sum
+//! of durations that overlap.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, NameId, ProcessIndex};
+
+use super::labels::Labels;
+use super::profile::{Measure, Profile};
+use super::spans::{Place, Places};
+use super::tree::{FrameKind, FrameTable};
+use crate::rows::wanted;
+use crate::{Part, Written};
+
+pub(crate) const TIME_MEASURES: [Measure; 3] = [
+    Measure {
+        label: "GPU time",
+        unit: "ns",
+        about: "time in which the device was busy; what ran at once shares it equally",
+    },
+    Measure { label: "Kernels and copies", unit: "count", about: "kernels, copies and memsets" },
+    Measure { label: "Copied", unit: "bytes", about: "bytes of copies and memsets" },
+];
+
+pub(crate) const MEMORY_MEASURES: [Measure; 2] = [
+    Measure {
+        label: "Device memory asked for",
+        unit: "bytes",
+        about: "bytes asked for, freed or not",
+    },
+    Measure { label: "Allocations", unit: "count", about: "allocations of device memory" },
+];
+
+/// A kernel or a copy.
+struct Work {
+    start_ns: u64,
+    end_ns: u64,
+    process: ProcessIndex,
+    device: u32,
+    frame: u32,
+    bytes: u64,
+    correlation: Option<u64>,
+    external: Option<u64>,
+}
+
+/// Adds the device's work: under the ranges and operators that `host` holds, and
+/// under the stacks that were taken at the launches.
+pub(crate) fn collect(
+    part: &Part<'_>,
+    written: &mut Written,
+    labels: &mut Labels<'_>,
+    table: &mut FrameTable,
+    host: &Profile,
+    places: &Places,
+    [by_range, by_stack]: [&mut Profile; 2],
+) {
+    let mut work = work(part, written, table);
+    let shares = shares(&mut work);
+    let mut paths = Paths::default();
+    for (work, share) in work.iter().zip(shares) {
+        let find = |map: &FxHashMap<(ProcessIndex, u64), Place>, key: Option<u64>| {
+            map.get(&(work.process, key?)).copied()
+        };
+        let place = find(&places.correlations, work.correlation)
+            .or_else(|| find(&places.externals, work.external));
+        let above = labels.above(work.process, place.map(|place| place.thread), table).to_vec();
+        let missing = table.frame(FrameKind::Unknown, "(launch not recorded)", "");
+        let range = match place {
+            Some(place) => paths.range(host, table, place.node).to_vec(),
+            None => vec![missing],
+        };
+        let mut nodes = vec![(&mut *by_range, range)];
+        if let Some((place, stack)) = place.and_then(|place| Some((place, place.stack?))) {
+            let mut frames = labels.stack(work.process, stack, table).to_vec();
+            frames.extend(paths.operator(host, table, place.node));
+            nodes.push((&mut *by_stack, frames));
+        }
+        for (profile, frames) in nodes {
+            let node = profile.node(&above, &frames);
+            let node = profile.tree.child(node, work.frame);
+            profile.add(node, 0, share);
+            profile.add(node, 1, 1.0);
+            profile.add(node, 2, work.bytes as f64);
+        }
+    }
+}
+
+/// Adds device allocations, under the spans and stacks in which they were made.
+pub(crate) fn memory(
+    labels: &mut Labels<'_>,
+    table: &mut FrameTable,
+    host: &Profile,
+    places: &Places,
+    profile: &mut Profile,
+) {
+    let mut paths = Paths::default();
+    for (row, place) in &places.allocations {
+        if row.device.is_none() {
+            continue;
+        }
+        let above = labels.above(row.process, Some(row.thread), table).to_vec();
+        let stack = Some(row.stack).filter(|&stack| stack != 0).or_else(|| place.as_ref()?.stack);
+        let mut frames: Vec<u32> = Vec::new();
+        if let Some(stack) = stack.filter(|_| row.stack != 0) {
+            frames.extend(labels.stack(row.process, stack, table));
+        } else if let Some(place) = place {
+            frames.extend(paths.range(host, table, place.node));
+        }
+        if frames.is_empty() {
+            frames.push(table.frame(FrameKind::Unknown, "(outside any range)", ""));
+        }
+        let node = profile.node(&above, &frames);
+        profile.add(node, 0, row.bytes.unwrap_or(0) as f64);
+        profile.add(node, 1, 1.0);
+    }
+}
+
+fn work(part: &Part<'_>, written: &mut Written, table: &mut FrameTable) -> Vec<Work> {
+    let file = &part.trace;
+    let mut work = Vec::new();
+    let mut frames: FxHashMap<NameId, u32> = FxHashMap::default();
+    for row in wanted::<Kernel>(part, written) {
+        let (start_ns, end_ns) = part.window.clip(row.start_ns, row.duration_ns);
+        work.push(Work {
+            start_ns,
+            end_ns,
+            process: row.process,
+            device: row.device,
+            frame: *frames
+                .entry(row.name)
+                .or_insert_with(|| kernel_frame(file.name(row.name), table)),
+            bytes: 0,
+            correlation: row.correlation,
+            external: row.external,
+        });
+    }
+    for row in wanted::<MemoryCopy>(part, written) {
+        let (start_ns, end_ns) = part.window.clip(row.start_ns, row.duration_ns);
+        work.push(Work {
+            start_ns,
+            end_ns,
+            process: row.process,
+            device: row.device,
+            frame: table.frame(FrameKind::Copy, copy_name(file, &row), ""),
+            bytes: row.bytes.unwrap_or(0),
+            correlation: row.correlation,
+            external: row.external,
+        });
+    }
+    work
+}
+
+fn kernel_frame(name: &str, table: &mut FrameTable) -> u32 {
+    let collective = is_collective(name);
+    let kind = if collective { FrameKind::Collective } else { FrameKind::Kernel };
+    table.frame(kind, if name.is_empty() { "(unnamed kernel)" } else { name }, "")
+}
+
+/// Kernels of NCCL and RCCL, by their names.
+pub(crate) fn is_collective(name: &str) -> bool {
+    name.starts_with("nccl") || name.starts_with("rccl")
+}
+
+/// What a copy is called where its source gave it no name.
+pub(crate) fn copy_name<'a>(file: &'a TraceFile, row: &MemoryCopy) -> &'a str {
+    match file.name(row.name) {
+        "" => match row.kind {
+            CopyKind::Unknown => "Memcpy",
+            CopyKind::HostToDevice => "Memcpy HtoD",
+            CopyKind::DeviceToHost => "Memcpy DtoH",
+            CopyKind::DeviceToDevice => "Memcpy DtoD",
+            CopyKind::HostToHost => "Memcpy HtoH",
+            CopyKind::PeerToPeer => "Memcpy PtoP",
+            CopyKind::Memset => "Memset",
+        },
+        name => name,
+    }
+}
+
+/// Busy time that falls to each piece of work; sorts the work by device and start.
+fn shares(work: &mut [Work]) -> Vec<f64> {
+    work.sort_by_key(|work| (work.process, work.device, work.start_ns));
+    let mut shares = Vec::with_capacity(work.len());
+    for work in work.chunk_by(|a, b| (a.process, a.device) == (b.process, b.device)) {
+        let mut bounds: Vec<(u64, bool, usize)> = (work.iter().enumerate())
+            .filter(|(_, work)| work.end_ns > work.start_ns)
+            .flat_map(|(at, work)| [(work.start_ns, true, at), (work.end_ns, false, at)])
+            .collect();
+        bounds.sort_unstable();
+        // What one of `running` equals has got so far, since the first began.
+        let (mut got, mut running, mut now_ns) = (0.0, 0u32, 0);
+        let mut mine = vec![0.0; work.len()];
+        for (time_ns, begins, at) in bounds {
+            if running > 0 {
+                got += (time_ns - now_ns) as f64 / f64::from(running);
+            }
+            now_ns = time_ns;
+            running = if begins { running + 1 } else { running - 1 };
+            mine[at] = if begins { -got } else { mine[at] + got };
+        }
+        shares.extend(mine.into_iter().map(|share| share.max(0.0)));
+    }
+    shares
+}
+
+/// Frames of host nodes as they stand above a kernel: without the calls that launched it.
+#[derive(Default)]
+struct Paths {
+    ranges: FxHashMap<u32, Vec<u32>>,
+}
+
+/// Rank, process and thread, which every path of the host tree begins with.
+const ABOVE: usize = 3;
+
+impl Paths {
+    fn range(&mut self, host: &Profile, table: &mut FrameTable, node: u32) -> &[u32] {
+        self.ranges.entry(node).or_insert_with(|| {
+            let mut frames = host.tree.frames_of(node).split_off(ABOVE);
+            frames.retain(|&frame| table.kinds[frame as usize] != FrameKind::Call);
+            if frames.is_empty() {
+                frames.push(table.frame(FrameKind::Unknown, "(outside any range)", ""));
+            }
+            frames
+        })
+    }
+
+    /// The innermost operator above a launch.
+    fn operator(&mut self, host: &Profile, table: &mut FrameTable, node: u32) -> Option<u32> {
+        let frames = self.range(host, table, node).to_vec();
+        let operator = |frame: &&u32| table.kinds[**frame as usize] == FrameKind::Operator;
+        frames.iter().rev().find(operator).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(start_ns: u64, end_ns: u64) -> Work {
+        Work {
+            start_ns,
+            end_ns,
+            process: 0,
+            device: 0,
+            frame: 0,
+            bytes: 0,
+            correlation: None,
+            external: None,
+        }
+    }
+
+    #[test]
+    fn what_runs_at_once_shares_the_time() {
+        let mut work = vec![at(0, 100), at(50, 150), at(200, 210), at(205, 205)];
+        assert_eq!(shares(&mut work), [75.0, 75.0, 10.0, 0.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_add_up_to_the_busy_time(spans in prop::collection::vec((0u64..500, 0u64..80), 1..40)) {
+            let mut work: Vec<Work> = spans.iter().map(|(start, length)| at(*start, start + length)).collect();
+            let busy = (0..600).filter(|t| work.iter().any(|w| w.start_ns <= *t && *t < w.end_ns)).count();
+            let sum: f64 = shares(&mut work).iter().sum();
+            prop_assert!((sum - busy as f64).abs() < 1e-6, "{sum} {busy}");
+        }
+    }
+}

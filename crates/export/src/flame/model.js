@@ -1,0 +1,137 @@
+// The tree of a profile, as it is shown: split or joined, upright or inverted.
+// A node is { frame, parent, depth, values, self, kids }, its numbers one per
+// column (measure times side); kids of an inverted tree are made when asked for.
+
+const KINDS = ["rank", "process", "thread", "native", "python", "operator", "range", "call",
+  "kernel", "collective", "copy", "unknown", "group", "overhead"];
+const LEVELS = 3; // rank, process, thread
+
+function makeNode(frame, parent, columns) {
+  return { frame, parent, depth: parent ? parent.depth + 1 : 0,
+    values: new Array(columns).fill(0), self: new Array(columns).fill(0), kids: null, entries: null };
+}
+
+// Joins what lies below the levels that are left out.
+function upright(profile, columns, split) {
+  const { parent, frame, values } = columns;
+  const count = parent.length, width = values.length;
+  const depth = new Uint16Array(count);
+  const nodes = new Array(count);
+  const root = makeNode(-1, null, width);
+  nodes[0] = root;
+  const found = new Map();
+  let all = 1;
+  for (let i = 1; i < count; i++) {
+    const above = nodes[parent[i]];
+    depth[i] = Math.min(65535, depth[parent[i]] + 1);
+    if (depth[i] <= LEVELS && depth[i] > split) {
+      nodes[i] = above;
+    } else {
+      const children = found.get(above) || found.set(above, new Map()).get(above);
+      let node = children.get(frame[i]);
+      if (!node) {
+        node = makeNode(frame[i], above, width);
+        children.set(frame[i], node);
+        (above.kids || (above.kids = [])).push(node);
+        all++;
+      }
+      nodes[i] = node;
+    }
+    for (let c = 0; c < width; c++) nodes[i].self[c] += values[c][i];
+  }
+  const sum = (node) => {
+    for (let c = 0; c < width; c++) node.values[c] = node.self[c];
+    for (const kid of node.kids || []) {
+      for (let c = 0; c < width; c++) node.values[c] += kid.values[c];
+    }
+  };
+  // Children first, without recursion: stacks may be very deep.
+  const order = [root];
+  for (let i = 0; i < order.length; i++) order.push(...(order[i].kids || []));
+  for (let i = order.length - 1; i >= 0; i--) sum(order[i]);
+  for (const node of order) node.kids ||= [];
+  root.count = all - 1;
+  return root;
+}
+
+// Leaves on top, callers below. An entry is a node of the upright tree that
+// stands where this node's stacks have got to, and what it brings along.
+function inverted(tree) {
+  const width = tree.values.length;
+  const root = makeNode(-1, null, width);
+  root.entries = [];
+  const order = [tree];
+  for (let i = 0; i < order.length; i++) {
+    order.push(...order[i].kids);
+    if (order[i] !== tree && order[i].self.some((value) => value > 0)) {
+      root.entries.push([order[i], order[i].self]);
+    }
+  }
+  root.values = tree.values.slice();
+  root.kids = groupEntries(root, root.entries, width);
+  root.entries = null;
+  root.count = tree.count;
+  return root;
+}
+
+function groupEntries(above, entries, width) {
+  const found = new Map();
+  for (const [at, weight] of entries) {
+    let node = found.get(at.frame);
+    if (!node) {
+      node = makeNode(at.frame, above, width);
+      node.entries = [];
+      found.set(at.frame, node);
+    }
+    node.entries.push([at, weight]);
+    for (let c = 0; c < width; c++) node.values[c] += weight[c];
+    if (above.parent === null) for (let c = 0; c < width; c++) node.self[c] += weight[c];
+  }
+  return [...found.values()];
+}
+
+function kidsOf(node) {
+  if (node.kids === null) {
+    const further = node.entries.filter(([at]) => at.parent.parent !== null)
+      .map(([at, weight]) => [at.parent, weight]);
+    node.kids = groupEntries(node, further, node.values.length);
+    node.entries = null;
+  }
+  return node.kids;
+}
+
+const inOrder = new Intl.Collator("en", { numeric: true }).compare;
+
+// Widest first; ranks, processes and threads by name, as they stay beside each other.
+function sortKids(node, weigh) {
+  if (node.sorted === weigh.key) return;
+  kidsOf(node).sort((a, b) => {
+    const [one, other] = [weigh.first(a), weigh.first(b)];
+    return one && other ? inOrder(one, other) : weigh(b) - weigh(a) || a.frame - b.frame;
+  });
+  node.sorted = weigh.key;
+}
+
+// Per frame: what was spent in it alone, and in it and below; recursion counts once.
+function byFrame(from, columns) {
+  const rows = new Map();
+  const open = new Map();
+  const visit = [[from, false]];
+  while (visit.length) {
+    const [node, leaving] = visit.pop();
+    if (leaving) { open.set(node.frame, open.get(node.frame) - 1); continue; }
+    if (node.frame >= 0) {
+      let row = rows.get(node.frame);
+      if (!row) rows.set(node.frame, row = { frame: node.frame, self: new Array(columns).fill(0), total: new Array(columns).fill(0) });
+      const inside = open.get(node.frame) || 0;
+      for (let c = 0; c < columns; c++) {
+        row.self[c] += node.self[c];
+        if (!inside) row.total[c] += node.values[c];
+      }
+      open.set(node.frame, inside + 1);
+      visit.push([node, true]);
+    }
+    for (const kid of node.kids) visit.push([kid, false]);
+  }
+  return [...rows.values()];
+}

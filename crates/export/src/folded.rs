@@ -1,0 +1,169 @@
+//! Collapsed stacks: `rank;process;main;…;leaf value`, one line per stack, for
+//! flamegraph.pl, inferno and speedscope.
+//!
+//! The value is allocated bytes or the number of allocations over the run, or
+//! time on or off a core, from CPU samples. Under `--mem sampled` the first two are
+//! estimates: each recorded allocation of `s` bytes
+//! stands for `1 / (1 - exp(-s / interval))`, or itself from the interval on.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+
+use rustc_hash::FxHashMap;
+use tprof_trace::RunDir;
+use tprof_trace::model::{
+    HeapWhat, MemoryRecording, Process, ProcessIndex, Sample, StackId, ThreadState,
+};
+
+use crate::frames::Frames;
+use crate::output::Output;
+use crate::stacks::{process_label, stands_for};
+use crate::{ExportError, Options, Part, Selection, Written, paths};
+
+/// What the number behind a stack is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weight {
+    /// Requested bytes.
+    #[default]
+    Bytes,
+    /// Allocations; a realloc is one.
+    Count,
+    /// Time on a core, nanoseconds, from CPU samples.
+    Cpu,
+    /// Time off a core, waiting or ready, nanoseconds.
+    Wait,
+}
+
+impl Weight {
+    /// Whether it counts allocations; otherwise CPU samples.
+    fn is_of_memory(self) -> bool {
+        matches!(self, Weight::Bytes | Weight::Count)
+    }
+}
+
+/// Writes the stacks of a run, to stdout if no output is named.
+pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
+    options.without_max_bytes("folded")?;
+    if let Some(path) = &options.output {
+        Output::check(path, options.force)?;
+    }
+    let selection = Selection::new(run, &options.slice, options.symbols)?;
+    let mut lines = BTreeMap::new();
+    let mut estimate = false;
+    let mut written = Written::default();
+    for file in &selection.files {
+        let part = selection.open(file)?;
+        let root = match file.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => clean(&file.label.to_string()),
+        };
+        let before = written.events;
+        estimate |= fold(&part, &root, options.weight, &mut lines, &mut written.events);
+        let all = match options.weight.is_of_memory() {
+            true => part.trace.heap_event_count(),
+            false => part.trace.row_count::<Sample>(),
+        };
+        written.left_out += all.saturating_sub(written.events - before);
+    }
+    if estimate {
+        written.notes.push("values are estimates from sampled allocations".to_owned());
+    }
+    if lines.is_empty() {
+        let what = if options.weight.is_of_memory() { "allocation" } else { "CPU sample" };
+        written.notes.push(format!("no {what} was recorded: nothing to write"));
+    }
+    match &options.output {
+        None => {
+            let mut stdout = BufWriter::new(io::stdout().lock());
+            let failed = |source| ExportError::Stdout { source };
+            write(&lines, &mut stdout).and_then(|()| stdout.flush()).map_err(failed)?;
+        }
+        Some(path) => {
+            paths::parent(path)?;
+            let mut output = Output::create(path)?;
+            let failed = |source| ExportError::Write { path: path.clone(), source };
+            write(&lines, &mut output).map_err(failed)?;
+            written.paths.push(output.keep()?);
+        }
+    }
+    Ok(written)
+}
+
+fn write(lines: &BTreeMap<String, u64>, to: &mut impl Write) -> io::Result<()> {
+    for (stack, value) in lines {
+        writeln!(to, "{stack} {value}")?;
+    }
+    Ok(())
+}
+
+/// Adds the stacks of a file; returns whether they are estimates.
+fn fold(
+    part: &Part<'_>,
+    root: &str,
+    weight: Weight,
+    lines: &mut BTreeMap<String, u64>,
+    events: &mut u64,
+) -> bool {
+    let file = &part.trace;
+    let processes: FxHashMap<ProcessIndex, &Process> =
+        file.processes().iter().map(|process| (process.process, process)).collect();
+    let interval = |process: ProcessIndex| match processes.get(&process)?.memory {
+        MemoryRecording::Sampled { interval } => Some(interval),
+        MemoryRecording::Exact | MemoryRecording::Off => None,
+    };
+    let mut sums: FxHashMap<(ProcessIndex, StackId), f64> = FxHashMap::default();
+    if weight.is_of_memory() {
+        for event in file.heap_events().filter(|event| part.window.holds(event.time_ns)) {
+            *events += 1;
+            if let HeapWhat::Alloc { size, stack, .. } = event.what {
+                let count = stands_for(size, interval(event.process));
+                let value = if weight == Weight::Bytes { count * size as f64 } else { count };
+                *sums.entry((event.process, stack)).or_default() += value;
+            }
+        }
+    } else {
+        for row in file.blocks::<Sample>().flatten().filter(|row| part.window.holds(row.time_ns)) {
+            *events += 1;
+            if (row.state == ThreadState::Running) == (weight == Weight::Cpu) {
+                *sums.entry((row.process, row.stack)).or_default() += row.weight_ns as f64;
+            }
+        }
+    }
+    let frames = Frames::new(file);
+    for ((process, stack), value) in sums {
+        let mut line = format!("{root};{}", clean(&process_label(file, process)));
+        for frame in frames.outermost_first(process, stack) {
+            line.push(';');
+            line += &clean(&frame);
+        }
+        let sum: &mut u64 = lines.entry(line).or_default();
+        *sum = sum.saturating_add(value.round() as u64);
+    }
+    weight.is_of_memory() && processes.keys().any(|&process| interval(process).is_some())
+}
+
+/// A frame without what separates frames and lines.
+fn clean(frame: &str) -> String {
+    frame
+        .chars()
+        .map(|c| {
+            if c == ';' {
+                ':'
+            } else if c.is_control() {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_cannot_break_the_format() {
+        assert_eq!(clean("a;b\nc"), "a:b c");
+    }
+}

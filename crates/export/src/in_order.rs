@@ -1,0 +1,158 @@
+//! All tables of a file as one stream, in order of time.
+//!
+//! Memory holds a block of each table, more only where blocks of one table
+//! overlap. Heap events are no part of it: they come by the hundred million,
+//! and viewers take them as a curve ([`crate::counters`]).
+
+use tprof_trace::model::*;
+use tprof_trace::{RowsInOrder, TraceFile, TraceRow};
+
+use crate::Window;
+
+/// One row of any table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event<'a> {
+    Span(&'a Span),
+    Kernel(&'a Kernel),
+    Copy(&'a MemoryCopy),
+    Synchronization(&'a Synchronization),
+    DeviceSpan(&'a DeviceSpan),
+    Collective(&'a Collective),
+    Allocation(&'a DeviceAllocation),
+    Sample(&'a Sample),
+    Flow(&'a FlowPoint),
+}
+
+/// Calls `each` with every row that touches `window`, by time; of those that
+/// begin together spans come first, ends of arrows last. `each` returns whether
+/// it wants more.
+pub(crate) fn each<E>(
+    trace: &TraceFile,
+    window: Window,
+    mut each: impl FnMut(Event<'_>) -> Result<bool, E>,
+) -> Result<(), E> {
+    let mut spans = Stream::new(trace, window, |r: &Span| r.start_ns);
+    let mut kernels = Stream::new(trace, window, |r: &Kernel| r.start_ns);
+    let mut copies = Stream::new(trace, window, |r: &MemoryCopy| r.start_ns);
+    let mut syncs = Stream::new(trace, window, |r: &Synchronization| r.start_ns);
+    let mut device_spans = Stream::new(trace, window, |r: &DeviceSpan| r.start_ns);
+    let mut collectives = Stream::new(trace, window, |r: &Collective| r.start_ns);
+    let mut allocations = Stream::new(trace, window, |r: &DeviceAllocation| r.time_ns);
+    let mut samples = Stream::new(trace, window, |r: &Sample| r.time_ns);
+    let mut flows = Stream::new(trace, window, |r: &FlowPoint| r.time_ns);
+    let mut next = [
+        spans.next_ns(),
+        kernels.next_ns(),
+        copies.next_ns(),
+        syncs.next_ns(),
+        device_spans.next_ns(),
+        collectives.next_ns(),
+        allocations.next_ns(),
+        samples.next_ns(),
+        flows.next_ns(),
+    ];
+    loop {
+        let (mut first, mut first_ns, mut second_ns) = (0, None, u64::MAX);
+        for (at, time_ns) in next.iter().enumerate() {
+            match (*time_ns, first_ns) {
+                (None, _) => {}
+                (Some(ns), None) => (first, first_ns) = (at, Some(ns)),
+                (Some(ns), Some(best)) if ns < best => {
+                    second_ns = best;
+                    (first, first_ns) = (at, Some(ns));
+                }
+                (Some(ns), Some(_)) => second_ns = second_ns.min(ns),
+            }
+        }
+        let Some(first_ns) = first_ns else { return Ok(()) };
+        // At a tie the first table gives its rows of that moment alone.
+        let until_ns = second_ns.max(first_ns.saturating_add(1));
+        let more = match first {
+            0 => spans.until(until_ns, |row| each(Event::Span(row)), &mut next[0])?,
+            1 => kernels.until(until_ns, |row| each(Event::Kernel(row)), &mut next[1])?,
+            2 => copies.until(until_ns, |row| each(Event::Copy(row)), &mut next[2])?,
+            3 => syncs.until(until_ns, |row| each(Event::Synchronization(row)), &mut next[3])?,
+            4 => device_spans.until(until_ns, |row| each(Event::DeviceSpan(row)), &mut next[4])?,
+            5 => collectives.until(until_ns, |row| each(Event::Collective(row)), &mut next[5])?,
+            6 => allocations.until(until_ns, |row| each(Event::Allocation(row)), &mut next[6])?,
+            7 => samples.until(until_ns, |row| each(Event::Sample(row)), &mut next[7])?,
+            _ => flows.until(until_ns, |row| each(Event::Flow(row)), &mut next[8])?,
+        };
+        if !more {
+            return Ok(());
+        }
+    }
+}
+
+/// Rows that [`each`] would go through if all times were wanted.
+pub(crate) fn count(trace: &TraceFile) -> u64 {
+    trace.row_count::<Span>()
+        + trace.row_count::<Kernel>()
+        + trace.row_count::<MemoryCopy>()
+        + trace.row_count::<Synchronization>()
+        + trace.row_count::<DeviceSpan>()
+        + trace.row_count::<Collective>()
+        + trace.row_count::<DeviceAllocation>()
+        + trace.row_count::<Sample>()
+        + trace.row_count::<FlowPoint>()
+}
+
+/// One table, with its next batch.
+struct Stream<'a, R> {
+    batches: RowsInOrder<'a, R>,
+    batch: Vec<R>,
+    at: usize,
+    time: fn(&R) -> u64,
+}
+
+impl<'a, R: TraceRow> Stream<'a, R> {
+    fn new(trace: &'a TraceFile, window: Window, time: fn(&R) -> u64) -> Stream<'a, R> {
+        let batches = trace.in_order(window.from_ns, window.to_ns);
+        Stream { batches, batch: Vec::new(), at: 0, time }
+    }
+
+    fn next_ns(&mut self) -> Option<u64> {
+        if self.at == self.batch.len() {
+            self.batch = self.batches.next().unwrap_or_default();
+            self.at = 0;
+        }
+        self.batch.get(self.at).map(self.time)
+    }
+
+    /// Gives the rows before `until_ns`, and when the next one is.
+    fn until<E>(
+        &mut self,
+        until_ns: u64,
+        mut each: impl FnMut(&R) -> Result<bool, E>,
+        next_ns: &mut Option<u64>,
+    ) -> Result<bool, E> {
+        loop {
+            *next_ns = self.next_ns();
+            if next_ns.is_none_or(|next_ns| next_ns >= until_ns) {
+                return Ok(true);
+            }
+            let row = &self.batch[self.at];
+            self.at += 1;
+            if !each(row)? {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+impl Event<'_> {
+    /// When it began.
+    pub fn time_ns(&self) -> u64 {
+        match self {
+            Event::Span(row) => row.start_ns,
+            Event::Kernel(row) => row.start_ns,
+            Event::Copy(row) => row.start_ns,
+            Event::Synchronization(row) => row.start_ns,
+            Event::DeviceSpan(row) => row.start_ns,
+            Event::Collective(row) => row.start_ns,
+            Event::Allocation(row) => row.time_ns,
+            Event::Sample(row) => row.time_ns,
+            Event::Flow(row) => row.time_ns,
+        }
+    }
+}

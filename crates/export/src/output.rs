@@ -1,0 +1,157 @@
+//! Files that appear whole or not at all.
+//!
+//! An output is written under a temporary name in its directory and renamed at
+//! the end, so that a full disk or a kill leaves no half file under the final name.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::ExportError;
+
+/// An output in the making.
+pub struct Output {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: BufWriter<File>,
+    bytes: u64,
+    kept: bool,
+}
+
+impl Output {
+    /// Refuses an output that is there already, unless `force`.
+    pub fn check(path: &Path, force: bool) -> Result<(), ExportError> {
+        if !force && path.symlink_metadata().is_ok() {
+            return Err(ExportError::Exists { path: path.to_path_buf() });
+        }
+        Ok(())
+    }
+
+    /// Begins an output; only its owner may read it, as with the run itself.
+    pub fn create(path: &Path) -> Result<Output, ExportError> {
+        let temporary = temporary(path);
+        let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
+        let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
+        let file = match open() {
+            // Left by a process of the same id that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&temporary).map_err(failed)?;
+                open()
+            }
+            opened => opened,
+        };
+        let file = BufWriter::with_capacity(1 << 16, file.map_err(failed)?);
+        Ok(Output { path: path.to_path_buf(), temporary, file, bytes: 0, kept: false })
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives the output its name.
+    pub fn keep(mut self) -> Result<PathBuf, ExportError> {
+        let path = self.path.clone();
+        let failed = |source| ExportError::Write { path: path.clone(), source };
+        self.file.flush().map_err(failed)?;
+        if self.path.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        fs::rename(&self.temporary, &self.path).map_err(failed)?;
+        self.kept = true;
+        Ok(path)
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let wrote = self.file.write(bytes)?;
+        self.bytes += wrote as u64;
+        Ok(wrote)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if !self.kept {
+            // The error that brought us here is the one to report.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// A directory of files that appears whole or not at all.
+pub struct OutputDir {
+    path: PathBuf,
+    temporary: PathBuf,
+    kept: bool,
+}
+
+impl OutputDir {
+    /// Refuses a directory that is there already and not empty, unless `force`.
+    pub fn check(path: &Path, force: bool) -> Result<(), ExportError> {
+        let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        if is_empty() { Ok(()) } else { Output::check(path, force) }
+    }
+
+    /// Begins a directory; only its owner may read it.
+    pub fn create(path: &Path) -> Result<OutputDir, ExportError> {
+        let temporary = temporary(path);
+        let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
+        if temporary.exists() {
+            fs::remove_dir_all(&temporary).map_err(failed)?;
+        }
+        let mut builder = fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(&temporary).map_err(failed)?;
+        Ok(OutputDir { path: path.to_path_buf(), temporary, kept: false })
+    }
+
+    /// Where files are written until the directory has its name.
+    pub fn unfinished(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Gives the directory its name; what was there of an earlier export is replaced.
+    pub fn keep(mut self) -> Result<PathBuf, ExportError> {
+        let path = self.path.clone();
+        let failed = |source| ExportError::Write { path: path.clone(), source };
+        if self.path.is_dir() {
+            // A rename replaces an empty directory; a full one moves aside first.
+            let aside = temporary(&self.path.with_extension("old"));
+            fs::rename(&self.path, &aside).map_err(failed)?;
+            if let Err(source) = fs::rename(&self.temporary, &self.path) {
+                let _ = fs::rename(&aside, &self.path);
+                return Err(failed(source));
+            }
+            self.kept = true;
+            fs::remove_dir_all(&aside).map_err(failed)?;
+        } else {
+            fs::rename(&self.temporary, &self.path).map_err(failed)?;
+            self.kept = true;
+        }
+        Ok(path)
+    }
+}
+
+impl Drop for OutputDir {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.temporary);
+        }
+    }
+}
+
+/// A name beside `path` that nobody else uses.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}

@@ -1,0 +1,196 @@
+//! What the HTML pages share: one self-contained file each, that needs no network.
+//!
+//! A page is its markup, the styles and scripts beside this file and its own,
+//! and one [`Payload`] of packed columns. Names of a run travel in that payload
+//! alone and reach the document as text nodes or on a canvas, so that no name
+//! can become markup; a content-security policy forbids the rest.
+
+mod names;
+mod payload;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tprof_trace::RunDir;
+
+use crate::output::Output;
+use crate::{ExportError, Options, Slice, Written, paths};
+pub(crate) use names::{base_name, process_name, rank_name, run_title, thread_name};
+pub(crate) use payload::{Payload, WriteError};
+
+const BASE_CSS: &str = include_str!("page/base.css");
+const SCRIPTS: [&str; 3] = [
+    include_str!("page/payload.js"),
+    include_str!("page/format.js"),
+    include_str!("page/chrome.js"),
+];
+
+/// The parts of a page that are its own.
+pub(crate) struct Page<'a> {
+    /// Title of the document; any text.
+    pub title: &'a str,
+    /// Markup of its body.
+    pub body: &'a str,
+    /// Its styles.
+    pub style: &'a str,
+    /// Its scripts, in order.
+    pub scripts: &'a [&'a str],
+}
+
+impl Page<'_> {
+    /// Writes the document with `payload` inside.
+    pub fn write(&self, payload: &Payload, to: &mut impl Write) -> Result<(), WriteError> {
+        self.head(to)?;
+        write!(to, "{}\n<script type=\"application/octet-stream\" id=\"payload\">", self.body)?;
+        payload.write(to)?;
+        writeln!(to, "</script>")?;
+        self.script(to)?;
+        Ok(())
+    }
+
+    /// Writes the document to a file.
+    pub fn save(&self, path: &Path, payload: &Payload) -> Result<PathBuf, ExportError> {
+        paths::parent(path)?;
+        let mut output = Output::create(path)?;
+        let wrote = self.write(payload, &mut output);
+        wrote.map_err(|source| ExportError::Write { path: path.to_path_buf(), source })?;
+        output.keep()
+    }
+
+    /// Bytes of the document.
+    pub fn bytes(&self, payload: &Payload) -> u64 {
+        struct Count(u64);
+        impl Write for Count {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0 += bytes.len() as u64;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut count = Count(0);
+        // Counting cannot fail, and what the payload refuses it refuses again when it is saved.
+        let _ = self.write(payload, &mut count);
+        count.0
+    }
+
+    fn head(&self, to: &mut impl Write) -> io::Result<()> {
+        let title = escape(self.title);
+        // A nonce, not `unsafe-inline`: handlers inside markup never run.
+        let policy = "default-src 'none'; script-src 'nonce-tprof'; style-src 'unsafe-inline'; \
+                      img-src data:; base-uri 'none'; form-action 'none'";
+        write!(
+            to,
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"generator\" content=\"tprof {version}\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
+             <style>\n{BASE_CSS}{style}</style>\n</head>\n<body>\n",
+            version = env!("CARGO_PKG_VERSION"),
+            style = self.style,
+        )
+    }
+
+    fn script(&self, to: &mut impl Write) -> io::Result<()> {
+        writeln!(to, "<script nonce=\"tprof\">\n\"use strict\";\n(() => {{")?;
+        for script in SCRIPTS.iter().chain(self.scripts) {
+            to.write_all(script.as_bytes())?;
+        }
+        writeln!(to, "}})();\n</script>\n</body>\n</html>")
+    }
+}
+
+/// Where a page goes: beside the run's files, into the directory that was
+/// named, or to the file that was. Refuses one that is there.
+pub(crate) fn path(
+    run: &RunDir,
+    options: &Options<'_>,
+    name: &str,
+) -> Result<PathBuf, ExportError> {
+    let path = match &options.output {
+        None => paths::beside(run).join(name),
+        Some(output) if output.is_dir() => output.join(name),
+        Some(output) => output.clone(),
+    };
+    Output::check(&path, options.force)?;
+    Ok(path)
+}
+
+/// What a page says about its own completeness, in sentences.
+pub(crate) fn notes(slice: &Slice, written: &Written) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let all = written.events + written.left_out;
+    match (slice.is_all_time(), &slice.ranks) {
+        (false, _) => notes.push(format!(
+            "A slice of the run: {} of {all} rows of its ranks touch it.",
+            written.events
+        )),
+        (true, Some(_)) => notes.push("Some ranks of the run.".to_owned()),
+        (true, None) => {}
+    }
+    notes.extend(written.notes.iter().map(|note| format!("{note}.")));
+    notes
+}
+
+/// Text as HTML, for element content and quoted attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            // Control characters are not allowed in a document.
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_in_a_title_stays_text() {
+        let page =
+            Page { title: "</title><img src=x onerror=a>", body: "", style: "", scripts: &[] };
+        let mut out = Vec::new();
+        page.write(&Payload::default(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("<title>&lt;/title&gt;&lt;img src=x onerror=a&gt;</title>"));
+        assert!(!text.contains("<img"));
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_document() {
+        assert_eq!(escape("a\u{0}b\u{1b}[c\n"), "a\u{fffd}b\u{fffd}[c\n");
+    }
+
+    #[test]
+    fn scripts_cannot_close_their_own_element() {
+        let mine = [
+            include_str!("flame/model.js"),
+            include_str!("flame/view.js"),
+            include_str!("flame/main.js"),
+            include_str!("timeline/model.js"),
+            include_str!("timeline/rows.js"),
+            include_str!("timeline/raster.js"),
+            include_str!("timeline/statistics.js"),
+            include_str!("timeline/panel.js"),
+            include_str!("timeline/ruler.js"),
+            include_str!("timeline/main.js"),
+        ];
+        for script in SCRIPTS.iter().chain(&mine) {
+            assert!(!script.to_lowercase().contains("</script"));
+            assert!(!script.contains("<!--"));
+        }
+    }
+}

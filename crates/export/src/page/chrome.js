@@ -1,0 +1,83 @@
+// What every page has around its picture: theme, help, elements from text.
+
+const $ = (id) => document.getElementById(id);
+
+// An element whose content is text or other elements; strings never become markup.
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+const THEMES = ["auto", "light", "dark"];
+
+// Light, dark, or as the system says; `changed` repaints.
+function startTheme(changed) {
+  const button = $("theme");
+  let theme = "auto";
+  try { theme = localStorage.getItem("tprof-theme") || "auto"; } catch { /* no storage for file:// here */ }
+  const apply = () => {
+    if (!THEMES.includes(theme)) theme = "auto";
+    if (theme === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    button.textContent = { auto: "◐", light: "☀", dark: "☾" }[theme];
+    button.title = `Colours: ${theme === "auto" ? "as the system" : theme}`;
+    button.setAttribute("aria-label", button.title);
+  };
+  button.addEventListener("click", () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    try { localStorage.setItem("tprof-theme", theme); } catch { /* as above */ }
+    apply();
+    changed();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+  apply();
+}
+
+function isDark() {
+  const theme = document.documentElement.dataset.theme;
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function startHelp() {
+  const dialog = $("help");
+  const open = () => { if (!dialog.open) dialog.showModal(); };
+  $("help-open").addEventListener("click", open);
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  return open;
+}
+
+// Whether a key belongs to the field that has it.
+function typing(event) {
+  const tag = event.target.tagName;
+  return tag === "INPUT" || tag === "SELECT" || tag === "TEXTAREA" || $("help").open;
+}
+
+function fail(error) {
+  const old = typeof DecompressionStream === "undefined";
+  const why = old ? "This browser is too old for the page: it needs Firefox 113, Chrome 80, Safari 16.4 or newer."
+    : `The page's data cannot be read (${error.message}): the file was cut off or changed.`;
+  document.body.replaceChildren(element("main", { class: "failed", role: "alert" }, why));
+}
+
+// A search term as a test of names: /regular expression/, else words in any case.
+function matcher(term) {
+  term = term.trim();
+  if (!term) return null;
+  const pattern = /^\/(.+)\/$/.exec(term);
+  if (pattern) {
+    try {
+      const expression = new RegExp(pattern[1], "i");
+      return (name) => expression.test(name);
+    } catch {
+      return () => false;
+    }
+  }
+  const lower = term.toLowerCase();
+  return (name) => name.toLowerCase().includes(lower);
+}

@@ -1,0 +1,257 @@
+//! Perfetto's own protobuf: all ranks on one clock in one file, for
+//! <https://ui.perfetto.dev> and `trace_processor`.
+//!
+//! Processes, threads, streams and communicators are tracks; spans, kernels,
+//! copies, waits and collectives are slices on them; launches are joined to what
+//! they started, and collectives to the same one on other ranks, by arrows;
+//! memory, queue and utilisation are curves; samples are call stacks. Only the
+//! few messages of the schema that this takes are known here (`fields`).
+//!
+//! One rank is in memory at a time, and of that a block of each table.
+
+mod args;
+mod curves;
+mod fields;
+mod interned;
+mod out;
+mod scene;
+mod tracks;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rustc_hash::FxHashSet;
+use tprof_trace::RunDir;
+use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
+
+use crate::busy::Busy;
+use crate::in_order::{self, Event};
+use crate::output::Output;
+use crate::{ExportError, Options, Part, Selection, Written, collectives, paths};
+use out::{Clock, Out};
+use scene::Scene;
+use tracks::{Owner, Shared, Unit};
+
+/// Fast: level 6 takes three times the CPU for little less.
+const LEVEL: u32 = 1;
+/// Least size that can be asked for of a rank: its names alone take some.
+const LEAST_BYTES: u64 = 256 << 10;
+/// What is kept free for the ends of open slices and the last curves.
+const REST_BYTES: u64 = 64 << 10;
+
+/// Writes one file: `trace.pftrace.gz`, or what the options name; it is
+/// compressed if its name ends in `.gz`.
+pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
+    let selection = Selection::new(run, &options.slice, options.symbols)?;
+    let path = match &options.output {
+        Some(path) => path.clone(),
+        None => paths::beside(run).join("trace.pftrace.gz"),
+    };
+    Output::check(&path, options.force)?;
+    let ranks = selection.files.len() as u64;
+    if let Some(max_bytes) = options.max_bytes
+        && max_bytes < ranks * LEAST_BYTES
+    {
+        return Err(ExportError::TooSmall { max_bytes, least_bytes: ranks * LEAST_BYTES });
+    }
+    paths::parent(&path)?;
+    let output = Output::create(&path)?;
+    let failed = |source| ExportError::Write { path: path.clone(), source };
+    let mut written = Written::default();
+    let finished = match is_gz(&path) {
+        true => {
+            let gzip = GzEncoder::new(output, Compression::new(LEVEL));
+            let bytes = |gzip: &GzEncoder<Output>| gzip.get_ref().bytes();
+            let gzip = write(&selection, gzip, bytes, options.max_bytes, &path, &mut written)?;
+            gzip.finish().map_err(failed)?
+        }
+        false => {
+            let bytes = Output::bytes;
+            write(&selection, output, bytes, options.max_bytes, &path, &mut written)?
+        }
+    };
+    if written.events == 0 && !options.slice.is_all_time() {
+        return Err(ExportError::EmptySlice);
+    }
+    written.paths.push(finished.keep()?);
+    Ok(written)
+}
+
+fn is_gz(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
+/// Writes all ranks, each up to its share of `max_bytes`.
+fn write<W: Write>(
+    selection: &Selection<'_>,
+    to: W,
+    bytes: impl Fn(&W) -> u64,
+    max_bytes: Option<u64>,
+    path: &Path,
+    written: &mut Written,
+) -> Result<W, ExportError> {
+    let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
+    let mut shared = Shared::new();
+    let mut out = Out::new(to);
+    let count = selection.files.len() as u64;
+    for (at, file) in selection.files.iter().enumerate() {
+        let part = selection.open(file)?;
+        let label = file.label.to_string();
+        let limit = max_bytes.map(|max| {
+            let share = max / count;
+            share * (at as u64 + 1) - share / 16 - REST_BYTES
+        });
+        // Two sequences a rank: events in order, and everything else.
+        let ids = (2 * at as u64 + 1, Clock::new(selection.zero.unix_ns));
+        let name = (label.clone(), file.rank.map_or(u64::from(u32::MAX), u64::from));
+        let scene = Scene::new(&part, out, &mut shared, name, ids).map_err(failed)?;
+        let full = |scene: &Scene<'_, '_, W>| {
+            limit.is_some_and(|limit| bytes(scene.out.inner()) + scene.out.buffered() >= limit)
+        };
+        let before = written.events;
+        let (back, cut_ns) = rank(scene, ids.0 + 1, full, written).map_err(failed)?;
+        out = back;
+        let all = in_order::count(&part.trace) + part.trace.counters().len() as u64;
+        written.left_out += all.saturating_sub(written.events - before);
+        if let Some(cut_ns) = cut_ns {
+            let seconds = part.at(cut_ns) as f64 / 1e9;
+            written
+                .notes
+                .push(format!("{label} is cut at {seconds:.3} s, where the file reached its size"));
+        }
+    }
+    out.finish().map_err(failed)
+}
+
+/// Writes one rank; returns where it was cut because it was full.
+fn rank<W: Write>(
+    mut scene: Scene<'_, '_, W>,
+    second: u64,
+    full: impl Fn(&Scene<'_, '_, W>) -> bool,
+    written: &mut Written,
+) -> io::Result<(Out<W>, Option<u64>)> {
+    let part: &Part<'_> = scene.part;
+    written.events += curves::write(&mut scene, second)?;
+    let (first_ns, last_ns) = part.trace.extent_ns().unwrap_or_default();
+    let mut busy = Busy::new(first_ns.max(part.window.from_ns), last_ns.min(part.window.to_ns));
+    let collectives = collectives::placed(&part.trace, part.window);
+    let mut collectives = collectives.iter().peekable();
+    let mut queue = Queue::default();
+    let mut cut_ns = None;
+    in_order::each(&part.trace, part.window, |event| {
+        let time_ns = event.time_ns();
+        while let Some(next) = collectives.next_if(|next| next.start_ns <= time_ns) {
+            scene.collective(next)?;
+            written.events += 1;
+        }
+        match event {
+            Event::Span(row) => {
+                scene.span(row)?;
+                if let Some(correlation) = scene.starts_work(row) {
+                    queue.launch(&mut scene, row.process, correlation, time_ns)?;
+                }
+            }
+            Event::Kernel(row) => {
+                busy.kernel(row);
+                scene.kernel(row)?;
+                queue.start(&mut scene, row.process, row.correlation, time_ns)?;
+            }
+            Event::Copy(row) => {
+                scene.copy(row)?;
+                queue.start(&mut scene, row.process, row.correlation, time_ns)?;
+            }
+            Event::Synchronization(row) => scene.synchronization(row)?,
+            Event::DeviceSpan(row) => scene.device_span(row)?,
+            Event::Allocation(row) => allocation(&mut scene, row)?,
+            Event::Sample(row) => scene.sample(row)?,
+            Event::Flow(row) => scene.flow_point(row)?,
+            Event::Collective(_) => return Ok(true), // By their kernels' times, above.
+        }
+        written.events += 1;
+        if written.events.is_multiple_of(256) && full(&scene) {
+            cut_ns = Some(time_ns);
+        }
+        Ok::<bool, io::Error>(cut_ns.is_none())
+    })?;
+    if cut_ns.is_none() {
+        for rest in collectives {
+            scene.collective(rest)?;
+            written.events += 1;
+        }
+    }
+    curves::utilisation(&mut scene, second, busy)?;
+    Ok((scene.finish()?, cut_ns))
+}
+
+/// Launches whose work has not begun.
+#[derive(Default)]
+struct Queue {
+    waiting: FxHashSet<(ProcessIndex, u64)>,
+    depths: rustc_hash::FxHashMap<ProcessIndex, i64>,
+}
+
+impl Queue {
+    fn launch<W: Write>(
+        &mut self,
+        scene: &mut Scene<'_, '_, W>,
+        process: ProcessIndex,
+        correlation: u64,
+        time_ns: u64,
+    ) -> io::Result<()> {
+        if self.waiting.insert((process, correlation)) {
+            self.point(scene, process, 1, time_ns)?;
+        }
+        Ok(())
+    }
+
+    fn start<W: Write>(
+        &mut self,
+        scene: &mut Scene<'_, '_, W>,
+        process: ProcessIndex,
+        correlation: Option<u64>,
+        time_ns: u64,
+    ) -> io::Result<()> {
+        if correlation.is_some_and(|correlation| self.waiting.remove(&(process, correlation))) {
+            self.point(scene, process, -1, time_ns)?;
+        }
+        Ok(())
+    }
+
+    fn point<W: Write>(
+        &mut self,
+        scene: &mut Scene<'_, '_, W>,
+        process: ProcessIndex,
+        change: i64,
+        time_ns: u64,
+    ) -> io::Result<()> {
+        let depth = self.depths.entry(process).or_default();
+        *depth += change;
+        let owner = Owner::Process(process);
+        let (shared, out) = (&mut *scene.shared, &mut scene.out);
+        let track = scene.tracks.counter(owner, "launches that wait", Unit::Count, shared, out)?;
+        scene.point(track, time_ns, *depth)
+    }
+}
+
+/// The totals that an allocator says itself.
+fn allocation<W: Write>(scene: &mut Scene<'_, '_, W>, row: &DeviceAllocation) -> io::Result<()> {
+    let owner = match row.device {
+        Some(device) => Owner::Device(row.process, device),
+        None => Owner::Process(row.process),
+    };
+    let (given, held) = match row.allocator {
+        Allocator::Framework => ("allocated by the framework", "reserved by the framework"),
+        Allocator::Library => ("allocated", "reserved"),
+        Allocator::Pool => ("allocated from pools", "reserved by pools"),
+    };
+    for (name, bytes) in [(given, row.total_allocated_bytes), (held, row.total_reserved_bytes)] {
+        if let Some(bytes) = bytes {
+            let (shared, out) = (&mut *scene.shared, &mut scene.out);
+            let track = scene.tracks.counter(owner, name, Unit::Bytes, shared, out)?;
+            scene.point(track, row.time_ns, i64::try_from(bytes).unwrap_or(i64::MAX))?;
+        }
+    }
+    Ok(())
+}

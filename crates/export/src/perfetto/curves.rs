@@ -1,0 +1,238 @@
+//! What is no event of a thread or stream: curves, marks, losses, lives.
+//!
+//! These come from small tables, or are computed. They go into a sequence of
+//! their own, whose times are absolute, so that they need no order.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::*;
+
+use super::fields::{event, packet};
+use super::out::Out;
+use super::scene::Scene;
+use super::tracks::{Owner, Row, Unit, base};
+use crate::busy::Busy;
+use crate::counters::{self, Thin};
+use crate::proto::Proto;
+
+/// Writes everything of a rank that is not in its large tables; returns how many rows.
+pub(super) fn write<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u64> {
+    lives(scene, sequence)?;
+    marks(scene, sequence)?;
+    losses(scene, sequence)?;
+    memory(scene, sequence)
+}
+
+fn lives<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()> {
+    let trace = &scene.part.trace;
+    let last_ns = trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
+    let mut images: Vec<&Process> = trace.processes().iter().collect();
+    images.sort_by_key(|process| process.start_ns);
+    for process in images {
+        let end = trace.process_end(process.process);
+        let end_ns = end.map_or(last_ns, |(end_ns, _)| end_ns).max(process.start_ns);
+        if !scene.part.window.touches(process.start_ns, end_ns) {
+            continue;
+        }
+        let (from_ns, to_ns) = (scene.at(process.start_ns), scene.at(end_ns));
+        let (shared, out) = (&mut *scene.shared, &mut scene.out);
+        let times = (process.start_ns, end_ns);
+        let track = scene.tracks.place(Row::Life(process.process), times, shared, out)?;
+        let program = base(trace.name(process.command));
+        let name = if program.is_empty() { "process" } else { program };
+        let how = match end {
+            Some((_, ProcessEnd::Exited(status))) => format!("exit status {status}"),
+            Some((_, ProcessEnd::Signal(signal))) => format!("killed by signal {signal}"),
+            Some((_, ProcessEnd::Exec)) => "exec".to_owned(),
+            Some((_, ProcessEnd::Unknown)) => "unknown".to_owned(),
+            None => "not seen".to_owned(),
+        };
+        absolute(out, sequence, from_ns, |fields| {
+            fields.uint(event::TYPE, event::BEGIN);
+            fields.uint(event::TRACK, track);
+            fields.text(event::CATEGORY, "process");
+            fields.text(event::NAME, name);
+            said(fields, "command", trace.name(process.command));
+            said(fields, "end", &how);
+        })?;
+        absolute(out, sequence, to_ns, |fields| {
+            fields.uint(event::TYPE, event::END);
+            fields.uint(event::TRACK, track);
+        })?;
+    }
+    Ok(())
+}
+
+fn marks<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()> {
+    let trace = &scene.part.trace;
+    for mark in trace.marks().iter().filter(|mark| scene.part.window.holds(mark.time_ns)) {
+        let (category, name) = match mark.kind {
+            MarkKind::Mark => ("mark", trace.name(mark.name)),
+            MarkKind::Step => ("step", trace.name(mark.name)),
+            MarkKind::RecordingOn => ("recording", "recording on"),
+            MarkKind::RecordingOff => ("recording", "recording off"),
+        };
+        instant(scene, sequence, (mark.time_ns, mark.process), (category, name), "")?;
+    }
+    Ok(())
+}
+
+fn losses<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()> {
+    let trace = &scene.part.trace;
+    for loss in trace.losses().iter().filter(|loss| scene.part.window.holds(loss.time_ns)) {
+        let what = trace.name(loss.what);
+        let name = match loss.count {
+            0 => format!("lost {what}"),
+            count => format!("lost {count} {what}"),
+        };
+        let at = (loss.time_ns, loss.process);
+        instant(scene, sequence, at, ("loss", &name), trace.name(loss.why))?;
+    }
+    Ok(())
+}
+
+fn instant<W: Write>(
+    scene: &mut Scene<'_, '_, W>,
+    sequence: u64,
+    (time_ns, process): (u64, Option<ProcessIndex>),
+    (category, name): (&str, &str),
+    why: &str,
+) -> io::Result<()> {
+    let at_ns = scene.at(time_ns);
+    let (shared, out) = (&mut *scene.shared, &mut scene.out);
+    let track = match process {
+        Some(process) => scene.tracks.process(process, shared, out)?.0,
+        None => scene.tracks.host(shared, out)?,
+    };
+    absolute(out, sequence, at_ns, |fields| {
+        fields.uint(event::TYPE, event::INSTANT);
+        fields.uint(event::TRACK, track);
+        fields.text(event::CATEGORY, category);
+        fields.text(event::NAME, if name.is_empty() { category } else { name });
+        said(fields, "why", why);
+    })
+}
+
+/// Heap curves, thinned, and measured quantities as they are.
+fn memory<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u64> {
+    let (trace, window) = (&scene.part.trace, scene.part.window);
+    let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
+    let stretch_ns = counters::stretch(last_ns.saturating_sub(first_ns));
+    let mut last: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
+    counters::heap(trace, stretch_ns, |process, time_ns, bytes| {
+        if !window.holds(time_ns) {
+            return Ok(());
+        }
+        last.insert(process, time_ns);
+        let owner = Owner::Process(process);
+        curve(scene, sequence, (owner, "heap", Unit::Bytes), time_ns, bytes as f64)
+    })?;
+    let mut rows = 0;
+    let mut curves: BTreeMap<(Option<ProcessIndex>, Option<u32>, NameId), Thin> = BTreeMap::new();
+    for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
+        rows += 1;
+        let name = trace.name(row.name);
+        if name == counter::HEAP_BYTES {
+            continue; // Drawn from events or totals.
+        }
+        let owner = match (row.process, row.device) {
+            (Some(process), Some(device)) => Owner::Device(process, device),
+            (Some(process), None) => Owner::Process(process),
+            (None, _) => Owner::Host,
+        };
+        let (name, unit) = named(name);
+        if unit != Unit::Bytes || row.value < 0.0 {
+            curve(scene, sequence, (owner, name, unit), row.time_ns, row.value)?;
+            continue;
+        }
+        let thin = curves.entry((row.process, row.device, row.name));
+        let thin = thin.or_insert_with(|| Thin::new(stretch_ns));
+        if let Some((time_ns, bytes)) = thin.point(row.time_ns, row.value as u64) {
+            curve(scene, sequence, (owner, name, unit), time_ns, bytes as f64)?;
+        }
+    }
+    for ((process, device, name), thin) in curves {
+        let owner = match (process, device) {
+            (Some(process), Some(device)) => Owner::Device(process, device),
+            (Some(process), None) => Owner::Process(process),
+            (None, _) => Owner::Host,
+        };
+        let (name, unit) = named(trace.name(name));
+        for (time_ns, bytes) in thin.rest() {
+            curve(scene, sequence, (owner, name, unit), time_ns, bytes as f64)?;
+        }
+    }
+    Ok(rows)
+}
+
+/// Name and unit of a quantity whose name ends in its unit.
+fn named(name: &str) -> (&str, Unit) {
+    match name.strip_suffix("_bytes") {
+        Some(quantity) => (quantity, Unit::Bytes),
+        None => (name, Unit::None),
+    }
+}
+
+/// How busy each device was: the share of each stretch in which a kernel ran.
+pub(super) fn utilisation<W: Write>(
+    scene: &mut Scene<'_, '_, W>,
+    sequence: u64,
+    busy: Busy,
+) -> io::Result<()> {
+    for (process, device, time_ns, fraction) in busy.points() {
+        let what = (Owner::Device(process, device), "kernels running", Unit::Named("%"));
+        curve(scene, sequence, what, time_ns, 100.0 * fraction)?;
+    }
+    Ok(())
+}
+
+fn curve<W: Write>(
+    scene: &mut Scene<'_, '_, W>,
+    sequence: u64,
+    (owner, name, unit): (Owner, &str, Unit),
+    time_ns: u64,
+    value: f64,
+) -> io::Result<()> {
+    if !value.is_finite() {
+        return Ok(()); // Nothing can be drawn.
+    }
+    let at_ns = scene.at(time_ns);
+    let (shared, out) = (&mut *scene.shared, &mut scene.out);
+    let track = scene.tracks.counter(owner, name, unit, shared, out)?;
+    absolute(out, sequence, at_ns, |fields| {
+        fields.uint(event::TYPE, event::POINT);
+        fields.uint(event::TRACK, track);
+        if value.fract() == 0.0 && value.abs() < 9e15 {
+            fields.int(event::COUNTER, value as i64);
+        } else {
+            fields.double(event::DOUBLE_COUNTER, value);
+        }
+    })
+}
+
+fn said(fields: &mut Proto, name: &str, value: &str) {
+    use super::fields::annotation;
+    if !value.is_empty() {
+        let open = fields.open(event::ANNOTATION);
+        fields.text(annotation::NAME, name);
+        fields.text(annotation::STRING, value);
+        fields.close(open);
+    }
+}
+
+fn absolute<W: Write>(
+    out: &mut Out<W>,
+    sequence: u64,
+    time_ns: u64,
+    event: impl FnOnce(&mut Proto),
+) -> io::Result<()> {
+    out.packet(|fields| {
+        fields.uint(packet::TIMESTAMP, time_ns);
+        fields.uint(packet::SEQUENCE, sequence);
+        let open = fields.open(packet::TRACK_EVENT);
+        event(fields);
+        fields.close(open);
+    })
+}

@@ -1,0 +1,431 @@
+//! The events of one rank as packets, in order of time.
+//!
+//! Slices are a beginning and an end. Ends wait in a heap until time has come to
+//! them, so that packets of a sequence never go back: their times are small
+//! differences. Beginnings wait until their moment is over, so that the ends of
+//! arrows at that moment find them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::*;
+
+use super::args::{self, Args};
+use super::fields::{event, interned, packet, sample};
+use super::interned::Interned;
+use super::out::{Clock, Out, Sequence};
+use super::tracks::{Row, Shared, Tracks};
+use crate::collectives::Placed;
+use crate::correlations::Correlations;
+use crate::proto::Proto;
+use crate::{Part, words};
+
+/// Numbers of arrows: a base for each process and category, and their own number.
+const FLOW_BITS: u32 = 40;
+
+/// A slice, or an instant, whose moment is not over.
+#[derive(Default)]
+struct Begun {
+    track: u64,
+    /// Ends when it begins.
+    is_empty: bool,
+    fields: Proto,
+}
+
+/// One rank on its way into the trace.
+pub(super) struct Scene<'a, 's, W: Write> {
+    pub part: &'a Part<'a>,
+    clock: Clock,
+    pub out: Out<W>,
+    pub shared: &'s mut Shared,
+    pub tracks: Tracks<'a>,
+    names: Interned<'a>,
+    sequence: Sequence,
+    args: Args,
+    /// What begins at the moment: the first `count`; the others' memory is kept.
+    begun: Vec<Begun>,
+    count: usize,
+    now_ns: u64,
+    ends: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Correlations of work on devices, of waits for it, and of launches that were written.
+    work: Correlations,
+    waits: Correlations,
+    launched: Correlations,
+    /// Bases of arrows by process and category.
+    flows: FxHashMap<(ProcessIndex, NameId), u64>,
+}
+
+impl<'a, 's, W: Write> Scene<'a, 's, W> {
+    pub fn new(
+        part: &'a Part<'a>,
+        mut out: Out<W>,
+        shared: &'s mut Shared,
+        (label, sort): (String, u64),
+        (id, clock): (u64, Clock),
+    ) -> io::Result<Scene<'a, 's, W>> {
+        let sequence = Sequence::begin(id, clock, &mut out)?;
+        Ok(Scene {
+            part,
+            clock,
+            out,
+            shared,
+            tracks: Tracks::new(&part.trace, label, sort),
+            names: Interned::new(&part.trace),
+            sequence,
+            args: Args::default(),
+            begun: Vec::new(),
+            count: 0,
+            now_ns: 0,
+            ends: BinaryHeap::new(),
+            work: Correlations::of_work(&part.trace, part.window),
+            waits: Correlations::of_waits(&part.trace, part.window),
+            launched: Correlations::default(),
+            flows: FxHashMap::default(),
+        })
+    }
+
+    /// A moment on the trace's clock.
+    pub fn at(&self, time_ns: u64) -> u64 {
+        (time_ns.wrapping_sub(self.part.zero_ns) as i64)
+            .saturating_add_unsigned(self.clock.zero_ns)
+            .max(0) as u64
+    }
+
+    pub fn span(&mut self, row: &Span) -> io::Result<()> {
+        let trace = &self.part.trace;
+        let category = match words::of_span(row.kind) {
+            Some(category) => Some(self.names.fixed(interned::CATEGORIES, category)),
+            None => self.names.category(row.category),
+        };
+        let name = self.names.event(row.name, "(no name)");
+        let place = Row::Thread(row.thread);
+        let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
+        args::number("correlation", row.correlation, names, to);
+        args::number("external id", row.external, names, to);
+        args::number("sequence number", row.sequence, names, to);
+        args::number("forward thread", row.forward_thread, names, to);
+        args::number("status", row.status.filter(|s| *s != 0).map(u64::from), names, to);
+        if row.kind == SpanKind::Nvtx {
+            args::text("domain", trace.name(row.category), names, to);
+        }
+        self.args(row.args);
+        if let Some(correlation) = row.correlation
+            && (self.work.holds(row.process, correlation)
+                || self.waits.holds(row.process, correlation))
+        {
+            self.launched.insert(row.process, correlation);
+            self.flow(row.process, NameId(0), correlation);
+        }
+        Ok(())
+    }
+
+    /// Whether this span starts work on a device that is in the slice.
+    pub fn starts_work(&self, row: &Span) -> Option<u64> {
+        row.correlation.filter(|correlation| self.work.holds(row.process, *correlation))
+    }
+
+    pub fn kernel(&mut self, row: &Kernel) -> io::Result<()> {
+        let category = Some(self.names.fixed(interned::CATEGORIES, "kernel"));
+        let name = self.names.event(row.name, "(no name)");
+        let place = Row::Stream(row.process, row.device, row.stream);
+        let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
+        args::number("correlation", row.correlation, names, to);
+        args::number("external id", row.external, names, to);
+        args::sizes("grid", row.grid, names, to);
+        args::sizes("block", row.block, names, to);
+        args::number("registers per thread", row.registers.map(u64::from), names, to);
+        let memory = [row.shared_static_bytes, row.shared_dynamic_bytes];
+        args::number("static shared memory", memory[0].map(u64::from), names, to);
+        args::number("dynamic shared memory", memory[1].map(u64::from), names, to);
+        args::number("graph", row.graph.map(u64::from), names, to);
+        args::number("graph node", row.graph_node, names, to);
+        self.args(row.args);
+        self.arrive(row.process, row.correlation);
+        Ok(())
+    }
+
+    pub fn copy(&mut self, row: &MemoryCopy) -> io::Result<()> {
+        let category = Some(self.names.fixed(interned::CATEGORIES, words::of_copy(row.kind)));
+        let name = match row.name.0 {
+            0 => self.names.text(interned::EVENT_NAMES, &words::copy_name(row)),
+            _ => self.names.event(row.name, "(no name)"),
+        };
+        let place = Row::Stream(row.process, row.device, row.stream);
+        let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
+        args::number("bytes", row.bytes, names, to);
+        args::number("correlation", row.correlation, names, to);
+        args::number("external id", row.external, names, to);
+        args::number("peer", row.peer.map(u64::from), names, to);
+        args::number("graph", row.graph.map(u64::from), names, to);
+        args::number("graph node", row.graph_node, names, to);
+        self.args(row.args);
+        self.arrive(row.process, row.correlation);
+        Ok(())
+    }
+
+    pub fn synchronization(&mut self, row: &Synchronization) -> io::Result<()> {
+        let category = Some(self.names.fixed(interned::CATEGORIES, "cuda_sync"));
+        let name = self.names.event(row.name, words::sync_name(row.kind));
+        let place = Row::Waits(row.process, row.device, row.stream);
+        let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
+        args::number("correlation", row.correlation, names, to);
+        args::number("external id", row.external, names, to);
+        args::number("event", row.event, names, to);
+        args::number("event stream", row.event_stream, names, to);
+        args::number("event correlation", row.event_correlation, names, to);
+        self.args(row.args);
+        self.arrive(row.process, row.correlation);
+        Ok(())
+    }
+
+    pub fn device_span(&mut self, row: &DeviceSpan) -> io::Result<()> {
+        let category = match words::of_device_span(row.kind) {
+            Some(category) => Some(self.names.fixed(interned::CATEGORIES, category)),
+            None => self.names.category(row.category),
+        };
+        let name = self.names.event(row.name, "(no name)");
+        let place = Row::Ranges(row.process, row.device, row.stream);
+        let (names, to) = self.begin(place, row.start_ns, row.duration_ns, name, category)?;
+        args::number("external id", row.external, names, to);
+        args::number("correlation", row.correlation, names, to);
+        self.args(row.args);
+        Ok(())
+    }
+
+    /// A collective, over the time of its kernel.
+    pub fn collective(&mut self, found: &Placed) -> io::Result<()> {
+        let Placed { row, start_ns, end_ns } = *found;
+        let trace = &self.part.trace;
+        let category = Some(self.names.fixed(interned::CATEGORIES, "collective"));
+        let name = self.names.event(row.name, "collective");
+        let place = Row::Communicator(row.process, row.communicator);
+        let (names, to) = self.begin(place, start_ns, end_ns - start_ns, name, category)?;
+        args::number("sequence", row.sequence, names, to);
+        args::number("bytes", row.bytes, names, to);
+        args::number("elements in", row.elements_in, names, to);
+        args::number("elements out", row.elements_out, names, to);
+        args::text("element type", trace.name(row.element_type), names, to);
+        args::number("group size", row.group_size.map(u64::from), names, to);
+        args::number("peer", row.peer.map(u64::from), names, to);
+        args::number("stream", row.stream, names, to);
+        args::number("correlation", row.correlation, names, to);
+        if let (Some(communicator), Some(sequence)) = (row.communicator, row.sequence) {
+            // The same on all ranks, and no number that arrows within a rank have.
+            let id = crate::hash::of(&[communicator, sequence]) | 1 << 63;
+            self.begun[self.count - 1].fields.fixed64(event::FLOW, id);
+        }
+        Ok(())
+    }
+
+    /// One end of an arrow: on the innermost slice that begins at its moment,
+    /// else on a mark of its own.
+    pub fn flow_point(&mut self, row: &FlowPoint) -> io::Result<()> {
+        let Some(place) = place_of(row) else { return Ok(()) };
+        let time_ns = self.at(row.time_ns);
+        if time_ns != self.now_ns {
+            self.moment(time_ns)?;
+        }
+        let track = self.tracks.place(place, (time_ns, time_ns), self.shared, &mut self.out)?;
+        let found = self.begun[..self.count].iter().rposition(|begun| begun.track == track);
+        let at = match found {
+            Some(at) => at,
+            None => {
+                let name = self.names.event(row.name, "arrow");
+                self.start(track, event::INSTANT, name, None);
+                self.count - 1
+            }
+        };
+        let id = self.flow_id(row.process, row.category, row.id);
+        self.begun[at].fields.fixed64(event::FLOW, id);
+        Ok(())
+    }
+
+    pub fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        let time_ns = self.at(row.time_ns);
+        if time_ns != self.now_ns {
+            self.moment(time_ns)?;
+        }
+        let trace = &self.part.trace;
+        let stack = self.names.stack(row.process, row.stack, row.state);
+        let threads = trace.threads();
+        let at = threads.binary_search_by_key(&row.thread, |thread| thread.thread);
+        let tid = at.map_or(0, |at| threads[at].tid);
+        let (_, pid) = self.tracks.process(row.process, self.shared, &mut self.out)?;
+        self.names()?;
+        let sequence = &mut self.sequence;
+        self.out.packet(|fields| {
+            sequence.at(time_ns, fields);
+            let open = fields.open(packet::PERF_SAMPLE);
+            if let Some(cpu) = row.cpu {
+                fields.uint(sample::CPU, cpu.into());
+            }
+            fields.uint(sample::PID, pid.into());
+            fields.uint(sample::TID, tid.into());
+            fields.uint(sample::MODE, sample::USER);
+            fields.uint(sample::COUNT, row.weight_ns);
+            if let Some(stack) = stack {
+                fields.uint(sample::STACK, stack);
+            }
+            fields.close(open);
+        })
+    }
+
+    /// The point of a curve, in order with all other events.
+    pub fn point(&mut self, track: u64, time_ns: u64, value: i64) -> io::Result<()> {
+        let time_ns = self.at(time_ns);
+        if time_ns != self.now_ns {
+            self.moment(time_ns)?;
+        }
+        let sequence = &mut self.sequence;
+        self.out.packet(|fields| {
+            sequence.at(time_ns, fields);
+            let open = fields.open(packet::TRACK_EVENT);
+            fields.uint(event::TYPE, event::POINT);
+            fields.uint(event::TRACK, track);
+            fields.int(event::COUNTER, value);
+            fields.close(open);
+        })
+    }
+
+    /// Writes what still waits, at the end of the rank.
+    pub fn finish(mut self) -> io::Result<Out<W>> {
+        self.moment(u64::MAX)?;
+        Ok(self.out)
+    }
+
+    /// Begins a slice; its arguments go where the result says.
+    fn begin(
+        &mut self,
+        row: Row,
+        start_ns: u64,
+        duration_ns: u64,
+        name: u64,
+        category: Option<u64>,
+    ) -> io::Result<(&mut Interned<'a>, &mut Proto)> {
+        let end_ns = self.at(start_ns.saturating_add(duration_ns));
+        let start_ns = self.at(start_ns);
+        if start_ns != self.now_ns {
+            self.moment(start_ns)?;
+        }
+        let track = self.tracks.place(row, (start_ns, end_ns), self.shared, &mut self.out)?;
+        self.start(track, event::BEGIN, name, category);
+        if end_ns > start_ns {
+            self.ends.push(Reverse((end_ns, track)));
+        } else {
+            self.begun[self.count - 1].is_empty = true;
+        }
+        Ok((&mut self.names, &mut self.begun[self.count - 1].fields))
+    }
+
+    fn start(&mut self, track: u64, kind: u64, name: u64, category: Option<u64>) {
+        if self.count == self.begun.len() {
+            self.begun.push(Begun::default());
+        }
+        let begun = &mut self.begun[self.count];
+        self.count += 1;
+        begun.track = track;
+        begun.is_empty = false;
+        let fields = &mut begun.fields;
+        fields.clear();
+        fields.uint(event::TYPE, kind);
+        fields.uint(event::TRACK, track);
+        fields.uint(event::NAME_IID, name);
+        if let Some(category) = category {
+            fields.uint(event::CATEGORY_IID, category);
+        }
+    }
+
+    fn args(&mut self, object: NameId) {
+        let text = self.part.trace.name(object);
+        let to = &mut self.begun[self.count - 1].fields;
+        self.args.object(object, text, &mut self.names, to);
+    }
+
+    /// Gives the slice that was begun last an arrow, if its launch was written.
+    fn arrive(&mut self, process: ProcessIndex, correlation: Option<u64>) {
+        if let Some(correlation) = correlation
+            && self.launched.holds(process, correlation)
+        {
+            self.flow(process, NameId(0), correlation);
+        }
+    }
+
+    fn flow(&mut self, process: ProcessIndex, category: NameId, number: u64) {
+        let id = self.flow_id(process, category, number);
+        self.begun[self.count - 1].fields.fixed64(event::FLOW, id);
+    }
+
+    fn flow_id(&mut self, process: ProcessIndex, category: NameId, number: u64) -> u64 {
+        let shared = &mut *self.shared;
+        let base = *self.flows.entry((process, category)).or_insert_with(|| shared.flow_base());
+        match number >> FLOW_BITS {
+            0 => base << FLOW_BITS | number,
+            _ => crate::hash::of(&[base, number]) >> 1,
+        }
+    }
+
+    /// Moves on to a moment: writes what begins now, then all that has ended by then.
+    fn moment(&mut self, next_ns: u64) -> io::Result<()> {
+        self.names()?;
+        let (sequence, now_ns) = (&mut self.sequence, self.now_ns);
+        for begun in &self.begun[..self.count] {
+            self.out.packet(|packet| {
+                sequence.at(now_ns, packet);
+                packet.blob(packet::TRACK_EVENT, begun.fields.bytes());
+            })?;
+            if begun.is_empty {
+                end(now_ns, begun.track, sequence, &mut self.out)?;
+            }
+        }
+        self.count = 0;
+        while let Some(Reverse((end_ns, track))) = self.ends.peek().copied() {
+            if end_ns > next_ns {
+                break;
+            }
+            self.ends.pop();
+            end(end_ns, track, sequence, &mut self.out)?;
+        }
+        self.now_ns = next_ns.max(now_ns);
+        Ok(())
+    }
+
+    /// Writes names that the reader does not know yet.
+    fn names(&mut self) -> io::Result<()> {
+        if self.names.new.bytes().is_empty() {
+            return Ok(());
+        }
+        let (sequence, new) = (&self.sequence, &self.names.new);
+        self.out.packet(|packet| {
+            sequence.of(packet);
+            packet.blob(packet::INTERNED_DATA, new.bytes());
+        })?;
+        self.names.new.clear();
+        Ok(())
+    }
+}
+
+fn end<W: Write>(
+    time_ns: u64,
+    track: u64,
+    sequence: &mut Sequence,
+    out: &mut Out<W>,
+) -> io::Result<()> {
+    out.packet(|packet| {
+        sequence.at(time_ns, packet);
+        let open = packet.open(packet::TRACK_EVENT);
+        packet.uint(event::TYPE, event::END);
+        packet.uint(event::TRACK, track);
+        packet.close(open);
+    })
+}
+
+/// The row on which an end of an arrow lies.
+fn place_of(row: &FlowPoint) -> Option<Row> {
+    match (row.thread, row.device, row.stream) {
+        (Some(thread), ..) => Some(Row::Thread(thread)),
+        (None, Some(device), Some(stream)) => Some(Row::Stream(row.process, device, stream)),
+        _ => None,
+    }
+}

@@ -1,0 +1,41 @@
+//! Rows of a slice, and how many of the table they are.
+
+use tprof_trace::TraceRow;
+
+use crate::{Part, Window, Written};
+
+/// Rows of a large table that touch the slice, by time; of those that begin
+/// together the longest first. Counts them, and notes what could not be read.
+pub(crate) fn wanted<R: TraceRow>(part: &Part<'_>, written: &mut Written) -> Vec<R> {
+    let mut blocks = part.trace.in_order::<R>(part.window.from_ns, part.window.to_ns);
+    let rows: Vec<R> = blocks.by_ref().flatten().collect();
+    let name = part.file.path.file_name().unwrap_or_default().to_string_lossy();
+    let problems = blocks.problems().iter().map(|problem| format!("{name}: {}", problem.what));
+    written.notes.extend(problems);
+    written.events += rows.len() as u64;
+    written.left_out += part.trace.row_count::<R>().saturating_sub(rows.len() as u64);
+    rows
+}
+
+impl Window {
+    /// The part of an interval that lies within, as start and end.
+    pub(crate) fn clip(&self, start_ns: u64, duration_ns: u64) -> (u64, u64) {
+        let start = start_ns.max(self.from_ns);
+        (start, start_ns.saturating_add(duration_ns).min(self.to_ns).max(start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_clipped_to_its_window() {
+        let window = Window { from_ns: 10, to_ns: 20 };
+        assert_eq!(window.clip(5, 10), (10, 15));
+        assert_eq!(window.clip(15, 10), (15, 20));
+        assert_eq!(window.clip(0, 100), (10, 20));
+        assert_eq!(window.clip(30, 5), (30, 30));
+        assert_eq!(Window::ALL.clip(3, 4), (3, 7));
+    }
+}

@@ -1,0 +1,202 @@
+//! Which part of a run is exported: ranks, a stretch of time, training steps.
+//!
+//! Times are relative to the run's beginning, the same moment on every host. An
+//! event is in a slice if it touches it, and is then written whole; a moment
+//! belongs to the stretch that begins with it.
+
+use tprof_trace::model::{MarkKind, Span, SpanKind};
+use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
+
+use crate::ExportError;
+use crate::numbers::Numbers;
+use crate::zero::Zero;
+
+/// What of a run is wanted; by default all of it.
+#[derive(Clone, Debug, Default)]
+pub struct Slice {
+    /// Nothing that ended before, nanoseconds since the run began.
+    pub from_ns: Option<u64>,
+    /// Nothing that began then or later.
+    pub to_ns: Option<u64>,
+    /// Only these steps, each rank's own.
+    pub steps: Option<Numbers>,
+    /// Only these ranks.
+    pub ranks: Option<Numbers>,
+}
+
+impl Slice {
+    /// Whether all times are wanted.
+    pub fn is_all_time(&self) -> bool {
+        self.from_ns.is_none() && self.to_ns.is_none() && self.steps.is_none()
+    }
+}
+
+/// A stretch of time on the clock of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// First nanosecond.
+    pub from_ns: u64,
+    /// First nanosecond afterwards.
+    pub to_ns: u64,
+}
+
+impl Window {
+    /// All of time.
+    pub const ALL: Window = Window { from_ns: 0, to_ns: u64::MAX };
+
+    /// Whether a moment lies within.
+    pub fn holds(&self, time_ns: u64) -> bool {
+        self.from_ns <= time_ns && (time_ns < self.to_ns || self.to_ns == u64::MAX)
+    }
+
+    /// Whether an interval touches it.
+    pub fn touches(&self, start_ns: u64, end_ns: u64) -> bool {
+        start_ns < self.to_ns && (end_ns > self.from_ns || start_ns >= self.from_ns)
+    }
+}
+
+/// Files of a run that a slice asks for.
+pub struct Selection<'a> {
+    /// The run.
+    pub run: &'a RunDir,
+    /// Its files.
+    pub files: Vec<&'a RankFile>,
+    /// The run's beginning.
+    pub zero: Zero,
+    slice: &'a Slice,
+    symbols: Option<&'a dyn SymbolSource>,
+}
+
+/// One file of a run, open.
+pub struct Part<'a> {
+    /// Which.
+    pub file: &'a RankFile,
+    /// What it holds.
+    pub trace: TraceFile,
+    /// The run's beginning on its clock.
+    pub zero_ns: u64,
+    /// What of it is wanted; none if nothing lies there.
+    pub window: Window,
+}
+
+impl<'a> Selection<'a> {
+    /// Finds the files. Addresses that the recorder left without a name are
+    /// looked up in `symbols`.
+    pub fn new(
+        run: &'a RunDir,
+        slice: &'a Slice,
+        symbols: Option<&'a dyn SymbolSource>,
+    ) -> Result<Selection<'a>, ExportError> {
+        let all: Vec<&RankFile> = run.files().iter().collect();
+        if all.is_empty() {
+            return Err(ExportError::NoFile);
+        }
+        if let (Some(from_ns), Some(to_ns)) = (slice.from_ns, slice.to_ns)
+            && from_ns >= to_ns
+        {
+            return Err(ExportError::Backwards { from_ns, to_ns });
+        }
+        let files = match &slice.ranks {
+            None => all,
+            Some(ranks) => of_ranks(all, ranks)?,
+        };
+        Ok(Selection { run, files, zero: Zero::of(run), slice, symbols })
+    }
+
+    /// Opens a file and finds the slice in it.
+    pub fn open(&self, file: &'a RankFile) -> Result<Part<'a>, ExportError> {
+        let mut trace = TraceFile::open(&file.path)?;
+        if let Some(symbols) = self.symbols {
+            trace.name_missing(symbols);
+        }
+        let zero_ns = self.zero.on_clock_of(&trace);
+        let on_clock =
+            |ns: Option<u64>, none: u64| ns.map_or(none, |ns| zero_ns.saturating_add(ns));
+        let mut window = Window {
+            from_ns: on_clock(self.slice.from_ns, 0),
+            to_ns: on_clock(self.slice.to_ns, u64::MAX),
+        };
+        if let Some(wanted) = &self.slice.steps {
+            let steps = steps(&trace);
+            let mut held = steps.iter().filter(|step| wanted.holds(step.number)).peekable();
+            if held.peek().is_none() {
+                let there = steps.iter().map(|step| step.number).collect();
+                return Err(ExportError::NoStep { step: wanted.first(), there });
+            }
+            let (from_ns, to_ns) = held.fold((u64::MAX, 0), |(from_ns, to_ns), step| {
+                (from_ns.min(step.start_ns), to_ns.max(step.end_ns))
+            });
+            window.from_ns = window.from_ns.max(from_ns);
+            window.to_ns = window.to_ns.min(to_ns);
+        }
+        let (first_ns, last_ns) = trace.extent_ns().unwrap_or((zero_ns, zero_ns));
+        let all = self.slice.is_all_time();
+        if !all && (window.from_ns > last_ns || window.to_ns <= first_ns) {
+            return Err(ExportError::OutsideRun {
+                first_ns: first_ns.saturating_sub(zero_ns),
+                last_ns: last_ns.saturating_sub(zero_ns),
+            });
+        }
+        Ok(Part { file, trace, zero_ns, window })
+    }
+}
+
+impl Part<'_> {
+    /// A moment of this file's clock as nanoseconds since the run began.
+    pub fn at(&self, time_ns: u64) -> u64 {
+        time_ns.saturating_sub(self.zero_ns)
+    }
+}
+
+/// Files of these ranks; each that is named must be there.
+fn of_ranks<'a>(all: Vec<&'a RankFile>, ranks: &Numbers) -> Result<Vec<&'a RankFile>, ExportError> {
+    let mut there: Vec<u32> = all.iter().filter_map(|file| file.rank).collect();
+    there.dedup();
+    let wide: Vec<u64> = there.iter().map(|rank| u64::from(*rank)).collect();
+    if let Some(rank) = ranks.missing(&wide).first() {
+        return Err(ExportError::NoRank { rank: *rank, there });
+    }
+    Ok(all
+        .into_iter()
+        .filter(|file| file.rank.is_some_and(|rank| ranks.holds(rank.into())))
+        .collect())
+}
+
+/// One training step of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub number: u64,
+    pub start_ns: u64,
+    pub end_ns: u64,
+}
+
+/// Steps of a file: spans that are named `ProfilerStep#N`, else marks of steps,
+/// each of which lasts until the next.
+pub(crate) fn steps(trace: &TraceFile) -> Vec<Step> {
+    const PREFIX: &str = "ProfilerStep#";
+    let mut steps: Vec<Step> = Vec::new();
+    for span in trace.blocks::<Span>().flatten().filter(|s| s.kind == SpanKind::Annotation) {
+        let number = trace.name(span.name).strip_prefix(PREFIX).and_then(|n| n.parse().ok());
+        if let Some(number) = number {
+            let end_ns = span.start_ns.saturating_add(span.duration_ns);
+            steps.push(Step { number, start_ns: span.start_ns, end_ns });
+        }
+    }
+    if steps.is_empty() {
+        let marks: Vec<_> =
+            trace.marks().iter().filter(|mark| mark.kind == MarkKind::Step).collect();
+        let last_ns = trace.extent_ns().map_or(0, |(_, last_ns)| last_ns.saturating_add(1));
+        for (at, mark) in marks.iter().enumerate() {
+            let name = trace.name(mark.name);
+            let digits = name.rfind(|c: char| !c.is_ascii_digit()).map_or(name, |i| {
+                let next = name[i..].chars().next().map_or(1, char::len_utf8);
+                &name[i + next..]
+            });
+            let number = digits.parse().unwrap_or(at as u64);
+            let end_ns = marks.get(at + 1).map_or(last_ns, |next| next.time_ns);
+            steps.push(Step { number, start_ns: mark.time_ns, end_ns });
+        }
+    }
+    steps.sort_by_key(|step| step.start_ns);
+    steps
+}

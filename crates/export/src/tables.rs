@@ -1,0 +1,270 @@
+//! The trace as plain tables, for formats that are tables: one definition of
+//! their columns for Parquet, CSV and JSON. `docs/tables.md` is the same list.
+//!
+//! Names are resolved, times are nanoseconds since the run began. What is not
+//! known is null, never 0.
+
+mod device;
+mod host;
+mod small;
+
+use tprof_trace::model::{NameId, ThreadIndex};
+use tprof_trace::{TraceFile, TraceRow};
+
+use crate::frames::Frames;
+use crate::{Part, Window};
+
+/// Version of the tables: it rises when a column changes its meaning or goes.
+pub(crate) const VERSION: u32 = 1;
+
+/// Type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    /// Signed 64 bits.
+    Int,
+    /// Unsigned 64 bits.
+    Uint,
+    /// 64-bit floating point.
+    Float,
+    Bool,
+    /// UTF-8.
+    Text,
+}
+
+impl Type {
+    /// As the documentation calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::Int => "int64",
+            Type::Uint => "uint64",
+            Type::Float => "double",
+            Type::Bool => "bool",
+            Type::Text => "string",
+        }
+    }
+}
+
+/// One value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Cell<'a> {
+    Null,
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    Bool(bool),
+    Text(&'a str),
+}
+
+impl<'a> Cell<'a> {
+    fn opt(value: Option<impl Into<u64>>) -> Cell<'a> {
+        value.map_or(Cell::Null, |value| Cell::Uint(value.into()))
+    }
+
+    /// A text; an empty one says nothing.
+    fn text(value: &'a str) -> Cell<'a> {
+        if value.is_empty() { Cell::Null } else { Cell::Text(value) }
+    }
+}
+
+/// One column of rows of type `R`.
+pub(crate) struct Column<R> {
+    pub name: &'static str,
+    pub kind: Type,
+    /// What it is, for the documentation.
+    pub about: &'static str,
+    pub get: for<'a> fn(&'a R, &Context<'a>) -> Cell<'a>,
+}
+
+/// What rows refer to.
+pub(crate) struct Context<'a> {
+    trace: &'a TraceFile,
+    zero_ns: u64,
+}
+
+impl<'a> Context<'a> {
+    pub fn of(part: &'a Part<'_>) -> Context<'a> {
+        Context { trace: &part.trace, zero_ns: part.zero_ns }
+    }
+
+    fn time(&self, time_ns: u64) -> Cell<'a> {
+        Cell::Int(time_ns.wrapping_sub(self.zero_ns) as i64)
+    }
+
+    fn time_opt(&self, time_ns: Option<u64>) -> Cell<'a> {
+        time_ns.map_or(Cell::Null, |time_ns| self.time(time_ns))
+    }
+
+    fn name(&self, name: NameId) -> Cell<'a> {
+        Cell::text(self.trace.name(name))
+    }
+
+    fn tid(&self, thread: ThreadIndex) -> Cell<'a> {
+        let threads = self.trace.threads();
+        let found = threads.binary_search_by_key(&thread, |row| row.thread);
+        found.map_or(Cell::Null, |at| Cell::Uint(threads[at].tid.into()))
+    }
+}
+
+/// Takes tables.
+pub(crate) trait Sink {
+    type Error;
+
+    /// One table of a rank: its rows come in batches, those of large tables by time.
+    fn table<R>(
+        &mut self,
+        name: &'static str,
+        columns: &[Column<R>],
+        context: &Context<'_>,
+        rows: &mut dyn Iterator<Item = Vec<R>>,
+    ) -> Result<(), Self::Error>;
+}
+
+/// Gives all tables of a rank, as far as they lie in its window.
+pub(crate) fn each<S: Sink>(part: &Part<'_>, sink: &mut S) -> Result<(), S::Error> {
+    let (context, trace, window) = (Context::of(part), &part.trace, part.window);
+    large(sink, "spans", host::SPANS, &context, window)?;
+    large(sink, "kernels", device::KERNELS, &context, window)?;
+    large(sink, "copies", device::COPIES, &context, window)?;
+    large(sink, "synchronizations", device::SYNCHRONIZATIONS, &context, window)?;
+    large(sink, "device_spans", device::DEVICE_SPANS, &context, window)?;
+    large(sink, "collectives", host::COLLECTIVES, &context, window)?;
+    large(sink, "device_allocations", device::ALLOCATIONS, &context, window)?;
+    large(sink, "samples", host::SAMPLES, &context, window)?;
+    large(sink, "flow_points", host::FLOW_POINTS, &context, window)?;
+    let mut heap = trace.heap_events().filter(|row| window.holds(row.time_ns));
+    sink.table("heap_events", host::HEAP_EVENTS, &context, &mut batches(&mut heap))?;
+    let mut maps = trace.map_events().filter(|row| window.holds(row.time_ns));
+    sink.table("map_events", host::MAP_EVENTS, &context, &mut batches(&mut maps))?;
+    let mut totals = trace.totals().iter().filter(|row| window.holds(row.time_ns)).copied();
+    sink.table("heap_totals", small::HEAP_TOTALS, &context, &mut batches(&mut totals))?;
+    let mut counters = trace.counters().iter().filter(|row| window.holds(row.time_ns)).copied();
+    sink.table("counters", small::COUNTERS, &context, &mut batches(&mut counters))?;
+    let mut marks = trace.marks().iter().filter(|row| window.holds(row.time_ns)).copied();
+    sink.table("marks", small::MARKS, &context, &mut batches(&mut marks))?;
+    // Whom and what the rows above refer to; all of it, whatever the slice.
+    sink.table(
+        "losses",
+        small::LOSSES,
+        &context,
+        &mut batches(&mut trace.losses().iter().copied()),
+    )?;
+    let mut processes = trace.processes().iter().cloned();
+    sink.table("processes", small::PROCESSES, &context, &mut batches(&mut processes))?;
+    let mut threads = trace.threads().iter().cloned();
+    sink.table("threads", small::THREADS, &context, &mut batches(&mut threads))?;
+    let mut devices = trace.devices().iter().cloned();
+    sink.table("devices", small::DEVICES, &context, &mut batches(&mut devices))?;
+    let mut groups = trace.communicators().iter().cloned();
+    sink.table("communicators", small::COMMUNICATORS, &context, &mut batches(&mut groups))?;
+    let frames = Frames::new(trace);
+    let mut stacks = trace.stacks().iter().flat_map(|stack| small::frames(&frames, stack));
+    sink.table("stack_frames", small::STACK_FRAMES, &context, &mut batches(&mut stacks))?;
+    let mut properties = trace.properties();
+    let mut properties = std::iter::from_fn(|| {
+        properties.next().map(|(key, value)| small::Fact { key: key.into(), value: value.into() })
+    });
+    sink.table("properties", small::PROPERTIES, &context, &mut batches(&mut properties))
+}
+
+fn large<R: TraceRow, S: Sink>(
+    sink: &mut S,
+    name: &'static str,
+    columns: &[Column<R>],
+    context: &Context<'_>,
+    window: Window,
+) -> Result<(), S::Error> {
+    let mut rows = context.trace.in_order(window.from_ns, window.to_ns);
+    sink.table(name, columns, context, &mut rows)
+}
+
+/// Rows of a batch of what does not come in blocks.
+const BATCH_ROWS: usize = 1 << 16;
+
+fn batches<R>(rows: &mut dyn Iterator<Item = R>) -> impl Iterator<Item = Vec<R>> {
+    std::iter::from_fn(move || {
+        let batch: Vec<R> = rows.take(BATCH_ROWS).collect();
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
+/// Rows that [`each`] gives without a slice, as far as they have a time.
+pub(crate) fn count(trace: &TraceFile) -> u64 {
+    let small = trace.totals().len() + trace.counters().len() + trace.marks().len();
+    crate::in_order::count(trace)
+        + trace.heap_event_count()
+        + trace.map_events().count() as u64
+        + small as u64
+}
+
+/// Whether rows of a table have a time by which a slice takes or leaves them.
+pub(crate) fn is_timed(table: &str) -> bool {
+    !matches!(
+        table,
+        "losses"
+            | "processes"
+            | "threads"
+            | "devices"
+            | "communicators"
+            | "stack_frames"
+            | "properties"
+    )
+}
+
+/// Defines the columns of a table.
+macro_rules! columns {
+    ($visibility:vis $table:ident of $row:ty: $( $name:literal $kind:ident $about:literal $get:expr; )*) => {
+        $visibility const $table: &[$crate::tables::Column<$row>] = &[ $(
+            $crate::tables::Column {
+                name: $name,
+                kind: $crate::tables::Type::$kind,
+                about: $about,
+                get: $get,
+            },
+        )* ];
+    };
+}
+pub(crate) use columns;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes the list of tables in `docs/exports.md`.
+    struct List(String);
+
+    impl Sink for List {
+        type Error = std::convert::Infallible;
+
+        fn table<R>(
+            &mut self,
+            name: &'static str,
+            columns: &[Column<R>],
+            _: &Context<'_>,
+            _: &mut dyn Iterator<Item = Vec<R>>,
+        ) -> Result<(), Self::Error> {
+            self.0 += &format!("\n**{name}**\n\n| column | type | what |\n|---|---|---|\n");
+            for Column { name, kind, about, .. } in columns {
+                self.0 += &format!("| `{name}` | {} | {about} |\n", kind.name());
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_documentation_lists_every_column() {
+        use tprof_trace::{RunDir, TraceHeader, TraceWriter};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        TraceWriter::create(&path, &TraceHeader::default()).unwrap().finish().unwrap();
+        let run = RunDir::open(&path).unwrap();
+        let slice = crate::Slice::default();
+        let selection = crate::Selection::new(&run, &slice, None).unwrap();
+        let part = selection.open(selection.files[0]).unwrap();
+        let mut list = List(String::new());
+        let Ok(()) = each(&part, &mut list);
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/exports.md");
+        let text = std::fs::read_to_string(&docs).unwrap();
+        let (_, found) = text.split_once("raises it.\n").unwrap();
+        assert_eq!(found.trim(), list.0.trim(), "docs/exports.md, from `### Columns` on");
+    }
+}

@@ -1,0 +1,153 @@
+//! Tables of quantities and moments, and of what other tables refer to.
+
+use tprof_trace::model::*;
+
+use super::{Cell, columns};
+use crate::frames::Frames;
+
+columns! { pub HEAP_TOTALS of HeapTotals:
+    "time_ns" Int "when they were read, nanoseconds since the run began" |r, c| c.time(r.time_ns);
+    "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
+    "allocations" Uint "allocations so far" |r, _| Cell::Uint(r.allocations);
+    "frees" Uint "frees so far" |r, _| Cell::Uint(r.frees);
+    "allocated_bytes" Uint "bytes asked for so far" |r, _| Cell::Uint(r.allocated_bytes);
+    "live_bytes" Uint "live bytes" |r, _| Cell::opt(r.live_bytes);
+    "peak_bytes" Uint "highest live bytes so far" |r, _| Cell::opt(r.peak_bytes);
+    "peak_at_ns" Int "when that was" |r, c| c.time_opt(r.peak_at_ns);
+}
+
+columns! { pub COUNTERS of Counter:
+    "time_ns" Int "when, nanoseconds since the run began" |r, c| c.time(r.time_ns);
+    "name" Text "quantity with its unit last" |r, c| c.name(r.name);
+    "value" Float "value" |r, _| Cell::Float(r.value);
+    "process" Uint "row of `processes`; null is the host or its cgroup" |r, _| Cell::opt(r.process);
+    "device" Uint "device, if it is one's" |r, _| Cell::opt(r.device);
+}
+
+columns! { pub MARKS of Mark:
+    "time_ns" Int "when, nanoseconds since the run began" |r, c| c.time(r.time_ns);
+    "kind" Text "mark, step, recording_on or recording_off" |r, _| Cell::Text(match r.kind {
+        MarkKind::Mark => "mark",
+        MarkKind::Step => "step",
+        MarkKind::RecordingOn => "recording_on",
+        MarkKind::RecordingOff => "recording_off",
+    });
+    "name" Text "name" |r, c| c.name(r.name);
+    "process" Uint "row of `processes`; null is the whole run" |r, _| Cell::opt(r.process);
+}
+
+columns! { pub LOSSES of Loss:
+    "time_ns" Int "when it was noticed, nanoseconds since the run began" |r, c| c.time(r.time_ns);
+    "what" Text "what was lost" |r, c| c.name(r.what);
+    "count" Uint "how many; null if that is not known" |r, _| Cell::opt((r.count > 0).then_some(r.count));
+    "why" Text "why" |r, c| c.name(r.why);
+    "process" Uint "row of `processes`; null is the run" |r, _| Cell::opt(r.process);
+}
+
+columns! { pub PROCESSES of Process:
+    "process" Uint "number that other tables use; an exec begins another" |r, _| Cell::Uint(r.process.into());
+    "pid" Uint "process id" |r, _| Cell::Uint(r.pid.into());
+    "parent" Uint "parent's process id" |r, _| Cell::opt((r.parent > 0).then_some(r.parent));
+    "command" Text "command line" |r, c| c.name(r.command);
+    "exe" Text "executable" |r, c| c.name(r.exe);
+    "start_ns" Int "when it attached, nanoseconds since the run began" |r, c| c.time(r.start_ns);
+    "end_ns" Int "when it ended" |r, c| c.time_opt(c.trace.process_end(r.process).map(|end| end.0));
+    "exit_status" Int "exit status, if it exited" |r, c| match c.trace.process_end(r.process) {
+        Some((_, ProcessEnd::Exited(status))) => Cell::Int(status.into()),
+        _ => Cell::Null,
+    };
+    "signal" Int "signal, if it was killed" |r, c| match c.trace.process_end(r.process) {
+        Some((_, ProcessEnd::Signal(signal))) => Cell::Int(signal.into()),
+        _ => Cell::Null,
+    };
+    "memory" Text "how allocations were recorded: exact, sampled or off" |r, _| Cell::Text(match r.memory {
+        MemoryRecording::Off => "off",
+        MemoryRecording::Sampled { .. } => "sampled",
+        MemoryRecording::Exact => "exact",
+    });
+    "sample_interval_bytes" Uint "mean bytes between samples of allocations" |r, _| match r.memory {
+        MemoryRecording::Sampled { interval } => Cell::Uint(interval),
+        MemoryRecording::Off | MemoryRecording::Exact => Cell::Null,
+    };
+}
+
+columns! { pub THREADS of Thread:
+    "thread" Uint "number that other tables use" |r, _| Cell::Uint(r.thread.into());
+    "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
+    "tid" Uint "thread id" |r, _| Cell::Uint(r.tid.into());
+    "name" Text "its last name" |r, c| Cell::text(c.trace.thread_name(r.thread).unwrap_or_default());
+    "start_ns" Int "when it was first seen, nanoseconds since the run began" |r, c| c.time(r.start_ns);
+    "end_ns" Int "when it ended" |r, c| c.time_opt(c.trace.thread_end(r.thread));
+}
+
+columns! { pub DEVICES of Device:
+    "process" Uint "row of `processes`, whose numbering it is" |r, _| Cell::Uint(r.process.into());
+    "device" Uint "number" |r, _| Cell::Uint(r.device.into());
+    "name" Text "name" |r, c| c.name(r.name);
+    "uuid" Text "UUID" |r, c| c.name(r.uuid);
+    "memory_bytes" Uint "memory" |r, _| Cell::opt(r.memory_bytes);
+    "processors" Uint "multiprocessors" |r, _| Cell::opt(r.processors);
+    "compute_major" Uint "compute capability" |r, _| Cell::opt(r.compute_major);
+    "compute_minor" Uint "compute capability" |r, _| Cell::opt(r.compute_minor);
+    "properties" Text "everything else, as a JSON object" |r, c| c.name(r.properties);
+}
+
+columns! { pub COMMUNICATORS of Communicator:
+    "process" Uint "row of `processes`, whose view it is" |r, _| Cell::Uint(r.process.into());
+    "communicator" Uint "number" |r, _| Cell::Uint(r.communicator);
+    "name" Text "name of the process group" |r, c| c.name(r.name);
+    "description" Text "what it is for" |r, c| c.name(r.description);
+    "backend" Text "nccl, gloo, …" |r, c| c.name(r.backend);
+    "size" Uint "ranks in it" |r, _| Cell::opt(r.size);
+    "group_rank" Uint "this process's rank in it" |r, _| Cell::opt(r.rank);
+}
+
+/// One function of a stack.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    process: ProcessIndex,
+    stack: StackId,
+    depth: u64,
+    function: String,
+    file: String,
+    line: u32,
+    module: String,
+}
+
+/// Functions of a stack, the outermost first.
+pub(super) fn frames(frames: &Frames<'_>, stack: &Stack) -> Vec<Frame> {
+    let (process, stack) = (stack.process, stack.stack);
+    let located = frames.located(process, stack).into_iter().zip(0..);
+    let one = |(found, depth): (crate::frames::Located<'_>, u64)| Frame {
+        process,
+        stack,
+        depth,
+        function: found.function,
+        file: found.file.to_owned(),
+        line: found.line,
+        module: found.module.to_owned(),
+    };
+    located.map(one).collect()
+}
+
+columns! { pub STACK_FRAMES of Frame:
+    "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
+    "stack" Uint "number that other tables use, in its process" |r, _| Cell::Uint(r.stack.into());
+    "depth" Uint "0 is the outermost function" |r, _| Cell::Uint(r.depth);
+    "function" Text "function, inlined ones included" |r, _| Cell::text(&r.function);
+    "file" Text "source file" |r, _| Cell::text(&r.file);
+    "line" Uint "line" |r, _| Cell::opt((r.line > 0).then_some(r.line));
+    "module" Text "library or program" |r, _| Cell::text(&r.module);
+}
+
+/// A fact about the file.
+#[derive(Clone, Debug)]
+pub(super) struct Fact {
+    pub key: String,
+    pub value: String,
+}
+
+columns! { pub PROPERTIES of Fact:
+    "key" Text "what; of an imported trace, a member of its top level" |r, _| Cell::text(&r.key);
+    "value" Text "the fact, as JSON" |r, _| Cell::text(&r.value);
+}

@@ -1,0 +1,117 @@
+//! A timeline: one self-contained HTML page with a lane for each thread and stream.
+//!
+//! Events are packed as columns, about 6 bytes each. A page that would hold more
+//! than `MOST_EVENTS` leaves out the shortest ones and says how many, and below
+//! which duration.
+
+mod curves;
+mod device;
+mod events;
+mod host;
+mod processes;
+
+use serde_json::Value;
+use tprof_trace::RunDir;
+
+use crate::page::{Page, Payload, run_title};
+use crate::{ExportError, Options, Selection, Written};
+use curves::Curves;
+use events::Lanes;
+use processes::Processes;
+
+/// What a browser still takes in a second or two, with memory to spare.
+const MOST_EVENTS: usize = 4_000_000;
+/// Least that a page without events takes, scripts and styles.
+const FRAME_BYTES: u64 = 96 << 10;
+/// A cautious guess at an event's bytes, where the page may not exceed a size.
+const GUESSED_BYTES: u64 = 8;
+
+/// Writes the page: `timeline.html`, unless the options say otherwise.
+pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
+    let path = crate::page::path(run, options, "timeline.html")?;
+    let most = match options.max_bytes {
+        None => MOST_EVENTS,
+        Some(max_bytes) if max_bytes < 2 * FRAME_BYTES => {
+            return Err(ExportError::TooSmall { max_bytes, least_bytes: 2 * FRAME_BYTES });
+        }
+        Some(bytes) => ((bytes - FRAME_BYTES) / GUESSED_BYTES).min(MOST_EVENTS as u64) as usize,
+    };
+    let page = Page {
+        title: &format!("{} – timeline – tprof", run_title(run)),
+        body: include_str!("timeline/timeline.html"),
+        style: include_str!("timeline/timeline.css"),
+        scripts: &[
+            include_str!("timeline/model.js"),
+            include_str!("timeline/rows.js"),
+            include_str!("timeline/raster.js"),
+            include_str!("timeline/statistics.js"),
+            include_str!("timeline/panel.js"),
+            include_str!("timeline/ruler.js"),
+            include_str!("timeline/main.js"),
+        ],
+    };
+    let mut most = most;
+    loop {
+        let mut payload = Payload::default();
+        let mut written = collect(run, options, most, &mut payload)?;
+        let bytes = options.max_bytes.map_or(0, |_| page.bytes(&payload));
+        match options.max_bytes {
+            // What was guessed was too much; at least a fifth goes each time.
+            Some(max_bytes) if bytes > max_bytes && most > 0 => {
+                most = (most as u64 * max_bytes / bytes).min(most as u64 * 4 / 5) as usize;
+            }
+            Some(max_bytes) if bytes > max_bytes => {
+                return Err(ExportError::TooSmall { max_bytes, least_bytes: bytes });
+            }
+            _ => {
+                written.paths.push(page.save(&path, &payload)?);
+                return Ok(written);
+            }
+        }
+    }
+}
+
+fn collect(
+    run: &RunDir,
+    options: &Options<'_>,
+    most: usize,
+    payload: &mut Payload,
+) -> Result<Written, ExportError> {
+    let mut written = Written::default();
+    let mut lanes = Lanes::new();
+    let mut processes = Processes::default();
+    let mut curves = Curves::default();
+    let mut marks: Vec<Value> = Vec::new();
+    let selection = Selection::new(run, &options.slice, options.symbols)?;
+    for file in &selection.files {
+        let part = selection.open(file)?;
+        let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
+        written.notes.extend(problems);
+        host::spans(&part, &mut written, &mut processes, &mut lanes);
+        host::samples(&part, &mut written, &mut processes, &mut lanes);
+        device::streams(&part, &mut written, &mut processes, &mut lanes);
+        curves.file(&part, &mut written, &mut processes);
+        processes::marks(&part, &mut marks);
+        processes.next_file();
+    }
+    if lanes.count() == 0 {
+        written.notes.push("no span, kernel, copy or sample was recorded: only curves".to_owned());
+    }
+    if let Some((gone, below_ns)) = lanes.thin(most) {
+        let kept = lanes.count();
+        written.notes.push(format!(
+            "{gone} events shorter than {below_ns} ns were left out of the timeline, {kept} are in it"
+        ));
+        written.left_out += gone as u64;
+        written.events = written.events.saturating_sub(gone as u64);
+    }
+    payload.set("notes", crate::page::notes(&options.slice, &written));
+    payload.set("run", run_title(run));
+    let lanes = lanes.pack(payload);
+    payload.set("lanes", lanes);
+    let curves = curves.pack(payload);
+    payload.set("curves", curves);
+    payload.set("processes", processes.into_rows());
+    payload.set("marks", marks);
+    Ok(written)
+}

@@ -1,0 +1,162 @@
+//! Lanes of device streams: kernels, copies, and annotations above them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{
+    Collective, CopyKind, DeviceSpan, Kernel, MemoryCopy, MemoryKind, ProcessIndex,
+};
+
+use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
+use super::processes::Processes;
+use crate::flame::{copy_name, is_collective};
+use crate::rows::wanted;
+use crate::{Part, Written};
+
+type Key = (ProcessIndex, u32, LaneKind, Option<u64>);
+
+/// Adds what ran on the devices of a file.
+pub(crate) fn streams(
+    part: &Part<'_>,
+    written: &mut Written,
+    processes: &mut Processes,
+    lanes: &mut Lanes,
+) {
+    let collectives = collectives(part, written);
+    let mut streams: BTreeMap<Key, Vec<Event>> = BTreeMap::new();
+    for row in wanted::<Kernel>(part, written) {
+        let name = part.trace.name(row.name);
+        let said = row.correlation.and_then(|number| collectives.get(&(row.process, number)));
+        let collective = said.is_some() || is_collective(name);
+        let mut detail = said.cloned().unwrap_or_default();
+        kernel_detail(&row, &mut detail);
+        let event = Event {
+            start_ns: part.at(row.start_ns),
+            duration_ns: row.duration_ns,
+            name: lanes.names.of(name),
+            kind: if collective { EventKind::Collective } else { EventKind::Kernel },
+            detail: lanes.details.of(&detail),
+            correlation: row.correlation,
+        };
+        let key = (row.process, row.device, LaneKind::Stream, Some(row.stream));
+        streams.entry(key).or_default().push(event);
+    }
+    for row in wanted::<MemoryCopy>(part, written) {
+        let kind = if row.kind == CopyKind::Memset { EventKind::Memset } else { EventKind::Copy };
+        let event = Event {
+            start_ns: part.at(row.start_ns),
+            duration_ns: row.duration_ns,
+            name: lanes.names.of(copy_name(&part.trace, &row)),
+            kind,
+            detail: lanes.details.of(&copy_detail(&row)),
+            correlation: row.correlation,
+        };
+        let key = (row.process, row.device, LaneKind::Stream, Some(row.stream));
+        streams.entry(key).or_default().push(event);
+    }
+    for row in wanted::<DeviceSpan>(part, written) {
+        let event = Event {
+            start_ns: part.at(row.start_ns),
+            duration_ns: row.duration_ns,
+            name: lanes.names.of(part.trace.name(row.name)),
+            kind: EventKind::DeviceRange,
+            detail: lanes.details.of(part.trace.name(row.category)),
+            correlation: None,
+        };
+        let key = (row.process, row.device, LaneKind::Ranges, row.stream);
+        streams.entry(key).or_default().push(event);
+    }
+    for ((process, device, kind, stream), events) in streams {
+        let name = stream_name(part, process, device, stream);
+        let process = processes.index(part, process);
+        lanes.lanes.push(Lane { kind, process, name, device: Some(device), events });
+    }
+}
+
+fn stream_name(part: &Part<'_>, process: ProcessIndex, device: u32, stream: Option<u64>) -> String {
+    let Some(number) = stream else { return format!("GPU {device}") };
+    let named = part.trace.streams().iter().find(|row| {
+        (row.process, row.device, row.stream) == (process, device, number) && row.name.0 != 0
+    });
+    match named {
+        Some(row) => format!("GPU {device} stream {number} {}", part.trace.name(row.name)),
+        None => format!("GPU {device} stream {number}"),
+    }
+}
+
+/// What is known of each collective, by the correlation of its kernel.
+fn collectives(part: &Part<'_>, written: &mut Written) -> FxHashMap<(ProcessIndex, u64), String> {
+    let mut known: FxHashMap<(ProcessIndex, u64), String> = FxHashMap::default();
+    for row in wanted::<Collective>(part, written) {
+        let Some(correlation) = row.correlation else { continue };
+        let text = known.entry((row.process, correlation)).or_default();
+        if !text.is_empty() {
+            // Operations that were grouped share a kernel.
+            text.push_str("; ");
+        }
+        text.push_str(part.trace.name(row.name));
+        if let Some(bytes) = row.bytes {
+            let _ = write!(text, " of {bytes} bytes");
+        }
+        match part.trace.name(row.element_type) {
+            "" => {}
+            element => {
+                let _ = write!(text, " {element}");
+            }
+        }
+        if let Some(size) = row.group_size {
+            let _ = write!(text, " among {size} ranks");
+        }
+    }
+    known
+}
+
+fn kernel_detail(row: &Kernel, text: &mut String) {
+    let mut part = |words: std::fmt::Arguments<'_>| {
+        if !text.is_empty() {
+            text.push_str(" · ");
+        }
+        let _ = text.write_fmt(words);
+    };
+    let ([gx, gy, gz], [bx, by, bz]) = (row.grid, row.block);
+    if row.grid != [0; 3] || row.block != [0; 3] {
+        part(format_args!("grid {gx}×{gy}×{gz}, block {bx}×{by}×{bz}"));
+    }
+    if let Some(registers) = row.registers {
+        part(format_args!("{registers} registers"));
+    }
+    let shared = [row.shared_static_bytes, row.shared_dynamic_bytes];
+    if shared.iter().any(|bytes| bytes.is_some_and(|bytes| bytes > 0)) {
+        let bytes: u64 = shared.iter().flatten().map(|&bytes| u64::from(bytes)).sum();
+        part(format_args!("{bytes} bytes shared"));
+    }
+    if let Some(graph) = row.graph {
+        part(format_args!("graph {graph}"));
+    }
+}
+
+fn copy_detail(row: &MemoryCopy) -> String {
+    let mut text = match row.bytes {
+        Some(bytes) => format!("{bytes} bytes"),
+        None => String::new(),
+    };
+    let ends = [row.from, row.to].map(memory_name);
+    if row.kind != CopyKind::Memset && ends.iter().any(|end| *end != "?") {
+        let _ = write!(text, " {} → {}", ends[0], ends[1]);
+    }
+    text.trim().to_owned()
+}
+
+fn memory_name(kind: MemoryKind) -> &'static str {
+    match kind {
+        MemoryKind::Unknown => "?",
+        MemoryKind::Pageable => "pageable",
+        MemoryKind::Pinned => "pinned",
+        MemoryKind::Device => "device",
+        MemoryKind::Array => "array",
+        MemoryKind::Managed => "managed",
+        MemoryKind::DeviceStatic => "device static",
+        MemoryKind::ManagedStatic => "managed static",
+    }
+}

@@ -1,0 +1,253 @@
+//! Events of a timeline, and the lanes on which they lie.
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use crate::page::Payload;
+
+/// What an event is; decides its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum EventKind {
+    Python = 0,
+    Operator = 1,
+    /// NVTX and framework annotations.
+    Range = 2,
+    /// A call of the CUDA runtime or driver.
+    Call = 3,
+    Overhead = 4,
+    Other = 5,
+    Kernel = 6,
+    Collective = 7,
+    Copy = 8,
+    Memset = 9,
+    /// An annotation's image on a device.
+    DeviceRange = 10,
+    /// A native function, as samples saw it.
+    Native = 11,
+    /// A wait, as samples saw it.
+    Waiting = 12,
+}
+
+/// An interval on a lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    /// Since the run began.
+    pub start_ns: u64,
+    pub duration_ns: u64,
+    pub name: u32,
+    pub kind: EventKind,
+    /// Text of the table of details; 0 is none.
+    pub detail: u32,
+    /// Joins a launch to what it launched, within its process.
+    pub correlation: Option<u64>,
+}
+
+/// What a lane shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum LaneKind {
+    /// Spans of a host thread.
+    Thread,
+    /// Samples of a host thread, as nested functions.
+    Samples,
+    /// Annotations of a device.
+    Ranges,
+    /// Kernels and copies of a stream.
+    Stream,
+}
+
+/// One lane: events of one thread or stream.
+pub(crate) struct Lane {
+    pub kind: LaneKind,
+    /// Index of the process in the page.
+    pub process: usize,
+    pub name: String,
+    /// Device of a stream.
+    pub device: Option<u32>,
+    pub events: Vec<Event>,
+}
+
+/// Strings that events refer to, each kept once.
+#[derive(Default)]
+pub(crate) struct Strings {
+    index: FxHashMap<String, u32>,
+    all: Vec<String>,
+}
+
+impl Strings {
+    pub fn of(&mut self, text: &str) -> u32 {
+        if let Some(id) = self.index.get(text) {
+            return *id;
+        }
+        let id = self.all.len() as u32;
+        self.index.insert(text.to_owned(), id);
+        self.all.push(text.to_owned());
+        id
+    }
+}
+
+/// Everything that a page shows as intervals.
+pub(crate) struct Lanes {
+    pub lanes: Vec<Lane>,
+    pub names: Strings,
+    pub details: Strings,
+}
+
+impl Lanes {
+    pub fn new() -> Lanes {
+        let mut details = Strings::default();
+        details.of("");
+        Lanes { lanes: Vec::new(), names: Strings::default(), details }
+    }
+
+    pub fn count(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.events.len()).sum()
+    }
+
+    /// Leaves out the shortest events so that about `most` stay. Returns how
+    /// many went, and below which duration.
+    pub fn thin(&mut self, most: usize) -> Option<(usize, u64)> {
+        let count = self.count();
+        if count <= most {
+            return None;
+        }
+        let mut durations: Vec<u64> = self
+            .lanes
+            .iter()
+            .flat_map(|lane| &lane.events)
+            .map(|event| event.duration_ns)
+            .collect();
+        let (_, &mut least_ns, _) = durations.select_nth_unstable(count - most.max(1));
+        // Where many last equally long, more go than need be; none stays unsaid.
+        let keep_ns = least_ns.saturating_add(u64::from(most == 0));
+        for lane in &mut self.lanes {
+            lane.events.retain(|event| event.duration_ns >= keep_ns);
+        }
+        if self.count() > most + most / 8 {
+            for lane in &mut self.lanes {
+                lane.events.retain(|event| event.duration_ns > keep_ns);
+            }
+            return Some((count - self.count(), keep_ns.saturating_add(1)));
+        }
+        Some((count - self.count(), keep_ns))
+    }
+
+    /// Packs the events as columns, lane after lane, each by time; of events
+    /// that begin together the longest comes first.
+    pub fn pack(mut self, payload: &mut Payload) -> Vec<Value> {
+        for lane in &mut self.lanes {
+            lane.events.sort_by_key(|e| (e.start_ns, std::cmp::Reverse(e.duration_ns)));
+        }
+        let links = self.links();
+        let names = self.names_by_use();
+        let about = (self.lanes.iter())
+            .map(|lane| {
+                let kind = match lane.kind {
+                    LaneKind::Thread => "thread",
+                    LaneKind::Samples => "samples",
+                    LaneKind::Ranges => "ranges",
+                    LaneKind::Stream => "stream",
+                };
+                json!({
+                    "kind": kind, "process": lane.process, "name": lane.name,
+                    "device": lane.device, "count": lane.events.len(),
+                })
+            })
+            .collect();
+        let column = |of: &dyn Fn(&Event) -> u64| -> Vec<u64> {
+            self.lanes.iter().flat_map(|lane| &lane.events).map(of).collect()
+        };
+        payload.differences("start", &column(&|event| event.start_ns));
+        payload.column("duration", &column(&|event| event.duration_ns));
+        payload.column("name", &column(&|event| names[event.name as usize].into()));
+        payload.column("kind", &column(&|event| event.kind as u64));
+        payload.column("detail", &column(&|event| event.detail.into()));
+        payload.differences("launch", &links);
+        let mut sorted = vec![""; self.names.all.len()];
+        for (name, place) in self.names.all.iter().zip(&names) {
+            sorted[*place as usize] = name;
+        }
+        payload.set("names", sorted);
+        payload.set("details", self.details.all.clone());
+        about
+    }
+
+    /// New numbers of names, those used most first: they fit one byte.
+    fn names_by_use(&self) -> Vec<u32> {
+        let mut uses: Vec<(u64, usize)> = (0..self.names.all.len()).map(|name| (0, name)).collect();
+        for event in self.lanes.iter().flat_map(|lane| &lane.events) {
+            uses[event.name as usize].0 += 1;
+        }
+        uses.sort_by_key(|(count, name)| (std::cmp::Reverse(*count), *name));
+        let mut places = vec![0; uses.len()];
+        for (place, (_, name)) in (0..).zip(uses) {
+            places[name] = place;
+        }
+        places
+    }
+
+    /// Per event, one more than the number of the event that launched it; 0
+    /// where none is known. The first call of a correlation counts: the
+    /// runtime's, not the driver's inside it.
+    fn links(&self) -> Vec<u64> {
+        let all = || self.lanes.iter().flat_map(|lane| lane.events.iter().map(move |e| (lane, e)));
+        let mut calls: FxHashMap<(usize, u64), u64> = FxHashMap::default();
+        for (number, (lane, event)) in (1..).zip(all()) {
+            if let (LaneKind::Thread, Some(correlation)) = (lane.kind, event.correlation) {
+                calls.entry((lane.process, correlation)).or_insert(number);
+            }
+        }
+        let link = |(lane, event): (&Lane, &Event)| match (lane.kind, event.correlation) {
+            (LaneKind::Stream, Some(correlation)) => {
+                calls.get(&(lane.process, correlation)).copied().unwrap_or(0)
+            }
+            _ => 0,
+        };
+        all().map(link).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(durations: &[u64]) -> Lanes {
+        let mut lanes = Lanes::new();
+        let name = lanes.names.of("a");
+        let event = |(at, &duration_ns): (usize, &u64)| Event {
+            start_ns: at as u64 * 100,
+            duration_ns,
+            name,
+            kind: EventKind::Operator,
+            detail: 0,
+            correlation: Some(at as u64),
+        };
+        let events = durations.iter().enumerate().map(event).collect();
+        let name = "thread".to_owned();
+        lanes.lanes.push(Lane { kind: LaneKind::Thread, process: 0, name, device: None, events });
+        lanes
+    }
+
+    #[test]
+    fn the_shortest_events_are_left_out_and_counted() {
+        let mut some = lanes(&[5, 1, 9, 3, 7]);
+        assert_eq!(some.thin(5), None);
+        assert_eq!(some.thin(3), Some((2, 5)));
+        assert_eq!(some.count(), 3);
+        // Equally long events go together, rather than exceed what was asked for.
+        let mut equal = lanes(&[4; 100]);
+        assert_eq!(equal.thin(10), Some((100, 5)));
+    }
+
+    #[test]
+    fn kernels_point_at_their_launches() {
+        let mut lanes = lanes(&[5, 5, 5]);
+        let mut kernel = lanes.lanes[0].events[2];
+        kernel.kind = EventKind::Kernel;
+        let other = Event { correlation: Some(77), ..kernel };
+        let name = "stream".to_owned();
+        let events = vec![kernel, other];
+        lanes.lanes.push(Lane { kind: LaneKind::Stream, process: 0, name, device: None, events });
+        assert_eq!(lanes.links(), [0, 0, 0, 3, 0]);
+    }
+}

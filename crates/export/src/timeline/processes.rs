@@ -1,0 +1,57 @@
+//! The groups of a timeline: processes, each of its rank.
+
+use serde_json::{Value, json};
+use tprof_trace::model::ProcessIndex;
+
+use crate::Part;
+use crate::page::{process_name, rank_name};
+use crate::slice::steps;
+
+/// Processes of all files, numbered in the order in which they are met.
+#[derive(Default)]
+pub(crate) struct Processes {
+    file: usize,
+    rows: Vec<((usize, ProcessIndex), Value)>,
+}
+
+impl Processes {
+    /// Says that another file begins.
+    pub fn next_file(&mut self) {
+        self.file += 1;
+    }
+
+    /// Number of a process in the page.
+    pub fn index(&mut self, part: &Part<'_>, process: ProcessIndex) -> usize {
+        let key = (self.file, process);
+        if let Some(at) = self.rows.iter().position(|(known, _)| *known == key) {
+            return at;
+        }
+        let name = process_name(&part.trace, process, false);
+        self.rows.push((key, json!({ "rank": rank_name(part.file), "name": name })));
+        self.rows.len() - 1
+    }
+
+    pub fn into_rows(self) -> Vec<Value> {
+        self.rows.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+/// Steps and marks of a file, those within the slice.
+pub(crate) fn marks(part: &Part<'_>, to: &mut Vec<Value>) {
+    let rank = rank_name(part.file);
+    for step in steps(&part.trace) {
+        if part.window.touches(step.start_ns, step.end_ns) {
+            to.push(json!({
+                "rank": rank, "step": step.number,
+                "at": part.at(step.start_ns), "end": part.at(step.end_ns),
+            }));
+        }
+    }
+    for mark in part.trace.marks() {
+        let step = mark.kind == tprof_trace::model::MarkKind::Step;
+        if !step && part.window.holds(mark.time_ns) {
+            let name = part.trace.name(mark.name);
+            to.push(json!({ "rank": rank, "name": name, "at": part.at(mark.time_ns) }));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+// What a stretch of time holds. Shares come from unions of intervals, so that
+// what overlaps counts once.
+
+// What counts as work of the host: operators, Python and calls. A range says only
+// what somebody called the time, whether or not anything happened in it.
+const HOST_WORK = new Set(["python", "operator", "call"].map((kind) => KINDS.indexOf(kind)));
+
+// Intervals of a row within [from, to] of these kinds, as starts and ends in turn.
+function within(trace, row, from, to, kinds) {
+  const out = [];
+  for (let i = trace.after(row.from, row.to, from); i < row.to && trace.start[i] < to; i++) {
+    if (!kinds.has(trace.kind[i])) continue;
+    const a = Math.max(from, trace.start[i]), b = Math.min(to, trace.end[i]);
+    if (out.length && a <= out[out.length - 1]) out[out.length - 1] = Math.max(b, out[out.length - 1]);
+    else if (b > a) out.push(a, b);
+  }
+  return out;
+}
+
+// Union of two lists of disjoint, rising intervals.
+function union(one, other) {
+  if (!one.length) return other;
+  if (!other.length) return one;
+  const out = [];
+  let i = 0, j = 0;
+  while (i < one.length || j < other.length) {
+    const first = j >= other.length || (i < one.length && one[i] <= other[j]);
+    const [a, b] = first ? [one[i], one[i + 1]] : [other[j], other[j + 1]];
+    if (first) i += 2; else j += 2;
+    if (out.length && a <= out[out.length - 1]) out[out.length - 1] = Math.max(b, out[out.length - 1]);
+    else out.push(a, b);
+  }
+  return out;
+}
+
+function unionOfAll(lists) {
+  while (lists.length > 1) {
+    const next = [];
+    for (let i = 0; i < lists.length; i += 2) next.push(i + 1 < lists.length ? union(lists[i], lists[i + 1]) : lists[i]);
+    lists = next;
+  }
+  return lists[0] || [];
+}
+
+function total(intervals) {
+  let sum = 0;
+  for (let i = 0; i < intervals.length; i += 2) sum += intervals[i + 1] - intervals[i];
+  return sum;
+}
+
+// Per process: time in which any host thread was at work, in which its GPUs had
+// work, and in which both were so. Null is what no lane tells.
+function activity(trace, from, to) {
+  return trace.processes.map((process, index) => {
+    const lanes = (kind) => trace.lanes.filter((lane) => lane.process === index && lane.kind === kind);
+    const busy = (kind, kinds) => {
+      const there = lanes(kind);
+      return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
+    };
+    const cpu = busy("thread", HOST_WORK), gpu = busy("stream", DEVICE_KINDS);
+    const sums = [cpu && total(cpu), gpu && total(gpu)];
+    return { process, cpu: sums[0], gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
+  });
+}
+
+// Per name and kind: events that touch the stretch, their time within it, and
+// their time without what is nested in them, clipped in proportion.
+function names(trace, from, to) {
+  const rows = new Map();
+  for (const row of trace.rows) {
+    for (let i = trace.after(row.from, row.to, from); i < row.to && trace.start[i] < to; i++) {
+      const key = trace.name[i] * 16 + trace.kind[i];
+      let sum = rows.get(key);
+      if (!sum) rows.set(key, sum = { name: trace.name[i], kind: trace.kind[i], count: 0, total: 0, self: 0, longest: -1 });
+      const whole = trace.end[i] - trace.start[i];
+      const part = Math.min(to, trace.end[i]) - Math.max(from, trace.start[i]);
+      sum.count++;
+      sum.total += part;
+      sum.self += whole > 0 ? Math.max(0, trace.self[i]) * part / whole : 0;
+      if (sum.longest < 0 || whole > trace.end[sum.longest] - trace.start[sum.longest]) sum.longest = i;
+    }
+  }
+  return [...rows.values()];
+}

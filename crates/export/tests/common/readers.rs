@@ -1,0 +1,56 @@
+//! Other tools' own readers, where `scripts/test-readers.sh` has put them.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What went wrong when Perfetto read a trace; empty if all is well.
+pub const ERRORS: &str =
+    "select name, value from stats where severity in ('error', 'data_loss') and value <> 0";
+
+/// The directory of readers; `None`, and said, where there is none. Where they
+/// must be there (`TPROF_TEST_NEED_READERS`), their absence fails the test.
+pub fn dir(what: &str) -> Option<PathBuf> {
+    let cache = || {
+        let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+    };
+    let dir = match std::env::var_os("TPROF_TEST_READERS") {
+        Some(dir) => PathBuf::from(dir),
+        None => cache()?.join("tprof-test-readers"),
+    };
+    if dir.join(what).exists() {
+        return Some(dir);
+    }
+    let missing = format!("{} is not there (scripts/test-readers.sh)", dir.join(what).display());
+    assert!(std::env::var_os("TPROF_TEST_NEED_READERS").is_none(), "{missing}");
+    eprintln!("skipped: {missing}");
+    None
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/readers").join(name)
+}
+
+fn json(command: &mut Command) -> Value {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{command:?}: {error}: {} {stderr}", String::from_utf8_lossy(&output.stdout))
+    })
+}
+
+/// Runs SQL on a trace in Perfetto's trace processor; rows of each statement.
+pub fn perfetto(trace: &Path, statements: &[&str]) -> Option<Vec<Vec<Value>>> {
+    let dir = dir("trace-processor")?.join("trace-processor");
+    let mut command = Command::new("node");
+    command.arg(script("perfetto.mjs")).arg(dir).arg(trace).args(statements);
+    Some(serde_json::from_value(json(&mut command)).unwrap())
+}
+
+/// Runs a script of `tests/readers` in the Python environment of the readers.
+pub fn python(name: &str, arguments: &[&Path]) -> Option<Value> {
+    let python = dir("python")?.join("python/bin/python");
+    Some(json(Command::new(python).arg(script(name)).args(arguments)))
+}

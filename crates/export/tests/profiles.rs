@@ -1,0 +1,174 @@
+//! What speedscope's format and pprof's hold, and what TensorBoard and HTA say.
+
+mod common;
+
+use common::{NASTY, SMALL, readers};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use tprof_export::{ExportError, Options, chrome, pprof, speedscope, tensorboard};
+use tprof_trace::{RunDir, TraceHeader, TraceWriter};
+
+fn options(output: &Path) -> Options<'static> {
+    Options { output: Some(output.to_path_buf()), ..Options::default() }
+}
+
+fn small() -> (tempfile::TempDir, RunDir, Vec<common::Counts>) {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = common::write_run(dir.path(), SMALL);
+    let run = RunDir::open(dir.path()).unwrap();
+    (dir, run, counts)
+}
+
+#[test]
+fn speedscope_profiles_nest_and_add_up() {
+    let (dir, run, counts) = small();
+    let path = dir.path().join("out.speedscope.json");
+    let written = speedscope::export(&run, &options(&path)).unwrap();
+    assert_eq!(written.left_out, 0);
+    let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let frames = json["shared"]["frames"].as_array().unwrap();
+    assert!(frames.iter().any(|frame| frame["name"] == NASTY && frame["line"] == 12));
+    let (mut opened, mut spent) = (0, 0);
+    for profile in json["profiles"].as_array().unwrap() {
+        let end = profile["endValue"].as_u64().unwrap();
+        if profile["type"] == "sampled" {
+            let weights = profile["weights"].as_array().unwrap();
+            assert_eq!(weights.len(), profile["samples"].as_array().unwrap().len());
+            assert_eq!(weights.iter().map(|w| w.as_u64().unwrap()).sum::<u64>(), end);
+            continue;
+        }
+        // As speedscope's own importer has it: a frame closes before what is around it.
+        let (mut stack, mut last) = (Vec::new(), profile["startValue"].as_u64().unwrap());
+        for event in profile["events"].as_array().unwrap() {
+            let (frame, at) = (event["frame"].as_u64().unwrap(), event["at"].as_u64().unwrap());
+            assert!(at >= last && (frame as usize) < frames.len(), "{event}");
+            last = at;
+            if event["type"] == "O" {
+                opened += 1;
+                stack.push((frame, at));
+            } else {
+                let (open, since) = stack.pop().unwrap();
+                assert_eq!(open, frame);
+                spent += at - since;
+            }
+        }
+        assert!(stack.is_empty() && last == end);
+    }
+    assert_eq!(opened, counts.iter().map(|c| c.spans).sum::<u64>());
+    assert_eq!(spent, counts.iter().map(|c| c.span_ns).sum::<u64>());
+}
+
+/// Fields of a protobuf message: number, and a varint or bytes.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = bytes[0];
+            *bytes = &bytes[1..];
+            value |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return value;
+            }
+        }
+    }
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let number = varint(&mut bytes);
+        match tag & 7 {
+            0 => fields.push((tag >> 3, number, &bytes[..0])),
+            2 => {
+                let (value, rest) = bytes.split_at(number as usize);
+                fields.push((tag >> 3, 0, value));
+                bytes = rest;
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    fields
+}
+
+#[test]
+fn pprof_values_add_up() {
+    let (dir, run, counts) = small();
+    let path = dir.path().join("out.pb.gz");
+    pprof::export(&run, &options(&path)).unwrap();
+    let mut bytes = Vec::new();
+    GzDecoder::new(std::fs::File::open(&path).unwrap()).read_to_end(&mut bytes).unwrap();
+    let all = fields(&bytes);
+    let strings: Vec<_> = all.iter().filter(|f| f.0 == 6).map(|f| f.2).collect();
+    assert_eq!(strings[0], b"");
+    assert!(strings.contains(&NASTY.as_bytes()));
+    let kinds: Vec<&[u8]> = all
+        .iter()
+        .filter(|field| field.0 == 1)
+        .map(|field| strings[fields(field.2)[0].1 as usize])
+        .collect();
+    let mut sums: BTreeMap<&[u8], u64> = BTreeMap::new();
+    for sample in all.iter().filter(|field| field.0 == 2) {
+        let values = fields(sample.2);
+        for (kind, value) in kinds.iter().zip(values.iter().filter(|value| value.0 == 2)) {
+            *sums.entry(kind).or_default() += value.1;
+        }
+    }
+    let samples: u64 = counts.iter().map(|c| c.samples).sum();
+    assert_eq!(sums[&b"samples"[..]], samples);
+    assert_eq!(sums[&b"cpu"[..]] + sums[&b"off_cpu"[..]], samples * 1_000_000);
+    assert!(sums[&b"off_cpu"[..]] > 0);
+    assert_eq!(sums[&b"alloc_objects"[..]], 200);
+    assert_eq!(sums[&b"alloc_space"[..]], 200 << 20);
+}
+
+#[test]
+fn nothing_to_show_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rank-0.tprof");
+    TraceWriter::create(&path, &TraceHeader::default()).unwrap().finish().unwrap();
+    let run = RunDir::open(&path).unwrap();
+    let out = dir.path().join("out");
+    let none = pprof::export(&run, &options(&out)).unwrap_err();
+    assert!(matches!(none, ExportError::Nothing { format: "pprof", .. }), "{none}");
+    let none = speedscope::export(&run, &options(&out)).unwrap_err();
+    assert!(matches!(none, ExportError::Nothing { format: "speedscope", .. }), "{none}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn tensorboards_plugin_finds_every_kernel() {
+    let (dir, run, counts) = small();
+    let out = dir.path().join("logs");
+    let written = tensorboard::export(&run, &options(&out)).unwrap();
+    assert_eq!(written.paths, std::slice::from_ref(&out));
+    let Some(said) = readers::python("plugin.py", &[&out]) else { return };
+    for (rank, counts) in counts.iter().enumerate() {
+        let worker = &said[format!("rank-{rank}")];
+        assert_eq!(worker["kernels"], counts.kernels, "{said}");
+        let kernel_us = worker["kernel_us"].as_f64().unwrap();
+        assert!((kernel_us - counts.kernel_ns as f64 / 1e3).abs() < 60.0, "{kernel_us}");
+        let names = worker["names"].as_array().unwrap();
+        assert!(names.iter().any(|name| name == NASTY), "{names:?}");
+    }
+}
+
+#[test]
+fn holistic_trace_analysis_loads_every_rank() {
+    let (_dir, run, counts) = small();
+    let written = chrome::export(&run, &Options::default()).unwrap();
+    let paths: Vec<&Path> = written.paths.iter().map(PathBuf::as_path).collect();
+    let Some(said) = readers::python("holistic.py", &paths) else { return };
+    let breakdown = &said["temporal_breakdown"];
+    let columns = breakdown["columns"].as_array().expect("a table, not an error");
+    let at = columns.iter().position(|column| column == "compute_time(us)").unwrap();
+    for (row, counts) in breakdown["data"].as_array().unwrap().iter().zip(&counts) {
+        // Whole microseconds of each kernel, without the last step, which HTA drops.
+        let compute = row[at].as_f64().unwrap();
+        let all = counts.kernel_ns as f64 / 1e3;
+        let (steps, kernels) = (SMALL.steps as f64, counts.kernels as f64);
+        let share = all * (steps - 1.0) / steps;
+        assert!(compute > share - kernels && compute < all + kernels, "{compute} of {all}");
+    }
+}

@@ -1,0 +1,145 @@
+//! What other tools find in our tables.
+
+mod common;
+
+use common::{NASTY, SMALL, readers};
+use serde_json::{Value, json};
+use std::path::Path;
+use tprof_export::{ExportError, Options, Slice, csv, json as tables_json, parquet};
+use tprof_trace::RunDir;
+
+fn options(output: &Path) -> Options<'static> {
+    Options { output: Some(output.to_path_buf()), ..Options::default() }
+}
+
+#[test]
+fn duckdb_pandas_and_polars_read_the_parquet() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = common::write_run(dir.path(), SMALL);
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("parquet");
+    let written = parquet::export(&run, &options(&out)).unwrap();
+    assert_eq!((written.paths, written.left_out), (vec![out.clone()], 0));
+    let about: Value =
+        serde_json::from_slice(&std::fs::read(out.join("_tprof.json")).unwrap()).unwrap();
+    assert_eq!(about["tables"]["spans"]["rows"], counts[0].spans + counts[1].spans);
+    assert!(!out.join("map_events").exists(), "a table without rows has no file");
+    let Some(said) = readers::python("tables.py", &[&out]) else { return };
+    let [a, b] = [counts[0], counts[1]];
+    assert_eq!(said["duckdb"], json!([[0, a.kernels, a.kernel_ns], [1, b.kernels, b.kernel_ns]]));
+    let both = (a.kernels + b.kernels, a.kernel_ns + b.kernel_ns);
+    assert_eq!(said["pandas"], json!([both.0, both.1]));
+    assert_eq!(said["polars"], json!([[both.0, both.1]]));
+    // Each kernel has one launch; it begins three quarters of an operator's time after it.
+    let each = (common::STEP_NS - 2_000_000) / SMALL.operators;
+    assert_eq!(said["launches"], json!([both.0, both.0 * (each - each / 4)]));
+    assert_eq!(said["nulls"], both.0, "no kernel is of a graph");
+    assert_eq!(said["ranks"], json!([0, 1]));
+    assert!(said["names"].as_array().unwrap().contains(&NASTY.into()));
+}
+
+#[test]
+fn many_rows_take_many_row_groups() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = common::Job { steps: 40, operators: 2000, ranks: 1 };
+    let counts = common::write_run(dir.path(), job);
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("parquet");
+    parquet::export(&run, &options(&out)).unwrap();
+    let about: Value =
+        serde_json::from_slice(&std::fs::read(out.join("_tprof.json")).unwrap()).unwrap();
+    assert!(counts[0].spans > 1 << 17);
+    assert_eq!(about["tables"]["spans"]["rows"], counts[0].spans);
+    if let Some(said) = readers::python("tables.py", &[&out]) {
+        assert_eq!(said["duckdb"], json!([[0, counts[0].kernels, counts[0].kernel_ns]]));
+    }
+}
+
+/// Fields of a line of CSV.
+fn fields(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut field, mut quoted) = (vec![], vec![], String::new(), false);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => field.extend(chars.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut field)),
+            '\n' if !quoted => {
+                row.push(std::mem::take(&mut field));
+                rows.push(std::mem::take(&mut row));
+            }
+            c => field.push(c),
+        }
+    }
+    rows
+}
+
+#[test]
+fn csv_holds_every_row_and_no_formula() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = common::write_run(dir.path(), SMALL);
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("csv");
+    csv::export(&run, &options(&out)).unwrap();
+    let kernels = fields(&std::fs::read_to_string(out.join("kernels.csv")).unwrap());
+    assert_eq!(kernels.len() as u64, 1 + counts[0].kernels + counts[1].kernels);
+    let column = |name: &str| kernels[0].iter().position(|column| column == name).unwrap();
+    assert!(kernels.iter().all(|row| row.len() == kernels[0].len()));
+    let sum: u64 =
+        kernels[1..].iter().map(|row| row[column("duration_ns")].parse::<u64>().unwrap()).sum();
+    assert_eq!(sum, counts[0].kernel_ns + counts[1].kernel_ns);
+    assert!(kernels[1..].iter().any(|row| row[column("name")] == NASTY));
+    assert!(kernels[1..].iter().all(|row| row[column("graph")].is_empty()));
+    assert_eq!(kernels[1][0], "0");
+    assert_eq!(kernels.last().unwrap()[0], "1");
+}
+
+#[test]
+fn json_is_one_document_with_its_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = common::write_run(dir.path(), SMALL);
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("tables.json");
+    tables_json::export(&run, &options(&out)).unwrap();
+    let json: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    assert_eq!(
+        (&json["tables_version"], &json["start_unix_ns"]),
+        (&1.into(), &common::UNIX.into())
+    );
+    let kernels = &json["ranks"][1]["tables"]["kernels"];
+    let rows = kernels["rows"].as_array().unwrap();
+    assert_eq!(rows.len() as u64, counts[1].kernels);
+    let columns: Vec<_> =
+        kernels["columns"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
+    let at = |name: &str| columns.iter().position(|column| *column == name).unwrap();
+    let sum: u64 = rows.iter().map(|row| row[at("duration_ns")].as_u64().unwrap()).sum();
+    assert_eq!(sum, counts[1].kernel_ns);
+    assert!(rows.iter().all(|row| row[at("graph")].is_null()));
+    assert!(rows.iter().any(|row| row[at("name")] == NASTY));
+    let frames = &json["ranks"][0]["tables"]["stack_frames"]["rows"];
+    assert_eq!(frames[0][3], "main");
+}
+
+#[test]
+fn a_dataset_appears_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    common::write_run(dir.path(), SMALL);
+    let run = RunDir::open(dir.path()).unwrap();
+    let out = dir.path().join("dataset");
+    let nothing =
+        Slice { from_ns: Some(SMALL.steps * common::STEP_NS + 1_999_000), ..Slice::default() };
+    let error = parquet::export(&run, &Options { slice: nothing, ..options(&out) });
+    assert!(matches!(error.unwrap_err(), ExportError::EmptySlice));
+    let sized = Options { max_bytes: Some(1 << 20), ..options(&out) };
+    assert!(matches!(
+        parquet::export(&run, &sized),
+        Err(ExportError::NoMaxSize { format: "parquet" })
+    ));
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(left.len(), SMALL.ranks as usize, "{left:?}");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join("mine"), "x").unwrap();
+    assert!(matches!(parquet::export(&run, &options(&out)), Err(ExportError::Exists { .. })));
+    parquet::export(&run, &Options { force: true, ..options(&out) }).unwrap();
+    assert!(!out.join("mine").exists() && out.join("kernels").exists());
+}
