@@ -1,0 +1,93 @@
+//! Builds the injected libraries and lays them where `libraries.rs` includes them.
+//!
+//! Each is a workspace of its own, always built in release: the profile, flags
+//! and features of this build must not leak into code that runs inside other
+//! people's processes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Folder of each library's workspace, and its file.
+const LIBRARIES: [(&str, &str); 2] =
+    [("preload-shim", "libtprof_preload.so"), ("cupti-agent", "libtprof_cupti.so")];
+
+/// Variables of the outer build.
+const OUTER: [&str; 16] = [
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_INCREMENTAL",
+    "CARGO_MAKEFLAGS",
+    "MAKEFLAGS",
+    "RUSTFLAGS",
+    "RUSTC",
+    "RUSTDOC",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "TARGET",
+    "HOST",
+    "PROFILE",
+    "OPT_LEVEL",
+    "DEBUG",
+    "NUM_JOBS",
+    "OUT_DIR",
+];
+const OUTER_PREFIXES: [&str; 7] = [
+    "CARGO_PKG_",
+    "CARGO_CFG_",
+    "CARGO_FEATURE_",
+    "CARGO_MANIFEST_",
+    "CARGO_BUILD_",
+    "CARGO_PROFILE_",
+    "CARGO_TARGET_",
+];
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("..");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+    for part in ["Cargo.toml", "crates/inject", "crates/wire", "crates/cupti-sys"] {
+        println!("cargo::rerun-if-changed={}", root.join(part).display());
+    }
+    let mut all = Vec::new();
+    for (folder, library) in LIBRARIES {
+        // Not the folder as a whole: a build in place would make it look new.
+        for part in ["Cargo.toml", "Cargo.lock", "src"] {
+            println!("cargo::rerun-if-changed={}", root.join(folder).join(part).display());
+        }
+        let manifest = root.join(folder).join("Cargo.toml");
+        let carried = out.join(library);
+        if manifest.exists() {
+            let built = build(&manifest, &out.join(folder), library);
+            fs::copy(built, &carried).expect("copy the injected library");
+        } else {
+            println!("cargo::warning={folder} is missing: this tprof carries no {library}");
+            fs::write(&carried, []).expect("write an empty library");
+        }
+        all.extend(fs::read(&carried).expect("read the injected library"));
+    }
+    println!("cargo::rustc-env=TPROF_CARRIED_HASH={:016x}", hash(&all));
+}
+
+fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
+    cargo.arg("--target-dir").arg(target);
+    // What cargo and the developer set for the outer build; registries and
+    // proxies stay.
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        let listed = OUTER.contains(&&*text);
+        if listed || OUTER_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
+            cargo.env_remove(&name);
+        }
+    }
+    let status = cargo.status().expect("run cargo for an injected library");
+    assert!(status.success(), "{library} did not build: {status}");
+    target.join("release").join(library)
+}
+
+/// FNV-1a: names the directory of laid-out libraries; their content is compared
+/// byte for byte before use.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}

@@ -1,0 +1,149 @@
+//! The formats of `tprof export`, in one list: help, completions and errors read
+//! it, and a new format is a line of it.
+
+use tprof_export::{
+    ExportError, Options, Written, chrome, csv, flame, folded, json, parquet, perfetto, pprof,
+    speedscope, tensorboard, timeline,
+};
+use tprof_trace::RunDir;
+
+use crate::cli::ExportArgs;
+
+/// One format.
+pub struct Format {
+    /// What `--to` takes.
+    pub name: &'static str,
+    /// What it is for; a line of the help.
+    pub about: &'static str,
+    /// Where it goes without `-o`, for the help.
+    pub goes: &'static str,
+    /// Name in the run's directory when `tprof run --export` writes a format
+    /// that goes to stdout otherwise.
+    pub file: Option<&'static str>,
+    /// What writes it.
+    pub writer: Writer,
+}
+
+/// Who writes a format.
+pub enum Writer {
+    /// The library, from the trace alone.
+    Library(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
+    /// This program, from what analysis says.
+    Here(fn(&RunDir, &ExportArgs, &Options<'_>) -> anyhow::Result<Written>),
+}
+
+/// All formats, as help lists them.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "perfetto",
+        about: "all ranks in one file, for ui.perfetto.dev",
+        goes: "trace.pftrace.gz",
+        file: None,
+        writer: Writer::Library(perfetto::export),
+    },
+    Format {
+        name: "chrome",
+        about: "Chrome trace JSON, as torch.profiler writes it",
+        goes: "rank-N.trace.json.gz",
+        file: None,
+        writer: Writer::Library(chrome::export),
+    },
+    Format {
+        name: "tensorboard",
+        about: "a log directory for its PyTorch profiler plugin",
+        goes: "tensorboard/",
+        file: None,
+        writer: Writer::Library(tensorboard::export),
+    },
+    Format {
+        name: "speedscope",
+        about: "spans, samples and allocations, for speedscope.app",
+        goes: "trace.speedscope.json",
+        file: None,
+        writer: Writer::Library(speedscope::export),
+    },
+    Format {
+        name: "pprof",
+        about: "samples and allocations, for go tool pprof",
+        goes: "trace.pb.gz",
+        file: None,
+        writer: Writer::Library(pprof::export),
+    },
+    Format {
+        name: "folded",
+        about: "collapsed stacks, for flame graphs",
+        goes: "stdout",
+        file: Some("stacks.folded"),
+        writer: Writer::Library(folded::export),
+    },
+    Format {
+        name: "flame",
+        about: "flame graphs, one interactive HTML page",
+        goes: "flame.html",
+        file: None,
+        writer: Writer::Library(flame::export),
+    },
+    Format {
+        name: "timeline",
+        about: "threads, streams and memory over time, one interactive HTML page",
+        goes: "timeline.html",
+        file: None,
+        writer: Writer::Library(timeline::export),
+    },
+    Format {
+        name: "report",
+        about: "all reports of the run, one HTML page that prints",
+        goes: "report.html",
+        file: None,
+        writer: Writer::Here(super::report::export),
+    },
+    Format {
+        name: "parquet",
+        about: "tables for DuckDB, Polars and pandas",
+        goes: "parquet/",
+        file: None,
+        writer: Writer::Library(parquet::export),
+    },
+    Format {
+        name: "csv",
+        about: "the same tables as CSV",
+        goes: "csv/",
+        file: None,
+        writer: Writer::Library(csv::export),
+    },
+    Format {
+        name: "json",
+        about: "the same tables in one document",
+        goes: "tables.json.gz",
+        file: None,
+        writer: Writer::Library(json::export),
+    },
+];
+
+/// The format of this name.
+pub fn find(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+/// Names of all formats.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FORMATS.iter().map(|format| format.name)
+}
+
+/// The end of `tprof export --help`.
+pub fn help() -> String {
+    let width = FORMATS.iter().map(|format| format.name.len()).max().unwrap_or(0);
+    let mut text = "Formats, and where they go without -o:\n".to_owned();
+    for Format { name, about, goes, .. } in FORMATS {
+        text += &format!("  {name:width$}  {about}: {goes}\n");
+    }
+    text + "\
+\nA slice holds every event that touches it, whole. Times count from the run's
+beginning: 1.5s, 300ms, 2m. Steps are those that the trace names, each rank's
+own. Lists and ranges: 0,4-7.
+
+Examples:
+  tprof export r1 --to perfetto --steps 5-6
+  tprof export r2 --to flame --against r1
+  tprof export r1 --to chrome --rank 0 --from-time 10s --max-size 100M"
+}

@@ -1,0 +1,128 @@
+//! `tprof import`: traces that others made, as a run.
+
+mod failure;
+mod progress;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tempfile::TempDir;
+use tprof_import::{ImportError, Imported, Options};
+
+use crate::cli::ImportArgs;
+use crate::errors::{Failure, said, say};
+use crate::units::{about_count, parse_size};
+use failure::failure;
+
+/// Imports files into a run directory.
+pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
+    let mut options = Options::new(env!("CARGO_PKG_VERSION"));
+    if let Some(text) = &args.max_input {
+        options.max_input_bytes = parse_size(text).ok_or_else(|| {
+            Failure::new(format!("bad value `{text}` for --max-input"))
+                .cause("it is no size")
+                .hint("--max-input 8GiB")
+        })?;
+    }
+    make_room(&args.output, args.force)?;
+    let imported = import(&args.files, &args.output, &options)?;
+    if !args.quiet {
+        say(&summary(&imported, &args.output));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A run as a command reads it: a run directory as it is, or a temporary one made
+/// of a foreign trace, which is gone when this is dropped.
+pub struct OpenRun {
+    path: PathBuf,
+    scratch: Option<TempDir>,
+}
+
+impl OpenRun {
+    /// Where the run is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the run was made for this command alone.
+    pub fn is_temporary(&self) -> bool {
+        self.scratch.is_some()
+    }
+}
+
+/// Opens a run, or imports a foreign trace into a temporary one. That costs about a
+/// thirtieth of the JSON in space in the temporary directory.
+pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
+    if !tprof_import::is_foreign(path) {
+        return Ok(OpenRun { path: path.to_owned(), scratch: None });
+    }
+    let scratch = tempfile::Builder::new().prefix("tprof-import-").tempdir().map_err(|error| {
+        Failure::new(format!("cannot import `{}`", path.display()))
+            .cause(format!("no temporary directory: {}", said(&error)))
+            .hint("TMPDIR at a directory with room")
+    })?;
+    let options = Options::new(env!("CARGO_PKG_VERSION"));
+    let imported = import(&[path.to_owned()], scratch.path(), &options)?;
+    for note in &imported.notes {
+        say(&format!("note: {note}\n"));
+    }
+    Ok(OpenRun { path: scratch.path().to_owned(), scratch: Some(scratch) })
+}
+
+fn import(paths: &[PathBuf], output: &Path, options: &Options) -> Result<Imported, Failure> {
+    let result: Result<Imported, ImportError> =
+        progress::while_shown(&options.progress, || tprof_import::import(paths, output, options));
+    result.map_err(|error| failure(&error))
+}
+
+/// Refuses a directory that holds something, or takes the old run out of it.
+fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| {
+        Failure::new(format!("cannot write `{}`", output.display()))
+            .cause(said(&error))
+            .hint("-o at a directory that can be written")
+    };
+    let entries = match fs::read_dir(output) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(cannot(error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(cannot)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let of_a_run = name.ends_with(".tprof")
+            || name.starts_with("run") && name.ends_with(".json")
+            || name.ends_with(".partial");
+        if !force || !of_a_run {
+            let failure = Failure::new(format!("`{}` exists", output.display()));
+            return Err(if of_a_run {
+                failure.cause("it holds a run").hint("--force to replace it, or another -o")
+            } else {
+                failure
+                    .cause(format!("it holds `{name}`, which is no part of a run"))
+                    .hint("another -o")
+            });
+        }
+        fs::remove_file(&path).map_err(cannot)?;
+    }
+    Ok(())
+}
+
+/// What was imported, and what was not.
+fn summary(imported: &Imported, output: &Path) -> String {
+    let files = match imported.files.len() {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let mut text = format!("tprof: imported {} rows of {files}\n", about_count(imported.rows));
+    for note in &imported.notes {
+        text += &format!("note: {note}\n");
+    }
+    for loss in &imported.losses {
+        let count = if loss.count == 0 { String::new() } else { about_count(loss.count) + " " };
+        text += &format!("not kept: {count}{}: {}\n", loss.what, loss.why);
+    }
+    text + &format!("tprof report {}\n", crate::quote::word(output.as_os_str()))
+}

@@ -1,0 +1,42 @@
+//! What a user reads when a trace cannot be imported.
+
+use tprof_import::ImportError;
+
+use crate::errors::{Failure, said};
+use crate::report::trace_failure;
+use crate::units::about_size;
+
+/// Why nothing was imported.
+pub fn failure(error: &ImportError) -> Failure {
+    match error {
+        ImportError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Failure::new(format!("cannot read `{}`", path.display()))
+                .cause("there is no such file or directory")
+                .hint("a *.json or *.json.gz that torch.profiler wrote, or its directory")
+        }
+        ImportError::Io { path, what, source } => {
+            Failure::new(format!("cannot {what} `{}`", path.display()))
+                .cause(said(source))
+                .hint("another file, or another -o")
+        }
+        ImportError::NotATrace { path, offset, why } => {
+            Failure::new(format!("cannot import `{}`", path.display()))
+                .cause(format!("{why}, at byte {offset} of its JSON"))
+                .hint("a trace that torch.profiler's export_chrome_trace wrote")
+        }
+        ImportError::TooLarge { path, limit } => {
+            Failure::new(format!("cannot import `{}`", path.display()))
+                .cause(format!("it holds more than {} of JSON", about_size(*limit)))
+                .hint("a larger --max-input, if the file can be trusted")
+        }
+        ImportError::NoTraces { path } => {
+            Failure::new(format!("there is nothing to import in `{}`", path.display()))
+                .cause("it holds no trace (*.json, *.json.gz)")
+                .hint("the directory that torch.profiler wrote to")
+        }
+        ImportError::Trace(error) => {
+            let failure = trace_failure(std::path::Path::new(""), error);
+            Failure { what: error.to_string(), ..failure }
+        }
+    }
+}

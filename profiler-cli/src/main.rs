@@ -1,0 +1,85 @@
+//! The `tprof` command: parse, resolve, act.
+
+mod attach;
+mod cli;
+mod completions;
+mod config;
+mod ctl;
+mod diff;
+mod doctor;
+mod env_cmd;
+mod errors;
+mod export;
+mod failures;
+mod import;
+mod inherited;
+mod launch;
+mod libraries;
+mod open;
+mod paint;
+mod peak;
+mod quote;
+mod report;
+mod run;
+mod settings;
+mod signals;
+mod summary;
+mod symbols;
+mod system;
+mod units;
+mod usage;
+mod wait;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misuse(&error),
+    };
+    // A bug in tprof must not look like a status of the job.
+    let outcome = std::panic::catch_unwind(|| act(cli));
+    match outcome {
+        Ok(Ok(code)) => code,
+        Ok(Err(error)) if errors::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Ok(Err(error)) => ExitCode::from(errors::show(&error)),
+        Err(_) => ExitCode::from(errors::FAILED),
+    }
+}
+
+fn act(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Env(args) => env_cmd::run(args),
+        Command::Attach(args) => attach::run(args),
+        Command::Ctl(args) => ctl::run(args),
+        Command::Report(words) => report::run(words.resolve()?),
+        Command::Diff(args) => diff::run(args),
+        Command::Export(args) => export::run(args),
+        Command::Import(args) => import::run(args),
+        Command::Open(args) => open::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Completions(args) => completions::completions(args),
+        Command::Man(args) => completions::man(args),
+        Command::Collect { session } => env_cmd::collect(&session),
+        Command::Other(words) if words.first().is_some_and(|word| word == "help") => {
+            usage::help(&words[1..])?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Other(words) => Err(usage::unknown_command(&words).into()),
+    }
+}
+
+fn misuse(error: &clap::Error) -> ExitCode {
+    match usage::failure(error) {
+        Some(failure) => ExitCode::from(errors::show(&failure.into())),
+        None => {
+            // Help that was asked for is data; help for want of a command is talk.
+            let asked = !error.use_stderr();
+            let _ = error.print();
+            if asked { ExitCode::SUCCESS } else { ExitCode::from(errors::FAILED) }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Shell quoting, so that what is printed can be typed.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// `text` in single quotes, as any POSIX shell reads it back to the byte.
+pub fn quoted(text: &OsStr) -> OsString {
+    let mut bytes = vec![b'\''];
+    for byte in text.as_bytes() {
+        match byte {
+            b'\'' => bytes.extend(b"'\\''"),
+            byte => bytes.push(*byte),
+        }
+    }
+    bytes.push(b'\'');
+    OsString::from_vec(bytes)
+}
+
+/// `text` as one word of a command line, quoted only if it must be.
+pub fn word(text: &OsStr) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(byte);
+    if !text.is_empty() && text.as_bytes().iter().all(plain) {
+        return text.to_string_lossy().into_owned();
+    }
+    quoted(text).to_string_lossy().into_owned()
+}
+
+/// A path as one would type it here: relative, where it lies below the current directory.
+pub fn nearby(path: &Path) -> &Path {
+    let here = std::env::current_dir().ok();
+    let below = here.and_then(|here| path.strip_prefix(here).ok());
+    below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_text_reads_back_in_a_shell() {
+        let awkward = b"a 'b' \"c\" $HOME `id` \\ \n\xff! *".to_vec();
+        let awkward = OsString::from_vec(awkward);
+        let mut script = OsString::from("printf %s ");
+        script.push(quoted(&awkward));
+        let output = std::process::Command::new("/bin/sh").arg("-c").arg(script).output();
+        assert_eq!(output.expect("sh").stdout, awkward.as_bytes());
+    }
+
+    #[test]
+    fn plain_words_stay_plain() {
+        assert_eq!(word(OsStr::new("tprof-true-2025")), "tprof-true-2025");
+        assert_eq!(word(OsStr::new("my run")), "'my run'");
+        assert_eq!(word(OsStr::new("")), "''");
+    }
+}

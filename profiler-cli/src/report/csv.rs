@@ -1,0 +1,92 @@
+//! The tables of a report as CSV: ranks for the summary, sites for memory.
+//!
+//! RFC 4180 quoting; an unknown value is an empty cell. Times in nanoseconds
+//! since the run began.
+
+use std::fmt::Write as _;
+
+use tprof_analyze::{Kind, Reading, Report};
+
+/// The report's table.
+pub fn csv(report: &Report) -> String {
+    match report.kind {
+        Kind::Summary => ranks(report),
+        Kind::Memory => sites(report),
+    }
+}
+
+fn ranks(report: &Report) -> String {
+    let mut out = String::from(
+        "rank,label,file,processes,allocations,frees,allocated_bytes,peak_bytes,peak_at_ns,\
+         live_at_exit_bytes,rss_peak_bytes\n",
+    );
+    for rank in &report.ranks {
+        let memory = &rank.host_memory;
+        let numbers = [
+            &memory.allocations,
+            &memory.frees,
+            &memory.allocated_bytes,
+            &memory.peak_bytes,
+            &memory.peak_at_ns,
+            &memory.live_at_exit_bytes,
+            &rank.timeline.rss_peak_bytes,
+        ];
+        let mut row = vec![
+            rank.rank.map(|rank| rank.to_string()).unwrap_or_default(),
+            quote(&rank.label),
+            quote(&rank.file),
+            rank.processes.to_string(),
+        ];
+        row.extend(numbers.map(number));
+        let _ = writeln!(out, "{}", row.join(","));
+    }
+    out
+}
+
+fn sites(report: &Report) -> String {
+    let mut out = String::from(
+        "rank,label,bytes,error_bytes,allocations,live_bytes,peak_bytes,estimate,stack\n",
+    );
+    for rank in &report.ranks {
+        for site in &rank.host_memory.sites {
+            let row = [
+                rank.rank.map(|rank| rank.to_string()).unwrap_or_default(),
+                quote(&rank.label),
+                number(&site.bytes),
+                site.bytes.error().map(u64::to_string).unwrap_or_default(),
+                number(&site.allocations),
+                number(&site.live_bytes),
+                number(&site.peak_bytes),
+                site.estimate.to_string(),
+                quote(&site.stack.join(";")),
+            ];
+            let _ = writeln!(out, "{}", row.join(","));
+        }
+    }
+    out
+}
+
+fn number(reading: &Reading<u64>) -> String {
+    reading.get().map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// A cell of text, quoted where it must be.
+pub fn quote(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be() {
+        assert_eq!(quote("f<a, b> (x.c:1)"), "\"f<a, b> (x.c:1)\"");
+        assert_eq!(quote("say \"x\""), "\"say \"\"x\"\"\"");
+        assert_eq!(quote("plain"), "plain");
+    }
+}

@@ -1,0 +1,49 @@
+//! Curves as one line of blocks each.
+
+/// Columns of a curve.
+pub const COLUMNS: usize = 52;
+
+const LEVELS: [char; 8] = [
+    '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
+];
+
+/// One character per column, each the maximum of its buckets; a space where
+/// nothing is known, the lowest block for anything from 0 on.
+pub fn curve(buckets: &[Option<u64>], length: usize, highest: u64) -> String {
+    let columns = COLUMNS.min(length.max(1));
+    (0..columns)
+        .map(|column| {
+            let (from, to) = (column * length / columns, (column + 1) * length / columns);
+            let part = buckets.get(from..to.min(buckets.len()).max(from)).unwrap_or_default();
+            match part.iter().flatten().max() {
+                None => ' ',
+                Some(&value) => LEVELS[level(value, highest)],
+            }
+        })
+        .collect()
+}
+
+fn level(value: u64, highest: u64) -> usize {
+    if highest == 0 {
+        return 0;
+    }
+    let top = LEVELS.len() as u128 - 1;
+    (u128::from(value) * top / u128::from(highest)).min(top) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_keeps_its_maxima() {
+        let mut buckets = vec![Some(0); 200];
+        buckets[0] = None;
+        buckets[150] = Some(700);
+        let line: Vec<char> = curve(&buckets, 200, 700).chars().collect();
+        assert_eq!(line.len(), COLUMNS);
+        assert_eq!(line.iter().filter(|c| **c == LEVELS[7]).count(), 1);
+        assert_eq!(curve(&[None, Some(3)], 2, 3), " \u{2588}");
+        assert_eq!(curve(&[Some(3)], 3, 3), "\u{2588}  ");
+    }
+}

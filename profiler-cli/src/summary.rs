@@ -1,0 +1,130 @@
+//! The few lines after a run: what happened, what was not seen, where it is,
+//! and what to type next.
+
+use crate::peak::Peak;
+use crate::units::{about_count, about_time};
+use crate::wait::Outcome;
+use crate::{paint, quote};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tprof_collect::Config;
+use tprof_trace::run::RunInfo;
+
+/// Blind processes named one by one; the report lists them all.
+const MOST_BLIND: usize = 3;
+
+/// The summary of a run, for stderr.
+pub fn summary(info: &RunInfo, peak: Option<Peak>, config: &Config, outcome: Outcome) -> String {
+    let mut lines = vec![("tprof", job(info, outcome)), ("", recorded(info))];
+    lines.extend(peak.map(|peak| ("", peak.to_string())));
+    lines.extend(in_part(info, config, outcome).map(|line| ("", line)));
+    lines.extend(unseen(info).into_iter().map(|line| ("", line)));
+    let run = quote::word(quote::nearby(&config.output).as_os_str());
+    lines.push(("run", run.clone()));
+    lines.push(("next", format!("tprof report {run}")));
+    let mut text = String::new();
+    for (label, line) in lines {
+        // Padded before it is painted: escapes have no width.
+        text += &format!("{}  {line}\n", paint::label(&format!("{label:>5}")));
+    }
+    text
+}
+
+/// Which part of the job was recorded, where an option says that it is a part.
+fn in_part(info: &RunInfo, config: &Config, outcome: Outcome) -> Option<String> {
+    if config.paused {
+        let text = "--paused: only what followed `tprof ctl start` is recorded";
+        return Some(text.to_owned());
+    }
+    let ran = info.end_ns?.saturating_sub(info.start_ns);
+    let ran = Duration::from_nanos(ran);
+    let delay = config.delay.unwrap_or_default();
+    let time = |time: Duration| about_time(time.as_nanos() as u64);
+    if !delay.is_zero() && ran <= delay && outcome != Outcome::Interrupted {
+        return Some(format!(
+            "recording was to begin after {} (--delay): the job was over by then",
+            time(delay)
+        ));
+    }
+    let mut parts = Vec::new();
+    if !delay.is_zero() {
+        parts.push(format!("began after {} (--delay)", time(delay)));
+    }
+    if let Some(duration) = config.duration.filter(|duration| ran > delay + *duration) {
+        parts.push(format!("stopped after {} (--duration)", time(duration)));
+    }
+    let whole = "so live and peak bytes are not known";
+    (!parts.is_empty()).then(|| format!("recording {}, {whole}", parts.join(" and ")))
+}
+
+fn job(info: &RunInfo, outcome: Outcome) -> String {
+    let ended = match outcome {
+        Outcome::Interrupted => "interrupted, the job was left alone".to_owned(),
+        Outcome::Ended(status) if libc::WIFSIGNALED(status) => {
+            format!("killed by signal {}", libc::WTERMSIG(status))
+        }
+        Outcome::Ended(status) => format!("exit status {}", libc::WEXITSTATUS(status)),
+    };
+    let wall = info.end_ns.map(|end| about_time(end.saturating_sub(info.start_ns)));
+    let wall = wall.unwrap_or_else(|| "unknown time".to_owned());
+    let pids: BTreeSet<_> = info.processes.iter().map(|process| process.pid).collect();
+    let ranks: BTreeSet<_> = info.processes.iter().filter_map(|process| process.rank).collect();
+    let mut text = format!("{wall}, {}", counted(pids.len() as u64, "process", "processes"));
+    if !ranks.is_empty() {
+        text += &format!(", {}", counted(ranks.len() as u64, "rank", "ranks"));
+    }
+    format!("{text}, {ended}")
+}
+
+fn recorded(info: &RunInfo) -> String {
+    let counts = &info.completeness;
+    let lost = match counts.lost {
+        0 if !counts.losses.is_empty() => "not all".to_owned(),
+        0 => "none lost".to_owned(),
+        lost => format!("{} lost", about_count(lost)),
+    };
+    let events = counted(counts.recorded, "event", "events");
+    let cost = match info.overhead.fraction {
+        Some(fraction) => format!("cost about {:.1}% (estimate)", fraction * 100.0),
+        None => "cost unknown".to_owned(),
+    };
+    format!("{events} recorded, {lost}; {cost}")
+}
+
+/// Losses and blind processes, like ones together.
+fn unseen(info: &RunInfo) -> Vec<String> {
+    let mut lines = Vec::new();
+    for loss in &info.completeness.losses {
+        lines.push(match loss.count {
+            0 => format!("lost: {} ({}); how many is not known", loss.what, loss.why),
+            count => format!("lost: {} {} ({})", about_count(count), loss.what, loss.why),
+        });
+    }
+    let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for blind in &info.completeness.blind {
+        groups.entry((&blind.what, &blind.why)).or_default().push(&blind.process);
+    }
+    let more = groups.len().saturating_sub(MOST_BLIND);
+    for ((what, why), who) in groups.into_iter().take(MOST_BLIND) {
+        let others = match who.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        lines.push(format!("not seen: {what} of {}{others} ({why})", who[0]));
+    }
+    if more > 0 {
+        lines.push(format!("not seen: {more} more; the report lists them"));
+    }
+    if info.processes.is_empty() && info.completeness.blind.is_empty() {
+        lines.push("no process attached: `tprof doctor -- COMMAND` says why".to_owned());
+    }
+    lines
+}
+
+fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", about_count(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod tests;

@@ -1,0 +1,101 @@
+use super::*;
+use std::path::PathBuf;
+use tprof_collect::{MemMode, OnFull, StackMode};
+use tprof_trace::run::{Blind, ProcessInfo};
+
+fn config() -> Config {
+    Config {
+        output: PathBuf::from("/elsewhere/my run"),
+        force: false,
+        activities: Vec::new(),
+        mem: MemMode::Exact,
+        stacks: StackMode::Auto,
+        sample_rate: 99,
+        on_full: OnFull::Wait,
+        max_size: None,
+        duration: None,
+        delay: None,
+        paused: false,
+        redact: false,
+        command: Vec::new(),
+    }
+}
+
+#[test]
+fn a_summary_says_what_happened_and_what_to_type() {
+    let blind = |process: &str| Blind {
+        process: process.to_owned(),
+        what: "everything".to_owned(),
+        why: "statically linked".to_owned(),
+    };
+    let process = |pid| ProcessInfo { pid, rank: Some(pid % 2), ..ProcessInfo::default() };
+    let mut info = RunInfo { start_ns: 5, end_ns: Some(2_310_000_005), ..RunInfo::default() };
+    info.processes = vec![process(7), process(8), process(8)];
+    info.completeness.recorded = 1_204_331;
+    info.completeness.blind = vec![blind("9 busybox"), blind("10 busybox")];
+    info.overhead.fraction = Some(0.0123);
+    let peak = Peak { bytes: 3 << 20, rank: Some(1) };
+    assert_eq!(
+        summary(&info, Some(peak), &config(), Outcome::Ended(3 << 8)),
+        "tprof  2.31 s, 2 processes, 2 ranks, exit status 3\n\
+        \x20      1,204,331 events recorded, none lost; cost about 1.2% (estimate)\n\
+        \x20      heap peak 3.0 MiB (rank 1, the highest)\n\
+        \x20      not seen: everything of 9 busybox and 1 more (statically linked)\n\
+        \x20 run  '/elsewhere/my run'\n\
+        \x20next  tprof report '/elsewhere/my run'\n"
+    );
+}
+
+#[test]
+fn what_is_unknown_is_not_zero() {
+    let text = summary(&RunInfo::default(), None, &config(), Outcome::Ended(9));
+    assert!(text.contains("unknown time"), "{text}");
+    assert!(text.contains("cost unknown"), "{text}");
+    assert!(text.contains("killed by signal 9"), "{text}");
+    assert!(text.contains("no process attached"), "{text}");
+}
+
+#[test]
+fn a_recording_of_a_part_says_which() {
+    let ran =
+        |seconds: u64| RunInfo { end_ns: Some(seconds * 1_000_000_000), ..RunInfo::default() };
+    let shown = |seconds, delay: Option<u64>, duration: Option<u64>, paused| {
+        let config = Config {
+            delay: delay.map(Duration::from_secs),
+            duration: duration.map(Duration::from_secs),
+            paused,
+            ..config()
+        };
+        summary(&ran(seconds), None, &config, Outcome::Ended(0))
+    };
+    assert!(!shown(5, None, None, false).contains("recording"));
+    assert!(!shown(5, None, Some(9), false).contains("recording"));
+    let text = shown(5, Some(1), Some(2), false);
+    assert!(
+        text.contains(
+            "recording began after 1.00 s (--delay) and stopped after 2.00 s (--duration)"
+        ),
+        "{text}"
+    );
+    let text = shown(5, Some(9), None, false);
+    assert!(text.contains("to begin after 9.00 s (--delay): the job was over by then"), "{text}");
+    let text = shown(5, None, None, true);
+    assert!(text.contains("only what followed `tprof ctl start` is recorded"), "{text}");
+}
+
+#[test]
+fn a_loss_of_unknown_size_is_not_none() {
+    let loss = tprof_trace::run::LossInfo {
+        what: "events after the limit".into(),
+        why: "--max-size was reached".into(),
+        count: 0,
+    };
+    let mut info = RunInfo::default();
+    info.completeness.losses.push(loss);
+    let text = summary(&info, None, &config(), Outcome::Ended(0));
+    assert!(!text.contains("none lost") && !text.contains("lost: 0"), "{text}");
+    assert!(
+        text.contains("events after the limit (--max-size was reached); how many is not known"),
+        "{text}"
+    );
+}

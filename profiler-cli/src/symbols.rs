@@ -1,0 +1,173 @@
+//! Names for code that the recorder did not get to, looked up when a run is
+//! read: from the files that the run's modules name, as long as they are the
+//! same files.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use tprof_collect::elf::Elf;
+use tprof_collect::symbols::{ModuleFile, Symbolizer};
+use tprof_trace::{CodePlace, Function, SymbolSource};
+
+/// Files that are named one by one when they cannot be used.
+const MOST_FILES: usize = 3;
+
+/// A symbolizer, and what it had to leave alone.
+#[derive(Default)]
+pub struct Late {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    symbolizer: Option<Symbolizer>,
+    /// By path and build id: whether the file is the one that ran.
+    files: HashMap<(String, String), Verdict>,
+    left: BTreeSet<(String, &'static str)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Same,
+    /// Another one, or none; a debug file may still have the build id.
+    Elsewhere(&'static str),
+    Unknown(&'static str),
+}
+
+impl SymbolSource for Late {
+    fn functions(&self, place: &CodePlace<'_>) -> Vec<Function> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { symbolizer, files, left } = &mut *state;
+        let key = (place.path.to_owned(), place.build_id.to_owned());
+        let verdict = *files.entry(key).or_insert_with(|| judge(place));
+        let found = match verdict {
+            Verdict::Unknown(_) => Vec::new(),
+            Verdict::Same | Verdict::Elsewhere(_) => {
+                let module = ModuleFile {
+                    path: place.path.into(),
+                    build_id: place.build_id.to_owned(),
+                    reached: None,
+                };
+                let symbolizer = symbolizer.get_or_insert_with(Symbolizer::sparing);
+                symbolizer.resolve(&module, place.pc)
+            }
+        };
+        if let (true, Verdict::Elsewhere(why) | Verdict::Unknown(why)) = (found.is_empty(), verdict)
+        {
+            left.insert((place.path.to_owned(), why));
+        }
+        let function = |frame: tprof_collect::symbols::ResolvedFrame| Function {
+            name: frame.function,
+            file: frame.file,
+            line: frame.line,
+        };
+        found.into_iter().map(function).filter(|function| !function.name.is_empty()).collect()
+    }
+}
+
+impl Late {
+    /// Files that could not be used, in sentences.
+    pub fn notes(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes: Vec<String> = (state.left.iter().take(MOST_FILES))
+            .map(|(path, why)| format!("{path} {why}: its code is shown by address"))
+            .collect();
+        let more = state.left.len().saturating_sub(MOST_FILES);
+        if more > 0 {
+            let files = if more == 1 { "file" } else { "files" };
+            notes.push(format!(
+                "{more} more {files} could not be used: their code is shown by address"
+            ));
+        }
+        notes
+    }
+}
+
+/// Whether the file at a place's path is the one that ran.
+fn judge(place: &CodePlace<'_>) -> Verdict {
+    let path = Path::new(place.path);
+    if !path.is_absolute() {
+        // The vDSO, which no file holds, or a path that --redact left out.
+        return match place.path.starts_with('[') {
+            true => Verdict::Unknown("is no file"),
+            false => Verdict::Unknown("is known by its name alone (--redact)"),
+        };
+    }
+    // A pipe of that name would never open.
+    let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
+    let Some(elf) = is_file.then(|| Elf::open(path).ok()).flatten() else {
+        return match place.build_id.is_empty() {
+            true => Verdict::Unknown("is not there any more"),
+            false => Verdict::Elsewhere("is not there any more"),
+        };
+    };
+    if !place.build_id.is_empty() {
+        return match elf.build_id() == place.build_id {
+            true => Verdict::Same,
+            false => Verdict::Elsewhere("has another build id now"),
+        };
+    }
+    // Without a build id, only a file that nobody touched since is the same.
+    let changed = path.metadata().map(|meta| (meta.ctime(), meta.ctime_nsec()));
+    let changed = changed.map(|(s, ns)| s.saturating_mul(1_000_000_000).saturating_add(ns));
+    match changed {
+        Ok(ns) if u64::try_from(ns).is_ok_and(|ns| ns < place.recorded_unix_ns) => Verdict::Same,
+        _ => Verdict::Unknown("has no build id, and was changed after the run began"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> (String, Elf) {
+        let path = std::env::current_exe().unwrap();
+        let elf = Elf::open(&path).unwrap();
+        (path.to_string_lossy().into_owned(), elf)
+    }
+
+    /// An address inside a function of this program.
+    fn own_pc() -> u64 {
+        let address = judge as fn(&CodePlace<'static>) -> Verdict as usize as u64;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let (path, elf) = own();
+        let line = maps.lines().find(|line| line.ends_with(&path)).unwrap();
+        let start = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        // The first mapping of a position-independent program begins at ELF address 0.
+        assert!(elf.segments().iter().any(|segment| segment.is_code()));
+        address - start + 1
+    }
+
+    #[test]
+    fn code_of_the_same_file_is_named() {
+        let (path, elf) = own();
+        let late = Late::default();
+        let place = CodePlace {
+            path: &path,
+            build_id: &elf.build_id(),
+            pc: own_pc(),
+            recorded_unix_ns: u64::MAX,
+        };
+        let found = late.functions(&place);
+        assert!(found.last().is_some_and(|f| f.name.contains("judge")), "{found:?}");
+        assert_eq!(late.notes(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn code_of_another_file_is_not_named_and_that_is_said() {
+        let (path, _) = own();
+        let late = Late::default();
+        let place =
+            |path, build_id| CodePlace { path, build_id, pc: own_pc(), recorded_unix_ns: 1 };
+        assert_eq!(late.functions(&place(&path, "00ff")), []);
+        assert_eq!(late.functions(&place(&path, "")), []);
+        assert_eq!(late.functions(&place("/nonexistent/libx.so", "00ff")), []);
+        assert_eq!(late.functions(&place("libx.so", "00ff")), []);
+        let notes = late.notes().join("\n");
+        assert!(notes.contains("has another build id now"), "{notes}");
+        assert!(notes.contains("libx.so is not there any more"), "{notes}");
+        assert!(notes.contains("1 more file could not be used"), "{notes}");
+    }
+}

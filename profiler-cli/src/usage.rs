@@ -1,0 +1,165 @@
+//! Mistakes on the command line, in the same three lines as every other error.
+
+use crate::cli::Cli;
+use crate::errors::{Failure, nearest};
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
+
+/// `tprof help`, for those who type it so.
+pub fn help(words: &[OsString]) -> Result<(), Failure> {
+    let mut command = Cli::command();
+    command.build();
+    for word in words {
+        let known = word.to_str().and_then(|word| command.find_subcommand(word).cloned());
+        command = known.ok_or_else(|| unknown_command(std::slice::from_ref(word)))?;
+    }
+    // Nobody to read it is no error.
+    let _ = command.print_help();
+    Ok(())
+}
+
+/// What a word in the place of a command means that is none.
+pub fn unknown_command(words: &[OsString]) -> Failure {
+    let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let command = Cli::command();
+    let known: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
+    let known = known.iter().map(|one| one.get_name());
+    let failure = Failure::new(format!("unknown command `{word}`"));
+    match nearest(&word, known) {
+        Some(right) => failure.cause("tprof has no such command").hint(format!("tprof {right}")),
+        None => failure
+            .cause("the first word is one of tprof's own commands")
+            .hint(format!("tprof run -- {word}, to record it")),
+    }
+}
+
+/// An error of the parser as ours; `None` for help and version, which are none.
+pub fn failure(error: &clap::Error) -> Option<Failure> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(list)) => list.first().cloned(),
+        Some(ContextValue::StyledStr(text)) => Some(text.to_string()),
+        _ => None,
+    };
+    // `--top <N>` is an option called `--top`.
+    let bare = |text: String| match text.split_once(" <") {
+        Some((name, _)) if name.starts_with('-') => name.to_owned(),
+        _ => text.trim_end_matches("...").to_owned(),
+    };
+    let argument = text(ContextKind::InvalidArg).map(bare).unwrap_or_default();
+    let value = text(ContextKind::InvalidValue).unwrap_or_default();
+    let usage = text(ContextKind::Usage).map(|usage| usage.replace("Usage: ", ""));
+    let usage = usage.as_deref().map(str::trim).filter(|usage| !usage.is_empty());
+    let usage = usage.unwrap_or("tprof --help").to_owned();
+    let failure = match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
+        ErrorKind::UnknownArgument => {
+            let failure = Failure::new(format!("unexpected `{argument}`"));
+            match text(ContextKind::SuggestedArg) {
+                Some(right) => failure.cause("there is no such option").hint(right),
+                None if argument.starts_with('-') => {
+                    failure.cause("there is no such option").hint(usage)
+                }
+                None => failure.cause("there is no place for it").hint(usage),
+            }
+        }
+        ErrorKind::InvalidValue if value.is_empty() => {
+            Failure::new(format!("`{argument}` has no value"))
+                .cause("the option takes one")
+                .hint(argument)
+        }
+        ErrorKind::InvalidValue => {
+            let known = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(list)) => list.clone(),
+                _ => Vec::new(),
+            };
+            let right = nearest(&value, known.iter().map(String::as_str)).map(str::to_owned);
+            Failure::new(format!("bad value `{value}` for {argument}"))
+                .cause(format!("it takes {}", known.join(", ")))
+                .hint(right.unwrap_or(usage))
+        }
+        // Only numbers are read by the parser itself.
+        ErrorKind::ValueValidation => Failure::new(format!("bad value `{value}` for {argument}"))
+            .cause("it takes a whole number")
+            .hint(format!("{argument} 10")),
+        ErrorKind::MissingRequiredArgument => {
+            let missing = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::Strings(list)) => {
+                    list.iter().cloned().map(bare).collect::<Vec<_>>().join(" ")
+                }
+                _ => argument,
+            };
+            Failure::new(format!("missing {missing}")).cause("the command needs it").hint(usage)
+        }
+        ErrorKind::MissingSubcommand => {
+            Failure::new("missing word after the command").cause(subcommands(error)).hint(usage)
+        }
+        ErrorKind::InvalidSubcommand => {
+            let word = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let right = match error.get(ContextKind::SuggestedSubcommand) {
+                Some(ContextValue::Strings(list)) => {
+                    nearest(&word, list.iter().map(String::as_str))
+                }
+                _ => None,
+            };
+            Failure::new(format!("unknown word `{word}`"))
+                .cause(words_of(&usage))
+                .hint(right.map_or(usage, str::to_owned))
+        }
+        ErrorKind::ArgumentConflict => {
+            let other = text(ContextKind::PriorArg).unwrap_or_default();
+            let same = other == argument || other.is_empty();
+            let why = if same {
+                "it is given twice".to_owned()
+            } else {
+                format!("it cannot go with {other}")
+            };
+            Failure::new(format!("`{argument}` is one too many")).cause(why).hint(usage)
+        }
+        ErrorKind::InvalidUtf8 => {
+            Failure::new("an argument is not UTF-8 text").cause("only paths may be").hint(usage)
+        }
+        _ => {
+            let whole = error.to_string();
+            let first = whole.lines().next().unwrap_or_default();
+            Failure::new(first.trim_start_matches("error: ")).hint(usage)
+        }
+    };
+    Some(failure)
+}
+
+/// The words that the command of a usage line takes.
+fn words_of(usage: &str) -> String {
+    let command = Cli::command();
+    let name = usage.split(' ').nth(1).unwrap_or_default();
+    let words = command.find_subcommand(name).map(|command| {
+        let words: Vec<&str> = command.get_subcommands().map(|word| word.get_name()).collect();
+        words.join(", ")
+    });
+    match words.filter(|words| !words.is_empty()) {
+        Some(words) => format!("`tprof {name}` takes one of {words}"),
+        None => "it is none that the command takes".to_owned(),
+    }
+}
+
+fn subcommands(error: &clap::Error) -> String {
+    match error.get(ContextKind::ValidSubcommand) {
+        Some(ContextValue::Strings(list)) => format!("it takes one of {}", list.join(", ")),
+        _ => "it takes one more".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_word_is_answered_with_those_there_are() {
+        let words = words_of("tprof ctl <COMMAND>");
+        assert_eq!(words, "`tprof ctl` takes one of start, stop, mark, status");
+        assert_eq!(words_of("tprof nothing"), "it is none that the command takes");
+    }
+}
