@@ -1,0 +1,40 @@
+#!/bin/sh
+# Links the stand-ins for CUDA's libraries into DIR, under the real ones' names
+# and with their symbol versions, and the programs that the tests run on them:
+#   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcuda
+#   DIR/train-12, DIR/train-13
+# `build.sh DIR`. A simulation: see src/lib.rs.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out=$1
+mkdir -p "$out/12" "$out/13"
+cargo build --quiet --release --locked -p tprof-fake-cuda --examples \
+    --manifest-path "$here/Cargo.toml" --target-dir "$out/target"
+libs=$out/target/release/examples
+system='-lpthread -ldl -lm -lrt -lgcc_s -lc'
+
+# link FILE ARCHIVE MAJOR VERSION PATTERNS OTHER…: the archive as a shared library
+# that exports PATTERNS alone.
+link() {
+    file=$1 archive=$2 major=$3 version=$4 patterns=$5
+    shift 5
+    work=$(mktemp -d)
+    printf 'const int fake_major = %s;\n' "$major" >"$work/major.c"
+    printf '%s { global: %s local: *; };\n' "$version" "$patterns" >"$work/map"
+    gcc -shared -fPIC -o "$file.new" "$work/major.c" \
+        -Wl,--whole-archive "$libs/$archive" -Wl,--no-whole-archive \
+        -Wl,-soname,"$(basename "$file")" -Wl,--version-script="$work/map" -Wl,--gc-sections -Wl,--strip-debug \
+        "$@" $system
+    mv "$file.new" "$file"
+    rm -r "$work"
+}
+
+for major in 12 13; do
+    to=$out/$major
+    link "$to/libcuda.so.1" libfake_cuda.a "$major" '' 'cu*; tprof_fake_engine;'
+    link "$to/libcudart.so.$major" libfake_cudart.a "$major" "libcudart.so.$major" 'cuda*; __cuda*;'
+    link "$to/libcupti.so.$major" libfake_cupti.a "$major" "libcupti.so.$major" 'cupti*;'
+    link "$to/libnccl.so.2" libfake_nccl.a "$major" '' 'nccl*;' "$to/libcudart.so.$major"
+    gcc -O1 -g -Wall -Wextra -o "$out/train-$major" "$here/train.c" \
+        "$to/libcudart.so.$major" "$to/libnccl.so.2" -lpthread -Wl,-rpath-link,"$to"
+done

@@ -1,0 +1,159 @@
+//! Stands in for the driver: streams as threads, one clock, one log.
+#![allow(unsafe_code, clippy::missing_safety_doc)]
+
+mod events;
+mod graphs;
+mod log;
+mod memory;
+mod streams;
+mod time;
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use tprof_fake_cuda::{Engine, Happened, Place, Sink, number};
+
+static SINK: AtomicUsize = AtomicUsize::new(0);
+static CORRELATION: AtomicU32 = AtomicU32::new(0);
+thread_local!(static DEVICE: Cell<u32> = const { Cell::new(0) });
+
+static ENGINE: Engine = Engine {
+    init: inject,
+    begin,
+    end,
+    now: time::now,
+    stamp: time::stamp,
+    stream: streams::create,
+    put: streams::put,
+    drain: streams::drain,
+    drain_all: streams::drain_all,
+    event: events::create,
+    event_wait: events::wait,
+    event_time: events::time_of,
+    choose,
+    chosen,
+    devices,
+    allocate: memory::allocate,
+    release: memory::release,
+    capture: graphs::capture,
+    captured: graphs::captured,
+    is_capturing: graphs::is_capturing,
+    instantiate: graphs::instantiate,
+    replay: graphs::replay,
+    tell,
+    log: log::line,
+};
+
+/// The table that the other stand-ins use.
+#[unsafe(no_mangle)]
+pub extern "C" fn tprof_fake_engine() -> *const Engine {
+    &raw const ENGINE
+}
+
+/// As the driver's: the first call loads `CUDA_INJECTION64_PATH`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuInit(_flags: u32) -> c_int {
+    inject();
+    0
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *version = number("FAKE_CUDA_DRIVER_VERSION", 13050) as c_int };
+    0
+}
+
+extern "C" fn inject() {
+    static ONCE: Once = Once::new();
+    // A recursive call, from the injected library, finds the driver up already.
+    if ONCE.is_completed() || INJECTING.get() {
+        return;
+    }
+    ONCE.call_once(|| {
+        INJECTING.set(true);
+        let Ok(path) = std::env::var("CUDA_INJECTION64_PATH") else { return };
+        let path = format!("{path}\0");
+        // SAFETY: loads the library that the environment names and calls its entry.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr().cast(), libc::RTLD_NOW);
+            if handle.is_null() {
+                return;
+            }
+            let entry = libc::dlsym(handle, c"InitializeInjection".as_ptr());
+            if !entry.is_null() {
+                let entry: extern "C" fn() -> c_int = std::mem::transmute(entry);
+                entry();
+            }
+        }
+        INJECTING.set(false);
+    });
+    INJECTING.set(false);
+}
+thread_local!(static INJECTING: Cell<bool> = const { Cell::new(false) });
+
+extern "C" fn tell(sink: Option<Sink>) {
+    SINK.store(sink.map_or(0, |f| f as usize), SeqCst);
+    if sink.is_some() {
+        for device in 0..devices() {
+            streams::introduce(device);
+        }
+    }
+}
+
+/// Logs what happened, and tells CUPTI.
+fn happened(place: &Place, start: u64, end: u64, what: &Happened) {
+    log::happened(place, start, end, what);
+    report(place, start, end, what);
+}
+
+/// Tells CUPTI.
+fn report(place: &Place, start: u64, end: u64, what: &Happened) {
+    let sink = SINK.load(SeqCst);
+    if sink != 0 {
+        // SAFETY: only `tell` stores here, and only a `Sink`.
+        let sink: Sink = unsafe { std::mem::transmute(sink) };
+        sink(place, start, end, what);
+    }
+}
+
+extern "C" fn begin() -> u32 {
+    CORRELATION.fetch_add(1, Relaxed) + 1
+}
+
+extern "C" fn end(number: u32, name: *const c_char, correlation: u32, start: u64, result: u32) {
+    let end = time::now();
+    let place = Place { correlation, ..Place::default() };
+    // SAFETY: a literal of the runtime's stand-in.
+    let name = unsafe { CStr::from_ptr(name) };
+    let thread = thread_id();
+    log::call(name, &place, thread, start, end, result);
+    report(&place, start, end, &Happened::Call(number, thread, result));
+}
+
+fn thread_id() -> u32 {
+    // SAFETY: asks for an id.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+extern "C" fn choose(device: u32) -> bool {
+    if device < devices() {
+        DEVICE.set(device);
+    }
+    device < devices()
+}
+
+extern "C" fn chosen() -> u32 {
+    DEVICE.get()
+}
+
+extern "C" fn devices() -> u32 {
+    number("FAKE_CUDA_DEVICES", 1) as u32
+}
+
+/// A handle and what it points to.
+fn handle<T>(value: std::sync::Arc<T>) -> *mut c_void {
+    std::sync::Arc::into_raw(value).cast_mut().cast()
+}

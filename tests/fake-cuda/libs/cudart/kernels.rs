@@ -1,0 +1,174 @@
+//! Kernels: what nvcc's code registers, and launches of it.
+
+use crate::{INVALID_VALUE, SUCCESS, call};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Mutex;
+use tprof_cupti_sys::bindings as cbid;
+use tprof_fake_cuda::{Launch, Work, number};
+
+/// CUDA's `dim3`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Dim3 {
+    x: u32,
+    y: u32,
+    z: u32,
+}
+
+/// The head of CUDA's `cudaLaunchConfig_t`.
+#[repr(C)]
+pub struct LaunchConfig {
+    grid: Dim3,
+    block: Dim3,
+    dynamic_shared: usize,
+    stream: *mut c_void,
+}
+
+/// A kernel that waits before it runs: what the stand-in for NCCL launches.
+#[repr(C)]
+pub struct Gated {
+    gate: extern "C" fn(*mut c_void),
+    data: *mut c_void,
+    ns: u64,
+}
+
+/// Address of a kernel's stub → its name.
+static NAMES: Mutex<Option<HashMap<usize, usize>>> = Mutex::new(None);
+thread_local!(static PUSHED: RefCell<Vec<(Dim3, Dim3, usize, usize)>> = const { RefCell::new(Vec::new()) });
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFatBinary(_binary: *mut c_void) -> *mut *mut c_void {
+    static mut HANDLE: *mut c_void = std::ptr::null_mut();
+    &raw mut HANDLE
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaUnregisterFatBinary(_handle: *mut *mut c_void) {}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFunction(
+    _handle: *mut *mut c_void,
+    stub: *const c_char,
+    _function: *mut c_char,
+    name: *const c_char,
+    _limit: c_int,
+    _thread: *mut c_void,
+    _block: *mut c_void,
+    _block_dim: *mut c_void,
+    _grid_dim: *mut c_void,
+    _warp: *mut c_int,
+) {
+    let mut names = NAMES.lock().unwrap();
+    names.get_or_insert_default().insert(stub as usize, name as usize);
+}
+
+/// As the runtime's: `<<<…>>>` before a stub is called.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaPushCallConfiguration(
+    grid: Dim3,
+    block: Dim3,
+    shared: usize,
+    stream: *mut c_void,
+) -> u32 {
+    PUSHED.with_borrow_mut(|pushed| pushed.push((grid, block, shared, stream as usize)));
+    0
+}
+
+/// As the runtime's: a stub asks for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cudaPopCallConfiguration(
+    grid: *mut Dim3,
+    block: *mut Dim3,
+    shared: *mut usize,
+    stream: *mut *mut c_void,
+) -> u32 {
+    let Some(top) = PUSHED.with_borrow_mut(Vec::pop) else { return INVALID_VALUE };
+    // SAFETY: the stub's own variables.
+    unsafe {
+        *grid = top.0;
+        *block = top.1;
+        *shared = top.2;
+        *stream = top.3 as *mut c_void;
+    }
+    SUCCESS
+}
+
+fn launch_of(stub: *const c_void, grid: Dim3, block: Dim3, shared: usize) -> Option<Launch> {
+    let name = *NAMES.lock().unwrap().as_ref()?.get(&(stub as usize))?;
+    let blocks = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
+    Some(Launch {
+        name: name as *const c_char,
+        grid: [grid.x, grid.y, grid.z],
+        block: [block.x, block.y, block.z],
+        dynamic_shared: shared as u32,
+        static_shared: 1024,
+        registers: 32 + name as u32 % 7 * 8,
+        ns: blocks * number("FAKE_CUDA_BLOCK_NS", 1000) as u64,
+        gate: None,
+        gate_data: std::ptr::null_mut(),
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaLaunchKernel(
+    stub: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    _arguments: *mut *mut c_void,
+    shared: usize,
+    stream: *mut c_void,
+) -> u32 {
+    call(
+        cbid::CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
+        c"cudaLaunchKernel",
+        |engine, id| {
+            let Some(launch) = launch_of(stub, grid, block, shared) else { return INVALID_VALUE };
+            (engine.put)(stream, Work::Kernel(launch), id);
+            SUCCESS
+        },
+    )
+}
+
+/// As the runtime's. A first argument whose address is the stub's own says that
+/// the kernel waits for others ([`Gated`]).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaLaunchKernelExC(
+    config: *const LaunchConfig,
+    stub: *const c_void,
+    arguments: *mut *mut c_void,
+) -> u32 {
+    call(
+        cbid::CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060,
+        c"cudaLaunchKernelExC",
+        |engine, id| {
+            // SAFETY: the caller's configuration.
+            let config = unsafe { &*config };
+            let Some(mut launch) =
+                launch_of(stub, config.grid, config.block, config.dynamic_shared)
+            else {
+                return INVALID_VALUE;
+            };
+            // SAFETY: two arguments at least, where the first is the stub.
+            unsafe {
+                if !arguments.is_null() && (*arguments).cast_const() == stub {
+                    let gated = &*(*arguments.add(1)).cast::<Gated>();
+                    launch.gate = Some(gated.gate);
+                    launch.gate_data = gated.data;
+                    launch.ns = gated.ns;
+                }
+            }
+            (engine.put)(config.stream, Work::Kernel(launch), id);
+            SUCCESS
+        },
+    )
+}

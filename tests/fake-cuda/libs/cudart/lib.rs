@@ -1,0 +1,136 @@
+//! Stands in for the CUDA runtime, 12 and 13: the calls that the tests'
+//! programs make. What lacks here is missing at link time, never wrong.
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::missing_safety_doc,
+    clippy::missing_const_for_thread_local
+)]
+
+mod graphs;
+mod kernels;
+mod memory;
+mod streams;
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int};
+use tprof_cupti_sys::bindings as cbid;
+use tprof_fake_cuda::{Engine, engine};
+
+/// No error.
+pub const SUCCESS: u32 = 0;
+/// `cudaErrorInvalidValue`.
+pub const INVALID_VALUE: u32 = 1;
+/// `cudaErrorMemoryAllocation`.
+pub const OUT_OF_MEMORY: u32 = 2;
+/// `cudaErrorInvalidDevice`.
+pub const INVALID_DEVICE: u32 = 101;
+/// `cudaErrorNotReady`.
+pub const NOT_READY: u32 = 600;
+
+thread_local!(static LAST: Cell<u32> = const { Cell::new(0) });
+
+unsafe extern "C" {
+    /// Which runtime this is: 12 or 13. Defined where the library is linked.
+    static fake_major: c_int;
+}
+
+/// Does a call: numbered, timed and reported, as the runtime's own.
+pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(&Engine, u32) -> u32) -> u32 {
+    let engine = engine();
+    (engine.init)();
+    let correlation = (engine.begin)();
+    let start = (engine.now)();
+    let result = body(engine, correlation);
+    if result != SUCCESS && result != NOT_READY {
+        LAST.set(result);
+    }
+    (engine.end)(number, name.as_ptr(), correlation, start, result);
+    result
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> u32 {
+    // SAFETY: the caller's place for the answer; the number is set at link time.
+    unsafe { *version = if fake_major == 12 { 12090 } else { 13050 } };
+    SUCCESS
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> u32 {
+    call(
+        cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGetDeviceCount_v3020,
+        c"cudaGetDeviceCount",
+        |engine, _| {
+            // SAFETY: the caller's place for the answer.
+            unsafe { *count = (engine.devices)() as c_int };
+            SUCCESS
+        },
+    )
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaSetDevice(device: c_int) -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaSetDevice_v3020, c"cudaSetDevice", |engine, _| {
+        if (engine.choose)(device as u32) { SUCCESS } else { INVALID_DEVICE }
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020, c"cudaGetDevice", |engine, _| {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *device = (engine.chosen)() as c_int };
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaGetLastError() -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020, c"cudaGetLastError", |_, _| {
+        LAST.replace(SUCCESS)
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaPeekAtLastError() -> u32 {
+    call(
+        cbid::CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020,
+        c"cudaPeekAtLastError",
+        |_, _| LAST.get(),
+    )
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaGetErrorString(error: u32) -> *const c_char {
+    match error {
+        SUCCESS => c"no error",
+        INVALID_VALUE => c"invalid argument",
+        OUT_OF_MEMORY => c"out of memory",
+        INVALID_DEVICE => c"invalid device ordinal",
+        NOT_READY => c"device not ready",
+        _ => c"unknown error",
+    }
+    .as_ptr()
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaProfilerStart() -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000, c"cudaProfilerStart", |_, _| {
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaProfilerStop() -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000, c"cudaProfilerStop", |_, _| SUCCESS)
+}

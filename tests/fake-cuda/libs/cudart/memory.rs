@@ -1,0 +1,145 @@
+//! Memory, copies and fills.
+
+use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
+use std::ffi::{CStr, c_int, c_void};
+use tprof_cupti_sys::bindings as cbid;
+use tprof_fake_cuda::{Work, memory};
+
+fn allocate(
+    number: u32,
+    name: &'static CStr,
+    kind: u32,
+    at: *mut *mut c_void,
+    bytes: usize,
+) -> u32 {
+    call(number, name, |engine, id| {
+        let block = (engine.allocate)(kind, bytes, id);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *at = block };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
+}
+
+fn release(number: u32, name: &'static CStr, at: *mut c_void) -> u32 {
+    call(number, name, |engine, id| {
+        if at.is_null() || (engine.release)(at, id) { SUCCESS } else { INVALID_VALUE }
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMalloc(at: *mut *mut c_void, bytes: usize) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020;
+    allocate(number, c"cudaMalloc", memory::DEVICE, at, bytes)
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaFree(at: *mut c_void) -> u32 {
+    release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, c"cudaFree", at)
+}
+
+/// As the runtime's, but not ordered behind the stream's work.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, _stream: *mut c_void) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020;
+    allocate(number, c"cudaMallocAsync", memory::DEVICE, at, bytes)
+}
+
+/// As the runtime's: waits for the stream first.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaFreeAsync(at: *mut c_void, _stream: *mut c_void) -> u32 {
+    release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, c"cudaFreeAsync", at)
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMallocHost(at: *mut *mut c_void, bytes: usize) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocHost_v3020;
+    allocate(number, c"cudaMallocHost", memory::PINNED, at, bytes)
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaHostAlloc(at: *mut *mut c_void, bytes: usize, _flags: u32) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020;
+    allocate(number, c"cudaHostAlloc", memory::PINNED, at, bytes)
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaFreeHost(at: *mut c_void) -> u32 {
+    release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020, c"cudaFreeHost", at)
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMallocManaged(at: *mut *mut c_void, bytes: usize, _flags: u32) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000;
+    allocate(number, c"cudaMallocManaged", memory::MANAGED, at, bytes)
+}
+
+/// CUPTI's number for a copy between these directions (`cudaMemcpyKind`).
+fn copy_kind(direction: c_int) -> u32 {
+    match direction {
+        0 => cbid::CUPTI_ACTIVITY_MEMCPY_KIND_HTOH,
+        1 => cbid::CUPTI_ACTIVITY_MEMCPY_KIND_HTOD,
+        2 => cbid::CUPTI_ACTIVITY_MEMCPY_KIND_DTOH,
+        3 => cbid::CUPTI_ACTIVITY_MEMCPY_KIND_DTOD,
+        _ => cbid::CUPTI_ACTIVITY_MEMCPY_KIND_UNKNOWN,
+    }
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemcpyAsync(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    direction: c_int,
+    stream: *mut c_void,
+) -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020, c"cudaMemcpyAsync", |engine, id| {
+        (engine.put)(stream, Work::Copy(to, from, bytes, copy_kind(direction)), id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemcpy(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    direction: c_int,
+) -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_v3020, c"cudaMemcpy", |engine, id| {
+        let null = std::ptr::null_mut();
+        (engine.put)(null, Work::Copy(to, from, bytes, copy_kind(direction)), id);
+        (engine.drain)(null, id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemsetAsync(
+    at: *mut c_void,
+    value: c_int,
+    bytes: usize,
+    stream: *mut c_void,
+) -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020, c"cudaMemsetAsync", |engine, id| {
+        (engine.put)(stream, Work::Fill(at, value as u8, bytes), id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemset(at: *mut c_void, value: c_int, bytes: usize) -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemset_v3020, c"cudaMemset", |engine, id| {
+        (engine.put)(std::ptr::null_mut(), Work::Fill(at, value as u8, bytes), id);
+        SUCCESS
+    })
+}

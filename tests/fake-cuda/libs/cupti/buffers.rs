@@ -1,0 +1,123 @@
+//! Buffers of a client: asked for when needed, handed over when full or flushed.
+
+use crate::{PER_THREAD, ZEROED, complain, faults, lock};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::*;
+use tprof_cupti_sys::bindings::CUcontext;
+
+type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
+
+struct Buffer {
+    at: usize,
+    bytes: usize,
+    used: usize,
+}
+
+struct State {
+    client: Option<(Request, Complete)>,
+    /// By the thread that fills it; 0 is the device's, or everybody's.
+    open: BTreeMap<u32, Buffer>,
+    late: Vec<(Buffer, Complete)>,
+}
+
+static STATE: Mutex<State> =
+    Mutex::new(State { client: None, open: BTreeMap::new(), late: Vec::new() });
+
+/// A client's functions; the one before gets nothing any more.
+pub fn register(request: Request, complete: Complete) {
+    lock(&STATE).client = Some((request, complete));
+}
+
+/// Whether there is a client.
+pub fn is_registered() -> bool {
+    lock(&STATE).client.is_some()
+}
+
+/// Puts a record into the buffer of a thread.
+pub fn put(thread: u32, record: &[u8]) {
+    let thread = if PER_THREAD.load(Relaxed) { thread } else { 0 };
+    let mut full = None;
+    let mut state = lock(&STATE);
+    let Some((request, complete)) = state.client else { return };
+    if state.open.get(&thread).is_some_and(|b| b.used + record.len() > b.bytes) {
+        full = state.open.remove(&thread);
+    }
+    if let Entry::Vacant(place) = state.open.entry(thread) {
+        match ask(request) {
+            Some(buffer) => {
+                place.insert(buffer);
+            }
+            None => {
+                faults::DROPPED.fetch_add(1, SeqCst);
+            }
+        }
+    }
+    if let Some(buffer) = state.open.get_mut(&thread) {
+        // SAFETY: there is room, in memory that the client lent.
+        unsafe {
+            let at = (buffer.at + buffer.used) as *mut u8;
+            std::ptr::copy_nonoverlapping(record.as_ptr(), at, record.len());
+        }
+        buffer.used += record.len();
+    }
+    drop(state);
+    if let Some(buffer) = full {
+        give(buffer, complete);
+    }
+}
+
+fn ask(request: Request) -> Option<Buffer> {
+    let (mut at, mut bytes, mut most) = (std::ptr::null_mut(), 0, 0);
+    // SAFETY: the client's function, with places for its answers.
+    unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
+    if at.is_null() {
+        return None;
+    }
+    // SAFETY: memory that the client lent.
+    let memory = unsafe { std::slice::from_raw_parts_mut(at, bytes) };
+    if !(at as usize).is_multiple_of(8) {
+        complain("a buffer is not aligned to 8 bytes");
+    }
+    if !ZEROED.load(Relaxed) {
+        memory.fill(0);
+    } else if memory.iter().any(|byte| *byte != 0) {
+        complain("a buffer that should be zeroed is not");
+    }
+    Some(Buffer { at: at as usize, bytes, used: 0 })
+}
+
+fn give(buffer: Buffer, complete: Complete) {
+    if faults::is_set("late") {
+        lock(&STATE).late.push((buffer, complete));
+        return;
+    }
+    hand_over(buffer, complete);
+}
+
+fn hand_over(buffer: Buffer, complete: Complete) {
+    // SAFETY: the client's function, with a buffer that it lent.
+    unsafe {
+        complete(std::ptr::null_mut(), 0, buffer.at as *mut u8, buffer.bytes, buffer.used);
+    }
+}
+
+/// Hands over what there is.
+pub fn flush(forced: bool) {
+    // One after another, so that none overtakes what another has taken out.
+    static FLUSHING: Mutex<()> = Mutex::new(());
+    let _flushing = lock(&FLUSHING);
+    let mut state = lock(&STATE);
+    let Some((_, complete)) = state.client else { return };
+    let late = std::mem::take(&mut state.late);
+    let open = std::mem::take(&mut state.open);
+    drop(state);
+    for (buffer, complete) in late.into_iter().rev() {
+        hand_over(buffer, complete);
+    }
+    for (_, buffer) in open {
+        if forced { hand_over(buffer, complete) } else { give(buffer, complete) }
+    }
+}

@@ -1,0 +1,61 @@
+//! What goes wrong, by `FAKE_CUPTI_FAULTS`, words with commas between:
+//!
+//! | word | what happens |
+//! |---|---|
+//! | `drop=N` | each Nth kernel's record finds no place, and is counted as dropped |
+//! | `zero=N` | each Nth kernel's record has no times |
+//! | `unknown=N` | behind each Nth record comes one of a kind that nobody knows |
+//! | `broken=N` | behind each Nth record comes one of no kind, and the buffer cannot be read on |
+//! | `late` | buffers come one flush later, the last one first |
+//! | `subscriber` | another client holds the subscription |
+//! | `refuse=CALL:RESULT` | this call fails so (`cuptiActivityEnable/10`: for that kind) |
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use tprof_cupti_sys::bindings::{CUPTI_SUCCESS, CUptiResult};
+use tprof_fake_cuda::engine;
+
+/// Records that found no place since somebody asked.
+pub static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+fn words() -> &'static [(String, String)] {
+    static WORDS: OnceLock<Vec<(String, String)>> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let text = std::env::var("FAKE_CUPTI_FAULTS").unwrap_or_default();
+        let words = text.split(',').filter(|word| !word.is_empty());
+        let pair = |word: &str| {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            (name.to_owned(), value.to_owned())
+        };
+        words.map(pair).collect()
+    })
+}
+
+/// Whether a fault is asked for.
+pub fn is_set(name: &str) -> bool {
+    words().iter().any(|(of, _)| of == name)
+}
+
+/// Whether it is a fault's turn: each Nth call says so.
+pub fn turn(name: &str, count: &AtomicU64) -> bool {
+    let Some((_, every)) = words().iter().find(|(of, _)| of == name) else { return false };
+    let every = every.parse().unwrap_or(1).max(1);
+    (count.fetch_add(1, Relaxed) + 1).is_multiple_of(every)
+}
+
+/// What a call answers.
+pub fn refusal(call: &str) -> CUptiResult {
+    let refused = words().iter().filter(|(name, _)| name == "refuse").find_map(|(_, what)| {
+        let (of, result) = what.rsplit_once(':')?;
+        (of == call).then(|| result.parse().ok()).flatten()
+    });
+    refused.unwrap_or(CUPTI_SUCCESS)
+}
+
+/// Logs that a record was withheld or spoiled.
+pub fn log(what: &str, correlation: u32, graph_node: u64) {
+    let line = format!(
+        "{{\"what\":\"fault\",\"fault\":\"{what}\",\"correlation\":{correlation},\"node\":{graph_node}}}"
+    );
+    (engine().log)(line.as_ptr(), line.len());
+}

@@ -1,0 +1,260 @@
+//! Stands in for CUPTI 12.9 and 13.5: its activity interface, fed by the
+//! driver's stand-in. What the real one demands of its clients and cannot say
+//! (zeroed buffers, no call before the driver is there, none in a forked child)
+//! is checked here, and a breach is a `complaint` in the log.
+#![allow(unsafe_code, non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
+
+mod buffers;
+mod faults;
+mod records;
+mod subscribers;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard, Once};
+use tprof_cupti_sys::bindings::*;
+use tprof_fake_cuda::{engine, number};
+
+unsafe extern "C" {
+    /// Which CUPTI this is: 12 or 13. Defined where the library is linked.
+    static fake_major: c_int;
+}
+
+/// 12 or 13.
+pub fn major() -> c_int {
+    // SAFETY: a constant that the link defines.
+    unsafe { fake_major }
+}
+
+/// Kinds being collected, as bits.
+static KINDS: AtomicU64 = AtomicU64::new(0);
+/// A call that began before its kind was collected has no record.
+static CALLS_FROM: AtomicU64 = AtomicU64::new(0);
+static ZEROED: AtomicBool = AtomicBool::new(false);
+static PER_THREAD: AtomicBool = AtomicBool::new(false);
+/// Threads are named as the kernel does.
+static SYSTEM_THREADS: AtomicBool = AtomicBool::new(false);
+
+/// A lock that a panicking holder leaves usable.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Whether a kind is collected.
+pub fn is_on(kind: CUpti_ActivityKind) -> bool {
+    KINDS.load(Relaxed) >> kind & 1 != 0
+}
+
+/// Logs that a client did what it must not.
+pub fn complain(what: &str) {
+    let line = format!("{{\"what\":\"complaint\",\"about\":\"{what}\"}}");
+    (engine().log)(line.as_ptr(), line.len());
+}
+
+/// What comes first in every call: no driver, no CUPTI.
+fn enter(name: &str) -> CUptiResult {
+    // SAFETY: asks whether a library is there.
+    let driver =
+        unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+    if driver.is_null() {
+        if major() == 13 {
+            // SAFETY: what 13.2 does, too.
+            unsafe { libc::abort() };
+        }
+        return CUPTI_ERROR_NOT_INITIALIZED;
+    }
+    static PID: Mutex<u32> = Mutex::new(0);
+    let mut first = lock(&PID);
+    if *first == 0 {
+        *first = std::process::id();
+    } else if *first != std::process::id() {
+        complain(&format!("{name} in a forked child"));
+    }
+    faults::refusal(name)
+}
+
+fn feed() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| (engine().tell)(Some(records::take)));
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CUptiResult {
+    let known = if major() == 12 { 28 } else { 130_500 };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *version = number("FAKE_CUPTI_VERSION", known) as u32 };
+    enter("cuptiGetVersion")
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetTimestamp(time: *mut u64) -> CUptiResult {
+    let engine = engine();
+    // SAFETY: the caller's place for the answer.
+    unsafe { *time = (engine.stamp)((engine.now)()) };
+    enter("cuptiGetTimestamp")
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetResultString(
+    result: CUptiResult,
+    text: *mut *const c_char,
+) -> CUptiResult {
+    let name: &CStr = match result {
+        CUPTI_SUCCESS => c"CUPTI_SUCCESS",
+        CUPTI_ERROR_NOT_INITIALIZED => c"CUPTI_ERROR_NOT_INITIALIZED",
+        CUPTI_ERROR_NOT_COMPATIBLE => c"CUPTI_ERROR_NOT_COMPATIBLE",
+        CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED => {
+            c"CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+        }
+        CUPTI_ERROR_INSUFFICIENT_PRIVILEGES => c"CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+        _ => c"CUPTI_ERROR_UNKNOWN",
+    };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *text = name.as_ptr() };
+    CUPTI_SUCCESS
+}
+
+/// As CUPTI's, for the calls that the runtime's stand-in makes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetCallbackName(
+    domain: CUpti_CallbackDomain,
+    number: u32,
+    name: *mut *const c_char,
+) -> CUptiResult {
+    let found = (domain == CUPTI_CB_DOMAIN_RUNTIME_API).then(|| records::name_of(number)).flatten();
+    let Some(found) = found else { return CUPTI_ERROR_INVALID_PARAMETER };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *name = found.as_ptr() };
+    CUPTI_SUCCESS
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
+    request: CUpti_BuffersCallbackRequestFunc,
+    complete: CUpti_BuffersCallbackCompleteFunc,
+) -> CUptiResult {
+    let (Some(request), Some(complete)) = (request, complete) else {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    };
+    let result = enter("cuptiActivityRegisterCallbacks");
+    if result == CUPTI_SUCCESS {
+        buffers::register(request, complete);
+    }
+    result
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
+    let mut result = enter("cuptiActivityEnable");
+    if result == CUPTI_SUCCESS {
+        result = faults::refusal(&format!("cuptiActivityEnable/{kind}"));
+    }
+    if result == CUPTI_SUCCESS && (kind >= 64 || records::size(kind) == 0) {
+        result = CUPTI_ERROR_INVALID_KIND;
+    }
+    if result == CUPTI_SUCCESS {
+        if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
+            CALLS_FROM.store((engine().now)(), SeqCst);
+        }
+        KINDS.fetch_or(1 << kind, SeqCst);
+        feed();
+    }
+    result
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityDisable(kind: CUpti_ActivityKind) -> CUptiResult {
+    let result = enter("cuptiActivityDisable");
+    if result == CUPTI_SUCCESS && kind < 64 {
+        KINDS.fetch_and(!(1 << kind), SeqCst);
+    }
+    result
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivitySetAttribute(
+    attribute: CUpti_ActivityAttribute,
+    size: *mut usize,
+    value: *mut c_void,
+) -> CUptiResult {
+    let result = enter("cuptiActivitySetAttribute");
+    if result != CUPTI_SUCCESS {
+        return result;
+    }
+    // SAFETY: the caller's value, as long as it says.
+    let on = unsafe { *size >= 1 && *value.cast::<u8>() != 0 };
+    match attribute {
+        CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER => ZEROED.store(on, SeqCst),
+        CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER if buffers::is_registered() => {
+            complain("PER_THREAD_ACTIVITY_BUFFER after the callbacks were registered");
+        }
+        CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER => PER_THREAD.store(on, SeqCst),
+        _ => {}
+    }
+    CUPTI_SUCCESS
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiSetThreadIdType(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
+    SYSTEM_THREADS.store(kind == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM, SeqCst);
+    enter("cuptiSetThreadIdType")
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
+    let result = enter("cuptiActivityFlushAll");
+    if result == CUPTI_SUCCESS {
+        buffers::flush(flags != 0);
+    }
+    result
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityGetNextRecord(
+    buffer: *mut u8,
+    valid: usize,
+    record: *mut *mut CUpti_Activity,
+) -> CUptiResult {
+    if buffer.is_null() || record.is_null() {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    }
+    // SAFETY: the caller's record is null, or came from here before; records
+    // lie one behind the other in its buffer.
+    unsafe {
+        let next = if (*record).is_null() {
+            buffer
+        } else {
+            (*record).cast::<u8>().add(records::size((**record).kind))
+        };
+        if next as usize >= buffer as usize + valid {
+            return CUPTI_ERROR_MAX_LIMIT_REACHED;
+        }
+        if records::size((*next.cast::<CUpti_Activity>()).kind) == 0 {
+            return CUPTI_ERROR_INVALID_KIND;
+        }
+        *record = next.cast();
+    }
+    CUPTI_SUCCESS
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
+    _context: CUcontext,
+    _stream: u32,
+    dropped: *mut usize,
+) -> CUptiResult {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *dropped = faults::DROPPED.swap(0, SeqCst) };
+    enter("cuptiActivityGetNumDroppedRecords")
+}

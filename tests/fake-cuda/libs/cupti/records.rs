@@ -1,0 +1,241 @@
+//! Records, to the byte as CUPTI 12.9 and 13.5 write them.
+
+use crate::{CALLS_FROM, SYSTEM_THREADS, buffers, faults, is_on, major};
+use std::ffi::CStr;
+use std::mem::{size_of, zeroed};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use tprof_cupti_sys::bindings::*;
+use tprof_fake_cuda::{Happened, Launch, Place, engine};
+
+/// A kind of record that no CUPTI has.
+const UNKNOWN: CUpti_ActivityKind = 63;
+const UNKNOWN_BYTES: usize = 48;
+
+/// Bytes of a record of this kind; 0 for kinds that are not made here.
+pub fn size(kind: CUpti_ActivityKind) -> usize {
+    let new = major() == 13;
+    let of = |old: usize, now: usize| if new { now } else { old };
+    match kind {
+        CUPTI_ACTIVITY_KIND_KERNEL | CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL => {
+            of(size_of::<CUpti_ActivityKernel9>(), size_of::<CUpti_ActivityKernel13>())
+        }
+        CUPTI_ACTIVITY_KIND_MEMCPY => {
+            of(size_of::<CUpti_ActivityMemcpy6>(), size_of::<CUpti_ActivityMemcpy7>())
+        }
+        CUPTI_ACTIVITY_KIND_MEMCPY2 => size_of::<CUpti_ActivityMemcpyPtoP4>(),
+        CUPTI_ACTIVITY_KIND_MEMSET => {
+            of(size_of::<CUpti_ActivityMemset4>(), size_of::<CUpti_ActivityMemset5>())
+        }
+        CUPTI_ACTIVITY_KIND_MEMORY2 => size_of::<CUpti_ActivityMemory4>(),
+        CUPTI_ACTIVITY_KIND_SYNCHRONIZATION => size_of::<CUpti_ActivitySynchronization2>(),
+        CUPTI_ACTIVITY_KIND_OVERHEAD => size_of::<CUpti_ActivityOverhead3>(),
+        CUPTI_ACTIVITY_KIND_RUNTIME | CUPTI_ACTIVITY_KIND_DRIVER => size_of::<CUpti_ActivityAPI>(),
+        CUPTI_ACTIVITY_KIND_CONTEXT => {
+            of(size_of::<CUpti_ActivityContext3>(), size_of::<CUpti_ActivityContext4>())
+        }
+        CUPTI_ACTIVITY_KIND_DEVICE => {
+            of(size_of::<CUpti_ActivityDevice5>(), size_of::<CUpti_ActivityDevice6>())
+        }
+        CUPTI_ACTIVITY_KIND_STREAM => size_of::<CUpti_ActivityStream>(),
+        CUPTI_ACTIVITY_KIND_NAME => size_of::<CUpti_ActivityName>(),
+        CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => size_of::<CUpti_ActivityExternalCorrelation>(),
+        UNKNOWN => UNKNOWN_BYTES,
+        _ => 0,
+    }
+}
+
+/// Writes a record into the buffer of a thread, and what goes wrong behind it.
+fn write<T>(thread: u32, record: &T) {
+    // SAFETY: a record is plain memory; its padding was zeroed.
+    let bytes = unsafe {
+        std::slice::from_raw_parts(std::ptr::from_ref(record).cast::<u8>(), size_of::<T>())
+    };
+    buffers::put(thread, bytes);
+    static UNKNOWNS: AtomicU64 = AtomicU64::new(0);
+    static BROKEN: AtomicU64 = AtomicU64::new(0);
+    if faults::turn("unknown", &UNKNOWNS) {
+        let mut record = [0u8; UNKNOWN_BYTES];
+        record[..4].copy_from_slice(&UNKNOWN.to_ne_bytes());
+        buffers::put(thread, &record);
+    }
+    if faults::turn("broken", &BROKEN) {
+        buffers::put(thread, &[0; 8]);
+    }
+}
+
+macro_rules! record {
+    ($type:ty, $kind:expr, $($field:ident: $value:expr),* $(,)?) => {{
+        // SAFETY: records are plain integers and pointers.
+        let mut record: $type = unsafe { zeroed() };
+        record.kind = $kind;
+        $(record.$field = $value as _;)*
+        record
+    }};
+}
+
+/// The struct of this version, with the same fields.
+macro_rules! versioned {
+    ($thread:expr, $old:ty, $new:ty, $kind:expr, $($rest:tt)*) => {
+        if major() == 12 {
+            write($thread, &record!($old, $kind, $($rest)*))
+        } else {
+            write($thread, &record!($new, $kind, $($rest)*))
+        }
+    };
+}
+
+/// Takes what happened, if its kind is collected.
+pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const Happened) {
+    // SAFETY: the driver's stand-in passes both for this call.
+    let (place, what) = unsafe { (&*place, &*what) };
+    if matches!(what, Happened::Call(..)) && start < CALLS_FROM.load(Relaxed) {
+        return;
+    }
+    let stamp = engine().stamp;
+    let (start, end) = (stamp(start), stamp(end));
+    match what {
+        Happened::Kernel(launch) if is_on(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) => {
+            kernel(place, start, end, launch);
+        }
+        Happened::Copy(bytes, kind, from, to) if is_on(CUPTI_ACTIVITY_KIND_MEMCPY) => {
+            versioned!(0, CUpti_ActivityMemcpy6, CUpti_ActivityMemcpy7, CUPTI_ACTIVITY_KIND_MEMCPY,
+                start: start, end: end, bytes: *bytes, copyKind: *kind, srcKind: *from,
+                dstKind: *to, flags: CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, deviceId: place.device,
+                contextId: place.context, streamId: place.stream,
+                correlationId: place.correlation, graphId: place.graph, graphNodeId: place.node);
+        }
+        Happened::Fill(bytes, value, kind) if is_on(CUPTI_ACTIVITY_KIND_MEMSET) => {
+            versioned!(0, CUpti_ActivityMemset4, CUpti_ActivityMemset5, CUPTI_ACTIVITY_KIND_MEMSET,
+                start: start, end: end, bytes: *bytes, value: *value, memoryKind: *kind,
+                deviceId: place.device, contextId: place.context, streamId: place.stream,
+                correlationId: place.correlation, graphId: place.graph, graphNodeId: place.node);
+        }
+        Happened::Call(number, thread, result) if is_on(CUPTI_ACTIVITY_KIND_RUNTIME) => {
+            // SAFETY: asks for the thread's other name.
+            let own = unsafe { libc::pthread_self() } as u32;
+            let named = if SYSTEM_THREADS.load(Relaxed) { *thread } else { own };
+            write(
+                *thread,
+                &record!(CUpti_ActivityAPI, CUPTI_ACTIVITY_KIND_RUNTIME,
+                start: start, end: end, cbid: *number, processId: std::process::id(),
+                threadId: named, correlationId: place.correlation, returnValue: *result),
+            );
+        }
+        Happened::Wait(kind, event) if is_on(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION) => {
+            write(
+                0,
+                &record!(CUpti_ActivitySynchronization2, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
+                start: start, end: end, type_: *kind, contextId: place.context,
+                streamId: place.stream, correlationId: place.correlation, cudaEventId: *event),
+            );
+        }
+        Happened::Memory(operation, kind, address, bytes) if is_on(CUPTI_ACTIVITY_KIND_MEMORY2) => {
+            write(
+                0,
+                &record!(CUpti_ActivityMemory4, CUPTI_ACTIVITY_KIND_MEMORY2,
+                memoryOperationType: *operation, memoryKind: *kind, address: *address,
+                bytes: *bytes, timestamp: start, processId: std::process::id(),
+                deviceId: place.device, contextId: place.context, streamId: place.stream,
+                correlationId: place.correlation),
+            );
+        }
+        Happened::Context(null) if is_on(CUPTI_ACTIVITY_KIND_CONTEXT) => {
+            versioned!(0, CUpti_ActivityContext3, CUpti_ActivityContext4,
+                CUPTI_ACTIVITY_KIND_CONTEXT, contextId: place.context, deviceId: place.device,
+                computeApiKind: 1, nullStreamId: *null);
+        }
+        Happened::Stream(priority) if is_on(CUPTI_ACTIVITY_KIND_STREAM) => {
+            write(
+                0,
+                &record!(CUpti_ActivityStream, CUPTI_ACTIVITY_KIND_STREAM,
+                contextId: place.context, streamId: place.stream, priority: *priority, flag: 1,
+                correlationId: place.correlation),
+            );
+        }
+        Happened::Device if is_on(CUPTI_ACTIVITY_KIND_DEVICE) => {
+            versioned!(0, CUpti_ActivityDevice5, CUpti_ActivityDevice6, CUPTI_ACTIVITY_KIND_DEVICE,
+                id: place.device, name: c"Simulated GPU".as_ptr(), computeCapabilityMajor: 9,
+                computeCapabilityMinor: 0, globalMemorySize: 80u64 << 30, numMultiprocessors: 132,
+                coreClockRate: 1_980_000, globalMemoryBandwidth: 3_350_000_000u64,
+                l2CacheSize: 50 << 20, numThreadsPerWarp: 32, maxThreadsPerBlock: 1024,
+                maxWarpsPerMultiprocessor: 64, maxBlocksPerMultiprocessor: 32,
+                maxSharedMemoryPerMultiprocessor: 233_472, maxSharedMemoryPerBlock: 49_152,
+                maxRegistersPerMultiprocessor: 65_536, maxRegistersPerBlock: 65_536);
+        }
+        _ => {}
+    }
+}
+
+fn kernel(place: &Place, start: u64, end: u64, launch: &Launch) {
+    static DROPS: AtomicU64 = AtomicU64::new(0);
+    static ZEROS: AtomicU64 = AtomicU64::new(0);
+    if faults::turn("drop", &DROPS) {
+        faults::DROPPED.fetch_add(1, SeqCst);
+        return faults::log("dropped", place.correlation, place.node);
+    }
+    let mut times = (start, end);
+    if faults::turn("zero", &ZEROS) {
+        faults::log("no times", place.correlation, place.node);
+        times = (0, 0);
+    }
+    let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+    versioned!(0, CUpti_ActivityKernel9, CUpti_ActivityKernel13,
+        CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+        start: times.0, end: times.1, completed: times.1, deviceId: place.device,
+        contextId: place.context, streamId: place.stream, gridX: gx, gridY: gy, gridZ: gz,
+        blockX: bx, blockY: by, blockZ: bz, staticSharedMemory: launch.static_shared,
+        dynamicSharedMemory: launch.dynamic_shared, registersPerThread: launch.registers,
+        correlationId: place.correlation, gridId: place.correlation, name: launch.name,
+        graphId: place.graph, graphNodeId: place.node, channelID: 1, channelType: 1);
+}
+
+/// Name of a call of the runtime, with its version as CUPTI has it.
+pub fn name_of(number: u32) -> Option<&'static CStr> {
+    macro_rules! names {
+        ($($constant:ident $name:literal)*) => {
+            match number { $($constant => Some($name),)* _ => None }
+        };
+    }
+    names! {
+        CUPTI_RUNTIME_TRACE_CBID_cudaGetDeviceCount_v3020 c"cudaGetDeviceCount_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaSetDevice_v3020 c"cudaSetDevice_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020 c"cudaGetDevice_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020 c"cudaGetLastError_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020 c"cudaPeekAtLastError_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000 c"cudaProfilerStart_v4000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000 c"cudaProfilerStop_v4000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000 c"cudaLaunchKernel_v7000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060 c"cudaLaunchKernelExC_v11060"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020 c"cudaMalloc_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020 c"cudaFree_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020 c"cudaMallocAsync_v11020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020 c"cudaFreeAsync_v11020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMallocHost_v3020 c"cudaMallocHost_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020 c"cudaHostAlloc_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020 c"cudaFreeHost_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000 c"cudaMallocManaged_v6000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_v3020 c"cudaMemcpy_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020 c"cudaMemcpyAsync_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMemset_v3020 c"cudaMemset_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020 c"cudaMemsetAsync_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamCreate_v3020 c"cudaStreamCreate_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamCreateWithFlags_v5000 c"cudaStreamCreateWithFlags_v5000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamDestroy_v5050 c"cudaStreamDestroy_v5050"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020 c"cudaStreamSynchronize_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020 c"cudaDeviceSynchronize_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020 c"cudaStreamWaitEvent_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaEventCreateWithFlags_v3020 c"cudaEventCreateWithFlags_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaEventDestroy_v3020 c"cudaEventDestroy_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020 c"cudaEventRecord_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaEventSynchronize_v3020 c"cudaEventSynchronize_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020 c"cudaEventQuery_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaEventElapsedTime_v3020 c"cudaEventElapsedTime_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamBeginCapture_v10000 c"cudaStreamBeginCapture_v10000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamEndCapture_v10000 c"cudaStreamEndCapture_v10000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamIsCapturing_v10000 c"cudaStreamIsCapturing_v10000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000 c"cudaGraphInstantiate_v12000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000 c"cudaGraphLaunch_v10000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaGraphDestroy_v10000 c"cudaGraphDestroy_v10000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaGraphExecDestroy_v10000 c"cudaGraphExecDestroy_v10000"
+    }
+}

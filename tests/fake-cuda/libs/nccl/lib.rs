@@ -1,0 +1,388 @@
+//! Stands in for NCCL: a collective is a kernel that begins to work once every
+//! rank's has come. Ranks meet in a small file that all of them map. No data is
+//! exchanged.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+mod meeting;
+
+use meeting::Meeting;
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use tprof_fake_cuda::engine;
+
+const SUCCESS: c_int = 0;
+const SYSTEM_ERROR: c_int = 2;
+const INVALID_ARGUMENT: c_int = 4;
+/// Bytes that a link carries in a microsecond.
+const BYTES_PER_US: u64 = 50_000;
+
+/// NCCL's `ncclUniqueId`: here, a path.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct UniqueId([u8; 128]);
+
+struct Communicator {
+    id: u64,
+    rank: u32,
+    ranks: u32,
+    meeting: Meeting,
+}
+
+unsafe extern "C" {
+    fn cudaLaunchKernelExC(
+        config: *const Config,
+        stub: *const c_void,
+        arguments: *mut *mut c_void,
+    ) -> u32;
+    #[allow(clippy::too_many_arguments)]
+    fn __cudaRegisterFunction(
+        handle: *mut *mut c_void,
+        stub: *const c_char,
+        function: *mut c_char,
+        name: *const c_char,
+        limit: c_int,
+        thread: *mut c_void,
+        block: *mut c_void,
+        block_dim: *mut c_void,
+        grid_dim: *mut c_void,
+        warp: *mut c_int,
+    );
+}
+
+#[repr(C)]
+struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared: usize,
+    stream: *mut c_void,
+    attributes: *mut c_void,
+    count: u32,
+}
+
+#[repr(C)]
+struct Gated {
+    gate: extern "C" fn(*mut c_void),
+    data: *mut c_void,
+    ns: u64,
+}
+
+/// A collective on its way to the device.
+struct Round {
+    meeting: &'static Meeting,
+    /// Which meeting of this communicator it is.
+    number: u64,
+}
+
+extern "C" fn gate(round: *mut c_void) {
+    // SAFETY: made by `launch`, for this one kernel.
+    let round = unsafe { Box::from_raw(round.cast::<Round>()) };
+    round.meeting.wait(round.number);
+}
+
+/// Bytes of NCCL's data types, by number.
+fn type_bytes(data_type: c_int) -> u64 {
+    match data_type {
+        0 | 1 | 10 | 11 => 1,
+        6 | 9 => 2,
+        4 | 5 | 8 => 8,
+        _ => 4,
+    }
+}
+
+macro_rules! kernels {
+    ($($stub:ident $name:literal)*) => {
+        $(static $stub: u8 = 0;)*
+        fn register() {
+            static ONCE: std::sync::Once = std::sync::Once::new();
+            ONCE.call_once(|| {
+                let null: *mut c_void = std::ptr::null_mut();
+                for (stub, name) in [$((&raw const $stub, $name)),*] {
+                    // SAFETY: as code made by nvcc would do; both outlive the process.
+                    unsafe {
+                        __cudaRegisterFunction(
+                            null.cast(), stub.cast(), null.cast(), name.as_ptr(), -1, null, null,
+                            null, null, null.cast(),
+                        );
+                    }
+                }
+            });
+        }
+    };
+}
+
+kernels! {
+    ALL_REDUCE c"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+    BROADCAST c"_Z31ncclDevKernel_Broadcast_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+    REDUCE c"_Z36ncclDevKernel_Reduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+    ALL_GATHER c"_Z31ncclDevKernel_AllGather_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+    REDUCE_SCATTER c"_Z43ncclDevKernel_ReduceScatter_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+    SEND_RECEIVE c"_Z22ncclDevKernel_SendRecv24ncclDevKernelArgsStorageILm4096EE"
+}
+
+/// A group's kernel: stub, communicator, bytes, stream.
+type Waiting = (usize, usize, u64, usize);
+
+thread_local! {
+    /// Depth of groups, and what waits for the end of the outermost: one kernel for all.
+    static GROUP: RefCell<(u32, Option<Waiting>)> = const { RefCell::new((0, None)) };
+}
+
+fn launch(stub: *const u8, communicator: &'static Communicator, bytes: u64, stream: *mut c_void) {
+    register();
+    let round = Box::new(Round {
+        meeting: &communicator.meeting,
+        number: communicator.meeting.next_round(),
+    });
+    let mut gated =
+        Gated { gate, data: Box::into_raw(round).cast(), ns: 5_000 + bytes * 1000 / BYTES_PER_US };
+    let config = Config {
+        grid: [4, 1, 1],
+        block: [512, 1, 1],
+        dynamic_shared: 0,
+        stream,
+        attributes: std::ptr::null_mut(),
+        count: 0,
+    };
+    let mut arguments = [stub.cast_mut().cast(), (&raw mut gated).cast()];
+    // SAFETY: the runtime's stand-in copies what it needs before it returns.
+    unsafe { cudaLaunchKernelExC(&raw const config, stub.cast(), arguments.as_mut_ptr()) };
+}
+
+#[allow(clippy::too_many_arguments)]
+fn collective(
+    name: &CStr,
+    stub: *const u8,
+    count: usize,
+    data_type: c_int,
+    peer: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    if communicator.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: made by `ncclCommInitRank`, and never given back.
+    let communicator: &'static Communicator = unsafe { &*communicator.cast::<Communicator>() };
+    let bytes = count as u64 * type_bytes(data_type);
+    let engine = engine();
+    let start = (engine.now)();
+    let grouped = GROUP.with_borrow_mut(|(depth, waiting)| {
+        if *depth > 0 {
+            let sum = waiting.map_or(0, |w| w.2) + bytes;
+            let at = std::ptr::from_ref(communicator) as usize;
+            *waiting = Some((stub as usize, at, sum, stream as usize));
+        }
+        *depth > 0
+    });
+    if !grouped {
+        launch(stub, communicator, bytes, stream);
+    }
+    let line = format!(
+        "{{\"what\":\"collective\",\"name\":\"{}\",\"count\":{count},\"type\":{data_type},\
+         \"peer\":{peer},\"communicator\":{},\"rank\":{},\"ranks\":{},\"grouped\":{grouped},\
+         \"start\":{start},\"end\":{}}}",
+        name.to_string_lossy(),
+        communicator.id,
+        communicator.rank,
+        communicator.ranks,
+        (engine.now)()
+    );
+    (engine.log)(line.as_ptr(), line.len());
+    SUCCESS
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *version = 22_809 };
+    SUCCESS
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
+    let Some(path) = meeting::new_path() else { return SYSTEM_ERROR };
+    let mut bytes = [0; 128];
+    for (to, from) in bytes.iter_mut().zip(path.bytes()) {
+        *to = from;
+    }
+    // SAFETY: the caller's place for the answer.
+    unsafe { *id = UniqueId(bytes) };
+    SUCCESS
+}
+
+/// As NCCL's: waits until all ranks have come.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclCommInitRank(
+    communicator: *mut *mut c_void,
+    ranks: c_int,
+    id: UniqueId,
+    rank: c_int,
+) -> c_int {
+    let end = id.0.iter().position(|b| *b == 0).unwrap_or(128);
+    let path = String::from_utf8_lossy(&id.0[..end]).into_owned();
+    let Some(meeting) = Meeting::open(&path, ranks as u32) else { return SYSTEM_ERROR };
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let made = Communicator {
+        id: NEXT.fetch_add(1, Relaxed),
+        rank: rank as u32,
+        ranks: ranks as u32,
+        meeting,
+    };
+    made.meeting.wait(made.meeting.next_round());
+    // All have come: nobody will look for it again.
+    let _ = std::fs::remove_file(&path);
+    // SAFETY: the caller's place for the answer.
+    unsafe { *communicator = Box::into_raw(Box::new(made)).cast() };
+    SUCCESS
+}
+
+/// As NCCL's; the communicator stays, for kernels that are on their way.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclCommDestroy(_communicator: *mut c_void) -> c_int {
+    SUCCESS
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclCommCount(communicator: *mut c_void, count: *mut c_int) -> c_int {
+    // SAFETY: made by `ncclCommInitRank`; the caller's place for the answer.
+    unsafe { *count = (*communicator.cast::<Communicator>()).ranks as c_int };
+    SUCCESS
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclCommUserRank(communicator: *mut c_void, rank: *mut c_int) -> c_int {
+    // SAFETY: made by `ncclCommInitRank`; the caller's place for the answer.
+    unsafe { *rank = (*communicator.cast::<Communicator>()).rank as c_int };
+    SUCCESS
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclGetErrorString(result: c_int) -> *const c_char {
+    if result == SUCCESS { c"no error" } else { c"an error" }.as_ptr()
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclGroupStart() -> c_int {
+    GROUP.with_borrow_mut(|(depth, _)| *depth += 1);
+    SUCCESS
+}
+
+/// As NCCL's: one kernel for all that was asked for in the group.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclGroupEnd() -> c_int {
+    let due = GROUP.with_borrow_mut(|(depth, waiting)| {
+        *depth = depth.saturating_sub(1);
+        if *depth == 0 { waiting.take() } else { None }
+    });
+    if let Some((stub, communicator, bytes, stream)) = due {
+        // SAFETY: kept by `collective`; communicators are never given back.
+        let communicator = unsafe { &*(communicator as *const Communicator) };
+        launch(stub as *const u8, communicator, bytes, stream as *mut c_void);
+    }
+    SUCCESS
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclAllReduce(
+    _from: *const c_void,
+    _to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    _operation: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    collective(c"ncclAllReduce", &raw const ALL_REDUCE, count, data_type, -1, communicator, stream)
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclBroadcast(
+    _from: *const c_void,
+    _to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    root: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    collective(c"ncclBroadcast", &raw const BROADCAST, count, data_type, root, communicator, stream)
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+pub extern "C" fn ncclReduce(
+    _from: *const c_void,
+    _to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    _operation: c_int,
+    root: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    collective(c"ncclReduce", &raw const REDUCE, count, data_type, root, communicator, stream)
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclAllGather(
+    _from: *const c_void,
+    _to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    collective(c"ncclAllGather", &raw const ALL_GATHER, count, data_type, -1, communicator, stream)
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclReduceScatter(
+    _from: *const c_void,
+    _to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    _operation: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    let stub = &raw const REDUCE_SCATTER;
+    collective(c"ncclReduceScatter", stub, count, data_type, -1, communicator, stream)
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclSend(
+    _from: *const c_void,
+    count: usize,
+    data_type: c_int,
+    peer: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    collective(c"ncclSend", &raw const SEND_RECEIVE, count, data_type, peer, communicator, stream)
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclRecv(
+    _to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    peer: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    collective(c"ncclRecv", &raw const SEND_RECEIVE, count, data_type, peer, communicator, stream)
+}

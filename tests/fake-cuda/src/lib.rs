@@ -1,0 +1,28 @@
+//! What the stand-ins for CUDA's libraries say to each other.
+//!
+//! This is a simulation for tests. It computes nothing: a kernel is a span of
+//! time on a thread that stands for its stream. But what is observed of it is
+//! real: calls take the time they take, copies copy, streams run beside each
+//! other, and a log beside says what truly ran, so that a recording can be
+//! compared with it record by record.
+//!
+//! | library | stands for | role here |
+//! |---|---|---|
+//! | `libcuda.so.1` | the driver | holds [`Engine`]: streams, the clock, the log; loads `CUDA_INJECTION64_PATH` |
+//! | `libcudart.so.12`, `.13` | the runtime | CUDA's calls, by way of the engine |
+//! | `libcupti.so.12`, `.13` | CUPTI | writes records of what the engine tells it, to the byte as that version does |
+//! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
+//!
+//! It is no implementation of the driver: `cuInit` and versions are all that
+//! `libcuda.so.1` has of its interface.
+//!
+//! Variables: `FAKE_CUDA_LOG` names a folder for the logs, `FAKE_CUDA_DEVICES`
+//! says how many devices there are (1), `FAKE_CUDA_BLOCK_NS` how long one block
+//! of a kernel takes (1,000), `FAKE_CUPTI_FAULTS` what goes wrong (see
+//! `libs/cupti/faults.rs`), `FAKE_CUPTI_OFFSET_NS`, `FAKE_CUPTI_DRIFT_PPM` and
+//! `FAKE_CUPTI_STEP_NS` how CUPTI's clock differs from the host's.
+#![allow(unsafe_code)] // libraries with a C interface
+
+pub mod feed;
+
+pub use feed::*;

@@ -1,0 +1,229 @@
+/* Trains a little on the stand-in for CUDA: a step copies a batch to the device, runs forward and backward
+ * kernels, reduces gradients between ranks, updates, and copies the loss back. The interface is the runtime's own;
+ * what nvcc would make of kernels (stubs, registration) is written out, so that no header of CUDA's is needed.
+ *
+ * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them, `overlap` copies on a second
+ * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
+ * `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
+ * goes on, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct { unsigned x, y, z; } dim3_t;
+typedef struct { char bytes[128]; } nccl_id;
+extern void **__cudaRegisterFatBinary(void *);
+extern void __cudaRegisterFatBinaryEnd(void **);
+extern void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
+extern int cudaGetDeviceCount(int *), cudaSetDevice(int), cudaDeviceSynchronize(void), cudaGetLastError(void);
+extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
+extern int cudaMemcpyAsync(void *, const void *, size_t, int, void *), cudaMemcpy(void *, const void *, size_t, int);
+extern int cudaMemsetAsync(void *, int, size_t, void *);
+extern int cudaLaunchKernel(const void *, dim3_t, dim3_t, void **, size_t, void *);
+extern int cudaStreamCreateWithFlags(void **, unsigned), cudaStreamDestroy(void *), cudaStreamSynchronize(void *);
+extern int cudaStreamWaitEvent(void *, void *, unsigned), cudaEventCreateWithFlags(void **, unsigned);
+extern int cudaEventRecord(void *, void *), cudaEventSynchronize(void *), cudaEventDestroy(void *);
+extern int cudaStreamBeginCapture(void *, int), cudaStreamEndCapture(void *, void **);
+extern int cudaGraphInstantiate(void **, void *, unsigned long long), cudaGraphLaunch(void *, void *);
+extern int cudaGraphDestroy(void *), cudaGraphExecDestroy(void *);
+extern int ncclGetUniqueId(nccl_id *), ncclCommInitRank(void **, int, nccl_id, int), ncclCommDestroy(void *);
+extern int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
+extern int ncclBroadcast(const void *, void *, size_t, int, int, void *, void *);
+extern int ncclGroupStart(void), ncclGroupEnd(void);
+
+/* Stubs: a kernel is known by its address. */
+#define KERNELS(K) \
+    K(gemm, "_Z4gemmPKfS0_Pfiii") \
+    K(relu, "_Z4reluPfi") \
+    K(softmax, "_Z12softmax_lossILi128EEvPKfPKiPfi") \
+    K(gemm_grad, "_Z9gemm_gradPKfS0_Pfiii") \
+    K(sgd, "_ZN9optimizer8sgd_stepIfEEvPT_PKS1_fi")
+#define STUB(name, mangled) static char name##_stub;
+KERNELS(STUB)
+
+static void check(int error, const char *what)
+{
+    if (error) {
+        fprintf(stderr, "train: %s failed with %d\n", what, error);
+        exit(1);
+    }
+}
+#define CHECK(call) check(call, #call)
+
+__attribute__((constructor)) static void register_kernels(void)
+{
+    void **handle = __cudaRegisterFatBinary(0);
+#define REGISTER(name, mangled) __cudaRegisterFunction(handle, &name##_stub, 0, mangled, -1, 0, 0, 0, 0, 0);
+    KERNELS(REGISTER)
+    __cudaRegisterFatBinaryEnd(handle);
+}
+
+static int argc_, steps;
+static char **argv_;
+static int has(const char *word)
+{
+    for (int i = 2; i < argc_; i++)
+        if (!strcmp(argv_[i], word)) return 1;
+    return 0;
+}
+
+static void launch(const void *stub, unsigned blocks, unsigned threads, size_t shared, void *stream)
+{
+    CHECK(cudaLaunchKernel(stub, (dim3_t){blocks, 1, 1}, (dim3_t){threads, 1, 1}, 0, shared, stream));
+}
+
+static void forward_backward(void *stream)
+{
+    launch(&gemm_stub, 64, 256, 16384, stream);
+    launch(&relu_stub, 16, 128, 0, stream);
+    launch(&gemm_stub, 32, 256, 16384, stream);
+    launch(&softmax_stub, 8, 128, 512, stream);
+    launch(&gemm_grad_stub, 96, 256, 32768, stream);
+}
+
+/* Another client of CUPTI takes the activity buffers over, as a profiler inside the job would. */
+static void lend(unsigned char **buffer, size_t *bytes, size_t *records)
+{
+    *bytes = 1 << 16;
+    *buffer = calloc(1, *bytes);
+    *records = 0;
+}
+static int taken;
+static void take(void *context, unsigned stream, unsigned char *buffer, size_t bytes, size_t valid)
+{
+    (void)context, (void)stream, (void)bytes;
+    taken += valid > 0;
+    free(buffer);
+}
+static void tool(int on)
+{
+    char name[32] = "libcupti.so.12";
+    void *cupti = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+    if (!cupti) cupti = dlopen("libcupti.so.13", RTLD_NOW | RTLD_NOLOAD);
+    if (!cupti) cupti = dlopen("libcupti.so.13", RTLD_NOW);
+    if (!cupti) cupti = dlopen(name, RTLD_NOW);
+    int (*callbacks)(void *, void *) = dlsym(cupti, "cuptiActivityRegisterCallbacks");
+    int (*enable)(int) = dlsym(cupti, "cuptiActivityEnable"), (*disable)(int) = dlsym(cupti, "cuptiActivityDisable");
+    int (*flush)(unsigned) = dlsym(cupti, "cuptiActivityFlushAll");
+    if (on) CHECK(callbacks(lend, take));
+    if (on) CHECK(enable(10)); else { CHECK(flush(1)); CHECK(disable(10)); }
+    if (!on) printf("the tool saw %s\n", taken ? "kernels" : "nothing");
+}
+
+static void *train(void *communicator)
+{
+    enum { N = 4096 };
+    float *host, *weights, *gradients, *batch, *loss, result = 0, x = 0;
+    void *stream, *copies, *ready, *graph, *executable = 0, *scratch = 0;
+    CHECK(cudaMallocHost((void **)&host, N * sizeof *host));
+    CHECK(cudaMalloc((void **)&weights, N * sizeof *weights));
+    CHECK(cudaMalloc((void **)&gradients, N * sizeof *gradients));
+    CHECK(cudaMalloc((void **)&batch, N * sizeof *batch));
+    CHECK(cudaMalloc((void **)&loss, sizeof *loss));
+    CHECK(cudaStreamCreateWithFlags(&stream, 1));
+    CHECK(cudaStreamCreateWithFlags(&copies, 1));
+    CHECK(cudaEventCreateWithFlags(&ready, 2));
+    CHECK(cudaMemsetAsync(weights, 0, N * sizeof *weights, stream));
+    if (communicator) CHECK(ncclBroadcast(weights, weights, N, 7, 0, communicator, stream));
+    if (has("graph")) {
+        CHECK(cudaStreamBeginCapture(stream, 0));
+        forward_backward(stream);
+        CHECK(cudaStreamEndCapture(stream, &graph));
+        CHECK(cudaGraphInstantiate(&executable, graph, 0));
+        CHECK(cudaGraphDestroy(graph));
+    }
+    for (int step = 0; step < steps; step++) {
+        if (has("tool") && step == steps / 3) tool(1);
+        if (has("tool") && step == 2 * steps / 3) tool(0);
+        for (int i = 0; i < N; i++) host[i] = (float)(i + step);
+        if (has("memory")) CHECK(cudaMalloc(&scratch, 1 << (12 + step % 8)));
+        void *with = has("overlap") ? copies : stream;
+        CHECK(cudaMemcpyAsync(batch, host, N * sizeof *batch, 1, with));
+        if (with != stream) {
+            CHECK(cudaEventRecord(ready, with));
+            CHECK(cudaStreamWaitEvent(stream, ready, 0));
+        }
+        if (executable) CHECK(cudaGraphLaunch(executable, stream)); else forward_backward(stream);
+        if (communicator) {
+            CHECK(ncclGroupStart());
+            CHECK(ncclAllReduce(gradients, gradients, N, 7, 0, communicator, stream));
+            CHECK(ncclAllReduce(loss, loss, 1, 7, 0, communicator, stream));
+            CHECK(ncclGroupEnd());
+        }
+        launch(&sgd_stub, 16, 256, 0, stream);
+        x = x * 0.9f + 0.1f;
+        CHECK(cudaMemcpyAsync(&result, loss, sizeof result, 2, stream));
+        if (step % 4 == 3) { CHECK(cudaEventRecord(ready, stream)); CHECK(cudaEventSynchronize(ready)); }
+        CHECK(cudaStreamSynchronize(stream));
+        if (scratch) CHECK(cudaFree(scratch));
+    }
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaMemcpy(host, weights, N * sizeof *host, 2));
+    CHECK(cudaFree(weights));
+    CHECK(cudaFree(gradients));
+    CHECK(cudaFree(batch));
+    CHECK(cudaFree(loss));
+    CHECK(cudaFreeHost(host));
+    printf("loss %.4f after %d steps\n", 1 - x, steps);
+    return 0;
+}
+
+static void *join_ranks(int rank, int ranks)
+{
+    nccl_id id;
+    void *communicator;
+    char part[512];
+    const char *path = getenv("MEETING");
+    if (!path) path = "meeting";
+    snprintf(part, sizeof part, "%s.part", path);
+    if (rank == 0) {
+        CHECK(ncclGetUniqueId(&id));
+        FILE *file = fopen(part, "w");
+        fwrite(&id, sizeof id, 1, file);
+        fclose(file);
+        rename(part, path);
+    }
+    FILE *file;
+    while (!(file = fopen(path, "r"))) usleep(1000);
+    if (fread(&id, sizeof id, 1, file) != 1) exit(1);
+    fclose(file);
+    CHECK(ncclCommInitRank(&communicator, ranks, id, rank));
+    return communicator;
+}
+
+int main(int argc, char **argv)
+{
+    argc_ = argc, argv_ = argv;
+    steps = argc > 1 ? atoi(argv[1]) : 10;
+    int devices = 0, rank = getenv("RANK") ? atoi(getenv("RANK")) : 0;
+    CHECK(cudaGetDeviceCount(&devices));
+    CHECK(cudaSetDevice(rank % devices));
+    void *communicator = has("nccl") ? join_ranks(rank, atoi(getenv("WORLD_SIZE"))) : 0;
+    pthread_t second;
+    if (has("threads")) pthread_create(&second, 0, train, 0);
+    train(communicator);
+    if (has("threads")) pthread_join(second, 0);
+    if (has("fork")) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            free(malloc(100));
+            puts("child done");
+            exit(0);
+        }
+        waitpid(child, 0, 0);
+    }
+    if (communicator) CHECK(ncclCommDestroy(communicator));
+    fflush(stdout);
+    if (has("exit")) exit(3);
+    if (has("_exit")) _exit(3);
+    if (has("abort")) abort();
+    if (has("kill")) raise(SIGKILL);
+    return 0;
+}
