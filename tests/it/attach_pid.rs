@@ -1,0 +1,87 @@
+//! `tprof attach` samples a process that it did not launch, and leaves it alone.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tprof_tests::{Scratch, assert_refused, document, need, program, skip, tprof};
+
+/// A victim that runs, killed at the end of its test.
+struct Running(Child);
+
+impl Running {
+    fn new(command: &mut Command) -> Running {
+        Running(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn lives(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_running_process_and_its_children_are_sampled_and_left_alone() {
+    let scratch = Scratch::new();
+    // The child goes when its parent is gone.
+    let script = "(while kill -0 $$; do :; done) 2>/dev/null & while :; do :; done";
+    let mut victim = Running::new(Command::new("/bin/sh").args(["-c", script]));
+    std::thread::sleep(Duration::from_millis(100));
+    let run = scratch.path().join("run");
+    let job = tprof(["attach", "--duration", "600ms", "--sample-rate", "499", "-q", "-o"]);
+    let outcome = job.arg(&run).arg(victim.pid()).run_in(scratch.path());
+    if outcome.stderr.contains("perf_event_open") {
+        return skip("perf_event_open is not permitted here");
+    }
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(victim.lives());
+    let threads = document("threads", &run);
+    let rows = threads["tables"]["threads"].as_array().unwrap();
+    // On a busy machine they mostly wait for a core.
+    let busy = rows.iter().filter(|row| {
+        row["running_ns"].as_f64().unwrap() + row["ready_ns"].as_f64().unwrap() > 0.3e9
+    });
+    assert_eq!(busy.count(), 2, "the shell and its child: {rows:#?}");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", victim.pid())).unwrap();
+    assert!(status.contains("TracerPid:\t0"), "{status}");
+}
+
+#[test]
+fn what_cannot_be_sampled_is_refused_with_the_reason() {
+    let refused = |pid: &str, words: &[&str]| {
+        let scratch = Scratch::new();
+        let job = tprof(["attach", "--duration", "1s", pid]);
+        let outcome = job.run_in(scratch.path());
+        assert_refused(&outcome, words);
+        let left = std::fs::read_dir(scratch.path()).unwrap().count();
+        assert_eq!(left, 0, "nothing is left behind");
+    };
+    refused("0", &["number above 0"]);
+    refused("-1", &["number above 0"]);
+    refused("python", &["number above 0"]);
+    refused("4194305", &["no such process"]);
+    need!(
+        std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n"),
+        "the kernel's threads cannot be seen here"
+    );
+    refused("2", &["thread of the kernel"]);
+}
+
+#[test]
+fn a_zombie_is_refused() {
+    let child = Command::new(program("leave")).arg("exit").stdout(Stdio::null()).spawn().unwrap();
+    let mut child = Running(child);
+    std::thread::sleep(Duration::from_millis(200));
+    let scratch = Scratch::new();
+    let outcome = tprof(["attach", &child.pid()]).run_in(scratch.path());
+    assert_refused(&outcome, &["has ended"]);
+    let _ = child.lives();
+}

@@ -1,0 +1,125 @@
+//! What cannot be seen is said, by process, with a reason.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use tprof_tests::{
+    EXACT, Job, Kind, Scratch, am_root, build, need, need_some, program, report, traced, traced_job,
+};
+
+/// Runs a program alone and below a shell: either way it must be named, with a
+/// reason that holds one of these words.
+#[track_caller]
+fn said(program: &Path, arguments: &[&str], words: &[&str]) {
+    let name = program.file_name().unwrap().to_str().unwrap();
+    let scratch = Scratch::new();
+    let alone = Job::new(program).args(arguments);
+    let below = Job::sh("\"$@\"; true").arg(program).args(arguments);
+    for job in [alone, below] {
+        let run = traced(&job, EXACT, &scratch);
+        let report = report(&run.run);
+        let why = report.blind(name).unwrap_or_else(|| {
+            panic!("{} is not said to be blind: {}", job.name(), report.0["completeness"])
+        });
+        let low = why.to_lowercase();
+        assert!(
+            words.iter().any(|word| low.contains(word)),
+            "{}: {why:?} names none of {words:?}",
+            job.name()
+        );
+    }
+}
+
+#[test]
+fn a_static_program_is_said() {
+    said(&need_some!(build("leave", Kind::Static)), &["exit"], &["static"]);
+}
+
+#[test]
+fn a_static_musl_program_is_said() {
+    said(&need_some!(build("leave", Kind::MuslStatic)), &["exit"], &["static"]);
+}
+
+#[test]
+fn a_program_of_32_bits_is_said() {
+    said(&need_some!(build("leave", Kind::M32)), &["exit"], &["32", "class"]);
+}
+
+#[test]
+fn a_malloc_of_its_own_is_said() {
+    said(&program("own_malloc"), &[], &["malloc", "alloc"]);
+}
+
+#[test]
+fn a_bundled_jemalloc_is_said() {
+    said(&need_some!(build("bundled", Kind::Jemalloc)), &[], &["malloc", "alloc"]);
+}
+
+#[test]
+fn a_bundled_tcmalloc_is_said() {
+    said(&need_some!(build("bundled", Kind::Tcmalloc)), &[], &["malloc", "alloc"]);
+}
+
+#[test]
+fn a_sanitizer_build_is_said() {
+    said(&need_some!(build("asan_error", Kind::Asan)), &[], &["sanitizer", "asan"]);
+}
+
+#[test]
+fn a_child_with_an_empty_environment_is_said() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("exec_empty_env")), EXACT, &scratch);
+    let report = report(&run.run);
+    let why =
+        report.blind("exec_empty_env").unwrap_or_else(|| panic!("{}", report.0["completeness"]));
+    assert!(why.to_lowercase().contains("environment"), "{why}");
+}
+
+#[test]
+fn a_child_below_env_i_is_said() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::sh("env -i \"$1\"; true").arg(program("short")), EXACT, &scratch);
+    let report = report(&run.run);
+    let why = report.blind("short").unwrap_or_else(|| panic!("{}", report.0["completeness"]));
+    assert!(why.to_lowercase().contains("environment"), "{why}");
+}
+
+#[test]
+fn a_setuid_program_runs_as_it_should_and_is_said() {
+    need!(am_root(), "only root can make a set-user-id program of another user");
+    let scratch = Scratch::new();
+    let program_path = scratch.join("ids");
+    std::fs::copy(program("ids"), &program_path).unwrap();
+    std::fs::set_permissions(&program_path, PermissionsExt::from_mode(0o4755)).unwrap();
+    let open = scratch.join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let direct = Job::new(&program_path);
+    let native = direct.clone().under(nobody).run_in(&open);
+    need!(native.stdout.contains("euid 0 secure 1"), "set-user-id has no effect here");
+    for (n, job) in [direct, Job::sh("\"$1\"; exit $?").arg(&program_path)].into_iter().enumerate()
+    {
+        let run = open.join(format!("run-{n}"));
+        let outcome = traced_job(&job.under(nobody), EXACT, &run).run_in(&open);
+        assert!(outcome == native, "native {native:?} traced {outcome:?}");
+        let report = report(&run);
+        let why = report.blind("ids").unwrap_or_else(|| panic!("{}", report.0["completeness"]));
+        let low = why.to_lowercase();
+        assert!(low.contains("setuid") || low.contains("set-user"), "{why}");
+    }
+}
+
+#[test]
+fn a_run_that_was_seen_whole_says_so() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::sh("\"$1\" 0; \"$1\" 0").arg(program("short")), EXACT, &scratch);
+    let report = report(&run.run);
+    assert_eq!(
+        report.0["completeness"]["blind"].as_array().map(Vec::len),
+        Some(0),
+        "{}",
+        report.0["completeness"]
+    );
+    assert_eq!(report.lost(), 0);
+}

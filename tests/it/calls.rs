@@ -1,0 +1,213 @@
+//! Calls of CUDA's runtime and of NCCL, as the preloaded library alone sees
+//! them, against the log of what truly ran on the stand-ins (a simulation).
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tprof_tests::{Job, Scratch, need_some, stand_ins, traced, train, what_ran};
+use tprof_trace::model::{Allocator, Collective, DeviceAllocation, MemoryKind, Span, SpanKind};
+use tprof_trace::{TraceFile, TraceRow};
+
+/// Calls that the preloaded library intercepts and the program makes.
+const SEEN: [&str; 13] = [
+    "cudaSetDevice",
+    "cudaMalloc",
+    "cudaMallocHost",
+    "cudaFree",
+    "cudaFreeHost",
+    "cudaMemcpyAsync",
+    "cudaMemcpy",
+    "cudaMemsetAsync",
+    "cudaLaunchKernel",
+    "cudaStreamCreateWithFlags",
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaEventRecord",
+];
+
+const GPU: &[&str] = &["--activities", "gpu,comm,mem"];
+
+fn rows<R: TraceRow>(run: &Path, rank: u32) -> (TraceFile, Vec<R>) {
+    let file = TraceFile::open(&run.join(format!("rank-{rank}.tprof"))).unwrap();
+    let (rows, problems) = file.rows();
+    assert!(problems.is_empty(), "{problems:?}");
+    (file, rows)
+}
+
+fn text<'a>(line: &'a Value, key: &str) -> &'a str {
+    line[key].as_str().unwrap_or_default()
+}
+
+/// How often each of [`SEEN`] was called, by the log.
+fn logged(log: &[Value]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for line in log.iter().filter(|line| text(line, "what") == "call") {
+        if SEEN.contains(&text(line, "name")) {
+            *counts.entry(text(line, "name").to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// How often each was recorded.
+fn recorded(file: &TraceFile, spans: &[Span]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for span in spans.iter().filter(|span| span.kind == SpanKind::Runtime) {
+        if SEEN.contains(&file.name(span.name)) {
+            *counts.entry(file.name(span.name).to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn every_call_is_recorded_once_whichever_cuda() {
+    for major in [12, 13] {
+        let scratch = Scratch::new();
+        let (job, log) = need_some!(train(major, &["6", "memory", "threads"], &scratch));
+        let traced = traced(&job, GPU, &scratch);
+        assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+        let (file, spans) = rows::<Span>(&traced.run, 0);
+        let log = what_ran(&log);
+        let wanted = logged(&log);
+        assert!(wanted["cudaLaunchKernel"] >= 2 * 6 * 6, "{wanted:?}");
+        assert_eq!(recorded(&file, &spans), wanted, "CUDA {major}");
+        for span in &spans {
+            assert_eq!(span.status, Some(0), "{}", file.name(span.name));
+        }
+    }
+}
+
+#[test]
+fn a_call_lies_around_what_the_library_did_in_it() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(train(12, &["4"], &scratch));
+    let traced = traced(&job, GPU, &scratch);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    let of = |name: &str| -> Vec<(u64, u64)> {
+        let spans = spans.iter().filter(|span| file.name(span.name) == name);
+        spans.map(|span| (span.start_ns, span.start_ns + span.duration_ns)).collect()
+    };
+    for name in ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize"] {
+        let inner: Vec<(u64, u64)> = what_ran(&log)
+            .iter()
+            .filter(|line| text(line, "what") == "call" && text(line, "name") == name)
+            .map(|line| (line["start"].as_u64().unwrap(), line["end"].as_u64().unwrap()))
+            .collect();
+        let outer = of(name);
+        assert_eq!(outer.len(), inner.len());
+        // Both clocks are CLOCK_MONOTONIC; ticks are turned into it to within a microsecond.
+        for ((start, end), (from, to)) in outer.iter().zip(&inner) {
+            assert!(start <= &(from + 2000) && &(to.saturating_sub(2000)) <= end, "{name}");
+        }
+    }
+}
+
+#[test]
+fn memory_of_devices_is_recorded_with_the_stacks_that_took_it() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(train(12, &["5", "memory"], &scratch));
+    let traced = traced(&job, GPU, &scratch);
+    let (file, rows) = rows::<DeviceAllocation>(&traced.run, 0);
+    // Operation 1 takes memory, 2 gives it back; kind 2 is pinned host memory.
+    let of_log: Vec<(bool, u64, bool)> = what_ran(&log)
+        .iter()
+        .filter(|line| text(line, "what") == "memory")
+        .map(|line| {
+            let free = line["operation"] == 2;
+            (free, line["address"].as_u64().unwrap(), line["kind"] == 2)
+        })
+        .collect();
+    let of_run: Vec<(bool, u64, bool)> =
+        rows.iter().map(|row| (row.free, row.address, row.kind == MemoryKind::Pinned)).collect();
+    assert_eq!(of_run, of_log);
+    for row in &rows {
+        assert_eq!(row.allocator, Allocator::Library);
+        assert_eq!(row.device, (row.kind == MemoryKind::Device).then_some(0));
+        if row.free {
+            assert_eq!(row.bytes, None);
+            continue;
+        }
+        assert!(row.bytes.is_some_and(|bytes| bytes >= 4));
+        let stack = file.stack(row.process, row.stack).expect("a stack");
+        let names: Vec<&str> = stack
+            .frames
+            .iter()
+            .flat_map(|frame| file.symbols(row.process, *frame))
+            .map(|symbol| file.name(symbol.function))
+            .collect();
+        assert!(names.contains(&"train") && names.contains(&"main"), "{names:?}");
+    }
+}
+
+#[test]
+fn collectives_know_their_communicator_and_their_group() {
+    let scratch = Scratch::new();
+    let meeting = scratch.join("meeting");
+    let (_, log) = need_some!(train(12, &[], &scratch));
+    let home = need_some!(stand_ins());
+    let train = home.join("train-12");
+    let both = format!(
+        "RANK=0 {0} 3 nccl & first=$!; RANK=1 {0} 3 nccl; second=$?; wait $first && exit $second",
+        train.display()
+    );
+    let job = Job::sh(&both)
+        .env("WORLD_SIZE", "2")
+        .env("MEETING", &meeting)
+        .env("LD_LIBRARY_PATH", home.join("12"))
+        .env("FAKE_CUDA_LOG", &log);
+    let traced = traced(&job, GPU, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    assert!(!what_ran(&log).is_empty());
+    let mut identities = Vec::new();
+    for rank in [0, 1] {
+        let (file, rows) = rows::<Collective>(&traced.run, rank);
+        let names: Vec<&str> = rows.iter().map(|row| file.name(row.name)).collect();
+        let mut wanted = vec!["broadcast"];
+        wanted.extend(["all_reduce"; 6]);
+        assert_eq!(names, wanted, "rank {rank}");
+        let communicators = file.communicators();
+        assert_eq!(communicators.len(), 1);
+        assert_eq!((communicators[0].size, communicators[0].rank), (Some(2), Some(rank)));
+        identities.push(communicators[0].communicator);
+        for (at, row) in rows.iter().enumerate() {
+            assert_eq!(row.communicator, Some(communicators[0].communicator));
+            assert_eq!((row.sequence, row.group_size), (Some(at as u64), Some(2)));
+            assert_eq!(file.name(row.element_type), "Float");
+        }
+        assert_eq!(rows[1].bytes, Some(4096 * 4));
+        assert_eq!(rows[2].bytes, Some(4));
+        // Both of a group end with it.
+        let end = |row: &Collective| row.start_ns + row.duration_ns.unwrap();
+        assert_eq!(end(&rows[1]), end(&rows[2]));
+        assert!(end(&rows[1]) <= rows[3].start_ns);
+    }
+    assert_eq!(identities[0], identities[1]);
+}
+
+#[test]
+fn two_majors_in_one_process_each_get_their_own_calls() {
+    let scratch = Scratch::new();
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/two_majors");
+    let mut plugins = Vec::new();
+    let compile = |arguments: &[&str]| {
+        let job = Job::new("gcc").args(["-g", "-O1"]).args(arguments).run_in(scratch.path());
+        assert_eq!(job.code, Some(0), "{job:?}");
+    };
+    for major in ["12", "13"] {
+        let (library, plugin) = (format!("libcudart.so.{major}"), format!("plugin{major}.so"));
+        let shared = ["-shared", "-fPIC"];
+        let soname = format!("-Wl,-soname,{library}");
+        let source = |name: &str| format!("{sources}/{name}.c");
+        let define = format!("-DMAJOR={major}");
+        compile(&[&shared[..], &[&define, &soname, &source("library"), "-o", &library]].concat());
+        let rpath = ["-Wl,-rpath,$ORIGIN", &source("plugin"), "-o", &plugin];
+        compile(&[&shared[..], &rpath, &[&format!("./{library}")]].concat());
+        plugins.push(scratch.join(plugin));
+    }
+    compile(&[&format!("{sources}/main.c"), "-ldl", "-o", "main"]);
+    let job = Job::new(scratch.join("main")).args(&plugins);
+    let native = job.run_in(scratch.cwd());
+    assert_eq!(native.stdout, "12\n13\n12\n13\n", "{native:?}");
+    assert_eq!(traced(&job, GPU, &scratch).outcome, native);
+}

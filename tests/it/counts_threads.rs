@@ -1,0 +1,60 @@
+//! Counts are exact with threads, too: those that end in every way, and those
+//! that free what others took.
+
+use crate::sums::exact_in_threads;
+use tprof_tests::{Expected, Job, Report, can_mount, need, program};
+
+#[test]
+fn events_after_a_threads_end_of_work_are_counted() {
+    exact_in_threads(&Job::new(program("tls_keys")).arg("50"));
+    exact_in_threads(&Job::new(program("tls_cxx")));
+}
+
+#[test]
+fn every_end_of_a_thread_is_counted() {
+    exact_in_threads(&Job::new(program("thread_ends")));
+    exact_in_threads(&Job::new(program("thread_names")));
+}
+
+#[test]
+fn threads_on_small_stacks_and_coroutines_are_counted() {
+    exact_in_threads(&Job::new(program("small_stacks")));
+    exact_in_threads(&Job::new(program("coroutines")));
+}
+
+#[test]
+fn twelve_thousand_threads_are_counted() {
+    exact_in_threads(&Job::new(program("many_threads")).args(["10000", "2000"]).limit(180));
+}
+
+#[test]
+fn blocks_handed_over_between_threads_are_counted_with_their_peak() {
+    let runs = ["1000", "200000"].map(|n| exact_in_threads(&Job::new(program("handover")).arg(n)));
+    // What the C library allocates for the one thread is the same in both.
+    let rest = |(report, wanted): &(Report, Expected)| {
+        [
+            report.total("allocations") - wanted.allocations,
+            report.total("frees") - wanted.frees,
+            report.total("allocated_bytes") - wanted.bytes,
+            report.total("live_at_exit_bytes") - wanted.live,
+            report.total("peak_bytes") - wanted.peak,
+        ]
+    };
+    let [few, many] = [rest(&runs[0]), rest(&runs[1])];
+    assert_eq!(few, many, "allocations, frees, bytes, live, peak");
+    assert!(few[4] == few[3] && (0..1024).contains(&few[4]), "{few:?}");
+}
+
+#[test]
+fn a_full_dev_shm_loses_nothing() {
+    need!(can_mount(), "no mount namespace can be had");
+    let small = "mount -t tmpfs -o size=64m tmpfs /dev/shm && exec \"$@\"";
+    exact_in_threads(
+        &Job::new(program("shm_full")).under(["unshare", "-m", "sh", "-c", small, "sh"]),
+    );
+}
+
+#[test]
+fn exceptions_are_counted() {
+    exact_in_threads(&Job::new(program("exceptions")));
+}

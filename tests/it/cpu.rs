@@ -1,0 +1,117 @@
+//! CPU samples tell which functions the time went into, and what threads waited
+//! for.
+
+use serde_json::Value;
+use std::path::Path;
+use tprof_tests::{Job, Kind, Scratch, build, document, need, program, skip, traced};
+
+/// Samples enough for shares to be told apart.
+const OFTEN: &[&str] = &["--sample-rate", "997", "--mem", "off"];
+
+/// A run's report, or nothing where this machine samples nothing.
+fn sampled(job: &Job, options: &[&str], scratch: &Scratch) -> Option<(Value, Value)> {
+    let run = traced(job, options, scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let cpu = document("cpu", &run.run);
+    if is_refused(&cpu) {
+        skip("perf_event_open is not permitted here");
+        return None;
+    }
+    Some((cpu, document("threads", &run.run)))
+}
+
+fn is_refused(report: &Value) -> bool {
+    let blind = report["completeness"]["blind"].as_array().unwrap();
+    blind.iter().any(|entry| entry["what"] == "CPU samples")
+}
+
+/// The share of a function's total.
+#[track_caller]
+fn share(report: &Value, table: &str, function: &str, key: &str) -> f64 {
+    let rows = report["tables"][table].as_array().unwrap_or_else(|| panic!("no {table}: {report}"));
+    let named = |row: &&Value| {
+        row["function"].as_str().is_some_and(|name| name.split(' ').next() == Some(function))
+    };
+    let row = rows.iter().find(named);
+    row.unwrap_or_else(|| panic!("no {function} in {rows:#?}"))[key].as_f64().unwrap()
+}
+
+#[track_caller]
+fn is_near(found: f64, expected: f64) {
+    assert!((found - expected).abs() < 0.05, "{found} should be {expected}");
+}
+
+#[track_caller]
+fn shares_are_known(program: &Path, options: &[&str]) {
+    let scratch = Scratch::new();
+    let Some((cpu, threads)) = sampled(&Job::new(program), options, &scratch) else { return };
+    is_near(share(&cpu, "functions", "victim_half", "total_share"), 0.5);
+    is_near(share(&cpu, "functions", "victim_third", "total_share"), 1.0 / 3.0);
+    is_near(share(&cpu, "functions", "victim_sixth", "total_share"), 1.0 / 6.0);
+    // Once for each sample, however deep.
+    is_near(share(&cpu, "functions", "victim_deep", "total_share"), 1.0 / 6.0);
+    let rows = threads["tables"]["threads"].as_array().unwrap();
+    let running: f64 = rows.iter().map(|row| row["running_ns"].as_f64().unwrap()).sum();
+    assert!((1.15e9..1.6e9).contains(&running), "{running}");
+    let sleeps: f64 = rows.iter().map(|row| row["sleep_ns"].as_f64().unwrap()).sum();
+    assert!((0.69e9..1.5e9).contains(&sleeps), "{sleeps}: {rows:#?}");
+}
+
+#[test]
+fn shares_are_known_without_frame_pointers() {
+    shares_are_known(&program("cpu_shares"), OFTEN);
+}
+
+#[test]
+fn shares_are_known_with_frame_pointers() {
+    let program = build("cpu_shares", Kind::FramePointers).unwrap();
+    shares_are_known(&program, &["--sample-rate", "997", "--mem", "off", "--stacks", "fp"]);
+}
+
+#[test]
+fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
+    let program = match build("cpu_shares", Kind::Static) {
+        Ok(program) => program,
+        Err(why) => return skip(&why),
+    };
+    shares_are_known(&program, OFTEN);
+}
+
+#[test]
+fn pythons_functions_are_seen_from_outside() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/cpu_shares.py");
+    let job = Job::new("/usr/bin/python3").arg(script);
+    need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
+    let scratch = Scratch::new();
+    let Some((cpu, threads)) = sampled(&job, OFTEN, &scratch) else { return };
+    let table = &cpu["tables"]["python"];
+    let total = |name: &str| {
+        let rows = table.as_array().unwrap_or_else(|| panic!("no Python frames: {cpu}"));
+        let row = rows.iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no {name} in {rows:#?}"))["total_ns"].as_f64().unwrap()
+    };
+    // Interpreted twice as long as compressed.
+    let (interpreted, native) = (total("victim_interpreted"), total("Victim.victim_native"));
+    is_near(native / (interpreted + native), 1.0 / 3.0);
+    // What it calls in a library is its own, and is told apart below it.
+    let modules = cpu["tables"]["modules"].as_array().unwrap();
+    let zlib = modules
+        .iter()
+        .find(|row| row["module"].as_str().is_some_and(|name| name.starts_with("libz.so")));
+    let zlib = zlib.unwrap_or_else(|| panic!("no zlib in {modules:#?}"));
+    is_near(zlib["self_share"].as_f64().unwrap(), 1.0 / 3.0);
+    let rows = threads["tables"]["threads"].as_array().unwrap();
+    let sleeper =
+        rows.iter().find(|row| row["waited_in"] == "victim_sleeps (programs/cpu_shares.py)");
+    assert!(sleeper.is_some_and(|row| row["sleep_ns"].as_f64() > Some(0.6e9)), "{rows:#?}");
+}
+
+#[test]
+fn without_the_activity_there_are_no_samples() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("leave")).arg("exit"), &["--activities", "mem"], &scratch);
+    let cpu = document("cpu", &run.run);
+    assert!(cpu["tables"]["functions"].as_array().unwrap().is_empty());
+    let why = cpu["tables"]["functions_missing"].as_str().unwrap();
+    assert!(why.contains("--activities cpu"), "{why}");
+}

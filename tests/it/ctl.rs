@@ -1,0 +1,141 @@
+//! A live run is controlled from another process.
+
+use serde_json::Value;
+use std::path::Path;
+use tprof_tests::{
+    EXACT, Job, Live, Scratch, memory_report, program, report, run_info, tprof, traced_job,
+};
+
+fn start(options: &[&str], run: &Path, scratch: &Scratch) -> Live {
+    let job = Job::new(program("steady")).arg("200");
+    let mut live = Live::start(&traced_job(&job, options, run), &scratch.cwd());
+    live.wait_for("ready");
+    run_info(run, |info| info["session"].as_str().is_some_and(|path| !path.is_empty()));
+    live
+}
+
+#[track_caller]
+fn ctl(words: &[&str], run: &Path) -> String {
+    tprof(["ctl"]).args(words).arg(run).run_in(run.parent().unwrap()).expect_code(0).stdout
+}
+
+fn kept(run: &Path) -> i64 {
+    let sites = memory_report(run).sites(|frame| frame.starts_with("victim_keep"));
+    sites.iter().map(|site| site["allocations"].as_i64().unwrap()).sum()
+}
+
+#[test]
+fn what_happens_between_stop_and_start_is_not_recorded() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let mut live = start(EXACT, &run, &scratch);
+    live.obey("a");
+    ctl(&["stop"], &run);
+    live.obey("a");
+    live.obey("t");
+    live.obey("c");
+    live.obey("a");
+    ctl(&["start"], &run);
+    live.obey("a");
+    let outcome = live.finish();
+    assert_eq!(outcome.code, Some(48), "{outcome:?}");
+    assert_eq!(kept(&run), 2000);
+    let memory = &report(&run).0["ranks"][0]["host_memory"];
+    assert!(
+        memory["live_at_exit_bytes"].is_null(),
+        "not known after a gap: {}",
+        memory["live_at_exit_bytes"]
+    );
+}
+
+#[test]
+fn a_paused_run_records_from_start_on() {
+    for options in [EXACT, &["--mem", "sampled=64"]] {
+        let scratch = Scratch::new();
+        let run = scratch.run();
+        let options: Vec<&str> = options.iter().copied().chain(["--paused"]).collect();
+        let mut live = start(&options, &run, &scratch);
+        live.obey("a");
+        ctl(&["start"], &run);
+        live.obey("a");
+        live.obey("f");
+        assert_eq!(live.finish().code, Some(48));
+        let seen = kept(&run);
+        match options.contains(&"exact") {
+            true => assert_eq!(seen, 1000),
+            false => assert!((800..1200).contains(&seen), "{seen}"),
+        }
+    }
+}
+
+#[test]
+fn a_paused_run_that_is_never_started_records_no_events() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::new(program("leave")).args(["exit", "1000", "600"]);
+    let outcome = traced_job(&job, &["--mem", "exact", "--paused"], &run).run_in(scratch.cwd());
+    assert_eq!(outcome.code, Some(11), "{outcome:?}");
+    assert_eq!(report(&run).0["completeness"]["recorded"].as_i64(), Some(0));
+}
+
+#[test]
+fn marks_are_kept() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let mut live = start(EXACT, &run, &scratch);
+    for name in ["warm", "step 1", "step \"2\" \u{e4}\u{1f600}"] {
+        ctl(&["mark", name], &run);
+        live.obey("a");
+    }
+    assert_eq!(live.finish().code, Some(48));
+    let out = scratch.join("chrome");
+    tprof(["export", "--to", "chrome"])
+        .arg(&run)
+        .arg("-o")
+        .arg(&out)
+        .run_in(scratch.path())
+        .expect_code(0);
+    let trace = crate::export::chrome(&out.join("rank-0.trace.json.gz")).to_string();
+    for name in ["warm", "step 1", "step \\\"2\\\" \u{e4}\u{1f600}"] {
+        assert!(trace.contains(name), "no mark {name}");
+    }
+}
+
+#[test]
+fn status_tells_rates_loss_and_size() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let mut live = start(EXACT, &run, &scratch);
+    live.obey("a");
+    let text = ctl(&["status"], &run);
+    assert!(!text.trim().is_empty());
+    let value: Value = serde_json::from_str(&ctl(&["status", "--json"], &run)).unwrap();
+    assert!(value.is_object(), "{value}");
+    let low = value.to_string();
+    for word in ["recorded", "lost", "bytes"] {
+        assert!(low.contains(word), "nothing about {word}: {value}");
+    }
+    assert_eq!(live.finish().code, Some(48));
+}
+
+#[test]
+fn a_delay_leaves_the_beginning_out() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::sh("\"$1\" exit 500 0; sleep 3; \"$1\" exit 70 0").arg(program("leave"));
+    let outcome =
+        traced_job(&job, &["--mem", "exact", "--delay", "1500ms"], &run).run_in(scratch.cwd());
+    assert_eq!(outcome.code, Some(11), "{outcome:?}");
+    assert_eq!(memory_report(&run).in_victims("allocations"), 70);
+}
+
+#[test]
+fn a_duration_leaves_the_end_out_and_the_job_alone() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::sh("\"$1\" exit 500 0; sleep 3; \"$1\" exit 70 0").arg(program("leave"));
+    let outcome =
+        traced_job(&job, &["--mem", "exact", "--duration", "1500ms"], &run).run_in(scratch.cwd());
+    assert_eq!(outcome.code, Some(11), "{outcome:?}");
+    assert_eq!(memory_report(&run).in_victims("allocations"), 500);
+}

@@ -1,0 +1,94 @@
+//! Estimates are what they say: the truth lies within the stated error in 95 of
+//! 100 cases.
+
+use tprof_tests::{Job, Report, Scratch, expected, memory_report, program, traced};
+
+const SITES: usize = 100;
+
+/// Of a hundred sites with this truth, how many are estimated within their error.
+fn within(report: &Report, key: &str, truth: f64) -> usize {
+    let error_key = format!("error_{key}");
+    (0..SITES)
+        .filter(|n| {
+            let name = format!("victim_site_{n:02}");
+            let sites = report.sites(|frame| frame.split([' ', '(']).next() == Some(&name));
+            let sum = |key: &str| sites.iter().filter_map(|site| site[key].as_f64()).sum::<f64>();
+            (sum(key) - truth).abs() <= sum(&error_key)
+        })
+        .count()
+}
+
+#[test]
+fn site_estimates_lie_within_their_error() {
+    // Blocks and size of each site, and samples to expect of it: 8 to 60.
+    let loads = [
+        ("20000", "1000"),
+        ("60000", "300"),
+        ("4000", "4000"),
+        ("80", "100000"),
+        ("4500", "1000"),
+        ("500", "60000"),
+    ];
+    let (mut bytes_within, mut counts_within) = (0, 0);
+    for (blocks, size) in loads {
+        let scratch = Scratch::new();
+        let run = traced(&Job::new(program("sampled_sites")).args([blocks, size]), &[], &scratch);
+        let report = memory_report(&run.run);
+        let (blocks, size): (f64, f64) = (blocks.parse().unwrap(), size.parse().unwrap());
+        bytes_within += within(&report, "bytes", blocks * size);
+        counts_within += within(&report, "allocations", blocks);
+        let wanted = expected(&run.outcome.stdout);
+        assert_eq!(report.total("allocations"), wanted.allocations);
+        assert_eq!(report.total("allocated_bytes"), wanted.bytes);
+    }
+    // A fair 95 % gives fewer than this in one case of 700.
+    let trials = (SITES * loads.len()) as f64;
+    let least = (0.95 - 3.0 * (0.95 * 0.05 / trials).sqrt()) * trials;
+    assert!(bytes_within as f64 >= least, "bytes: {bytes_within} of {trials}");
+    assert!(counts_within as f64 >= least, "allocations: {counts_within} of {trials}");
+}
+
+#[test]
+fn stated_errors_are_no_wider_than_samples_make_them() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("sampled_sites")).args(["20000", "1000"]), &[], &scratch);
+    let report = memory_report(&run.run);
+    let sites = report.sites(|frame| frame.starts_with("victim_site_"));
+    assert!(sites.len() >= 95, "{} sites", sites.len());
+    // 38 samples each: 32 % by the normal law.
+    let wide =
+        sites.iter().filter(|site| site["error_bytes"].as_f64().unwrap() > 0.6 * 2e7).count();
+    assert!(wide <= 2, "{wide} sites with an error above 60 %");
+}
+
+#[test]
+fn large_blocks_are_recorded_always() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("sampled_sites")).args(["3", "600000"]), &[], &scratch);
+    let report = memory_report(&run.run);
+    let sites = report.sites(|frame| frame.starts_with("victim_site_"));
+    assert_eq!(sites.len(), SITES);
+    for site in sites {
+        assert_eq!(
+            (site["bytes"].as_i64(), site["allocations"].as_i64()),
+            (Some(1_800_000), Some(3)),
+            "{site}"
+        );
+        assert!(site.get("error_bytes").is_none_or(|error| error.as_f64() == Some(0.0)), "{site}");
+    }
+}
+
+#[test]
+fn a_smaller_interval_gives_smaller_errors() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("sampled_sites")).args(["20000", "1000"]);
+    let mean_error = |options: &[&str]| {
+        let report = memory_report(&traced(&job, options, &scratch).run);
+        let sites = report.sites(|frame| frame.starts_with("victim_site_"));
+        sites.iter().filter_map(|site| site["error_bytes"].as_f64()).sum::<f64>()
+            / sites.len() as f64
+    };
+    let (coarse, fine) =
+        (mean_error(&["--mem", "sampled"]), mean_error(&["--mem", "sampled=16384"]));
+    assert!(fine < coarse / 3.0, "{fine} and {coarse}");
+}

@@ -1,0 +1,159 @@
+//! Exports: a Chrome trace per rank, and collapsed stacks that add up.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tprof_tests::{EXACT, Job, Scratch, expected, program, report, tprof, traced};
+
+/// Unpacks and parses a Chrome trace.
+pub fn chrome(path: &Path) -> Value {
+    let unpacked = Command::new("gzip").arg("-dc").arg(path).output().unwrap();
+    assert!(
+        unpacked.status.success(),
+        "{}: {}",
+        path.display(),
+        String::from_utf8_lossy(&unpacked.stderr)
+    );
+    serde_json::from_slice(&unpacked.stdout)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn ranks_run(scratch: &Scratch) -> PathBuf {
+    let script =
+        "for r in 0 1; do RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r \"$1\" >/dev/null & done; wait";
+    traced(&Job::sh(script).arg(program("thread_names")), EXACT, scratch).run
+}
+
+#[test]
+fn chrome_gives_one_valid_file_per_rank() {
+    let scratch = Scratch::new();
+    let run = ranks_run(&scratch);
+    let out = scratch.join("out");
+    tprof(["export", "--to", "chrome"])
+        .arg(&run)
+        .arg("-o")
+        .arg(&out)
+        .run_in(scratch.path())
+        .expect_code(0);
+    for rank in 0..2 {
+        let trace = chrome(&out.join(format!("rank-{rank}.trace.json.gz")));
+        let events = trace["traceEvents"].as_array().or(trace.as_array()).expect("traceEvents");
+        for event in events {
+            let phase = event["ph"].as_str().unwrap_or_else(|| panic!("no phase: {event}"));
+            assert!(event["pid"].is_number() && event["name"].is_string(), "{event}");
+            assert!(phase == "M" || event["ts"].is_number(), "{event}");
+        }
+        let named = |kind: &str, name: &str| {
+            events.iter().any(|event| {
+                event["ph"] == "M"
+                    && event["name"] == kind
+                    && event["args"]["name"].as_str().is_some_and(|n| n.contains(name))
+            })
+        };
+        assert!(named("process_name", ""), "rank {rank}");
+        for name in ["by-prctl", "by-itself", "by-another", "by-proc"] {
+            assert!(named("thread_name", name), "rank {rank}: no thread {name}");
+        }
+        assert!(events.iter().any(|event| event["ph"] == "C"), "rank {rank}: no counter");
+    }
+}
+
+#[test]
+fn chrome_goes_beside_the_files_of_the_run_by_default() {
+    let scratch = Scratch::new();
+    let run = ranks_run(&scratch);
+    tprof(["export", "--to", "chrome"]).arg(&run).run_in(scratch.cwd()).expect_code(0);
+    for rank in 0..2 {
+        chrome(&run.join(format!("rank-{rank}.trace.json.gz")));
+    }
+    // What is there is not overwritten without a word.
+    let again = tprof(["export", "--to", "chrome"]).arg(&run).run_in(scratch.cwd());
+    tprof_tests::assert_refused(&again, &["--force"]);
+}
+
+fn folded(run: &Path, weight: &str) -> Vec<(String, i64)> {
+    let job = tprof(["export", "--to", "folded", "--weight", weight]).arg(run);
+    let outcome = job.run_in(run.parent().unwrap()).expect_code(0);
+    let lines = outcome.stdout.lines().map(|line| {
+        let (stack, number) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line:?}"));
+        (stack.to_owned(), number.parse().unwrap_or_else(|_| panic!("{line:?}")))
+    });
+    lines.collect()
+}
+
+#[test]
+fn folded_stacks_add_up_to_the_report() {
+    let scratch = Scratch::new();
+    for victim in ["stacks", "fork", "exceptions"] {
+        let run = traced(&Job::new(program(victim)), EXACT, &scratch);
+        let report = report(&run.run);
+        for (weight, total) in [("bytes", "allocated_bytes"), ("count", "allocations")] {
+            let sum: i64 = folded(&run.run, weight).iter().map(|(_, number)| number).sum();
+            assert_eq!(sum, report.total(total), "{victim}, {weight}");
+        }
+    }
+}
+
+#[test]
+fn folded_stacks_begin_at_main() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("stacks")), EXACT, &scratch);
+    let wanted = expected(&run.outcome.stdout);
+    let lines = folded(&run.run, "count");
+    assert_eq!(lines.iter().map(|(_, n)| n).sum::<i64>(), wanted.allocations);
+    let (chain, _) = lines.iter().max_by_key(|(_, n)| *n).unwrap();
+    let place = |name: &str| chain.find(name).unwrap_or_else(|| panic!("no {name} in {chain:?}"));
+    assert!(place("main") < place("victim_d") && place("victim_d") < place("victim_a"), "{chain}");
+}
+
+#[test]
+fn an_export_can_be_asked_for_with_the_run() {
+    let scratch = Scratch::new();
+    let run =
+        traced(&Job::new(program("stacks")), &["--mem", "exact", "--export", "chrome"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    chrome(&run.run.join("rank-0.trace.json.gz"));
+}
+
+#[test]
+fn redaction_leaves_no_argument_path_or_variable() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("leave"))
+        .args(["exit", "100", "50", "sesame-argument"])
+        .env("SECRET", "sesame-variable");
+    let run = traced(&job, &["--mem", "exact", "--redact"], &scratch);
+    assert_eq!(run.outcome.code, Some(11), "{:?}", run.outcome);
+    let folder = program("leave").parent().unwrap().display().to_string();
+    let mut said = String::new();
+    for kind in ["summary", "memory"] {
+        said += &tprof(["report", kind, "--json"])
+            .arg(&run.run)
+            .run_in(scratch.path())
+            .expect_code(0)
+            .stdout;
+    }
+    for entry in fs::read_dir(&run.run).unwrap() {
+        said += &String::from_utf8_lossy(&fs::read(entry.unwrap().path()).unwrap());
+    }
+    for secret in ["sesame", &folder] {
+        assert!(!said.contains(secret), "{secret} is in the run");
+    }
+}
+
+#[test]
+fn a_size_is_refused_by_formats_that_cannot_be_cut() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let made = tprof(["run", "--quiet", "-o"]).arg(&run).args(["--", "true"]);
+    assert_eq!(made.run_in(scratch.cwd()).code, Some(0));
+    for format in ["flame", "report", "folded", "json"] {
+        let output = scratch.join(format);
+        let job =
+            tprof(["export", "--max-size", "10M", "--to", format, "-o"]).arg(&output).arg(&run);
+        let outcome = job.run_in(scratch.cwd());
+        assert_eq!(outcome.code, Some(125), "{outcome:?}");
+        assert!(outcome.stderr.contains(&format!("--max-size is not for {format}")), "{outcome:?}");
+        assert!(!output.exists(), "{format}");
+    }
+}

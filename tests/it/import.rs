@@ -1,0 +1,144 @@
+//! Traces that others made, through the command line.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use tprof_tests::{Counts, Outcome, Scratch, Synthetic, assert_refused, many_ranks};
+use tprof_trace::model::*;
+use tprof_trace::{RunDir, TraceFile};
+
+fn trace(scratch: &Scratch, name: &str, rank: u32, ranks: u32, steps: u64) -> (PathBuf, Counts) {
+    let path = scratch.join(name);
+    let mut file = BufWriter::new(File::create(&path).unwrap());
+    let counts = Synthetic { rank, ranks, steps }.write(&mut file).unwrap();
+    (path, counts)
+}
+
+fn tprof<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Outcome {
+    tprof_tests::tprof(words).run_in(std::env::temp_dir())
+}
+
+fn import(input: &Path, run: &Path) {
+    let outcome = tprof([Path::new("import"), input, Path::new("-o"), run]);
+    assert_eq!((outcome.code, &outcome.stdout[..]), (Some(0), ""), "{outcome:?}");
+}
+
+fn json(words: &[&Path]) -> Value {
+    let words = words.iter().map(|word| word.as_os_str()).chain(["--json".as_ref()]);
+    let outcome = tprof(words);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+#[test]
+fn an_imported_trace_is_a_run_like_any_other() {
+    let scratch = Scratch::new();
+    let (input, counts) = trace(&scratch, "trace.json", 3, 8, 5);
+    let run = scratch.join("run");
+    import(&input, &run);
+    let file = TraceFile::open(&run.join("rank-3.tprof")).unwrap();
+    assert_eq!(file.row_count::<Span>(), counts.spans);
+    assert_eq!(file.row_count::<Kernel>(), counts.kernels);
+    assert_eq!(file.row_count::<MemoryCopy>(), counts.copies);
+    assert_eq!(file.row_count::<Collective>(), counts.collectives);
+    assert_eq!(file.row_count::<DeviceAllocation>(), counts.allocations);
+    let report = json(&[Path::new("report"), &run]);
+    assert_eq!(report["completeness"]["complete"], true);
+    assert_eq!(report["overhead"]["fraction"], Value::Null);
+    assert_eq!(report["ranks"][0]["rank"], 3);
+}
+
+#[test]
+fn report_diff_and_export_take_a_trace_as_it_is() {
+    let scratch = Scratch::new();
+    let (input, _) = trace(&scratch, "trace.json", 0, 1, 5);
+    let (longer, _) = trace(&scratch, "longer.json", 0, 1, 8);
+    let run = scratch.join("run");
+    import(&input, &run);
+    for kind in ["summary", "breakdown"] {
+        let direct = json(&[Path::new("report"), Path::new(kind), &input]);
+        let mut imported = json(&[Path::new("report"), Path::new(kind), &run]);
+        assert_eq!(direct["run"]["path"], input.to_str().unwrap());
+        imported["run"]["path"] = direct["run"]["path"].clone();
+        assert_eq!(direct, imported, "{kind}");
+    }
+    let diff = json(&[Path::new("diff"), &input, &longer]);
+    assert!(diff.to_string().contains("step_time"));
+    let outcome = tprof([Path::new("export"), &input, Path::new("--to"), Path::new("chrome")]);
+    assert_refused(&outcome, &["-o"]);
+    let out = scratch.join("out");
+    std::fs::create_dir(&out).unwrap();
+    let words = [
+        Path::new("export"),
+        &input,
+        Path::new("--to"),
+        Path::new("chrome"),
+        Path::new("-o"),
+        &out,
+    ];
+    let outcome = tprof(words);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    // What was exported can be imported, and nothing of the device is lost on the way.
+    let again = scratch.join("again");
+    import(&out, &again);
+    let rows = |run: &Path| {
+        let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+        let (mut kernels, problems) = file.rows::<Kernel>();
+        assert_eq!(problems, []);
+        let first = kernels[0].start_ns;
+        kernels.iter_mut().for_each(|kernel| kernel.start_ns -= first);
+        let shape =
+            |k: &Kernel| (k.start_ns, k.duration_ns, k.stream, file.name(k.name).to_owned());
+        kernels.iter().map(shape).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&run), rows(&again));
+}
+
+#[test]
+fn a_trace_that_cannot_be_read_is_named_with_the_place() {
+    let scratch = Scratch::new();
+    let bad = scratch.write("bad.json", "{\"traceEvents\": 5}");
+    let run = scratch.join("run");
+    let words = |input: &Path| ["import".into(), input.to_owned(), "-o".into(), run.clone()];
+    assert_refused(&tprof(words(&bad)), &["bad.json", "at byte"]);
+    assert_refused(&tprof([Path::new("report"), &bad]), &["bad.json", "at byte"]);
+    assert_refused(&tprof(words(&scratch.join("none.json"))), &["none.json", "no such file"]);
+    let (good, _) = trace(&scratch, "trace.json", 0, 1, 2);
+    let limited = words(&good).into_iter().chain(["--max-input".into(), "1KiB".into()]);
+    assert_refused(&tprof(limited), &["trace.json", "--max-input"]);
+    assert!(!run.exists());
+    import(&good, &run);
+    assert_refused(&tprof(words(&good)), &["--force"]);
+    let forced = words(&good).into_iter().chain(["--force".into()]);
+    assert_eq!(tprof(forced).code, Some(0));
+}
+
+#[test]
+fn a_run_of_many_ranks_is_made_of_few() {
+    let scratch = Scratch::new();
+    let traces = scratch.join("traces");
+    std::fs::create_dir(&traces).unwrap();
+    for rank in 0..2 {
+        trace(&scratch, &format!("traces/rank-{rank}.json"), rank, 2, 3);
+    }
+    let (few, many) = (scratch.join("few"), scratch.join("many"));
+    import(&traces, &few);
+    many_ranks(&few, &many, 1024).unwrap();
+    let run = RunDir::open(&many).unwrap();
+    assert_eq!(run.problems(), []);
+    let ranks: Vec<_> = run.files().iter().filter_map(|file| file.rank).collect();
+    assert_eq!(ranks, (0..1024).collect::<Vec<_>>());
+    let open = |path: &Path| TraceFile::open(path).unwrap();
+    let (source, copy) = (open(&few.join("rank-1.tprof")), open(&many.join("rank-777.tprof")));
+    assert_eq!(copy.row_count::<Kernel>(), source.row_count::<Kernel>());
+    let (there, _) = source.rows::<Kernel>();
+    let (here, _) = copy.rows::<Kernel>();
+    let shift = here[0].start_ns - there[0].start_ns;
+    assert!(
+        here.iter().zip(&there).all(|(a, b)| a.start_ns - b.start_ns == shift && a.name == b.name)
+    );
+    assert_eq!(copy.communicators()[0].rank, Some(777));
+    assert_eq!(copy.processes()[0].rank, Some(777));
+}

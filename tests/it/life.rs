@@ -1,0 +1,125 @@
+//! The processes of a run: who was there, whose child, and how each ended.
+
+use serde_json::Value;
+use tprof_tests::{EXACT, Job, Scratch, program, report, traced};
+
+fn ends(processes: &[&Value]) -> Vec<(Option<i64>, Option<i64>)> {
+    processes
+        .iter()
+        .map(|process| (process["exit_status"].as_i64(), process["signal"].as_i64()))
+        .collect()
+}
+
+#[test]
+fn ends_of_children_are_told() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("fork")), EXACT, &scratch);
+    let report = report(&run.run);
+    let found = ends(&report.processes("fork"));
+    assert_eq!(found.len(), 7, "{}", report.0["processes"]);
+    for end in
+        [(Some(0), None), (Some(20), None), (None, Some(9)), (Some(22), None), (Some(25), None)]
+    {
+        assert!(found.contains(&end), "{end:?} in {found:?}");
+    }
+}
+
+#[test]
+fn ends_of_the_job_are_told() {
+    let scratch = Scratch::new();
+    for (how, end) in [
+        ("exit", (Some(11), None)),
+        ("_exit", (Some(12), None)),
+        ("quick_exit", (Some(14), None)),
+        ("abort", (None, Some(6))),
+        ("kill", (None, Some(9))),
+        ("segv", (None, Some(11))),
+    ] {
+        let run = traced(&Job::new(program("leave")).args([how, "10", "5"]), EXACT, &scratch);
+        let report = report(&run.run);
+        assert_eq!(ends(&report.processes("leave")), [end], "{how}: {}", report.0["processes"]);
+    }
+}
+
+#[test]
+fn parents_are_told() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::sh("\"$1\" 3; \"$1\" 4; true").arg(program("short")), EXACT, &scratch);
+    let report = report(&run.run);
+    let shell = report.processes("sh")[0]["pid"].as_i64().unwrap();
+    let short = report.processes("/short");
+    // The shell's own line names the program as well.
+    let short: Vec<_> =
+        short.into_iter().filter(|process| process["pid"].as_i64() != Some(shell)).collect();
+    assert_eq!(ends(&short), [(Some(3), None), (Some(4), None)], "{}", report.0["processes"]);
+    for process in short {
+        assert_eq!(process["parent"].as_i64(), Some(shell), "{}", report.0["processes"]);
+        assert!(process["start_ns"].as_i64() < process["end_ns"].as_i64(), "{process}");
+    }
+}
+
+#[test]
+fn every_image_of_a_process_is_told() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("exec_self")), EXACT, &scratch);
+    let report = report(&run.run);
+    let images = report.processes("exec_self");
+    assert_eq!(images.len(), 11, "{}", report.0["processes"]);
+    let pid = images[0]["pid"].as_i64();
+    assert!(images.iter().all(|image| image["pid"].as_i64() == pid), "{}", report.0["processes"]);
+    assert_eq!(ends(&images).iter().filter(|end| **end == (Some(44), None)).count(), 1);
+}
+
+#[test]
+fn a_run_has_the_keys_that_are_promised() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("leave")).args(["exit", "1000", "500"]), EXACT, &scratch);
+    let written: Value =
+        serde_json::from_slice(&std::fs::read(run.run.join("run.json")).unwrap()).unwrap();
+    let reported = report(&run.run).0;
+    for (what, value) in [("run.json", &written), ("report --json", &reported)] {
+        assert!(value["version"].is_u64(), "{what}: version");
+        let completeness = &value["completeness"];
+        assert_eq!(completeness["recorded"].as_i64(), Some(1500), "{what}: {completeness}");
+        assert_eq!(completeness["lost"].as_i64(), Some(0), "{what}: {completeness}");
+        assert_eq!(
+            completeness["blind"].as_array().map(Vec::len),
+            Some(0),
+            "{what}: {completeness}"
+        );
+        for key in ["host_ns", "wait_ns", "fraction"] {
+            assert!(value["overhead"].get(key).is_some(), "{what}: overhead.{key}");
+        }
+        let process = &value["processes"][0];
+        for key in ["pid", "parent", "rank", "command", "start_ns", "end_ns"] {
+            assert!(process.get(key).is_some(), "{what}: processes[].{key} in {process}");
+        }
+        assert_eq!(process["exit_status"].as_i64(), Some(11), "{what}: {process}");
+    }
+    let memory = &reported["ranks"][0]["host_memory"];
+    for key in [
+        "allocations",
+        "frees",
+        "allocated_bytes",
+        "peak_bytes",
+        "peak_at_ns",
+        "live_at_exit_bytes",
+    ] {
+        assert!(memory[key].is_i64(), "host_memory.{key} in {memory}");
+    }
+    let site = &memory["sites"][0];
+    for key in ["bytes", "allocations", "live_bytes", "peak_bytes"] {
+        assert!(site[key].is_i64(), "sites[].{key} in {site}");
+    }
+    assert!(site["stack"].is_array(), "{site}");
+}
+
+#[test]
+fn the_status_of_the_job_passes_through() {
+    let scratch = Scratch::new();
+    for code in [0, 1, 2, 77, 125, 126, 127, 128, 255] {
+        let run = traced(&Job::sh(&format!("exit {code}")), &[], &scratch);
+        assert_eq!(run.outcome.code, Some(code), "{:?}", run.outcome);
+        assert_eq!(run.outcome.stderr, "", "{:?}", run.outcome);
+    }
+}

@@ -1,0 +1,166 @@
+//! Nothing is lost silently, and nothing that happens to the recording harms
+//! the job.
+
+use serde_json::Value;
+use std::path::Path;
+use tprof_tests::{
+    DEFAULT, EXACT, Job, Live, Scratch, assert_refused, expected, kill, memory_report, program,
+    report, run_info, says_cut_off, traced_job,
+};
+
+fn steady() -> Job {
+    Job::new(program("steady")).args(["200".as_ref(), program("short").as_os_str()])
+}
+
+/// Starts `steady` under tprof and waits until it is being recorded.
+fn start(options: &[&str], run: &Path, scratch: &Scratch) -> (Live, Value) {
+    let mut live = Live::start(&traced_job(&steady(), options, run), &scratch.cwd());
+    live.wait_for("ready");
+    let info = run_info(run, |info| {
+        info["collector_pid"].as_u64() > Some(0)
+            && info["session"].as_str().is_some_and(|path| !path.is_empty())
+    });
+    (live, info)
+}
+
+#[test]
+fn the_job_outlives_its_collector() {
+    for options in [EXACT, DEFAULT] {
+        let scratch = Scratch::new();
+        let run = scratch.run();
+        let (mut live, info) = start(options, &run, &scratch);
+        live.obey("a");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(kill(info["collector_pid"].as_u64().unwrap() as u32, libc::SIGKILL));
+        // Everything goes on: rings fill up, threads and children come and go.
+        for command in ["a", "t", "c", "f", "e", "a", "t"] {
+            live.obey(command);
+        }
+        let outcome = live.finish();
+        assert!(outcome.stdout.ends_with("end\n"), "{options:?}: {outcome:?}");
+        let report = memory_report(&run);
+        says_cut_off(&report);
+        if options == EXACT {
+            let kept = report.sites(|frame| frame.starts_with("victim_keep"));
+            let seen: i64 = kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum();
+            assert!(seen >= 1000, "{seen} of the blocks before the kill are in the files");
+        }
+    }
+}
+
+#[test]
+fn a_stopped_collector_holds_the_job_up_for_a_bounded_time() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let (mut live, info) = start(EXACT, &run, &scratch);
+    let collector = info["collector_pid"].as_u64().unwrap() as u32;
+    // What it starts meanwhile waits for the collector's answer once, too.
+    assert!(kill(collector, libc::SIGSTOP));
+    for command in ["a", "t", "f", "a", "c", "f"] {
+        live.obey(command);
+    }
+    assert!(kill(collector, libc::SIGCONT));
+    let outcome = live.finish();
+    assert_eq!(outcome.code, Some(48), "{outcome:?}");
+    let report = report(&run);
+    let wanted = expected(&outcome.stdout);
+    let seen = report.total("allocations") + report.total("frees") + report.lost();
+    assert!(seen >= wanted.allocations + wanted.frees, "{seen} seen or lost, {wanted:?}");
+}
+
+#[test]
+fn a_deleted_session_directory_is_told() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let (mut live, info) = start(EXACT, &run, &scratch);
+    std::fs::remove_dir_all(info["session"].as_str().unwrap()).unwrap();
+    for command in ["a", "t", "c", "e", "f"] {
+        live.obey(command);
+    }
+    let outcome = live.finish();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(48), ""), "{outcome:?}");
+    let report = memory_report(&run);
+    let kept = report.sites(|frame| frame.starts_with("victim_keep"));
+    assert_eq!(kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>(), 1000);
+    // What was started after it: seen, or said not to be.
+    let seen = report.processes("/short").len();
+    assert!(
+        seen > 0 || report.blind("short").is_some() || report.lost() > 0,
+        "{}",
+        report.0["completeness"]
+    );
+}
+
+#[test]
+fn a_deleted_run_directory_does_not_harm_the_job() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let (mut live, _) = start(EXACT, &run, &scratch);
+    // The collector may be writing into it at this moment: as `rm -r` again.
+    while run.exists() {
+        let _ = std::fs::remove_dir_all(&run);
+    }
+    for command in ["a", "t", "c", "f"] {
+        live.obey(command);
+    }
+    let outcome = live.finish();
+    assert!(outcome.stdout.ends_with("end\n"), "{outcome:?}");
+    assert_eq!(outcome.code, Some(48), "{outcome:?}");
+}
+
+#[test]
+fn a_second_run_into_a_live_one_harms_neither() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let (mut live, _) = start(EXACT, &run, &scratch);
+    live.obey("a");
+    for options in [EXACT, &["--mem", "exact", "--force"]] {
+        let cwd = scratch.join("second");
+        std::fs::create_dir_all(&cwd).unwrap();
+        let second = traced_job(&Job::new(program("short")).arg("5"), options, &run).run_in(&cwd);
+        // Refused, or recorded beside the first.
+        match second.code {
+            Some(5) => {}
+            _ => assert_refused(&second, &[]),
+        }
+    }
+    live.obey("a");
+    let outcome = live.finish();
+    assert_eq!(outcome.code, Some(48), "{outcome:?}");
+    let wanted = expected(&outcome.stdout);
+    let report = memory_report(&run);
+    let kept = report.sites(|frame| frame.starts_with("victim_keep"));
+    assert_eq!(kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>(), 2000);
+    assert!(report.total("allocations") >= wanted.allocations);
+}
+
+#[test]
+fn dropping_when_full_is_counted() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::new(program("leave")).args(["kill", "1000000", "900000"]);
+    let outcome =
+        traced_job(&job, &["--mem", "exact", "--on-full", "drop"], &run).run_in(scratch.cwd());
+    let wanted = expected(&outcome.stdout);
+    let report = report(&run);
+    let seen = report.total("allocations") + report.total("frees") + report.lost();
+    assert_eq!(seen, wanted.allocations + wanted.frees, "{}", report.0["completeness"]);
+}
+
+#[test]
+fn a_run_that_reaches_its_size_stops_and_says_so() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::new(program("leave")).args(["exit", "1000000", "900000"]);
+    let outcome =
+        traced_job(&job, &["--mem", "exact", "--max-size", "256K"], &run).run_in(scratch.cwd());
+    assert_eq!(outcome.code, Some(11), "{outcome:?}");
+    let bytes: u64 = std::fs::read_dir(&run)
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(bytes < 1 << 20, "{bytes} bytes");
+    let report = report(&run);
+    let said = report.0["completeness"].to_string();
+    assert!(said.contains("size"), "{said}");
+}

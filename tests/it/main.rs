@@ -1,0 +1,30 @@
+//! Real processes under tprof, checked from outside: each module holds the
+//! facts of one idea.
+
+mod attach;
+mod attach_pid;
+mod bad_input;
+mod blind;
+mod calls;
+mod closed;
+mod counts;
+mod counts_threads;
+mod cpu;
+mod ctl;
+mod damage;
+mod estimates;
+mod export;
+mod gpu;
+mod hta;
+mod import;
+mod life;
+mod loss;
+mod open;
+mod places;
+mod ranks;
+mod round_trip;
+mod stacks;
+mod state;
+mod sums;
+mod terminal;
+mod unchanged;

@@ -1,0 +1,67 @@
+//! `tprof open` gives its trace to one page and to nobody else.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use tprof_tests::{EXACT, Job, Scratch, assert_refused, program, tprof, tprof_at, traced};
+
+/// A server on a free port, and the address that it printed.
+fn serve(scratch: &Scratch, options: &[&str]) -> (Child, String) {
+    let run = traced(&Job::new(program("thread_names")), EXACT, scratch).run;
+    let mut child = Command::new(tprof_at())
+        .args(["open", "--no-browser", "--port", "0"])
+        .args(options)
+        .arg(run)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (child, line.trim().to_owned())
+}
+
+/// Status line, headers, and the body's first bytes.
+fn ask(address: &str, method: &str, path: &str, host: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    (String::from_utf8_lossy(&answer[..end]).into_owned(), answer[end..].to_vec())
+}
+
+#[test]
+fn the_page_gets_the_trace_and_others_get_nothing() {
+    let scratch = Scratch::new();
+    let (mut child, url) = serve(&scratch, &["--once"]);
+    let (page, trace) = url.split_once("/#!/?url=").unwrap();
+    assert_eq!(page, "https://ui.perfetto.dev");
+    let (address, path) = trace.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let path = format!("/{path}");
+    for (method, path, host) in [
+        ("GET", "/trace.pftrace.gz", address),
+        ("GET", "/", address),
+        ("GET", path.as_str(), "evil.example:9001"),
+    ] {
+        let (head, body) = ask(address, method, path, host);
+        assert!(head.starts_with("HTTP/1.1 404") && body.is_empty(), "{head}");
+    }
+    let (head, _) = ask(address, "OPTIONS", &path, address);
+    assert!(head.starts_with("HTTP/1.1 204"), "{head}");
+    let (head, body) = ask(address, "GET", &path, address);
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(head.contains("Access-Control-Allow-Origin: https://ui.perfetto.dev\r\n"), "{head}");
+    assert!(body.starts_with(&[0x1f, 0x8b]), "{:?}", &body[..2]);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_port_in_use_is_said_before_anything_is_done() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("thread_names")), EXACT, &scratch).run;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let job = tprof(["open", "--no-browser", "--port", &port]).arg(run);
+    assert_refused(&job.run_in(scratch.path()), &[&port, "--to perfetto"]);
+}

@@ -1,0 +1,133 @@
+//! Where a run is written: full disks, places that cannot be written, runs that
+//! are there already.
+
+use std::path::PathBuf;
+use tprof_tests::{
+    EXACT, Job, Outcome, Report, Scratch, am_root, assert_refused, can_mount, need, program,
+    report, says_cut_off, tprof_at, traced_job,
+};
+
+/// Runs `leave` with its run on a tmpfs of this size; reports within the same
+/// mount namespace. Gives the job's outcome, and the report's.
+fn on_a_small_disk(size: &str, options: &str) -> (Outcome, i32, String) {
+    let scratch = Scratch::new();
+    let disk = scratch.join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size={size} tmpfs disk || exit 99
+        '{tprof}' run --quiet {options} -o disk/run -- \"$@\" 2>job.err; code=$?
+        '{tprof}' report disk/run --json >report.json 2>report.err; echo $? >report.code
+        cat job.err >&2; exit $code",
+        tprof = tprof_at().display()
+    );
+    let job = Job::new(program("leave")).args(["exit", "400000", "300000"]);
+    let outcome = job.under(["unshare", "-m", "sh", "-c", &script, "sh"]).run_in(scratch.path());
+    let read = |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap();
+    let code = read("report.code").trim().parse().unwrap();
+    (outcome, code, read(if code == 0 { "report.json" } else { "report.err" }))
+}
+
+#[test]
+fn a_full_disk_is_told_and_does_not_harm_the_job() {
+    need!(can_mount(), "no mount namespace can be had");
+    for options in ["--mem exact", "--mem exact --stacks off", "--mem sampled=256"] {
+        let (outcome, code, said) = on_a_small_disk("128k", options);
+        assert_eq!(outcome.code, Some(11), "{options}: {outcome:?}");
+        assert!(outcome.stdout.starts_with("expect "), "{options}: {outcome:?}");
+        if code == 0 {
+            let report = Report(serde_json::from_str(&said).unwrap());
+            says_cut_off(&report);
+        } else {
+            assert_eq!(code, 125, "{options}: {said}");
+        }
+        if options.contains("exact") {
+            let told = outcome.stderr.to_lowercase();
+            assert!(
+                code == 0 || told.contains("space") || told.contains("full"),
+                "{options}: {outcome:?} {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_from_the_start_is_an_error() {
+    need!(can_mount(), "no mount namespace can be had");
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.join("disk")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=64k tmpfs disk || exit 99
+        head -c 1000000 /dev/zero >disk/fill 2>/dev/null
+        exec '{}' run --mem exact -o disk/run -- \"$@\"",
+        tprof_at().display()
+    );
+    let job = Job::new(program("leave")).args(["exit", "1000", "500"]);
+    let outcome = job.under(["unshare", "-m", "sh", "-c", &script, "sh"]).run_in(scratch.path());
+    // Refused before the job starts, or run as if nothing was.
+    assert!(!outcome.stderr.is_empty(), "{outcome:?}");
+    match outcome.code {
+        Some(11) => assert!(outcome.stdout.starts_with("expect "), "{outcome:?}"),
+        _ => assert_refused(&outcome, &["space"]),
+    }
+}
+
+/// A job that leaves a mark if it is started.
+fn marking() -> Job {
+    Job::sh("touch started; echo ran")
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_refused_before_the_job_starts() {
+    let scratch = Scratch::new();
+    let file = scratch.write("file", "not a directory\n");
+    let mut places: Vec<PathBuf> =
+        vec![file.clone(), file.join("run"), "/proc/tprof-run".into(), "/dev/null/run".into()];
+    places.push(scratch.join("a\nb").join("c").join("d".repeat(300)));
+    for place in places {
+        let cwd = scratch.cwd();
+        let outcome = traced_job(&marking(), EXACT, &place).run_in(&cwd);
+        assert_refused(&outcome, &[]);
+        assert!(!cwd.join("started").exists(), "{}: {outcome:?}", place.display());
+    }
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "not a directory\n");
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    need!(am_root(), "only root can become another user");
+    let scratch = Scratch::new();
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let outcome = traced_job(&marking().under(nobody), EXACT, &scratch.join("run")).run_in("/tmp");
+    assert_refused(&outcome, &["run", "ermission"]);
+}
+
+#[test]
+fn an_existing_run_is_refused_without_force() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let first = traced_job(&Job::new(program("short")), EXACT, &run).run_in(scratch.cwd());
+    assert_eq!(first.code, Some(0), "{first:?}");
+    let before = std::fs::read(run.join("rank-0.tprof")).unwrap();
+    let cwd = scratch.cwd();
+    let refused = traced_job(&marking(), EXACT, &run).run_in(&cwd);
+    assert_refused(&refused, &["--force"]);
+    assert!(!cwd.join("started").exists());
+    assert_eq!(std::fs::read(run.join("rank-0.tprof")).unwrap(), before);
+
+    let forced =
+        traced_job(&Job::new(program("short")).arg("7"), &["--mem", "exact", "--force"], &run);
+    assert_eq!(forced.run_in(scratch.cwd()).code, Some(7));
+    assert_eq!(report(&run).processes("short").len(), 1);
+}
+
+#[test]
+fn an_existing_directory_that_is_no_run_is_not_emptied() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    std::fs::create_dir(&run).unwrap();
+    std::fs::write(run.join("thesis.tex"), "years of work").unwrap();
+    for options in [EXACT, &["--mem", "exact", "--force"]] {
+        let _ = traced_job(&Job::new(program("short")), options, &run).run_in(scratch.cwd());
+        assert_eq!(std::fs::read_to_string(run.join("thesis.tex")).unwrap(), "years of work");
+    }
+}

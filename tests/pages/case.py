@@ -1,0 +1,55 @@
+"""A test case with a browser, which skips where there is none and says so."""
+
+import sys
+import unittest
+
+import chromium
+
+NO_BROWSER = "skipped: there is no Chromium to drive the pages with (scripts/test-deps.sh installs one)"
+
+
+class PageCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not chromium.find():
+            print(f"{cls.__name__}: {NO_BROWSER}", file=sys.stderr)
+            raise unittest.SkipTest(NO_BROWSER)
+        try:
+            cls.browser = chromium.Chromium()
+            cls.browser.call("Browser.getVersion")
+        except (EOFError, OSError) as error:
+            # A wrapper that only tells how to install one, say.
+            print(f"{cls.__name__}: skipped: {chromium.find()} does not start ({error})", file=sys.stderr)
+            raise unittest.SkipTest(f"{chromium.find()} does not start") from error
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+
+    def open(self, path, **how):
+        page = self.browser.open(path, **how)
+        self.addCleanup(page.close)
+        self.addCleanup(self.check_quiet, page)
+        return page
+
+    # Checked for every page that any test opens, after what the test did.
+    def check_quiet(self, page):
+        self.assertEqual(page.messages, [], "console messages")
+        self.assertEqual([url for url in page.requests if url.split("#")[0] != page.url.split("#")[0] and not url.startswith("data:")], [], "requests")
+        self.assertNotEqual(page.run("document.title"), "owned")
+        self.assertEqual(page.run("document.querySelectorAll('img, iframe, object, embed, link[rel=stylesheet], script[src]').length"), 0)
+
+    # A digest of what an element looks like.
+    def pixels(self, page, selector="#canvas"):
+        page.settle()
+        box = page.run(f"(() => {{ const r = document.querySelector('{selector}').getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; }})()")
+        clip = dict(zip(("x", "y", "width", "height"), box), scale=1)
+        return page.call("Page.captureScreenshot", format="png", clip=clip)["data"]
+
+    # Mean brightness of the page's paper, 0 to 255.
+    def paper(self, page):
+        return page.run("(() => { const c = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number); return (c[0] + c[1] + c[2]) / 3; })()")
+
+    # No part of the page lies beyond its right edge.
+    def assert_fits(self, page):
+        self.assertLessEqual(page.run("document.documentElement.scrollWidth"), page.run("innerWidth"))

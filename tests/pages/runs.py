@@ -1,0 +1,49 @@
+"""Pages to test: made once by the built binaries, in a directory of their own."""
+
+import functools
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+TPROF = Path(os.environ.get("TPROF_TEST_BIN", TARGET / "release" / "tprof"))
+# What the made-up run calls one of its kernels.
+HOSTILE = "<img src=x onerror=document.title='owned'></script><b>kernel"
+
+_kept = []
+
+
+def directory():
+    """A directory that lasts as long as the tests."""
+    _kept.append(tempfile.TemporaryDirectory(prefix="tprof-pages-"))
+    return Path(_kept[-1].name)
+
+
+@functools.cache
+def maker():
+    """The example that writes made-up runs."""
+    named = os.environ.get("TPROF_PAGE_RUN")
+    if named:
+        return named
+    command = ["cargo", "build", "--quiet", "--locked", "-p", "tprof-export", "--example", "page_run"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return str(TARGET / "debug" / "examples" / "page_run")
+
+
+@functools.cache
+def made(*options):
+    """A made-up run."""
+    run = directory() / "run"
+    subprocess.run([maker(), run, *options], check=True)
+    return run
+
+
+@functools.cache
+def page(to, *options, run=None):
+    """A page of a run."""
+    path = directory() / f"{to}.html"
+    command = [TPROF, "export", run or made(), "--to", to, "-o", path, *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return path

@@ -1,0 +1,155 @@
+"""The timeline in a real browser."""
+
+from case import PageCase
+from runs import HOSTILE, made, page
+
+
+class Timeline(PageCase):
+    def timeline(self, **how):
+        timeline = self.open(page("timeline"), **how)
+        timeline.run("document.querySelector('#scroll').focus()")
+        return timeline
+
+    def span(self, timeline):
+        timeline.settle()
+        return timeline.text("#span")
+
+    def hold(self, timeline, key):
+        timeline.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=ord(key.upper()), text=key)
+        timeline.run("new Promise(done => setTimeout(() => done(1), 250))")
+        timeline.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=ord(key.upper()))
+
+    def fact(self, timeline, name):
+        facts = timeline.run("Object.fromEntries([...document.querySelectorAll('#chosen dt')].map(t => [t.textContent, t.nextSibling.textContent]))")
+        return facts.get(name)
+
+    # Selects the first match of a search.
+    def find(self, timeline, term):
+        timeline.key("/")
+        timeline.run("document.querySelector('#search').value = ''")
+        timeline.type(term)
+        timeline.key("Enter")
+        timeline.run("document.querySelector('#scroll').focus()")
+
+    def test_w_s_a_d_zoom_and_move(self):
+        timeline = self.timeline()
+        whole = self.span(timeline)
+        self.hold(timeline, "w")
+        near = self.span(timeline)
+        self.assertNotEqual(near, whole)
+        before = self.pixels(timeline)
+        self.hold(timeline, "d")
+        self.assertEqual(self.span(timeline), near)
+        self.assertNotEqual(self.pixels(timeline), before)
+        self.hold(timeline, "a")
+        timeline.key("0")
+        self.assertEqual(self.span(timeline), whole)
+
+    def test_the_wheel_zooms_and_moves(self):
+        timeline = self.timeline()
+        whole = self.span(timeline)
+        timeline.mouse("mouseWheel", 700, 400, deltaX=0, deltaY=-300, modifiers=2)
+        near = self.span(timeline)
+        self.assertNotEqual(near, whole)
+        before = self.pixels(timeline)
+        timeline.mouse("mouseWheel", 700, 400, deltaX=200, deltaY=0)
+        self.assertNotEqual(self.pixels(timeline), before)
+        self.assertEqual(self.span(timeline), near)
+
+    def test_dragging_selects_a_stretch_and_says_what_was_active(self):
+        timeline = self.timeline()
+        timeline.drag(650, 400, 900, 400)
+        self.assertEqual(timeline.text("#chosen h2"), "Selected time")
+        table = timeline.text("#chosen table")
+        self.assertIn("CPU active", table)
+        self.assertIn("rank 1", table)
+        self.assertRegex(table, r"\d+\.\d %")
+        self.assertIn("On the GPU", timeline.text("#table"))
+        timeline.key("Escape")
+        self.assertEqual(timeline.text("#chosen h2"), "The whole run")
+
+    def test_shift_and_drag_moves(self):
+        timeline = self.timeline()
+        self.hold(timeline, "w")
+        near, before = self.span(timeline), self.pixels(timeline)
+        timeline.drag(650, 400, 900, 400, modifiers=8)
+        self.assertEqual(self.span(timeline), near)
+        self.assertNotEqual(self.pixels(timeline), before)
+
+    def test_a_search_counts_and_steps(self):
+        timeline = self.timeline()
+        self.find(timeline, "nccl")
+        self.assertEqual(timeline.text("#found"), "48 events")
+        self.assertIn("nccl", timeline.text("#chosen h2"))
+        first = self.fact(timeline, "Starts")
+        timeline.key("n")
+        self.assertNotEqual(self.fact(timeline, "Starts"), first)
+        timeline.key("N")
+        self.assertEqual(self.fact(timeline, "Starts"), first)
+
+    def test_a_kernel_leads_to_its_launch_and_back(self):
+        timeline = self.timeline()
+        self.find(timeline, "flash_fwd")
+        self.assertEqual(self.fact(timeline, "Kind"), "kernel")
+        self.assertIn("cudaLaunchKernel", self.fact(timeline, "Launched by"))
+        self.assertIn("block 128×1×1", self.fact(timeline, "Details"))
+        self.assertIn("aten::scaled_dot_product_attention", self.fact(timeline, "Within"))
+        timeline.key("g")
+        self.assertEqual(timeline.text("#chosen h2"), "cudaLaunchKernel")
+        self.assertIn("flash_fwd", self.fact(timeline, "Launches"))
+        timeline.key("g")
+        self.assertEqual(self.fact(timeline, "Kind"), "kernel")
+
+    def test_collectives_say_what_they_moved(self):
+        timeline = self.timeline()
+        self.find(timeline, "nccl")
+        self.assertIn("all_reduce of 100 MiB Float among 2 ranks", self.fact(timeline, "Details"))
+
+    def test_the_keyboard_alone_reaches_events(self):
+        timeline = self.timeline()
+        timeline.key("Enter")
+        self.assertEqual(timeline.text("#chosen h2"), "ProfilerStep#0")
+        timeline.key("ArrowRight")
+        self.assertEqual(timeline.text("#chosen h2"), "ProfilerStep#1")
+        timeline.key("ArrowDown")
+        self.assertEqual(timeline.text("#chosen h2"), "train.py(118): train_step")
+        timeline.key("ArrowUp")
+        self.assertEqual(timeline.text("#chosen h2"), "ProfilerStep#1")
+        whole = self.span(timeline)
+        timeline.key("f")
+        self.assertNotEqual(self.span(timeline), whole)
+        timeline.key("r")
+        self.assertEqual(timeline.text("#chosen h2"), "Selected time")
+        timeline.key("]")
+        self.assertNotEqual(self.span(timeline), whole)
+
+    def test_lanes_are_ranks_threads_streams_and_curves(self):
+        labels = self.timeline().text("#labels")
+        for label in ("rank 0", "pt_autograd_0", "GPU 0 stream 20 nccl", "sampled", "Host heap", "GPU 0 memory in use", "Resident memory"):
+            self.assertIn(label, labels)
+
+    def test_a_group_folds(self):
+        timeline = self.timeline()
+        lanes = "document.querySelectorAll('#labels .lane').length"
+        before = timeline.run(lanes)
+        timeline.press("#labels .group")
+        self.assertLess(timeline.run(lanes), before)
+        self.assertEqual(timeline.run("document.querySelector('#labels .group').getAttribute('aria-expanded')"), "false")
+
+    def test_a_name_that_looks_like_markup_stays_text(self):
+        timeline = self.timeline()
+        self.find(timeline, "onerror")
+        self.assertEqual(timeline.text("#chosen h2"), HOSTILE)
+
+    def test_events_that_do_not_fit_are_left_out_and_said(self):
+        small = page("timeline", "--max-size", "200K", run=made("--steps", "150"))
+        self.assertLessEqual(small.stat().st_size, 200_000)
+        self.assertRegex(self.open(small).text("#note"), r"\d+ events shorter than \d+ ns were left out")
+
+    def test_dark_and_narrow(self):
+        timeline = self.timeline(dark=True, width=390, height=800, scale=2, touch=True)
+        self.assertLess(self.paper(timeline), 60)
+        self.assert_fits(timeline)
+        whole = self.pixels(timeline)
+        timeline.press("#zoom-in")
+        self.assertNotEqual(self.pixels(timeline), whole)

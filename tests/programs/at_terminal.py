@@ -1,0 +1,107 @@
+"""Runs a command at a terminal of its own and types at it.
+
+usage: at_terminal.py interrupt|quit|suspend COMMAND...
+
+As a shell does, the command gets a process group of its own and the terminal's
+foreground. What it prints is passed on; then one line says how it ended. The
+command is `signal_counter tty`, under tprof or not: it prints `ready PID` and
+ends when SIGUSR1 reaches that PID.
+"""
+
+import os
+import pty
+import select
+import signal
+import sys
+import time
+
+LIMIT_S = 60
+
+
+class Terminal:
+    def __init__(self, master):
+        self.master, self.seen = master, b""
+
+    def wait_for(self, text, count=1):
+        end = time.monotonic() + LIMIT_S
+        while self.seen.count(text) < count:
+            if time.monotonic() > end:
+                sys.exit(f"no {text!r} in {self.seen!r}")
+            if select.select([self.master], [], [], 0.2)[0]:
+                try:
+                    self.seen += os.read(self.master, 65536)
+                except OSError:
+                    sys.exit(f"terminal closed before {text!r}: {self.seen!r}")
+
+    def type(self, data):
+        os.write(self.master, data)
+
+
+def shell(command):
+    """The other side: a shell's job control, cut to one job."""
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    job = os.fork()
+    if job == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpid())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        os.execvp(command[0], command)
+    try:
+        os.setpgid(job, job)
+    except OSError:
+        pass
+    while True:
+        _, status = os.waitpid(job, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            break
+        os.tcsetpgrp(0, os.getpgrp())
+        os.write(1, b"stopped by %d\n" % os.WSTOPSIG(status))
+        os.read(0, 1)
+        os.tcsetpgrp(0, job)
+        os.killpg(job, signal.SIGCONT)
+    os.tcsetpgrp(0, os.getpgrp())
+    if os.WIFSIGNALED(status):
+        os.write(1, b"killed by %d\n" % os.WTERMSIG(status))
+    else:
+        os.write(1, b"exited %d\n" % os.WEXITSTATUS(status))
+    os._exit(0)
+
+
+def main():
+    what, command = sys.argv[1], sys.argv[2:]
+    pid, master = pty.fork()
+    if pid == 0:
+        shell(command)
+    terminal = Terminal(master)
+    terminal.wait_for(b"ready ")
+    terminal.wait_for(b"\n")
+    victim = int(terminal.seen.split(b"ready ")[1].split()[0])
+    if what == "interrupt":
+        terminal.type(b"\x03")
+        terminal.wait_for(b"got 02")
+    elif what == "quit":
+        terminal.type(b"\x1c")
+        terminal.wait_for(b"got 03")
+    elif what == "suspend":
+        for turn in 1, 2:
+            terminal.type(b"\x1a")
+            terminal.wait_for(b"stopped by", turn)
+            with open(f"/proc/{victim}/stat") as stat:
+                state = stat.read().rsplit(")", 1)[1].split()[0]
+            print("victim", "stopped" if state == "T" else f"is {state}")
+            terminal.type(b"\n")
+            terminal.wait_for(b"got 18", turn)
+    # A second delivery would come within this time.
+    time.sleep(0.3)
+    os.kill(victim, signal.SIGUSR1)
+    terminal.wait_for(b"counts ")
+    terminal.wait_for(b"exited")
+    said = terminal.seen.decode().replace("\r", "")
+    for typed in "^C", "^\\", "^Z":
+        said = said.replace(typed, "")
+    for line in said.splitlines():
+        if line.startswith(("counts", "exited", "killed", "stopped")):
+            print(line)
+
+
+main()

@@ -1,0 +1,35 @@
+/* Waits for any child, and ignores SIGCHLD.
+ *
+ * Proves: the job has no child but its own.
+ *
+ * usage: children any|ignored */
+#include "victim.h"
+#include <signal.h>
+
+static volatile int told;
+static void on_child(int signal) { told += signal == SIGCHLD; }
+
+int main(int argc, char **argv) {
+    int ignored = argc > 1 && !strcmp(argv[1], "ignored");
+    signal(SIGCHLD, ignored ? SIG_IGN : on_child);
+    pid_t got = waitpid(-1, NULL, WNOHANG);
+    say("before: %d %s\n", (int)got, strerror(errno));
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            free(victim_take(10));
+            _exit(60 + i);
+        }
+        if (!ignored) {
+            int status;
+            got = wait(&status);
+            say("%s ", got == pid ? "own child" : "a stranger");
+            say_status("", status);
+        }
+    }
+    int status;
+    errno = 0;
+    got = waitpid(-1, &status, 0);
+    say("after: %d %s, told %d\n", (int)got, strerror(errno), told);
+    return 0;
+}

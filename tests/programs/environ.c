@@ -1,0 +1,29 @@
+/* Says its environment, from `environ` and from /proc/self/environ, short of
+ * LD_PRELOAD, CUDA_INJECTION64_PATH and TPROF_*.
+ *
+ * Proves: nothing else in the environment, nor its order, is changed. */
+#include "victim.h"
+#include <fcntl.h>
+
+extern char **environ;
+static char text[1 << 20];
+
+static int ours(const char *entry) {
+    return !strncmp(entry, "TPROF_", 6) || !strncmp(entry, "LD_PRELOAD=", 11)
+        || !strncmp(entry, "CUDA_INJECTION64_PATH=", 22);
+}
+
+int main(int argc, char **argv) {
+    (void)argv;
+    for (char **entry = environ; *entry; entry++)
+        if (!ours(*entry)) say("%s\n", *entry);
+    say("--\n");
+    int fd = open("/proc/self/environ", O_RDONLY);
+    ssize_t n = 0, more;
+    while ((more = read(fd, text + n, sizeof text - 1 - n)) > 0) n += more;
+    for (char *entry = text; entry < text + n; entry += strlen(entry) + 1)
+        if (!ours(entry)) say("%s\n", entry);
+    const char *preload = getenv("LD_PRELOAD");
+    if (argc > 1) say("LD_PRELOAD=%s\n", preload ? preload : "");
+    return 0;
+}

@@ -1,0 +1,9 @@
+/* Allocates once and ends: one of very many.
+ *
+ * usage: short [STATUS] */
+#include "victim.h"
+
+int main(int argc, char **argv) {
+    victim_take(700);
+    return argc > 1 ? atoi(argv[1]) : 0;
+}

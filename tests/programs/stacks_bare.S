@@ -1,0 +1,17 @@
+/* A function without unwind information, as a JIT compiler's code has none. It
+ * calls the function that it is given.
+ *
+ * Proves: a stack that cannot be followed is cut and said to be, and not made
+ * up. */
+        .text
+        .globl  victim_bare
+        .type   victim_bare, @function
+victim_bare:
+        pushq   %rbx
+        subq    $48, %rsp
+        call    *%rdi
+        addq    $48, %rsp
+        popq    %rbx
+        ret
+        .size   victim_bare, . - victim_bare
+        .section .note.GNU-stack,"",@progbits

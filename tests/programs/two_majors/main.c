@@ -1,0 +1,16 @@
+/* Loads plugins that were linked against different majors, in nobody's scope
+ * but their own, and has each ask its library twice. */
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    for (int round = 0; round < 2; round++)
+        for (int i = 1; i < argc; i++) {
+            void *plugin = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
+            int (*ask)(void) = plugin ? dlsym(plugin, "ask") : 0;
+            if (!ask) return puts(dlerror()), 1;
+            printf("%d\n", ask());
+        }
+    return 0;
+}

@@ -1,0 +1,3 @@
+/* Was linked against one major. */
+extern int cudaDeviceSynchronize(void);
+int ask(void) { return cudaDeviceSynchronize(); }

@@ -1,0 +1,163 @@
+//! Builds victims on first use.
+//!
+//! A program is compiled into a folder named after the hash of everything that
+//! goes into it, so that nothing stale is ever run and nothing is built twice.
+//! Further compiler arguments stand in the program's own head, after `build:`.
+
+use crate::sys;
+use std::collections::hash_map::DefaultHasher;
+use std::fs::{self, File};
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How a victim is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `-O2`, without frame pointers, as distributions build.
+    Plain,
+    /// With frame pointers, but for tail calls the same.
+    FramePointers,
+    /// Statically linked.
+    Static,
+    /// libstdc++ linked in.
+    StaticCxx,
+    /// 32-bit.
+    M32,
+    /// Against musl, dynamically linked.
+    Musl,
+    /// Against musl, statically linked.
+    MuslStatic,
+    /// With AddressSanitizer.
+    Asan,
+    /// With Debian's jemalloc linked in.
+    Jemalloc,
+    /// With Debian's tcmalloc linked in.
+    Tcmalloc,
+}
+
+impl Kind {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Kind::Plain => &["-fomit-frame-pointer"],
+            Kind::FramePointers => &["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"],
+            Kind::Static => &["-static"],
+            Kind::MuslStatic => &["-static"],
+            Kind::StaticCxx => &["-static-libstdc++", "-static-libgcc"],
+            Kind::M32 => &["-m32"],
+            Kind::Musl => &[],
+            Kind::Asan => &["-fsanitize=address"],
+            Kind::Jemalloc => &["-l:libjemalloc.a", "-lm", "-ldl", "-lstdc++"],
+            Kind::Tcmalloc => &["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm"],
+        }
+    }
+
+    fn compiler(self, source: &Path) -> &'static str {
+        match (self, source.extension().and_then(|e| e.to_str())) {
+            (_, Some("rs")) => "rustc",
+            (Kind::Musl | Kind::MuslStatic, _) => "musl-gcc",
+            (_, Some("cpp")) => "g++",
+            _ => "gcc",
+        }
+    }
+}
+
+/// The victim of this name, built plainly.
+pub fn program(name: &str) -> PathBuf {
+    build(name, Kind::Plain).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// The victim of this name, or why it cannot be built here. A missing
+/// compiler or library is a reason; so is any error of another kind than the
+/// plain one, whose errors are the test's own.
+pub fn build(name: &str, kind: Kind) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let source = ["c", "cpp", "rs"]
+        .iter()
+        .map(|ending| folder.join(format!("{name}.{ending}")))
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("no program {name} in {}", folder.display()));
+    let text = fs::read_to_string(&source).unwrap();
+    let arguments = arguments(&text, &folder, kind, &source);
+
+    let mut hasher = DefaultHasher::new();
+    (text, &arguments, fs::read_to_string(folder.join("victim.h")).unwrap()).hash(&mut hasher);
+    for extra in arguments.iter().filter(|a| a.ends_with(".S")) {
+        fs::read_to_string(extra).unwrap().hash(&mut hasher);
+    }
+    let home =
+        target_dir().join("victims").join(format!("{name}-{kind:?}-{:016x}", hasher.finish()));
+    let shared = arguments.iter().any(|a| a == "-shared");
+    let output = home.join(if shared { format!("{name}.so") } else { name.to_owned() });
+    if output.exists() {
+        return Ok(output);
+    }
+    fs::create_dir_all(&home).unwrap();
+    let lock = File::create(home.join("lock")).unwrap();
+    sys::lock(&lock);
+    if output.exists() {
+        return Ok(output);
+    }
+    compile(kind.compiler(&source), &arguments, &source, &home, &output)?;
+    Ok(output)
+}
+
+fn arguments(text: &str, folder: &Path, kind: Kind, source: &Path) -> Vec<String> {
+    if source.extension().is_some_and(|e| e == "rs") {
+        return ["-O", "-g", "--edition=2024"].map(str::to_owned).to_vec();
+    }
+    let own = text.lines().find_map(|line| line.split_once("build: ")).map_or("", |(_, rest)| rest);
+    let mut all: Vec<String> =
+        ["-g", "-O2", "-Wall", "-Wextra", "-Wno-unused-result", "-fno-builtin", "-fno-ipa-icf"]
+            .iter()
+            .map(|flag| (*flag).to_owned())
+            .collect();
+    all.push(source.display().to_string());
+    for word in own.trim_end_matches("*/").split_whitespace() {
+        let file = folder.join(word);
+        all.push(match word.strip_suffix(".so") {
+            Some(library) => program(library).display().to_string(),
+            None if file.is_file() => file.display().to_string(),
+            None => word.to_owned(),
+        });
+    }
+    all.extend(kind.flags().iter().map(|flag| (*flag).to_owned()));
+    all
+}
+
+/// Compiles to a name of its own and renames, so that a build cut off leaves nothing.
+fn compile(
+    compiler: &str,
+    arguments: &[String],
+    source: &Path,
+    home: &Path,
+    output: &Path,
+) -> Result<(), String> {
+    let partial = home.join("partial");
+    let mut command = Command::new(compiler);
+    command.args(arguments).arg("-o").arg(&partial).current_dir(home);
+    if compiler == "rustc" {
+        command.arg(source);
+    }
+    let done = command.output().map_err(|error| format!("{compiler}: {error}"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        return Err(format!(
+            "{compiler} {} does not build {}: {said}",
+            arguments.join(" "),
+            source.display()
+        ));
+    }
+    fs::rename(&partial, output).unwrap();
+    Ok(())
+}
+
+/// The target directory that this test was built into.
+pub(crate) fn target_dir() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    exe.ancestors()
+        .find(|folder| folder.join("CACHEDIR.TAG").exists())
+        .or_else(|| exe.ancestors().nth(3))
+        .unwrap()
+        .to_owned()
+}

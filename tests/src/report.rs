@@ -1,0 +1,175 @@
+//! A run as `tprof report --json` tells it, and a victim's own sums.
+
+use crate::tprof::tprof;
+use serde_json::Value;
+use std::path::Path;
+
+/// The sums that a victim printed; −1 where it does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Blocks handed out.
+    pub allocations: i64,
+    /// Blocks given back.
+    pub frees: i64,
+    /// Bytes asked for.
+    pub bytes: i64,
+    /// Bytes not given back.
+    pub live: i64,
+    /// Most bytes at one time.
+    pub peak: i64,
+}
+
+/// Reads the line `expect allocations=… frees=… bytes=… live=… peak=…`.
+#[track_caller]
+pub fn expected(stdout: &str) -> Expected {
+    let line = stdout
+        .lines()
+        .find(|line| line.starts_with("expect "))
+        .unwrap_or_else(|| panic!("no expectation in {stdout:?}"));
+    let number = |name: &str| {
+        line.split_whitespace()
+            .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+            .unwrap_or_else(|| panic!("no {name} in {line:?}"))
+            .parse()
+            .unwrap()
+    };
+    Expected {
+        allocations: number("allocations"),
+        frees: number("frees"),
+        bytes: number("bytes"),
+        live: number("live"),
+        peak: number("peak"),
+    }
+}
+
+/// A report, as JSON.
+#[derive(Clone, Debug)]
+pub struct Report(pub Value);
+
+/// `tprof report summary RUN --json`.
+#[track_caller]
+pub fn report(run: &Path) -> Report {
+    of_kind("summary", run)
+}
+
+/// `tprof report memory RUN --json`.
+#[track_caller]
+pub fn memory_report(run: &Path) -> Report {
+    of_kind("memory", run)
+}
+
+/// A report that is a document, as JSON.
+#[track_caller]
+pub fn document(kind: &str, run: &Path) -> Value {
+    of_kind(kind, run).0
+}
+
+#[track_caller]
+fn of_kind(kind: &str, run: &Path) -> Report {
+    let job = tprof(["report", kind]).arg(run).arg("--json");
+    let outcome = job.run_in(run.parent().unwrap());
+    assert_eq!(outcome.code, Some(0), "{}: {outcome:?}", job.name());
+    match serde_json::from_str(&outcome.stdout) {
+        Ok(value) => Report(value),
+        Err(error) => panic!("{}: {error} in {outcome:?}", job.name()),
+    }
+}
+
+impl Report {
+    /// `host_memory` of each rank.
+    #[track_caller]
+    pub fn memories(&self) -> Vec<&Value> {
+        let ranks = self.0["ranks"].as_array().unwrap_or_else(|| panic!("no ranks in {}", self.0));
+        ranks.iter().map(|rank| &rank["host_memory"]).collect()
+    }
+
+    /// The sum of a number of `host_memory` over all ranks.
+    #[track_caller]
+    pub fn total(&self, name: &str) -> i64 {
+        self.memories().iter().map(|memory| number(memory, name)).sum()
+    }
+
+    /// `host_memory` of the only rank.
+    #[track_caller]
+    pub fn only(&self) -> &Value {
+        let all = self.memories();
+        assert_eq!(all.len(), 1, "one rank: {}", self.0["ranks"]);
+        all[0]
+    }
+
+    /// Sites of which some frame's name passes.
+    pub fn sites(&self, passes: impl Fn(&str) -> bool) -> Vec<Value> {
+        self.memories()
+            .iter()
+            .flat_map(|memory| memory["sites"].as_array().into_iter().flatten())
+            .filter(|site| stack(site).iter().any(|frame| passes(frame)))
+            .cloned()
+            .collect()
+    }
+
+    /// Sum over the sites that have a frame beginning with `victim_`.
+    pub fn in_victims(&self, name: &str) -> i64 {
+        self.sites(|frame| frame.starts_with("victim_")).iter().map(|site| number(site, name)).sum()
+    }
+
+    /// Events known to be lost.
+    #[track_caller]
+    pub fn lost(&self) -> i64 {
+        number(&self.0["completeness"], "lost")
+    }
+
+    /// Why a process whose name contains this was not seen, if that is said.
+    pub fn blind(&self, process: &str) -> Option<String> {
+        let all = self.0["completeness"]["blind"].as_array().expect("completeness.blind is a list");
+        all.iter()
+            .find(|entry| entry["process"].as_str().is_some_and(|name| name.contains(process)))
+            .map(|entry| entry["why"].as_str().expect("blind.why is text").to_owned())
+    }
+
+    /// Processes whose command contains this.
+    pub fn processes(&self, command: &str) -> Vec<&Value> {
+        let all = self.0["processes"].as_array().expect("processes is a list");
+        all.iter()
+            .filter(|process| process["command"].as_str().is_some_and(|c| c.contains(command)))
+            .collect()
+    }
+}
+
+/// Frames of a site, innermost first.
+pub fn stack(site: &Value) -> Vec<&str> {
+    site["stack"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// A number that must be there.
+#[track_caller]
+fn number(value: &Value, name: &str) -> i64 {
+    value[name].as_i64().unwrap_or_else(|| panic!("no number {name} in {value}"))
+}
+
+/// `run.json` of a run that has just been started or has just ended: waits
+/// until it is there and passes.
+#[track_caller]
+pub fn run_info(run: &Path, passes: impl Fn(&Value) -> bool) -> Value {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let text = std::fs::read(run.join("run.json")).unwrap_or_default();
+        let value = serde_json::from_slice(&text).unwrap_or(Value::Null);
+        if value.is_object() && passes(&value) {
+            return value;
+        }
+        assert!(std::time::Instant::now() < end, "{}: run.json is {value}", run.display());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// Fails unless a run that was cut off says so somewhere.
+#[track_caller]
+pub fn says_cut_off(report: &Report) {
+    let problems = report.0["problems"].as_array().is_some_and(|list| !list.is_empty());
+    let state = report.0["run"]["state"].as_str().is_some_and(|state| state != "finished");
+    assert!(
+        report.lost() > 0 || problems || state,
+        "nothing is said: {}",
+        report.0["completeness"]
+    );
+}

@@ -1,0 +1,56 @@
+//! A folder of a test's own.
+
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A folder that goes when the test ends, with a working directory inside it
+/// that every run finds empty and under the same name.
+pub struct Scratch {
+    root: TempDir,
+}
+
+impl Scratch {
+    /// A fresh folder, which other users may pass through.
+    #[allow(clippy::new_without_default, reason = "it makes a folder")]
+    pub fn new() -> Scratch {
+        let root = tempfile::Builder::new().prefix("tprof-test-").tempdir().unwrap();
+        open_to_others(root.path());
+        Scratch { root }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// A path inside it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Writes a file inside it.
+    pub fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The working directory, emptied.
+    pub fn cwd(&self) -> PathBuf {
+        let cwd = self.join("cwd");
+        let _ = std::fs::remove_dir_all(&cwd);
+        std::fs::create_dir(&cwd).unwrap();
+        cwd
+    }
+
+    /// A name for a run directory that nothing has yet.
+    pub fn run(&self) -> PathBuf {
+        (0..).map(|n| self.join(format!("run-{n}"))).find(|path| !path.exists()).unwrap()
+    }
+}
+
+/// Lets other users enter a folder and read it.
+fn open_to_others(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,58 @@
+//! Stand-ins for CUDA's libraries: a simulation, see `fake-cuda/src/lib.rs`.
+
+use crate::job::Job;
+use crate::programs::target_dir;
+use crate::scratch::Scratch;
+use crate::sys;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Folder of the stand-ins, built once: `12/`, `13/`, `train-12`, `train-13`.
+pub fn stand_ins() -> Result<&'static Path, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    BUILT.get_or_init(make).as_deref().map_err(Clone::clone)
+}
+
+fn make() -> Result<PathBuf, String> {
+    let home = target_dir().join("stand-ins");
+    fs::create_dir_all(&home).map_err(|error| error.to_string())?;
+    let lock = File::create(home.join("lock")).map_err(|error| error.to_string())?;
+    sys::lock(&lock);
+    let made = Command::new("sh")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/fake-cuda/build.sh"))
+        .arg(&home)
+        .output()
+        .map_err(|error| error.to_string())?;
+    match made.status.success() {
+        true => Ok(home),
+        false => Err(format!(
+            "the stand-ins for CUDA do not build: {}",
+            String::from_utf8_lossy(&made.stderr)
+        )),
+    }
+}
+
+/// A training program on the stand-ins of one CUDA major, with these words, and
+/// the folder where it logs what truly ran.
+pub fn train(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
+    let home = stand_ins()?;
+    let log = scratch.join("log");
+    fs::create_dir_all(&log).map_err(|error| error.to_string())?;
+    let job = Job::new(home.join(format!("train-{major}")))
+        .args(words)
+        .env("LD_LIBRARY_PATH", home.join(major.to_string()))
+        .env("FAKE_CUDA_LOG", &log);
+    Ok((job, log))
+}
+
+/// What truly ran, by all processes that logged there, in the order of each.
+pub fn what_ran(log: &Path) -> Vec<Value> {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let text: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}

@@ -1,0 +1,85 @@
+//! The few system calls that the standard library has no safe form for.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Takes a lock that is given back when the file is closed.
+pub(crate) fn lock(file: &File) {
+    // SAFETY: flock takes no pointers; the descriptor is open while `file` lives.
+    while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+        let error = std::io::Error::last_os_error();
+        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "flock: {error}");
+    }
+}
+
+/// Sends a signal; false if there is no such process.
+pub fn kill(pid: u32, signal: i32) -> bool {
+    // SAFETY: kill takes no pointers.
+    unsafe { libc::kill(pid as i32, signal) == 0 }
+}
+
+/// Sends a signal to a process group.
+pub(crate) fn kill_group(group: u32, signal: i32) {
+    // SAFETY: kill takes no pointers.
+    unsafe { libc::kill(-(group as i32), signal) };
+}
+
+/// Whether the tests run as root, who may mount and change user.
+pub fn am_root() -> bool {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Whether a mount namespace of one's own with a tmpfs in it can be had.
+pub fn can_mount() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        Command::new("unshare")
+            .args(["-m", "sh", "-c", "mount -t tmpfs tmpfs /mnt"])
+            .output()
+            .is_ok_and(|out| out.status.success())
+    })
+}
+
+/// Permission bits of a file, not following a link.
+pub fn mode_of(path: &Path) -> u32 {
+    path.symlink_metadata()
+        .map(|m| m.mode() & 0o7777)
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// This machine's name, as `uname -n` says it.
+pub fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
+}
+
+/// Kills a process and everything below it, children that left the group included.
+pub(crate) fn kill_tree(root: u32) {
+    let mut doomed = vec![root];
+    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut at = 0;
+    while at < doomed.len() {
+        let parent = doomed[at];
+        doomed.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    kill_group(root, libc::SIGKILL);
+    for pid in doomed {
+        kill(pid, libc::SIGKILL);
+    }
+}

@@ -1,0 +1,115 @@
+//! The binary under test, and the comparison of a run with and without it.
+
+use crate::job::{Job, Outcome};
+use crate::programs::target_dir;
+use crate::scratch::Scratch;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Options that record every event.
+pub const EXACT: &[&str] = &["--mem", "exact"];
+/// What is recorded by default.
+pub const DEFAULT: &[&str] = &[];
+
+/// Path of the binary: `TPROF_TEST_BIN`, or the release build beside this
+/// test's own target directory, brought up to date once.
+pub fn tprof_at() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(path) = std::env::var_os("TPROF_TEST_BIN") {
+            return PathBuf::from(path);
+        }
+        let target = target_dir();
+        let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["build", "--release", "--quiet", "-p", "tprof", "--target-dir"])
+            .arg(&target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(
+            built.status.success(),
+            "cannot build tprof: {}",
+            String::from_utf8_lossy(&built.stderr)
+        );
+        target.join("release/tprof")
+    })
+}
+
+/// `tprof` with these arguments.
+pub fn tprof<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Job {
+    Job::new(tprof_at()).args(arguments)
+}
+
+/// A job that was run under `tprof run`.
+pub struct Traced {
+    /// What the job did, as seen from outside.
+    pub outcome: Outcome,
+    /// The run's directory.
+    pub run: PathBuf,
+}
+
+/// The job behind `tprof run --quiet OPTIONS -o RUN --`.
+pub fn traced_job(job: &Job, options: &[&str], run: &Path) -> Job {
+    let mut words: Vec<OsString> = vec![tprof_at().into(), "run".into(), "--quiet".into()];
+    words.extend(options.iter().map(OsString::from));
+    words.extend(["-o".into(), run.into(), "--".into()]);
+    job.behind(&words)
+}
+
+/// Runs a job under tprof, in an empty working directory.
+pub fn traced(job: &Job, options: &[&str], scratch: &Scratch) -> Traced {
+    let run = scratch.run();
+    let outcome = traced_job(job, options, &run).run_in(scratch.cwd());
+    Traced { outcome, run }
+}
+
+/// Runs a job natively, then traced with each set of options: what it printed
+/// and how it ended must be the same. Returns the last run.
+#[track_caller]
+pub fn assert_unchanged(job: &Job, modes: &[&[&str]], scratch: &Scratch) -> Traced {
+    let native = job.run_in(scratch.cwd());
+    let mut last = None;
+    for options in modes {
+        let run = traced(job, options, scratch);
+        assert!(
+            run.outcome == native,
+            "{} under {options:?} differs\n=== native: {native:?}\n=== traced: {:?}",
+            job.name(),
+            run.outcome
+        );
+        last = Some(run);
+    }
+    last.expect("at least one mode")
+}
+
+/// A script for `sh` that attaches by hand, with these options, and goes on
+/// with `body`, in which `"$@"` are the job's words.
+pub fn attach_script(options: &str, run: &Path, body: &str) -> Job {
+    let script = format!(
+        "eval \"$('{}' env {options} -o '{}')\" || exit 125\n{body}",
+        tprof_at().display(),
+        run.display()
+    );
+    Job::sh(&script)
+}
+
+/// Fails unless tprof refused with status 125 and three lines: what, why and
+/// what to try; every word must be somewhere in them.
+#[track_caller]
+pub fn assert_refused(outcome: &Outcome, words: &[&str]) {
+    assert_eq!(outcome.code, Some(125), "{outcome:?}");
+    let lines: Vec<&str> = outcome.stderr.lines().filter(|line| !line.trim().is_empty()).collect();
+    assert_eq!(lines.len(), 3, "an error is three lines: {outcome:?}");
+    for (line, head) in lines.iter().zip(["error:", "cause:", "try:"]) {
+        assert!(
+            line.trim_start().starts_with(head),
+            "{line:?} should begin with {head:?}: {outcome:?}"
+        );
+    }
+    for word in words {
+        assert!(outcome.stderr.contains(word), "nothing about {word:?}: {outcome:?}");
+    }
+    assert_eq!(outcome.stdout, "", "stdout is data: {outcome:?}");
+}
