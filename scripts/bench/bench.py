@@ -1,0 +1,323 @@
+"""Measures what tprof costs beside native, a floor and a peer. See docs/overhead.md."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import big_c
+import hta
+import imports
+import table
+from measure import Pairs, Run
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PROGRAMS = HERE / "programs"
+PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "import", "reports")
+# Above this, every record's way to the collector is the larger part of its cost.
+DISTANT_NS = 50
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.quick = args.quick
+        self.built = Path(tempfile.mkdtemp(prefix="bench-programs-"))
+        self.rows, self.sections, self.notes = [], [], []
+        # A copy: a build that goes on meanwhile does not change what is measured.
+        self.tprof = shutil.copy2(args.tprof, self.built / "tprof")
+        self.heaptrack = shutil.which("heaptrack")
+        if not self.heaptrack:
+            self.notes.append("heaptrack is not installed (apt-get install heaptrack): its rows are missing")
+        self.distances = []
+
+    def build(self):
+        cc = os.environ.get("CC", "gcc")
+        common = ["-O2", "-g", "-pthread", "-fno-builtin-malloc"]
+
+        def compile(source, name, *options):
+            subprocess.run([cc, *common, *options, PROGRAMS / source, "-o", self.built / name], check=True)
+
+        for name in ("malloc_tight", "malloc_mixed", "children", "pingpong"):
+            compile(f"{name}.c", name, "-fno-omit-frame-pointer")
+        compile("malloc_mixed.c", "malloc_mixed_bare", "-fomit-frame-pointer")
+        for level in (1, 2, 3):
+            compile("floor.c", f"floor{level}.so", f"-DLEVEL={level}", "-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
+        found = subprocess.run([cc, "-print-prog-name=cc1"], capture_output=True, text=True).stdout.strip()
+        self.cc1 = found if os.path.isabs(found) else None
+        big_c.write(self.built / "big.c")
+
+    # Contenders: how a workload's command becomes theirs.
+
+    def traced(self, *options):
+        return lambda argv: ([self.tprof, "run", "--quiet", "-o", "{folder}/run", *options, "--", *argv], {})
+
+    def floor(self, level):
+        return lambda argv: (argv, {"LD_PRELOAD": str(self.built / f"floor{level}.so")})
+
+    def peer(self, *options):
+        return lambda argv: ([self.heaptrack, *options, "-o", "{folder}/heaptrack", *argv], {})
+
+    def program(self, name, *arguments):
+        return [str(self.built / name), *map(str, arguments)]
+
+    def pairs(self, argv, contenders, rounds, most_s):
+        """Interleaved pairs, `rounds` of them or what fits into `most_s`."""
+        found = {name: Pairs() for name in contenders}
+        Run(argv)
+        began = time.monotonic()
+        for _ in range(rounds):
+            for name, wrap in contenders.items():
+                command, env = wrap(argv)
+                found[name].add(Run(argv), Run(command, env, watch=name.startswith("tprof")))
+            if time.monotonic() - began > most_s:
+                break
+        return found
+
+    def peers(self, argv):
+        """heaptrack raw and as it comes, under a memory limit; once each if quick."""
+        found = {}
+        if self.heaptrack:
+            for name, options in (("heaptrack --raw", ["--raw"]), ("heaptrack", [])):
+                found[name] = Pairs()
+                for _ in range(1 if self.quick else 3):
+                    command, env = self.peer(*options)(argv)
+                    found[name].add(Run(argv), Run(command, env, limit=True))
+                    if found[name].died():
+                        break
+        return found
+
+    def section(self, workload, found):
+        """Added cost per event of each contender."""
+        entries = []
+        for name, pairs in found.items():
+
+            def added(clock):
+                return pairs.median(lambda plain, run: run.loop_ns(clock) - plain.loop_ns(clock))
+
+            tprof = name.startswith("tprof")
+            entries.append(
+                {
+                    "contender": name,
+                    "died": pairs.died(),
+                    "slice": added("slice"),
+                    "wall": added("wall"),
+                    "cpu": added("cpu"),
+                    "plain_cpu": pairs.median(lambda plain, _: plain.loop_ns("cpu")),
+                    "collector": pairs.median(lambda _, run: run.collector_ns / run.recorded) if tprof else None,
+                    "wait": pairs.median(lambda _, run: run.wait_ns / run.events) if tprof else None,
+                    "ratio": pairs.median(lambda plain, run: run.wall / plain.wall),
+                    "bytes": pairs.median(lambda _, run: run.bytes_per_event),
+                    "others": pairs.others(),
+                    "pairs": len(pairs.all),
+                }
+            )
+        self.sections.append({"workload": workload, "entries": entries})
+        return entries
+
+    def row(self, what, value, unit, target, **more):
+        self.rows.append({"what": what, "value": value, "unit": unit, "target": target, **more})
+
+    def judged(self, what, entry, target, threads=1, exact=True):
+        """The row of an added cost: by wall time on a machine that is otherwise
+        idle. Else the collector starves, and what would be is modelled: CPU
+        time, and the wait for a collector that has a core of its own."""
+        disturbed = entry["others"] is None or entry["others"] > table.DISTURBED
+        value = entry["cpu"] if disturbed else entry["wall"]
+        if disturbed and exact and value is not None:
+            value += max(0, entry["collector"] - (entry["plain_cpu"] + value) / threads)
+        self.row(what, value, "ns/event", target, basis="cpu, modelled" if disturbed else "wall")
+
+    def rounds(self, full, quick):
+        return quick if self.quick else full
+
+    # The rows.
+
+    def probe(self, when="before"):
+        """How far the cores are apart; a virtual machine's may move meanwhile,
+        so that it is asked before and after, and the nearer one counts."""
+        runs = [Run(self.program("pingpong")) for _ in range(3)]
+        one_way = min((run.said["one_way_ns"] for run in runs if run.status == 0), default=None)
+        self.distances.append(one_way or 0)
+        self.row(f"cache line, core to core, one way, {when}", one_way, "ns", None)
+
+    def tight_target(self):
+        return 25 if min(self.distances) > DISTANT_NS else 10
+
+    def exact_tight(self):
+        argv = self.program("malloc_tight", self.rounds(10_000_000, 4_000_000))
+        found = self.pairs(
+            argv,
+            {"floor: forward": self.floor(1), "floor: record": self.floor(2), "tprof exact, no stacks": self.traced("--mem", "exact", "--stacks", "off")},
+            self.rounds(15, 5),
+            self.rounds(60, 15),
+        )
+        self.probe("after")
+        found |= self.peers(self.program("malloc_tight", 1_000_000))
+        entries = self.section("malloc_tight, 1 thread", found)
+        self.judged("malloc_tight, exact, no stacks", entries[2], self.tight_target())
+        self.collector("malloc_tight", found["tprof exact, no stacks"], 14)
+        self.row("ring bytes per event", 16, "B", 16, basis="by design")
+
+    def collector(self, workload, pairs, target):
+        cost = pairs.median(lambda _, run: run.collector_ns / run.recorded)
+        self.row(f"collector CPU, {workload}", cost, "ns/event", target, basis="cpu")
+
+    def exact_mixed(self):
+        for name, threads, target in (("malloc_mixed", 1, 45), ("malloc_mixed", 2, 45), ("malloc_mixed_bare", 1, 80)):
+            bare = name.endswith("bare")
+            label = f"malloc_mixed, {'no ' if bare else ''}frame pointers, {threads} thread{'s' * (threads > 1)}"
+            argv = self.program(name, self.rounds(2_000_000, 1_000_000), threads)
+            found = self.pairs(
+                argv,
+                {"floor: record" if bare else "floor: record, stack": self.floor(2 if bare else 3), "tprof exact, stacks": self.traced("--mem", "exact")},
+                self.rounds(12, 4),
+                self.rounds(45, 12),
+            )
+            if threads == 1 and not bare:
+                found |= self.peers(self.program(name, 400_000, threads))
+            self.judged(f"{label}, exact, stacks", self.section(label, found)[1], target, threads)
+            traced = found["tprof exact, stacks"]
+            if threads == 1 and not bare:
+                self.collector("malloc_mixed with stacks", traced, 50)
+                size = traced.median(lambda _, run: run.file_bytes / run.recorded)
+                self.row("trace, malloc_mixed, exact, stacks", size, "B/event", 4)
+                self.memory(traced)
+
+    def memory(self, pairs):
+        """What the target holds in addition: its own pages, and rings, which are shared."""
+        own = pairs.median(lambda plain, run: run.said["peak_kib"] - run.said["shared_kib"] - plain.said["peak_kib"])
+        rings = pairs.median(lambda _, run: run.said["shared_kib"])
+        self.row("target's extra memory without rings", own / 1024, "MiB", 4)
+        self.row("rings at the end of malloc_mixed", rings / 1024, "MiB", None)
+
+    def sampled(self):
+        for threads, target in ((1, 4), (2, 5)):
+            label = f"malloc_tight, {threads} thread{'s' * (threads > 1)}"
+            argv = self.program("malloc_tight", self.rounds(20_000_000, 10_000_000), threads)
+            found = self.pairs(
+                argv,
+                {"floor: forward": self.floor(1), "tprof sampled": self.traced()},
+                self.rounds(15, 5),
+                self.rounds(40, 8),
+            )
+            self.judged(f"{label}, sampled (the default)", self.section(label, found)[1], target, exact=False)
+
+    def threads(self):
+        """CPU per event: with more threads than cores, wall time says nothing."""
+        for mode, options in (("exact, no stacks", ("--mem", "exact", "--stacks", "off")), ("sampled", ())):
+            for threads in (1, 2, 4):
+                argv = self.program("malloc_tight", self.rounds(8_000_000, 4_000_000), threads)
+                pairs = self.pairs(argv, {"tprof": self.traced(*options)}, self.rounds(7, 3), self.rounds(15, 6))["tprof"]
+                cost = pairs.median(lambda plain, run: run.loop_ns("cpu") - plain.loop_ns("cpu"))
+                self.row(f"{mode}, {threads} thread{'s' * (threads > 1)}", cost, "ns/event", None, basis="cpu")
+
+    def exports(self):
+        """Million events per CPU second, and bytes of each, from a synthetic rank."""
+        events = self.rounds(2_000_000, 500_000)
+        # torch.profiler wrote 300,000 events to .json.gz in 5.8 s.
+        targets = {"perfetto": (1.5, 20), "chrome": (0.259, None), "parquet": (None, 5), "json": (None, None), "csv": (None, None)}
+        for name, (speed, size) in targets.items():
+            command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "tprof-export", "--example", "speed", "--", name, str(events)]
+            said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+            found = re.search(r"([\d.]+) million/s, ([\d.]+) bytes/event, peak (\d+) MB", said)
+            self.row(f"export --to {name}: speed", float(found[1]), "M events/s", speed, basis="cpu", at_least=True)
+            self.row("  size", float(found[2]), "bytes/event", size)
+            self.row("  peak memory", float(found[3]), "MB", None)
+
+    def compiler(self):
+        if not self.cc1:
+            self.notes.append("no cc1 here: its row is missing")
+            return
+        argv = [self.cc1, "-quiet", "-O2", "-w", str(self.built / "big.c"), "-o", "/dev/null"]
+        contenders = {"tprof": self.traced("--mem", "exact")}
+        found = self.pairs(argv, contenders | {"floor": self.floor(2)}, self.rounds(7, 3), self.rounds(50, 25))
+        if self.heaptrack and not self.quick:
+            command, env = self.peer()(argv)
+            found["heaptrack"] = Pairs()
+            found["heaptrack"].add(Run(argv), Run(command, env, limit=True))
+        traced = found["tprof"]
+        wall = traced.median(lambda plain, run: run.wall / plain.wall)
+        cpu = traced.median(lambda plain, run: (run.cpu - run.collector_ns / 1e9) / plain.cpu)
+        disturbed = traced.others() > table.DISTURBED
+        self.row("cc1 -O2, 50,000 lines, exact, stacks: wall", wall, "ratio", 1.10, basis="wall, disturbed" if disturbed else "wall")
+        self.row("  its own CPU, without the collector", cpu, "ratio", None, basis="cpu")
+        self.row("  CPU with the collector", traced.median(lambda plain, run: run.cpu / plain.cpu), "ratio", None, basis="cpu")
+        self.row("  events", traced.median(lambda _, run: run.recorded / 1e6), "million", None)
+        self.row("  floor: record, no stack", found["floor"].median(lambda plain, run: run.cpu / plain.cpu), "ratio", None, basis="cpu")
+        if "heaptrack" in found:
+            slower = found["heaptrack"].median(lambda plain, run: run.wall / plain.wall)
+            self.row("  heaptrack", found["heaptrack"].died() or slower, "ratio", None, basis="wall")
+
+    def start(self):
+        found = self.pairs(["/bin/true"], {"tprof": self.traced()}, self.rounds(40, 15), 20)["tprof"]
+        self.row("tprof run -- true", found.median(lambda plain, run: (run.wall - plain.wall) * 1e3), "ms", 30, basis="wall")
+        self.row("  least", found.least(lambda run: run.wall * 1e3), "ms", None, basis="wall")
+        self.row("  CPU", found.median(lambda plain, run: (run.cpu - plain.cpu) * 1e3), "ms", None, basis="cpu")
+        argv = self.program("children", self.rounds(500, 300))
+        found = self.pairs(argv, {"tprof": self.traced()}, self.rounds(9, 3), 40)["tprof"]
+        cost = found.median(lambda plain, run: (run.loop_ns("wall") - plain.loop_ns("wall")) / 1e6)
+        self.row("short child process", cost, "ms", 1, basis="wall")
+        self.row("  least", found.least(lambda run: run.loop_ns("wall") / 1e6), "ms", None, basis="wall")
+        both = found.median(lambda plain, run: (run.cpu - plain.cpu) * 1e3 / run.events)
+        self.row("  CPU of child and collector", both, "ms", None, basis="cpu")
+
+    def long_run(self):
+        """Whether the collector grows with the run: events and seconds as many as allowed."""
+        command, env = self.traced("--mem", "exact")(self.program("malloc_mixed", self.rounds(120_000_000, 8_000_000)))
+        run = Run(command, env, watch=True, timeout=180)
+        if run.status != 0 or not run.peaks:
+            self.row("collector's memory, long run", None, "MiB", 64, why=f"status {run.status}")
+            return
+        half = run.peaks[len(run.peaks) // 2]
+        self.row("collector's memory, whole long run", run.peaks[-1] / 1024, "MiB", 64)
+        self.row("  after half of it", half / 1024, "MiB", None)
+        self.row("  events", run.recorded / 1e6, "million", None)
+        self.row("  time", run.wall, "s", None)
+
+    def imports(self):
+        imports.measure(self, ROOT, self.built)
+
+    def reports(self):
+        hta.measure(self, ROOT, self.built)
+
+    def measure(self):
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.imports, self.reports)
+        for name, part in zip(PARTS, parts, strict=True):
+            if self.args.only in (None, name):
+                print(f"bench: {name}", file=sys.stderr)
+                part()
+
+
+def main():
+    parse = argparse.ArgumentParser(prog="scripts/bench.sh", description=__doc__)
+    parse.add_argument("--quick", action="store_true", help="under three minutes, rougher")
+    parse.add_argument("--json", metavar="FILE", help="also write every figure there")
+    parse.add_argument("--only", choices=PARTS, help="one part")
+    parse.add_argument("--tprof", metavar="PATH", default=ROOT / "target/release/tprof", help="the binary to measure")
+    parse.add_argument("--write-docs", action="store_true", help="put the table into docs/overhead.md")
+    args = parse.parse_args()
+    about = table.machine(ROOT, args)
+    bench = Bench(args)
+    try:
+        bench.build()
+        bench.measure()
+    finally:
+        shutil.rmtree(bench.built)
+    result = {"version": 1, "machine": about, "notes": bench.notes, "rows": bench.rows, "sections": bench.sections}
+    shown = table.text(result)
+    print(shown)
+    if args.json:
+        table.write_json(args.json, result)
+    if args.write_docs:
+        table.write_docs(ROOT / "docs/overhead.md", shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Which crate may depend on which, and what the injected code may depend on.
+
+Arrows point one way, and only these are allowed:
+
+    wire <- inject <- {preload-shim, cupti-agent}
+    cupti-sys <- {inject, cupti-agent}
+    wire <- trace <- {collect, import, analyze, export} <- tprof
+
+Two further ones run along them: the collector reads rings, so it sees `wire`,
+and the launcher sets the environment that `wire` names. Analysis and export
+never see a ring; injected code never sees a trace file.
+"""
+
+import json
+import subprocess
+import sys
+
+ALLOWED = {
+    "tprof-wire": set(),
+    "tprof-cupti-sys": set(),
+    "tprof-inject": {"tprof-wire", "tprof-cupti-sys"},
+    "tprof-preload": {"tprof-wire", "tprof-inject"},
+    "tprof-cupti": {"tprof-wire", "tprof-inject", "tprof-cupti-sys"},
+    "tprof-trace": {"tprof-wire"},
+    "tprof-collect": {"tprof-wire", "tprof-trace"},
+    "tprof-import": {"tprof-trace"},
+    "tprof-analyze": {"tprof-trace"},
+    "tprof-export": {"tprof-trace"},
+    "tprof": {
+        "tprof-wire", "tprof-trace", "tprof-collect", "tprof-import", "tprof-analyze",
+        "tprof-export",
+    },
+}
+ANYTHING = {"tprof-tests", "tprof-fake-cuda"}
+# Code that runs inside the job brings nothing along but libc's declarations.
+INJECTED = {"tprof-wire", "tprof-cupti-sys", "tprof-inject", "tprof-preload", "tprof-cupti"}
+INJECTED_MAY = {"libc"}
+
+
+def metadata(*arguments):
+    command = ["cargo", "metadata", "--format-version", "1", "--locked", *arguments]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def wrong_dependencies(package, workspace):
+    name = package["name"]
+    for dependency in package["dependencies"]:
+        other, kind = dependency["name"], dependency["kind"] or "normal"
+        if other in workspace:
+            if name not in ANYTHING and other not in ALLOWED.get(name, set()):
+                yield f"{name} -> {other}: against the arrows ({kind})"
+        elif name in INJECTED and kind == "normal" and other not in INJECTED_MAY:
+            yield f"{name} -> {other}: injected code may depend on libc alone"
+
+
+def main():
+    root = metadata("--no-deps")["packages"]
+    injected = {}
+    for folder in ("preload-shim", "cupti-agent"):
+        for package in metadata("--manifest-path", f"{folder}/Cargo.toml")["packages"]:
+            injected[package["name"]] = package
+    packages = {package["name"]: package for package in [*root, *injected.values()]}
+    known = {name for name in packages if name == "tprof" or name.startswith("tprof-")}
+    wrong = [
+        f"{name}: no arrows are defined for it (scripts/check-arrows.py)"
+        for name in sorted(known - set(ALLOWED) - ANYTHING)
+    ]
+    for name in sorted(known):
+        wrong += wrong_dependencies(packages[name], known)
+    # What a dependency drags in counts too.
+    linked = set(injected)
+    for other in sorted(linked - INJECTED - INJECTED_MAY):
+        wrong.append(f"an injected library links {other}")
+    for line in wrong:
+        print(line, file=sys.stderr)
+    if not wrong:
+        print(f"{len(known)} crates; the injected libraries link {', '.join(sorted(linked))}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

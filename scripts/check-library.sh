@@ -1,0 +1,87 @@
+#!/bin/sh
+# What must hold of libtprof_preload.so and libtprof_cupti.so, so that they load
+# into any process of a job, in any container, and take nothing of it along: see
+# docs/design.md. `scripts/check-library.sh FILE` examines that file; without, the
+# ones that tprof is built with.
+set -eu
+cd "$(dirname "$0")/.."
+newest=2.17 # of glibc
+
+fail() {
+    printf 'error: %s\n' "$1" >&2
+    shift
+    [ $# -eq 0 ] || printf '%s\n' "$@" >&2
+    exit 1
+}
+
+carried() {
+    cargo build --release --locked --quiet -p tprof --message-format json |
+        python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line) if line.startswith("{") else {}
+    package = message.get("package_id", "")
+    if message.get("reason") == "build-script-executed" and "/profiler-cli#" in package:
+        print(message["out_dir"])
+'
+}
+
+if [ $# -eq 0 ]; then
+    folder=$(carried)
+    for each in libtprof_preload.so libtprof_cupti.so; do
+        sh scripts/check-library.sh "$folder/$each"
+    done
+    exit
+fi
+library=$1
+case $library in
+*cupti*) exports=agent-symbols.txt more='__cxa_atexit' ;;
+*) exports=exported-symbols.txt more= ;;
+esac
+[ -s "$library" ] || fail "the library was not built: $library"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+LC_ALL=C
+export LC_ALL
+
+needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+[ "$needed" = libc.so.6 ] || fail "NEEDED must be libc.so.6 alone, and is: ${needed:-empty}"
+
+# Undefined symbols with their versions: name, version.
+nm -D --undefined-only "$library" | awk '{ sub("@+", " ", $NF); print $NF }' | sort >"$work/undefined"
+too_new=$(awk 'NF == 2 { print $2 }' "$work/undefined" | sed -n 's/^GLIBC_//p' | sort -uV |
+    awk -v newest="$newest" '{ split($1, v, "."); split(newest, n, ".")
+        if (v[1] > n[1] || v[1] == n[1] && v[2] + 0 > n[2] + 0) print $1 }')
+[ -z "$too_new" ] || fail "symbols newer than GLIBC_$newest:" \
+    "$(for version in $too_new; do grep " GLIBC_$version\$" "$work/undefined"; done)"
+
+# Weak ones (the linker's own) may stay undefined. All others are functions of
+# libc that neither allocate, nor lock, nor set errno, and its environment.
+nm -D --undefined-only "$library" | awk '$1 == "U" { sub("@.*", "", $2); print $2 }' | sort >"$work/strong"
+# shellcheck disable=SC2086
+printf '%s\n' bcmp dl_iterate_phdr environ getauxval memcmp memcpy memmove memset strlen $more |
+    sort >"$work/may"
+unknown=$(comm -23 "$work/strong" "$work/may")
+[ -z "$unknown" ] || fail "undefined symbols that are not on the list:" "$unknown"
+
+nm -D --defined-only "$library" | awk '{ sub("@.*", "", $NF); print $NF }' | sort >"$work/exported"
+sort "scripts/$exports" >"$work/hooks"
+difference=$(diff "$work/hooks" "$work/exported" | sed -n 's/^</missing:/p; s/^>/not in scripts\/'"$exports"':/p')
+[ -z "$difference" ] || fail "the exported symbols are not those that should be:" "$difference"
+
+# A panic would have nowhere to go. Its callers, to say where to look.
+objdump -d --no-show-raw-insn "$library" >"$work/code"
+callers=$(awk '/^[0-9a-f]+ <.*>:$/ { name = $2 } /(call|jmp) .*<.*9panicking/ && name !~ /9panicking/ { print name }' \
+    "$work/code" | sort | uniq -c)
+if nm "$library" | grep -q '9panicking'; then
+    fail "the library can panic, in:" "$callers"
+fi
+
+# Thread-local storage by a call to the loader would cost more than a record.
+! grep -q '__tls_get_addr' "$work/code" || fail "the library calls __tls_get_addr"
+
+said=$(LD_PRELOAD=$library /bin/true 2>&1) || fail "/bin/true does not run with the library" "$said"
+[ -z "$said" ] || fail "/bin/true says something with the library:" "$said"
+
+echo "$(basename "$library"): $(wc -l <"$work/exported" | tr -d ' ') symbols, $(wc -l <"$work/strong" | tr -d ' ') symbols of libc," \
+    "$(stat -c %s "$library") bytes"

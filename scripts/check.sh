@@ -1,0 +1,80 @@
+#!/bin/sh
+# Everything that continuous integration runs, step by step; stops at the first
+# failure. `scripts/check.sh STEP…` runs those steps alone.
+set -eu
+cd "$(dirname "$0")/.."
+
+steps='format build lints arrows library docs unit-tests process-tests pages'
+# The injected libraries' own workspaces are checked here, and built by `tprof`'s
+# build script.
+injected='preload-shim cupti-agent'
+target=${CARGO_TARGET_DIR:-$PWD/target}
+
+format() {
+    cargo fmt --all --check
+    for library in $injected; do
+        cargo fmt --manifest-path "$library/Cargo.toml" --check
+    done
+}
+
+# The binary that the later steps examine. Tests build in `dev`, but run this.
+build() {
+    cargo build --release --locked -p tprof
+}
+
+lints() {
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    for library in $injected; do
+        cargo clippy --manifest-path "$library/Cargo.toml" --target-dir "$target/$library-check" \
+            --release --locked -- -D warnings
+    done
+}
+
+arrows() {
+    python3 scripts/check-arrows.py
+}
+
+library() {
+    sh scripts/check-library.sh
+}
+
+# Read by those who work on it, so private items are documented too.
+docs() {
+    RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked --quiet
+    python3 scripts/check-docs.py
+}
+
+# `cargo test` prints a line for every binary, whether it holds tests or not.
+unit_tests() {
+    cargo test --workspace --exclude tprof-tests --locked
+}
+
+process_tests() {
+    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} cargo test -p tprof-tests --locked
+}
+
+# The HTML pages in a real browser; says that it skips where there is none.
+pages() {
+    CARGO_TARGET_DIR=$target TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
+        PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/pages
+}
+
+[ $# -eq 0 ] || steps=$*
+began=$(date +%s)
+step=
+trap '[ $? -eq 0 ] || echo "== $step: FAILED" >&2' EXIT
+for step in $steps; do
+    case " format build lints arrows library docs unit-tests process-tests pages " in
+    *" $step "*) ;;
+    *)
+        echo "there is no step \`$step\`" >&2
+        exit 2
+        ;;
+    esac
+    echo "== $step"
+    at=$(date +%s)
+    "$(echo "$step" | tr - _)"
+    echo "== $step: ok, $(($(date +%s) - at)) s"
+done
+step=all
+echo "== all steps passed, $(($(date +%s) - began)) s"

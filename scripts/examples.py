@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Runs real programs under tprof and puts what it printed into the documents.
+
+    scripts/examples.py [--torch PYTHON] [NAME…]
+
+Text between `<!-- NAME begins -->` and `<!-- NAME ends -->` in README.md,
+docs/guide.md and docs/examples.md is replaced. A program that is not installed
+keeps the text that is there; PYTHON is one that can import torch. Uses
+target/release/tprof; commands are shown as typed, with its name alone.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "docs/guide.md", ROOT / "docs/examples.md"]
+PORT = "7391"
+
+
+class Desk:
+    """A scratch directory in which commands run as a user would type them."""
+
+    def __init__(self, path):
+        self.path = path
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("TPROF_")}
+        self.environment["PATH"] = f"{path}/bin:{os.environ['PATH']}"
+        (path / "bin").mkdir()
+        (path / "bin/tprof").symlink_to(ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "release/tprof")
+        # The interpreter itself, not a version manager's script.
+        for name in ["/usr/bin/python3"]:
+            if os.path.exists(name):
+                (path / "bin/python3").symlink_to(name)
+        (path / "examples").symlink_to(ROOT / "examples")
+
+    def sh(self, command):
+        """Standard output and error together, in order."""
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )
+        if done.returncode != 0:
+            sys.exit(f"{command}: status {done.returncode}\n{done.stdout}")
+        return done.stdout
+
+
+def fenced(*parts):
+    text = "\n".join(part.rstrip("\n") for part in parts)
+    return "```text\n" + "\n".join(line.rstrip() for line in text.splitlines()) + "\n```"
+
+
+def section(report, *titles, until="\n\n"):
+    """The parts of a report that begin with these titles."""
+    found = []
+    for title in titles:
+        start = report.index(title)
+        end = report.find(until, start)
+        found.append(report[start : end if end >= 0 else len(report)])
+    return "\n\n".join(found)
+
+
+def shown(desk, name, command, before="", top=3):
+    """A recorded command, its own words, and the report."""
+    said = desk.sh(f"tprof run -o {name} -- {command}")
+    report = desk.sh(f"tprof report {name} --top {top}")
+    typed = f"{before}tprof run -o {name} -- {command}"
+    return f"```sh\n{typed}\n```\n\n" + fenced(said) + f"\n\n```sh\ntprof report {name} --top {top}\n```\n\n" + fenced(report)
+
+
+def demo(desk):
+    """What scripts/demo.sh does, shortened for the first page."""
+    desk.sh("mkdir target")
+    said = desk.sh("tprof run -o target/clicks -- python3 examples/clicks.py")
+    memory = desk.sh("tprof report memory target/clicks --top 3")
+    sites = section(memory, "Top sites").split("\n")
+    rows = [i for i, line in enumerate(sites) if re.match(r" +[~0-9]", line) and "/" not in line]
+    first = "\n".join(sites[: rows[1]] if len(rows) > 1 else sites)
+    grown = re.search(r"\n(  about [+].*)", section(memory, "Growth"), re.DOTALL)[1]
+    said = said[said.index("tprof ") :]
+    return {"demo": fenced(said, "...", first, "...", grown)}
+
+
+def clicks(desk):
+    said = desk.sh("tprof run -o clicks -- python3 examples/clicks.py")
+    memory = desk.sh("tprof report memory clicks --top 3")
+    fixed = desk.sh("tprof run -o clicks-fixed -- python3 examples/clicks.py --keep id")
+    return {
+        "guide-summary": fenced(said),
+        "guide-sites": fenced(section(memory, "Top sites")),
+        "guide-growth": fenced(section(memory, "Growth")),
+        "guide-fixed": fenced(fixed),
+    }
+
+
+def gcc(desk):
+    desk.sh("python3 examples/functions.py 1000 > functions.c")
+    before = "python3 examples/functions.py 1000 > functions.c\n"
+    return {"gcc": shown(desk, "gcc", "gcc -O2 -c functions.c", before)}
+
+
+def sqlite(desk):
+    return {"sqlite": shown(desk, "sqlite", "sqlite3 :memory: '.read examples/orders.sql'")}
+
+
+def documents(desk):
+    return {"json": shown(desk, "json", "python3 examples/documents.py")}
+
+
+def redis(desk):
+    server = f"redis-server --port {PORT} --save '' --logfile redis.log"
+    job = subprocess.Popen(
+        ["sh", "-c", f"exec tprof run -o redis -- {server}"], cwd=desk.path, env=desk.environment,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )
+    for _ in range(100):
+        if subprocess.run(["redis-cli", "-p", PORT, "ping"], capture_output=True, check=False).returncode == 0:
+            break
+        time.sleep(0.1)
+    load = f"redis-benchmark -p {PORT} -q -n 50000 -r 20000 -d 500 -t set,get,lpush"
+    desk.sh(load)
+    status = desk.sh("tprof ctl status redis")
+    desk.sh(f"redis-cli -p {PORT} shutdown nosave || true")
+    said, _ = job.communicate(timeout=60)
+    report = desk.sh("tprof report redis --top 3")
+    return {
+        "redis": f"```sh\ntprof run -o redis -- {server}\n```\n\nFrom another terminal:\n\n```sh\n{load}\n"
+        + "tprof ctl status redis\n```\n\n" + fenced(status) + f"\n\n```sh\nredis-cli -p {PORT} shutdown nosave\n```\n\n"
+        + fenced(said) + "\n\n```sh\ntprof report redis --top 3\n```\n\n" + fenced(report)
+    }
+
+
+def torch(desk, python):
+    home = os.path.dirname(os.path.abspath(python))
+    desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
+    desk.environment["OMP_NUM_THREADS"] = "1"
+    command = "python -m torch.distributed.run --standalone --nproc-per-node 2 examples/ddp.py"
+    return {"torch": shown(desk, "ddp", command)}
+
+
+def replace(texts):
+    for path in DOCUMENTS:
+        old = new = path.read_text()
+        for name, text in texts.items():
+            pattern = rf"(<!-- {name} begins -->\n).*?(<!-- {name} ends -->)"
+            new = re.sub(pattern, lambda m, text=text: f"{m[1]}\n{text}\n\n{m[2]}", new, flags=re.DOTALL)
+        if new != old:
+            path.write_text(new)
+            print(f"{path.relative_to(ROOT)} is up to date", file=sys.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--torch", metavar="PYTHON")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args()
+    jobs = {
+        "demo": (demo, ["python3"]),
+        "clicks": (clicks, ["python3"]),
+        "gcc": (gcc, ["gcc", "python3"]),
+        "sqlite": (sqlite, ["sqlite3"]),
+        "json": (documents, ["python3"]),
+        "redis": (redis, ["redis-server", "redis-benchmark"]),
+    }
+    if options.torch:
+        jobs["torch"] = (lambda desk: torch(desk, options.torch), [])
+    for name, (job, wanted) in jobs.items():
+        if options.names and name not in options.names:
+            continue
+        missing = [program for program in wanted if not shutil.which(program)]
+        if missing:
+            print(f"{name}: skipped, {', '.join(missing)} missing", file=sys.stderr)
+            continue
+        with tempfile.TemporaryDirectory(prefix="examples-") as scratch:
+            replace(job(Desk(pathlib.Path(scratch).resolve())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Installs what the tests want and this machine lacks: compilers for every kind
+# of victim program, and the allocators that jobs bring along. Does nothing where
+# all is there; without root, or without apt, says what is missing. Tests that
+# miss something say so and pass.
+set -eu
+
+# package:what shows that it is there
+wanted='
+gcc:command gcc
+g++:command g++
+gcc-multilib:32bit
+musl-tools:command musl-gcc
+libjemalloc-dev:library libjemalloc.a
+libgoogle-perftools-dev:library libtcmalloc_minimal.a
+python3:command python3
+chromium:browser
+make:command make
+util-linux:command unshare
+gzip:command gzip
+nodejs:command node
+npm:command npm
+python3-venv:module ensurepip
+'
+
+there() {
+    case $1 in
+    command) command -v "$2" >/dev/null 2>&1 ;;
+    module) python3 -c "import $2" >/dev/null 2>&1 ;;
+    library) ls /usr/lib/*/"$2" >/dev/null 2>&1 ;;
+    browser)
+        for name in chromium chromium-browser google-chrome google-chrome-stable; do
+            ! command -v "$name" >/dev/null 2>&1 || return 0
+        done
+        return 1
+        ;;
+    32bit) echo 'int main(void) { return 0; }' | gcc -m32 -x c -o /dev/null - >/dev/null 2>&1 ;;
+    esac
+}
+
+missing=
+old_ifs=$IFS
+IFS='
+'
+for line in $wanted; do
+    IFS=$old_ifs
+    # shellcheck disable=SC2086
+    there ${line#*:} || missing="$missing ${line%%:*}"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "tests want packages that are missing here:$missing" >&2
+    echo "as root: apt-get install$missing" >&2
+fi
