@@ -47,6 +47,7 @@ const TRACE: &str = r#"{
  {"ph":"M","name":"thread_name","pid":100,"tid":101,"ts":0,"args":{"name":"autograd"}},
  {"ph":"M","name":"process_labels","pid":0,"tid":0,"ts":0,"args":{"labels":"GPU 0"}},
  {"ph":"X","cat":"Trace","ts":1700000000000000,"dur":200,"pid":"Spans","tid":"PyTorch Profiler","name":"PyTorch Profiler (0)","args":{"Op count":0}},
+ {"ph":"X","cat":"Trace","ts":1700000000000001,"dur":100,"pid":"Spans","tid":"__cupti_profiler__","name":"__cupti_profiler__ (-1)","args":{"Op count":0}},
  {"ph":"i","s":"g","name":"Iteration Start: PyTorch Profiler","pid":"Traces","tid":"Trace PyTorch Profiler","ts":1700000000000000}
  ], "displayTimeUnit": "ms"}"#;
 
@@ -71,8 +72,8 @@ fn rows<R: TraceRow + Clone + std::fmt::Debug>(
 ) -> Vec<String> {
     let text = |row: &R| {
         let names: Vec<&str> = names(row).into_iter().map(|name| file.name(name)).collect();
-        // Numbers of names are a file's own.
-        let row = format!("{row:?}");
+        // Numbers of names, and of threads, are a file's own.
+        let row = with_tids(&format!("{row:?}"), file);
         let plain = row.split("NameId(").enumerate().map(|(at, part)| match at {
             0 => part,
             _ => part.split_once(')').map_or(part, |(_, rest)| rest),
@@ -82,6 +83,20 @@ fn rows<R: TraceRow + Clone + std::fmt::Debug>(
     let mut rows: Vec<String> = file.rows::<R>().0.iter().map(text).collect();
     rows.sort();
     rows
+}
+
+/// A row's text with the id and name of its thread for the thread's number.
+fn with_tids(row: &str, file: &TraceFile) -> String {
+    let fields = [" thread: Some(", " thread: "];
+    let Some(field) = fields.into_iter().find(|field| row.contains(field)) else {
+        return row.to_owned();
+    };
+    let (before, rest) = row.split_once(field).unwrap();
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
+    let (number, after) = rest.split_at(end);
+    let Ok(number) = number.parse::<ThreadIndex>() else { return row.to_owned() };
+    let thread = file.threads().iter().find(|thread| thread.thread == number).unwrap();
+    format!("{before}{field}{} {:?}{after}", thread.tid, file.thread_name(number))
 }
 
 /// Everything in a file that came from its trace.

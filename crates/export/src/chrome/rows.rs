@@ -70,10 +70,13 @@ impl<'a> Rows<'a> {
             (category, Some(_)) => category,
         };
         let stack = self.stack(row);
-        // The profiler's own spans are on a "process" that is none.
+        // A profiler's own spans are on a "process" that is none, each on a "thread" of its name.
         let own = category == "Trace" && self.imported;
         let place = match own {
-            true => "\"pid\":\"Spans\",\"tid\":\"PyTorch Profiler\"".into(),
+            true => {
+                let thread = trace.thread_name(row.thread).unwrap_or("PyTorch Profiler");
+                format!("\"pid\":\"Spans\",\"tid\":{}", serde_json::Value::from(thread)).into()
+            }
             false => to.thread(row.thread),
         };
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
