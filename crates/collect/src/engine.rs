@@ -13,11 +13,12 @@ use crate::sampled::{Room, Sampled};
 use crate::server::{Attached, Event};
 use crate::shared::Session;
 use crate::story::Story;
+use crate::symbols::KERNEL;
 use crate::tracked::{End, Tracked};
-use crate::workers::{Answer, ModulesWanted, SymbolsWanted, Workers};
+use crate::workers::{Answer, ModulesWanted, Nameless, SymbolsWanted, Workers};
 use crate::{error::CollectError, sys};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::Receiver;
@@ -406,11 +407,22 @@ impl Engine {
 
     /// Sends addresses that are new to the symbol worker.
     fn ask_symbols(&mut self, tracked: &mut Tracked) {
-        let places = tracked.code.drain_unnamed();
-        if !places.is_empty() {
-            self.state.symbols_open += 1;
-            let image = tracked.symbol_target();
-            let _ = self.workers.symbols.send(SymbolsWanted { image, places });
+        let (target, places) = (tracked.symbol_target(), tracked.code.drain_unnamed());
+        self.have_named(Nameless { target, places });
+    }
+
+    fn have_named(&mut self, Nameless { target, places }: Nameless) {
+        let (kernel, user): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|(_, module, _)| module.path == Path::new(KERNEL));
+        let user = SymbolsWanted::User(Nameless { target, places: user });
+        let kernel = SymbolsWanted::Kernel(Nameless { target, places: kernel });
+        for question in [user, kernel] {
+            if let SymbolsWanted::User(n) | SymbolsWanted::Kernel(n) = &question
+                && !n.places.is_empty()
+            {
+                self.state.symbols_open += 1;
+                let _ = self.workers.symbols.send(question);
+            }
         }
     }
 
@@ -449,9 +461,7 @@ impl Engine {
     /// attach have gathered.
     fn flush_samples(&mut self, now: u64, last: bool) {
         for own in self.sampled.flush_own(now.saturating_sub(SETTLED_NS), &mut self.files) {
-            self.state.symbols_open += 1;
-            let _ =
-                self.workers.symbols.send(SymbolsWanted { image: own.target, places: own.places });
+            self.have_named(own);
         }
         let due = now - self.state.samples_at >= SAMPLES_NS;
         if due || last {
@@ -561,6 +571,7 @@ impl Engine {
             self.finish_image(number, now);
         }
         self.flush_samples(u64::MAX, true);
+        let _ = self.workers.symbols.send(SymbolsWanted::Last);
         self.wait_for_workers(|state| state.symbols_open > 0, Duration::from_secs(120));
         let still = self.state.symbols_open;
         if still > 0 {

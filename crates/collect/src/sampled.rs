@@ -13,6 +13,7 @@ use crate::observe;
 use crate::story::Story;
 use crate::sys;
 use crate::tracked::Tracked;
+use crate::workers::Nameless;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use tprof_trace::model::*;
 use tprof_trace::run::{Blind, ProcessInfo};
@@ -77,14 +78,6 @@ pub struct Room<'a> {
     pub files: &'a mut Files,
     /// Everyone's story.
     pub story: &'a mut Story,
-}
-
-/// Addresses of a process that attached never, to be named.
-pub struct Nameless {
-    /// File index << 32 | process index.
-    pub target: u64,
-    /// What to name.
-    pub places: Vec<crate::code::ToName>,
 }
 
 impl Sampled {

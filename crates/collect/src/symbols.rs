@@ -23,7 +23,7 @@ use crate::elf::{Elf, u32_at};
 use demangle::{demangle, is_mangled};
 use dwarf::DebugInfo;
 use kernel::KernelTable;
-pub use kernel::{KERNEL, module as kernel};
+pub use kernel::{KERNEL, module as kernel, some_function as some_kernel_function};
 pub(crate) use table::SymbolTable;
 
 /// Debug information that is mapped at one time; few of its pages are resident.

@@ -1,13 +1,15 @@
 //! What takes longer than a drain pass may: reading a process's mappings and
 //! compiling unwind tables (one thread), resolving symbols (another).
 
+use crate::code::ToName;
 use crate::modules::{LoadedModule, ModuleCache, TableState};
 use crate::shared::{Region, Session, Tables};
-use crate::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
+use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
 use crate::sys;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 use tprof_wire::region::MAX_MODULES;
 
 /// Frame information that is compiled before a target gets its answer, bytes:
@@ -27,13 +29,28 @@ pub struct ModulesWanted {
     pub request: Option<u32>,
 }
 
-/// Addresses to resolve.
-pub struct SymbolsWanted {
-    /// Image they belong to.
-    pub image: u64,
-    /// Address, module, pc in the module's own (ELF) terms.
-    pub places: Vec<(u64, Arc<ModuleFile>, u64)>,
+/// A question for the symbol worker.
+pub enum SymbolsWanted {
+    /// Addresses of programs and libraries.
+    User(Nameless),
+    /// Addresses of the kernel: answered once the run has lasted for
+    /// [`KERNEL_AFTER`].
+    Kernel(Nameless),
+    /// The run is over: no more will be asked.
+    Last,
 }
+
+/// Addresses to resolve.
+pub struct Nameless {
+    /// File index << 32 | process index.
+    pub target: u64,
+    /// What to name.
+    pub places: Vec<ToName>,
+}
+
+/// Kernel functions of a shorter run stay unnamed: reading their names takes
+/// the kernel 40 ms, longer than most such runs.
+const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
 /// What the workers send back.
 pub enum Answer {
@@ -153,16 +170,39 @@ fn publish(region: &Region, modules: &mut [LoadedModule], cache: &ModuleCache) {
 }
 
 fn serve_symbols(wanted: &Receiver<SymbolsWanted>, answers: &Sender<Answer>, session: &Session) {
+    let began = Instant::now();
     let mut symbolizer = Symbolizer::sparing();
-    while let Ok(question) = wanted.recv() {
-        let mut done = Vec::with_capacity(question.places.len());
-        for (address, module, pc) in question.places {
-            let frames = symbolizer.resolve(&module, pc);
-            done.push((address, module, frames));
+    let mut kernels: Vec<Nameless> = Vec::new();
+    loop {
+        let left = KERNEL_AFTER.saturating_sub(began.elapsed());
+        let question = match kernels.is_empty() {
+            true => wanted.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => wanted.recv_timeout(left),
+        };
+        let (now, last) = match question {
+            Ok(SymbolsWanted::User(nameless)) => (vec![nameless], false),
+            Ok(SymbolsWanted::Kernel(nameless)) => {
+                kernels.push(nameless);
+                (Vec::new(), false)
+            }
+            Ok(SymbolsWanted::Last) => (std::mem::take(&mut kernels), true),
+            Err(RecvTimeoutError::Timeout) => (std::mem::take(&mut kernels), false),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let brief = last && began.elapsed() < KERNEL_AFTER;
+        for Nameless { target, places } in now {
+            let mut done = Vec::with_capacity(places.len());
+            for (address, module, pc) in places {
+                let frames = match brief {
+                    true => vec![symbols::some_kernel_function()],
+                    false => symbolizer.resolve(&module, pc),
+                };
+                done.push((address, module, frames));
+            }
+            if answers.send(Answer::Symbols(target, done)).is_err() {
+                return;
+            }
+            wake(session);
         }
-        if answers.send(Answer::Symbols(question.image, done)).is_err() {
-            return;
-        }
-        wake(session);
     }
 }

@@ -3,7 +3,7 @@
 //! Without privileges the file shows zeros for addresses; frames are then told
 //! as the kernel's, and not which.
 
-use super::ModuleFile;
+use super::{ModuleFile, ResolvedFrame};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +17,11 @@ pub fn module() -> Arc<ModuleFile> {
     static MODULE: OnceLock<Arc<ModuleFile>> = OnceLock::new();
     let make = || Arc::new(ModuleFile { path: PathBuf::from(KERNEL), ..ModuleFile::default() });
     Arc::clone(MODULE.get_or_init(make))
+}
+
+/// A frame of the kernel of which no more is known.
+pub fn some_function() -> ResolvedFrame {
+    ResolvedFrame { function: KERNEL.to_owned(), ..ResolvedFrame::default() }
 }
 
 /// Functions by address.
