@@ -1,8 +1,9 @@
 #!/bin/sh
-# Fetches the tools that read what tprof exports, for the tests that ask them:
-# Perfetto's trace processor, Holistic Trace Analysis, TensorBoard's PyTorch
-# plugin, DuckDB, pandas, Polars. Pinned and checked; into a cache outside the
-# checkout, where they stay. Nothing of it goes into tprof.
+# Fetches what the tests ask beside tprof. Readers of what it exports: Perfetto's
+# trace processor, Holistic Trace Analysis, TensorBoard's PyTorch plugin, DuckDB,
+# pandas, Polars. Clients of what it records: NVTX, as NVIDIA publishes it for C and
+# for Python. Pinned and checked; into a cache outside the checkout, where they stay.
+# Nothing of it goes into tprof.
 set -eu
 cd "$(dirname "$0")"
 here=$PWD
@@ -35,4 +36,13 @@ if [ ! -e "python/.$wanted" ]; then
     python/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
         --only-binary :all: -r "$here/test-readers.txt"
     touch "python/.$wanted"
+fi
+
+# Found by PYTHONPATH, and by compilers as nvidia/cu13/include.
+wanted=$(sha256sum "$here/test-clients.txt" | cut -c1-16)
+if [ ! -e "clients/.$wanted" ]; then
+    rm -rf clients
+    python/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary :all: --target clients -r "$here/test-clients.txt"
+    touch "clients/.$wanted"
 fi

@@ -8,6 +8,7 @@
 
 use core::ffi::c_int;
 use tprof_inject::gpu::agent;
+use tprof_inject::nvtx::{self, GetExportTable};
 
 /// Never reached: the release library contains no panic (checked by
 /// `scripts/check.sh`). Stopping this thread for good would be better than
@@ -24,4 +25,15 @@ fn stopped(_: &core::panic::PanicInfo) -> ! {
 pub extern "C" fn InitializeInjection() -> c_int {
     agent::start();
     1
+}
+
+/// Every copy of NVTX calls this, at its first use. 0: nothing is recorded, and the
+/// copy goes on as without a tool.
+///
+/// # Safety
+/// `get` is what a copy of NVTX passes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTable>) -> c_int {
+    // SAFETY: the caller's premise.
+    get.map_or(0, |get| c_int::from(unsafe { nvtx::install(get) }))
 }

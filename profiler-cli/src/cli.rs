@@ -135,7 +135,7 @@ pub struct RunOptions {
     /// Replace an existing run
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub force: Option<OsString>,
-    /// What to record, separated by commas: cpu, gpu, mem, comm [default: all]
+    /// What to record, separated by commas: cpu, gpu, mem, comm, nvtx [default: all]
     #[arg(long, value_name = "LIST")]
     pub activities: Option<OsString>,
     /// Allocations: exact, sampled, sampled=BYTES or off [default: sampled]

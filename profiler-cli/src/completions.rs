@@ -86,7 +86,7 @@ fn with_values() -> Command {
             .mut_arg("mem", |arg| arg.value_parser(["exact", "sampled", "off"]))
             .mut_arg("stacks", |arg| arg.value_parser(["auto", "fp", "dwarf", "off"]))
             .mut_arg("on_full", |arg| arg.value_parser(["wait", "drop"]))
-            .mut_arg("activities", |arg| arg.value_parser(["cpu", "gpu", "mem", "comm"]))
+            .mut_arg("activities", |arg| arg.value_parser(["cpu", "gpu", "mem", "comm", "nvtx"]))
             .mut_arg("export", |arg| arg.value_parser(formats()))
     };
     visible()

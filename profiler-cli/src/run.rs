@@ -56,9 +56,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     Ok(end_as(outcome))
 }
 
-/// The CUPTI agent's path, where something is wanted that it records.
+/// The agent's path, where something is wanted that it records.
 pub fn agent_for(config: &Config) -> Result<Option<std::path::PathBuf>, Failure> {
-    let wanted = config.activities.contains(&Activity::Gpu);
+    let wanted = config.activities.iter().any(|a| matches!(a, Activity::Gpu | Activity::Nvtx));
     wanted.then(|| libraries::path_of(&libraries::AGENT)).transpose()
 }
 

@@ -37,7 +37,7 @@ pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
 /// Variables that mean something to another part of tprof.
-const OTHER_VARIABLES: [&str; 9] = [
+const OTHER_VARIABLES: [&str; 8] = [
     names::SESSION,
     names::BIN,
     names::HOST,
@@ -46,7 +46,6 @@ const OTHER_VARIABLES: [&str; 9] = [
     names::NEXT_INJECTION,
     CONFIG_FILE,
     LIBRARY_DIR,
-    "TPROF_NVTX",
 ];
 /// Prefixes left to the test suite and the benchmark.
 const OTHER_PREFIXES: [&str; 2] = ["TPROF_TEST_", "TPROF_BENCH_"];

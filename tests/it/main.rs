@@ -19,6 +19,7 @@ mod hta;
 mod import;
 mod life;
 mod loss;
+mod nvtx;
 mod open;
 mod places;
 mod ranks;

@@ -1,5 +1,5 @@
 /* Says its environment, from `environ` and from /proc/self/environ, short of
- * LD_PRELOAD, CUDA_INJECTION64_PATH and TPROF_*.
+ * LD_PRELOAD, CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and TPROF_*.
  *
  * Proves: nothing else in the environment, nor its order, is changed. */
 #include "victim.h"
@@ -10,7 +10,8 @@ static char text[1 << 20];
 
 static int ours(const char *entry) {
     return !strncmp(entry, "TPROF_", 6) || !strncmp(entry, "LD_PRELOAD=", 11)
-        || !strncmp(entry, "CUDA_INJECTION64_PATH=", 22);
+        || !strncmp(entry, "CUDA_INJECTION64_PATH=", 22)
+        || !strncmp(entry, "NVTX_INJECTION64_PATH=", 22);
 }
 
 int main(int argc, char **argv) {

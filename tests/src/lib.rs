@@ -6,6 +6,7 @@
 //! the run through `tprof report --json` (`report`), as a user's script
 //! would. Nothing here looks inside tprof.
 
+mod clients;
 mod job;
 mod live;
 mod many_ranks;
@@ -17,6 +18,7 @@ mod synthetic;
 mod sys;
 mod tprof;
 
+pub use clients::{client_python, clients, with_real_nvtx};
 pub use job::{Job, Outcome};
 pub use live::Live;
 pub use many_ranks::many_ranks;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use tprof_wire::WIRE_VERSION;
 use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{mem_mode, stack_mode};
+use tprof_wire::{WIRE_VERSION, env};
 
 /// How long a client may take to say hello.
 const HELLO_TIME: Duration = Duration::from_secs(1);
@@ -37,6 +37,8 @@ pub struct Attached {
     pub exe: String,
     /// What its environment says about ranks.
     pub ranks: ranks::RankEnvironment,
+    /// The tool that gets its NVTX ranges in tprof's place, where they are wanted.
+    pub nvtx_owner: Option<String>,
     /// The kernel tells when it ends.
     pub watched: bool,
     /// When, ns.
@@ -230,7 +232,7 @@ impl Server {
         let (region, region_fd) = Region::new().ok()?;
         self.configure(&region, hello.flags & hello_flags::AGENT != 0);
         let proc = |name: &str| sys::read_small(&format!("/proc/{pid}/{name}"));
-        let command = proc("cmdline");
+        let (command, environ) = (proc("cmdline"), proc("environ"));
         let attached = Attached {
             image,
             pid,
@@ -240,7 +242,9 @@ impl Server {
             command: words(&command),
             exe: std::fs::read_link(format!("/proc/{pid}/exe"))
                 .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
-            ranks: ranks::read(&proc("environ")),
+            ranks: ranks::read(&environ),
+            nvtx_owner: nvtx_owner(&environ)
+                .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             watched: false,
             time_ns: sys::monotonic_ns(),
         };
@@ -296,6 +300,16 @@ impl Server {
         // Refused where no thread may be started: the client sees it end.
         let _ = std::thread::Builder::new().name("tprof-control".to_owned()).spawn(answer);
     }
+}
+
+/// File name of what `NVTX_INJECTION64_PATH` names, if that is not tprof's agent.
+fn nvtx_owner(environ: &[u8]) -> Option<String> {
+    let value = environ
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(env::NVTX_INJECTION.as_bytes())?.strip_prefix(b"="))?;
+    let name = value.rsplit(|byte| *byte == b'/').next().unwrap_or(value);
+    let foreign = !value.is_empty() && name != env::AGENT_LIBRARY.as_bytes();
+    foreign.then(|| String::from_utf8_lossy(name).into_owned())
 }
 
 fn words(command: &[u8]) -> Vec<String> {

@@ -255,8 +255,9 @@ impl Drop for Session {
     }
 }
 
-/// Variables by which CUDA's driver loads the agent. A library that the job had
-/// named there is loaded by the agent in its turn.
+/// Variables by which CUDA's driver and NVTX load the agent. A library that the job
+/// had named for CUDA is loaded by the agent in its turn; one that it had named for
+/// NVTX keeps its place, since a range has one receiver, and the run says so.
 pub fn injections(
     agent: &Path,
     config: &Config,
@@ -274,6 +275,9 @@ pub fn injections(
         if let Some(next) = foreign(env::CUDA_INJECTION) {
             pairs.push((env::NEXT_INJECTION, next));
         }
+    }
+    if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {
+        pairs.push((env::NVTX_INJECTION, agent.as_os_str().to_owned()));
     }
     pairs
 }

@@ -336,6 +336,13 @@ impl Story {
         }
     }
 
+    /// As [`Story::is_blind`], once however many processes it concerns.
+    pub fn is_blind_once(&mut self, blind: Blind) {
+        if !self.blind.iter().any(|known| known.what == blind.what && known.why == blind.why) {
+            self.is_blind(blind);
+        }
+    }
+
     /// Everybody of whom something cannot be seen, at the end of the run.
     pub fn blind(&mut self, config: &Config, _now: u64) -> Vec<Blind> {
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();

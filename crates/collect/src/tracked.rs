@@ -379,7 +379,11 @@ impl Tracked {
         self.write_totals(clock, now, files, always_on);
         let Some(open) = files.open.get_mut(self.file) else { return };
         self.gpu.write_memory(self.calls.tells_memory, now, &mut open.writer, story);
-        self.gpu.write(&mut open.writer, story);
+        let threads = match self.same_namespace {
+            true => self.ledger.rows(),
+            false => &mut self.tids,
+        };
+        self.gpu.write(threads, &mut open.writer, story);
         let block = &mut self.image.heap.block;
         let events = block.len() as u64;
         if events > 0
@@ -490,7 +494,11 @@ impl Tracked {
         let end_ns = self.end.as_ref().map_or(now, |e| e.time_ns);
         self.flush(clock, end_ns, files, story, always_on);
         if let Some(open) = files.open.get_mut(self.file) {
-            self.gpu.finish(end_ns, &mut open.writer, story);
+            let threads = match self.same_namespace {
+                true => self.ledger.rows(),
+                false => &mut self.tids,
+            };
+            self.gpu.finish(end_ns, threads, &mut open.writer, story);
         }
         let header = self.image.region.header();
         let lost_stacks = header.stacks_lost.load(Relaxed);

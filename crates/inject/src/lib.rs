@@ -25,6 +25,7 @@ pub mod gpu;
 pub mod heap;
 pub mod life;
 pub mod loaded;
+pub mod nvtx;
 pub mod real;
 pub mod ring;
 pub mod sampling;

@@ -56,6 +56,8 @@ pub struct Thread {
     pub creator: u32,
     /// One of our own threads: signals never reach it.
     pub masked: bool,
+    /// Open NVTX ranges: of the default domain, and of the first that the program made.
+    pub levels: [u16; 16],
 }
 const _: () = assert!(size_of::<Thread>() <= arch::THREAD_BYTES);
 

@@ -341,7 +341,9 @@ payload! {
     /// An event of NVTX, at the record's own clock.
     Range {
         wide {
-            /// Number of a range that is not on a thread's stack, or 0.
+            /// Of a push or pop: how many ranges of its domain lie around it on its
+            /// thread, or [`NO_LEVEL`]. Of a start or end: the range's number. Of a
+            /// thread's name: the thread.
             id,
             /// Payload's 64 bits.
             value,
@@ -362,6 +364,9 @@ payload! {
         }
     }
 }
+
+/// [`Range::id`] where a domain's ranges are not counted.
+pub const NO_LEVEL: u64 = u64::MAX;
 
 /// What went wrong, or is as the reader must know; in the argument of an agent's
 /// note. Its payload is how many, and a text id.

@@ -7,15 +7,16 @@
 mod joins;
 mod ranges;
 mod rows;
+mod texts;
 
 pub use rows::Place;
 
 use crate::clock::Clock;
 use crate::story::Story;
-use crate::symbols::demangle::demangle;
 use joins::Joins;
 use ranges::Ranges;
 use std::collections::HashMap;
+use texts::Texts;
 use tprof_trace::model::*;
 use tprof_trace::run::Blind;
 use tprof_trace::{TraceRow, TraceWriter};
@@ -28,19 +29,12 @@ const ROWS: usize = 65_536;
 /// How long the hooks may take to tell of memory that CUPTI has told of.
 const HOOKS_LATE_NS: u64 = 5_000_000_000;
 
-/// A text of the target, and its names in the file once they are used.
-struct Text {
-    raw: String,
-    plain: Option<NameId>,
-    demangled: Option<NameId>,
-}
-
 /// The device side of one process.
 pub struct Gpu {
     process: ProcessIndex,
     label: String,
     joins: Joins,
-    texts: HashMap<u32, Text>,
+    texts: Texts,
     /// Device and default stream of each context.
     contexts: HashMap<u32, (u32, u32)>,
     kernels: Vec<Kernel>,
@@ -64,7 +58,7 @@ impl Gpu {
             process,
             label,
             joins: Joins::default(),
-            texts: HashMap::new(),
+            texts: Texts::default(),
             contexts: HashMap::new(),
             kernels: Vec::new(),
             copies: Vec::new(),
@@ -88,7 +82,7 @@ impl Gpu {
     ) -> bool {
         let taken = self.take_known(&record, place, clock, story).is_some();
         if self.kernels.len() >= ROWS || self.spans.len() >= ROWS || self.copies.len() >= ROWS {
-            self.write(place.writer(), story);
+            self.write(place.threads, &mut place.file.writer, story);
         }
         taken
     }
@@ -103,7 +97,7 @@ impl Gpu {
         let payload = record.payload;
         match record.kind {
             ExtKind::ClockJoin => self.join(gpu::ClockJoin::unpack(payload)?, record, place, clock),
-            ExtKind::Text => self.text(record)?,
+            ExtKind::Text => self.texts.define(record.argument, payload)?,
             ExtKind::AgentNote => {
                 let [count, text, ..] = payload else { return None };
                 if record.argument == trouble::TELLS_CALLS {
@@ -181,34 +175,9 @@ impl Gpu {
         });
     }
 
-    fn text(&mut self, record: &Record<'_>) -> Option<()> {
-        let (len, words) = record.payload.split_first()?;
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let raw = String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned();
-        self.texts.insert(record.argument, Text { raw, plain: None, demangled: None });
-        Some(())
-    }
-
-    /// A text as it is; none if the target has not defined it (yet).
-    fn plain(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
-        if id == 0 {
-            return Some(NameId::default());
-        }
-        let text = self.texts.get_mut(&id)?;
-        Some(*text.plain.get_or_insert_with(|| writer.name(&text.raw)))
-    }
-
-    /// A kernel's name.
-    fn demangled(&mut self, id: u32, writer: &mut TraceWriter) -> NameId {
-        match self.texts.get_mut(&id) {
-            Some(text) => *text.demangled.get_or_insert_with(|| writer.name(&demangle(&text.raw))),
-            None => NameId::default(),
-        }
-    }
-
     /// Something that the run must say.
     fn note(&mut self, what: u32, count: u64, text: u32, place: &mut Place<'_>, story: &mut Story) {
-        let text = self.texts.get(&text).map_or("", |text| text.raw.as_str());
+        let text = self.texts.text(text).unwrap_or_default();
         let mut blind = |of: &str, why: &str| {
             story.is_blind(Blind {
                 process: self.label.clone(),
@@ -268,17 +237,15 @@ impl Gpu {
         }
     }
 
-    /// Writes what has gathered.
-    pub fn write(&mut self, writer: &mut TraceWriter, story: &mut Story) {
-        let texts = &mut self.texts;
-        let mut name = |id: u32, writer: &mut TraceWriter| -> Option<NameId> {
-            if id == 0 {
-                return Some(NameId::default());
-            }
-            let text = texts.get_mut(&id)?;
-            Some(*text.plain.get_or_insert_with(|| writer.name(&text.raw)))
-        };
-        self.ranges.settle(self.process, &mut self.spans, writer, &mut name);
+    /// Writes what has gathered; `threads` are the rows of the process's threads, by
+    /// their ids.
+    pub fn write(
+        &mut self,
+        threads: &HashMap<u32, ThreadIndex>,
+        writer: &mut TraceWriter,
+        story: &mut Story,
+    ) {
+        self.ranges.settle(self.process, threads, &mut self.spans, writer, &mut self.texts);
         write_rows(&mut self.kernels, |row| row.start_ns, writer, story);
         write_rows(&mut self.copies, |row| row.start_ns, writer, story);
         write_rows(&mut self.waits, |row| row.start_ns, writer, story);
@@ -286,16 +253,26 @@ impl Gpu {
     }
 
     /// The process is over: ranges that nobody ended end with it.
-    pub fn finish(&mut self, end_ns: u64, writer: &mut TraceWriter, story: &mut Story) {
-        self.write(writer, story);
+    pub fn finish(
+        &mut self,
+        end_ns: u64,
+        threads: &HashMap<u32, ThreadIndex>,
+        writer: &mut TraceWriter,
+        story: &mut Story,
+    ) {
+        self.write(threads, writer, story);
         write_rows(&mut self.allocations, |row| row.time_ns, writer, story);
-        let (cut, nameless) = self.ranges.close(end_ns);
-        self.write(writer, story);
-        if nameless > 0 {
-            story.lose("NVTX ranges", "their names were lost", nameless);
-        }
-        if cut > 0 {
-            story.lose("ends of NVTX ranges", "their process ended first", cut);
+        let untold = self.ranges.close(end_ns);
+        self.write(threads, writer, story);
+        for (what, why, count) in [
+            ("NVTX ranges", "their names were lost", untold.nameless),
+            ("NVTX ranges", "their ends were not recorded", untold.endless),
+            ("ends of NVTX ranges", "their process ended first", untold.cut),
+            ("names of threads", "NVTX named threads that are not known", untold.unknown_threads),
+        ] {
+            if count > 0 {
+                story.lose(what, why, count);
+            }
         }
     }
 }

@@ -1,13 +1,17 @@
 //! NVTX ranges: begun and ended by records of their own, spans once they are over.
 
+use super::texts::Texts;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
-use tprof_wire::gpu::Range;
+use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
 /// Ranges that may be open at one time in one process.
 const OPEN_MOST: usize = 1 << 20;
+
+/// Ends that are remembered without a beginning.
+const EARLY_MOST: usize = 1 << 16;
 
 /// A range that has begun.
 #[derive(Clone, Copy)]
@@ -17,12 +21,38 @@ struct Open {
     start_ns: u64,
 }
 
+/// What becomes of an event once its names are known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Becomes {
+    /// A range of one thread.
+    Nested,
+    /// A range that any thread may end.
+    Free,
+    /// An instant.
+    Mark,
+    /// The name of a thread.
+    ThreadName,
+}
+
 /// A range that is over, or an instant; its name may not have come yet.
 #[derive(Clone, Copy)]
 struct Over {
     open: Open,
     end_ns: u64,
-    mark: bool,
+    becomes: Becomes,
+}
+
+/// What could not be told, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Untold {
+    /// Ranges that were open when their process ended: they are told until then.
+    pub cut: u64,
+    /// Ranges and marks without their names.
+    pub nameless: u64,
+    /// Ranges whose ends were not recorded.
+    pub endless: u64,
+    /// Names of threads that nothing else is known of.
+    pub unknown_threads: u64,
 }
 
 /// See the module.
@@ -32,124 +62,258 @@ pub struct Ranges {
     stacks: HashMap<(ThreadIndex, u32), Vec<Open>>,
     /// By id: those that any thread may end.
     free: HashMap<u64, Open>,
+    /// By id, when: ends that another thread's ring told before the beginning came, and
+    /// those of what began while recording was off.
+    early: HashMap<u64, u64>,
     over: Vec<Over>,
     open: usize,
-    /// Ends without a beginning: what began before recording did.
-    pub stray: u64,
+    endless: u64,
 }
 
 impl Ranges {
-    /// Takes an event of a thread.
+    /// Takes an event of a thread. An end without a beginning is none: what it ends
+    /// began while recording was off.
     pub fn take(&mut self, kind: ExtKind, range: &Range, thread: ThreadIndex, time_ns: u64) {
         let open = Open { range: *range, thread, start_ns: time_ns };
+        let instant = |becomes| Over { open, end_ns: time_ns, becomes };
         match kind {
             ExtKind::RangePush if self.open < OPEN_MOST => {
+                self.unwind(thread, range, true);
                 self.open += 1;
                 self.stacks.entry((thread, range.domain)).or_default().push(open);
             }
             ExtKind::RangePop => {
-                let found = self.stacks.get_mut(&(thread, range.domain)).and_then(Vec::pop);
-                self.end(found, time_ns);
+                self.unwind(thread, range, false);
+                let stack = self.stacks.get_mut(&(thread, range.domain));
+                let found = stack.and_then(|stack| stack.pop_if(|top| top.range.id == range.id));
+                self.end(found, time_ns, Becomes::Nested);
             }
             ExtKind::RangeStart if self.open < OPEN_MOST => {
-                self.open += 1;
-                self.free.insert(range.id, open);
+                if let Some(end_ns) = self.early.remove(&range.id) {
+                    self.over.push(Over { open, end_ns, becomes: Becomes::Free });
+                } else if self.free.insert(range.id, open).is_none() {
+                    self.open += 1;
+                } else {
+                    self.endless += 1;
+                }
             }
-            ExtKind::RangeEnd => {
-                let found = self.free.remove(&range.id);
-                self.end(found, time_ns);
-            }
-            ExtKind::RangeMark => self.over.push(Over { open, end_ns: time_ns, mark: true }),
+            ExtKind::RangeEnd => match self.free.remove(&range.id) {
+                Some(open) => self.end(Some(open), time_ns, Becomes::Free),
+                None => {
+                    if self.early.len() >= EARLY_MOST {
+                        self.early.clear();
+                    }
+                    self.early.insert(range.id, time_ns);
+                }
+            },
+            ExtKind::RangePush | ExtKind::RangeStart => self.endless += 1,
+            ExtKind::RangeMark => self.over.push(instant(Becomes::Mark)),
+            ExtKind::RangeThread => self.over.push(instant(Becomes::ThreadName)),
             _ => {}
         }
     }
 
-    fn end(&mut self, found: Option<Open>, end_ns: u64) {
-        match found {
-            Some(open) => {
-                self.open -= 1;
-                self.over.push(Over { open, end_ns, mark: false });
-            }
-            None => self.stray += 1,
+    /// Gives up ranges that lie deeper than this event, and so must be over: their
+    /// ends were lost. A push also ends what lay at its own depth.
+    fn unwind(&mut self, thread: ThreadIndex, range: &Range, push: bool) {
+        if range.id == NO_LEVEL {
+            return;
+        }
+        let Some(stack) = self.stacks.get_mut(&(thread, range.domain)) else { return };
+        let deeper = |top: &mut Open| top.range.id > range.id || push && top.range.id == range.id;
+        while stack.pop_if(deeper).is_some() {
+            self.open -= 1;
+            self.endless += 1;
         }
     }
 
-    /// Turns what is over into spans, as far as names are known.
+    fn end(&mut self, found: Option<Open>, end_ns: u64, becomes: Becomes) {
+        if let Some(open) = found {
+            self.open -= 1;
+            self.over.push(Over { open, end_ns, becomes });
+        }
+    }
+
+    /// Turns what is over into rows, as far as names are known; `threads` are the rows
+    /// of the process's threads, by their ids.
     pub fn settle(
         &mut self,
         process: ProcessIndex,
+        threads: &HashMap<u32, ThreadIndex>,
         spans: &mut Vec<Span>,
         writer: &mut TraceWriter,
-        name: &mut dyn FnMut(u32, &mut TraceWriter) -> Option<NameId>,
+        texts: &mut Texts,
     ) {
         self.over.retain(|over| {
-            let Over { open, end_ns, mark } = over;
+            let Over { open, end_ns, becomes } = *over;
             let range = &open.range;
-            let names = (name(range.name, writer), name(range.domain, writer));
+            let names = (texts.plain(range.name, writer), texts.plain(range.domain, writer));
             let (Some(text), Some(domain)) = names else { return true };
-            let category = name(range.category_name, writer).unwrap_or_default();
-            let args = arguments(range, category, writer);
-            if *mark {
-                writer.mark(Mark {
+            match becomes {
+                Becomes::ThreadName => {
+                    let thread = u32::try_from(range.id).ok().and_then(|tid| threads.get(&tid));
+                    let Some(thread) = thread else { return true };
+                    writer.thread_name(*thread, open.start_ns, text);
+                }
+                Becomes::Mark => writer.mark(Mark {
                     time_ns: open.start_ns,
                     process: Some(process),
                     name: text,
                     kind: MarkKind::Mark,
-                });
-            } else {
-                spans.push(Span {
-                    start_ns: open.start_ns,
-                    duration_ns: end_ns.saturating_sub(open.start_ns),
-                    process,
-                    thread: open.thread,
-                    kind: SpanKind::Nvtx,
-                    name: text,
-                    category: domain,
-                    args,
-                    ..Span::default()
-                });
+                }),
+                Becomes::Nested | Becomes::Free => {
+                    let category = texts.text(range.category_name).map(str::to_owned);
+                    let args = arguments(range, category, becomes == Becomes::Free, writer);
+                    spans.push(Span {
+                        start_ns: open.start_ns,
+                        duration_ns: end_ns.saturating_sub(open.start_ns),
+                        process,
+                        thread: open.thread,
+                        kind: SpanKind::Nvtx,
+                        name: text,
+                        category: domain,
+                        args,
+                        ..Span::default()
+                    });
+                }
             }
             false
         });
     }
 
-    /// Ends what is open; how many that were, and how many had no name.
-    pub fn close(&mut self, end_ns: u64) -> (u64, u64) {
-        let nameless = self.over.len() as u64;
-        self.over.clear();
+    /// Ends what is open at the end of its process; what cannot be told any more is
+    /// counted.
+    pub fn close(&mut self, end_ns: u64) -> Untold {
+        let mut untold = Untold { endless: std::mem::take(&mut self.endless), ..Untold::default() };
+        for over in self.over.drain(..) {
+            match over.becomes {
+                Becomes::ThreadName => untold.unknown_threads += 1,
+                _ => untold.nameless += 1,
+            }
+        }
+        let close = |becomes| move |open| Over { open, end_ns, becomes };
         let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
-        let open: Vec<Open> = stacks.chain(std::mem::take(&mut self.free).into_values()).collect();
-        let cut = open.len() as u64;
-        self.over.extend(open.into_iter().map(|open| Over { open, end_ns, mark: false }));
+        self.over.extend(stacks.map(close(Becomes::Nested)));
+        let free = std::mem::take(&mut self.free).into_values();
+        self.over.extend(free.map(close(Becomes::Free)));
+        untold.cut = self.over.len() as u64;
         self.open = 0;
-        (cut, nameless)
+        untold
     }
 }
 
-/// Category, colour and payload, as a JSON object; 0 if it has none.
-fn arguments(range: &Range, _category: NameId, writer: &mut TraceWriter) -> NameId {
+/// Category, colour, payload, and whether any thread might end it, as a JSON object; 0
+/// where there is nothing to say.
+fn arguments(
+    range: &Range,
+    category: Option<String>,
+    free: bool,
+    writer: &mut TraceWriter,
+) -> NameId {
     let mut all = serde_json::Map::new();
+    if free {
+        all.insert("style".to_owned(), "start/end".into());
+    }
     if range.category != 0 {
-        all.insert("category".to_owned(), range.category.into());
+        let category = category.map_or_else(|| range.category.into(), serde_json::Value::from);
+        all.insert("category".to_owned(), category);
     }
     if range.colour != 0 {
         all.insert("colour".to_owned(), format!("#{:06x}", range.colour & 0xff_ffff).into());
     }
-    let value = range.value;
-    let payload: Option<serde_json::Value> = match range.value_type {
-        1 => Some(value.into()),
-        2 => Some((value as i64).into()),
-        3 => Some(f64::from_bits(value).into()),
-        4 => Some((value as u32).into()),
-        5 => Some((value as i32).into()),
-        6 => Some(f64::from(f32::from_bits(value as u32)).into()),
-        _ => None,
-    };
-    if let Some(payload) = payload {
+    if let Some(payload) = payload(range) {
         all.insert("payload".to_owned(), payload);
     }
     if all.is_empty() {
         return NameId::default();
     }
     writer.name(&serde_json::Value::Object(all).to_string())
+}
+
+/// The number that the program gave; as text where JSON has none for it.
+fn payload(range: &Range) -> Option<serde_json::Value> {
+    let real = |value: f64| match value.is_finite() {
+        true => serde_json::Value::from(value),
+        false => serde_json::Value::from(value.to_string()),
+    };
+    let value = range.value;
+    Some(match range.value_type {
+        1 => value.into(),
+        2 => (value as i64).into(),
+        3 => real(f64::from_bits(value)),
+        4 => (value as u32).into(),
+        5 => (value as i32).into(),
+        6 => real(f64::from(f32::from_bits(value as u32))),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(ranges: &mut Ranges, level: u64, at: u64) {
+        ranges.take(ExtKind::RangePush, &Range { id: level, ..Range::default() }, 0, at);
+    }
+
+    fn pop(ranges: &mut Ranges, level: u64, at: u64) {
+        ranges.take(ExtKind::RangePop, &Range { id: level, ..Range::default() }, 0, at);
+    }
+
+    fn over(ranges: &Ranges) -> Vec<(u64, u64)> {
+        ranges.over.iter().map(|over| (over.open.start_ns, over.end_ns)).collect()
+    }
+
+    #[test]
+    fn ranges_end_in_the_order_of_their_depth() {
+        let mut ranges = Ranges::default();
+        push(&mut ranges, 0, 1);
+        push(&mut ranges, 1, 2);
+        pop(&mut ranges, 1, 3);
+        pop(&mut ranges, 0, 4);
+        assert_eq!(over(&ranges), [(2, 3), (1, 4)]);
+        assert_eq!(ranges.close(9).endless, 0);
+    }
+
+    #[test]
+    fn a_lost_pop_costs_its_own_range_alone() {
+        let mut ranges = Ranges::default();
+        push(&mut ranges, 0, 1);
+        push(&mut ranges, 1, 2);
+        // Its pop is missing; another one at its depth, then the outer one's end.
+        push(&mut ranges, 1, 5);
+        pop(&mut ranges, 1, 6);
+        pop(&mut ranges, 0, 7);
+        assert_eq!(over(&ranges), [(5, 6), (1, 7)]);
+        assert_eq!((ranges.endless, ranges.open), (1, 0));
+    }
+
+    #[test]
+    fn a_pop_of_what_was_not_recorded_ends_nothing() {
+        let mut ranges = Ranges::default();
+        push(&mut ranges, 0, 1);
+        pop(&mut ranges, 1, 2);
+        pop(&mut ranges, 0, 3);
+        assert_eq!(over(&ranges), [(1, 3)]);
+        assert_eq!(ranges.endless, 0);
+    }
+
+    #[test]
+    fn an_end_may_be_heard_of_before_its_beginning() {
+        let mut ranges = Ranges::default();
+        let range = Range { id: 7, ..Range::default() };
+        ranges.take(ExtKind::RangeEnd, &range, 1, 9);
+        ranges.take(ExtKind::RangeStart, &range, 0, 4);
+        assert_eq!(over(&ranges), [(4, 9)]);
+        assert_eq!(ranges.close(20), Untold { nameless: 1, ..Untold::default() });
+    }
+
+    #[test]
+    fn what_is_open_at_the_end_is_told_until_then() {
+        let mut ranges = Ranges::default();
+        push(&mut ranges, NO_LEVEL, 1);
+        ranges.take(ExtKind::RangeStart, &Range { id: 3, ..Range::default() }, 0, 2);
+        assert_eq!(ranges.close(9), Untold { cut: 2, ..Untold::default() });
+        assert_eq!(over(&ranges), [(1, 9), (2, 9)]);
+    }
 }

@@ -46,7 +46,7 @@ impl Gpu {
 
     pub(super) fn kernel(&mut self, k: &gpu::Kernel, place: &mut Place<'_>) -> Kernel {
         let (start_ns, duration_ns) = self.span_of(k.start, k.end);
-        let name = self.demangled(k.name, place.writer());
+        let name = self.texts.demangled(k.name, place.writer());
         let measured = |ns: u64| (ns != 0).then(|| self.joins.ns(ns));
         Kernel {
             start_ns,
@@ -95,12 +95,7 @@ impl Gpu {
 
     pub(super) fn call(&mut self, c: &gpu::Call, place: &mut Place<'_>) -> Span {
         let (start_ns, duration_ns) = self.span_of(c.start, c.end);
-        let name = match self.texts.get_mut(&c.name) {
-            Some(text) => *text
-                .plain
-                .get_or_insert_with(|| place.file.writer.name(without_version(&text.raw))),
-            None => NameId::default(),
-        };
+        let name = self.texts.call(c.name, place.writer());
         Span {
             start_ns,
             duration_ns,
@@ -216,7 +211,7 @@ impl Gpu {
             "l2CacheBytes": d.cache,
             "memoryBandwidthKBps": d.bandwidth,
         });
-        let name = self.plain(d.name, place.writer()).unwrap_or_default();
+        let name = self.texts.plain(d.name, place.writer()).unwrap_or_default();
         let row = Device {
             process: self.process,
             device: d.device,
@@ -244,15 +239,6 @@ impl Gpu {
     }
 }
 
-/// `cudaLaunchKernel_v7000` → `cudaLaunchKernel`: CUPTI names the version of a
-/// call's parameters too. `_ptsz` and the like, which are calls of their own, stay.
-fn without_version(name: &str) -> &str {
-    let plain = name.rsplit_once("_v").filter(|(_, version)| {
-        !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    plain.map_or(name, |(plain, _)| plain)
-}
-
 fn copy_kind(number: u32) -> CopyKind {
     match number {
         1 | 3 => CopyKind::HostToDevice,
@@ -274,19 +260,5 @@ fn memory_kind(number: u32) -> MemoryKind {
         6 => MemoryKind::DeviceStatic,
         7 => MemoryKind::ManagedStatic,
         _ => MemoryKind::Unknown,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_version;
-
-    #[test]
-    fn a_calls_version_is_no_part_of_its_name() {
-        assert_eq!(without_version("cudaLaunchKernel_v7000"), "cudaLaunchKernel");
-        assert_eq!(without_version("cudaMemcpyAsync_ptsz_v7000"), "cudaMemcpyAsync_ptsz");
-        assert_eq!(without_version("cuMemAlloc_v2"), "cuMemAlloc");
-        assert_eq!(without_version("cuCtx_vfoo"), "cuCtx_vfoo");
-        assert_eq!(without_version("cudaFree"), "cudaFree");
     }
 }

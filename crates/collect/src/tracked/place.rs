@@ -94,6 +94,15 @@ impl Tracked {
                 why: "the executable brings its own malloc, which it calls directly".to_owned(),
             });
         }
+        if let Some(owner) = &attached.nvtx_owner {
+            story.is_blind_once(Blind {
+                process: "all that were started so".to_owned(),
+                what: "NVTX ranges".to_owned(),
+                why: format!(
+                    "NVTX_INJECTION64_PATH names another library ({owner}), which keeps them"
+                ),
+            });
+        }
         let (command_id, exe_id) = (
             open.writer.name(&command),
             open.writer.name(if config.redact { "" } else { &attached.exe }),

@@ -1,0 +1,313 @@
+//! NVTX's functions, as they are put in the place of those that do nothing.
+//!
+//! Beginnings are recorded while recording is on; ends always, so that a range that
+//! began is told when it truly ended. A push and its pop carry how deep they lie, so
+//! that a lost or unrecorded one takes no other's place.
+
+use super::event::{self, Attributes, Text};
+use super::names::{self, Name, Of};
+use crate::ring;
+use crate::thread::{self, Thread};
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tprof_wire::gpu::{NO_LEVEL, Range};
+use tprof_wire::record::ExtKind;
+
+/// What push and pop return where no tool tells how deep they are, as without one.
+const NO_TRACKING: c_int = -2;
+
+/// Numbers of ranges that are not on a thread's stack. They go on in a forked child.
+static RANGES: AtomicU64 = AtomicU64::new(1);
+
+type Domain = *const Name;
+
+/// A function of one of NVTX's types.
+#[derive(Clone, Copy)]
+pub enum Function {
+    Ex(unsafe extern "C" fn(*const Attributes)),
+    ExInt(unsafe extern "C" fn(*const Attributes) -> c_int),
+    ExId(unsafe extern "C" fn(*const Attributes) -> u64),
+    Bytes(unsafe extern "C" fn(*const c_char)),
+    BytesInt(unsafe extern "C" fn(*const c_char) -> c_int),
+    BytesId(unsafe extern "C" fn(*const c_char) -> u64),
+    BytesHandle(unsafe extern "C" fn(*const c_char) -> Domain),
+    Wide(unsafe extern "C" fn(*const u32)),
+    WideInt(unsafe extern "C" fn(*const u32) -> c_int),
+    WideId(unsafe extern "C" fn(*const u32) -> u64),
+    WideHandle(unsafe extern "C" fn(*const u32) -> Domain),
+    NumberBytes(unsafe extern "C" fn(u32, *const c_char)),
+    NumberWide(unsafe extern "C" fn(u32, *const u32)),
+    Id(extern "C" fn(u64)),
+    Nothing(extern "C" fn() -> c_int),
+    In(extern "C" fn(Domain) -> c_int),
+    InEx(unsafe extern "C" fn(Domain, *const Attributes)),
+    InExInt(unsafe extern "C" fn(Domain, *const Attributes) -> c_int),
+    InExId(unsafe extern "C" fn(Domain, *const Attributes) -> u64),
+    InId(extern "C" fn(Domain, u64)),
+    InBytesHandle(unsafe extern "C" fn(Domain, *const c_char) -> Domain),
+    InWideHandle(unsafe extern "C" fn(Domain, *const u32) -> Domain),
+    InNumberBytes(unsafe extern "C" fn(Domain, u32, *const c_char)),
+    InNumberWide(unsafe extern "C" fn(Domain, u32, *const u32)),
+}
+
+impl Function {
+    /// Where it is.
+    pub fn address(self) -> usize {
+        use Function::*;
+        match self {
+            Ex(f) => f as usize,
+            ExInt(f) => f as usize,
+            ExId(f) => f as usize,
+            Bytes(f) => f as usize,
+            BytesInt(f) => f as usize,
+            BytesId(f) => f as usize,
+            BytesHandle(f) => f as usize,
+            Wide(f) => f as usize,
+            WideInt(f) => f as usize,
+            WideId(f) => f as usize,
+            WideHandle(f) => f as usize,
+            NumberBytes(f) => f as usize,
+            NumberWide(f) => f as usize,
+            Id(f) => f as usize,
+            Nothing(f) => f as usize,
+            In(f) => f as usize,
+            InEx(f) => f as usize,
+            InExInt(f) => f as usize,
+            InExId(f) => f as usize,
+            InId(f) => f as usize,
+            InBytesHandle(f) => f as usize,
+            InWideHandle(f) => f as usize,
+            InNumberBytes(f) => f as usize,
+            InNumberWide(f) => f as usize,
+        }
+    }
+}
+
+/// Functions of NVTX's module `CORE`, by its numbers.
+pub const CORE: &[(u32, Function)] = &[
+    (1, Function::Ex(mark_ex)),
+    (2, Function::Bytes(mark_bytes)),
+    (3, Function::Wide(mark_wide)),
+    (4, Function::ExId(start_ex)),
+    (5, Function::BytesId(start_bytes)),
+    (6, Function::WideId(start_wide)),
+    (7, Function::Id(end)),
+    (8, Function::ExInt(push_ex)),
+    (9, Function::BytesInt(push_bytes)),
+    (10, Function::WideInt(push_wide)),
+    (11, Function::Nothing(pop)),
+    (12, Function::NumberBytes(category_bytes)),
+    (13, Function::NumberWide(category_wide)),
+    (14, Function::NumberBytes(thread_bytes)),
+    (15, Function::NumberWide(thread_wide)),
+];
+
+/// Functions of NVTX's module `CORE2`, by its numbers. Left out: resources (6, 7),
+/// the end of a domain (14), whose name is kept, and `nvtxInitialize` (15).
+pub const DOMAINS: &[(u32, Function)] = &[
+    (1, Function::InEx(domain_mark)),
+    (2, Function::InExId(domain_start)),
+    (3, Function::InId(domain_end)),
+    (4, Function::InExInt(domain_push)),
+    (5, Function::In(domain_pop)),
+    (8, Function::InNumberBytes(domain_category_bytes)),
+    (9, Function::InNumberWide(domain_category_wide)),
+    (10, Function::InBytesHandle(register_bytes)),
+    (11, Function::InWideHandle(register_wide)),
+    (12, Function::BytesHandle(create_bytes)),
+    (13, Function::WideHandle(create_wide)),
+];
+
+fn write(thread: &mut Thread, kind: ExtKind, clock: u64, range: &Range) {
+    ring::quick(thread, kind, 0, clock, &range.pack());
+}
+
+/// How deep this thread is in a domain, if that is counted.
+fn levels<'t>(thread: &'t mut Thread, domain: Option<&Name>) -> Option<&'t mut u16> {
+    thread.levels.get_mut(domain.map_or(0, Name::domain) as usize)
+}
+
+fn push(domain: Option<&Name>, describe: impl FnOnce(&mut Thread) -> Range) -> c_int {
+    let Some(thread) = thread::recording() else { return NO_TRACKING };
+    let level = levels(thread, domain).map(|level| {
+        let before = *level;
+        *level = before.saturating_add(1);
+        u64::from(before)
+    });
+    if thread.is_on() {
+        let range = Range { id: level.unwrap_or(NO_LEVEL), ..describe(thread) };
+        // After the text was read: what that costs lies outside the range.
+        let clock = thread.clock();
+        write(thread, ExtKind::RangePush, clock, &range);
+    }
+    NO_TRACKING
+}
+
+fn pop_from(domain: Option<&'static Name>) -> c_int {
+    let Some(thread) = thread::recording() else { return NO_TRACKING };
+    let clock = thread.clock();
+    let id = match levels(thread, domain) {
+        // More pops than pushes.
+        Some(0) => return NO_TRACKING,
+        Some(level) => {
+            *level -= 1;
+            u64::from(*level)
+        }
+        None => NO_LEVEL,
+    };
+    let domain = domain.map_or(0, |domain| domain.id(thread));
+    write(thread, ExtKind::RangePop, clock, &Range { id, domain, ..Range::default() });
+    NO_TRACKING
+}
+
+fn start(describe: impl FnOnce(&mut Thread) -> Range) -> u64 {
+    let id = RANGES.fetch_add(1, Relaxed);
+    let Some(thread) = thread::recording() else { return id };
+    if thread.is_on() {
+        let range = Range { id, ..describe(thread) };
+        let clock = thread.clock();
+        write(thread, ExtKind::RangeStart, clock, &range);
+    }
+    id
+}
+
+extern "C" fn end(id: u64) {
+    let Some(thread) = thread::recording() else { return };
+    let clock = thread.clock();
+    if id != 0 {
+        write(thread, ExtKind::RangeEnd, clock, &Range { id, ..Range::default() });
+    }
+}
+
+fn mark(describe: impl FnOnce(&mut Thread) -> Range) {
+    let Some(thread) = thread::recording() else { return };
+    let clock = thread.clock();
+    if thread.is_on() {
+        let range = describe(thread);
+        write(thread, ExtKind::RangeMark, clock, &range);
+    }
+}
+
+/// A thread's name refers to what comes later: it is told while recording is off, too.
+unsafe fn name_thread(tid: u32, text: Text) {
+    let Some(thread) = thread::recording() else { return };
+    // SAFETY: as NVTX was called.
+    let range = unsafe { event::named(thread, text) };
+    let clock = thread.clock();
+    let range = Range { id: u64::from(tid), ..range };
+    write(thread, ExtKind::RangeThread, clock, &range);
+}
+
+unsafe fn name_category(domain: Domain, number: u32, text: Text) {
+    let domain = names::of_handle(domain);
+    // SAFETY: as NVTX was called.
+    unsafe { event::with(text, |text| names::name_category(domain, number, text)) };
+}
+
+/// A handle for a text; null if there is no more room, as without a tool.
+unsafe fn handle(of: Of, text: Text) -> Domain {
+    // SAFETY: as NVTX was called.
+    let name = unsafe { event::with(text, |text| names::name(of, text)) };
+    name.map_or(core::ptr::null(), core::ptr::from_ref)
+}
+
+// What NVTX calls: its own types, with one text as bytes, as `wchar_t`, or in a structure.
+
+unsafe extern "C" fn mark_ex(at: *const Attributes) {
+    // SAFETY: as NVTX was called.
+    mark(|thread| unsafe { event::described(thread, None, at) });
+}
+unsafe extern "C" fn mark_bytes(text: *const c_char) {
+    // SAFETY: as NVTX was called.
+    mark(|thread| unsafe { event::named(thread, Text::Bytes(text)) });
+}
+unsafe extern "C" fn mark_wide(text: *const u32) {
+    // SAFETY: as NVTX was called.
+    mark(|thread| unsafe { event::named(thread, Text::Wide(text)) });
+}
+unsafe extern "C" fn start_ex(at: *const Attributes) -> u64 {
+    // SAFETY: as NVTX was called.
+    start(|thread| unsafe { event::described(thread, None, at) })
+}
+unsafe extern "C" fn start_bytes(text: *const c_char) -> u64 {
+    // SAFETY: as NVTX was called.
+    start(|thread| unsafe { event::named(thread, Text::Bytes(text)) })
+}
+unsafe extern "C" fn start_wide(text: *const u32) -> u64 {
+    // SAFETY: as NVTX was called.
+    start(|thread| unsafe { event::named(thread, Text::Wide(text)) })
+}
+unsafe extern "C" fn push_ex(at: *const Attributes) -> c_int {
+    // SAFETY: as NVTX was called.
+    push(None, |thread| unsafe { event::described(thread, None, at) })
+}
+unsafe extern "C" fn push_bytes(text: *const c_char) -> c_int {
+    // SAFETY: as NVTX was called.
+    push(None, |thread| unsafe { event::named(thread, Text::Bytes(text)) })
+}
+unsafe extern "C" fn push_wide(text: *const u32) -> c_int {
+    // SAFETY: as NVTX was called.
+    push(None, |thread| unsafe { event::named(thread, Text::Wide(text)) })
+}
+extern "C" fn pop() -> c_int {
+    pop_from(None)
+}
+unsafe extern "C" fn category_bytes(number: u32, text: *const c_char) {
+    // SAFETY: as NVTX was called.
+    unsafe { name_category(core::ptr::null(), number, Text::Bytes(text)) };
+}
+unsafe extern "C" fn category_wide(number: u32, text: *const u32) {
+    // SAFETY: as NVTX was called.
+    unsafe { name_category(core::ptr::null(), number, Text::Wide(text)) };
+}
+unsafe extern "C" fn thread_bytes(tid: u32, text: *const c_char) {
+    // SAFETY: as NVTX was called.
+    unsafe { name_thread(tid, Text::Bytes(text)) };
+}
+unsafe extern "C" fn thread_wide(tid: u32, text: *const u32) {
+    // SAFETY: as NVTX was called.
+    unsafe { name_thread(tid, Text::Wide(text)) };
+}
+unsafe extern "C" fn domain_mark(domain: Domain, at: *const Attributes) {
+    // SAFETY: as NVTX was called.
+    mark(|thread| unsafe { event::described(thread, names::of_handle(domain), at) });
+}
+unsafe extern "C" fn domain_start(domain: Domain, at: *const Attributes) -> u64 {
+    // SAFETY: as NVTX was called.
+    start(|thread| unsafe { event::described(thread, names::of_handle(domain), at) })
+}
+extern "C" fn domain_end(_: Domain, id: u64) {
+    end(id);
+}
+unsafe extern "C" fn domain_push(domain: Domain, at: *const Attributes) -> c_int {
+    let domain = names::of_handle(domain);
+    // SAFETY: as NVTX was called.
+    push(domain, |thread| unsafe { event::described(thread, domain, at) })
+}
+extern "C" fn domain_pop(domain: Domain) -> c_int {
+    pop_from(names::of_handle(domain))
+}
+unsafe extern "C" fn domain_category_bytes(domain: Domain, number: u32, text: *const c_char) {
+    // SAFETY: as NVTX was called.
+    unsafe { name_category(domain, number, Text::Bytes(text)) };
+}
+unsafe extern "C" fn domain_category_wide(domain: Domain, number: u32, text: *const u32) {
+    // SAFETY: as NVTX was called.
+    unsafe { name_category(domain, number, Text::Wide(text)) };
+}
+unsafe extern "C" fn register_bytes(_: Domain, text: *const c_char) -> Domain {
+    // SAFETY: as NVTX was called.
+    unsafe { handle(Of::Text, Text::Bytes(text)) }
+}
+unsafe extern "C" fn register_wide(_: Domain, text: *const u32) -> Domain {
+    // SAFETY: as NVTX was called.
+    unsafe { handle(Of::Text, Text::Wide(text)) }
+}
+unsafe extern "C" fn create_bytes(text: *const c_char) -> Domain {
+    // SAFETY: as NVTX was called.
+    unsafe { handle(Of::Domain, Text::Bytes(text)) }
+}
+unsafe extern "C" fn create_wide(text: *const u32) -> Domain {
+    // SAFETY: as NVTX was called.
+    unsafe { handle(Of::Domain, Text::Wide(text)) }
+}

@@ -1,0 +1,238 @@
+//! Names that a program registers: of domains, categories and texts. A handle is
+//! the address of one. Names are kept for good, each text once, in memory that a
+//! forked child inherits; their numbers on the wire are the process's own.
+
+use super::event::MESSAGE_MOST;
+use crate::gpu::texts;
+use crate::state::WIPED;
+use crate::sys;
+use crate::thread::Thread;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+/// All names together: address space, touched as needed.
+const BYTES: usize = 16 << 20;
+/// Places of the table that finds a text again.
+const PLACES: usize = 1 << 14;
+/// Places looked at before a text counts as new.
+const PROBES: usize = 16;
+/// Named categories.
+const CATEGORIES: usize = 1 << 12;
+
+static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// The first bytes stay free, so that no name is at offset 0.
+static USED: AtomicUsize = AtomicUsize::new(64);
+static DOMAINS: AtomicU32 = AtomicU32::new(1);
+
+struct Place {
+    hash: AtomicU64,
+    at: AtomicUsize,
+}
+static KNOWN: [Place; PLACES] =
+    [const { Place { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; PLACES];
+/// Domain and number plus one, and the offset of the category's name.
+static CATEGORY: [Place; CATEGORIES] =
+    [const { Place { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; CATEGORIES];
+
+/// What a name is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// A domain: the same name is the same domain.
+    Domain,
+    /// Anything else.
+    Text,
+}
+
+/// A name. Its bytes follow.
+#[repr(C, align(8))]
+pub struct Name {
+    /// The generation in which it got its number, and the number in the low half.
+    known: AtomicU64,
+    /// Which domain it is, from 1; 0 for other names.
+    domain: AtomicU32,
+    len: u32,
+}
+
+/// Reserves the memory; false if that is refused.
+pub fn prepare() -> bool {
+    if !ARENA.load(Acquire).is_null() {
+        return true;
+    }
+    let Some(at) = sys::map_anonymous(BYTES) else { return false };
+    sys::advise(at, BYTES, sys::flags::MADV_DONTDUMP);
+    if ARENA.compare_exchange(core::ptr::null_mut(), at, AcqRel, Acquire).is_err() {
+        // SAFETY: just mapped, not published.
+        unsafe { sys::unmap(at, BYTES) };
+    }
+    true
+}
+
+/// The name behind a handle; `None` for null, and for what was never one.
+pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
+    let arena = ARENA.load(Acquire);
+    let at = (handle as usize).wrapping_sub(arena as usize);
+    if arena.is_null()
+        || !(64..USED.load(Acquire).min(BYTES)).contains(&at)
+        || !at.is_multiple_of(8)
+    {
+        return None;
+    }
+    // SAFETY: inside the arena, whose names are never moved nor taken back, and
+    // aligned; all of it is readable, whatever was written there.
+    Some(unsafe { &*handle })
+}
+
+/// A text's name, a new one if it has none yet; `None` if there is no more room.
+pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
+    let text = text.get(..MESSAGE_MOST).unwrap_or(text);
+    let salt = if of == Of::Domain { 0x5bd1_e995_0000_0000 } else { 0 };
+    let hash = (texts::hash(text) ^ salt).max(1);
+    for probe in 0..PROBES {
+        let place = KNOWN.get((hash as usize).wrapping_add(probe) & (PLACES - 1))?;
+        let mut seen = place.hash.load(Acquire);
+        if seen == 0 {
+            match place.hash.compare_exchange(0, hash, AcqRel, Acquire) {
+                Ok(_) => {
+                    let made = make(of, text)?;
+                    place.at.store(core::ptr::from_ref(made) as usize, Release);
+                    return Some(made);
+                }
+                Err(other) => seen = other,
+            }
+        }
+        if seen == hash {
+            // 0: another thread makes it at this moment.
+            return match place.at.load(Acquire) {
+                0 => make(of, text),
+                at => of_handle(at as *const Name),
+            };
+        }
+    }
+    make(of, text)
+}
+
+fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
+    let arena = ARENA.load(Acquire);
+    let bytes = (size_of::<Name>() + text.len()).next_multiple_of(8);
+    let at = USED.fetch_add(bytes, AcqRel);
+    if arena.is_null() || at + bytes > BYTES {
+        return None; // and so it stays: what is used is never taken back
+    }
+    let domain = if of == Of::Domain { DOMAINS.fetch_add(1, Relaxed) } else { 0 };
+    let head = Name {
+        known: AtomicU64::new(0),
+        domain: AtomicU32::new(domain),
+        len: u32::try_from(text.len()).ok()?,
+    };
+    // SAFETY: reserved above, inside the arena, and nobody else's.
+    unsafe {
+        let name = arena.add(at).cast::<Name>();
+        core::ptr::copy_nonoverlapping(text.as_ptr(), name.add(1).cast::<u8>(), text.len());
+        name.write(head);
+        Some(&*name)
+    }
+}
+
+impl Name {
+    /// Its number on the wire.
+    pub fn id(&self, thread: &mut Thread) -> u32 {
+        let generation = WIPED.generation.load(Relaxed);
+        let known = self.known.load(Acquire);
+        if known >> 32 == generation & 0xffff_ffff && known as u32 != 0 {
+            return known as u32;
+        }
+        let id = texts::id(thread, self.text());
+        let fresh = generation << 32 | u64::from(id);
+        // Whoever was first: a domain must have one number in a process.
+        match self.known.compare_exchange(known, fresh, AcqRel, Acquire) {
+            Ok(_) => id,
+            Err(other) if other >> 32 == generation & 0xffff_ffff => other as u32,
+            Err(_) => id,
+        }
+    }
+
+    /// Which domain it is, from 1; 0 for other names.
+    pub fn domain(&self) -> u32 {
+        self.domain.load(Relaxed)
+    }
+
+    fn text(&self) -> &[u8] {
+        let arena = ARENA.load(Acquire) as usize;
+        let at = core::ptr::from_ref(self) as usize + size_of::<Name>();
+        // What was never a name is cut to what is there.
+        let room = (arena + BYTES).saturating_sub(at);
+        // SAFETY: inside the arena, which is mapped whole.
+        unsafe { core::slice::from_raw_parts(at as *const u8, (self.len as usize).min(room)) }
+    }
+}
+
+fn key(domain: Option<&Name>, category: u32) -> u64 {
+    let arena = ARENA.load(Relaxed) as usize;
+    let domain = domain.map_or(0, |name| (core::ptr::from_ref(name) as usize).wrapping_sub(arena));
+    ((domain as u64) << 32 | u64::from(category)).wrapping_add(1)
+}
+
+fn places(key: u64) -> impl Iterator<Item = &'static Place> {
+    let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
+    (0..PROBES).filter_map(move |probe| CATEGORY.get((first + probe) & (CATEGORIES - 1)))
+}
+
+/// Names a category of a domain. One too many keeps its number alone.
+pub fn name_category(domain: Option<&Name>, category: u32, text: &[u8]) {
+    let Some(name) = name(Of::Text, text) else { return };
+    let key = key(domain, category);
+    for place in places(key) {
+        let seen = place.hash.compare_exchange(0, key, AcqRel, Acquire);
+        if seen.is_ok() || seen == Err(key) {
+            place.at.store(core::ptr::from_ref(name) as usize, Release);
+            return;
+        }
+    }
+}
+
+/// The name of a category, if it has one.
+pub fn of_category(domain: Option<&Name>, category: u32) -> Option<&'static Name> {
+    let key = key(domain, category);
+    let place = places(key).find(|place| place.hash.load(Acquire) == key)?;
+    of_handle(place.at.load(Acquire) as *const Name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_one_name_and_a_domain_of_that_text_another() {
+        assert!(prepare());
+        let one = name(Of::Text, b"forward").unwrap();
+        assert!(std::ptr::eq(one, name(Of::Text, b"forward").unwrap()));
+        let domain = name(Of::Domain, b"forward").unwrap();
+        assert!(!std::ptr::eq(one, domain));
+        assert_eq!((one.domain(), domain.domain() > 0), (0, true));
+        assert_eq!((one.text(), domain.text()), (&b"forward"[..], &b"forward"[..]));
+        assert!(std::ptr::eq(of_handle(one).unwrap(), one));
+    }
+
+    #[test]
+    fn what_is_no_handle_is_none() {
+        assert!(prepare());
+        assert!(of_handle(std::ptr::null()).is_none());
+        assert!(of_handle(std::ptr::dangling()).is_none());
+        let one = name(Of::Text, b"handle").unwrap();
+        assert!(of_handle((std::ptr::from_ref(one) as usize + 1) as *const Name).is_none());
+        assert!(of_handle((std::ptr::from_ref(one) as usize + BYTES) as *const Name).is_none());
+    }
+
+    #[test]
+    fn categories_are_named_by_domain_and_anew() {
+        assert!(prepare());
+        let domain = name(Of::Domain, b"of categories").unwrap();
+        name_category(None, 7, b"seven");
+        name_category(Some(domain), 7, b"other seven");
+        let text = |domain, number| of_category(domain, number).map(Name::text);
+        assert_eq!(text(None, 7), Some(&b"seven"[..]));
+        assert_eq!(text(Some(domain), 7), Some(&b"other seven"[..]));
+        assert_eq!(text(None, 8), None);
+        name_category(None, 7, b"another");
+        assert_eq!(text(None, 7), Some(&b"another"[..]));
+    }
+}

@@ -1,0 +1,238 @@
+//! NVTX ranges, against what the program itself wrote down: from a program with its
+//! own copy of the loading protocol, from NVIDIA's own headers, and from Python.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use tprof_tests::{
+    Job, Scratch, assert_unchanged, client_python, clients, document, need_some, program, run_info,
+    traced, with_real_nvtx,
+};
+use tprof_trace::model::{Span, SpanKind};
+use tprof_trace::{TraceFile, TraceRow};
+
+const NVTX: &[&str] = &["--activities", "nvtx"];
+/// All that the program can do, but for ending badly.
+const ALL: [&str; 6] = ["push", "domains", "start", "marks", "threads", "fork"];
+/// Both sides read CLOCK_MONOTONIC; ticks are turned into it to within this.
+const SLACK_NS: u64 = 2_000;
+
+fn rows<R: TraceRow>(file: &TraceFile) -> Vec<R> {
+    let (rows, problems) = file.rows();
+    assert!(problems.is_empty(), "{problems:?}");
+    rows
+}
+
+fn file_of(run: &Path) -> TraceFile {
+    TraceFile::open(&run.join("rank-0.tprof")).unwrap()
+}
+
+fn number(line: &Value, key: &str) -> u64 {
+    line[key].as_u64().unwrap_or_else(|| panic!("no {key} in {line}"))
+}
+
+fn logged(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A range but for its times: pid, tid, name, domain, arguments.
+type Facts = (u64, u64, String, String, String);
+
+fn facts_of_line(line: &Value) -> Facts {
+    let text = |key: &str| line[key].as_str().unwrap().to_owned();
+    let args = &line["args"];
+    (
+        number(line, "pid"),
+        number(line, "tid"),
+        text("name"),
+        text("domain"),
+        if args.is_null() { String::new() } else { args.to_string() },
+    )
+}
+
+fn facts_of_span(file: &TraceFile, span: &Span) -> Facts {
+    let process = file.processes().iter().find(|p| p.process == span.process).unwrap();
+    let thread = file.threads().iter().find(|t| t.thread == span.thread).unwrap();
+    let args = match file.name(span.args) {
+        "" => String::new(),
+        text => serde_json::from_str::<Value>(text).unwrap().to_string(),
+    };
+    (
+        process.pid.into(),
+        thread.tid.into(),
+        file.name(span.name).to_owned(),
+        file.name(span.category).to_owned(),
+        args,
+    )
+}
+
+/// Every range once, on its thread, between the readings around its calls.
+#[track_caller]
+fn assert_ranges(run: &Path, log: &[Value]) {
+    let file = file_of(run);
+    let mut wanted: BTreeMap<Facts, Vec<[u64; 4]>> = BTreeMap::new();
+    for line in log {
+        let times = ["from", "began", "to", "ended"].map(|key| number(line, key));
+        wanted.entry(facts_of_line(line)).or_default().push(times);
+    }
+    let mut got: BTreeMap<Facts, Vec<(u64, u64)>> = BTreeMap::new();
+    for span in rows::<Span>(&file).iter().filter(|span| span.kind == SpanKind::Nvtx) {
+        let times = (span.start_ns, span.start_ns + span.duration_ns);
+        got.entry(facts_of_span(&file, span)).or_default().push(times);
+    }
+    let counts: Vec<(&Facts, usize)> = wanted.iter().map(|(f, times)| (f, times.len())).collect();
+    let found: Vec<(&Facts, usize)> = got.iter().map(|(f, times)| (f, times.len())).collect();
+    assert_eq!(found, counts);
+    for (facts, wanted) in &mut wanted {
+        let got = got.get_mut(facts).unwrap();
+        wanted.sort_unstable();
+        got.sort_unstable();
+        for ([from, began, to, ended], (start, end)) in wanted.iter().zip(got.iter()) {
+            let within =
+                |low: u64, at: u64, high: u64| low <= at + SLACK_NS && at <= high + SLACK_NS;
+            assert!(
+                within(*from, *start, *began) && within(*to, *end, *ended),
+                "{facts:?}: {start} to {end}, not {from}..{began} to {to}..{ended}"
+            );
+        }
+    }
+}
+
+fn victims() -> Vec<PathBuf> {
+    let real = with_real_nvtx();
+    if let Err(why) = &real {
+        tprof_tests::skip(why);
+    }
+    [Some(program("nvtx")), real.ok()].into_iter().flatten().collect()
+}
+
+#[test]
+fn every_range_is_recorded_once_with_all_that_it_said() {
+    for victim in victims() {
+        let scratch = Scratch::new();
+        let log = scratch.join("log");
+        let job = Job::new(&victim).arg(&log).args(ALL);
+        let run = traced(&job, NVTX, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let log = logged(&log);
+        assert_eq!(log.len(), 4 + 3 + 2 + 4 * 50 + 1, "{victim:?}");
+        assert_ranges(&run.run, &log);
+        let file = file_of(&run.run);
+        let marks: Vec<&str> = file.marks().iter().map(|mark| file.name(mark.name)).collect();
+        let wanted = ["registered", "mark", "mark in a structure", "mark, wide"];
+        assert_eq!(marks, wanted, "{victim:?}");
+        let named: BTreeSet<&str> = file
+            .threads()
+            .iter()
+            .filter_map(|thread| file.thread_name(thread.thread))
+            .filter(|name| name.starts_with("worker"))
+            .collect();
+        assert_eq!(named, BTreeSet::from(["worker 0", "worker 1", "worker 2", "worker 3"]));
+        let info = run_info(&run.run, |info| info["finished"] == true);
+        assert_eq!(info["completeness"]["losses"].as_array().unwrap().len(), 0, "{info}");
+    }
+}
+
+#[test]
+fn the_program_is_unchanged() {
+    let scratch = Scratch::new();
+    for victim in victims() {
+        let job = Job::new(victim).arg(scratch.join("log")).args(ALL).arg("open");
+        assert_unchanged(&job, &[NVTX, &[], &["--activities", "mem"]], &scratch);
+    }
+}
+
+#[test]
+fn ranges_of_a_killed_process_are_kept_and_the_open_ones_end_with_it() {
+    let scratch = Scratch::new();
+    let log = scratch.join("log");
+    let job = Job::new(program("nvtx")).arg(&log).args(["push", "open", "kill"]);
+    let run = traced(&job, NVTX, &scratch);
+    let file = file_of(&run.run);
+    let spans = rows::<Span>(&file);
+    let names: BTreeSet<&str> = spans.iter().map(|span| file.name(span.name)).collect();
+    assert!(names.contains("step") && names.contains("never ended"), "{names:?}");
+    let info = run_info(&run.run, |info| info["finished"] == true);
+    let losses = info["completeness"]["losses"].as_array().unwrap();
+    let cut = losses.iter().find(|loss| loss["what"] == "ends of NVTX ranges").unwrap();
+    assert_eq!(cut["count"], 1);
+}
+
+#[test]
+fn nothing_is_recorded_while_recording_is_off_or_where_it_is_not_wanted() {
+    for options in [&["--activities", "mem"][..], &["--activities", "nvtx", "--paused"]] {
+        let scratch = Scratch::new();
+        let job = Job::new(program("nvtx")).arg(scratch.join("log")).args(ALL);
+        let run = traced(&job, options, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let file = file_of(&run.run);
+        assert!(rows::<Span>(&file).is_empty(), "{options:?}");
+        assert!(file.marks().iter().all(|mark| !file.name(mark.name).starts_with("mark")));
+    }
+}
+
+#[test]
+fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_says_so() {
+    let scratch = Scratch::new();
+    let source = scratch.join("tool.c");
+    let text = "#include <stdio.h>\n\
+         int InitializeInjectionNvtx2(const void *get) { (void)get; puts(\"own tool\"); fflush(stdout); return 1; }\n";
+    std::fs::write(&source, text).unwrap();
+    let tool = scratch.join("tool.so");
+    let built = Job::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&tool).arg(&source);
+    assert_eq!(built.run_in(scratch.path()).code, Some(0));
+    for (named, says) in [(tool.to_str().unwrap(), "own tool"), ("/no/such/tool.so", "")] {
+        let job = Job::new(program("nvtx"))
+            .arg(scratch.join("log"))
+            .arg("push")
+            .env("NVTX_INJECTION64_PATH", named);
+        let run = assert_unchanged(&job, &[NVTX], &scratch);
+        assert!(run.outcome.stdout.contains(says), "{:?}", run.outcome);
+        let info = run_info(&run.run, |info| info["finished"] == true);
+        let blind = info["completeness"]["blind"].as_array().unwrap();
+        let told = blind.iter().filter(|entry| {
+            entry["what"] == "NVTX ranges"
+                && entry["why"].as_str().unwrap().contains("NVTX_INJECTION64_PATH")
+        });
+        assert_eq!(told.count(), 1, "{info}");
+    }
+}
+
+#[test]
+fn ranges_of_pythons_nvtx_are_recorded_and_reported() {
+    let (python, path) = (need_some!(client_python()), need_some!(clients()));
+    let scratch = Scratch::new();
+    let script = scratch.join("train.py");
+    std::fs::write(
+        &script,
+        "import nvtx\n\
+         @nvtx.annotate('forward', color='green', domain='model', category='layers')\n\
+         def forward(): pass\n\
+         for step in range(5):\n    \
+             with nvtx.annotate('step', payload=step):\n        forward()\n\
+         nvtx.mark('done')\n\
+         r = nvtx.start_range('whole'); nvtx.end_range(r)\n",
+    )
+    .unwrap();
+    let job = Job::new(python).arg(&script).env("PYTHONPATH", path);
+    let run = traced(&job, &[], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let file = file_of(&run.run);
+    let spans = rows::<Span>(&file);
+    let of = |name: &str| {
+        let found = spans.iter().filter(|span| file.name(span.name) == name);
+        found.map(|span| (file.name(span.category), file.name(span.args))).collect::<Vec<_>>()
+    };
+    assert_eq!(of("forward"), [("model", r##"{"category":"layers","colour":"#008000"}"##); 5]);
+    let steps = of("step");
+    assert_eq!(steps.len(), 5);
+    for (at, (domain, args)) in steps.iter().enumerate() {
+        let args: Value = serde_json::from_str(args).unwrap();
+        assert_eq!((args["payload"].as_u64(), *domain), (Some(at as u64), ""));
+    }
+    assert_eq!(of("whole").len(), 1);
+    let report = document("annotations", &run.run);
+    let rows = report["tables"]["annotations"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["range"] == "step" && row["runs"] == 5), "{report}");
+}

@@ -1,0 +1,56 @@
+//! What NVIDIA publishes for programs that name their ranges, where
+//! `scripts/test-readers.sh` has put it: NVTX for C and for Python.
+
+use crate::programs::target_dir;
+use crate::sys;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of clients, or why there is none. Where it must be there
+/// (`TPROF_TEST_NEED_READERS`), its absence fails the test.
+pub fn clients() -> Result<PathBuf, String> {
+    Ok(cache("clients")?.join("clients"))
+}
+
+/// A Python that finds the clients by `PYTHONPATH`.
+pub fn client_python() -> Result<PathBuf, String> {
+    Ok(cache("python")?.join("python/bin/python"))
+}
+
+fn cache(what: &str) -> Result<PathBuf, String> {
+    let named = std::env::var_os("TPROF_TEST_READERS").map(PathBuf::from);
+    let home = || {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+    };
+    let folder = named.or_else(|| Some(home()?.join("tprof-test-readers"))).unwrap_or_default();
+    if folder.join(what).exists() {
+        return Ok(folder);
+    }
+    let missing = format!("{} is not there (scripts/test-readers.sh)", folder.join(what).display());
+    assert!(std::env::var_os("TPROF_TEST_NEED_READERS").is_none(), "{missing}");
+    Err(missing)
+}
+
+/// `programs/nvtx.c` against NVIDIA's own headers.
+pub fn with_real_nvtx() -> Result<PathBuf, String> {
+    let headers = clients()?.join("nvidia/cu13/include");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/nvtx.c");
+    let home = target_dir().join("victims/real-nvtx");
+    fs::create_dir_all(&home).map_err(|error| error.to_string())?;
+    let lock = File::create(home.join("lock")).map_err(|error| error.to_string())?;
+    sys::lock(&lock);
+    let (partial, output) = (home.join("partial"), home.join("nvtx"));
+    let built = Command::new("gcc")
+        .args(["-g", "-O2", "-DREAL_NVTX", "-I"])
+        .arg(headers)
+        .arg(source)
+        .args(["-ldl", "-lpthread", "-o"])
+        .arg(&partial)
+        .output()
+        .map_err(|error| error.to_string())?;
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    fs::rename(&partial, &output).map_err(|error| error.to_string())?;
+    Ok(output)
+}
