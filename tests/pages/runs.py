@@ -47,3 +47,13 @@ def page(to, *options, run=None):
     command = [TPROF, "export", run or made(), "--to", to, "-o", path, *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return path
+
+
+@functools.cache
+def sampled():
+    """A real run of a program that works and sleeps, with CPU samples; its allocations are not recorded."""
+    run = directory() / "run"
+    work = "import time, json\nuntil = time.time() + 0.4\nwhile time.time() < until: json.loads(json.dumps(list(range(500))))\ntime.sleep(0.1)"
+    command = [TPROF, "run", "--quiet", "--mem", "off", "-o", run, "--", "python3", "-c", work]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return run

@@ -71,6 +71,23 @@ class Flame(PageCase):
         flame.key("ArrowDown")
         self.assertRegex(self.focused(flame), "aten::")
 
+    def test_pythons_frames_stand_for_the_interpreters(self):
+        flame = self.open(page("flame"), fragment="#profile=cpu")
+        frames = "[...document.querySelectorAll('#table tbody tr')].map(r => r.cells[0].textContent)"
+        whole, hidden = flame.text("#path").split(" in ")[0], flame.run(frames)
+        self.assertNotIn("_start", hidden)
+        self.assertIn("train_step", hidden)
+        flame.key("c")
+        self.assertEqual(flame.text("#path").split(" in ")[0], whole)
+        shown = flame.run(frames)
+        self.assertIn("_start", shown)
+        self.assertTrue(set(hidden) < set(shown))
+        flame.press("#interpreter")
+        self.assertEqual(flame.run(frames), hidden)
+        # Where there is no Python, there is nothing to hide.
+        flame.choose("#profile", "0")
+        self.assertTrue(flame.run("document.querySelector('#interpreter').hidden"))
+
     def test_every_profile_and_measure_is_drawn(self):
         flame = self.flame()
         profiles = flame.run("document.querySelectorAll('#profile option').length")

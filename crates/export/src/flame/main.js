@@ -15,7 +15,13 @@ async function start() {
     },
   }));
   const filled = (profile) => profile.columns.parent.length > 1;
-  const state = { profile: profiles.find(filled) || profiles[0], measure: 0, side: 0, split: 0, invert: false,
+  // Whether a profile has Python frames with native ones above them.
+  const interpreted = (profile) => profile.interpreted ??= profile.columns.frame.some((frame, i) => i > 0 && kinds[frame] === PYTHON && above(profile.columns, i));
+  function above({ parent, frame }, i) {
+    for (i = parent[i]; i > 0; i = parent[i]) if (HIDEABLE.has(kinds[frame[i]])) return true;
+    return false;
+  }
+  const state = { profile: profiles.find(filled) || profiles[0], measure: 0, side: 0, split: 0, invert: false, interpreter: false,
     tree: null, root: null, top: null, focus: null, hover: null, matches: null, sort: "self", rows: [] };
   const view = new View($("canvas"), $("scroll"), $("spacer"), names);
   const colours = new Map();
@@ -57,7 +63,7 @@ async function start() {
 
   // Builds the tree for what is chosen, and shows all of it.
   function rebuild() {
-    state.tree = upright(state.profile, state.profile.columns, state.split);
+    state.tree = upright(state.profile, state.profile.columns, state.split, state.interpreter ? null : kinds);
     state.root = state.invert ? inverted(state.tree) : state.tree;
     state.top = state.root;
     state.focus = state.hover = null;
@@ -142,7 +148,7 @@ async function start() {
   }
   function summary() {
     const grouped = state.profile.grouped ? `; ${formatCount(state.profile.grouped)} frames, each below ${formatPermille(state.profile.groupedShare)} of the whole, are grouped` : "";
-    return `${show(value(state.root))} in ${formatCount(state.root.count)} frames${view.rest ? `, ${formatCount(view.rest)} narrower than a pixel` : ""}${grouped}`;
+    return `${show(value(state.root))} in ${formatCount(state.root.count)} frames${view.rest ? `, ${formatCount(view.rest)} narrower than a pixel` : ""}${grouped}${interpreted(state.profile) && !state.interpreter ? "; the interpreter's native frames are hidden" : ""}`;
   }
   const formatPermille = (share) => `${(share * 100).toPrecision(2)} %`;
 
@@ -246,6 +252,7 @@ async function start() {
   function hold() {
     const parts = new URLSearchParams({ profile: state.profile.key, measure: state.measure, split: state.split });
     if (state.invert) parts.set("invert", "1");
+    if (state.interpreter) parts.set("interpreter", "1");
     if ($("search").value) parts.set("search", $("search").value);
     try { history.replaceState(null, "", `#${parts}`); } catch { /* not allowed in this frame */ }
   }
@@ -260,6 +267,7 @@ async function start() {
     const split = parts.has("split") ? Number(parts.get("split")) : ranks.size > 1 ? 1 : 0;
     state.split = [0, 1, 2, 3].includes(split) ? split : 0;
     state.invert = parts.get("invert") === "1";
+    state.interpreter = parts.get("interpreter") === "1";
     $("search").value = parts.get("search") || "";
   }
 
@@ -268,8 +276,11 @@ async function start() {
     $("measure").replaceChildren(...state.profile.measures.map((measure, i) => element("option", { value: i, selected: i === state.measure }, measure.label)));
     $("split").value = state.split;
     $("invert").setAttribute("aria-pressed", state.invert);
+    $("interpreter").setAttribute("aria-pressed", state.interpreter);
+    $("interpreter").hidden = !interpreted(state.profile);
   }
   const toggle = () => { state.invert = !state.invert; choose(); rebuild(); };
+  const toggleInterpreter = () => { if (interpreted(state.profile)) { state.interpreter = !state.interpreter; choose(); rebuild(); } };
   const nextMeasure = () => { state.measure = (state.measure + 1) % state.profile.measures.length; choose(); rebuild(); };
   function nextProfile() {
     const there = profiles.filter(filled);
@@ -293,7 +304,7 @@ async function start() {
       ArrowUp: () => focus(at.parent), ArrowLeft: () => focus(near(-1)), ArrowRight: () => focus(near(1)),
       Enter: () => zoom(at), Backspace: () => zoom(state.top.parent || state.root), Escape: () => zoom(state.root), Home: () => zoom(state.root),
       "/": () => $("search").select(), n: () => step(false), N: () => step(true),
-      i: toggle, m: nextMeasure, p: nextProfile, "?": help,
+      i: toggle, c: toggleInterpreter, m: nextMeasure, p: nextProfile, "?": help,
     };
     const onButton = event.target.tagName === "BUTTON" && event.key === "Enter";
     if (!acts[event.key] || onButton) return;
@@ -312,6 +323,7 @@ async function start() {
   $("split").addEventListener("change", (event) => { state.split = Number(event.target.value); rebuild(); });
   $("side").addEventListener("change", (event) => { state.side = Number(event.target.value); rebuild(); });
   $("invert").addEventListener("click", toggle);
+  $("interpreter").addEventListener("click", toggleInterpreter);
   $("reset").addEventListener("click", () => zoom(state.root));
   $("search").addEventListener("input", () => { search(); paint(); table(); hold(); });
   $("search").addEventListener("keydown", (event) => {

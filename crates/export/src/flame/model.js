@@ -11,33 +11,45 @@ function makeNode(frame, parent, columns) {
     values: new Array(columns).fill(0), self: new Array(columns).fill(0), kids: null, entries: null };
 }
 
-// Joins what lies below the levels that are left out.
-function upright(profile, columns, split) {
+const HIDEABLE = new Set([KINDS.indexOf("native"), KINDS.indexOf("unknown")]);
+const PYTHON = KINDS.indexOf("python");
+
+// Joins what lies below the levels that are left out. With `kinds` of frames,
+// native ones above the innermost Python frame of a stack are left out: they are
+// the interpreter's, and Python's frames stand for them.
+function upright(profile, columns, split, kinds = null) {
   const { parent, frame, values } = columns;
   const count = parent.length, width = values.length;
   const depth = new Uint16Array(count);
-  const nodes = new Array(count);
+  // Where stacks that end at a node go, and where those go that reach a Python
+  // frame below it.
+  const ends = new Array(count), passes = new Array(count);
   const root = makeNode(-1, null, width);
-  nodes[0] = root;
+  ends[0] = passes[0] = root;
   const found = new Map();
-  let all = 1;
-  for (let i = 1; i < count; i++) {
-    const above = nodes[parent[i]];
-    depth[i] = Math.min(65535, depth[parent[i]] + 1);
-    if (depth[i] <= LEVELS && depth[i] > split) {
-      nodes[i] = above;
-    } else {
-      const children = found.get(above) || found.set(above, new Map()).get(above);
-      let node = children.get(frame[i]);
-      if (!node) {
-        node = makeNode(frame[i], above, width);
-        children.set(frame[i], node);
-        (above.kids || (above.kids = [])).push(node);
-        all++;
-      }
-      nodes[i] = node;
+  const child = (above, frame) => {
+    const children = found.get(above) || found.set(above, new Map()).get(above);
+    let node = children.get(frame);
+    if (!node) {
+      node = makeNode(frame, above, width);
+      children.set(frame, node);
+      (above.kids || (above.kids = [])).push(node);
     }
-    for (let c = 0; c < width; c++) nodes[i].self[c] += values[c][i];
+    return node;
+  };
+  for (let i = 1; i < count; i++) {
+    const above = parent[i];
+    depth[i] = Math.min(65535, depth[above] + 1);
+    if (depth[i] <= LEVELS && depth[i] > split) {
+      ends[i] = ends[above];
+      passes[i] = passes[above];
+      continue;
+    }
+    const hideable = kinds !== null && HIDEABLE.has(kinds[frame[i]]);
+    passes[i] = hideable ? passes[above] : child(passes[above], frame[i]);
+    const before = kinds !== null && kinds[frame[i]] === PYTHON ? passes[above] : ends[above];
+    ends[i] = !hideable && before === passes[above] ? passes[i] : child(before, frame[i]);
+    for (let c = 0; c < width; c++) ends[i].self[c] += values[c][i];
   }
   const sum = (node) => {
     for (let c = 0; c < width; c++) node.values[c] = node.self[c];
@@ -49,8 +61,14 @@ function upright(profile, columns, split) {
   const order = [root];
   for (let i = 0; i < order.length; i++) order.push(...(order[i].kids || []));
   for (let i = order.length - 1; i >= 0; i--) sum(order[i]);
-  for (const node of order) node.kids ||= [];
-  root.count = all - 1;
+  // What only stood above hidden frames holds nothing.
+  const holds = (node) => node.values.some((value) => value > 0);
+  let all = 0;
+  for (const node of order) {
+    node.kids = kinds === null ? node.kids || [] : (node.kids || []).filter(holds);
+    all += node.kids.length;
+  }
+  root.count = all;
   return root;
 }
 

@@ -74,15 +74,16 @@ class Panel {
   range(from, to) {
     const { trace } = this;
     const per = activity(trace, from, to);
-    const known = (value) => value === null ? "not recorded" : `${formatTime(value)}  ${formatShare(value, to - from)}`;
+    const known = (value, guessed) => value === null ? "not recorded" : `${guessed ? "~" : ""}${formatTime(value)}  ${formatShare(value, to - from)}`;
     const only = per.length === 1 ? per[0] : null;
     const facts = [["From", formatTime(from)], ["To", formatTime(to)], ["Length", formatTime(to - from)]];
-    if (only) facts.push(["CPU active", known(only.cpu)], ["GPU active", known(only.gpu)], ["Both at once", known(only.both)],
+    if (only) facts.push(["CPU active", known(only.cpu, only.guessed)], ["GPU active", known(only.gpu)], ["Both at once", known(only.both, only.guessed)],
       ["GPU idle", known(only.gpu === null ? null : to - from - only.gpu)]);
     const list = this.list(facts);
     const ranks = only ? null : element("table", { class: "ranks" }, element("thead", {}, element("tr", {}, ...["", "CPU active", "GPU active", "Both at once"].map((t) => element("th", { scope: "col", title: t === "CPU active" ? "any host thread within an operator, a Python function or a call" : null }, t)))),
-      element("tbody", {}, ...per.map((row) => element("tr", {}, ...[row.process.rank, row.cpu, row.gpu, row.both].map((cell, i) => element("td", {}, i === 0 ? cell : cell === null ? "not recorded" : `${formatTime(cell)} · ${formatShare(cell, to - from)}`))))));
-    $("chosen").replaceChildren(element("h2", {}, "Selected time"), list, ranks || "");
+      element("tbody", {}, ...per.map((row) => element("tr", {}, ...[row.process.rank, row.cpu, row.gpu, row.both].map((cell, i) => element("td", {}, i === 0 ? cell : cell === null ? "not recorded" : `${row.guessed && i !== 2 ? "~" : ""}${formatTime(cell)} · ${formatShare(cell, to - from)}`))))));
+    const guessed = per.some((row) => row.guessed) ? element("p", { class: "dim" }, "~ is an estimate: when samples found any thread on a core.") : "";
+    $("chosen").replaceChildren(element("h2", {}, "Selected time"), list, ranks || "", guessed);
     this.head("Time", "Calls", "Average", "Name");
     const rows = names(trace, from, to);
     const section = (title, of, by) => {

@@ -20,26 +20,35 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     glance = null;
   }
 
+  // Starts and ends of a row's events, in turn.
+  function whole({ from, to }) {
+    const out = new Float64Array(2 * (to - from));
+    for (let i = from; i < to; i++) { out[2 * (i - from)] = trace.start[i]; out[2 * (i - from) + 1] = trace.end[i]; }
+    return out;
+  }
+
   // Share of each pixel of the run in which host threads and streams were busy,
   // averaged over the lanes of a kind that have any event.
   function measure(width) {
     const shares = { thread: new Float64Array(width), stream: new Float64Array(width) };
     const lanes = { thread: 0, stream: 0 };
     const per = (trace.most - trace.least) / width;
+    // Threads without spans are told of by their samples.
+    const spans = trace.lanes.some((lane) => lane.kind === "thread" && lane.rows.length);
     for (const lane of trace.lanes) {
-      if (!shares[lane.kind] || !lane.rows.length) continue;
-      lanes[lane.kind]++;
-      const { from, to } = lane.rows[0];
-      let i = from;
-      for (let x = 0; x < width && i < to; x++) {
+      const kind = lane.kind === "samples" && !spans ? "thread" : lane.kind;
+      if (!shares[kind] || !lane.rows.length) continue;
+      lanes[kind]++;
+      const busy = lane.kind === "samples" ? running(trace, lane, trace.least, trace.most) : whole(lane.rows[0]);
+      for (let i = 0, x = 0; x < width && i < busy.length; x++) {
         const a = trace.least + x * per, b = a + per;
-        let busy = 0;
-        while (i < to && trace.start[i] < b) {
-          busy += Math.max(0, Math.min(b, trace.end[i]) - Math.max(a, trace.start[i]));
-          if (trace.end[i] > b) break;
-          i++;
+        let sum = 0;
+        while (i < busy.length && busy[i] < b) {
+          sum += Math.max(0, Math.min(b, busy[i + 1]) - Math.max(a, busy[i]));
+          if (busy[i + 1] > b) break;
+          i += 2;
         }
-        shares[lane.kind][x] += busy / per;
+        shares[kind][x] += sum / per;
       }
     }
     for (const kind of ["thread", "stream"]) for (let x = 0; x < width; x++) shares[kind][x] /= Math.max(1, lanes[kind]);

@@ -4,6 +4,9 @@
 // What counts as work of the host: operators, Python and calls. A range says only
 // what somebody called the time, whether or not anything happened in it.
 const HOST_WORK = new Set(["python", "operator", "call"].map((kind) => KINDS.indexOf(kind)));
+// Calls as samples saw them last through waits, which are calls of their own.
+const SAMPLED = new Set(["python", "native"].map((kind) => KINDS.indexOf(kind)));
+const WAITING = new Set([KINDS.indexOf("waiting")]);
 
 // Intervals of a row within [from, to] of these kinds, as starts and ends in turn.
 function within(trace, row, from, to, kinds) {
@@ -48,8 +51,31 @@ function total(intervals) {
   return sum;
 }
 
+// What lies in the first list and not in the second.
+function without(one, other) {
+  const out = [];
+  let j = 0;
+  for (let i = 0; i < one.length; i += 2) {
+    let a = one[i];
+    while (j < other.length && other[j + 1] <= a) j += 2;
+    for (let k = j; k < other.length && other[k] < one[i + 1]; k += 2) {
+      if (other[k] > a) out.push(a, other[k]);
+      a = Math.max(a, other[k + 1]);
+    }
+    if (a < one[i + 1]) out.push(a, one[i + 1]);
+  }
+  return out;
+}
+
+// When samples found a thread on a core: they cover its time but for the waits.
+function running(trace, lane, from, to) {
+  const seen = lane.rows.length ? within(trace, lane.rows[0], from, to, SAMPLED) : [];
+  return without(seen, unionOfAll(lane.rows.map((row) => within(trace, row, from, to, WAITING))));
+}
+
 // Per process: time in which any host thread was at work, in which its GPUs had
-// work, and in which both were so. Null is what no lane tells.
+// work, and in which both were so. Null is what no lane tells. Where threads have
+// no spans, their samples tell, and the host's time is an estimate.
 function activity(trace, from, to) {
   return trace.processes.map((process, index) => {
     const lanes = (kind) => trace.lanes.filter((lane) => lane.process === index && lane.kind === kind);
@@ -57,9 +83,12 @@ function activity(trace, from, to) {
       const there = lanes(kind);
       return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
     };
-    const cpu = busy("thread", HOST_WORK), gpu = busy("stream", DEVICE_KINDS);
+    const sampled = lanes("samples");
+    const spans = busy("thread", HOST_WORK);
+    const guessed = sampled.length > 0 && !(spans && spans.length);
+    const cpu = guessed ? unionOfAll(sampled.map((lane) => running(trace, lane, from, to))) : spans, gpu = busy("stream", DEVICE_KINDS);
     const sums = [cpu && total(cpu), gpu && total(gpu)];
-    return { process, cpu: sums[0], gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
+    return { process, guessed, cpu: sums[0], gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
   });
 }
 
