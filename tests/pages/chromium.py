@@ -107,12 +107,16 @@ class Chromium:
         return message
 
     def open(self, path, **how):
-        """Opens a file in a page of its own and waits until it says that it is ready."""
+        """Opens a file or an address in a page of its own and waits until it says that it is ready."""
+        page = self.blank()
+        page.go(path, **how)
+        return page
+
+    def blank(self):
+        """A page that shows nothing yet."""
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
-        page = Page(self, session, target)
-        self.pages[session] = page
-        page.go(path, **how)
+        self.pages[session] = page = Page(self, session, target)
         return page
 
 
@@ -141,7 +145,8 @@ class Page:
     def go(self, path, width=1400, height=900, dark=False, scale=1, fragment="", touch=False):
         self.resize(width, height, scale, touch)
         self.dark(dark)
-        self.url = Path(path).resolve().as_uri() + fragment
+        at = str(path) if str(path).startswith("http://") else Path(path).resolve().as_uri()
+        self.url = at + fragment
         self.call("Page.navigate", url=self.url)
         self.wait("document.documentElement?.dataset.ready === 'true'")
 

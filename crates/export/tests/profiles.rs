@@ -124,6 +124,22 @@ fn pprof_values_add_up() {
 }
 
 #[test]
+fn gos_pprof_reads_the_same_sums() {
+    let (dir, run, counts) = small();
+    let path = dir.path().join("out.pb.gz");
+    pprof::export(&run, &options(&path)).unwrap();
+    let Some((sums, text)) = readers::pprof(&path) else { return };
+    let samples: u64 = counts.iter().map(|c| c.samples).sum();
+    let of = |kind: &str| sums.iter().find(|sum| sum.0 == kind).map(|sum| sum.1);
+    assert_eq!(of("samples/count"), Some(samples), "{sums:?}");
+    let times = of("cpu/nanoseconds").unwrap() + of("off_cpu/nanoseconds").unwrap();
+    assert_eq!(times, samples * 1_000_000);
+    assert_eq!(of("alloc_objects/count"), Some(200));
+    assert_eq!(of("alloc_space/bytes"), Some(200 << 20));
+    assert!(text.contains(NASTY), "{text}");
+}
+
+#[test]
 fn nothing_to_show_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");

@@ -54,3 +54,27 @@ pub fn python(name: &str, arguments: &[&Path]) -> Option<Value> {
     let python = dir("python")?.join("python/bin/python");
     Some(json(Command::new(python).arg(script(name)).args(arguments)))
 }
+
+/// What Go's pprof reads in a profile: for each kind of value its name and unit
+/// and the sum over all samples, and everything else that it prints.
+pub fn pprof(profile: &Path) -> Option<(Vec<(String, u64)>, String)> {
+    let dir = dir("pprof")?;
+    let mut command = Command::new(dir.join("pprof/pprof"));
+    // It keeps settings in its user's home.
+    let output = command.arg("-raw").arg(profile).env("HOME", &dir).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines().skip_while(|line| *line != "Samples:").skip(1);
+    let kinds = lines.next().unwrap().split_whitespace();
+    let mut sums: Vec<(String, u64)> = kinds.map(|kind| (kind.replace("[dflt]", ""), 0)).collect();
+    // A sample is its values and, after a colon, its locations; then its labels.
+    for line in lines.take_while(|line| *line != "Locations") {
+        let Some((values, _)) = line.split_once(": ") else { continue };
+        let values: Vec<u64> = values.split_whitespace().flat_map(str::parse).collect();
+        if values.len() == sums.len() {
+            sums.iter_mut().zip(values).for_each(|(sum, value)| sum.1 += value);
+        }
+    }
+    Some((sums, text))
+}
