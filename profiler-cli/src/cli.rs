@@ -13,7 +13,7 @@ mod report;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use diff::DiffArgs;
 pub use import::ImportArgs;
-pub use open::OpenArgs;
+pub use open::{OpenArgs, View};
 pub use report::{ReportArgs, ReportWords, report_kind_names};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -76,9 +76,9 @@ pub enum Command {
     /// Make a run of traces that torch.profiler and others wrote
     #[command(after_help = import::IMPORT_NOTES)]
     Import(ImportArgs),
-    /// Show a run in Perfetto's page
+    /// Show a run in Perfetto's page, or in one of tprof's own
     #[command(
-        after_help = "Examples:\n  tprof open r1\n  tprof open r1 --rank 0 --steps 5\n  tprof open trace.json.gz"
+        after_help = "Examples:\n  tprof open r1\n  tprof open r1 --as flame\n  tprof open r1 --rank 0 --steps 5\n  tprof open trace.json.gz --as timeline"
     )]
     Open(OpenArgs),
     /// Say what can be seen here, what cannot and why, and what to do
@@ -268,16 +268,16 @@ pub struct ExportArgs {
     /// Replace existing files
     #[arg(long)]
     pub force: bool,
-    /// What a stack's number counts
-    #[arg(long, value_enum, default_value_t = Weight::Bytes)]
-    pub weight: Weight,
+    /// With folded: what a stack's number counts [default: bytes]
+    #[arg(long, value_enum)]
+    pub weight: Option<Weight>,
     /// Which part.
     #[command(flatten)]
     pub slice: SliceArgs,
     /// With flame: show what changed since this run
     #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub against: Option<PathBuf>,
-    /// Stop a file at this size, and say so
+    /// Stop a file at this size, and say so: perfetto, chrome, tensorboard, timeline
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<String>,
 }

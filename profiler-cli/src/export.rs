@@ -5,6 +5,7 @@ pub mod formats;
 mod report;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use tprof_export::{Options, Slice, Weight, Written};
@@ -16,30 +17,60 @@ use crate::import::open_run_or_import;
 use crate::report::trace_failure;
 use crate::symbols::Late;
 use crate::units::{about_count, parse_duration, parse_size};
-use formats::Writer;
+use formats::{Format, Takes, Writer};
 
 /// Reads a run and writes it in another format.
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
+    let format = wanted(&args)?;
+    let opened = open_run_or_import(&args.path)?;
+    if opened.is_temporary() && args.output.is_none() && format.goes != "stdout" {
+        return Err(failure::nowhere(&args).into());
+    }
+    let written = write(format, &args, opened.path())?;
+    let mut stdout = std::io::stdout().lock();
+    for path in &written.paths {
+        writeln!(stdout, "{}", path.display())?;
+    }
+    stdout.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The format that is asked for, if it can honour all that is.
+pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     let Some(format) = formats::find(&args.to) else {
-        return Err(failure::unknown_format(&args.to, &args.path).into());
+        return Err(failure::unknown_format(&args.to, &args.path));
     };
+    let slice = &args.slice;
+    let times = slice.steps.is_some() || slice.from_time.is_some() || slice.to_time.is_some();
+    let asked = [
+        (args.weight.is_some(), Takes::Weight),
+        (args.against.is_some(), Takes::Against),
+        (args.max_size.is_some(), Takes::MaxSize),
+        (times, Takes::Times),
+    ];
+    for (is_asked, option) in asked {
+        if is_asked && !format.takes.contains(&option) {
+            return Err(failure::not_taken(format, option, &args.path));
+        }
+    }
+    Ok(format)
+}
+
+/// Writes the run at `path` in a format, and tells on stderr what was left out.
+pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Written> {
     let opened_against = args.against.as_deref().map(open_run_or_import).transpose()?;
     let against = opened_against
         .as_ref()
         .map(|run| RunDir::open(run.path()).map_err(|error| trace_failure(run.path(), &error)));
     let against = against.transpose()?;
-    let opened = open_run_or_import(&args.path)?;
-    if opened.is_temporary() && args.output.is_none() && format.goes != "stdout" {
-        return Err(failure::nowhere(&args).into());
-    }
     let late = Late::default();
     let options = Options {
         output: args.output.clone(),
         force: args.force,
         against: against.as_ref(),
         slice: slice(&args.slice)?,
-        max_bytes: size(&args)?,
-        weight: match args.weight {
+        max_bytes: size(args)?,
+        weight: match args.weight.unwrap_or_default() {
             cli::Weight::Bytes => Weight::Bytes,
             cli::Weight::Count => Weight::Count,
             cli::Weight::Cpu => Weight::Cpu,
@@ -47,7 +78,7 @@ pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
         },
         symbols: Some(&late),
     };
-    let run = RunDir::open(opened.path()).map_err(|error| trace_failure(&args.path, &error))?;
+    let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
     for problem in run.problems() {
         say(&format!("note: {}\n", problem.what));
     }
@@ -55,17 +86,17 @@ pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
         Writer::Library(export) => {
             export(&run, &options).map_err(|error| failure::failure(&args.path, &error))?
         }
-        Writer::Here(export) => export(&run, &args, &options)?,
+        Writer::Here(export) => export(&run, args, &options)?,
     };
     for note in late.notes() {
         say(&format!("note: {note}\n"));
     }
-    tell(&written)?;
-    Ok(ExitCode::SUCCESS)
+    tell(&written);
+    Ok(written)
 }
 
-/// Paths on stdout; what was left out, and other remarks, on stderr.
-fn tell(written: &Written) -> anyhow::Result<()> {
+/// What was left out, and other remarks, on stderr.
+fn tell(written: &Written) {
     if written.left_out > 0 {
         let all = about_count(written.events + written.left_out);
         say(&format!("note: {} of {all} events were left out\n", about_count(written.left_out)));
@@ -73,11 +104,6 @@ fn tell(written: &Written) -> anyhow::Result<()> {
     for note in &written.notes {
         say(&format!("note: {note}\n"));
     }
-    let mut stdout = std::io::stdout().lock();
-    for path in &written.paths {
-        writeln!(stdout, "{}", path.display())?;
-    }
-    Ok(stdout.flush()?)
 }
 
 /// The part of a run that options name.

@@ -142,18 +142,52 @@ fn redaction_leaves_no_argument_path_or_variable() {
 }
 
 #[test]
-fn a_size_is_refused_by_formats_that_cannot_be_cut() {
+fn options_that_a_format_cannot_honour_are_refused_by_name() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let made = tprof(["run", "--quiet", "-o"]).arg(&run).args(["--", "true"]);
     assert_eq!(made.run_in(scratch.cwd()).code, Some(0));
-    for format in ["flame", "report", "folded", "json"] {
-        let output = scratch.join(format);
-        let job =
-            tprof(["export", "--max-size", "10M", "--to", format, "-o"]).arg(&output).arg(&run);
-        let outcome = job.run_in(scratch.cwd());
-        assert_eq!(outcome.code, Some(125), "{outcome:?}");
-        assert!(outcome.stderr.contains(&format!("--max-size is not for {format}")), "{outcome:?}");
-        assert!(!output.exists(), "{format}");
+    let formats = [
+        "perfetto",
+        "chrome",
+        "tensorboard",
+        "speedscope",
+        "pprof",
+        "folded",
+        "flame",
+        "timeline",
+        "report",
+        "parquet",
+        "csv",
+        "json",
+    ];
+    // Each option, what its refusal says, and the formats that take it.
+    let rules: [(&[&str], &str, &[&str]); 4] = [
+        (&["--weight", "bytes"], "--weight is not for", &["folded"]),
+        (&["--against", "."], "--against is not for", &["flame"]),
+        (
+            &["--max-size", "10M"],
+            "--max-size is not for",
+            &["perfetto", "chrome", "tensorboard", "timeline"],
+        ),
+        (
+            &["--from-time", "1s"],
+            "a part of the time is not for",
+            &formats.map(|name| if name == "report" { "flame" } else { name }),
+        ),
+    ];
+    for format in formats {
+        for (option, said, takers) in rules {
+            if takers.contains(&format) {
+                continue;
+            }
+            let output = scratch.join(format);
+            let job = tprof(["export", "--to", format, "-o"]).arg(&output).args(option).arg(&run);
+            let outcome = job.run_in(scratch.cwd());
+            assert_eq!(outcome.code, Some(125), "{outcome:?}");
+            assert!(outcome.stderr.contains(&format!("{said} {format}")), "{outcome:?}");
+            assert!(outcome.stderr.contains("  try: "), "{outcome:?}");
+            assert!(!output.exists(), "{format}");
+        }
     }
 }

@@ -62,6 +62,32 @@ fn a_port_in_use_is_said_before_anything_is_done() {
     let run = traced(&Job::new(program("thread_names")), EXACT, &scratch).run;
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let job = tprof(["open", "--no-browser", "--port", &port]).arg(run);
+    let job = tprof(["open", "--no-browser", "--port", &port]).arg(&run);
     assert_refused(&job.run_in(scratch.path()), &[&port, "--to perfetto"]);
+    let job = tprof(["open", "--as", "flame", "--port", &port]).arg(&run);
+    assert_refused(&job.run_in(scratch.path()), &[&port, "leave out --port"]);
+}
+
+#[test]
+fn a_page_of_tprofs_own_is_served_as_one() {
+    let scratch = Scratch::new();
+    let (mut child, url) = serve(&scratch, &["--as", "timeline", "--once"]);
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let (head, body) = ask(address, "GET", &format!("/{path}"), address);
+    assert!(head.contains("Content-Type: text/html; charset=utf-8\r\n"), "{head}");
+    assert!(!head.contains("Access-Control"), "{head}");
+    assert!(body.starts_with(b"<!doctype html>"), "{head}");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn options_that_a_page_cannot_honour_are_refused() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("thread_names")), EXACT, &scratch).run;
+    let refused = |options: &[&str], said: &[&str]| {
+        let job = tprof(["open", "--no-browser"]).args(options).arg(&run);
+        assert_refused(&job.run_in(scratch.path()), said);
+    };
+    refused(&["--as", "flame", "--ui", "http://x"], &["--ui", "--as perfetto"]);
+    refused(&["--as", "report", "--steps", "1"], &["whole run", "--steps"]);
 }

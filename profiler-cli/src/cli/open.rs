@@ -1,9 +1,23 @@
 //! `tprof open`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 use super::SliceArgs;
+
+/// What `tprof open` shows a run in.
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum View {
+    /// Perfetto's page
+    #[default]
+    Perfetto,
+    /// Threads, streams and memory over time
+    Timeline,
+    /// Flame graphs
+    Flame,
+    /// All reports, with links to the two others
+    Report,
+}
 
 /// `tprof open`.
 #[derive(Args, Debug)]
@@ -11,19 +25,22 @@ pub struct OpenArgs {
     /// Run directory, one of its files, or a foreign trace
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub path: PathBuf,
+    /// What to open it in
+    #[arg(long = "as", value_name = "PAGE", value_enum, default_value_t = View::Perfetto)]
+    pub view: View,
     /// Which part.
     #[command(flatten)]
     pub slice: SliceArgs,
     /// Start no browser, print the address alone
     #[arg(long)]
     pub no_browser: bool,
-    /// End when the page has fetched the trace
+    /// End when the browser has fetched the page or the trace
     #[arg(long)]
     pub once: bool,
-    /// Port on 127.0.0.1; Perfetto's own page fetches from 9001 alone
-    #[arg(long, value_name = "PORT", default_value_t = 9001)]
-    pub port: u16,
-    /// Page to open, if you serve Perfetto's yourself
-    #[arg(long, value_name = "URL", default_value = "https://ui.perfetto.dev")]
-    pub ui: String,
+    /// Port on 127.0.0.1 [default: 9001 for perfetto, whose page fetches from no other; else any]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Page to open, if you serve Perfetto's yourself [default: https://ui.perfetto.dev]
+    #[arg(long, value_name = "URL")]
+    pub ui: Option<String>,
 }

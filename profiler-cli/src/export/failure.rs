@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tprof_export::ExportError;
 
-use super::formats;
+use super::formats::{self, Format, Takes};
 use crate::cli::ExportArgs;
 use crate::errors::{Failure, nearest, said};
 use crate::report::{no_rank, trace_failure};
@@ -19,6 +19,44 @@ pub fn unknown_format(format: &str, path: &Path) -> Failure {
     Failure::new(format!("unknown export format `{format}`"))
         .cause(format!("the formats are {}", names.join(", ")))
         .hint(format!("tprof export {} --to {near}", path.display()))
+}
+
+/// A format was asked for something that it cannot honour.
+pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
+    let (name, run) = (format.name, path.display());
+    let takers = formats::that_take(option).join(", ");
+    let no = |option: &str, why: &str, hint: String| {
+        Failure::new(format!("{option} is not for {name}")).cause(why).hint(hint)
+    };
+    let part = match format.takes.contains(&Takes::Times) {
+        true => "--steps, --from-time and --to-time, --rank",
+        false => "--rank",
+    };
+    match option {
+        Takes::Weight => {
+            let why = match name {
+                "flame" => "the page holds every measure, to choose from in it",
+                "speedscope" | "pprof" => {
+                    "the file holds every measure, to choose from in its viewer"
+                }
+                _ => "only collapsed stacks have one number each",
+            };
+            no("--weight", why, format!("leave it out, or --to {takers}"))
+        }
+        Takes::Against => {
+            no("--against", "it shows one run", format!("--to {takers}, or tprof diff OTHER {run}"))
+        }
+        Takes::MaxSize => no(
+            "--max-size",
+            "a part of it would look like the whole",
+            format!("{part}; or --to {takers}"),
+        ),
+        Takes::Times => no(
+            "a part of the time",
+            "it shows a whole run",
+            format!("leave out --steps, --from-time and --to-time; --to {takers} take them"),
+        ),
+    }
 }
 
 pub fn failure(run: &Path, error: &ExportError) -> Failure {

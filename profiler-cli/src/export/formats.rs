@@ -20,8 +20,23 @@ pub struct Format {
     /// Name in the run's directory when `tprof run --export` writes a format
     /// that goes to stdout otherwise.
     pub file: Option<&'static str>,
+    /// Options that not all formats can honour, of which this one does.
+    pub takes: &'static [Takes],
     /// What writes it.
     pub writer: Writer,
+}
+
+/// An option of some formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// `--weight`.
+    Weight,
+    /// `--against`.
+    Against,
+    /// `--max-size`.
+    MaxSize,
+    /// `--steps`, `--from-time` and `--to-time`.
+    Times,
 }
 
 /// Who writes a format.
@@ -39,6 +54,7 @@ pub const FORMATS: &[Format] = &[
         about: "all ranks in one file, for ui.perfetto.dev",
         goes: "trace.pftrace.gz",
         file: None,
+        takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(perfetto::export),
     },
     Format {
@@ -46,6 +62,7 @@ pub const FORMATS: &[Format] = &[
         about: "Chrome trace JSON, as torch.profiler writes it",
         goes: "rank-N.trace.json.gz",
         file: None,
+        takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(chrome::export),
     },
     Format {
@@ -53,6 +70,7 @@ pub const FORMATS: &[Format] = &[
         about: "a log directory for its PyTorch profiler plugin",
         goes: "tensorboard/",
         file: None,
+        takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(tensorboard::export),
     },
     Format {
@@ -60,6 +78,7 @@ pub const FORMATS: &[Format] = &[
         about: "spans, samples and allocations, for speedscope.app",
         goes: "trace.speedscope.json",
         file: None,
+        takes: &[Takes::Times],
         writer: Writer::Library(speedscope::export),
     },
     Format {
@@ -67,6 +86,7 @@ pub const FORMATS: &[Format] = &[
         about: "samples and allocations, for go tool pprof",
         goes: "trace.pb.gz",
         file: None,
+        takes: &[Takes::Times],
         writer: Writer::Library(pprof::export),
     },
     Format {
@@ -74,6 +94,7 @@ pub const FORMATS: &[Format] = &[
         about: "collapsed stacks, for flame graphs",
         goes: "stdout",
         file: Some("stacks.folded"),
+        takes: &[Takes::Weight, Takes::Times],
         writer: Writer::Library(folded::export),
     },
     Format {
@@ -81,6 +102,7 @@ pub const FORMATS: &[Format] = &[
         about: "flame graphs, one interactive HTML page",
         goes: "flame.html",
         file: None,
+        takes: &[Takes::Against, Takes::Times],
         writer: Writer::Library(flame::export),
     },
     Format {
@@ -88,6 +110,7 @@ pub const FORMATS: &[Format] = &[
         about: "threads, streams and memory over time, one interactive HTML page",
         goes: "timeline.html",
         file: None,
+        takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(timeline::export),
     },
     Format {
@@ -95,6 +118,7 @@ pub const FORMATS: &[Format] = &[
         about: "all reports of the run, one HTML page that prints",
         goes: "report.html",
         file: None,
+        takes: &[],
         writer: Writer::Here(super::report::export),
     },
     Format {
@@ -102,6 +126,7 @@ pub const FORMATS: &[Format] = &[
         about: "tables for DuckDB, Polars and pandas",
         goes: "parquet/",
         file: None,
+        takes: &[Takes::Times],
         writer: Writer::Library(parquet::export),
     },
     Format {
@@ -109,6 +134,7 @@ pub const FORMATS: &[Format] = &[
         about: "the same tables as CSV",
         goes: "csv/",
         file: None,
+        takes: &[Takes::Times],
         writer: Writer::Library(csv::export),
     },
     Format {
@@ -116,6 +142,7 @@ pub const FORMATS: &[Format] = &[
         about: "the same tables in one document",
         goes: "tables.json.gz",
         file: None,
+        takes: &[Takes::Times],
         writer: Writer::Library(json::export),
     },
 ];
@@ -123,6 +150,12 @@ pub const FORMATS: &[Format] = &[
 /// The format of this name.
 pub fn find(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
+}
+
+/// Names of the formats that honour an option.
+pub fn that_take(option: Takes) -> Vec<&'static str> {
+    let takes = |format: &&Format| format.takes.contains(&option);
+    FORMATS.iter().filter(takes).map(|format| format.name).collect()
 }
 
 /// Names of all formats.

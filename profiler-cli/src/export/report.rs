@@ -32,7 +32,7 @@ const ORDER: [&str; 8] =
 
 /// Writes `report.html`.
 pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow::Result<Written> {
-    let rank = rank(args, options)?;
+    let rank = rank(args)?;
     let path =
         report_page::path(run, options).map_err(|error| failure::failure(&args.path, &error))?;
     let failed = |error: &tprof_analyze::AnalyzeError| analyze_failure(&args.path, error);
@@ -59,12 +59,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
 }
 
 /// The page shows whole ranks: one, or all.
-fn rank(args: &ExportArgs, options: &Options<'_>) -> Result<Option<u32>, Failure> {
-    if !options.slice.is_all_time() {
-        return Err(Failure::new("a report page shows a whole run")
-            .cause("it was asked for some steps or times of it")
-            .hint("leave out --steps, --from-time and --to-time"));
-    }
+fn rank(args: &ExportArgs) -> Result<Option<u32>, Failure> {
     let Some(text) = args.slice.rank.as_deref() else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
         Failure::new(format!("a report page shows one rank or all, not `{text}`"))

@@ -1,4 +1,4 @@
-//! The few lines of HTTP that give one file to one page.
+//! The few lines of HTTP that give a few files to one browser.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,31 +11,39 @@ const MAX_REQUEST_BYTES: u64 = 16 << 10;
 /// How long a page may take to send it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves a file under a name that cannot be guessed.
+/// Serves files under names that cannot be guessed.
 pub struct Server {
     listener: TcpListener,
-    file: PathBuf,
-    /// Where the page comes from; nobody else may read the answer.
-    origin: String,
-    path: String,
+    /// The first is what is asked for; it leads to the others.
+    files: Vec<PathBuf>,
+    /// Where a page comes from that may read the answers; no page elsewhere may.
+    origin: Option<String>,
+    /// What all paths begin with.
+    folder: String,
 }
 
 impl Server {
-    /// Serves `file` to pages of `ui`.
-    pub fn new(listener: TcpListener, file: &Path, ui: &str) -> io::Result<Server> {
+    /// Serves `files`, to pages of `ui` too.
+    pub fn new(listener: TcpListener, files: Vec<PathBuf>, ui: Option<&str>) -> io::Result<Server> {
         let mut random = [0u8; 16];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let path = format!("/{token}/{name}");
         // Scheme and host: everything before the third slash.
-        let origin: Vec<&str> = ui.splitn(4, '/').take(3).collect();
-        Ok(Server { listener, file: file.to_path_buf(), origin: origin.join("/"), path })
+        let origin = ui.map(|ui| ui.splitn(4, '/').take(3).collect::<Vec<_>>().join("/"));
+        Ok(Server { listener, files, origin, folder: format!("/{token}/") })
     }
 
-    /// The file's address.
+    /// The first file's address.
     pub fn url(&self, port: u16) -> String {
-        format!("http://127.0.0.1:{port}{}", self.path)
+        let name = self.files.first().map(|file| name(file)).unwrap_or_default();
+        format!("http://127.0.0.1:{port}{}{name}", self.folder)
+    }
+
+    /// The file of a path, and whether it is the first.
+    fn file(&self, path: &str) -> Option<(&Path, bool)> {
+        let wanted = path.strip_prefix(&self.folder)?;
+        let at = self.files.iter().position(|file| name(file) == wanted)?;
+        Some((&self.files[at], at == 0))
     }
 
     /// Answers requests, one at a time; with `once` until the file was given out.
@@ -71,37 +79,50 @@ impl Server {
                 is_local = host == "127.0.0.1" || host == "localhost";
             }
         }
-        if !is_local || path != self.path {
-            self.head(&stream, "404 Not Found", 0)?;
+        let Some((file, is_first)) = self.file(path).filter(|_| is_local) else {
+            self.head(&stream, "404 Not Found", "", 0)?;
             return Ok(false);
-        }
+        };
+        let kind = match file.extension().is_some_and(|extension| extension == "html") {
+            true => "text/html; charset=utf-8",
+            false => "application/octet-stream",
+        };
         match method {
             "GET" | "HEAD" => {
-                let mut file = File::open(&self.file)?;
-                self.head(&stream, "200 OK", file.metadata()?.len())?;
+                let mut file = File::open(file)?;
+                self.head(&stream, "200 OK", kind, file.metadata()?.len())?;
                 if method == "GET" {
                     io::copy(&mut file, &mut &stream)?;
                 }
-                Ok(method == "GET")
+                Ok(method == "GET" && is_first)
             }
-            "OPTIONS" => self.head(&stream, "204 No Content", 0).map(|()| false),
-            _ => self.head(&stream, "405 Method Not Allowed", 0).map(|()| false),
+            "OPTIONS" => self.head(&stream, "204 No Content", "", 0).map(|()| false),
+            _ => self.head(&stream, "405 Method Not Allowed", "", 0).map(|()| false),
         }
     }
 
-    fn head(&self, mut to: &TcpStream, status: &str, length: u64) -> io::Result<()> {
-        let head = format!(
+    fn head(&self, mut to: &TcpStream, status: &str, kind: &str, length: u64) -> io::Result<()> {
+        let mut head = format!(
             "HTTP/1.1 {status}\r\n\
              Content-Length: {length}\r\n\
-             Content-Type: application/octet-stream\r\n\
-             Access-Control-Allow-Origin: {}\r\n\
-             Access-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
-             Access-Control-Allow-Headers: *\r\n\
-             Access-Control-Allow-Private-Network: true\r\n\
              Cache-Control: no-store\r\n\
-             Connection: close\r\n\r\n",
-            self.origin
+             Connection: close\r\n"
         );
-        to.write_all(head.as_bytes())
+        if !kind.is_empty() {
+            head += &format!("Content-Type: {kind}\r\n");
+        }
+        if let Some(origin) = &self.origin {
+            head += &format!(
+                "Access-Control-Allow-Origin: {origin}\r\n\
+                 Access-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
+                 Access-Control-Allow-Headers: *\r\n\
+                 Access-Control-Allow-Private-Network: true\r\n"
+            );
+        }
+        to.write_all(format!("{head}\r\n").as_bytes())
     }
+}
+
+fn name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

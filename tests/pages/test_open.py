@@ -1,0 +1,95 @@
+"""`tprof open` with a real browser.
+
+Perfetto's own page cannot be had offline. A page of another origin stands in for
+it, which does what that one does with `#!/?url=`: it fetches the trace.
+"""
+
+import http.server
+import os
+import re
+import subprocess
+import threading
+
+from case import PageCase
+from runs import TPROF, directory, made
+
+STAND_IN = b"""<!doctype html><html><head><title>stand-in</title><link rel="icon" href="data:,"></head><body><script>
+const url = new URLSearchParams(location.hash.slice(location.hash.indexOf("?"))).get("url");
+fetch(url).then(async (answer) => {
+  const bytes = new Uint8Array(await new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+  document.body.textContent = `${answer.status} ${bytes.length} bytes, first ${bytes[0]}`;
+}).catch((error) => { document.body.textContent = String(error); })
+  .finally(() => { document.documentElement.dataset.ready = "true"; });
+</script></body></html>"""
+
+
+class StandIn(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(STAND_IN)))
+        self.end_headers()
+        self.wfile.write(STAND_IN)
+
+    def log_message(self, *_):
+        pass
+
+
+class Open(PageCase):
+    def serve(self, *options, **environment):
+        """`tprof open`, and the address that it printed."""
+        command = [TPROF, "open", made(), "--port", "0", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **environment})
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process, process.stdout.readline().strip()
+
+    def stand_in(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    def test_a_page_elsewhere_that_is_named_fetches_the_trace(self):
+        process, url = self.serve("--ui", self.stand_in(), "--no-browser", "--once")
+        page = self.browser.open(url)
+        self.addCleanup(page.close)
+        # The trace's first byte is the tag of a packet.
+        self.assertRegex(page.text("body"), r"^200 \d{4,} bytes, first 10$")
+        self.assertEqual(page.messages, [])
+        self.assertEqual(process.wait(30), 0)
+
+    def test_another_page_gets_nothing(self):
+        _, url = self.serve("--no-browser")
+        trace = url.split("?url=")[1]
+        page = self.browser.open(f"{self.stand_in()}/#!/?url={trace}")
+        self.addCleanup(page.close)
+        self.assertIn("Failed to fetch", page.text("body"))
+
+    def test_the_browser_that_the_user_names_is_started(self):
+        folder = directory()
+        opener = folder / "browser"
+        opener.write_text(f"#!/bin/sh\necho \"$1\" > {folder}/new && mv {folder}/new {folder}/url\n")
+        opener.chmod(0o755)
+        process, url = self.serve("--as", "flame", "--once", BROWSER=str(opener))
+        page = self.open(url)
+        self.assertIn("all", page.text("#path") + page.text("body"))
+        self.assertEqual(process.wait(30), 0)
+        self.assertEqual((folder / "url").read_text().strip(), url)
+
+    def test_every_page_opens_with_one_command(self):
+        for view, mark in (("flame", "#scroll"), ("timeline", "#labels .group")):
+            _, url = self.serve("--as", view, "--no-browser")
+            self.assertRegex(url, rf"^http://127\.0\.0\.1:\d+/[0-9a-f]{{32}}/{view}\.html$")
+            page = self.open(url)
+            self.assertTrue(page.run(f"!!document.querySelector('{mark}')"), view)
+
+    def test_the_report_leads_to_the_two_others(self):
+        _, url = self.serve("--as", "report", "--no-browser")
+        report = self.open(url)
+        links = report.run("[...document.querySelectorAll('a.button')].map(a => a.href)")
+        self.assertEqual([re.sub(".*/", "", link) for link in links], ["timeline.html", "flame.html"])
+        for link in links:
+            self.open(link)
