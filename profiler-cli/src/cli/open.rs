@@ -40,7 +40,7 @@ pub struct OpenArgs {
     /// Port on 127.0.0.1 [default: 9001 for perfetto, whose page fetches from no other; else any]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Page to open, if you serve Perfetto's yourself [default: https://ui.perfetto.dev]
+    /// Page to open, if you serve Perfetto's yourself [default: ui.perfetto.dev]
     #[arg(long, value_name = "URL")]
     pub ui: Option<String>,
 }
