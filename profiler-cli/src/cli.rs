@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use diff::DiffArgs;
 pub use import::ImportArgs;
 pub use open::{OpenArgs, View};
-pub use report::{ReportArgs, ReportWords, report_kind_names};
+pub use report::{ReportArgs, ReportWords, report_kind_names, report_kinds};
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -6,6 +6,7 @@ mod failure;
 mod frames;
 mod gpu;
 mod head;
+mod many;
 mod memory;
 pub mod page;
 mod plot;
@@ -19,7 +20,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use tprof_analyze::document::{Document, DocumentKind, Options, Table};
-use tprof_analyze::{Kind, Report};
+use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
 
 use crate::cli::ReportArgs;
 use crate::errors::{Failure, said};
@@ -27,14 +28,15 @@ use crate::import::open_run_or_import;
 use crate::symbols::Late;
 pub use failure::{analyze_failure, no_rank, no_table, trace_failure};
 
-/// Reads a run and prints the report.
+/// Reads a run and prints the report, or several.
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
-    let kind = args.kind.as_deref().unwrap_or("summary");
-    let text = match (kind, tprof_analyze::KINDS.iter().find(|known| known.name == kind)) {
-        (_, Some(kind)) => of_document(kind, &args)?,
-        ("summary", None) => of_report(Kind::Summary, &args)?,
-        ("memory", None) => of_report(Kind::Memory, &args)?,
-        (other, None) => return Err(failure::unknown_kind(other).into()),
+    let made = make(&args)?;
+    let text = match &args.output {
+        Some(directory) => {
+            many::write_csv(&made, directory)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => rendered(&made, &args)?,
     };
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -48,7 +50,27 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn of_document(kind: &DocumentKind, args: &ReportArgs) -> anyhow::Result<String> {
+/// The two kinds that are no documents.
+const REPORTS: [Kind; 2] = [Kind::Summary, Kind::Memory];
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Summary => "summary",
+        Kind::Memory => "memory",
+    }
+}
+
+/// Makes what was asked for, in one pass over the run's files.
+fn make(args: &ReportArgs) -> anyhow::Result<Made> {
+    let is_wanted = |name: &str| args.kinds.iter().any(|kind| kind == name);
+    let reports: Vec<Kind> =
+        REPORTS.into_iter().filter(|kind| is_wanted(kind_name(*kind))).collect();
+    let kinds: Vec<&DocumentKind> = KINDS.iter().filter(|kind| is_wanted(kind.name)).collect();
+    if let [kind] = args.kinds.as_slice()
+        && !reports.is_empty()
+    {
+        refuse_for_report(kind, args)?;
+    }
     let late = Late::default();
     let options = Options {
         rank: args.rank,
@@ -58,16 +80,34 @@ fn of_document(kind: &DocumentKind, args: &ReportArgs) -> anyhow::Result<String>
         data: args.json || args.csv,
     };
     let run = open_run_or_import(&args.path)?;
-    let mut document = (kind.make)(run.path(), &options, Some(&late))
+    let wanted = Wanted { reports: &reports, kinds: &kinds };
+    let mut made = read_together(run.path(), &wanted, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&args.path, &error))?;
-    document.run.path.clone_from(&args.path);
-    document.notes.extend(late.notes());
-    Ok(if args.json {
-        serde_json::to_string_pretty(&document)? + "\n"
-    } else if args.csv {
-        document::csv(table_for_csv(&document, args.table.as_deref())?)
-    } else {
-        document::text(&document, args.top)
+    let notes = late.notes();
+    for report in &mut made.reports {
+        report.run.path.clone_from(&args.path);
+        report.notes.clone_from(&notes);
+    }
+    for document in &mut made.documents {
+        document.run.path.clone_from(&args.path);
+        document.notes.extend(notes.iter().cloned());
+    }
+    Ok(made)
+}
+
+fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
+    let (top, json) = (args.top, args.json);
+    Ok(match (made.reports.as_slice(), made.documents.as_slice()) {
+        ([report], []) if json => serde_json::to_string_pretty(report)? + "\n",
+        ([report], []) if args.csv => csv::csv(report),
+        ([report], []) => text(report, top),
+        ([], [document]) if json => serde_json::to_string_pretty(document)? + "\n",
+        ([], [document]) if args.csv => {
+            document::csv(table_for_csv(document, args.table.as_deref())?)
+        }
+        ([], [document]) => document::text(document, top),
+        _ if json => many::json(made, &args.kinds)?,
+        _ => many::text(made, &args.kinds, top),
     })
 }
 
@@ -82,34 +122,19 @@ fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Resu
     found.ok_or_else(|| failure::no_table(name.unwrap_or_default(), document.kind, &keys).into())
 }
 
-fn of_report(kind: Kind, args: &ReportArgs) -> anyhow::Result<String> {
+/// Refuses options that mean nothing to the summary and the report on memory.
+fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
     if args.hta {
-        let name = args.kind.as_deref().unwrap_or("summary");
         return Err(Failure::new(format!("the {name} report has no `--hta`"))
             .cause("Holistic Trace Analysis has nothing to compare it with")
-            .hint("leave out --hta")
-            .into());
+            .hint("leave out --hta"));
     }
     if let Some(table) = &args.table {
-        let name = args.kind.as_deref().unwrap_or("summary");
         return Err(Failure::new(format!("the {name} report has one table alone as CSV"))
             .cause(format!("`--table {table}` was given"))
-            .hint("leave out --table")
-            .into());
+            .hint("leave out --table"));
     }
-    let late = Late::default();
-    let run = open_run_or_import(&args.path)?;
-    let mut report = tprof_analyze::report_with(run.path(), kind, args.rank, Some(&late))
-        .map_err(|error| failure::analyze_failure(&args.path, &error))?;
-    report.run.path.clone_from(&args.path);
-    report.notes = late.notes();
-    Ok(if args.json {
-        serde_json::to_string_pretty(&report)? + "\n"
-    } else if args.csv {
-        csv::csv(&report)
-    } else {
-        text(&report, args.top)
-    })
+    Ok(())
 }
 
 /// The report for a person; `top` rows in each table.

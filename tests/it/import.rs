@@ -51,6 +51,64 @@ fn an_imported_trace_is_a_run_like_any_other() {
 }
 
 #[test]
+fn several_reports_at_once_are_what_each_is_alone() {
+    let scratch = Scratch::new();
+    let run = scratch.join("run");
+    std::fs::create_dir(scratch.join("traces")).unwrap();
+    for rank in 0..3 {
+        trace(&scratch, &format!("traces/rank-{rank}.json"), rank, 3, 4);
+    }
+    import(&scratch.join("traces"), &run);
+    let report = |kind: &str| json(&[Path::new("report"), Path::new(kind), &run]);
+    let all = report("all");
+    let kinds: Vec<&String> = all["reports"].as_object().unwrap().keys().collect();
+    assert!(kinds.len() > 20, "{kinds:?}");
+    for kind in kinds {
+        assert_eq!(all["reports"][kind], report(kind), "{kind}");
+    }
+    let two = report("steps,kernels");
+    let kinds: Vec<&String> = two["reports"].as_object().unwrap().keys().collect();
+    assert_eq!(kinds.len(), 2, "{kinds:?}");
+    // In text each has a heading, in the order asked for, below what all have in common.
+    let words = ["report".as_ref(), "steps,kernels".as_ref(), run.as_os_str()];
+    let text = tprof(words).expect_code(0).stdout;
+    let places = ["COMPLETE: ", "\n== steps: ", "\n== kernels: "].map(|part| text.find(part));
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+    assert_eq!(text.matches("COMPLETE").count(), 1, "{text}");
+}
+
+#[test]
+fn csv_of_several_reports_is_a_file_for_each_table() {
+    let scratch = Scratch::new();
+    let (input, _) = trace(&scratch, "trace.json", 0, 1, 3);
+    let run = scratch.join("run");
+    import(&input, &run);
+    let words = |more: &[&str]| {
+        let words = ["report", "steps,kernels"].iter().map(|word| word.to_string());
+        let more = more.iter().map(|word| word.to_string());
+        words.chain([run.display().to_string(), "--csv".to_owned()]).chain(more).collect::<Vec<_>>()
+    };
+    assert_refused(&tprof(words(&[])), &["several reports do not fit one CSV", "-o DIR"]);
+    let tables = scratch.join("tables");
+    let outcome = tprof(words(&["-o", &tables.display().to_string()])).expect_code(0);
+    assert_eq!(outcome.stdout, "");
+    let mut files: Vec<String> = std::fs::read_dir(&tables)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    for file in ["kernels.kernels.csv", "steps.step_times.csv", "steps.steps.csv"] {
+        assert!(files.iter().any(|name| name == file), "{files:?}");
+    }
+    for file in files {
+        let (kind, table) = file.trim_end_matches(".csv").split_once('.').unwrap();
+        let run = run.display().to_string();
+        let alone = tprof(["report", kind, &run, "--csv", "--table", table]).expect_code(0).stdout;
+        assert_eq!(std::fs::read_to_string(tables.join(&file)).unwrap(), alone, "{file}");
+    }
+}
+
+#[test]
 fn report_diff_and_export_take_a_trace_as_it_is() {
     let scratch = Scratch::new();
     let (input, _) = trace(&scratch, "trace.json", 0, 1, 5);

@@ -4,11 +4,10 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::CopyKind;
-use tprof_trace::{Problem, TraceFile};
 
 use crate::describe::Description;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, make,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::intervals::{Cover, Interval};
 use crate::rank::{Class, Needs, RankTrace, Work, WorkKind, copy_name};
@@ -17,7 +16,7 @@ use crate::rank::{Class, Needs, RankTrace, Work, WorkKind, copy_name};
 pub const KIND: DocumentKind = DocumentKind {
     name: "bandwidth",
     about: "copies and memsets by kind: bytes, time, rate",
-    make: |path, options, symbols| make(&Bandwidth, path, options, symbols),
+    analysis: || boxed(Bandwidth),
 };
 
 /// Buckets of the curve.
@@ -212,16 +211,12 @@ impl Analysis for Bandwidth {
     const KIND: &'static str = KIND.name;
     type Part = RankCopies;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> RankCopies {
-        let mut rank = RankTrace::load_as(trace, Needs::WORK, options.hta);
-        problems.append(&mut rank.problems);
-        of_rank(&rank, options.data && options.rank.is_some())
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankCopies {
+        of_rank(rank, options.data && options.rank.is_some())
     }
 
     fn join(&self, parts: Vec<(RankAt, RankCopies)>, options: &Options) -> Body {

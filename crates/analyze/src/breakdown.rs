@@ -4,10 +4,8 @@
 //! one's end: whatever runs beside compute is no cost of its own, so that
 //! communication counts as exposed, and a copy at all, only where nothing computes.
 
-use tprof_trace::{Problem, TraceFile};
-
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, make,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
 use crate::over_ranks::{Part, over_ranks};
 use crate::rank::{Busy, Needs, RankTrace};
@@ -20,7 +18,7 @@ pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof
 pub const KIND: DocumentKind = DocumentKind {
     name: "breakdown",
     about: "GPU time: compute, communication, copies, idle",
-    make: |path, options, symbols| make(&Breakdown, path, options, symbols),
+    analysis: || boxed(Breakdown),
 };
 
 /// Where one device's time went.
@@ -90,16 +88,12 @@ impl Analysis for Breakdown {
     const KIND: &'static str = KIND.name;
     type Part = Vec<DeviceTime>;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Vec<DeviceTime> {
-        let mut rank = RankTrace::load_as(trace, Needs::WORK, options.hta);
-        problems.append(&mut rank.problems);
-        of_rank(&rank)
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<DeviceTime> {
+        of_rank(rank)
     }
 
     fn join(&self, parts: Vec<(RankAt, Vec<DeviceTime>)>, _: &Options) -> Body {

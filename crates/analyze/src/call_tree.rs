@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use tprof_trace::model::SpanKind;
 
-use crate::rank::{HostSpan, RankTrace};
+use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// No caller, or no such call.
 const NONE: u32 = u32::MAX;
@@ -26,10 +26,11 @@ pub struct CallTree {
 }
 
 impl CallTree {
-    /// Trees of the host spans and calls that were loaded of a rank.
-    pub fn of(rank: &RankTrace) -> CallTree {
+    /// Trees of the calls of a rank, and of its other host spans of these kinds. See
+    /// [`RankTrace::call_tree`].
+    pub fn of(rank: &RankTrace, kinds: Needs) -> CallTree {
         let mut spans = Vec::new();
-        for kind in ALL_KINDS {
+        for kind in ALL_KINDS.into_iter().filter(|kind| kinds.has(Needs::spans(*kind))) {
             spans.extend_from_slice(rank.spans(kind));
         }
         let first_call = spans.len();

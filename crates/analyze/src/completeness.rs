@@ -26,7 +26,7 @@ object! { Completeness {
 } }
 
 /// What one file tells.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub recorded: u64,
     /// Losses of its processes.

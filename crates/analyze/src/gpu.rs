@@ -1,12 +1,10 @@
 //! What a rank's devices did, in short: for the summary.
 
-use tprof_trace::{Problem, TraceFile};
-
 use crate::bandwidth;
 use crate::breakdown::{self, DeviceTime, NO_WORK};
 use crate::kernels;
 use crate::names::Names;
-use crate::rank::{Class, Needs, RankTrace, copy_name};
+use crate::rank::{Class, RankTrace, copy_name};
 use crate::reading::{Reading, object};
 
 /// Kernels of a rank that the summary names.
@@ -75,16 +73,14 @@ pub struct Copies {
 object! { Copies { plain kind, plain count, reading bytes, plain busy_ns } }
 
 /// What a rank's devices did; missing if nothing ran.
-pub fn of_file(trace: &TraceFile, problems: &mut Vec<Problem>) -> Reading<Gpu> {
-    let mut rank = RankTrace::load(trace, Needs::WORK);
-    problems.append(&mut rank.problems);
-    if rank.work.is_empty() {
-        return Reading::missing(NO_WORK);
+pub fn of_rank(rank: &RankTrace<'_>) -> Reading<Gpu> {
+    match rank.work.is_empty() {
+        true => Reading::missing(NO_WORK),
+        false => Reading::Is(of_work(rank)),
     }
-    Reading::Is(of_rank(&rank))
 }
 
-fn of_rank(rank: &RankTrace<'_>) -> Gpu {
+fn of_work(rank: &RankTrace<'_>) -> Gpu {
     let times = breakdown::of_rank(rank);
     let sum = |of: fn(&DeviceTime) -> u64| times.iter().map(of).sum::<u64>();
     let window_ns = sum(|time| time.window_ns);

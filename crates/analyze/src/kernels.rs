@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
-use tprof_trace::{Problem, TraceFile};
 
 use crate::breakdown::NO_WORK;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, make,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::intervals::Cover;
 use crate::names::{Names, short};
@@ -19,7 +18,7 @@ use crate::rank::{Busy, Class, Needs, RankTrace, Work, WorkKind};
 pub const KIND: DocumentKind = DocumentKind {
     name: "kernels",
     about: "kernels and copies by kind and by name",
-    make: |path, options, symbols| make(&Kernels::default(), path, options, symbols),
+    analysis: || boxed(Kernels::default()),
 };
 
 /// Combinations of classes that run at once, in the order of their bits.
@@ -166,16 +165,12 @@ impl Analysis for Kernels {
     const KIND: &'static str = KIND.name;
     type Part = RankKernels;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> RankKernels {
-        let mut rank = RankTrace::load_as(trace, Needs::WORK, options.hta);
-        problems.append(&mut rank.problems);
-        of_rank(&rank, &self.names)
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankKernels {
+        of_rank(rank, &self.names)
     }
 
     fn join(&self, parts: Vec<(RankAt, RankKernels)>, options: &Options) -> Body {

@@ -4,11 +4,10 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tprof_trace::{Problem, TraceFile};
 
 use crate::describe::quantile;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, make,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::names::Names;
 use crate::rank::{HostSpan, Needs, RankTrace, Work};
@@ -17,7 +16,7 @@ use crate::rank::{HostSpan, Needs, RankTrace, Work};
 pub const KIND: DocumentKind = DocumentKind {
     name: "launches",
     about: "calls that start device work: duration, delay, outliers",
-    make: |path, options, symbols| make(&LaunchReport::default(), path, options, symbols),
+    analysis: || boxed(LaunchReport::default()),
 };
 
 /// A longer call is an outlier; Holistic Trace Analysis's `runtime_cutoff`.
@@ -235,16 +234,12 @@ impl Analysis for LaunchReport {
     const KIND: &'static str = KIND.name;
     type Part = RankLaunches;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> RankLaunches {
-        let mut rank = RankTrace::load_as(trace, Needs::WORK | Needs::CALLS, options.hta);
-        problems.append(&mut rank.problems);
-        of_rank(&rank, &self.names, options.data && options.rank.is_some())
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::CALLS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankLaunches {
+        of_rank(rank, &self.names, options.data && options.rank.is_some())
     }
 
     fn join(&self, parts: Vec<(RankAt, RankLaunches)>, options: &Options) -> Body {

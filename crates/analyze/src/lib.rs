@@ -47,9 +47,11 @@ pub mod spread;
 pub mod steps;
 pub mod stragglers;
 pub mod summary;
+mod together;
 pub mod units;
 
 pub use document::{Document, DocumentKind};
 pub use kinds::KINDS;
 pub use reading::Reading;
 pub use summary::{AnalyzeError, Kind, Report, report, report_with};
+pub use together::{Made, Wanted, read_together};

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tprof_trace::{Problem, TraceFile};
 
 use crate::breakdown::NO_WORK;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, make,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
 use crate::names::{Names, short};
 use crate::over_ranks::{Part, over_ranks};
@@ -17,7 +16,7 @@ use crate::rank::{Busy, Class, Needs, RankTrace};
 pub const KIND: DocumentKind = DocumentKind {
     name: "overlap",
     about: "communication that compute hides, and what it does not",
-    make: |path, options, symbols| make(&Overlap::default(), path, options, symbols),
+    analysis: || boxed(Overlap::default()),
 };
 
 /// Why a share of communication is not known.
@@ -101,16 +100,12 @@ impl Analysis for Overlap {
     const KIND: &'static str = KIND.name;
     type Part = Vec<DeviceOverlap>;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Vec<DeviceOverlap> {
-        let mut rank = RankTrace::load_as(trace, Needs::WORK, options.hta);
-        problems.append(&mut rank.problems);
-        of_rank(&rank, &self.names)
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<DeviceOverlap> {
+        of_rank(rank, &self.names)
     }
 
     fn join(&self, parts: Vec<(RankAt, Vec<DeviceOverlap>)>, _: &Options) -> Body {

@@ -2,11 +2,9 @@
 
 use std::cmp::Reverse;
 
-use tprof_trace::{Problem, TraceFile};
-
 use crate::describe::Description;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, make,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::intervals::Interval;
 use crate::rank::{HostSpan, Needs, RankTrace, StreamKey};
@@ -15,7 +13,7 @@ use crate::rank::{HostSpan, Needs, RankTrace, StreamKey};
 pub const KIND: DocumentKind = DocumentKind {
     name: "queue",
     about: "launched work that waits on streams; time with a full queue",
-    make: |path, options, symbols| make(&Queue, path, options, symbols),
+    analysis: || boxed(Queue),
 };
 
 /// Launches that a stream takes before the next one blocks. CUDA does not promise
@@ -181,16 +179,12 @@ impl Analysis for Queue {
     const KIND: &'static str = KIND.name;
     type Part = RankQueues;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> RankQueues {
-        let mut rank = RankTrace::load_as(trace, Needs::WORK | Needs::CALLS, options.hta);
-        problems.append(&mut rank.problems);
-        of_rank(&rank, options.data && options.rank.is_some())
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::CALLS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankQueues {
+        of_rank(rank, options.data && options.rank.is_some())
     }
 
     fn join(&self, parts: Vec<(RankAt, RankQueues)>, options: &Options) -> Body {

@@ -8,21 +8,25 @@ use tprof_trace::{RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use crate::clock::Clock;
 use crate::completeness::{Completeness, Seen};
-use crate::document::RankAt;
-use crate::findings::RankFindings;
+use crate::document::{Options, RankAt};
 use crate::findings::lines::{self, Line};
+use crate::findings::{self, RankFindings};
 use crate::gpu::{self, Gpu};
 use crate::memory::killed::Death;
 use crate::memory::timeline::{Cgroup, Timeline};
 use crate::memory::{HostMemory, rank_memory};
 use crate::overhead::Overhead;
 use crate::processes::{self, ProcessRow};
-use crate::ranks;
+use crate::rank::{Needs, RankTrace};
 use crate::reading::{Reading, object};
+use crate::together::{Wanted, read_together};
 use crate::units;
 
 /// Version of the JSON that reports print.
 pub const REPORT_VERSION: u32 = 1;
+
+/// Why the report on memory has no figures of devices.
+const NOT_IN_MEMORY: &str = "the summary has it";
 
 /// Sites per rank in a summary.
 const SUMMARY_SITES: usize = 5;
@@ -138,8 +142,9 @@ pub enum AnalyzeError {
     },
 }
 
-/// One file, read.
-struct Part {
+/// One file, as the summary and the report on memory see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
     rank: Rank,
     processes: Vec<ProcessRow>,
     seen: Seen,
@@ -148,7 +153,10 @@ struct Part {
     deaths: Vec<Death>,
     sigkills: u64,
     findings: Option<RankFindings>,
+    /// What of its memory, and of the file itself, could not be read.
     problems: Vec<String>,
+    /// What of the tables could not be read that the summary alone reads.
+    of_devices: Vec<String>,
 }
 
 /// Base name of a path.
@@ -169,29 +177,9 @@ pub fn report_with(
     rank: Option<u32>,
     symbols: Option<&dyn SymbolSource>,
 ) -> Result<Report, AnalyzeError> {
-    let dir = RunDir::open(path)?;
-    let files = pick(&dir, path, rank)?;
-    let zero = Zero::of(&dir);
-    let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
-    let mut parts = Vec::new();
-    let mut failure = None;
-    for result in ranks::each(&files, |file| part(file, &dir, &zero, kind, symbols)) {
-        match result {
-            Ok(part) => parts.push(part),
-            Err(error) => {
-                problems.push(error.to_string());
-                failure = Some(error);
-            }
-        }
-    }
-    match failure {
-        Some(error) if parts.is_empty() => return Err(error.into()),
-        _ => {}
-    }
-    for part in &mut parts {
-        problems.append(&mut part.problems);
-    }
-    Ok(join(dir, path, kind, rank.is_some() || path.is_file(), parts, problems))
+    let wanted = Wanted { reports: &[kind], kinds: &[] };
+    let options = Options { rank, ..Options::default() };
+    Ok(read_together(path, &wanted, &options, symbols)?.reports.remove(0))
 }
 
 pub(crate) fn pick<'a>(
@@ -209,59 +197,53 @@ pub(crate) fn pick<'a>(
     Ok(files)
 }
 
-fn part(
-    file: &&RankFile,
-    dir: &RunDir,
-    zero: &Zero,
-    kind: Kind,
-    symbols: Option<&dyn SymbolSource>,
-) -> Result<Part, TraceError> {
-    let name = file_name(&file.path);
-    let mut trace = TraceFile::open(&file.path)?;
-    if let Some(symbols) = symbols {
-        trace.name_missing(symbols);
-    }
-    let clock = zero.clock(&trace, dir, &name);
-    let memory = rank_memory(&trace, clock);
-    let at = RankAt { rank: file.rank, label: file.label.to_string(), file: name.clone(), clock };
-    let findings = (kind == Kind::Summary).then(|| lines::of_file(&trace, &at)).flatten();
+/// Tables that a summary reads of a rank.
+pub(crate) fn needs(trace: &TraceFile, at: &RankAt) -> Needs {
+    if findings::lines::are_worth_it(trace, at) { Needs::ALL } else { Needs::WORK }
+}
+
+/// What the summary and the report on memory, or one of them, take of a rank.
+pub(crate) fn part_of(rank: &RankTrace<'_>, at: &RankAt, dir: &RunDir, reports: &[Kind]) -> Part {
+    let trace = rank.file;
+    let name = &at.file;
+    let memory = rank_memory(trace, at.clock);
+    let summed_up = reports.contains(&Kind::Summary);
+    let findings = summed_up.then(|| findings::lines::of_rank(rank, at)).flatten();
     let mut host_memory = memory.host_memory;
-    if kind == Kind::Summary {
-        host_memory.sites.truncate(SUMMARY_SITES);
-    }
-    let mut found = Vec::new();
-    let gpu = match kind {
-        Kind::Summary => gpu::of_file(&trace, &mut found),
-        Kind::Memory => Reading::missing("the summary has it"),
+    let found = if summed_up { rank.problems_in(Needs::WORK) } else { Vec::new() };
+    let gpu = match summed_up {
+        true => gpu::of_rank(rank),
+        false => Reading::missing(NOT_IN_MEMORY),
     };
     let problem = |p: &tprof_trace::Problem| format!("{name}: {} (at byte {})", p.what, p.offset);
     let mut problems: Vec<String> =
-        trace.problems().iter().chain(&memory.problems).chain(&found).map(problem).collect();
-    if let Some(problem) = unclosed(&trace, &name, dir) {
+        trace.problems().iter().chain(&memory.problems).map(problem).collect();
+    if let Some(problem) = unclosed(trace, name, dir) {
         if host_memory.recording == "exact" && host_memory.at_least.is_none() {
             host_memory.at_least = Some("the end of the file is missing".to_owned());
         }
         problems.push(problem);
     }
-    Ok(Part {
-        processes: processes::of_file(&trace, &name, file.rank, clock),
-        seen: Seen::of(&trace),
-        last_ns: clock.since_start(memory.end_ns),
+    Part {
+        processes: processes::of_file(trace, name, at.rank, at.clock),
+        seen: Seen::of(trace),
+        last_ns: at.clock.since_start(memory.end_ns),
         problems,
+        of_devices: found.iter().map(problem).collect(),
         cgroup: memory.cgroup,
         deaths: memory.deaths,
         sigkills: memory.sigkills,
         findings,
         rank: Rank {
-            rank: file.rank,
-            label: file.label.to_string(),
+            rank: at.rank,
+            label: at.label.clone(),
             processes: trace.processes().len(),
-            file: name,
+            file: name.clone(),
             host_memory,
             timeline: memory.timeline,
             gpu,
         },
-    })
+    }
 }
 
 /// What is to be said of a file without an end. Of a run that was cut off or
@@ -284,17 +266,30 @@ pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<St
     }
 }
 
-fn join(
-    dir: RunDir,
+/// Joins the ranks of a run; those that could not be read say why.
+pub(crate) fn report_of(
+    dir: &RunDir,
     path: &Path,
     kind: Kind,
-    in_part: bool,
-    mut parts: Vec<Part>,
-    problems: Vec<String>,
+    options: &Options,
+    read: &[Result<Part, String>],
 ) -> Report {
+    let in_part = options.rank.is_some() || path.is_file();
+    let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
+    problems.extend(read.iter().filter_map(|part| part.as_ref().err().cloned()));
+    let mut parts: Vec<Part> = read.iter().filter_map(|part| part.as_ref().ok().cloned()).collect();
+    for part in &mut parts {
+        problems.append(&mut part.problems);
+        if kind == Kind::Summary {
+            problems.append(&mut part.of_devices);
+            part.rank.host_memory.sites.truncate(SUMMARY_SITES);
+        } else {
+            part.rank.gpu = Reading::missing(NOT_IN_MEMORY);
+        }
+    }
     let infos = dir.infos();
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
-    let zero = Zero::of(&dir);
+    let zero = Zero::of(dir);
     let last_ns = parts.iter().map(|part| part.last_ns).max();
     let run = run_of(path, infos, finished, last_ns, &zero);
     let seen = parts.iter_mut().map(|part| std::mem::take(&mut part.seen)).collect();

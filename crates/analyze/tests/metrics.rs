@@ -131,7 +131,7 @@ fn every_table_and_key_of_every_report_is_documented() {
         }
         for rank in [None, Some(0)] {
             let options = Options { rank, data: true, ..Options::default() };
-            let document = (kind.make)(dir.path(), &options, None).unwrap();
+            let document = kind.make(dir.path(), &options, None).unwrap();
             for table in &document.tables {
                 tables.push((kind.name, table.key));
                 let keys = table.columns.iter().map(|column| column.key);

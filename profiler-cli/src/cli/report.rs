@@ -23,13 +23,14 @@ pub fn report_kind_names() -> Vec<&'static str> {
 fn kinds_help() -> String {
     let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, about)| format!("\n  {name:<width$}  {about}");
-    format!("Kinds:{}", report_kinds().map(line).collect::<String>())
+    let several = "Several at once read the run once: `kernels,steps`, or `all`.";
+    format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
 }
 
 /// `tprof report` as typed: one word is the run, two are the kind and the run.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "tprof report [OPTIONS] [KIND] RUN",
+    override_usage = "tprof report [OPTIONS] [KIND[,KIND...]] RUN",
     after_help = kinds_help()
 )]
 pub struct ReportWords {
@@ -46,6 +47,9 @@ pub struct ReportWords {
     /// Table that --csv prints; an unknown name lists them
     #[arg(long, value_name = "NAME", requires = "csv")]
     pub table: Option<String>,
+    /// Directory for all tables of --csv, each as KIND.TABLE.csv
+    #[arg(short, long, value_name = "DIR", requires = "csv", conflicts_with = "table", value_hint = clap::ValueHint::DirPath)]
+    pub output: Option<PathBuf>,
     /// Rows in each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
@@ -67,8 +71,8 @@ pub struct ReportWords {
 /// `tprof report`, its words told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportArgs {
-    /// One of [`report_kinds`]; `None` is the summary.
-    pub kind: Option<String>,
+    /// Of [`report_kinds`], without repetition: at least one.
+    pub kinds: Vec<String>,
     /// Run directory, or one of its files.
     pub path: PathBuf,
     /// Print JSON.
@@ -77,6 +81,8 @@ pub struct ReportArgs {
     pub csv: bool,
     /// Table that CSV prints.
     pub table: Option<String>,
+    /// Directory for all tables as CSV.
+    pub output: Option<PathBuf>,
     /// Rows in each table.
     pub top: usize,
     /// Only this rank.
@@ -92,38 +98,62 @@ pub struct ReportArgs {
 impl ReportWords {
     /// Tells kind from run, and refuses a kind that does not exist.
     pub fn resolve(self) -> Result<ReportArgs, Failure> {
-        let is_kind = |word: &OsStr| report_kinds().any(|(kind, _)| word == kind);
-        let (kind, path) = match self.words.as_slice() {
-            [word] if is_kind(word) && !PathBuf::from(word).exists() => {
+        let (kinds, path) = match self.words.as_slice() {
+            [word] if kinds_in(word).is_some() && !PathBuf::from(word).exists() => {
                 let kind = word.to_string_lossy();
                 return Err(Failure::new(format!("no run given to `tprof report {kind}`"))
                     .cause("a report is made from a run directory or one of its files")
                     .hint(format!("tprof report {kind} RUN")));
             }
-            [path] => (None, path),
-            [kind, path] if is_kind(kind) => (Some(kind.to_string_lossy().into_owned()), path),
-            [path, kind] if is_kind(kind) => {
-                let (kind, path) = (kind.to_string_lossy(), path.to_string_lossy());
-                return Err(Failure::new(format!("unknown report kind `{path}`"))
-                    .cause("the kind comes before the run")
-                    .hint(format!("tprof report {kind} {path}")));
-            }
-            [kind, ..] => {
-                let kind = kind.to_string_lossy();
-                let kinds = report_kind_names();
-                return Err(Failure::new(format!("unknown report kind `{kind}`"))
-                    .cause(format!("the kinds are {}", kinds.join(", ")))
-                    .hint(match nearest(&kind, kinds.iter().copied()) {
-                        Some(kind) => format!("tprof report {kind} RUN"),
-                        None => "tprof report --help".to_owned(),
-                    }));
-            }
-            [] => unreachable!("clap requires one word"),
+            [path] => (vec!["summary".to_owned()], path),
+            [kind, path] => match (kinds_in(kind), kinds_in(path)) {
+                (Some(kinds), _) => (kinds, path),
+                (None, Some(_)) => {
+                    let (kind, path) = (path.to_string_lossy(), kind.to_string_lossy());
+                    return Err(Failure::new(format!("unknown report kind `{path}`"))
+                        .cause("the kind comes before the run")
+                        .hint(format!("tprof report {kind} {path}")));
+                }
+                (None, None) => return Err(unknown_kind(kind)),
+            },
+            _ => unreachable!("clap requires one word or two"),
         };
         let path = PathBuf::from(path);
-        let Self { json, csv, table, top, rank, hta, operator, within, .. } = self;
-        Ok(ReportArgs { kind, path, json, csv, table, top, rank, hta, operator, within })
+        let Self { json, csv, table, output, top, rank, hta, operator, within, .. } = self;
+        if kinds.len() > 1 && csv && output.is_none() {
+            return Err(Failure::new("several reports do not fit one CSV")
+                .cause("each has tables of its own")
+                .hint("-o DIR writes each table into a file there"));
+        }
+        Ok(ReportArgs { kinds, path, json, csv, table, output, top, rank, hta, operator, within })
     }
+}
+
+/// The kinds that a word names: one, several with commas between, or `all`.
+fn kinds_in(word: &OsStr) -> Option<Vec<String>> {
+    if word == "all" {
+        return Some(report_kinds().map(|(kind, _)| kind.to_owned()).collect());
+    }
+    let mut kinds: Vec<String> = Vec::new();
+    for name in word.to_str()?.split(',') {
+        report_kinds().find(|(kind, _)| *kind == name)?;
+        if !kinds.iter().any(|kind| kind == name) {
+            kinds.push(name.to_owned());
+        }
+    }
+    Some(kinds)
+}
+
+fn unknown_kind(word: &OsStr) -> Failure {
+    let word = word.to_string_lossy();
+    let names = report_kind_names();
+    let unknown = word.split(',').find(|name| !names.contains(name)).unwrap_or(&word);
+    Failure::new(format!("unknown report kind `{unknown}`"))
+        .cause(format!("the kinds are {}, or all", names.join(", ")))
+        .hint(match nearest(unknown, names.iter().copied()) {
+            Some(kind) => format!("tprof report {} RUN", word.replace(unknown, kind)),
+            None => "tprof report --help".to_owned(),
+        })
 }
 
 #[cfg(test)]
@@ -137,6 +167,7 @@ mod tests {
             json: false,
             csv: false,
             table: None,
+            output: None,
             top: 10,
             rank: None,
             hta: false,
@@ -156,9 +187,20 @@ mod tests {
     #[test]
     fn one_word_is_the_run_and_two_are_kind_and_run() {
         let args = resolve(&["r1"]).unwrap();
-        assert_eq!((args.kind, args.path), (None, PathBuf::from("r1")));
+        assert_eq!((args.kinds, args.path), (vec!["summary".to_owned()], PathBuf::from("r1")));
         let args = resolve(&["memory", "r1"]).unwrap();
-        assert_eq!((args.kind.as_deref(), args.path), (Some("memory"), PathBuf::from("r1")));
+        assert_eq!((args.kinds, args.path), (vec!["memory".to_owned()], PathBuf::from("r1")));
+    }
+
+    #[test]
+    fn several_kinds_are_told_once_each() {
+        let kinds = |word| resolve(&[word, "r1"]).unwrap().kinds;
+        assert_eq!(kinds("steps,kernels,steps"), ["steps", "kernels"]);
+        assert_eq!(kinds("all").len(), report_kinds().count());
+        let failure = resolve(&["steps,kernel", "r1"]).unwrap_err();
+        assert_eq!(failure.what, "unknown report kind `kernel`");
+        assert_eq!(failure.hint.as_deref(), Some("tprof report steps,kernels RUN"));
+        assert_eq!(resolve(&["all"]).unwrap_err().what, "no run given to `tprof report all`");
     }
 
     #[test]

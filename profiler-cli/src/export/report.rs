@@ -6,7 +6,7 @@ use tprof_analyze::document::{
     Cell, Column, Document, Options as Analyze, Table, Unit, Value, View,
 };
 use tprof_analyze::units::{bytes, count, duration, percent};
-use tprof_analyze::{KINDS, Kind, Reading, Report};
+use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
 use tprof_export::report_page::{self, Chart, Complete, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
 use tprof_trace::RunDir;
@@ -36,22 +36,22 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     let path =
         report_page::path(run, options).map_err(|error| failure::failure(&args.path, &error))?;
     let failed = |error: &tprof_analyze::AnalyzeError| analyze_failure(&args.path, error);
-    let report = tprof_analyze::report_with(run.path(), Kind::Memory, rank, options.symbols)
-        .map_err(|error| failed(&error))?;
-    let mut page = head(&report);
-    let wanted = Analyze { rank, ..Analyze::default() };
     let mut kinds: Vec<_> = KINDS.iter().collect();
     kinds.sort_by_key(|kind| {
         ORDER.iter().position(|name| *name == kind.name).unwrap_or(ORDER.len())
     });
-    for kind in kinds {
-        let document =
-            (kind.make)(run.path(), &wanted, options.symbols).map_err(|error| failed(&error))?;
+    let asked = Analyze { rank, ..Analyze::default() };
+    let wanted = Wanted { reports: &[Kind::Memory], kinds: &kinds };
+    let made = read_together(run.path(), &wanted, &asked, options.symbols)
+        .map_err(|error| failed(&error))?;
+    let report = &made.reports[0];
+    let mut page = head(report);
+    for (kind, document) in kinds.iter().zip(made.documents) {
         page.facts.extend(headline(&document));
         page.sections.push(section(kind.about, document));
     }
     let at = page.sections.iter().position(|part| part.key == "kernels").unwrap_or(0);
-    page.sections.insert(at, memory(&report));
+    page.sections.insert(at, memory(report));
     page.links = links(&path);
     let path = report_page::write(run, &page, &path)
         .map_err(|error| failure::failure(&args.path, &error))?;

@@ -5,17 +5,7 @@ use std::path::Path;
 use tprof_analyze::AnalyzeError;
 use tprof_trace::TraceError;
 
-use crate::cli::report_kind_names;
 use crate::errors::{Failure, nearest, said};
-
-/// A kind of report that does not exist.
-pub fn unknown_kind(kind: &str) -> Failure {
-    let kinds = report_kind_names();
-    let near = nearest(kind, kinds.iter().copied()).unwrap_or("summary");
-    Failure::new(format!("unknown report kind `{kind}`"))
-        .cause(format!("the kinds are {}", kinds.join(", ")))
-        .hint(format!("tprof report {near} RUN"))
-}
 
 /// A table that a report does not have.
 pub fn no_table(table: &str, kind: &str, tables: &[&str]) -> Failure {

@@ -15,10 +15,10 @@ const MOST_GAPS: usize = 6;
 
 /// What every page says first, whatever follows.
 pub struct Head<'a> {
-    run: &'a Run,
-    completeness: &'a Completeness,
-    problems: &'a [String],
-    notes: &'a [String],
+    pub run: &'a Run,
+    pub completeness: &'a Completeness,
+    pub problems: &'a [String],
+    pub notes: &'a [String],
 }
 
 impl<'a> Head<'a> {
@@ -44,7 +44,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     let recorded = format!("{} recorded", plural(sum.recorded, "event", "events"));
     if sum.complete {
         page.line(&format!("COMPLETE: {recorded}, none lost, no process unseen."));
-        notes(page, head);
+        notes(page, head.notes);
         return;
     }
     page.line(&format!("NOT COMPLETE: {recorded}, but"));
@@ -70,11 +70,12 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         .map(|blind| format!("{}: {} not seen ({})", blind.process, blind.what, blind.why));
     list(page, blind.collect(), "processes not seen");
     list(page, head.problems.to_vec(), "problems");
-    notes(page, head);
+    notes(page, head.notes);
 }
 
-fn notes(page: &mut Page, head: &Head<'_>) {
-    for note in head.notes {
+/// Notes, a paragraph each.
+pub fn notes(page: &mut Page, notes: &[String]) {
+    for note in notes {
         page.paragraph(0, &format!("Note: {note}."));
     }
 }

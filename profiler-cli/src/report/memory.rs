@@ -18,23 +18,28 @@ const MOST_GROWING: usize = 5;
 pub fn text(report: &Report, top: usize) -> String {
     let mut page = Page::default();
     head::completeness(&mut page, &head::Head::of_report(report), "memory");
-    head::killed(&mut page, report);
-    ranks::table(&mut page, report, top);
+    body(&mut page, report, top);
+    page.into_text()
+}
+
+/// The page without what all kinds begin with.
+pub fn body(page: &mut Page, report: &Report, top: usize) {
+    head::killed(page, report);
+    ranks::table(page, report, top);
     let Some(rank) = ranks::heaviest(report) else {
         page.gap();
         page.line("No rank file could be read: nothing is known about memory.");
-        return page.into_text();
+        return;
     };
-    heap(&mut page, report, rank);
-    over_time(&mut page, &rank.timeline);
-    sites::table(&mut page, &rank.host_memory, "", top);
-    sites::lists(&mut page, &rank.host_memory);
-    growth(&mut page, &rank.host_memory);
+    heap(page, report, rank);
+    over_time(page, &rank.timeline);
+    sites::table(page, &rank.host_memory, "", top);
+    sites::lists(page, &rank.host_memory);
+    growth(page, &rank.host_memory);
     if report.ranks.len() > 1 {
         page.gap();
         page.line(&format!("This is {}, the heaviest; --rank N shows another.", rank.label));
     }
-    page.into_text()
 }
 
 fn heap(page: &mut Page, report: &Report, rank: &Rank) {

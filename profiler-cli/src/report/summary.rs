@@ -14,26 +14,7 @@ pub fn text(report: &Report, top: usize) -> String {
     let mut page = Page::default();
     head::completeness(&mut page, &Head::of_report(report), "summary");
     page.gap();
-    head::run(&mut page, report);
-    gpu::fields(&mut page, report);
-    // Of an imported trace the heap is not known, and nobody asks.
-    let heap = !gpu::ran(report) || report.ranks.iter().any(knows_heap);
-    if heap {
-        memory(&mut page, report);
-    }
-    head::cgroup(&mut page, report);
-    head::killed(&mut page, report);
-    if heap {
-        ranks::table(&mut page, report, top);
-    }
-    if let Some(rank) = ranks::heaviest(report).filter(|_| heap) {
-        let whose =
-            if report.ranks.len() > 1 { format!(" of {}", rank.label) } else { String::new() };
-        sites::table(&mut page, &rank.host_memory, &whose, top.min(3));
-    }
-    gpu::kernels(&mut page, report, top.min(3));
-    processes(&mut page, report, top);
-    findings(&mut page, report);
+    body(&mut page, report, top);
     page.gap();
     let path = crate::quote::word(report.run.path.as_os_str());
     if gpu::ran(report) {
@@ -43,6 +24,30 @@ pub fn text(report: &Report, top: usize) -> String {
         page.line(&format!("More: tprof report memory {path}"));
     }
     page.into_text()
+}
+
+/// The page without what all kinds begin with.
+pub fn body(page: &mut Page, report: &Report, top: usize) {
+    head::run(page, report);
+    gpu::fields(page, report);
+    // Of an imported trace the heap is not known, and nobody asks.
+    let heap = !gpu::ran(report) || report.ranks.iter().any(knows_heap);
+    if heap {
+        memory(page, report);
+    }
+    head::cgroup(page, report);
+    head::killed(page, report);
+    if heap {
+        ranks::table(page, report, top);
+    }
+    if let Some(rank) = ranks::heaviest(report).filter(|_| heap) {
+        let whose =
+            if report.ranks.len() > 1 { format!(" of {}", rank.label) } else { String::new() };
+        sites::table(page, &rank.host_memory, &whose, top.min(3));
+    }
+    gpu::kernels(page, report, top.min(3));
+    processes(page, report, top);
+    findings(page, report);
 }
 
 fn knows_heap(rank: &Rank) -> bool {

@@ -9,16 +9,15 @@ mod tests;
 use std::collections::BTreeMap;
 
 use tprof_trace::model::SpanKind;
-use tprof_trace::{Problem, TraceFile};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "annotations",
     about: "GPU time that each annotation and NVTX range caused",
-    make: |path, options, symbols| crate::document::make(&Annotations, path, options, symbols),
+    analysis: || boxed(Annotations),
 };
 
 /// Ranges that people named.
@@ -69,16 +68,12 @@ impl Analysis for Annotations {
     const KIND: &'static str = KIND.name;
     type Part = (Ranges, Images);
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> (Ranges, Images) {
-        let mut rank = RankTrace::load_as(trace, needs(), options.hta);
-        problems.append(&mut rank.problems);
-        (host::caused(&rank), device::images(&rank))
+    fn needs(&self, _: &Options) -> Needs {
+        needs()
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> (Ranges, Images) {
+        (host::caused(rank), device::images(rank))
     }
 
     fn join(&self, parts: Vec<(RankAt, (Ranges, Images))>, _options: &Options) -> Body {

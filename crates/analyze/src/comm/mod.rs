@@ -8,19 +8,17 @@ mod tables;
 
 use std::collections::BTreeMap;
 
-use tprof_trace::{Problem, TraceFile};
-
 pub use bandwidth::bus_factor;
 
 use crate::collectives::{Operation, operations};
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "comm",
     about: "collectives by message size: time and bandwidth",
-    make: |path, options, symbols| crate::document::make(&Comm, path, options, symbols),
+    analysis: || boxed(Comm),
 };
 
 /// Collectives by size.
@@ -101,16 +99,12 @@ impl Analysis for Comm {
     const KIND: &'static str = KIND.name;
     type Part = Sums;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Sums {
-        let mut rank = RankTrace::load_as(trace, Needs::WORK | Needs::COLLECTIVES, options.hta);
-        problems.append(&mut rank.problems);
-        let (operations, without_kernel) = operations(&rank);
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::COLLECTIVES
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Sums {
+        let (operations, without_kernel) = operations(rank);
         Sums::of(&operations, without_kernel)
     }
 

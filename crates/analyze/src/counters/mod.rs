@@ -6,20 +6,17 @@ mod tables;
 
 use std::collections::BTreeMap;
 
-use tprof_trace::{Problem, TraceFile};
-
 pub use gauges::{Gauge, GaugeKey};
 pub use ranges::Range;
 
-use crate::call_tree::CallTree;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "counters",
     about: "quantities over time, hardware counters by operator",
-    make: |path, options, symbols| crate::document::make(&Counters, path, options, symbols),
+    analysis: || boxed(Counters),
 };
 
 /// Counters.
@@ -40,18 +37,13 @@ impl Analysis for Counters {
     const KIND: &'static str = KIND.name;
     type Part = Part;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Part {
-        let needs = Needs::CALLS | Needs::OPERATORS | Needs::DEVICE_SPANS;
-        let mut rank = RankTrace::load_as(trace, needs, options.hta);
-        problems.append(&mut rank.problems);
-        let (ranges, unmatched) = ranges::ranges(&rank, &CallTree::of(&rank));
-        Part { gauges: gauges::gauges(trace), ranges, unmatched }
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::CALLS | Needs::OPERATORS | Needs::DEVICE_SPANS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Part {
+        let (ranges, unmatched) = ranges::ranges(rank, rank.operator_tree());
+        Part { gauges: gauges::gauges(rank.file), ranges, unmatched }
     }
 
     fn join(&self, parts: Vec<(RankAt, Part)>, _options: &Options) -> Body {

@@ -153,7 +153,7 @@ mod tests {
     fn found(launches: u64) -> (Vec<Range>, Option<String>) {
         let file = trace(launches).finish();
         let rank = RankTrace::load(&file, Needs::ALL);
-        ranges(&rank, &CallTree::of(&rank))
+        ranges(&rank, rank.operator_tree())
     }
 
     #[test]

@@ -1,35 +1,26 @@
 //! `tprof report cpu`: in which functions the time of running threads went, and
 //! where threads waited.
 
-use std::path::Path;
-
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ThreadState;
-use tprof_trace::{Problem, SymbolSource, TraceFile};
 
 use super::functions::{Functions, Sum};
-use super::load::CpuTrace;
 use super::names::{Func, Layer};
 use super::tree::Tree;
 use super::waits::word;
 use super::{NO_SAMPLES, loading};
 use crate::document::{
-    Analysis, Body, Cell, Column, Document, DocumentKind, Options, RankAt, Table, Unit, make,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
-use crate::summary::AnalyzeError;
+use crate::rank::{Needs, RankTrace};
 use crate::units::{duration, percent};
 
 /// The kind of report.
-pub const KIND: DocumentKind =
-    DocumentKind { name: "cpu", about: "where the CPU time went, by function", make: make_cpu };
-
-fn make_cpu(
-    path: &Path,
-    options: &Options,
-    symbols: Option<&dyn SymbolSource>,
-) -> Result<Document, AnalyzeError> {
-    make(&CpuReport, path, options, symbols)
-}
+pub const KIND: DocumentKind = DocumentKind {
+    name: "cpu",
+    about: "where the CPU time went, by function",
+    analysis: || boxed(CpuReport),
+};
 
 /// Share of all time below which a node of a tree is left out.
 const LEAST_OF_TREE: u64 = 100;
@@ -50,26 +41,25 @@ pub struct Part {
 }
 
 impl Analysis for CpuReport {
+    const HTA: bool = false;
     const KIND: &'static str = "cpu";
     type Part = Part;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        _options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Part {
-        let cpu = CpuTrace::load(trace, problems);
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::SAMPLES
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _options: &Options) -> Part {
+        let cpu = &rank.cpu;
         let mut part = Part {
             functions: Functions::default(),
             top_down: Tree::default(),
             bottom_up: Tree::default(),
             waits: FxHashMap::default(),
-            loading: loading::Loading::of(&cpu),
+            loading: loading::Loading::of(cpu),
             rows: cpu.rows,
         };
-        part.functions.add_file(&cpu);
+        part.functions.add_file(cpu);
         for stretch in &cpu.stretches {
             let funcs = || stretch.stack.iter().map(|id| cpu.names.get(*id));
             match stretch.state {

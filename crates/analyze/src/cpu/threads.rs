@@ -1,35 +1,23 @@
 //! `tprof report threads`: what each thread did with its life.
 
-use std::path::Path;
-
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Process, ProcessIndex, ThreadIndex, ThreadState};
-use tprof_trace::{Problem, SymbolSource, TraceFile};
 
 use super::NO_SAMPLES;
-use super::load::CpuTrace;
 use super::names::{Func, Layer};
 use super::report::shown;
 use super::waits::word;
 use crate::document::{
-    Analysis, Body, Cell, Column, Document, DocumentKind, Options, RankAt, Table, Unit, make,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
-use crate::summary::AnalyzeError;
+use crate::rank::{Needs, RankTrace};
 
 /// The kind of report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "threads",
     about: "running, ready and waiting time of each thread",
-    make: make_threads,
+    analysis: || boxed(ThreadsReport),
 };
-
-fn make_threads(
-    path: &Path,
-    options: &Options,
-    symbols: Option<&dyn SymbolSource>,
-) -> Result<Document, AnalyzeError> {
-    make(&ThreadsReport, path, options, symbols)
-}
 
 /// Kinds of waits, in the order of their columns.
 const WAITS: [ThreadState; 7] = [
@@ -71,17 +59,16 @@ impl Row {
 }
 
 impl Analysis for ThreadsReport {
+    const HTA: bool = false;
     const KIND: &'static str = "threads";
     type Part = Vec<Row>;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        _options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Vec<Row> {
-        let cpu = CpuTrace::load(trace, problems);
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::SAMPLES
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _options: &Options) -> Vec<Row> {
+        let (cpu, trace) = (&rank.cpu, rank.file);
         let processes: FxHashMap<ProcessIndex, &Process> =
             trace.processes().iter().map(|p| (p.process, p)).collect();
         let tids: FxHashMap<ThreadIndex, u32> =

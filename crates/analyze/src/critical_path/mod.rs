@@ -11,12 +11,10 @@ mod walk;
 use std::collections::BTreeMap;
 
 use tprof_trace::model::{NameId, SpanKind};
-use tprof_trace::{Problem, TraceFile};
 
 pub use walk::critical_path;
 
-use crate::call_tree::CallTree;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::intervals::Interval;
 use crate::rank::{Needs, PROFILER_STEP, RankTrace};
 
@@ -24,7 +22,7 @@ use crate::rank::{Needs, PROFILER_STEP, RankTrace};
 pub const KIND: DocumentKind = DocumentKind {
     name: "critical-path",
     about: "the chain of host and GPU work that decided the time",
-    make: |path, options, symbols| crate::document::make(&CriticalPath, path, options, symbols),
+    analysis: || boxed(CriticalPath),
 };
 
 /// Most parts of a rank's path that are kept, longest first.
@@ -160,24 +158,19 @@ impl Analysis for CriticalPath {
     /// None where the range that was asked for, or anything at all, was not recorded.
     type Part = Option<Sums>;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Option<Sums> {
-        let needs = Needs::ALL_SPANS | Needs::WORK | Needs::SYNCHRONIZATIONS;
-        let mut rank = RankTrace::load_as(trace, needs, options.hta);
-        problems.append(&mut rank.problems);
-        let window = window(&rank, options)?;
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::ALL_SPANS | Needs::WORK | Needs::SYNCHRONIZATIONS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Option<Sums> {
+        let window = window(rank, options)?;
         if options.hta {
-            let outcome = hta::critical_path(&rank, window)?;
+            let outcome = hta::critical_path(rank, window)?;
             let counts = Some(outcome.counts);
-            return Some(Sums { counts, ..Sums::of(&rank, &outcome.path) });
+            return Some(Sums { counts, ..Sums::of(rank, &outcome.path) });
         }
-        let path = critical_path(&rank, &CallTree::of(&rank), window)?;
-        Some(Sums::of(&rank, &path))
+        let path = critical_path(rank, rank.call_tree(), window)?;
+        Some(Sums::of(rank, &path))
     }
 
     fn join(&self, parts: Vec<(RankAt, Option<Sums>)>, options: &Options) -> Body {

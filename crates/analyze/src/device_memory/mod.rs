@@ -7,9 +7,8 @@ mod tables;
 mod tests;
 
 use tprof_trace::model::{Allocator, DeviceAllocation};
-use tprof_trace::{Problem, TraceFile};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, make};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 pub use phases::Category;
 
@@ -17,7 +16,7 @@ pub use phases::Category;
 pub const KIND: DocumentKind = DocumentKind {
     name: "device-memory",
     about: "memory of devices: peak, over time, by what held it",
-    make: |path, options, symbols| make(&DeviceMemory, path, options, symbols),
+    analysis: || boxed(DeviceMemory),
 };
 
 /// Points of a curve.
@@ -94,19 +93,15 @@ struct DeviceMemory;
 
 impl Analysis for DeviceMemory {
     const KIND: &'static str = KIND.name;
+    const HTA: bool = false;
     type Part = Vec<PoolMemory>;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _: &RankAt,
-        _: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Vec<PoolMemory> {
-        let needs = Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS;
-        let mut rank = RankTrace::load(trace, needs);
-        problems.append(&mut rank.problems);
-        of_rank(&rank)
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<PoolMemory> {
+        of_rank(rank)
     }
 
     fn join(&self, parts: Vec<(RankAt, Vec<PoolMemory>)>, _: &Options) -> Body {

@@ -5,18 +5,19 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
+use tprof_trace::RunDir;
 use tprof_trace::model::{Allocator, NameId, SpanKind};
-use tprof_trace::{Problem, RunDir, TraceFile};
 
 use super::facts::{self, Facts};
 use super::figures::{Figure, Figures, Sum};
 use crate::Reading;
 use crate::completeness::Completeness;
-use crate::document::{Analysis, Body, Options, RankAt, make_parts};
+use crate::document::{Analysis, Body, Options, RankAt, begin};
 use crate::intervals::Cover;
 use crate::memory::rank_memory;
 use crate::rank::{Class, Needs, RankTrace, Step, step_at};
 use crate::summary::{AnalyzeError, Run};
+use crate::together::{OfKind, read_ranks};
 
 /// What is compared by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,15 +87,18 @@ impl Side {
     pub fn read(path: &Path, options: &SideOptions) -> Result<Side, AnalyzeError> {
         let common = Options { rank: options.rank, ..Options::default() };
         let analysis = OfRank { steps: options.steps, names: Mutex::default() };
-        let read = make_parts(&analysis, path, &common, None)?;
+        let begun = begin(analysis);
+        let read = read_ranks(path, &[], &[&begun], &common, None)?;
+        let (analysis, parts) = begun.into_parts();
+        let OfKind { completeness, problems } = read.of_kinds[0].clone();
         let mut names = analysis.names.into_inner().unwrap_or_default();
         let mut facts = facts::of_run(&RunDir::open(path)?);
-        let stepped = read.parts.iter().any(|(_, part)| part.stepped);
+        let stepped = parts.iter().any(|(_, part)| part.stepped);
         let mut side = Side {
             run: read.run,
-            completeness: read.completeness,
-            problems: read.problems,
-            ranks: read.parts.iter().filter(|(at, _)| at.rank.is_some()).count() as u64,
+            completeness,
+            problems,
+            ranks: parts.iter().filter(|(at, _)| at.rank.is_some()).count() as u64,
             sharers: 0,
             facts: Facts::default(),
             stepped,
@@ -105,7 +109,7 @@ impl Side {
         };
         let mut sums: BTreeMap<u64, Sum> = BTreeMap::new();
         let mut peaks = Peaks::default();
-        for (at, part) in read.parts {
+        for (at, part) in parts {
             facts.merge(part.facts);
             if at.rank.is_some() {
                 peaks.most(part.peaks);
@@ -208,42 +212,33 @@ impl Analysis for OfRank {
     const KIND: &'static str = "diff";
     type Part = Part;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        at: &RankAt,
-        _: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Part {
-        let needs = Needs::WORK
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
             | Needs::CALLS
             | Needs::OPERATORS
             | Needs::ANNOTATIONS
             | Needs::COLLECTIVES
-            | Needs::ALLOCATIONS;
-        let mut rank = RankTrace::load(trace, needs);
-        problems.append(&mut rank.problems);
+            | Needs::ALLOCATIONS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> Part {
+        let trace = rank.file;
         let mut steps = rank.steps();
         let stepped = !steps.is_empty();
         if let Some((from, to)) = self.steps {
             steps.retain(|step| (from..=to).contains(&step.number));
         }
         if !stepped {
-            steps.extend(whole(&rank));
+            steps.extend(whole(rank));
         }
         let memory = rank_memory(trace, at.clock);
         let peaks = Peaks {
             heap: Some(memory.host_memory.peak_bytes),
             rss: Some(memory.timeline.rss_peak_bytes),
-            device: Some(device_peak(&rank)),
+            device: Some(device_peak(rank)),
         };
-        self.add(stepped, names(&rank, &steps, stepped));
-        Part {
-            stepped,
-            steps: figures(&rank, &steps, stepped),
-            facts: facts::of_file(trace),
-            peaks,
-        }
+        self.add(stepped, names(rank, &steps, stepped));
+        Part { stepped, steps: figures(rank, &steps, stepped), facts: facts::of_file(trace), peaks }
     }
 
     fn join(&self, _: Vec<(RankAt, Part)>, _: &Options) -> Body {

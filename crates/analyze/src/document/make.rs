@@ -1,14 +1,15 @@
-//! From a run's files to a document: rank by rank, on all cores.
+//! What an analysis is, and how it is run without knowing which one it is.
 
-use std::path::Path;
+use std::sync::Mutex;
 
-use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
+use tprof_trace::SymbolSource;
 
 use super::{Document, Table};
 use crate::clock::Clock;
-use crate::completeness::{Completeness, Seen};
-use crate::ranks;
-use crate::summary::{AnalyzeError, Run, Zero, file_name, pick, run_of, unclosed};
+use crate::rank::{Needs, RankTrace};
+use crate::summary::AnalyzeError;
+use crate::together::{Wanted, read_together};
+use std::path::Path;
 
 /// What a person asked for.
 #[derive(Clone, Debug, Default)]
@@ -26,18 +27,29 @@ pub struct Options {
     pub data: bool,
 }
 
-/// Makes a document of a run directory or one of its files; addresses without a
-/// name are looked up in the symbols.
-pub type Make = fn(&Path, &Options, Option<&dyn SymbolSource>) -> Result<Document, AnalyzeError>;
-
 /// A kind of report.
 pub struct DocumentKind {
     /// Name, as typed.
     pub name: &'static str,
     /// What it shows, in a few words for `--help`.
     pub about: &'static str,
-    /// Makes it.
-    pub make: Make,
+    /// Begins it.
+    pub(crate) analysis: fn() -> Box<dyn Begun>,
+}
+
+impl DocumentKind {
+    /// Makes a document of a run directory or one of its files; addresses without a
+    /// name are looked up in the symbols.
+    pub fn make(
+        &self,
+        path: &Path,
+        options: &Options,
+        symbols: Option<&dyn SymbolSource>,
+    ) -> Result<Document, AnalyzeError> {
+        let wanted = Wanted { reports: &[], kinds: &[self] };
+        let mut made = read_together(path, &wanted, options, symbols)?;
+        Ok(made.documents.remove(0))
+    }
 }
 
 /// Which rank file is being analysed.
@@ -63,117 +75,86 @@ pub struct Body {
 }
 
 /// An analysis: what it takes from each rank, and what it makes of all of them.
-pub trait Analysis: Sync {
+pub trait Analysis: Send + Sync {
     /// Name, as typed.
     const KIND: &'static str;
+    /// Whether `--hta` reads its ranks otherwise than as they were recorded.
+    const HTA: bool = true;
     /// What is kept of a rank. Small: there may be thousands.
     type Part: Send;
 
-    /// Reads a rank. What of its tables cannot be read goes to `problems`.
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Self::Part;
+    /// Tables that it reads. It may be given more of them.
+    fn needs(&self, options: &Options) -> Needs;
+
+    /// Looks at a rank.
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> Self::Part;
 
     /// Joins the ranks, which come in their order.
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, options: &Options) -> Body;
 }
 
-struct Read<P> {
-    at: RankAt,
-    part: P,
-    seen: Seen,
-    problems: Vec<String>,
-    last_ns: u64,
+/// An analysis and what it has taken so far.
+pub(crate) trait Begun: Send + Sync {
+    /// [`Analysis::KIND`].
+    fn kind(&self) -> &'static str;
+    /// [`Analysis::HTA`].
+    fn has_hta(&self) -> bool;
+    /// [`Analysis::needs`].
+    fn needs(&self, options: &Options) -> Needs;
+    /// Looks at the rank of this place among the run's files.
+    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options);
+    /// Joins what was taken.
+    fn finish(self: Box<Self>, options: &Options) -> Body;
 }
 
-/// Makes a document of a run directory or one of its files.
-pub fn make<A: Analysis>(
-    analysis: &A,
-    path: &Path,
-    options: &Options,
-    symbols: Option<&dyn SymbolSource>,
-) -> Result<Document, AnalyzeError> {
-    let read = make_parts(analysis, path, options, symbols)?;
-    let Body { tables, notes } = analysis.join(read.parts, options);
-    let Parts { run, completeness, problems, .. } = read;
-    Ok(Document { kind: A::KIND, run, completeness, problems, notes, tables })
+/// Begins an analysis.
+pub(crate) fn begin<A: Analysis>(analysis: A) -> Taken<A> {
+    Taken { analysis, parts: Mutex::default() }
 }
 
-/// What an analysis took from the ranks of a run, not yet joined.
-pub(crate) struct Parts<P> {
-    pub run: Run,
-    pub completeness: Completeness,
-    pub problems: Vec<String>,
-    pub parts: Vec<(RankAt, P)>,
+/// Begins one of which only [`Begun`] is known.
+pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn Begun> {
+    Box::new(begin(analysis))
 }
 
-/// Reads the ranks of a run directory, or one of its files.
-pub(crate) fn make_parts<A: Analysis>(
-    analysis: &A,
-    path: &Path,
-    options: &Options,
-    symbols: Option<&dyn SymbolSource>,
-) -> Result<Parts<A::Part>, AnalyzeError> {
-    let dir = RunDir::open(path)?;
-    let files = pick(&dir, path, options.rank)?;
-    let zero = Zero::of(&dir);
-    let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
-    let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
-    let mut failure = None;
-    for result in ranks::each(&files, |file| read(analysis, file, &dir, &zero, options, symbols)) {
-        match result {
-            Ok(mut read) => {
-                problems.append(&mut read.problems);
-                seen.push(read.seen);
-                last_ns = last_ns.max(Some(read.last_ns));
-                parts.push((read.at, read.part));
-            }
-            Err(error) => {
-                problems.push(error.to_string());
-                failure = Some(error);
-            }
+/// An analysis with its parts: place, rank, part.
+pub(crate) struct Taken<A: Analysis> {
+    analysis: A,
+    parts: Mutex<Vec<(usize, RankAt, A::Part)>>,
+}
+
+impl<A: Analysis> Taken<A> {
+    /// The analysis and its parts, in the ranks' order.
+    pub fn into_parts(self) -> (A, Vec<(RankAt, A::Part)>) {
+        // Poisoned means that a worker panicked, which ends the command.
+        let mut parts = self.parts.into_inner().unwrap_or_default();
+        parts.sort_by_key(|(place, ..)| *place);
+        (self.analysis, parts.into_iter().map(|(_, at, part)| (at, part)).collect())
+    }
+}
+
+impl<A: Analysis> Begun for Taken<A> {
+    fn kind(&self) -> &'static str {
+        A::KIND
+    }
+
+    fn has_hta(&self) -> bool {
+        A::HTA
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        self.analysis.needs(options)
+    }
+
+    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options) {
+        let part = self.analysis.rank(rank, at, options);
+        if let Ok(mut parts) = self.parts.lock() {
+            parts.push((place, at.clone(), part));
         }
     }
-    match failure {
-        Some(error) if parts.is_empty() => return Err(error.into()),
-        _ => {}
-    }
-    let infos = dir.infos();
-    let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
-    let whole = finished && problems.is_empty();
-    let in_part = options.rank.is_some() || path.is_file();
-    Ok(Parts {
-        run: run_of(path, infos, finished, last_ns, &zero),
-        completeness: Completeness::of(infos, finished && !in_part, whole, seen),
-        problems,
-        parts,
-    })
-}
 
-fn read<A: Analysis>(
-    analysis: &A,
-    file: &&RankFile,
-    dir: &RunDir,
-    zero: &Zero,
-    options: &Options,
-    symbols: Option<&dyn SymbolSource>,
-) -> Result<Read<A::Part>, TraceError> {
-    let name = file_name(&file.path);
-    let mut trace = TraceFile::open(&file.path)?;
-    if let Some(symbols) = symbols {
-        trace.name_missing(symbols);
+    fn finish(self: Box<Self>, options: &Options) -> Body {
+        let (analysis, parts) = self.into_parts();
+        analysis.join(parts, options)
     }
-    let clock = zero.clock(&trace, dir, &name);
-    let at = RankAt { rank: file.rank, label: file.label.to_string(), file: name, clock };
-    let mut found = Vec::new();
-    let part = analysis.rank(&trace, &at, options, &mut found);
-    let problem = |p: &Problem| format!("{}: {} (at byte {})", at.file, p.what, p.offset);
-    let mut problems: Vec<String> = trace.problems().iter().chain(&found).map(problem).collect();
-    problems.extend(unclosed(&trace, &at.file, dir));
-    let last_ns = clock.since_start(trace.last_ns());
-    Ok(Read { seen: Seen::of(&trace), at, part, problems, last_ns })
 }

@@ -11,8 +11,8 @@ mod make;
 
 pub use cell::{Cell, Value};
 pub(crate) use json::Tables;
-pub(crate) use make::make_parts;
-pub use make::{Analysis, Body, DocumentKind, Options, RankAt, make};
+pub use make::{Analysis, Body, DocumentKind, Options, RankAt};
+pub(crate) use make::{Begun, begin, boxed};
 
 use crate::completeness::Completeness;
 use crate::summary::Run;

@@ -79,7 +79,7 @@ impl Blocking {
     /// Looks at these calls.
     pub fn of(scene: &Scene<'_>, calls: Vec<usize>) -> Blocking {
         let wait = scene.cover_of_calls(&calls);
-        let idle = after_calls(&scene.gaps, &scene.rank, &calls);
+        let idle = after_calls(&scene.gaps, scene.rank, &calls);
         Blocking { calls, wait, idle }
     }
 

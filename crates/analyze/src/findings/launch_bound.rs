@@ -65,7 +65,7 @@ impl Rule for LaunchBound {
 /// The gaps of this rule, and the time in them.
 fn short_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<&'s Gap>) {
     let blocking = scene.calls_named(|name| is_wait(name) || is_synchronous_copy(name));
-    let other = after_calls(&scene.gaps, &scene.rank, &blocking).union(&data_load::cover(scene));
+    let other = after_calls(&scene.gaps, scene.rank, &blocking).union(&data_load::cover(scene));
     let other = other.measure();
     let is_short = |gap: &&Gap| {
         gap.launch.is_some()

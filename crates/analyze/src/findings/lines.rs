@@ -8,7 +8,7 @@ use super::scene::Scene;
 use super::tables::NO_STEPS;
 use super::{RULES, stragglers};
 use crate::document::RankAt;
-use crate::rank::{Needs, RankTrace};
+use crate::rank::RankTrace;
 use crate::reading::{Reading, object};
 
 /// Findings that a summary names.
@@ -37,16 +37,25 @@ object! { Line {
     plain gain_share,
 } }
 
-/// Judges a rank, if anything but its memory was recorded.
-pub(crate) fn of_file(trace: &TraceFile, at: &RankAt) -> Option<RankFindings> {
+/// Whether anything of a rank was recorded that rules could judge.
+pub(crate) fn are_worth_it(trace: &TraceFile, at: &RankAt) -> bool {
     let rows = trace.row_count::<Kernel>()
         + trace.row_count::<MemoryCopy>()
         + trace.row_count::<Span>()
         + trace.row_count::<Sample>();
-    if rows == 0 || at.rank.is_none() {
+    rows > 0 && at.rank.is_some()
+}
+
+/// Judges a rank, if anything but its memory was recorded.
+pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankAt) -> Option<RankFindings> {
+    if !are_worth_it(rank.file, at) {
         return None;
     }
-    let mut scene = Scene::of(RankTrace::load(trace, Needs::ALL), at.clock);
+    // Findings that are there already have the same lines.
+    if let Some(findings) = rank.findings.get() {
+        return Some(findings.clone());
+    }
+    let mut scene = Scene::of(rank, at.clock);
     scene.is_brief = true;
     Some(RankFindings::of(&scene, at, &RULES))
 }

@@ -38,9 +38,7 @@ mod tests;
 mod unoptimized_op;
 mod words;
 
-use tprof_trace::{Problem, TraceFile};
-
-use crate::document::{self, Analysis, Body, DocumentKind, Options, RankAt};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 use copies::{Copy, Words};
 use rule::{Rule, Verdict};
@@ -53,7 +51,7 @@ pub use lines::Line;
 pub const KIND: DocumentKind = DocumentKind {
     name: "findings",
     about: "what holds the job up, what fixing it may gain, what to do",
-    make: |path, options, symbols| document::make(&Findings, path, options, symbols),
+    analysis: || boxed(Findings),
 };
 
 /// Rules over ranks.
@@ -82,21 +80,18 @@ const RULES: [&dyn Rule; 17] = [
 
 impl Analysis for Findings {
     const KIND: &'static str = KIND.name;
+    const HTA: bool = false;
     type Part = Option<RankFindings>;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        at: &RankAt,
-        _: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Option<RankFindings> {
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::ALL
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> Option<RankFindings> {
         // A launcher has no steps to speed up.
         at.rank?;
-        let mut rank = RankTrace::load(trace, Needs::ALL);
-        problems.append(&mut rank.problems);
-        let scene = Scene::of(rank, at.clock);
-        Some(RankFindings::of(&scene, at, &RULES))
+        let judged = || RankFindings::of(&Scene::of(rank, at.clock), at, &RULES);
+        Some(rank.findings.get_or_init(judged).clone())
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
@@ -127,7 +122,7 @@ fn judge_synchronous(scene: &Scene<'_>, words: &Words, is_one: impl Fn(&Copy) ->
     if !scene.has_device() {
         return no_device();
     }
-    let untold = |copy: &&Copy| copy.is_asynchronous(&scene.rank).is_none();
+    let untold = |copy: &&Copy| copy.is_asynchronous(scene.rank).is_none();
     let copies: Vec<Copy> = scene.copy_rows.iter().filter(|copy| is_one(copy)).copied().collect();
     if !copies.is_empty() {
         return Verdict::Found(vec![copies::finding(scene, &copies, words)]);

@@ -55,7 +55,7 @@ impl Rule for PageableCopies {
         }
         let pageable = |copy: &Copy| {
             host_side(copy) == MemoryKind::Pageable
-                && copy.is_asynchronous(&scene.rank) != Some(false)
+                && copy.is_asynchronous(scene.rank) != Some(false)
         };
         let found = |kind: CopyKind, words: &Words| -> Option<Finding> {
             let these = copies.iter().filter(|copy| copy.row.kind == kind && pageable(copy));

@@ -23,7 +23,7 @@ const MOST_GAP_NS: u64 = 500_000_000;
 /// One rank, ready to be judged.
 pub(super) struct Scene<'a> {
     /// Its rows.
-    pub rank: RankTrace<'a>,
+    pub rank: &'a RankTrace<'a>,
     /// Its times as times since the run began.
     pub clock: Clock,
     /// How many steps the window holds; 0 if none were seen.
@@ -57,9 +57,9 @@ pub(super) struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     /// Looks at a rank.
-    pub fn of(rank: RankTrace<'a>, clock: Clock) -> Scene<'a> {
-        let steps = steps_of_one_process(&rank);
-        let window = window(&rank, &steps);
+    pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
+        let steps = steps_of_one_process(rank);
+        let window = window(rank, &steps);
         let class = |class: Class| {
             let of_class = rank.work.iter().filter(move |work| work.class == class);
             Cover::of(of_class.map(Work::interval)).intersection(&window)
@@ -67,9 +67,9 @@ impl<'a> Scene<'a> {
         let (compute, communication, copies) =
             (class(Class::Compute), class(Class::Communication), class(Class::Memory));
         let idle = window.without(&compute.union(&communication).union(&copies));
-        let main_threads = main_threads(&rank, &steps);
-        let ranges = ranges(&rank);
-        let gaps = Gap::all(&rank, &idle);
+        let main_threads = main_threads(rank, &steps);
+        let ranges = ranges(rank);
+        let gaps = Gap::all(rank, &idle);
         let late = Cover::of(gaps.iter().map(|gap| gap.late));
         Scene {
             clock,
@@ -82,7 +82,7 @@ impl<'a> Scene<'a> {
             late,
             gaps,
             main_threads,
-            copy_rows: copies::all(&rank),
+            copy_rows: copies::all(rank),
             is_brief: false,
             ranges,
             rank,

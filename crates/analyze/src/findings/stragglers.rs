@@ -18,10 +18,10 @@ const BLAME: f64 = 0.5;
 /// group of ranks.
 pub(super) fn meetings(scene: &Scene<'_>) -> (Meetings, Option<u32>) {
     let steps = scene.rank.steps();
-    let (operations, _) = operations(&scene.rank);
+    let (operations, _) = operations(scene.rank);
     let steps_of_work = scene.rank.steps_of_work(&steps);
     let size = operations.iter().filter_map(|operation| operation.group_size).max();
-    (Meetings::of(&scene.rank, &operations, &steps, &steps_of_work), size)
+    (Meetings::of(scene.rank, &operations, &steps, &steps_of_work), size)
 }
 
 /// Compares the ranks, and adds what was found to each.

@@ -6,10 +6,8 @@ mod tests;
 
 use std::cmp::Reverse;
 
-use tprof_trace::{Problem, TraceFile};
-
 use crate::describe::Description;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, make};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::intervals::Cover;
 use crate::rank::{Needs, RankTrace, StreamKey, WorkKind};
 
@@ -17,7 +15,7 @@ use crate::rank::{Needs, RankTrace, StreamKey, WorkKind};
 pub const KIND: DocumentKind = DocumentKind {
     name: "idle",
     about: "why streams were idle: the host, the launch, or else",
-    make: |path, options, symbols| make(&Idle, path, options, symbols),
+    analysis: || boxed(Idle),
 };
 
 /// A shorter gap before work that was already launched is the device's own delay
@@ -195,16 +193,12 @@ impl Analysis for Idle {
     const KIND: &'static str = KIND.name;
     type Part = RankIdle;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> RankIdle {
-        let mut rank = RankTrace::load_as(trace, Needs::WORK | Needs::CALLS, options.hta);
-        problems.append(&mut rank.problems);
-        of_rank(&rank)
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::CALLS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankIdle {
+        of_rank(rank)
     }
 
     fn join(&self, parts: Vec<(RankAt, RankIdle)>, _: &Options) -> Body {

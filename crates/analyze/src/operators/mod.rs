@@ -9,10 +9,8 @@ mod tests;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
-use tprof_trace::{Problem, TraceFile};
 
-use crate::call_tree::CallTree;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{HostSpan, Needs, RankTrace};
 use crate::sequences::{Ran, name_of};
 
@@ -20,7 +18,7 @@ use crate::sequences::{Ran, name_of};
 pub const KIND: DocumentKind = DocumentKind {
     name: "operators",
     about: "host time of operators, the kernels they launch, launch delays",
-    make: |path, options, symbols| crate::document::make(&Operators, path, options, symbols),
+    analysis: || boxed(Operators),
 };
 
 /// Host time and launches of operators.
@@ -142,16 +140,12 @@ impl Analysis for Operators {
     const KIND: &'static str = KIND.name;
     type Part = Sums;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Sums {
-        let mut rank = RankTrace::load_as(trace, needs(), options.hta);
-        problems.append(&mut rank.problems);
-        count_of(&rank, options.hta)
+    fn needs(&self, _: &Options) -> Needs {
+        needs()
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Sums {
+        count_of(rank, options.hta)
     }
 
     fn join(&self, parts: Vec<(RankAt, Sums)>, options: &Options) -> Body {
@@ -166,6 +160,6 @@ fn needs() -> Needs {
 fn count_of(rank: &RankTrace, hta: bool) -> Sums {
     match hta {
         true => hta::count(rank),
-        false => count::count(rank, &CallTree::of(rank)),
+        false => count::count(rank, rank.operator_tree()),
     }
 }

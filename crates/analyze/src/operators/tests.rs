@@ -1,3 +1,5 @@
+use tprof_trace::TraceFile;
+
 use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
@@ -53,7 +55,7 @@ fn file() -> TraceFile {
 
 fn sums(hta: bool) -> Sums {
     let file = file();
-    let rank = RankTrace::load_as(&file, needs(), hta);
+    let rank = RankTrace::load_as(&file, needs(), hta, 1);
     count_of(&rank, hta)
 }
 

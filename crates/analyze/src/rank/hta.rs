@@ -23,9 +23,9 @@ const STEP: &str = "ProfilerStep";
 
 /// Reads a file so. More is read than was asked for: any row may be dropped for
 /// the sake of another.
-pub fn load(file: &TraceFile, needs: Needs) -> RankTrace<'_> {
+pub fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     let all = Needs::WORK | Needs::ALL_SPANS | Needs::SYNCHRONIZATIONS | Needs::DEVICE_SPANS;
-    let mut rank = RankTrace::load(file, needs | all);
+    let mut rank = super::load::load(file, needs | all, cores);
     rank.hta = true;
     round(&mut rank);
     add_rows_with_streams(&mut rank);

@@ -8,6 +8,7 @@ mod classify;
 mod devices;
 mod hta;
 mod launches;
+mod load;
 mod nesting;
 mod rows;
 mod steps;
@@ -16,14 +17,17 @@ mod tests;
 
 use std::borrow::Cow;
 use std::ops::BitOr;
+use std::sync::OnceLock;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tprof_trace::model::{
-    Collective, DeviceAllocation, DeviceSpan, Kernel, MemoryCopy, NameId, Span, SpanKind,
-    Synchronization,
+    Collective, DeviceAllocation, DeviceSpan, NameId, SpanKind, Synchronization,
 };
-use tprof_trace::{Problem, TraceFile, TraceRow};
+use tprof_trace::{Problem, TraceFile};
 
+use crate::call_tree::CallTree;
+use crate::cpu::CpuTrace;
+use crate::findings::RankFindings;
 use crate::intervals::Interval;
 pub use classify::{Class, copy_name, hta_class, kernel_class};
 pub use devices::{Busy, DeviceWork};
@@ -47,6 +51,8 @@ impl Needs {
     pub const COLLECTIVES: Needs = Needs(1 << 19);
     /// Device memory taken and given back.
     pub const ALLOCATIONS: Needs = Needs(1 << 20);
+    /// CPU samples.
+    pub const SAMPLES: Needs = Needs(1 << 21);
     /// Calls of the runtime and the driver.
     pub const CALLS: Needs = Needs(1 << SpanKind::Runtime as u32 | 1 << SpanKind::Driver as u32);
     /// Operators of a framework.
@@ -55,8 +61,8 @@ impl Needs {
     pub const ANNOTATIONS: Needs = Needs::spans(SpanKind::Annotation);
     /// Host spans of all kinds.
     pub const ALL_SPANS: Needs = Needs(0xff);
-    /// Everything.
-    pub const ALL: Needs = Needs(u32::MAX);
+    /// Everything but samples.
+    pub const ALL: Needs = Needs(!Needs::SAMPLES.0);
 
     /// Host spans of one kind.
     pub const fn spans(kind: SpanKind) -> Needs {
@@ -104,8 +110,16 @@ pub struct RankTrace<'a> {
     pub collectives: Vec<Collective>,
     /// Device memory taken and given back, in order of time.
     pub allocations: Vec<DeviceAllocation>,
-    /// What could not be read.
-    pub problems: Vec<Problem>,
+    /// Samples of threads, added up.
+    pub cpu: CpuTrace,
+    /// What could not be read, and of which tables.
+    problems: load::Problems,
+    /// Threads that work on this rank may use.
+    pub cores: usize,
+    /// What the rules say of it, once they were asked.
+    pub(crate) findings: OnceLock<RankFindings>,
+    /// See [`Self::call_tree`] and [`Self::operator_tree`].
+    trees: [OnceLock<CallTree>; 2],
     /// Whether this is how Holistic Trace Analysis reads it.
     pub hta: bool,
     /// Under that reading, from the first row's start to the last one's.
@@ -121,9 +135,13 @@ pub struct RankTrace<'a> {
 const SPAN_KINDS: usize = SpanKind::Other as usize + 1;
 
 impl<'a> RankTrace<'a> {
-    /// Reads what is needed of a file.
+    /// Reads what is needed of a file, on one thread.
     pub fn load(file: &'a TraceFile, needs: Needs) -> RankTrace<'a> {
-        let mut rank = RankTrace {
+        load::load(file, needs, 1)
+    }
+
+    fn empty(file: &'a TraceFile, needs: Needs, cores: usize) -> RankTrace<'a> {
+        RankTrace {
             file,
             needs,
             streams: Vec::new(),
@@ -134,40 +152,43 @@ impl<'a> RankTrace<'a> {
             device_spans: Vec::new(),
             collectives: Vec::new(),
             allocations: Vec::new(),
+            cpu: CpuTrace::default(),
             problems: Vec::new(),
+            cores,
             hta: false,
             extent: None,
             first_row_ns: None,
             spans: Default::default(),
-        };
-        if needs.has_any(Needs::WORK) || needs.has_any(Needs::COLLECTIVES) {
-            rank.collectives = rank.rows();
+            findings: OnceLock::new(),
+            trees: Default::default(),
         }
-        if needs.has_any(Needs::WORK) {
-            rank.load_work();
-        }
-        if needs.has_any(Needs::ALL_SPANS) {
-            rank.load_spans();
-        }
-        if needs.has_any(Needs::WORK) && needs.has(Needs::CALLS) {
-            rank.launches = Launches::of(&rank.calls, &rank.work, &rank.streams);
-        }
-        if needs.has_any(Needs::SYNCHRONIZATIONS) {
-            rank.synchronizations = rank.rows();
-        }
-        if needs.has_any(Needs::DEVICE_SPANS) {
-            rank.device_spans = rank.rows();
-        }
-        if needs.has_any(Needs::ALLOCATIONS) {
-            rank.allocations = rank.rows();
-        }
-        rank
     }
 
     /// As [`Self::load`], or as Holistic Trace Analysis reads the file
     /// (`--hta`): rounded, without the last step, with waits for work.
-    pub fn load_as(file: &'a TraceFile, needs: Needs, hta: bool) -> RankTrace<'a> {
-        if hta { hta::load(file, needs) } else { RankTrace::load(file, needs) }
+    pub fn load_as(file: &'a TraceFile, needs: Needs, hta: bool, cores: usize) -> RankTrace<'a> {
+        if hta { hta::load(file, needs, cores) } else { load::load(file, needs, cores) }
+    }
+
+    /// What of these tables could not be read.
+    pub fn problems_in(&self, tables: Needs) -> Vec<Problem> {
+        let of = self.problems.iter().filter(|(table, _)| self.hta || tables.has_any(*table));
+        of.map(|(_, problem)| problem.clone()).collect()
+    }
+
+    /// Call trees of all host spans that were read.
+    pub fn call_tree(&self) -> &CallTree {
+        self.trees[0].get_or_init(|| CallTree::of(self, Needs::ALL_SPANS))
+    }
+
+    /// Call trees of operators and calls alone; of all host spans where the rank is
+    /// read as Holistic Trace Analysis reads it.
+    pub fn operator_tree(&self) -> &CallTree {
+        if self.hta {
+            return self.call_tree();
+        }
+        let of = Needs::OPERATORS | Needs::CALLS;
+        self.trees[1].get_or_init(|| CallTree::of(self, of))
     }
 
     /// Spans of one kind in [`nesting_order`]; calls are in [`Self::calls`].
@@ -191,79 +212,6 @@ impl<'a> RankTrace<'a> {
     /// Where a piece of work ran.
     pub fn stream(&self, work: &Work) -> StreamKey {
         self.streams[work.stream as usize]
-    }
-
-    /// All rows of a table, by time.
-    fn rows<R: TraceRow>(&mut self) -> Vec<R> {
-        let (rows, mut problems) = self.file.rows();
-        self.problems.append(&mut problems);
-        rows
-    }
-
-    fn load_work(&mut self) {
-        let of_collective = |row: &Collective| Some((row.process, row.correlation?));
-        let collective: FxHashSet<(u32, u64)> =
-            self.collectives.iter().filter_map(of_collective).collect();
-        let mut streams = Streams::default();
-        let mut classes: FxHashMap<NameId, Class> = FxHashMap::default();
-        let file = self.file;
-        let mut work = Vec::with_capacity(
-            (file.row_count::<Kernel>() + file.row_count::<MemoryCopy>()) as usize,
-        );
-        self.each::<Kernel>(|row| {
-            let by_name =
-                *classes.entry(row.name).or_insert_with(|| kernel_class(file.name(row.name)));
-            let known = row.correlation.is_some_and(|at| collective.contains(&(row.process, at)));
-            let class = if known { Class::Communication } else { by_name };
-            let (process, device, context, stream) =
-                (row.process, row.device, row.context, row.stream);
-            let stream = streams.index(StreamKey { process, device, context, stream });
-            work.push(Work::of_kernel(row, stream, class));
-        });
-        self.each::<MemoryCopy>(|row| {
-            let (process, device, context, stream) =
-                (row.process, row.device, row.context, row.stream);
-            let stream = streams.index(StreamKey { process, device, context, stream });
-            work.push(Work::of_copy(row, stream));
-        });
-        let (streams, order) = streams.sorted();
-        for row in &mut work {
-            row.stream = order[row.stream as usize];
-        }
-        // Ties are broken by what ran, not by where the file had it.
-        work.sort_by_key(|row| (row.start_ns, row.duration_ns, row.stream, row.correlation));
-        self.streams = streams;
-        self.work = work;
-    }
-
-    fn load_spans(&mut self) {
-        let needs = self.needs;
-        let mut spans: [Vec<HostSpan>; SPAN_KINDS] = Default::default();
-        let mut calls = Vec::new();
-        self.each::<Span>(|row| {
-            if !needs.has(Needs::spans(row.kind)) {
-                return;
-            }
-            match row.kind {
-                SpanKind::Runtime | SpanKind::Driver => calls.push(HostSpan::from(row)),
-                kind => spans[kind as usize].push(HostSpan::from(row)),
-            }
-        });
-        calls.sort_by_key(|row| (row.start_ns, row.thread, std::cmp::Reverse(row.duration_ns)));
-        for spans in &mut spans {
-            spans.sort_by_key(nesting_order);
-        }
-        self.calls = calls;
-        self.spans = spans;
-    }
-
-    /// Passes every row of a table, in the file's order.
-    fn each<R: TraceRow>(&mut self, mut row: impl FnMut(&R)) {
-        let mut blocks = self.file.blocks::<R>();
-        for block in blocks.by_ref() {
-            block.iter().for_each(&mut row);
-        }
-        self.problems.extend(blocks.into_problems());
     }
 }
 

@@ -161,8 +161,8 @@ fn htas_reading_leaves_out_what_the_last_step_launched() {
         made.kernel(row, "k");
     }
     let file = made.finish();
-    assert_eq!(RankTrace::load_as(&file, Needs::WORK, false).work.len(), 3);
-    let rank = RankTrace::load_as(&file, Needs::WORK, true);
+    assert_eq!(RankTrace::load_as(&file, Needs::WORK, false, 1).work.len(), 3);
+    let rank = RankTrace::load_as(&file, Needs::WORK, true, 1);
     let times: Vec<(u64, u64)> = rank.work.iter().map(|row| (row.start_ns, row.end_ns())).collect();
     assert_eq!(times, [(21_000, 27_000)]);
     assert_eq!(rank.calls.len(), 1);
@@ -191,7 +191,7 @@ fn htas_reading_takes_waits_and_spans_on_streams_for_work() {
     made.span(Span { start_ns: 6000, kind, args, ..Span::default() }, "hipLaunchKernel");
     made.kernel(Kernel { start_ns: 8000, stream: 7, ..Kernel::default() }, "BatchNormSync");
     let file = made.finish();
-    let rank = RankTrace::load_as(&file, Needs::WORK, true);
+    let rank = RankTrace::load_as(&file, Needs::WORK, true, 1);
     let found: Vec<(WorkKind, Class)> = rank.work.iter().map(|row| (row.kind, row.class)).collect();
     assert_eq!(
         found,

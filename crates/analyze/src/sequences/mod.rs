@@ -11,20 +11,19 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use tprof_trace::{Problem, TraceFile};
-
 pub use find::{FEWEST_KERNELS, Roots, patterns};
 pub use ran::{Ran, name_of, ran};
 
-use crate::call_tree::CallTree;
-use crate::document::{Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, View};
+use crate::document::{
+    Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "sequences",
     about: "kernels that operators launch in a row, most frequent first",
-    make: |path, options, symbols| crate::document::make(&Sequences, path, options, symbols),
+    analysis: || boxed(Sequences),
 };
 
 /// Operator whose sequences Holistic Trace Analysis is asked for in its own examples.
@@ -59,25 +58,20 @@ impl Analysis for Sequences {
     const KIND: &'static str = KIND.name;
     type Part = Patterns;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Patterns {
-        let needs = match options.hta {
+    fn needs(&self, options: &Options) -> Needs {
+        match options.hta {
             true => Needs::ALL_SPANS | Needs::WORK,
             false => Needs::WORK | Needs::CALLS | Needs::OPERATORS,
-        };
-        let mut rank = RankTrace::load_as(trace, needs, options.hta);
-        problems.append(&mut rank.problems);
+        }
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Patterns {
         let roots = match (options.hta, options.operator.as_deref()) {
             (true, operator) => Roots::Shallowest(operator.unwrap_or(HTA_OPERATOR)),
             (false, Some(operator)) => Roots::Containing(operator),
             (false, None) => Roots::Outermost,
         };
-        patterns(&rank, &CallTree::of(&rank), roots)
+        patterns(rank, rank.operator_tree(), roots)
     }
 
     fn join(&self, parts: Vec<(RankAt, Patterns)>, _options: &Options) -> Body {

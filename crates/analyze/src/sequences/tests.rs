@@ -1,3 +1,5 @@
+use tprof_trace::TraceFile;
+
 use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{Kernel, Span, SpanKind};
@@ -39,7 +41,7 @@ fn file() -> TraceFile {
 fn found(roots: Roots) -> Vec<(String, Pattern)> {
     let file = file();
     let rank = RankTrace::load(&file, Needs::WORK | Needs::ALL_SPANS);
-    let patterns = patterns(&rank, &CallTree::of(&rank), roots);
+    let patterns = patterns(&rank, rank.operator_tree(), roots);
     patterns.into_iter().map(|((a, b), pattern)| (format!("{a}: {b}"), pattern)).collect()
 }
 

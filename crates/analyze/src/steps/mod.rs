@@ -5,18 +5,17 @@ mod judge;
 mod tables;
 
 use tprof_trace::model::SpanKind;
-use tprof_trace::{Problem, TraceFile};
 
 pub use judge::Judged;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "steps",
     about: "step times, their spread, outliers, where warm-up ends",
-    make: |path, options, symbols| crate::document::make(&Steps, path, options, symbols),
+    analysis: || boxed(Steps),
 };
 
 /// Times of training steps.
@@ -26,19 +25,11 @@ impl Analysis for Steps {
     const KIND: &'static str = KIND.name;
     type Part = Judged;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Judged {
-        let mut rank = RankTrace::load_as(
-            trace,
-            Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx),
-            options.hta,
-        );
-        problems.append(&mut rank.problems);
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Judged {
         Judged::of(rank.steps())
     }
 

@@ -5,12 +5,11 @@ mod hta;
 mod tables;
 
 use tprof_trace::model::SpanKind;
-use tprof_trace::{Problem, TraceFile};
 
 pub use arrivals::{Arrival, Meetings, arrivals};
 
 use crate::collectives::operations;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::intervals::Cover;
 use crate::rank::{Class, Needs, RankTrace};
 
@@ -18,7 +17,7 @@ use crate::rank::{Class, Needs, RankTrace};
 pub const KIND: DocumentKind = DocumentKind {
     name: "stragglers",
     about: "ranks that come late to collectives, load imbalance",
-    make: |path, options, symbols| crate::document::make(&Stragglers, path, options, symbols),
+    analysis: || boxed(Stragglers),
 };
 
 /// Who holds the others up.
@@ -60,27 +59,22 @@ impl Analysis for Stragglers {
     const KIND: &'static str = KIND.name;
     type Part = Part;
 
-    fn rank(
-        &self,
-        trace: &TraceFile,
-        _at: &RankAt,
-        options: &Options,
-        problems: &mut Vec<Problem>,
-    ) -> Part {
-        let needs = Needs::WORK
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
             | Needs::CALLS
             | Needs::COLLECTIVES
             | Needs::ANNOTATIONS
-            | Needs::spans(SpanKind::Nvtx);
-        let mut rank = RankTrace::load_as(trace, needs, options.hta);
-        problems.append(&mut rank.problems);
+            | Needs::spans(SpanKind::Nvtx)
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Part {
         if options.hta {
-            return Part { hta: hta::Kernels::of(&rank), ..Part::default() };
+            return Part { hta: hta::Kernels::of(rank), ..Part::default() };
         }
         let steps = rank.steps();
         let steps_of_work = rank.steps_of_work(&steps);
-        let (operations, _) = operations(&rank);
-        let meetings = Meetings::of(&rank, &operations, &steps, &steps_of_work);
+        let (operations, _) = operations(rank);
+        let meetings = Meetings::of(rank, &operations, &steps, &steps_of_work);
         let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
         let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
         let cover: Cover =

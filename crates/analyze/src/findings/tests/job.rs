@@ -140,7 +140,8 @@ pub fn ask(file: &TraceFile, rule: &str) -> Outcome {
 
 /// What all rules say of a file.
 pub fn judged(file: &TraceFile, label: &str) -> RankFindings {
-    let scene = Scene::of(RankTrace::load(file, Needs::ALL), Clock::default());
+    let rank = RankTrace::load(file, Needs::ALL);
+    let scene = Scene::of(&rank, Clock::default());
     let at = RankAt {
         rank: Some(0),
         label: label.to_owned(),

@@ -8,6 +8,7 @@ use super::job::{Job, MS, judged};
 use crate::Reading;
 use crate::clock::Clock;
 use crate::document::{Body, Cell, RankAt, Table};
+use crate::rank::{Needs, RankTrace};
 
 fn report(steps: u64, idle_ms: &[u64]) -> Body {
     let rank = |(at, idle): (usize, &u64)| {
@@ -96,7 +97,8 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
         file: String::new(),
         clock: Clock::default(),
     };
-    let found = lines::lines(lines::of_file(&file, &at).into_iter().collect());
+    let rank = RankTrace::load(&file, Needs::ALL);
+    let found = lines::lines(lines::of_rank(&rank, &at).into_iter().collect());
     let gaps = Line {
         severity: "high",
         rule: "GpuGaps",
@@ -108,7 +110,7 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
     };
     assert!(found.value().unwrap().contains(&gaps), "{found:?}");
     let launcher = RankAt { rank: None, ..at };
-    assert!(lines::of_file(&file, &launcher).is_none());
+    assert!(lines::of_rank(&rank, &launcher).is_none());
     assert!(lines::lines(Vec::new()).value().is_none(), "nothing judged is not nothing found");
 }
 

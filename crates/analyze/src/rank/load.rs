@@ -1,0 +1,160 @@
+//! From a file's tables to the rows of a rank.
+//!
+//! What devices did and what hosts did are read side by side where there are cores
+//! for both: neither needs the other.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::model::{Collective, Kernel, MemoryCopy, NameId, Span, SpanKind};
+use tprof_trace::{Problem, TraceFile, TraceRow};
+
+use super::{
+    Class, HostSpan, Launches, Needs, RankTrace, SPAN_KINDS, StreamKey, Streams, Work,
+    kernel_class, nesting_order,
+};
+use crate::cpu::CpuTrace;
+use crate::ranks;
+
+/// What could not be read, and of which tables.
+pub(super) type Problems = Vec<(Needs, Problem)>;
+
+/// Reads what is needed of a file.
+pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
+    let mut rank = RankTrace::empty(file, needs, cores);
+    let (mut device, mut host) =
+        ranks::both(cores, || DeviceRows::read(file, needs), || HostRows::read(file, needs));
+    rank.problems.append(&mut device.problems);
+    rank.problems.append(&mut host.problems);
+    rank.collectives = device.collectives;
+    (rank.streams, rank.work) = (device.streams, device.work);
+    (rank.calls, rank.spans) = (host.calls, host.spans);
+    if needs.has_any(Needs::WORK) && needs.has(Needs::CALLS) {
+        rank.launches = Launches::of(&rank.calls, &rank.work, &rank.streams);
+    }
+    let problems = &mut rank.problems;
+    rank.synchronizations = rows(file, needs, Needs::SYNCHRONIZATIONS, problems);
+    rank.device_spans = rows(file, needs, Needs::DEVICE_SPANS, problems);
+    rank.allocations = rows(file, needs, Needs::ALLOCATIONS, problems);
+    if needs.has_any(Needs::SAMPLES) {
+        let mut found = Vec::new();
+        rank.cpu = CpuTrace::load(file, &mut found);
+        note(problems, Needs::SAMPLES, found);
+    }
+    rank
+}
+
+fn note(problems: &mut Problems, of: Needs, found: Vec<Problem>) {
+    problems.extend(found.into_iter().map(|problem| (of, problem)));
+}
+
+/// All rows of a table by time, if it is needed.
+fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs, problems: &mut Problems) -> Vec<R> {
+    if !needs.has_any(of) {
+        return Vec::new();
+    }
+    let (rows, found) = file.rows();
+    note(problems, of, found);
+    rows
+}
+
+/// Passes every row of a table, in the file's order.
+fn each<R: TraceRow>(
+    file: &TraceFile,
+    of: Needs,
+    problems: &mut Problems,
+    mut row: impl FnMut(&R),
+) {
+    let mut blocks = file.blocks::<R>();
+    for block in blocks.by_ref() {
+        block.iter().for_each(&mut row);
+    }
+    note(problems, of, blocks.into_problems());
+}
+
+/// What devices did.
+#[derive(Default)]
+struct DeviceRows {
+    collectives: Vec<Collective>,
+    streams: Vec<StreamKey>,
+    work: Vec<Work>,
+    problems: Problems,
+}
+
+impl DeviceRows {
+    fn read(file: &TraceFile, needs: Needs) -> DeviceRows {
+        let mut found = DeviceRows::default();
+        // Which kernels communicate is told by collectives too.
+        let of = Needs::WORK | Needs::COLLECTIVES;
+        found.collectives = rows(file, needs, of, &mut found.problems);
+        if needs.has_any(Needs::WORK) {
+            found.read_work(file);
+        }
+        found
+    }
+
+    fn read_work(&mut self, file: &TraceFile) {
+        let of_collective = |row: &Collective| Some((row.process, row.correlation?));
+        let collective: FxHashSet<(u32, u64)> =
+            self.collectives.iter().filter_map(of_collective).collect();
+        let mut streams = Streams::default();
+        let mut classes: FxHashMap<NameId, Class> = FxHashMap::default();
+        let mut work = Vec::with_capacity(
+            (file.row_count::<Kernel>() + file.row_count::<MemoryCopy>()) as usize,
+        );
+        each::<Kernel>(file, Needs::WORK, &mut self.problems, |row| {
+            let by_name =
+                *classes.entry(row.name).or_insert_with(|| kernel_class(file.name(row.name)));
+            let known = row.correlation.is_some_and(|at| collective.contains(&(row.process, at)));
+            let class = if known { Class::Communication } else { by_name };
+            let (process, device, context, stream) =
+                (row.process, row.device, row.context, row.stream);
+            let stream = streams.index(StreamKey { process, device, context, stream });
+            work.push(Work::of_kernel(row, stream, class));
+        });
+        each::<MemoryCopy>(file, Needs::WORK, &mut self.problems, |row| {
+            let (process, device, context, stream) =
+                (row.process, row.device, row.context, row.stream);
+            let stream = streams.index(StreamKey { process, device, context, stream });
+            work.push(Work::of_copy(row, stream));
+        });
+        let (streams, order) = streams.sorted();
+        for row in &mut work {
+            row.stream = order[row.stream as usize];
+        }
+        // Ties are broken by what ran, not by where the file had it.
+        work.sort_by_key(|row| (row.start_ns, row.duration_ns, row.stream, row.correlation));
+        self.streams = streams;
+        self.work = work;
+    }
+}
+
+/// What hosts did.
+#[derive(Default)]
+struct HostRows {
+    calls: Vec<HostSpan>,
+    spans: [Vec<HostSpan>; SPAN_KINDS],
+    problems: Problems,
+}
+
+impl HostRows {
+    fn read(file: &TraceFile, needs: Needs) -> HostRows {
+        let mut found = HostRows::default();
+        if !needs.has_any(Needs::ALL_SPANS) {
+            return found;
+        }
+        let HostRows { calls, spans, problems } = &mut found;
+        each::<Span>(file, Needs::ALL_SPANS, problems, |row| {
+            if !needs.has(Needs::spans(row.kind)) {
+                return;
+            }
+            match row.kind {
+                SpanKind::Runtime | SpanKind::Driver => calls.push(HostSpan::from(row)),
+                kind => spans[kind as usize].push(HostSpan::from(row)),
+            }
+        });
+        calls.sort_by_key(|row| (row.start_ns, row.thread, std::cmp::Reverse(row.duration_ns)));
+        for spans in spans {
+            spans.sort_by_key(nesting_order);
+        }
+        found
+    }
+}
