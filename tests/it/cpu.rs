@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::path::Path;
-use tprof_tests::{Job, Kind, Scratch, build, document, need, program, skip, traced};
+use tprof_tests::{Job, Kind, Scratch, build, document, need, program, report, skip, traced};
 
 /// Samples enough for shares to be told apart.
 const OFTEN: &[&str] = &["--sample-rate", "997", "--mem", "off"];
@@ -75,6 +75,16 @@ fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
         Err(why) => return skip(&why),
     };
     shares_are_known(&program, OFTEN);
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(&program), OFTEN, &scratch);
+    let cpu = document("cpu", &run.run);
+    let blind = cpu["completeness"]["blind"].as_array().unwrap();
+    if is_refused(&cpu) {
+        return;
+    }
+    let of_it = blind.iter().find(|b| b["why"].as_str().is_some_and(|why| why.contains("static")));
+    let of_it = of_it.unwrap_or_else(|| panic!("{blind:#?}"));
+    assert_eq!(of_it["what"], "everything but CPU samples");
 }
 
 #[test]
@@ -114,4 +124,13 @@ fn without_the_activity_there_are_no_samples() {
     assert!(cpu["tables"]["functions"].as_array().unwrap().is_empty());
     let why = cpu["tables"]["functions_missing"].as_str().unwrap();
     assert!(why.contains("--activities cpu"), "{why}");
+}
+
+#[test]
+fn without_the_activity_allocations_are_not_zero_but_unknown() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("leave")).arg("exit"), &["--activities", "cpu"], &scratch);
+    let memory = report(&run.run);
+    let of_rank = &memory.0["ranks"][0]["host_memory"];
+    assert!(of_rank["allocations"].is_null(), "{of_rank}");
 }

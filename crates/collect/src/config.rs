@@ -35,6 +35,16 @@ pub struct Config {
     pub command: Vec<String>,
 }
 
+impl Config {
+    /// How allocations are recorded: not at all if nobody asked for them.
+    pub fn memory(&self) -> MemMode {
+        match self.activities.contains(&Activity::Mem) {
+            true => self.mem,
+            false => MemMode::Off,
+        }
+    }
+}
+
 /// A source of events.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]

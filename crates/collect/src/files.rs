@@ -2,9 +2,16 @@
 
 use crate::error::CollectError;
 use crate::sys;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use tprof_trace::model::Sample;
+use tprof_trace::model::{Counter, NameId, ProcessIndex, Sample};
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
+
+/// Samples that are worth a block; fewer wait this long.
+const WORTH_A_BLOCK: usize = 512;
+const SAMPLES_WAIT_NS: u64 = 3_000_000_000;
+/// A quantity that stays as it is has a row this often.
+const STEADY_NS: u64 = 1_000_000_000;
 
 /// What a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +42,39 @@ pub struct OpenFile {
     pub failed: Option<String>,
     /// Samples that wait for a block to be worth its head.
     pub samples: Vec<Sample>,
+    /// When its rows were last written.
+    pub flushed_ns: u64,
+    /// When its samples were last written.
+    samples_ns: u64,
+    /// What was last read of each quantity.
+    read: HashMap<(Option<ProcessIndex>, NameId), Read>,
+}
+
+/// The newest reading of a quantity.
+struct Read {
+    row: Counter,
+    /// When a row was last written.
+    written_ns: u64,
 }
 
 impl OpenFile {
+    /// A file without processes yet.
+    pub fn new(writer: TraceWriter, holds: Holds, path: PathBuf) -> OpenFile {
+        OpenFile {
+            writer,
+            holds,
+            processes: 0,
+            threads: 0,
+            path,
+            live: 0,
+            failed: None,
+            samples: Vec::new(),
+            flushed_ns: 0,
+            samples_ns: 0,
+            read: HashMap::new(),
+        }
+    }
+
     /// The rank that it holds.
     pub fn rank(&self) -> Option<u32> {
         match self.holds {
@@ -46,10 +83,62 @@ impl OpenFile {
         }
     }
 
-    /// Writes the samples that wait.
+    /// Writes the samples that wait. Those of a kind lie together: what they have
+    /// in common then costs next to nothing. A few wait for more.
     pub fn write_samples(&mut self) -> Result<(), TraceError> {
-        self.samples.sort_by_key(|sample| sample.time_ns);
+        let waited_ns = sys::monotonic_ns().saturating_sub(self.samples_ns);
+        match self.samples.len() < WORTH_A_BLOCK && waited_ns < SAMPLES_WAIT_NS {
+            true => Ok(()),
+            false => self.write_all_samples(),
+        }
+    }
+
+    /// As [`Self::write_samples`], however few they are.
+    pub fn write_all_samples(&mut self) -> Result<(), TraceError> {
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        self.samples_ns = sys::monotonic_ns();
+        self.flushed_ns = self.samples_ns;
+        self.samples.sort_by_key(|sample| (sample.state, sample.thread, sample.time_ns));
         self.writer.write(&mut self.samples)
+    }
+
+    /// Writes a reading. One that says what the last row says waits until that is
+    /// a second old, or another follows: curves are as they would be with all.
+    pub fn counter(&mut self, row: Counter) {
+        let written_ns = row.time_ns;
+        match self.read.get_mut(&(row.process, row.name)) {
+            Some(read) if read.row.value == row.value => {
+                read.row.time_ns = row.time_ns;
+                if row.time_ns.saturating_sub(read.written_ns) < STEADY_NS {
+                    return;
+                }
+                read.written_ns = written_ns;
+            }
+            Some(read) => {
+                if read.row.time_ns > read.written_ns {
+                    self.writer.counter(read.row);
+                }
+                *read = Read { row, written_ns };
+            }
+            None => {
+                self.read.insert((row.process, row.name), Read { row, written_ns });
+            }
+        }
+        self.writer.counter(row);
+    }
+
+    /// Forgets the readings of a process that is gone, the last ones written.
+    pub fn forget(&mut self, process: ProcessIndex) {
+        let (writer, read) = (&mut self.writer, &mut self.read);
+        read.retain(|(of, _), read| {
+            let gone = *of == Some(process);
+            if gone && read.row.time_ns > read.written_ns {
+                writer.counter(read.row);
+            }
+            !gone
+        });
     }
 }
 
@@ -109,16 +198,7 @@ impl Files {
 
     /// Takes an opened file in; its index.
     fn opened(&mut self, writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
-        self.open.push(OpenFile {
-            writer,
-            holds,
-            processes: 0,
-            threads: 0,
-            path,
-            live: 0,
-            failed: None,
-            samples: Vec::new(),
-        });
+        self.open.push(OpenFile::new(writer, holds, path));
         self.open.len() - 1
     }
 
@@ -209,4 +289,31 @@ fn numbered(stem: &str) -> impl Iterator<Item = (String, u32)> + use<> {
     (0u32..).map(move |n| {
         (if n == 0 { format!("{stem}.tprof") } else { format!("{stem}.{n}.tprof") }, n)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_that_stay_as_they_are_have_a_row_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rank-0.tprof");
+        let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let mut open = OpenFile::new(writer, Holds::Unranked, path.clone());
+        let name = open.writer.name("rss");
+        let mut read = |tenth: u64, value: f64| {
+            let time_ns = tenth * 100_000_000;
+            open.counter(Counter { time_ns, process: Some(0), device: None, name, value });
+        };
+        (0..14).for_each(|tenth| read(tenth, 5.0));
+        (14..16).for_each(|tenth| read(tenth, 6.0));
+        open.forget(0);
+        open.writer.finish().unwrap();
+        let file = TraceFile::open(&path).unwrap();
+        let rows: Vec<_> =
+            file.counters().iter().map(|row| (row.time_ns / 100_000_000, row.value)).collect();
+        // The last before a change and before the end are there.
+        assert_eq!(rows, [(0, 5.0), (10, 5.0), (13, 5.0), (14, 6.0), (15, 6.0)]);
+    }
 }

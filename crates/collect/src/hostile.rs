@@ -90,16 +90,8 @@ impl Desk {
     fn new() -> Desk {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.tprof");
-        let file = OpenFile {
-            writer: TraceWriter::create(&path, &TraceHeader::default()).unwrap(),
-            holds: Holds::Unranked,
-            processes: 0,
-            threads: 0,
-            path,
-            live: 0,
-            failed: None,
-            samples: Vec::new(),
-        };
+        let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let file = OpenFile::new(writer, Holds::Unranked, path);
         let (gpu, story) = (Gpu::new(0, "1 job".to_owned()), Story::default());
         Desk { notes: 0, file, gpu, story, tids: HashMap::new(), _directory: directory }
     }

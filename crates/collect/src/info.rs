@@ -18,6 +18,8 @@ use tprof_trace::run::{LossInfo, RunInfo};
 
 /// CPU time from which on the overhead is told as a share.
 const SHORTEST_CPU_NS: u64 = 50_000_000;
+/// How long rows that only refine what is there may wait.
+const REFINING_NS: u64 = 3_000_000_000;
 
 /// Writes symbols of a process; `target` is file index << 32 | process index.
 pub fn write_symbols(
@@ -70,7 +72,7 @@ pub fn write_cgroup(
         for (name, value) in values {
             if let Some(value) = value {
                 let name = open.writer.name(name);
-                open.writer.counter(Counter {
+                open.counter(Counter {
                     time_ns,
                     process: None,
                     device: None,
@@ -92,12 +94,19 @@ pub fn write_losses(files: &mut Files, story: &Story, time_ns: u64) {
     }
 }
 
-/// Flushes every file; an error is told once and counted by what it lost.
-pub fn flush_files(files: &mut Files, story: &mut Story, _now: u64) {
+/// Flushes every file; an error is told once and counted by what it lost. Rows
+/// that only refine what is there wait until a block is worth its head.
+pub fn flush_files(files: &mut Files, story: &mut Story, now: u64) {
     let mut errors = Vec::new();
     for open in &mut files.open {
+        if open.writer.can_wait() && now.saturating_sub(open.flushed_ns) < REFINING_NS {
+            continue;
+        }
         match open.writer.flush() {
-            Ok(()) => open.failed = None,
+            Ok(()) => {
+                open.failed = None;
+                open.flushed_ns = now;
+            }
             Err(e) => {
                 let text = e.to_string();
                 if open.failed.as_deref() != Some(&text) {
@@ -115,8 +124,11 @@ pub fn flush_files(files: &mut Files, story: &mut Story, _now: u64) {
 
 /// Appends the indexes and closes the files.
 pub fn close_files(files: &mut Files, info: &mut RunInfo) {
-    for open in files.open.drain(..) {
+    for mut open in files.open.drain(..) {
         let path = open.path.clone();
+        if let Err(e) = open.write_all_samples() {
+            eprintln!("tprof: {e}");
+        }
         if let Err(e) = open.writer.finish() {
             eprintln!("tprof: {e}");
         }

@@ -15,6 +15,10 @@ const FIRST_STACK: StackId = 1 << 24;
 /// Stacks that are known again; past this they are written anew.
 const MAX_STACKS: usize = 1 << 16;
 
+/// Times are kept to 1,024 ns: their last ten bits are noise that no compression
+/// takes away.
+const GRAIN_NS: u64 = 1023;
+
 /// See the module.
 #[derive(Default)]
 pub struct Ledger {
@@ -50,12 +54,19 @@ impl Ledger {
     pub fn take(&mut self, taken: Taken, desk: &mut Desk<'_>) {
         let thread = self.thread(taken.tid, taken.time_ns, desk);
         let stack = self.stack(&taken, desk);
+        // A sample stands for its period wherever in it that was; what lies end to
+        // end stays so.
+        let time_ns = taken.time_ns & !GRAIN_NS;
+        let end_ns = taken.time_ns.saturating_add(taken.weight_ns) & !GRAIN_NS;
         desk.open.samples.push(Sample {
-            time_ns: taken.time_ns,
+            time_ns,
             process: desk.process,
             thread,
             stack,
-            weight_ns: taken.weight_ns,
+            weight_ns: match taken.cpu {
+                Some(_) => taken.weight_ns,
+                None => end_ns - time_ns,
+            },
             state: match taken.kind {
                 Kind::Ran => ThreadState::Running,
                 Kind::Ready => ThreadState::Runnable,

@@ -254,9 +254,8 @@ impl Server {
     fn configure(&self, region: &Region, agent: bool) {
         let header = region.header();
         let config = &self.config;
-        let (mode, interval) = match config.mem {
+        let (mode, interval) = match config.memory() {
             _ if agent => (mem_mode::OFF, 0),
-            _ if !config.activities.contains(&Activity::Mem) => (mem_mode::OFF, 0),
             MemMode::Off => (mem_mode::OFF, 0),
             MemMode::Sampled { interval } => (mem_mode::SAMPLED, interval),
             MemMode::Exact => (mem_mode::EXACT, 0),

@@ -61,6 +61,8 @@ pub struct Story {
     /// Forked children that recorded nothing so far: parent's image and when.
     forks: HashMap<u32, (u64, u64)>,
     blind: Vec<Blind>,
+    /// Pids of processes that samples tell of and that did not attach.
+    sampled: HashSet<u32>,
     losses: BTreeMap<(String, String), u64>,
     /// Pid that the launcher started.
     pub root: Option<u32>,
@@ -131,6 +133,7 @@ impl Story {
     /// A process was sampled that did not attach. One that is told as blind, or
     /// became another program, has a row already.
     pub fn sampled(&mut self, info: ProcessInfo, file: usize) {
+        self.sampled.insert(info.pid);
         let known = self.newest.contains_key(&info.pid) || self.expected.contains_key(&info.pid);
         if !known && self.root != Some(info.pid) {
             self.file.insert(self.processes.len(), file);
@@ -377,12 +380,19 @@ impl Story {
             });
         }
         self.blind.sort_by(|a, b| a.process.cmp(&b.process));
-        self.blind.clone()
+        self.blind_so_far()
     }
 
-    /// Those known so far.
+    /// Those known so far. What was sampled from outside was seen after all.
     pub fn blind_so_far(&self) -> Vec<Blind> {
-        self.blind.clone()
+        let mut all = self.blind.clone();
+        for blind in all.iter_mut().filter(|blind| blind.what == "everything") {
+            let pid = blind.process.split(' ').next().and_then(|pid| pid.parse().ok());
+            if pid.is_some_and(|pid: u32| self.sampled.contains(&pid)) {
+                blind.what = "everything but CPU samples".to_owned();
+            }
+        }
+        all
     }
 
     /// Counts a loss; 0: an unknown number.

@@ -238,7 +238,7 @@ impl Tracked {
         for (name, value) in values {
             if let Some(value) = value {
                 let name = open.writer.name(name);
-                open.writer.counter(Counter {
+                open.counter(Counter {
                     time_ns: now,
                     process: Some(self.image.index),
                     device: None,
@@ -543,6 +543,7 @@ impl Tracked {
             for thread in &self.image.threads {
                 open.writer.thread_end(thread.index, thread.ended.unwrap_or(end_ns));
             }
+            open.forget(self.image.index);
             open.writer.process_end(self.image.index, end_ns, how);
         }
     }

@@ -15,6 +15,12 @@ pub(crate) struct Columns<'a> {
     data: &'a [u8],
     /// Rows that the block's header promises.
     pub rows: usize,
+    /// Bytes that rows may fill beyond what the columns hold.
+    spare: u64,
+}
+
+fn more_than_said() -> Damage {
+    Damage::new("a block holds more than its header says")
 }
 
 struct Entry<'a> {
@@ -46,10 +52,21 @@ impl<'a> Columns<'a> {
             let wide = entry[2] == Kind::Unsigned as u8 || entry[2] == Kind::Float as u8;
             u64::from(u32_at(entry, 4)) * if wide { 8 } else { 1 }
         };
-        if entries.chunks_exact(ENTRY_BYTES).map(values).sum::<u64>() > u64::from(header.raw_len) {
-            return Err(Damage::new("a block holds more than its header says"));
-        }
-        Ok(Columns { planes, entries, data, rows })
+        let held = entries.chunks_exact(ENTRY_BYTES).map(values).sum::<u64>();
+        let spare = u64::from(header.raw_len).checked_sub(held).ok_or_else(more_than_said)?;
+        Ok(Columns { planes, entries, data, rows, spare })
+    }
+
+    /// Notes that rows fill bytes which no column holds; as many as the header
+    /// leaves room for.
+    pub fn fill(&mut self, bytes: usize) -> Result<(), Damage> {
+        self.spare = self.spare.checked_sub(bytes as u64).ok_or_else(more_than_said)?;
+        Ok(())
+    }
+
+    /// Whether there is such a column.
+    pub fn has(&self, id: u16) -> bool {
+        self.entries.chunks_exact(ENTRY_BYTES).any(|entry| u16_at(entry, 0) == id)
     }
 
     fn entry(&self, id: u16) -> Result<Option<Entry<'a>>, Damage> {

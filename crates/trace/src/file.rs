@@ -9,9 +9,12 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Format that this build writes.
-pub const FORMAT_VERSION: u16 = 1;
-/// Oldest format that this build reads: N - 1, once there are two.
+pub const FORMAT_VERSION: u16 = 2;
+/// Oldest format that this build reads: N - 1.
 pub const OLDEST_READABLE: u16 = 1;
+/// Oldest format whose readers can read what this build writes. Format 2 keeps
+/// stacks in columns that readers of format 1 do not know.
+const OLDEST_READER: u16 = 2;
 
 /// First bytes of a file. The NUL and the line ends betray a copy in text mode.
 pub(crate) const MAGIC: [u8; 8] = *b"TPROF\0\r\n";
@@ -63,7 +66,7 @@ impl TraceHeader {
         let mut bytes = Vec::with_capacity(PREFIX_BYTES + body.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes.extend_from_slice(&OLDEST_READABLE.to_le_bytes());
+        bytes.extend_from_slice(&OLDEST_READER.to_le_bytes());
         bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());

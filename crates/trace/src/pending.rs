@@ -53,6 +53,18 @@ impl Pending {
             + self.process_ends.len()
     }
 
+    /// Whether only names, modules, stacks, symbols, totals and counters wait.
+    pub fn only_refines(&self) -> bool {
+        let refining = self.names.len()
+            + self.thread_names.len()
+            + self.modules.len()
+            + self.stacks.len()
+            + self.symbols.len()
+            + self.totals.len()
+            + self.counters.len();
+        refining == self.rows()
+    }
+
     /// Time of the latest row among those that come often.
     pub fn latest_ns(&self) -> u64 {
         let counters = self.counters.iter().map(|row| row.time_ns).max();

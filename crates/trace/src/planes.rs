@@ -29,6 +29,11 @@ const MIN_COMPRESSED: usize = 24;
 const LEVEL: i32 = -20;
 /// Shortest match that is looked for.
 const MIN_MATCH: u32 = 7;
+/// Planes up to this length are few, and mostly runs and repetitions: there the
+/// search for matches is worth its time.
+const SMALL: usize = 8 << 10;
+/// Level for them.
+const SMALL_LEVEL: i32 = 5;
 
 /// An integer that can be taken apart into bytes.
 pub(crate) trait Word: Copy + Default {
@@ -78,6 +83,7 @@ word!(u8, u32, u64);
 /// Writes planes; one per writer, reused for every column.
 pub(crate) struct PlaneWriter {
     zstd: Compressor<'static>,
+    zstd_small: Compressor<'static>,
     plane: Vec<u8>,
     frame: Vec<u8>,
 }
@@ -89,7 +95,9 @@ impl PlaneWriter {
         zstd.set_parameter(CParameter::LiteralCompressionMode(ParamSwitch::Enable))?;
         zstd.set_parameter(CParameter::MinMatch(MIN_MATCH))?;
         zstd.set_parameter(CParameter::ContentSizeFlag(false))?;
-        Ok(PlaneWriter { zstd, plane: Vec::new(), frame: Vec::new() })
+        let mut zstd_small = Compressor::new(SMALL_LEVEL)?;
+        zstd_small.set_parameter(CParameter::ContentSizeFlag(false))?;
+        Ok(PlaneWriter { zstd, zstd_small, plane: Vec::new(), frame: Vec::new() })
     }
 
     /// Appends the stored form of `values` to `out`.
@@ -118,7 +126,8 @@ impl PlaneWriter {
         if size >= MIN_COMPRESSED {
             self.frame.clear();
             self.frame.reserve(zstd_safe::compress_bound(size));
-            let compressed = self.zstd.compress_to_buffer(&self.plane[..], &mut self.frame);
+            let zstd = if size <= SMALL { &mut self.zstd_small } else { &mut self.zstd };
+            let compressed = zstd.compress_to_buffer(&self.plane[..], &mut self.frame);
             if let Ok(compressed) = compressed
                 && compressed + 4 < size
             {

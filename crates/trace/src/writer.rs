@@ -32,6 +32,8 @@ const VALUES_PER_BLOCK: usize = 1 << 20;
 const MAX_NAME_BYTES: usize = 256 << 10;
 /// When the disk refuses rows, they wait in this much memory; then they are dropped.
 const MAX_PENDING_BYTES: usize = 16 << 20;
+/// Rows that may wait take no more than this.
+const MAX_WAITING_BYTES: usize = 64 << 10;
 /// Room for a header that is written last.
 const BLANK_HEADER_BYTES: usize = 1024;
 /// Blocks in one part of the index.
@@ -136,6 +138,13 @@ impl TraceWriter {
         self.pending.bytes
     }
 
+    /// Whether the rows that wait for [`Self::flush`] are few and of the kinds that
+    /// come all the time: stacks, names, counters. Without them a file says less,
+    /// but nothing wrong.
+    pub fn can_wait(&self) -> bool {
+        self.pending.bytes < MAX_WAITING_BYTES && self.pending.only_refines()
+    }
+
     /// Writes a block of heap events, and pending rows before it, so that a
     /// block never refers to what is not on disk yet.
     ///
@@ -167,6 +176,7 @@ impl TraceWriter {
         }
         let mut pending = std::mem::take(&mut self.pending);
         pending.maps.sort_by_key(|row| row.time_ns);
+        pending.symbols.sort_by_key(|row| (row.process, row.address));
         let result = self.rows_of_all(&mut pending);
         match result {
             Ok(()) => pending.bytes = 0,

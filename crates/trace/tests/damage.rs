@@ -222,6 +222,43 @@ fn a_small_file_cannot_ask_for_much_memory() {
 }
 
 #[test]
+fn stacks_that_share_more_than_there_is_are_refused() {
+    let small = small(false);
+    let problem = |own: &[u8], shared: &[u8], spare: u32| {
+        let mut block = forged(
+            8,
+            u32::MAX,
+            2,
+            &[
+                (1, 1, 0, 2, &[0]),
+                (2, 1, 0, 2, &[1, 1, 7, 8]),
+                (3, 1, 0, 2, &[0]),
+                (5, 1, 0, 2, shared),
+                (0x4006, 1, 0, 2, &[1, 1, 2, 1]),
+                (6, 1, 0, 3, own),
+                (7, 1, 0, 2, &[1, 1, 5, 6]),
+            ],
+        );
+        let room = u32::from_le_bytes(block[12..16].try_into().unwrap()) + spare;
+        block[12..16].copy_from_slice(&room.to_le_bytes());
+        let sum = crc32fast::hash(&block[..60]);
+        block[60..64].copy_from_slice(&sum.to_le_bytes());
+        std::fs::write(&small.path, [small.bytes, &block].concat()).unwrap();
+        let file = TraceFile::open(&small.path).unwrap();
+        let found = file.stack(0, 8).map(|stack| stack.frames.clone());
+        (found, file.problems().first().map(|problem| problem.what.clone()))
+    };
+    // One frame of its own, and the outer one of two.
+    assert_eq!(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 1], 8), (Some(vec![5, 6]), None));
+    let refused = |found: (Option<Vec<u64>>, Option<String>), why: &str| {
+        assert!(found.0.is_none() && found.1.is_some_and(|what| what.contains(why)), "{why}");
+    };
+    refused(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 1], 0), "more than its header says");
+    refused(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 3], 800), "shares frames that are not there");
+    refused(problem(&[1, 1, 0, 1, 2], &[1, 1, 0, 1], 8), "unknown frame");
+}
+
+#[test]
 fn tables_and_columns_of_later_formats_are_passed_over() {
     let small = small(false);
     let before = read(&small.path, small.bytes).unwrap();

@@ -178,6 +178,8 @@ impl Thread {
         if length_ns >= short_ns {
             out.push(Stretch { pid: self.pid, tid, time_ns: since, length_ns, kind, place });
         } else {
+            // Where a thread ran when it lost its core, samples tell better.
+            let place = if preempted { None } else { place };
             self.short.entry((kind, place)).or_insert((since, 0)).1 += length_ns;
         }
     }

@@ -81,7 +81,7 @@ impl Tracked {
         let index = open.processes;
         open.processes += 1;
         open.live += 1;
-        let memory = match config.mem {
+        let memory = match config.memory() {
             MemMode::Off => MemoryRecording::Off,
             MemMode::Sampled { interval } => MemoryRecording::Sampled { interval },
             MemMode::Exact => MemoryRecording::Exact,

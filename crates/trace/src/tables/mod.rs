@@ -8,6 +8,7 @@ mod device;
 mod field;
 mod measured;
 mod span;
+mod stack;
 
 use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
@@ -344,36 +345,6 @@ impl Row for Module {
             build_id: NameId(build_id[i]),
             time_ns: time_ns[i],
         }))
-    }
-}
-
-impl Row for Stack {
-    const TABLE: u16 = table::STACKS;
-
-    fn weight(&self) -> usize {
-        1 + self.frames.len()
-    }
-
-    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
-        block.uint(1, rows, |r| r.process.into());
-        block.time(2, rows, |r| r.stack.into());
-        block.uint(3, rows, |r| r.end.into());
-        block.list(4, rows, |r| &r.frames);
-    }
-
-    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
-        let (process, stack, end) = (columns.narrow(1)?, columns.uint(2)?, columns.uint(3)?);
-        let frames = columns.list(4)?;
-        Ok(frames
-            .into_iter()
-            .enumerate()
-            .map(|(i, frames)| Stack {
-                process: process[i],
-                stack: stack[i] as u32,
-                end: end[i] as u8,
-                frames,
-            })
-            .collect())
     }
 }
 
