@@ -111,7 +111,11 @@ impl Sampled {
             Heard::Taken(all) => {
                 let now = sys::monotonic_ns();
                 for taken in all {
-                    let program = self.person(taken.pid).epochs.len() - 1;
+                    // By time: a wait is heard of when it is over, which may be in
+                    // the next program.
+                    let epochs = &self.person(taken.pid).epochs;
+                    let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
+                    let program = began.saturating_sub(1);
                     self.held.push_back((now, program, taken));
                 }
             }

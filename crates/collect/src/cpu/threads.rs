@@ -153,6 +153,13 @@ impl Threads {
         }
     }
 
+    /// Hands out what was added up of one thread.
+    pub fn give_of(&mut self, tid: u32, out: &mut Vec<Stretch>) {
+        if let Some(thread) = self.of.get_mut(&tid) {
+            thread.give_short(tid, out);
+        }
+    }
+
     /// The run is over: all that is open ends now.
     pub fn end(&mut self, time_ns: u64, out: &mut Vec<Stretch>) {
         let tids: Vec<u32> = self.of.keys().copied().collect();
