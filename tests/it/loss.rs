@@ -143,7 +143,8 @@ fn dropping_when_full_is_counted() {
         traced_job(&job, &["--mem", "exact", "--on-full", "drop"], &run).run_in(scratch.cwd());
     let wanted = expected(&outcome.stdout);
     let report = report(&run);
-    let seen = report.total("allocations") + report.total("frees") + report.lost();
+    let lost = report.lost_of("records");
+    let seen = report.total("allocations") + report.total("frees") + lost;
     assert_eq!(seen, wanted.allocations + wanted.frees, "{}", report.0["completeness"]);
 }
 

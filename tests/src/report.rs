@@ -118,6 +118,12 @@ impl Report {
         number(&self.0["completeness"], "lost")
     }
 
+    /// How many of one thing were lost, for whatever reason.
+    pub fn lost_of(&self, what: &str) -> i64 {
+        let losses = self.0["completeness"]["losses"].as_array().expect("losses is a list");
+        losses.iter().filter(|loss| loss["what"] == what).map(|loss| number(loss, "count")).sum()
+    }
+
     /// Why a process whose name contains this was not seen, if that is said.
     pub fn blind(&self, process: &str) -> Option<String> {
         let all = self.0["completeness"]["blind"].as_array().expect("completeness.blind is a list");

@@ -501,9 +501,15 @@ impl Tracked {
             self.gpu.finish(end_ns, threads, &mut open.writer, story);
         }
         let header = self.image.region.header();
-        let lost_stacks = header.stacks_lost.load(Relaxed);
-        if lost_stacks > 0 {
-            story.lose("stacks", "the table of stacks was full", lost_stacks);
+        let stacks = [
+            (&header.stacks_lost, "the table of stacks was full"),
+            (&header.stacks_dropped, "the ring stayed full"),
+        ];
+        for (count, why) in stacks {
+            let lost = count.load(Relaxed);
+            if lost > 0 {
+                story.lose("stacks", why, lost);
+            }
         }
         let untracked = header.samples_untracked.load(Relaxed);
         if untracked > 0 {

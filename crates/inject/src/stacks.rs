@@ -197,7 +197,7 @@ fn define(thread: &mut Thread, walk: &Walk, entry: &Entry) -> u32 {
         entry.id.store(u64::from(id), Release);
         id
     } else {
-        header.stacks_lost.fetch_add(1, Relaxed);
+        header.stacks_dropped.fetch_add(1, Relaxed);
         entry.id.store(u64::MAX, Release);
         0
     }

@@ -136,6 +136,8 @@ pub struct RegionHeader {
     pub lost: AtomicU64,
     /// Stacks not kept because a table was full.
     pub stacks_lost: AtomicU64,
+    /// Stacks not kept because the ring was full.
+    pub stacks_dropped: AtomicU64,
     /// Sampled blocks whose free cannot be seen (table of live samples full).
     pub samples_untracked: AtomicU64,
     /// Pid as the target sees it.
