@@ -153,11 +153,15 @@ impl Threads {
         }
     }
 
-    /// Hands out what was added up of one thread.
-    pub fn give_of(&mut self, tid: u32, out: &mut Vec<Stretch>) {
-        if let Some(thread) = self.of.get_mut(&tid) {
-            thread.give_short(tid, out);
+    /// It runs another program from now on: what was added up belongs to the old one.
+    pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+        let Some(thread) = self.of.get_mut(&tid) else { return };
+        if let Some(since) = thread.on_since.replace(time_ns) {
+            thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
         }
+        thread.give_short(tid, out);
+        thread.give_unsampled(tid, out);
+        thread.first_ns = time_ns;
     }
 
     /// The run is over: all that is open ends now.
@@ -207,6 +211,7 @@ impl Thread {
                 kind: Kind::Ran,
                 place: None,
             });
+            self.unsampled_ns = 0;
         }
     }
 }
@@ -239,5 +244,23 @@ mod tests {
         let waits: Vec<_> = out.iter().filter(|s| s.kind == Kind::Waited).collect();
         assert_eq!(waits.len(), 2, "short waits are added up");
         assert_eq!(waits[0].place, Some((vec![Frame::Address(7)], 0)));
+    }
+
+    #[test]
+    fn each_program_of_a_thread_gets_its_own_time() {
+        let ms = 1_000_000;
+        let (mut threads, mut out) = (Threads::default(), Vec::new());
+        threads.came(1, 1, 0, &mut out);
+        threads.left(1, 1, 2 * ms, false);
+        threads.came(1, 1, 2 * ms + 500, &mut out);
+        threads.replaced(1, 5 * ms, &mut out);
+        let old = std::mem::take(&mut out);
+        threads.ended(1, 9 * ms, &mut out);
+        let times = |stretches: &[Stretch]| -> Vec<(u64, u64, Kind)> {
+            stretches.iter().map(|s| (s.time_ns, s.length_ns, s.kind)).collect()
+        };
+        let ran = 5 * ms - 500;
+        assert_eq!(times(&old), [(2 * ms, 500, Kind::Waited), (0, ran, Kind::Ran)]);
+        assert_eq!(times(&out), [(5 * ms, 4 * ms, Kind::Ran)]);
     }
 }

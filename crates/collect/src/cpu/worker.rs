@@ -430,7 +430,7 @@ impl Worker {
                     for other in others {
                         self.threads.ended(other, time_ns, stretches);
                     }
-                    self.threads.give_of(tid, stretches);
+                    self.threads.replaced(tid, time_ns, stretches);
                     self.take_stretches(std::mem::take(stretches));
                     self.hand_out();
                     self.spaces.replaced(pid);
