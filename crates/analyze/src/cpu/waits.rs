@@ -131,7 +131,7 @@ pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &Names) -> ThreadSta
             return *state;
         }
     }
-    for func in native.filter(|f| is_libc(&f.module)) {
+    for func in native.filter(|f| is_libc(&f.module) || is_reserved(&f.name)) {
         let plain = func.name.trim_start_matches('_').trim_start_matches("GI_");
         let plain = plain.trim_start_matches('_').split('@').next().unwrap_or_default();
         if let Some((_, state)) = LIBC.iter().find(|(name, _)| *name == plain) {
@@ -145,6 +145,12 @@ fn is_libc(module: &str) -> bool {
     module.starts_with("libc.so")
         || module.starts_with("libpthread")
         || module.starts_with("ld-musl")
+}
+
+/// Names that the C standard keeps for the C library, which a static program
+/// holds itself.
+fn is_reserved(function: &str) -> bool {
+    function.starts_with("__")
 }
 
 /// A state in a word.
@@ -202,6 +208,7 @@ mod tests {
         assert_eq!(told(&[("__libc_recvmsg", libc, Native)]), ThreadState::Io);
         let sync = [("ioctl", libc, Native), ("cuStreamSynchronize", "libcuda.so.1", Native)];
         assert_eq!(told(&sync), ThreadState::Device);
+        assert_eq!(told(&[("__clock_nanosleep", "static", Native)]), ThreadState::Sleep);
         // A function of the program's own that is only called like one of libc's.
         assert_eq!(told(&[("read", "train", Native)]), ThreadState::Blocked);
         assert_eq!(told(&[("sleep", "train.py", Python)]), ThreadState::Blocked);
