@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tprof_tests::{Job, Scratch, need_some, stand_ins, traced, train, what_ran};
+use tprof_tests::{Job, Scratch, document, need_some, stand_ins, traced, train, what_ran};
 use tprof_trace::model::{Allocator, Collective, DeviceAllocation, MemoryKind, Span, SpanKind};
 use tprof_trace::{TraceFile, TraceRow};
 
@@ -138,6 +138,19 @@ fn memory_of_devices_is_recorded_with_the_stacks_that_took_it() {
             .collect();
         assert!(names.contains(&"train") && names.contains(&"main"), "{names:?}");
     }
+    // The report adds up by stack what the rows say one by one.
+    let report = document("device-memory", &traced.run);
+    let sites = report["tables"]["sites"].as_array().unwrap();
+    let taken = |site: &Value| site["taken_bytes"].as_u64().unwrap();
+    let on_device = |site: &&Value| site["device"] == 0;
+    assert!(sites.iter().all(|site| site["stack"].as_str().unwrap().contains("train")));
+    let whole: u64 =
+        rows.iter().filter(|row| row.device.is_some()).filter_map(|row| row.bytes).sum();
+    assert_eq!(sites.iter().filter(on_device).map(taken).sum::<u64>(), whole);
+    let blocks: u64 = sites.iter().map(|site| site["allocations"].as_u64().unwrap()).sum();
+    assert_eq!(blocks, rows.iter().filter(|row| !row.free).count() as u64);
+    let left = |site: &Value| site["live_bytes"].as_u64().unwrap();
+    assert_eq!(sites.iter().filter(on_device).map(left).sum::<u64>(), 0);
 }
 
 #[test]

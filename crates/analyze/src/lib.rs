@@ -7,6 +7,7 @@
 //! with a reason. `docs/metrics.md` defines each.
 
 pub mod annotations;
+pub mod api;
 pub mod bandwidth;
 pub mod breakdown;
 mod call_tree;
@@ -31,8 +32,11 @@ pub mod intervals;
 pub mod kernels;
 mod kinds;
 pub mod launches;
+pub mod memcpy;
 pub mod memory;
 pub mod names;
+mod nsys;
+pub mod nvtx;
 pub mod operators;
 mod over_ranks;
 pub mod overhead;

@@ -14,15 +14,28 @@ use crate::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 
 /// What the ranges of each name caused.
-pub(super) fn caused(rank: &RankTrace) -> Ranges {
-    let mut ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
+pub(super) fn caused(rank: &RankTrace<'_>) -> Ranges {
+    let ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
         .into_iter()
         .flat_map(|kind| rank.spans(kind))
         .collect();
+    let mut named = Ranges::default();
+    for (name, caused) in caused_by(rank, ranges, |range| range.name.0) {
+        named.entry(rank.name(NameId(name)).to_owned()).or_insert(caused);
+    }
+    named
+}
+
+/// What ranges caused, those of one key together.
+pub(crate) fn caused_by(
+    rank: &RankTrace<'_>,
+    mut ranges: Vec<&HostSpan>,
+    key: impl Fn(&HostSpan) -> u32,
+) -> FxHashMap<u32, Caused> {
     ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.duration_ns)));
-    let mut by_name: FxHashMap<NameId, Building> = FxHashMap::default();
+    let mut by_key: FxHashMap<u32, Building> = FxHashMap::default();
     for range in &ranges {
-        let building = by_name.entry(range.name).or_default();
+        let building = by_key.entry(key(range)).or_default();
         building.runs += 1;
         building.host.push(range.interval());
     }
@@ -30,15 +43,15 @@ pub(super) fn caused(rank: &RankTrace) -> Ranges {
     let mut next = ranges.iter().peekable();
     for (at, call) in rank.calls.iter().enumerate() {
         while let Some(range) = next.next_if(|range| range.start_ns <= call.start_ns) {
-            open.push(range);
+            open.push(range, key(range));
         }
         let work = rank.launches.work_of(at);
         if work.is_empty() {
             continue;
         }
-        let (names, elsewhere) = open.around(call);
-        for name in names {
-            let building = by_name.entry(name).or_default();
+        let (keys, elsewhere) = open.around(call);
+        for key in keys {
+            let building = by_key.entry(key).or_default();
             for &at in work {
                 let work = &rank.work[at as usize];
                 building.kernels += 1;
@@ -48,11 +61,7 @@ pub(super) fn caused(rank: &RankTrace) -> Ranges {
             }
         }
     }
-    let mut named = Ranges::default();
-    for (name, building) in by_name {
-        named.entry(rank.name(name).to_owned()).or_insert_with(|| building.done());
-    }
-    named
+    by_key.into_iter().map(|(key, building)| (key, building.done())).collect()
 }
 
 #[derive(Default)]
@@ -80,36 +89,37 @@ impl Building {
 
 /// Ranges that have begun and may not be over, by process and thread.
 #[derive(Default)]
-struct Open<'r> {
+struct Open {
     /// By process, the thread that names steps.
     step_threads: FxHashMap<u32, u32>,
-    threads: FxHashMap<(u32, u32), Vec<&'r HostSpan>>,
+    /// By process and thread: keys and ends.
+    threads: FxHashMap<(u32, u32), Vec<(u32, u64)>>,
 }
 
-impl<'r> Open<'r> {
-    fn push(&mut self, range: &'r HostSpan) {
+impl Open {
+    fn push(&mut self, range: &HostSpan, key: u32) {
         let open = self.threads.entry((range.process, range.thread)).or_default();
-        open.retain(|one| one.end_ns() > range.start_ns);
-        open.push(range);
+        open.retain(|(_, end_ns)| *end_ns > range.start_ns);
+        open.push((key, range.end_ns()));
     }
 
-    /// Names of the ranges that a call lies in, each once; and whether the call's own
+    /// Keys of the ranges that a call lies in, each once; and whether the call's own
     /// thread has none of them.
-    fn around(&self, call: &HostSpan) -> (Vec<NameId>, bool) {
+    fn around(&self, call: &HostSpan) -> (Vec<u32>, bool) {
         let own = self.open_on((call.process, call.thread), call.start_ns);
-        let mut names: Vec<NameId> = own.collect();
-        let is_own = !names.is_empty();
+        let mut keys: Vec<u32> = own.collect();
+        let is_own = !keys.is_empty();
         if let Some(other) = self.works_for(call, is_own) {
-            names.extend(self.open_on(other, call.start_ns));
+            keys.extend(self.open_on(other, call.start_ns));
         }
-        names.sort_unstable();
-        names.dedup();
-        (names, !is_own)
+        keys.sort_unstable();
+        keys.dedup();
+        (keys, !is_own)
     }
 
-    fn open_on(&self, thread: (u32, u32), time_ns: u64) -> impl Iterator<Item = NameId> {
+    fn open_on(&self, thread: (u32, u32), time_ns: u64) -> impl Iterator<Item = u32> {
         let open = self.threads.get(&thread).into_iter().flatten();
-        open.filter(move |range| range.end_ns() > time_ns).map(|range| range.name)
+        open.filter(move |(_, end_ns)| *end_ns > time_ns).map(|(key, _)| *key)
     }
 
     /// The thread that a call's thread works for.

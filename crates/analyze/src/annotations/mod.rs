@@ -6,6 +6,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use host::caused_by;
+
 use std::collections::BTreeMap;
 
 use tprof_trace::model::SpanKind;

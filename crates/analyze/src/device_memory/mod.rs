@@ -2,6 +2,7 @@
 
 mod phases;
 mod replay;
+mod sites;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use tprof_trace::model::{Allocator, DeviceAllocation};
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 pub use phases::Category;
+pub use sites::Site;
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -88,23 +90,31 @@ fn pool_of(row: &DeviceAllocation) -> Pool {
     Pool { device: row.device, allocator: row.allocator }
 }
 
+/// What a rank's report shows.
+struct Part {
+    pools: Vec<PoolMemory>,
+    sites: Vec<Site>,
+}
+
 /// `tprof report device-memory`.
 struct DeviceMemory;
 
 impl Analysis for DeviceMemory {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = Vec<PoolMemory>;
+    type Part = Part;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<PoolMemory> {
-        of_rank(rank)
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Part {
+        let pools = of_rank(rank);
+        let sites = sites::of_rank(rank.file, &rank.allocations, &pools);
+        Part { pools, sites }
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<PoolMemory>)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, Part)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -4,22 +4,23 @@ use std::cmp::Reverse;
 
 use tprof_trace::model::Allocator;
 
-use super::{Category, Level, PoolMemory};
+use super::{Category, Level, Part, Pool, PoolMemory};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
                               them with profile_memory=True";
+const NO_STACKS: &str = "no stack was recorded with these allocations";
 const NO_RESERVED: &str = "this allocator does not say what it holds";
 const NO_OPERATORS: &str = "no operators were recorded, by which blocks are told apart";
 
-pub(super) fn body(parts: &[(RankAt, Vec<PoolMemory>)]) -> Body {
+pub(super) fn body(parts: &[(RankAt, Part)]) -> Body {
     let mut rows: Vec<(&RankAt, &PoolMemory)> =
-        parts.iter().flat_map(|(at, part)| part.iter().map(move |row| (at, row))).collect();
+        parts.iter().flat_map(|(at, part)| part.pools.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(_, row)| {
         // The host's memory in a framework's allocator is no answer to the question.
         (row.pool.device.is_none(), Reverse(row.peak.allocated_bytes))
     });
-    let mut tables = vec![pools(&rows), at_peak(&rows)];
+    let mut tables = vec![pools(&rows), sites(parts), at_peak(&rows)];
     if let Some((at, row)) = rows.first().filter(|_| parts.len() == 1) {
         tables.push(curve(at, row));
         tables.push(by_category(at, row));
@@ -35,8 +36,8 @@ pub(super) fn body(parts: &[(RankAt, Vec<PoolMemory>)]) -> Body {
     Body { tables, notes }
 }
 
-fn allocator(row: &PoolMemory) -> &'static str {
-    match (row.pool.device, row.pool.allocator) {
+fn allocator(pool: Pool) -> &'static str {
+    match (pool.device, pool.allocator) {
         (None, _) => "host",
         (_, Allocator::Library) => "device",
         (_, Allocator::Framework) => "framework",
@@ -68,7 +69,7 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
         table.row(vec![
             at.label.as_str().into(),
             Cell::applies(row.pool.device),
-            allocator(row).into(),
+            allocator(row.pool).into(),
             row.peak.allocated_bytes.into(),
             at.clock.since_start(row.peak.time_ns).into(),
             Cell::known(row.peak_reserved_bytes, NO_RESERVED),
@@ -79,6 +80,38 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
             Cell::known(unused(&row.peak), NO_RESERVED),
             row.exact.into(),
         ]);
+    }
+    table
+}
+
+fn sites(parts: &[(RankAt, Part)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("device", "device", Unit::Id),
+        Column::new("allocator", "allocator", Unit::Text),
+        Column::new("peak_bytes", "at peak", Unit::Bytes),
+        Column::new("live_bytes", "at end", Unit::Bytes),
+        Column::data("taken_bytes", Unit::Bytes),
+        Column::new("allocations", "blocks", Unit::Count),
+        Column::new("stack", "taken by", Unit::Name),
+    ];
+    let any = parts.iter().any(|(_, part)| !part.pools.is_empty());
+    let mut table = Table::new("sites", "What took device memory", columns)
+        .about("host stacks, innermost frame first")
+        .empty(if any { NO_STACKS } else { NO_ALLOCATIONS });
+    for (at, part) in parts {
+        for site in &part.sites {
+            table.row(vec![
+                at.label.as_str().into(),
+                Cell::applies(site.pool.device),
+                allocator(site.pool).into(),
+                site.peak_bytes.into(),
+                site.live_bytes.into(),
+                site.bytes.into(),
+                site.allocations.into(),
+                site.stack.join(" < ").into(),
+            ]);
+        }
     }
     table
 }
