@@ -5,7 +5,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Scratch, Traced, assert_unchanged, need_some, run_info, stand_ins, traced, train, what_ran,
+    Job, Scratch, Traced, assert_unchanged, document, need_some, run_info, stand_ins, tprof,
+    traced, train, what_ran,
 };
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
@@ -278,6 +279,39 @@ fn all_that_ran_is_recorded_once_whichever_cuda() {
 }
 
 #[test]
+fn reports_in_nsights_columns_agree_with_the_log() {
+    let (_scratch, ran) = need_some!(ran(13, &["8", "overlap"], &[]));
+    let sum = |lines: &[&Value], key: &str| lines.iter().map(|line| number(line, key)).sum::<u64>();
+    let copies: Vec<&Value> =
+        ran.log.iter().filter(|l| l["what"] == "copy" || l["what"] == "fill").collect();
+    let report = document("memcpy", &ran.traced.run);
+    let total = |table: &str, key: &str| {
+        let rows = report["tables"][table].as_array().unwrap();
+        rows.iter().map(|row| number(row, key)).sum::<u64>()
+    };
+    let times = sum(&copies, "end") - sum(&copies, "start");
+    assert_eq!(total("cuda_gpu_mem_time_sum", "total_ns"), times);
+    assert_eq!(total("cuda_gpu_mem_time_sum", "count"), copies.len() as u64);
+    assert_eq!(total("cuda_gpu_mem_size_sum", "total_bytes"), sum(&copies, "bytes"));
+    let report = document("api", &ran.traced.run);
+    let rows = report["tables"]["cuda_api_sum"].as_array().unwrap();
+    let launches = rows.iter().find(|row| row["name"] == "cudaLaunchKernel").unwrap();
+    assert_eq!((number(launches, "count"), &launches["interface"]), (8 * 6, &"runtime".into()));
+    let report = document("kernels", &ran.traced.run);
+    let rows = report["tables"]["kernels"].as_array().unwrap();
+    let gemm = rows.iter().find(|row| row["name"].as_str().unwrap().starts_with("gemm(")).unwrap();
+    let of_log = of_kind(&ran.log, "kernel").into_iter();
+    let mut times: Vec<u64> = of_log
+        .filter(|line| line["name"] == "_Z4gemmPKfS0_Pfiii")
+        .map(|line| number(line, "end") - number(line, "start"))
+        .collect();
+    times.sort_unstable();
+    assert_eq!(number(gemm, "count"), times.len() as u64);
+    let middle = (times[times.len() / 2 - 1] + times[times.len() / 2]) as f64 / 2.0;
+    assert_eq!(gemm["p50_ns"].as_f64(), Some(middle));
+}
+
+#[test]
 fn a_kernel_knows_the_call_that_launched_it() {
     let (_scratch, ran) = need_some!(ran(13, &["6"], &[]));
     let spans = rows::<Span>(&ran.file);
@@ -456,6 +490,76 @@ fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
 }
 
 #[test]
+fn another_client_that_takes_the_records_over_is_named_with_its_times() {
+    // Its kernels take long enough that what is missing is no mere moment.
+    let slow = [("FAKE_CUDA_BLOCK_NS", "40000")];
+    let (_scratch, ran) = need_some!(ran(12, &["120", "tool"], &slow));
+    assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+    assert!(ran.traced.outcome.stdout.contains("the tool saw kernels"));
+    let info = run_info(&ran.traced.run, |info| info["finished"] == true);
+    let list = info["completeness"]["blind"].as_array().unwrap();
+    let gaps: Vec<&Value> = list
+        .iter()
+        .filter(|entry| entry["why"].as_str().unwrap().contains("took them over"))
+        .collect();
+    let [gap] = gaps.as_slice() else { panic!("{list:?}") };
+    assert!(gap["what"].as_str().unwrap().starts_with("what the GPU did from "), "{gap}");
+    // What came before is there, and nothing of what came after is invented.
+    let kernels = rows::<Kernel>(&ran.file).len();
+    assert!((1..120 * 6).contains(&kernels), "{kernels} kernels");
+    let marks = ran.file.marks().iter().map(|mark| (ran.file.name(mark.name), mark.time_ns));
+    let taken = marks.filter(|(name, _)| name.starts_with("another client of CUPTI"));
+    let taken: Vec<u64> = taken.map(|(_, time_ns)| time_ns).collect();
+    let last = rows::<Kernel>(&ran.file).iter().map(|row| row.start_ns).max().unwrap();
+    // It begins where the last kernel was told of: to milliseconds, and a buffer's delay.
+    assert_eq!(taken.len(), 1);
+    assert!(taken[0].abs_diff(last) < 200_000_000, "{} and {last}", taken[0]);
+}
+
+#[test]
+fn raw_buffers_are_kept_as_cupti_gave_them() {
+    let raw = Scratch::new();
+    let path = raw.join("raw.cupti");
+    let keep = [("TPROF_CUPTI_RECORD", path.to_str().unwrap())];
+    let (_scratch, ran) = need_some!(ran(12, &["6"], &keep));
+    assert_kernels(&ran);
+    let bytes = std::fs::read(&path).unwrap();
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut buffers, mut texts, mut at) = (Vec::new(), BTreeMap::new(), 0);
+    while at < bytes.len() {
+        assert_eq!(&bytes[at..at + 8], b"TPROFRAW");
+        let (kind, version, len) = (word(at + 8), word(at + 16), word(at + 20) as usize);
+        assert_eq!(version, 28);
+        let body = &bytes[at + 24..at + 24 + len];
+        match kind {
+            1 => buffers.push(body),
+            2 => {
+                let address = u64::from_ne_bytes(body[..8].try_into().unwrap());
+                texts.insert(address, std::str::from_utf8(&body[8..]).unwrap());
+            }
+            other => panic!("a block of kind {other}"),
+        }
+        at += 24 + len;
+    }
+    // Each kernel of the log is in a buffer, laid out as CUPTI 12 does, and its name is there.
+    for line in of_kind(&ran.log, "kernel") {
+        let (start, end) = (number(line, "start"), number(line, "end"));
+        let matches = |record: &[u8]| {
+            let wide = |at: usize| u64::from_ne_bytes(record[at..at + 8].try_into().unwrap());
+            let narrow = |at: usize| u32::from_ne_bytes(record[at..at + 4].try_into().unwrap());
+            narrow(0) == 10
+                && u64::from(narrow(92)) == number(line, "correlation")
+                && wide(24).wrapping_sub(wide(16)) == end - start
+                && texts.get(&wide(104)).is_some_and(|name| line["name"] == **name)
+        };
+        let found = buffers.iter().any(|buffer| {
+            (0..buffer.len() / 8).any(|at| buffer.get(at * 8..at * 8 + 112).is_some_and(matches))
+        });
+        assert!(found, "{line}");
+    }
+}
+
+#[test]
 fn each_rank_has_its_own_device_and_its_collectives_kernels() {
     let scratch = Scratch::new();
     let (_, log) = need_some!(train(13, &[], &scratch));
@@ -524,4 +628,64 @@ fn a_program_without_cuda_sees_nothing_of_the_agent() {
     let job = Job::sh("grep -c libtprof_cupti /proc/self/maps; echo done");
     let ran = traced(&job, GPU, &scratch);
     assert_eq!(ran.outcome.stdout, "0\ndone\n");
+}
+
+/// A check of `tprof doctor --json`, by name.
+fn check<'d>(doctor: &'d Value, part: &str, name: &str) -> Option<&'d Value> {
+    doctor[part].as_array()?.iter().find(|check| check["name"] == name)
+}
+
+#[test]
+fn the_doctor_says_what_of_gpus_can_be_seen() {
+    let home = need_some!(stand_ins());
+    let scratch = Scratch::new();
+    let doctor = |words: &[&Path], env: &[(&str, &Path)]| -> Value {
+        let mut job = tprof(["doctor", "--json"]);
+        if !words.is_empty() {
+            job = job.arg("--").args(words);
+        }
+        for (name, value) in env {
+            job = job.env(name, value);
+        }
+        serde_json::from_str(&job.run_in(scratch.cwd()).stdout).unwrap()
+    };
+    let stand_ins = home.join("12");
+    let path = ("LD_LIBRARY_PATH", stand_ins.as_path());
+    let found = doctor(&[], &[path]);
+    let driver = check(&found, "machine", "gpu driver").unwrap();
+    assert_eq!(driver["verdict"], "ok");
+    assert!(driver["found"].as_str().unwrap().contains("for CUDA 13.5 and older"), "{driver}");
+    let cupti = check(&found, "machine", "cupti").unwrap();
+    assert!(cupti["found"].as_str().unwrap().contains("12/libcupti.so.12"), "{cupti}");
+    assert_eq!(check(&found, "machine", "nvtx").unwrap()["verdict"], "ok");
+
+    let tool = Path::new("/opt/tool/libtool.so");
+    let found = doctor(
+        &[],
+        &[
+            path,
+            ("NVTX_INJECTION64_PATH", tool),
+            ("CUDA_INJECTION64_PATH", tool),
+            ("TPROF_CUPTI", tool),
+        ],
+    );
+    for name in ["nvtx", "cuda tool", "cupti"] {
+        let check = check(&found, "machine", name).unwrap();
+        assert_eq!(check["verdict"], "part", "{check}");
+        assert!(check["found"].as_str().unwrap().contains("/opt/tool/libtool.so"), "{check}");
+    }
+
+    let dynamic = doctor(&[&home.join("train-12")], &[path]);
+    let cuda = check(&dynamic, "command", "cuda").unwrap();
+    assert!(cuda["found"].as_str().unwrap().starts_with("libcudart.so.12"), "{cuda}");
+    let source = scratch.join("linked.c");
+    let text =
+        "__attribute__((section(\".nv_fatbin\"))) int kernels[4];\nint main(void) { return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let linked = scratch.join("linked");
+    let built = Job::new("gcc").arg("-o").arg(&linked).arg(&source).run_in(scratch.path());
+    assert_eq!(built.code, Some(0), "{built:?}");
+    let cuda = doctor(&[&linked], &[path]);
+    let cuda = check(&cuda, "command", "cuda").unwrap();
+    assert!(cuda["found"].as_str().unwrap().contains("linked in"), "{cuda}");
 }

@@ -3,6 +3,7 @@
 //! collectives are told by these hooks alone.
 
 use crate::clock::Clock;
+use crate::gpu::witness::Witness;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
@@ -137,6 +138,8 @@ pub struct Calls {
     /// From then on CUPTI tells of this process's calls: the hooks' would be there
     /// twice.
     pub told_by_cupti_from_ns: Option<u64>,
+    /// What the hooks counted, beside what CUPTI told of.
+    pub witness: Witness,
     /// The hooks see how this process takes device memory.
     pub tells_memory: bool,
     names: Vec<NameId>,
@@ -156,6 +159,7 @@ impl Calls {
         Calls {
             process,
             told_by_cupti_from_ns: None,
+            witness: Witness::default(),
             tells_memory: false,
             names: Vec::new(),
             spans: Vec::new(),
@@ -183,6 +187,10 @@ impl Calls {
                 let duration_ns = clock.ns(end).saturating_sub(time_ns);
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
                 if self.is_told_by_cupti(time_ns) && function.library == Library::Runtime {
+                    // What starts work is counted while recording is on, as CUPTI's records are.
+                    if matches!(function.does, Does::Launches { .. } | Does::Copies { .. }) {
+                        self.witness.counted(thread, time_ns);
+                    }
                     return;
                 }
                 let args = arguments(function, kind, stream, detail);

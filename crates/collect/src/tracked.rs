@@ -376,6 +376,7 @@ impl Tracked {
         always_on: bool,
     ) {
         self.lost_records(story);
+        self.calls.witness.settle(now);
         self.write_totals(clock, now, files, always_on);
         let Some(open) = files.open.get_mut(self.file) else { return };
         self.gpu.write_memory(self.calls.tells_memory, now, &mut open.writer, story);
@@ -499,6 +500,12 @@ impl Tracked {
                 false => &mut self.tids,
             };
             self.gpu.finish(end_ns, threads, &mut open.writer, story);
+            let (gaps, untold) = self.calls.witness.finish(end_ns);
+            self.gpu.tell_gaps(&gaps, self.start_ns, &mut open.writer, story);
+            if untold > 0 {
+                let why = "the end came before CUPTI gave its records back";
+                story.lose("launches and copies", why, untold);
+            }
         }
         let header = self.image.region.header();
         let stacks = [

@@ -393,10 +393,6 @@ pub mod trouble {
     pub const NAMES_CUT: u32 = 10;
     /// From here on CUPTI tells of the calls of CUDA's runtime.
     pub const TELLS_CALLS: u32 = 13;
-    /// Another client of CUPTI has taken the records over.
-    pub const TAKEN_OVER: u32 = 11;
-    /// It has given them back.
-    pub const GIVEN_BACK: u32 = 12;
 }
 
 /// Longest text of one record, bytes.

@@ -8,6 +8,7 @@ mod joins;
 mod ranges;
 mod rows;
 mod texts;
+pub mod witness;
 
 pub use rows::Place;
 
@@ -22,6 +23,7 @@ use tprof_trace::run::Blind;
 use tprof_trace::{TraceRow, TraceWriter};
 use tprof_wire::gpu::{self, trouble};
 use tprof_wire::record::ExtKind;
+use witness::Gap;
 
 /// Rows of one table that are gathered before they are written.
 const ROWS: usize = 65_536;
@@ -49,6 +51,8 @@ pub struct Gpu {
     pub recorded: u64,
     /// From then on CUPTI tells of the calls of CUDA's runtime.
     pub tells_calls_from_ns: Option<u64>,
+    /// The call of the runtime that the last record told of: its thread and beginning.
+    pub told: Option<(ThreadIndex, u64)>,
 }
 
 impl Gpu {
@@ -69,6 +73,7 @@ impl Gpu {
             ranges: Ranges::default(),
             recorded: 0,
             tells_calls_from_ns: None,
+            told: None,
         }
     }
 
@@ -123,6 +128,9 @@ impl Gpu {
             }
             ExtKind::Call => {
                 let row = self.call(&gpu::Call::unpack(payload)?, place);
+                if row.kind == SpanKind::Runtime {
+                    self.told = Some((row.thread, row.start_ns));
+                }
                 self.spans.push(row);
                 self.recorded += 1;
             }
@@ -272,6 +280,37 @@ impl Gpu {
         ] {
             if count > 0 {
                 story.lose(what, why, count);
+            }
+        }
+    }
+
+    /// Says when another client of CUPTI had taken the records over: in the run, in time
+    /// since the process began, and as marks.
+    pub fn tell_gaps(
+        &self,
+        gaps: &[Gap],
+        start_ns: u64,
+        writer: &mut TraceWriter,
+        story: &mut Story,
+    ) {
+        for gap in gaps {
+            let since = |time_ns: u64| time_ns.saturating_sub(start_ns) as f64 / 1e9;
+            let (from, to) = (since(gap.from_ns), since(gap.to_ns));
+            story.is_blind(Blind {
+                process: self.label.clone(),
+                what: format!("what the GPU did from {from:.2} s to {to:.2} s after it began"),
+                why: format!(
+                    "{} launches and copies brought no records: another client of CUPTI took \
+                     them over",
+                    gap.calls
+                ),
+            });
+            for (time_ns, text) in [
+                (gap.from_ns, "another client of CUPTI takes the records over"),
+                (gap.to_ns, "the last call without a record of CUPTI's"),
+            ] {
+                let (process, name) = (Some(self.process), writer.name(text));
+                writer.mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
             }
         }
     }

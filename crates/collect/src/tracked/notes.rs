@@ -112,6 +112,9 @@ impl Notes for Desk<'_> {
         let record = gpu::Record { kind, argument, clock, thread: thread.index, payload };
         let sound = self.gpu.take(record, &mut place, self.clock, self.story);
         self.calls.told_by_cupti_from_ns = self.gpu.tells_calls_from_ns;
+        if let Some((thread, start_ns)) = self.gpu.told.take() {
+            self.calls.witness.told(thread, start_ns);
+        }
         sound
     }
 

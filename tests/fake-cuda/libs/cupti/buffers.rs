@@ -26,9 +26,15 @@ struct State {
 static STATE: Mutex<State> =
     Mutex::new(State { client: None, open: BTreeMap::new(), late: Vec::new() });
 
-/// A client's functions; the one before gets nothing any more.
+/// A client's functions; the one before gets back what it lent, and nothing any more.
 pub fn register(request: Request, complete: Complete) {
-    lock(&STATE).client = Some((request, complete));
+    let mut state = lock(&STATE);
+    let before = state.client.replace((request, complete));
+    let open = std::mem::take(&mut state.open);
+    drop(state);
+    if let Some((_, complete)) = before {
+        open.into_values().for_each(|buffer| give(buffer, complete));
+    }
 }
 
 /// Whether there is a client.
