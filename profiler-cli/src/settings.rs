@@ -37,12 +37,13 @@ pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
 /// Variables that mean something to another part of tprof.
-const OTHER_VARIABLES: [&str; 8] = [
+const OTHER_VARIABLES: [&str; 9] = [
     names::SESSION,
     names::BIN,
     names::HOST,
     names::OPTIONS,
     names::CUPTI,
+    names::CUPTI_RECORD,
     names::NEXT_INJECTION,
     CONFIG_FILE,
     LIBRARY_DIR,

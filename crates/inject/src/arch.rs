@@ -123,6 +123,7 @@ pub unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
 pub mod number {
     #![allow(missing_docs)]
     pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
     pub const OPEN: usize = 2;
     pub const CLOSE: usize = 3;
     pub const MMAP: usize = 9;

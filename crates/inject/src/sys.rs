@@ -152,6 +152,27 @@ pub fn open_read_write(path: *const u8) -> isize {
     call!(n::OPEN, path, 2, 0)
 }
 
+/// Appends to a file, which is made where there is none, for its owner alone; false if
+/// that is refused. No descriptor stays open.
+pub fn append(path: *const u8, parts: &[&[u8]]) -> bool {
+    const FLAGS: usize = 0o1 | 0o100 | 0o2000 | 0o2000000; // WRONLY, CREAT, APPEND, CLOEXEC
+    let fd = call!(n::OPEN, path, FLAGS, 0o600);
+    if is_error(fd) {
+        return false;
+    }
+    let mut whole = true;
+    for part in parts {
+        let mut left = *part;
+        while whole && !left.is_empty() {
+            let done = call!(n::WRITE, fd, left.as_ptr(), left.len());
+            whole = done > 0;
+            left = left.get(done.max(0) as usize..).unwrap_or_default();
+        }
+    }
+    close(fd as i32);
+    whole
+}
+
 /// Reads at an offset; bytes read or a negative error.
 pub fn read_at(fd: i32, buffer: &mut [u8], offset: u64) -> isize {
     call!(n::PREAD64, fd, buffer.as_mut_ptr(), buffer.len(), offset)

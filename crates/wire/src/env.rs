@@ -18,6 +18,9 @@ pub const OPTIONS: &str = "TPROF_OPTIONS";
 pub const PREFIX: &str = "TPROF_";
 /// Path of the CUPTI to use, where the job's own is not found.
 pub const CUPTI: &str = "TPROF_CUPTI";
+/// File to which the agent appends CUPTI's buffers as they are: see
+/// `tprof-inject`'s `gpu::raw`. For those who work on tprof.
+pub const CUPTI_RECORD: &str = "TPROF_CUPTI_RECORD";
 /// The library that `CUDA_INJECTION64_PATH` named before tprof's took its place.
 pub const NEXT_INJECTION: &str = "TPROF_NEXT_INJECTION";
 /// The driver loads the library that this names, in `cuInit`.

@@ -9,6 +9,7 @@ use super::buffers::{self, Done};
 use super::cupti::{Cupti, Loader};
 use super::decode::{self, Names, Skip};
 use super::places::{self, Missing};
+use super::raw::Raw;
 use super::texts;
 use crate::state::WIPED;
 use crate::thread::{self, Thread};
@@ -241,6 +242,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
     thread.masked = true;
     sys::name_thread(c"tprof-cupti");
     let mut names = Interner::new(cupti);
+    let raw = Raw::wanted(cupti.version);
     let mut seen = WAKE.load(Acquire);
     loop {
         // First of all: the driver is not up yet when this thread begins.
@@ -254,6 +256,9 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         unsafe { (cupti.flush)(how) };
         while let Some(done) = buffers::next() {
             join_clocks(thread, &cupti);
+            if let Some(raw) = &raw {
+                keep(raw, &cupti, &done);
+            }
             read(thread, &cupti, &mut names, &done);
             buffers::recycle(done);
         }
@@ -307,6 +312,21 @@ fn join_clocks(thread: &mut Thread, cupti: &Cupti) {
         let join = ClockJoin { foreign_ns, width_ticks };
         ring::ext(thread, ExtKind::ClockJoin, 0, clock, &join.pack());
     }
+}
+
+/// Keeps a buffer as it is, behind the texts that it names.
+#[cold]
+fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
+    let mut record = core::ptr::null_mut();
+    // SAFETY: a buffer that CUPTI completed, and the record before in it.
+    while unsafe { (cupti.next)(done.at, done.valid, &raw mut record) } == CUPTI_SUCCESS
+        && !record.is_null()
+    {
+        // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
+        unsafe { raw.text_of(record) };
+    }
+    // SAFETY: CUPTI filled so much of a buffer of ours.
+    raw.buffer(unsafe { core::slice::from_raw_parts(done.at, done.valid) });
 }
 
 /// Turns a buffer's records into ours.

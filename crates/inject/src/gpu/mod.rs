@@ -14,4 +14,5 @@ pub mod buffers;
 pub mod cupti;
 pub mod decode;
 pub mod places;
+pub mod raw;
 pub mod texts;

@@ -1,0 +1,91 @@
+//! Keeps CUPTI's buffers as they came, to learn from on machines without a GPU:
+//! `TPROF_CUPTI_RECORD=FILE`. Blocks one behind the other, native endian:
+//!
+//! ```text
+//! 0..8 magic | 8..12 kind | 12..16 pid | 16..20 CUPTI's version | 20..24 length, bytes | bytes
+//! kind 1: a buffer, as far as it was valid
+//! kind 2: the text at an address that records name: address (8), bytes
+//! ```
+//!
+//! A text stands before the buffer that first names it. Writing costs the flush thread
+//! time and opens a descriptor for a moment: not for measuring.
+
+use super::places::Path;
+use crate::{attach, sys};
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tprof_cupti_sys::*;
+use tprof_wire::env;
+
+const MAGIC: &[u8; 8] = b"TPROFRAW";
+const BUFFER: u32 = 1;
+const TEXT: u32 = 2;
+/// Texts that are known to be there; one more costs its block again.
+const KNOWN: usize = 4096;
+static TEXTS: [AtomicU64; KNOWN] = [const { AtomicU64::new(0) }; KNOWN];
+
+/// Where it goes.
+pub struct Raw {
+    path: Path,
+    version: u32,
+}
+
+impl Raw {
+    /// As the environment wants it; none if it does not.
+    pub fn wanted(version: u32) -> Option<Raw> {
+        let named = attach::variable(env::CUPTI_RECORD).filter(|text| !text.is_empty())?;
+        Some(Raw { path: Path::of(&[named])?, version })
+    }
+
+    /// Keeps the text that a record names, if it does.
+    ///
+    /// # Safety
+    /// `record` was returned by CUPTI (12.0 or newer), in a buffer that is not given
+    /// back yet.
+    pub unsafe fn text_of(&self, record: *const CUpti_Activity) {
+        // SAFETY: a record of this kind begins with the fields of the struct it is read
+        // through, by the caller's premise.
+        let at = unsafe {
+            match (*record).kind {
+                CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL | CUPTI_ACTIVITY_KIND_KERNEL => {
+                    (*record.cast::<record::Kernel>()).name
+                }
+                CUPTI_ACTIVITY_KIND_DEVICE => (*record.cast::<record::Device>()).name,
+                _ => return,
+            }
+        };
+        if at.is_null() {
+            return;
+        }
+        let address = at as u64;
+        let place = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let Some(known) = TEXTS.get(place as usize) else { return };
+        if known.swap(address, Relaxed) != address {
+            // SAFETY: CUPTI's names are NUL-terminated strings.
+            let text = unsafe { CStr::from_ptr(at) }.to_bytes();
+            self.block(TEXT, &[&address.to_ne_bytes(), text]);
+        }
+    }
+
+    /// Keeps a buffer.
+    pub fn buffer(&self, bytes: &[u8]) {
+        self.block(BUFFER, &[bytes]);
+    }
+
+    fn block(&self, kind: u32, parts: &[&[u8]]) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let mut head = [0u8; 24];
+        let fields = [kind, sys::pid(), self.version, len as u32];
+        let (magic, rest) = head.split_at_mut(MAGIC.len());
+        magic.copy_from_slice(MAGIC);
+        for (to, field) in rest.chunks_mut(4).zip(fields) {
+            to.copy_from_slice(&field.to_ne_bytes());
+        }
+        let path = self.path.as_c().as_ptr().cast();
+        match parts {
+            [one] => sys::append(path, &[&head, one]),
+            [one, two] => sys::append(path, &[&head, one, two]),
+            _ => false,
+        };
+    }
+}
