@@ -4,6 +4,7 @@
 //! distribution's name.
 
 mod command;
+mod gpu;
 mod machine;
 
 use crate::cli::DoctorArgs;
@@ -66,7 +67,8 @@ struct Report {
 
 /// Prints the checks; fails if nothing could be recorded.
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
-    let machine = machine::checks();
+    let mut machine = machine::checks();
+    machine.extend(gpu::machine());
     let command = match args.command.first() {
         Some(word) => Some(command::checks(word)?),
         None => None,

@@ -1,6 +1,6 @@
 //! What of one program could be seen.
 
-use super::{Check, Verdict};
+use super::{Check, Verdict, gpu};
 use crate::errors::said;
 use crate::failures::not_run;
 use crate::launch;
@@ -51,6 +51,8 @@ pub fn checks(command: &OsStr) -> anyhow::Result<Vec<Check>> {
     }
     checks.push(stacks(&program));
     checks.push(symbols(&program));
+    let needed = elf::inspect(&program).map(|facts| facts.needed).unwrap_or_default();
+    checks.extend(gpu::program(&program, &needed));
     Ok(checks)
 }
 

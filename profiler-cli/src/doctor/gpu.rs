@@ -1,0 +1,295 @@
+//! What of GPUs could be seen: the driver, CUPTI, who else wants it, NVTX, NCCL; and of
+//! one program, by which way.
+//!
+//! No CUDA is initialised and CUPTI is not called: where the driver does not fit, some
+//! versions of it crash at their first call.
+#![allow(unsafe_code)] // one call into the driver's library, which programs load as well
+
+use super::{Check, Verdict};
+use object::{Object, ObjectSection};
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tprof_wire::env;
+
+/// What no run can do about it, and what still works.
+const NO_DRIVER: &str =
+    "no NVIDIA driver here: nothing of devices can be recorded; NVTX ranges can";
+
+/// Of this machine.
+pub fn machine() -> Vec<Check> {
+    let libraries = Libraries::of_the_loader();
+    let mut checks = driver(&libraries);
+    let driver_is_there = checks[0].verdict != Verdict::Note;
+    if driver_is_there {
+        checks.push(cupti(&libraries));
+        checks.extend(counters());
+        checks.extend(found("nccl", &libraries.named("libnccl.so")));
+    }
+    checks.extend(owner(
+        "cuda tool",
+        env::CUDA_INJECTION,
+        "is loaded first by tprof's agent, and \
+         may take CUPTI: where both want it, one is refused",
+    ));
+    checks.push(
+        owner("nvtx", env::NVTX_INJECTION, "keeps the NVTX ranges: unset it to have them recorded")
+            .unwrap_or_else(|| {
+                Check::new("nvtx", Verdict::Ok, "ranges are recorded, without a GPU too")
+            }),
+    );
+    checks.extend(profilers());
+    checks
+}
+
+/// The driver's version and the newest CUDA that it knows; the devices.
+fn driver(libraries: &Libraries) -> Vec<Check> {
+    let module = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    let module = module.lines().next().and_then(|line| {
+        line.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    let Some(library) = libraries.named("libcuda.so.1").into_iter().next() else {
+        return vec![match module {
+            Some(version) => Check::new(
+                "gpu driver",
+                Verdict::Part,
+                format!("kernel module {version}, but the loader finds no libcuda.so.1"),
+            )
+            .hint("in a container: start it with --gpus all, or the NVIDIA container toolkit"),
+            None => Check::new("gpu driver", Verdict::Note, NO_DRIVER),
+        }];
+    };
+    let version = module.map_or(String::new(), |version| format!("{version}, "));
+    let cuda = cuda_of(&library).map_or_else(
+        || "of an unknown CUDA".to_owned(),
+        |version| format!("for CUDA {}.{} and older", version / 1000, version % 1000 / 10),
+    );
+    let mut checks = vec![Check::new(
+        "gpu driver",
+        Verdict::Ok,
+        format!("{version}{cuda} ({})", library.display()),
+    )];
+    let devices: Vec<String> = std::fs::read_dir("/proc/driver/nvidia/gpus")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("information")).ok())
+        .filter_map(|text| Some(text.lines().next()?.split_once(':')?.1.trim().to_owned()))
+        .collect();
+    if !devices.is_empty() {
+        checks.push(Check::new("gpus", Verdict::Ok, devices.join(", ")));
+    }
+    checks
+}
+
+/// The newest CUDA that a driver's library knows, as it numbers versions.
+fn cuda_of(library: &Path) -> Option<i32> {
+    let path = CString::new(library.as_os_str().as_bytes()).ok()?;
+    // SAFETY: a NUL-terminated path of the driver's own library, which stays loaded; the
+    // function has been of this type in every version, and needs no initialised driver.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY);
+        if handle.is_null() {
+            return None;
+        }
+        let address = libc::dlsym(handle, c"cuDriverGetVersion".as_ptr());
+        if address.is_null() {
+            return None;
+        }
+        let get: unsafe extern "C" fn(*mut i32) -> i32 = std::mem::transmute(address);
+        let mut version = 0;
+        (get(&raw mut version) == 0 && version > 0).then_some(version)
+    }
+}
+
+fn cupti(libraries: &Libraries) -> Check {
+    if let Some(named) = std::env::var_os(env::CUPTI).filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(named);
+        return match path.is_file() {
+            true => {
+                Check::new("cupti", Verdict::Ok, format!("{} ({})", path.display(), env::CUPTI))
+            }
+            false => Check::new(
+                "cupti",
+                Verdict::Part,
+                format!("{} names {}, which is no file", env::CUPTI, path.display()),
+            )
+            .hint(format!("unset {}, or the path of libcupti.so.12 or .13", env::CUPTI)),
+        };
+    }
+    let mut found = libraries.named("libcupti.so");
+    for variable in ["CUDA_HOME", "CUDA_PATH"] {
+        let home = std::env::var_os(variable).filter(|home| !home.is_empty());
+        found.extend(home.into_iter().flat_map(|home| toolkit(Path::new(&home))));
+    }
+    found.extend(toolkit(Path::new("/usr/local/cuda")));
+    match found.is_empty() {
+        false => Check::new("cupti", Verdict::Ok, listed(&found)),
+        true => Check::new(
+            "cupti",
+            Verdict::Note,
+            "in no place of the system; a job with CUDA's own wheels brings it along",
+        )
+        .hint(format!("doctor -- PROGRAM looks beside it; {} may name it", env::CUPTI)),
+    }
+}
+
+fn toolkit(home: &Path) -> Vec<PathBuf> {
+    [12, 13]
+        .map(|major| home.join(format!("extras/CUPTI/lib64/libcupti.so.{major}")))
+        .into_iter()
+        .filter(|path| path.is_file())
+        .collect()
+}
+
+/// Who may read the devices' counters. Kernels and copies need no such permission.
+fn counters() -> Option<Check> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/params").ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?.trim();
+    let found = match value {
+        "0" => "open to all users",
+        _ => "for root alone; kernels, copies and calls are recorded all the same",
+    };
+    Some(Check::new("counters", Verdict::Note, found))
+}
+
+/// A library that a variable names in tprof's place.
+fn owner(name: &'static str, variable: &str, then: &str) -> Option<Check> {
+    let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
+    let path = Path::new(&value);
+    if path.file_name() == Some(OsStr::new(env::AGENT_LIBRARY)) {
+        return None;
+    }
+    let found = format!("{variable} names {}, which {then}", path.display());
+    Some(Check::new(name, Verdict::Part, found))
+}
+
+/// Tools that run now and are known to take CUPTI, or the counters, for themselves.
+fn profilers() -> Option<Check> {
+    const TOOLS: [&str; 4] = ["nsys", "ncu", "nv-hostengine", "dcgm-exporter"];
+    let comm = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("comm")).ok();
+    let running: BTreeSet<String> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(comm)
+        .map(|name| name.trim_end().to_owned())
+        .filter(|name| TOOLS.contains(&name.as_str()))
+        .collect();
+    let names: Vec<&str> = running.iter().map(String::as_str).collect();
+    let found = || format!("{} run here, and may hold CUPTI or the counters", names.join(", "));
+    (!names.is_empty()).then(|| Check::new("profilers", Verdict::Note, found()))
+}
+
+fn found(name: &'static str, paths: &[PathBuf]) -> Option<Check> {
+    (!paths.is_empty()).then(|| Check::new(name, Verdict::Ok, listed(paths)))
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let mut names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    names.dedup();
+    names.join(", ")
+}
+
+/// Libraries as the loader finds them: `LD_LIBRARY_PATH` first, then its cache.
+struct Libraries {
+    folders: Vec<PathBuf>,
+    cache: Vec<PathBuf>,
+}
+
+impl Libraries {
+    fn of_the_loader() -> Libraries {
+        let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let folders = std::env::split_paths(&folders).filter(|path| !path.as_os_str().is_empty());
+        let listing = ["ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig"]
+            .iter()
+            .find_map(|program| Command::new(program).arg("-p").output().ok())
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+            .unwrap_or_default();
+        let path = |line: &str| {
+            let (about, path) = line.split_once(" => ")?;
+            about.contains("x86-64").then(|| PathBuf::from(path.trim()))
+        };
+        Libraries { folders: folders.collect(), cache: listing.lines().filter_map(path).collect() }
+    }
+
+    /// Those whose file names begin so, nearest first.
+    fn named(&self, prefix: &str) -> Vec<PathBuf> {
+        let is_named = |path: &&PathBuf| {
+            path.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
+        };
+        let near = self.folders.iter().flat_map(|folder| in_folder(folder, prefix));
+        near.chain(self.cache.iter().filter(is_named).cloned()).collect()
+    }
+}
+
+fn in_folder(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().as_bytes().starts_with(prefix.as_bytes()))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+/// Of one program: how its CUDA can be seen, if it has any.
+pub fn program(program: &Path, needed: &[String]) -> Vec<Check> {
+    let kernels = has_kernels(program);
+    let runtime = needed.iter().find(|name| name.starts_with("libcudart"));
+    let mut checks = Vec::new();
+    match (runtime, kernels) {
+        (Some(name), _) => checks.push(Check::new(
+            "cuda",
+            Verdict::Ok,
+            format!("{name}: calls, and device memory with host stacks; kernels by CUPTI"),
+        )),
+        (None, true) => checks.push(
+            Check::new(
+                "cuda",
+                Verdict::Part,
+                "CUDA's runtime is linked in: calls and kernels are seen by CUPTI alone, device \
+                 memory without stacks",
+            )
+            .hint("nvcc -cudart shared"),
+        ),
+        (None, false) => {}
+    }
+    if runtime.is_some() || kernels {
+        checks.push(Check::new(
+            "deepbind",
+            Verdict::Note,
+            "libraries that are loaded with RTLD_DEEPBIND call past the hooks; no file says so \
+             beforehand",
+        ));
+    }
+    checks.extend(wheels(program));
+    checks
+}
+
+/// Whether nvcc has put kernels into a file.
+fn has_kernels(program: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(program) else { return false };
+    let cache = object::ReadCache::new(file);
+    let Ok(file) = object::File::parse(&cache) else { return false };
+    file.sections().any(|section| {
+        section.name().is_ok_and(|name| name == ".nv_fatbin" || name == "__nv_relfatbin")
+    })
+}
+
+/// What an interpreter's own packages bring: CUPTI and NCCL of CUDA's wheels.
+fn wheels(program: &Path) -> Vec<Check> {
+    let Some(home) = program.parent().and_then(Path::parent) else { return Vec::new() };
+    let mut packages = in_folder(&home.join("lib"), "python3");
+    packages.iter_mut().for_each(|path| path.push("site-packages/nvidia"));
+    let libraries = |prefix: &str| -> Vec<PathBuf> {
+        let parts = packages.iter().flat_map(|folder| in_folder(folder, ""));
+        parts.flat_map(|part| in_folder(&part.join("lib"), prefix)).collect()
+    };
+    let cupti = found("cupti", &libraries("libcupti.so"));
+    cupti.into_iter().chain(found("nccl", &libraries("libnccl.so"))).collect()
+}
