@@ -121,17 +121,24 @@ fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<Copies>> {
 
 fn own(copies: &Copies) -> Vec<Cell> {
     let operation = copies.operation;
+    let name = copy_name(operation.kind);
+    let (memory, copy) = match operation.memory() {
+        Some(memory) => (Some(memory.clone()), format!("{name}, {memory}")),
+        None => (None, name.to_owned()),
+    };
     vec![
         Cell::known(operation.pageable(), NO_KINDS),
-        copy_name(operation.kind).into(),
-        Cell::known(operation.memory(), NO_KINDS),
+        name.into(),
+        Cell::known(memory, NO_KINDS),
+        copy.into(),
     ]
 }
 
-const OWN: [Column; 3] = [
+const OWN: [Column; 4] = [
     Column::data("pageable", Unit::Flag),
-    Column::new("operation", "operation", Unit::Text),
-    Column::new("memory", "memory", Unit::Name),
+    Column::data("operation", Unit::Text),
+    Column::data("memory", Unit::Text),
+    Column::new("copy", "copy", Unit::Name),
 ];
 
 fn times(parts: &[(RankAt, Vec<Values<Copies>>)]) -> Table {

@@ -26,8 +26,8 @@ pub(crate) const TIMES: [Column; 8] = [
     Column::new("count", "runs", Unit::Count),
     Column::new("mean_ns", "mean", Unit::Duration),
     Column::new("median_ns", "median", Unit::Duration),
-    Column::new("min_ns", "min", Unit::Duration),
-    Column::new("max_ns", "max", Unit::Duration),
+    Column::data("min_ns", Unit::Duration),
+    Column::data("max_ns", Unit::Duration),
     Column::data("deviation_ns", Unit::Duration),
 ];
 
@@ -37,8 +37,8 @@ pub(crate) const SIZES: [Column; 7] = [
     Column::new("count", "runs", Unit::Count),
     Column::new("mean_bytes", "mean", Unit::Bytes),
     Column::new("median_bytes", "median", Unit::Bytes),
-    Column::new("min_bytes", "min", Unit::Bytes),
-    Column::new("max_bytes", "max", Unit::Bytes),
+    Column::data("min_bytes", Unit::Bytes),
+    Column::data("max_bytes", Unit::Bytes),
     Column::data("deviation_bytes", Unit::Bytes),
 ];
 
