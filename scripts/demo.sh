@@ -1,12 +1,43 @@
 #!/bin/sh
-# Builds tprof and profiles a real Python program with it, end to end:
-# examples/clicks.py, which grows. The run is left in
-# target/clicks.
+# Builds tprof and profiles a program with it, end to end:
 #
-#   scripts/demo.sh               the program as it is
+#   scripts/demo.sh               examples/clicks.py, a real Python program, which grows
 #   scripts/demo.sh --keep id     its arguments: here, with the growth repaired
+#   scripts/demo.sh --gpu         two ranks on simulated GPUs, for a look without one
+#
+# The run is left in target/clicks, or in target/simulated-gpu.
 set -eu
 cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+tprof=$target/release/tprof
+
+# Stand-ins for CUDA's libraries, which the tests run on: streams are threads, kernels
+# take time, copies copy. What tprof records of them is what they did; no GPU did it.
+simulated() {
+    scripts/setup.sh
+    sh tests/fake-cuda/build.sh "$PWD/$target/stand-ins" >&2
+    home=$PWD/$target/stand-ins
+    simulation='SIMULATION: stand-ins for CUDA and NCCL ran this, not a GPU.'
+    meeting=$(mktemp -u)
+    echo "$simulation"
+    # shellcheck disable=SC2016 # for the inner shell
+    LD_LIBRARY_PATH=$home/13 FAKE_CUDA_DEVICES=2 FAKE_CUDA_BLOCK_NS=20000 \
+        MEETING=$meeting WORLD_SIZE=2 \
+        "$tprof" run --output "$target/simulated-gpu" --force -- sh -c '
+            RANK=0 "$1" 60 nccl overlap & RANK=1 "$1" 60 nccl overlap; wait' sh "$home/train-13"
+    rm -f "$meeting" "$meeting.part"
+    for kind in summary kernels memcpy comm; do
+        printf '\n%s\n' "$simulation"
+        "$tprof" report $kind "$target/simulated-gpu"
+    done
+    printf '\n%s\n' "$simulation"
+    echo "Look at it: $tprof export $target/simulated-gpu --to timeline"
+}
+
+if [ "${1:-}" = --gpu ]; then
+    simulated
+    exit
+fi
 command -v python3 >/dev/null 2>&1 || {
     printf 'error: there is no python3\n  try: apt-get install python3, as root\n' >&2
     exit 1
@@ -16,7 +47,5 @@ scripts/setup.sh
 # The interpreter itself: python3 may be a version manager's shell script, whose
 # own processes would be recorded as well.
 python=$(python3 -c 'import sys; print(sys.executable)')
-target=${CARGO_TARGET_DIR:-target}
-tprof=$target/release/tprof
 "$tprof" run --output "$target/clicks" --force -- "$python" examples/clicks.py "$@"
 "$tprof" report memory "$target/clicks" --top 3
