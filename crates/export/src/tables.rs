@@ -173,11 +173,11 @@ fn large<R: TraceRow, S: Sink>(
     context: &Context<'_>,
     window: Window,
 ) -> Result<(), S::Error> {
-    let mut rows = context.trace.in_order(window.from_ns, window.to_ns);
-    sink.table(name, columns, context, &mut rows)
+    let mut rows = context.trace.in_order(window.from_ns, window.to_ns).flatten();
+    sink.table(name, columns, context, &mut batches(&mut rows))
 }
 
-/// Rows of a batch of what does not come in blocks.
+/// Rows of a batch: what a sink makes a group of.
 const BATCH_ROWS: usize = 1 << 16;
 
 fn batches<R>(rows: &mut dyn Iterator<Item = R>) -> impl Iterator<Item = Vec<R>> {

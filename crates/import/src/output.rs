@@ -8,7 +8,7 @@ use tprof_trace::model::{NameId, SpanKind};
 use tprof_trace::{TraceRow, TraceWriter};
 
 /// Rows in a block.
-const BLOCK_ROWS: usize = 1 << 16;
+const BLOCK_ROWS: usize = 1 << 14;
 /// Names longer than this would be cut by the writer, and arguments be no JSON any more.
 const MAX_NAME_BYTES: usize = 256 << 10;
 /// Different names and arguments that one file may have, in bytes: they are in

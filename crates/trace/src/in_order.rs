@@ -5,29 +5,83 @@ use crate::reader::TraceFile;
 use crate::row_blocks::RowBlocks;
 use crate::tables::TraceRow;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::vec::IntoIter;
+
+/// Rows handed out at once.
+const BATCH_ROWS: usize = 512;
 
 /// Rows of a large table, sorted by time, in batches; of rows that begin
 /// together the longest comes first, so that what encloses precedes.
 ///
-/// Memory holds the blocks that overlap each other in time, not the table.
+/// Blocks are merged: memory holds those that overlap each other in time, not the
+/// table, and a row is moved once.
 #[derive(Debug)]
 pub struct RowsInOrder<'a, R> {
     blocks: RowBlocks<'a, R>,
-    /// Sorted rows that later blocks may still precede.
-    held: Vec<R>,
+    /// What is left of the blocks that have begun, each in order.
+    runs: Vec<IntoIter<R>>,
+    /// The first row of each of them, and which it is.
+    heads: BinaryHeap<Reverse<(Key, usize)>>,
     from_ns: u64,
     to_ns: u64,
+}
+
+/// When a row begins, and its end: later ones first.
+type Key = (u64, Reverse<u64>);
+
+fn key<R: TraceRow>(row: &R) -> Key {
+    (row.time_ns(), Reverse(row.end_ns()))
 }
 
 impl<'a, R: TraceRow> RowsInOrder<'a, R> {
     pub(crate) fn new(file: &'a TraceFile, from_ns: u64, to_ns: u64) -> RowsInOrder<'a, R> {
         let blocks = RowBlocks::sorted(file, from_ns, to_ns);
-        RowsInOrder { blocks, held: Vec::new(), from_ns, to_ns }
+        RowsInOrder { blocks, runs: Vec::new(), heads: BinaryHeap::new(), from_ns, to_ns }
     }
 
     /// What could not be read so far.
     pub fn problems(&self) -> &[Problem] {
         self.blocks.problems()
+    }
+
+    /// Reads the blocks that begin until `time_ns`.
+    fn begin(&mut self, time_ns: u64) {
+        while self.blocks.next_ns().is_some_and(|next_ns| next_ns <= time_ns) {
+            let Some(mut rows) = self.blocks.next() else { return };
+            rows.retain(|row| {
+                let start_ns = row.time_ns();
+                start_ns < self.to_ns && (row.end_ns() > self.from_ns || start_ns >= self.from_ns)
+            });
+            if !rows.is_sorted_by_key(key) {
+                rows.sort_by_key(key);
+            }
+            if let Some(first) = rows.first().map(key) {
+                self.heads.push(Reverse((first, self.runs.len())));
+                self.runs.push(rows.into_iter());
+            }
+        }
+    }
+
+    /// Moves the rows of the first run that come before all other rows.
+    fn take(&mut self, batch: &mut Vec<R>) {
+        let Some(Reverse((_, run))) = self.heads.pop() else { return };
+        let other = self.heads.peek().map(|Reverse(other)| *other);
+        let unread_ns = self.blocks.next_ns();
+        let is_next = |row: &&R| {
+            let key = key(*row);
+            other.is_none_or(|other| (key, run) < other)
+                && unread_ns.is_none_or(|unread_ns| key.0 < unread_ns)
+        };
+        let rows = &mut self.runs[run];
+        let room = BATCH_ROWS - batch.len();
+        let count = rows.as_slice()[..rows.len().min(room)].iter().take_while(is_next).count();
+        batch.extend(rows.by_ref().take(count));
+        match rows.as_slice().first().map(key) {
+            Some(first) => self.heads.push(Reverse((first, run))),
+            // Its memory is given back.
+            None => *rows = Vec::new().into_iter(),
+        }
     }
 }
 
@@ -35,30 +89,13 @@ impl<R: TraceRow> Iterator for RowsInOrder<'_, R> {
     type Item = Vec<R>;
 
     fn next(&mut self) -> Option<Vec<R>> {
-        loop {
-            let read = self.blocks.next();
-            let last = read.is_none();
-            let (from_ns, to_ns) = (self.from_ns, self.to_ns);
-            let wanted = |row: &R| {
-                let start_ns = row.time_ns();
-                start_ns < to_ns && (row.end_ns() > from_ns || start_ns >= from_ns)
-            };
-            self.held.extend(read.into_iter().flatten().filter(wanted));
-            let key = |row: &R| (row.time_ns(), Reverse(row.end_ns()));
-            if !self.held.is_sorted_by_key(key) {
-                self.held.sort_by_key(key);
-            }
-            let ready = match self.blocks.next_ns() {
-                Some(next_ns) => self.held.partition_point(|row| row.time_ns() < next_ns),
-                None => self.held.len(),
-            };
-            if ready > 0 {
-                let rest = self.held.split_off(ready);
-                return Some(std::mem::replace(&mut self.held, rest));
-            }
-            if last {
-                return None;
-            }
+        let mut batch = Vec::with_capacity(BATCH_ROWS);
+        while batch.len() < BATCH_ROWS {
+            let head_ns = self.heads.peek().map(|Reverse(((time_ns, _), _))| *time_ns);
+            let Some(until_ns) = head_ns.or(self.blocks.next_ns()) else { break };
+            self.begin(until_ns);
+            self.take(&mut batch);
         }
+        (!batch.is_empty()).then_some(batch)
     }
 }
