@@ -105,6 +105,31 @@ class Timeline(PageCase):
         self.find(timeline, "nccl")
         self.assertIn("all_reduce of 100 MiB Float among 2 ranks", self.fact(timeline, "Details"))
 
+    def test_a_collective_leads_to_the_same_one_on_other_ranks(self):
+        timeline = self.timeline()
+        self.find(timeline, "nccl")
+        first = self.fact(timeline, "On")
+        self.assertRegex(self.fact(timeline, "On other ranks"), r"rank 1, [\d.]+ .?s (before|after)")
+        before = self.pixels(timeline)
+        timeline.run("[...document.querySelectorAll('#chosen dt')].find(t => t.textContent === 'On other ranks').nextSibling.querySelector('button').click()")
+        self.assertNotEqual(self.fact(timeline, "On"), first)
+        self.assertIn("rank 0", self.fact(timeline, "On other ranks"))
+        self.assertNotEqual(self.pixels(timeline), before)
+
+    def test_a_forward_operator_leads_to_its_backward_one(self):
+        timeline = self.timeline()
+        self.find(timeline, "aten::gelu")
+        self.assertEqual(self.fact(timeline, "Its backward"), "GeluBackward0")
+        self.find(timeline, "GeluBackward0")
+        self.assertEqual(self.fact(timeline, "Backward of"), "aten::gelu")
+
+    def test_a_wait_for_the_device_has_a_row_and_its_call(self):
+        timeline = self.timeline()
+        self.find(timeline, "Context Sync")
+        self.assertEqual(self.fact(timeline, "Kind"), "synchronisation")
+        self.assertIn("GPU 0 waits", timeline.text("#labels"))
+        self.assertIn("cudaDeviceSynchronize", self.fact(timeline, "Launched by"))
+
     def test_the_keyboard_alone_reaches_events(self):
         timeline = self.timeline()
         timeline.key("Enter")

@@ -63,8 +63,11 @@ struct Rank {
     collectives: Vec<Collective>,
     samples: Vec<Sample>,
     memory: Vec<DeviceAllocation>,
+    waits: Vec<Synchronization>,
+    arrows: Vec<FlowPoint>,
     held_bytes: u64,
     random: u64,
+    step: u32,
     slow: u64,
     odd: &'static str,
 }
@@ -135,8 +138,11 @@ impl Rank {
             collectives: Vec::new(),
             samples: Vec::new(),
             memory: Vec::new(),
+            waits: Vec::new(),
+            arrows: Vec::new(),
             held_bytes: 6 << 30,
             random: u64::from(rank) + 1,
+            step: 0,
             slow,
             odd,
         };
@@ -273,6 +279,7 @@ impl Rank {
         );
         self.operator(0, &["aten::linear", "aten::addmm"], "ampere_sgemm_128x128_nn", 180_000);
         let odd = if layer == 3 { self.odd } else { "elementwise_kernel<gelu>" };
+        self.arrow(0, layer, FlowEnd::Start);
         self.operator(0, &["aten::gelu"], odd, 22_000);
         let bytes = 24 << 20;
         self.held_bytes += bytes;
@@ -297,10 +304,25 @@ impl Rank {
         });
     }
 
+    /// An end of the arrow from an operator to its backward one.
+    fn arrow(&mut self, thread: u32, layer: u32, end: FlowEnd) {
+        let category = self.writer.name("fwdbwd");
+        self.arrows.push(FlowPoint {
+            time_ns: self.now_ns,
+            thread: Some(thread),
+            end,
+            id: u64::from(self.step * LAYERS + layer),
+            category,
+            name: category,
+            ..FlowPoint::default()
+        });
+    }
+
     fn backward(&mut self) {
         let start_ns = self.now_ns;
         for layer in (0..LAYERS).rev() {
             self.operator(1, &["AddmmBackward0", "aten::mm"], "ampere_sgemm_128x64_nt", 190_000);
+            self.arrow(1, layer, FlowEnd::End);
             self.operator(1, &["GeluBackward0"], "elementwise_kernel<gelu_backward>", 25_000);
             self.held_bytes -= 24 << 20;
             let (now_ns, held) = (self.now_ns, self.held_bytes);
@@ -343,6 +365,7 @@ impl Rank {
     }
 
     fn step(&mut self, step: u32) {
+        self.step = step;
         let start_ns = self.now_ns;
         let mark = self.writer.name(&format!("ProfilerStep#{step}"));
         self.writer.mark(Mark {
@@ -377,7 +400,18 @@ impl Rank {
         }
         let (wait_ns, done_ns) = (self.now_ns, *self.streams.iter().max().expect("three"));
         let done_ns = done_ns.max(wait_ns) + 9_000;
-        self.span(0, SpanKind::Runtime, "cudaDeviceSynchronize", wait_ns, done_ns);
+        self.correlation += 1;
+        let correlation = Some(self.correlation);
+        self.span(0, SpanKind::Runtime, "cudaDeviceSynchronize", wait_ns, done_ns).correlation =
+            correlation;
+        self.waits.push(Synchronization {
+            start_ns: wait_ns + 2_000,
+            duration_ns: done_ns - wait_ns - 3_000,
+            device: Some(0),
+            kind: SyncKind::Context,
+            correlation,
+            ..Synchronization::default()
+        });
         self.now_ns = done_ns + 20_000;
         let end_ns = self.now_ns;
         self.span(0, SpanKind::Nvtx, "optimizer", optimizer_ns - 500, end_ns - 4_000);
@@ -450,7 +484,9 @@ impl Rank {
             + self.copies.len()
             + self.collectives.len()
             + self.samples.len()
-            + self.memory.len();
+            + self.memory.len()
+            + self.waits.len()
+            + self.arrows.len();
         self.spans.sort_by_key(|row| row.start_ns);
         for part in self.spans.chunks(1 << 16).map(<[Span]>::to_vec).collect::<Vec<_>>().iter_mut()
         {
@@ -465,6 +501,8 @@ impl Rank {
         self.writer.write(&mut self.copies)?;
         self.writer.write(&mut self.collectives)?;
         self.writer.write(&mut self.samples)?;
+        self.writer.write(&mut self.waits)?;
+        self.writer.write(&mut self.arrows)?;
         self.memory.sort_by_key(|row| row.time_ns);
         self.writer.write(&mut self.memory)?;
         self.writer.process_end(0, self.now_ns, ProcessEnd::Exited(0));

@@ -1,20 +1,28 @@
-//! Lanes of device streams: kernels, copies, and annotations above them.
+//! Lanes of device streams: kernels, copies, annotations above them, and waits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{
-    Collective, CopyKind, DeviceSpan, Kernel, MemoryCopy, MemoryKind, ProcessIndex,
+    Collective, CopyKind, DeviceSpan, Kernel, MemoryCopy, MemoryKind, ProcessIndex, Synchronization,
 };
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
 use crate::flame::{copy_name, is_collective};
 use crate::rows::wanted;
+use crate::words::sync_name;
 use crate::{Part, Written};
 
-type Key = (ProcessIndex, u32, LaneKind, Option<u64>);
+type Key = (ProcessIndex, Option<u32>, LaneKind, Option<u64>);
+
+/// What is known of a collective: in words, and the same number on all its ranks.
+#[derive(Default)]
+struct Said {
+    text: String,
+    kin: u64,
+}
 
 /// Adds what ran on the devices of a file.
 pub(crate) fn streams(
@@ -29,7 +37,7 @@ pub(crate) fn streams(
         let name = part.trace.name(row.name);
         let said = row.correlation.and_then(|number| collectives.get(&(row.process, number)));
         let collective = said.is_some() || is_collective(name);
-        let mut detail = said.cloned().unwrap_or_default();
+        let mut detail = said.map(|said| said.text.clone()).unwrap_or_default();
         kernel_detail(&row, &mut detail);
         let event = Event {
             start_ns: part.at(row.start_ns),
@@ -38,8 +46,9 @@ pub(crate) fn streams(
             kind: if collective { EventKind::Collective } else { EventKind::Kernel },
             detail: lanes.details.of(&detail),
             correlation: row.correlation,
+            kin: said.map_or(0, |said| said.kin),
         };
-        let key = (row.process, row.device, LaneKind::Stream, Some(row.stream));
+        let key = (row.process, Some(row.device), LaneKind::Stream, Some(row.stream));
         streams.entry(key).or_default().push(event);
     }
     for row in wanted::<MemoryCopy>(part, written) {
@@ -51,8 +60,9 @@ pub(crate) fn streams(
             kind,
             detail: lanes.details.of(&copy_detail(&row)),
             correlation: row.correlation,
+            kin: 0,
         };
-        let key = (row.process, row.device, LaneKind::Stream, Some(row.stream));
+        let key = (row.process, Some(row.device), LaneKind::Stream, Some(row.stream));
         streams.entry(key).or_default().push(event);
     }
     for row in wanted::<DeviceSpan>(part, written) {
@@ -63,18 +73,47 @@ pub(crate) fn streams(
             kind: EventKind::DeviceRange,
             detail: lanes.details.of(part.trace.name(row.category)),
             correlation: None,
+            kin: 0,
         };
-        let key = (row.process, row.device, LaneKind::Ranges, row.stream);
+        let key = (row.process, Some(row.device), LaneKind::Ranges, row.stream);
+        streams.entry(key).or_default().push(event);
+    }
+    for row in wanted::<Synchronization>(part, written) {
+        let name = match part.trace.name(row.name) {
+            "" => sync_name(row.kind),
+            name => name,
+        };
+        let detail = match (row.event, row.event_stream) {
+            (Some(event), Some(stream)) => format!("event {event} of stream {stream}"),
+            (Some(event), None) => format!("event {event}"),
+            _ => String::new(),
+        };
+        let event = Event {
+            start_ns: part.at(row.start_ns),
+            duration_ns: row.duration_ns,
+            name: lanes.names.of(name),
+            kind: EventKind::Synchronization,
+            detail: lanes.details.of(&detail),
+            correlation: row.correlation,
+            kin: 0,
+        };
+        let key = (row.process, row.device, LaneKind::Waits, row.stream);
         streams.entry(key).or_default().push(event);
     }
     for ((process, device, kind, stream), events) in streams {
         let name = stream_name(part, process, device, stream);
         let process = processes.index(part, process);
-        lanes.lanes.push(Lane { kind, process, name, device: Some(device), events });
+        lanes.lanes.push(Lane { kind, process, name, device, events });
     }
 }
 
-fn stream_name(part: &Part<'_>, process: ProcessIndex, device: u32, stream: Option<u64>) -> String {
+fn stream_name(
+    part: &Part<'_>,
+    process: ProcessIndex,
+    device: Option<u32>,
+    stream: Option<u64>,
+) -> String {
+    let Some(device) = device else { return "Host".to_owned() };
     let Some(number) = stream else { return format!("GPU {device}") };
     let named = part.trace.streams().iter().find(|row| {
         (row.process, row.device, row.stream) == (process, device, number) && row.name.0 != 0
@@ -86,11 +125,15 @@ fn stream_name(part: &Part<'_>, process: ProcessIndex, device: u32, stream: Opti
 }
 
 /// What is known of each collective, by the correlation of its kernel.
-fn collectives(part: &Part<'_>, written: &mut Written) -> FxHashMap<(ProcessIndex, u64), String> {
-    let mut known: FxHashMap<(ProcessIndex, u64), String> = FxHashMap::default();
+fn collectives(part: &Part<'_>, written: &mut Written) -> FxHashMap<(ProcessIndex, u64), Said> {
+    let mut known: FxHashMap<(ProcessIndex, u64), Said> = FxHashMap::default();
     for row in wanted::<Collective>(part, written) {
         let Some(correlation) = row.correlation else { continue };
-        let text = known.entry((row.process, correlation)).or_default();
+        let said = known.entry((row.process, correlation)).or_default();
+        if let (Some(communicator), Some(sequence)) = (row.communicator, row.sequence) {
+            said.kin = crate::hash::of(&[communicator, sequence]) | 1 << 63;
+        }
+        let text = &mut said.text;
         if !text.is_empty() {
             // Operations that were grouped share a kernel.
             text.push_str("; ");

@@ -27,6 +27,8 @@ pub(crate) enum EventKind {
     Native = 11,
     /// A wait, as samples saw it.
     Waiting = 12,
+    /// A wait for a device, or of one stream for another.
+    Synchronization = 13,
 }
 
 /// An interval on a lane.
@@ -41,6 +43,9 @@ pub(crate) struct Event {
     pub detail: u32,
     /// Joins a launch to what it launched, within its process.
     pub correlation: Option<u64>,
+    /// The same in what belongs together, over all ranks: the collective of each
+    /// rank, a forward operator and its backward one; 0 is nothing.
+    pub kin: u64,
 }
 
 /// What a lane shows.
@@ -54,6 +59,8 @@ pub(crate) enum LaneKind {
     Ranges,
     /// Kernels and copies of a stream.
     Stream,
+    /// Synchronisations.
+    Waits,
 }
 
 /// One lane: events of one thread or stream.
@@ -147,6 +154,7 @@ impl Lanes {
                     LaneKind::Samples => "samples",
                     LaneKind::Ranges => "ranges",
                     LaneKind::Stream => "stream",
+                    LaneKind::Waits => "waits",
                 };
                 json!({
                     "kind": kind, "process": lane.process, "name": lane.name,
@@ -163,6 +171,7 @@ impl Lanes {
         payload.column("kind", &column(&|event| event.kind as u64));
         payload.column("detail", &column(&|event| event.detail.into()));
         payload.differences("launch", &links);
+        payload.column("kin", &self.kin());
         let mut sorted = vec![""; self.names.all.len()];
         for (name, place) in self.names.all.iter().zip(&names) {
             sorted[*place as usize] = name;
@@ -198,12 +207,31 @@ impl Lanes {
             }
         }
         let link = |(lane, event): (&Lane, &Event)| match (lane.kind, event.correlation) {
-            (LaneKind::Stream, Some(correlation)) => {
+            (LaneKind::Stream | LaneKind::Waits, Some(correlation)) => {
                 calls.get(&(lane.process, correlation)).copied().unwrap_or(0)
             }
             _ => 0,
         };
         all().map(link).collect()
+    }
+
+    /// Per event, the number of the group that it belongs to; 0 where it is alone.
+    fn kin(&self) -> Vec<u64> {
+        let all = || self.lanes.iter().flat_map(|lane| lane.events.iter().map(|event| event.kin));
+        let mut members: FxHashMap<u64, (u32, u64)> = FxHashMap::default();
+        all().filter(|kin| *kin != 0).for_each(|kin| members.entry(kin).or_default().0 += 1);
+        let mut last = 0;
+        let mut number = |kin: u64| match members.get_mut(&kin) {
+            Some((2.., group)) => {
+                if *group == 0 {
+                    last += 1;
+                    *group = last;
+                }
+                *group
+            }
+            _ => 0,
+        };
+        all().map(&mut number).collect()
     }
 }
 
@@ -221,6 +249,7 @@ mod tests {
             kind: EventKind::Operator,
             detail: 0,
             correlation: Some(at as u64),
+            kin: [7, 8, 7][at % 3],
         };
         let events = durations.iter().enumerate().map(event).collect();
         let name = "thread".to_owned();
@@ -237,6 +266,11 @@ mod tests {
         // Equally long events go together, rather than exceed what was asked for.
         let mut equal = lanes(&[4; 100]);
         assert_eq!(equal.thin(10), Some((100, 5)));
+    }
+
+    #[test]
+    fn who_has_no_kin_is_in_no_group() {
+        assert_eq!(lanes(&[5, 5, 5]).kin(), [1, 0, 1]);
     }
 
     #[test]

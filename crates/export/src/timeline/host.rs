@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tprof_trace::model::{Sample, Span, SpanKind, ThreadIndex, ThreadState};
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{FlowPoint, Sample, Span, SpanKind, ThreadIndex, ThreadState};
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
@@ -19,6 +20,9 @@ pub(crate) fn spans(
     lanes: &mut Lanes,
 ) {
     let file = &part.trace;
+    let arrows = arrows(part, processes);
+    // Of spans that begin together an arrow belongs to the innermost, the shortest.
+    let mut ends: FxHashMap<(ThreadIndex, u64), (usize, u64)> = FxHashMap::default();
     let mut threads: BTreeMap<ThreadIndex, Lane> = BTreeMap::new();
     for row in wanted::<Span>(part, written) {
         let lane = threads.entry(row.thread).or_insert_with(|| Lane {
@@ -37,7 +41,20 @@ pub(crate) fn spans(
             kind: kind(row.kind),
             detail,
             correlation: row.correlation,
+            kin: 0,
         });
+        if arrows.contains_key(&(row.thread, row.start_ns)) {
+            let found = (lane.events.len() - 1, row.duration_ns);
+            let end = ends.entry((row.thread, row.start_ns)).or_insert(found);
+            if found.1 <= end.1 {
+                *end = found;
+            }
+        }
+    }
+    for ((thread, start_ns), (at, _)) in ends {
+        if let Some(lane) = threads.get_mut(&thread) {
+            lane.events[at].kin = arrows[&(thread, start_ns)];
+        }
     }
     let tid = |thread: ThreadIndex| {
         file.threads().iter().find(|row| row.thread == thread).map_or(u32::MAX, |row| row.tid)
@@ -46,6 +63,20 @@ pub(crate) fn spans(
     let mut threads: Vec<(ThreadIndex, Lane)> = threads.into_iter().collect();
     threads.sort_by_key(|(thread, lane)| (lane.process, tid(*thread).wrapping_sub(1)));
     lanes.lanes.extend(threads.into_iter().map(|(_, lane)| lane));
+}
+
+/// Where arrows from forward to backward operators begin and end, and which they are.
+fn arrows(part: &Part<'_>, processes: &mut Processes) -> FxHashMap<(ThreadIndex, u64), u64> {
+    let mut arrows = FxHashMap::default();
+    for row in part.trace.blocks::<FlowPoint>().flatten() {
+        if let Some(thread) = row.thread
+            && part.trace.name(row.category) == "fwdbwd"
+        {
+            let process = processes.index(part, row.process) as u64;
+            arrows.insert((thread, row.time_ns), crate::hash::of(&[process, row.id]) | 1);
+        }
+    }
+    arrows
 }
 
 fn kind(kind: SpanKind) -> EventKind {
@@ -131,6 +162,7 @@ pub(crate) fn samples(
                     kind,
                     detail: lanes.details.of(&table.places[frame as usize]),
                     correlation: None,
+                    kin: 0,
                 }
             });
         }
@@ -227,6 +259,7 @@ mod tests {
                 kind: EventKind::Native,
                 detail: 0,
                 correlation: None,
+                kin: 0,
             });
         }
         let mut events: Vec<_> = calls

@@ -51,6 +51,7 @@ async function start() {
     if (state.selected >= 0) {
       add(state.selected, true);
       trace.launched(state.selected).slice(0, 200).forEach((event) => add(event, true));
+      trace.related(state.selected).slice(1, 200).forEach((event) => state.arrows.push([trace.related(event)[0], event, true]));
     }
   }
 

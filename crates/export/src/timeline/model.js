@@ -4,12 +4,12 @@
 // stretch of the row is without visiting its events.
 
 const KINDS = ["python", "operator", "range", "call", "overhead", "other", "kernel", "collective", "copy",
-  "memset", "device range", "native", "waiting"];
+  "memset", "device range", "native", "waiting", "synchronisation"];
 const DEVICE_KINDS = new Set([6, 7, 8, 9]);
 
 class Trace {
   constructor(data) {
-    const { start, duration, name, kind, detail, launch } = data.columns;
+    const { start, duration, name, kind, detail, launch, kin } = data.columns;
     const count = start.length;
     Object.assign(this, { names: data.names, details: data.details, processes: data.processes, marks: data.marks, count });
     const depth = new Uint16Array(count), parent = new Int32Array(count).fill(-1);
@@ -42,6 +42,7 @@ class Trace {
     this.kind = new Uint8Array(count);
     this.detail = new Uint32Array(count);
     this.launch = new Int32Array(count);
+    this.kin = new Uint32Array(count);
     this.parent = new Int32Array(count);
     this.self = new Float64Array(count);
     for (let i = 0; i < count; i++) {
@@ -52,6 +53,7 @@ class Trace {
       this.kind[at] = kind[i];
       this.detail[at] = detail[i];
       this.launch[at] = launch[i] > 0 ? place[launch[i] - 1] : -1;
+      this.kin[at] = kin[i];
       this.parent[at] = parent[i] >= 0 ? place[parent[i]] : -1;
       this.self[at] += duration[i];
     }
@@ -124,6 +126,20 @@ class Trace {
       }
     }
     return this.byLaunch.get(event) || [];
+  }
+
+  // What belongs together with an event, itself included, by time.
+  related(event) {
+    if (this.kin[event] === 0) return [];
+    if (!this.groups) {
+      this.groups = new Map();
+      for (let i = 0; i < this.count; i++) {
+        const group = this.kin[i];
+        if (group > 0) (this.groups.get(group) || this.groups.set(group, []).get(group)).push(i);
+      }
+      for (const group of this.groups.values()) group.sort((a, b) => this.start[a] - this.start[b]);
+    }
+    return this.groups.get(this.kin[event]);
   }
 
   // How many events have a name, and how long they last together.

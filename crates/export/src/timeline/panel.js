@@ -42,6 +42,14 @@ class Panel {
       facts.push(["Launched by", "not recorded"]);
     }
     if (launched.length) facts.push(["Launches", element("span", {}, ...launched.slice(0, 5).flatMap((to, i) => [i ? ", " : "", this.link(to, trace.names[trace.name[to]])]), launched.length > 5 ? ` and ${launched.length - 5} more` : "")]);
+    const kin = trace.related(event).filter((other) => other !== event);
+    if (kin.length) {
+      const of = (other) => `${trace.processes[trace.rowOf(other).lane.process].rank}, ${formatTime(Math.abs(trace.start[other] - start))} ${trace.start[other] < start ? "before" : "after"}`;
+      const operator = !DEVICE_KINDS.has(trace.kind[event]);
+      const title = operator ? (trace.start[kin[0]] < start ? "Backward of" : "Its backward") : "On other ranks";
+      const links = kin.slice(0, 8).flatMap((other, i) => [i ? "; " : "", this.link(other, operator ? trace.names[trace.name[other]] : of(other))]);
+      facts.push([title, element("span", {}, ...links, kin.length > 8 ? ` and ${kin.length - 8} more` : "")]);
+    }
     const use = trace.use(trace.name[event]);
     facts.push(["Of this name", `${formatCount(use.count)} events, ${formatTime(use.total)} together, ${formatTime(use.total / use.count)} on average`]);
     $("chosen").replaceChildren(element("h2", {}, trace.names[trace.name[event]]), this.list(facts));
@@ -81,7 +89,7 @@ class Panel {
       ["GPU idle", known(only.gpu === null ? null : to - from - only.gpu)]);
     const list = this.list(facts);
     const ranks = only ? null : element("table", { class: "ranks" }, element("thead", {}, element("tr", {}, ...["", "CPU active", "GPU active", "Both at once"].map((t) => element("th", { scope: "col", title: t === "CPU active" ? "any host thread within an operator, a Python function or a call" : null }, t)))),
-      element("tbody", {}, ...per.map((row) => element("tr", {}, ...[row.process.rank, row.cpu, row.gpu, row.both].map((cell, i) => element("td", {}, i === 0 ? cell : cell === null ? "not recorded" : `${row.guessed && i !== 2 ? "~" : ""}${formatTime(cell)} · ${formatShare(cell, to - from)}`))))));
+      element("tbody", {}, ...per.map((row) => element("tr", {}, ...[row.rank, row.cpu, row.gpu, row.both].map((cell, i) => element("td", {}, i === 0 ? cell : cell === null ? "not recorded" : `${row.guessed && i !== 2 ? "~" : ""}${formatTime(cell)} · ${formatShare(cell, to - from)}`))))));
     const guessed = per.some((row) => row.guessed) ? element("p", { class: "dim" }, "~ is an estimate: when samples found any thread on a core.") : "";
     $("chosen").replaceChildren(element("h2", {}, "Selected time"), list, ranks || "", guessed);
     this.head("Time", "Calls", "Average", "Name");
@@ -93,6 +101,6 @@ class Panel {
         ...there.slice(0, MOST_NAMES).map((row) => this.row(row.longest, formatTime(row[by]), formatCount(row.count), formatTime(row.total / row.count), trace.names[row.name]))];
     };
     const device = (row) => DEVICE_KINDS.has(row.kind);
-    $("table").tBodies[0].replaceChildren(...section("On the GPU", device, "total"), ...section("On the host, without what is nested", (row) => !device(row) && KINDS[row.kind] !== "device range", "self"));
+    $("table").tBodies[0].replaceChildren(...section("On the GPU", device, "total"), ...section("On the host, without what is nested", (row) => !device(row) && !["device range", "synchronisation"].includes(KINDS[row.kind]), "self"));
   }
 }

@@ -8,7 +8,7 @@ const COLOURS = {
   python: [50, 74, 70, 40], operator: [202, 66, 74, 42], range: [326, 44, 78, 46], call: [41, 82, 64, 44],
   overhead: [0, 45, 74, 44], other: [215, 12, 76, 42], kernel: [164, 50, 62, 38], collective: [20, 86, 66, 48],
   copy: [203, 68, 56, 46], memset: [230, 45, 72, 50], "device range": [326, 30, 82, 36], native: [34, 48, 74, 40],
-  waiting: [0, 0, 84, 30],
+  waiting: [0, 0, 84, 30], synchronisation: [285, 30, 74, 46],
 };
 const TINTS = 8;
 

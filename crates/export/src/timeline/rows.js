@@ -9,7 +9,7 @@ const SHALLOW = 10; // rows of a lane that is not opened
 class Layout {
   constructor(trace, labels, changed) {
     Object.assign(this, { trace, labels, changed, closed: new Set(), opened: new Set(), items: [], height: 0 });
-    const order = { ranges: 2, stream: 3, thread: 0, samples: 1 };
+    const order = { ranges: 2, stream: 3, waits: 4, thread: 0, samples: 1 };
     this.groups = trace.processes.map((process, index) => ({
       index, process,
       lanes: trace.lanes.filter((lane) => lane.process === index).sort((a, b) => order[a.kind] - order[b.kind]),
@@ -17,7 +17,15 @@ class Layout {
     }));
     const run = trace.curves.filter((curve) => curve.process === null);
     if (run.length) this.groups.push({ index: -1, process: { rank: "host", name: "" }, lanes: [], curves: run });
-    if (this.groups.length > 4) this.groups.slice(4).forEach((group) => this.closed.add(group.index));
+    // Of a rank's processes the one that did most comes first; the first few that
+    // did much are open.
+    const events = (group) => group.lanes.reduce((sum, lane) => sum + lane.count, 0);
+    const ranks = trace.processes.map((process) => process.rank);
+    const place = (group) => group.index < 0 ? ranks.length : ranks.indexOf(group.process.rank);
+    this.groups.sort((a, b) => place(a) - place(b) || events(b) - events(a) || a.index - b.index);
+    const most = Math.max(...this.groups.map(events));
+    const open = this.groups.filter((group) => events(group) >= most / 10).slice(0, 4);
+    if (this.groups.length > 4) this.groups.forEach((group) => { if (!open.includes(group)) this.closed.add(group.index); });
     this.arrange();
   }
 
@@ -66,7 +74,7 @@ class Layout {
       return element("div", { class: "curve", title: item.curve.name }, item.curve.name, element("br"), `peak ${formatValue(item.curve.most, item.curve.unit)}`);
     }
     const { lane } = item, hidden = lane.depth - item.rows;
-    const text = lane.kind === "samples" ? `${lane.name} sampled` : lane.kind === "ranges" ? `${lane.name} ranges` : lane.name;
+    const text = lane.kind === "samples" ? `${lane.name} sampled` : lane.kind === "ranges" || lane.kind === "waits" ? `${lane.name} ${lane.kind}` : lane.name;
     const title = `${text}: ${formatCount(lane.count)} events`;
     if (lane.depth <= SHALLOW) return element("div", { class: "lane", title }, text);
     return element("button", { class: "lane deep", title, "aria-expanded": String(hidden === 0), onclick: () => { this.toggle(this.opened, lane.index); } },

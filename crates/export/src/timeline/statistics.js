@@ -73,12 +73,18 @@ function running(trace, lane, from, to) {
   return without(seen, unionOfAll(lane.rows.map((row) => within(trace, row, from, to, WAITING))));
 }
 
-// Per process: time in which any host thread was at work, in which its GPUs had
-// work, and in which both were so. Null is what no lane tells. Where threads have
-// no spans, their samples tell, and the host's time is an estimate.
+// Per rank: time in which any of its host threads was at work, in which its GPUs
+// had work, and in which both were so. Null is what no lane tells. Where threads
+// have no spans, their samples tell, and the host's time is an estimate.
 function activity(trace, from, to) {
-  return trace.processes.map((process, index) => {
-    const lanes = (kind) => trace.lanes.filter((lane) => lane.process === index && lane.kind === kind);
+  const ranks = new Map();
+  for (const lane of trace.lanes) {
+    const { rank } = trace.processes[lane.process];
+    (ranks.get(rank) || ranks.set(rank, []).get(rank)).push(lane);
+  }
+  for (const { rank } of trace.processes) if (!ranks.has(rank)) ranks.set(rank, []);
+  return [...ranks].map(([rank, all]) => {
+    const lanes = (kind) => all.filter((lane) => lane.kind === kind);
     const busy = (kind, kinds) => {
       const there = lanes(kind);
       return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
@@ -88,7 +94,7 @@ function activity(trace, from, to) {
     const guessed = sampled.length > 0 && !(spans && spans.length);
     const cpu = guessed ? unionOfAll(sampled.map((lane) => running(trace, lane, from, to))) : spans, gpu = busy("stream", DEVICE_KINDS);
     const sums = [cpu && total(cpu), gpu && total(gpu)];
-    return { process, guessed, cpu: sums[0], gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
+    return { rank, guessed, cpu: sums[0], gpu: sums[1], both: cpu && gpu ? sums[0] + sums[1] - total(union(cpu, gpu)) : null };
   });
 }
 
