@@ -63,12 +63,20 @@ pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
             .cause(format!("no temporary directory: {}", said(&error)))
             .hint("TMPDIR at a directory with room")
     })?;
+    // Pages and reports call the run by its directory's name.
+    let run = scratch.path().join(name_of(path));
     let options = Options::new(env!("CARGO_PKG_VERSION"));
-    let imported = import(&[path.to_owned()], scratch.path(), &options)?;
+    let imported = import(&[path.to_owned()], &run, &options)?;
     for note in &imported.notes {
         say(&format!("note: {note}\n"));
     }
-    Ok(OpenRun { path: scratch.path().to_owned(), scratch: Some(scratch) })
+    Ok(OpenRun { path: run, scratch: Some(scratch) })
+}
+
+/// What a trace is called: its file's name.
+fn name_of(path: &Path) -> PathBuf {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    whole.file_name().map_or_else(|| "trace".into(), PathBuf::from)
 }
 
 fn import(paths: &[PathBuf], output: &Path, options: &Options) -> Result<Imported, Failure> {

@@ -12,6 +12,7 @@ import threading
 
 from case import PageCase
 from runs import TPROF, directory, made
+from runs import page as runs_page
 
 STAND_IN = b"""<!doctype html><html><head><title>stand-in</title><link rel="icon" href="data:,"></head><body><script>
 const url = new URLSearchParams(location.hash.slice(location.hash.indexOf("?"))).get("url");
@@ -85,6 +86,12 @@ class Open(PageCase):
             self.assertRegex(url, rf"^http://127\.0\.0\.1:\d+/[0-9a-f]{{32}}/{view}\.html$")
             page = self.open(url)
             self.assertTrue(page.run(f"!!document.querySelector('{mark}')"), view)
+
+    def test_a_foreign_trace_is_called_by_its_name(self):
+        trace = directory() / "train.json"
+        trace.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]}')
+        page = self.open(runs_page("timeline", run=trace))
+        self.assertEqual(page.text("#title"), "train.json")
 
     def test_the_report_leads_to_the_two_others(self):
         _, url = self.serve("--as", "report", "--no-browser")

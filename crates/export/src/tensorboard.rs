@@ -20,7 +20,12 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let names = paths::names(&selection.files);
     let inside = |name: &String| output.unfinished().join(format!("{name}.pt.trace.json.gz"));
     let files: Vec<_> = names.iter().map(inside).collect();
-    let mut written = chrome::write_all(&selection, &files, options)?;
+    let mut written =
+        chrome::write_all(&selection, &files, options).map_err(|error| match error {
+            // The name that its user knows.
+            ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
+            other => other,
+        })?;
     written.notes.push(format!("tensorboard --logdir {}", path.display()));
     written.paths = vec![output.keep()?];
     Ok(written)

@@ -1,5 +1,6 @@
 //! Why an export failed, in three lines.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use tprof_export::ExportError;
@@ -116,9 +117,14 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
             Failure::new("cannot write the export").cause(said(source)).hint("-o FILE")
         }
         ExportError::Write { path, source } => {
-            Failure::new(format!("cannot write `{}`", path.display()))
-                .cause(said(source))
-                .hint("-o at a directory that exists and can be written")
+            Failure::new(format!("cannot write `{}`", path.display())).cause(said(source)).hint(
+                match source.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                        "make room there, -o on another disk, or a part of the run: --rank, --steps"
+                    }
+                    _ => "-o at a directory that exists and can be written",
+                },
+            )
         }
     }
 }

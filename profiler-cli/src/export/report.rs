@@ -26,6 +26,9 @@ const MOST_STEPS: usize = 120;
 /// Rows of a stack plot.
 const MOST_RANKS: usize = 64;
 
+/// A figure that was not measured.
+const UNKNOWN: &str = "unknown";
+
 /// What comes first; other kinds follow in their own order.
 const ORDER: [&str; 8] =
     ["findings", "breakdown", "steps", "kernels", "operators", "comm", "stragglers", "idle"];
@@ -50,6 +53,8 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         page.facts.extend(headline(&document));
         page.sections.push(section(kind.about, document));
     }
+    // What is known comes first.
+    page.facts.sort_by_key(|fact| fact.value == UNKNOWN);
     let at = page.sections.iter().position(|part| part.key == "kernels").unwrap_or(0);
     page.sections.insert(at, memory(report));
     page.links = links(&path);
@@ -142,7 +147,7 @@ fn fact<T>(name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String, remark
         Reading::Estimate { value, error } => {
             (format!("~{}", show(value)), format!("{remark} ± {}", show(error)).trim().to_owned())
         }
-        Reading::Missing(why) => ("unknown".to_owned(), why.clone()),
+        Reading::Missing(why) => (UNKNOWN.to_owned(), why.clone()),
     };
     Fact { name: name.to_owned(), value, remark }
 }
@@ -248,6 +253,7 @@ fn title(kind: &str) -> String {
         "overlap" => "Communication hidden behind compute",
         "bandwidth" => "Memory bandwidth of copies",
         "queue" => "Launch queues",
+        "cpu" => "CPU time",
         _ => "",
     };
     if !known.is_empty() {
