@@ -1,6 +1,7 @@
 """Measures what tprof costs beside native, a floor and a peer. See docs/overhead.md."""
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from measure import Pairs, Run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
-PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "import", "reports")
+PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
@@ -231,6 +232,19 @@ class Bench:
             self.row("  size", float(found[2]), "bytes/event", size)
             self.row("  peak memory", float(found[3]), "MB", None)
 
+    def pages(self):
+        """The timeline of a million events in a browser, as pages.py measures it."""
+        figures = self.built / "pages.json"
+        command = [sys.executable, HERE / "pages.py", "--tprof", self.tprof, "--json", figures]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode != 0:
+            self.notes.append(f"pages were not measured: {(done.stderr.strip() or 'no reason').splitlines()[-1]}")
+            return
+        found = json.loads(figures.read_text())
+        for row in found["rows"]:
+            basis = "cpu" if "CPU" in row["what"] else "wall"
+            self.row(f"timeline page: {row['what']}", row["value"], row["unit"], row["target"], basis=basis, at_least=row["side"] == "least")
+
     def compiler(self):
         if not self.cc1:
             self.notes.append("no cc1 here: its row is missing")
@@ -288,7 +302,7 @@ class Bench:
         hta.measure(self, ROOT, self.built)
 
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.imports, self.reports)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports)
         for name, part in zip(PARTS, parts, strict=True):
             if self.args.only in (None, name):
                 print(f"bench: {name}", file=sys.stderr)
