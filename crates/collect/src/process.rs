@@ -3,7 +3,14 @@
 //! Nothing that is read from the region is believed: unknown kinds, wrong
 //! lengths and foreign chunk references are counted as refused and skipped.
 
-use crate::calls::CallNote;
+mod follow;
+mod note;
+mod totals;
+
+pub use follow::Follow;
+pub use note::Note;
+pub use totals::SlotTotals;
+
 use crate::clock::Clock;
 use crate::heap::{Heap, HeapOp};
 use crate::shared::{Region, SlotRead};
@@ -34,62 +41,6 @@ const PENDING_MOST: usize = 1 << 20;
 const STUCK_NS: u64 = 1_000_000_000;
 /// Bytes taken from one ring before the next one's turn: two large chunks.
 const TAKE_MOST: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
-
-/// A thread of the image, as the collector follows it.
-pub struct Follow {
-    /// Slot in the region.
-    pub slot: usize,
-    /// Row in the trace.
-    pub index: ThreadIndex,
-    /// Thread id.
-    pub tid: u32,
-    chunk: ChunkRef,
-    base: usize,
-    bytes: usize,
-    at: usize,
-    clock: u64,
-    hole_since: u64,
-    partial_at: u64,
-    /// The thread said that it ended, then.
-    pub ended: Option<u64>,
-    /// Path and verdict of the spawn that is under way.
-    pub spawning: Option<(String, u32, u64)>,
-    /// Bytes taken in this pass.
-    taken: usize,
-    /// The last pass read all that its ring held.
-    whole: bool,
-}
-
-/// Something other than a heap event.
-#[derive(Debug)]
-pub enum Note {
-    /// A stack: id, end, frames.
-    Stack(u32, u8, Vec<u64>),
-    /// `mmap`: address, length, stack.
-    Map(u64, u64, u32),
-    /// `munmap`.
-    Unmap(u64, u64),
-    /// `mremap`: old length, new address, new length.
-    Remap(u64, u64, u64),
-    /// Thread renamed.
-    Name(String),
-    /// Thread ended.
-    ThreadExit,
-    /// The process leaves with this status.
-    Exit(i32),
-    /// Forked this child.
-    Fork(u32),
-    /// About to exec: pid (0: a spawn), verdict, its parent, path.
-    Exec(u32, u32, u32, String),
-    /// The exec of this pid failed.
-    ExecFailed(u32),
-    /// Reaped: pid, wait status.
-    Reaped(u32, i32),
-    /// Spawned: pid or 0.
-    Spawned(u32),
-    /// A call of CUDA's runtime or of NCCL.
-    Call(CallNote),
-}
 
 /// Where notes go.
 pub trait Notes {
@@ -132,41 +83,6 @@ pub struct Image {
     payload: Vec<u64>,
     /// When events were last brought into order.
     settled_at: u64,
-}
-
-/// Counters of thread slots, added up.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SlotTotals {
-    #[allow(missing_docs)]
-    pub allocations: u64,
-    #[allow(missing_docs)]
-    pub frees: u64,
-    #[allow(missing_docs)]
-    pub allocated_bytes: u64,
-    #[allow(missing_docs)]
-    pub live_delta: i64,
-    #[allow(missing_docs)]
-    pub wait_ticks: u64,
-    #[allow(missing_docs)]
-    pub waits: u64,
-    #[allow(missing_docs)]
-    pub lost: u64,
-    #[allow(missing_docs)]
-    pub stack_ticks: u64,
-}
-
-impl SlotTotals {
-    fn add(&mut self, slot: &ThreadSlot) {
-        let sum = |to: &mut u64, from: u64| *to = to.wrapping_add(from);
-        sum(&mut self.allocations, slot.allocations.load(Relaxed));
-        sum(&mut self.frees, slot.frees.load(Relaxed));
-        sum(&mut self.allocated_bytes, slot.allocated_bytes.load(Relaxed));
-        sum(&mut self.wait_ticks, slot.wait_ticks.load(Relaxed));
-        sum(&mut self.waits, slot.waits.load(Relaxed));
-        sum(&mut self.lost, slot.lost.load(Relaxed));
-        sum(&mut self.stack_ticks, slot.stack_ticks.load(Relaxed));
-        self.live_delta = self.live_delta.wrapping_add(slot.live_delta.load(Relaxed));
-    }
 }
 
 /// A slot's place in the region and what to do about new threads.
@@ -646,7 +562,7 @@ impl Image {
             self.taken += 1;
             self.refused += u64::from(!notes.agent(thread, word1, kind, argument, &payload));
         } else {
-            match decode(kind, argument, &payload) {
+            match Note::decode(kind, argument, &payload) {
                 Some(note) => {
                     // Life and stacks are not events that one could lose count of.
                     self.recorded += u64::from(matches!(
@@ -666,56 +582,4 @@ impl Image {
     pub fn is_settled(&self) -> bool {
         self.pending.is_empty()
     }
-}
-
-impl Follow {
-    fn enter(&mut self, chunk: ChunkRef) {
-        self.chunk = chunk;
-        (self.base, self.bytes) = chunk.place().unwrap_or((0, 0));
-        self.at = SLOT_BYTES;
-    }
-}
-
-fn text(words: &[u64], len: usize) -> String {
-    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).take(len).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The kernel maps and unmaps whole pages.
-fn pages(bytes: u64) -> u64 {
-    bytes.checked_next_multiple_of(4096).unwrap_or(bytes)
-}
-
-fn decode(kind: ExtKind, argument: u32, p: &[u64]) -> Option<Note> {
-    let at = |i: usize| p.get(i).copied();
-    Some(match kind {
-        ExtKind::Stack => {
-            let len = usize::try_from(at(0)?).ok()?.min(record::MAX_FRAMES);
-            Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, p.get(1..=len)?.to_vec())
-        }
-        ExtKind::Map => Note::Map(at(0)?, pages(at(1)?), (at(3)? >> 32) as u32),
-        ExtKind::Unmap => Note::Unmap(at(0)?, pages(at(1)?)),
-        ExtKind::Remap => Note::Remap(pages(at(1)?), at(2)?, pages(at(3)?)),
-        ExtKind::ThreadName => {
-            let name = text(p.get(..2)?, 16);
-            Note::Name(name.trim_end_matches('\0').to_owned())
-        }
-        ExtKind::ThreadExit => Note::ThreadExit,
-        ExtKind::ProcessExit => Note::Exit(at(0)? as i32),
-        ExtKind::Fork => Note::Fork(at(0)? as u32),
-        ExtKind::Exec => {
-            let facts = at(1)?;
-            let path = text(p.get(2..)?, argument as usize);
-            Note::Exec(at(0)? as u32, facts as u32 & 0xff, (facts >> 32) as u32, path)
-        }
-        ExtKind::ExecFailed => Note::ExecFailed(at(0)? as u32),
-        ExtKind::Reaped => Note::Reaped(at(0)? as u32, at(1)? as i32),
-        ExtKind::Spawned => Note::Spawned(at(0)? as u32),
-        ExtKind::HostCall | ExtKind::HostMemory | ExtKind::Collective | ExtKind::Communicator => {
-            Note::Call(CallNote::of(kind, argument, p)?)
-        }
-        ExtKind::ThreadStart => return Some(Note::Name(String::new())),
-        // Taken before it comes here.
-        _ => return None,
-    })
 }

@@ -1,0 +1,83 @@
+//! What a record of the preloaded library says, other than a heap event.
+
+use crate::calls::CallNote;
+use tprof_wire::record::{self, ExtKind};
+
+/// Something other than a heap event.
+#[derive(Debug)]
+pub enum Note {
+    /// A stack: id, end, frames.
+    Stack(u32, u8, Vec<u64>),
+    /// `mmap`: address, length, stack.
+    Map(u64, u64, u32),
+    /// `munmap`.
+    Unmap(u64, u64),
+    /// `mremap`: old length, new address, new length.
+    Remap(u64, u64, u64),
+    /// Thread renamed.
+    Name(String),
+    /// Thread ended.
+    ThreadExit,
+    /// The process leaves with this status.
+    Exit(i32),
+    /// Forked this child.
+    Fork(u32),
+    /// About to exec: pid (0: a spawn), verdict, its parent, path.
+    Exec(u32, u32, u32, String),
+    /// The exec of this pid failed.
+    ExecFailed(u32),
+    /// Reaped: pid, wait status.
+    Reaped(u32, i32),
+    /// Spawned: pid or 0.
+    Spawned(u32),
+    /// A call of CUDA's runtime or of NCCL.
+    Call(CallNote),
+}
+
+impl Note {
+    /// Reads a record's argument and payload; `None` if they make no sense.
+    pub fn decode(kind: ExtKind, argument: u32, p: &[u64]) -> Option<Note> {
+        let at = |i: usize| p.get(i).copied();
+        Some(match kind {
+            ExtKind::Stack => {
+                let len = usize::try_from(at(0)?).ok()?.min(record::MAX_FRAMES);
+                Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, p.get(1..=len)?.to_vec())
+            }
+            ExtKind::Map => Note::Map(at(0)?, pages(at(1)?), (at(3)? >> 32) as u32),
+            ExtKind::Unmap => Note::Unmap(at(0)?, pages(at(1)?)),
+            ExtKind::Remap => Note::Remap(pages(at(1)?), at(2)?, pages(at(3)?)),
+            ExtKind::ThreadName => {
+                let name = text(p.get(..2)?, 16);
+                Note::Name(name.trim_end_matches('\0').to_owned())
+            }
+            ExtKind::ThreadExit => Note::ThreadExit,
+            ExtKind::ProcessExit => Note::Exit(at(0)? as i32),
+            ExtKind::Fork => Note::Fork(at(0)? as u32),
+            ExtKind::Exec => {
+                let facts = at(1)?;
+                let path = text(p.get(2..)?, argument as usize);
+                Note::Exec(at(0)? as u32, facts as u32 & 0xff, (facts >> 32) as u32, path)
+            }
+            ExtKind::ExecFailed => Note::ExecFailed(at(0)? as u32),
+            ExtKind::Reaped => Note::Reaped(at(0)? as u32, at(1)? as i32),
+            ExtKind::Spawned => Note::Spawned(at(0)? as u32),
+            ExtKind::HostCall
+            | ExtKind::HostMemory
+            | ExtKind::Collective
+            | ExtKind::Communicator => Note::Call(CallNote::of(kind, argument, p)?),
+            ExtKind::ThreadStart => return Some(Note::Name(String::new())),
+            // Taken before it comes here.
+            _ => return None,
+        })
+    }
+}
+
+fn text(words: &[u64], len: usize) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).take(len).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The kernel maps and unmaps whole pages.
+fn pages(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(4096).unwrap_or(bytes)
+}
