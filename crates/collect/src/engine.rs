@@ -1,10 +1,11 @@
 //! The collector's main loop: drains every image, writes the files, keeps
 //! `run.json`, and comes to an end.
 
+mod requests;
+
 use crate::calibrate::Costs;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Reply, Request};
 use crate::cpu::{Heard, Sampler};
 use crate::files::Files;
 use crate::info;
@@ -23,7 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-use tprof_trace::model::{Mark, MarkKind};
 use tprof_trace::run::RunInfo;
 
 const MS: u64 = 1_000_000;
@@ -477,66 +477,6 @@ impl Engine {
                 self.story.complain(&e.to_string());
             }
         }
-    }
-
-    /// Switches recording, marks it, and remembers that totals have a gap.
-    fn switch(&mut self, on: bool, why: &str) {
-        let page = self.session.page();
-        if (page.recording.load(Relaxed) != 0) == on {
-            return;
-        }
-        page.recording.store(u32::from(on), SeqCst);
-        self.always_on = false;
-        self.mark(why, if on { MarkKind::RecordingOn } else { MarkKind::RecordingOff });
-    }
-
-    fn mark(&mut self, name: &str, kind: MarkKind) {
-        let time_ns = sys::monotonic_ns();
-        for file in &mut self.files.open {
-            let name = file.writer.name(name);
-            file.writer.mark(Mark { time_ns, process: None, name, kind });
-        }
-    }
-
-    fn control(&mut self, request: Request) -> Reply {
-        let on = self.session.page().recording.load(Relaxed) != 0;
-        let done = |message: &str| Reply { ok: true, message: message.to_owned(), status: None };
-        match request {
-            Request::Start if on => done("recording is on already"),
-            Request::Start => {
-                self.switch(true, "tprof ctl start");
-                done("recording is on")
-            }
-            Request::Stop if !on => done("recording is off already"),
-            Request::Stop => {
-                self.switch(false, "tprof ctl stop");
-                done("recording is off")
-            }
-            Request::Mark { name } => {
-                self.mark(&name, MarkKind::Mark);
-                done("marked")
-            }
-            Request::Status => {
-                Reply { ok: true, message: String::new(), status: Some(self.status(on)) }
-            }
-        }
-    }
-
-    fn status(&mut self, on: bool) -> serde_json::Value {
-        self.refresh_info();
-        let seconds = (sys::monotonic_ns() - self.info.start_ns) as f64 / 1e9;
-        serde_json::json!({
-            "recording": on,
-            "seconds": seconds,
-            "processes": self.images.len(),
-            "threads": self.images.values().map(|t| t.image.threads.len()).sum::<usize>(),
-            "recorded": self.info.completeness.recorded,
-            "events_per_second": self.info.completeness.recorded as f64 / seconds.max(1e-9),
-            "lost": self.info.completeness.lost,
-            "bytes": self.files.bytes(),
-            "wait_ns": self.info.overhead.wait_ns,
-            "collector_cpu_ns": self.info.overhead.collector_cpu_ns,
-        })
     }
 
     fn is_over(&mut self, now: u64) -> bool {

@@ -1,0 +1,71 @@
+//! What is asked of a live run: start, stop, marks, status.
+
+use super::Engine;
+use crate::control::{Reply, Request};
+use crate::sys;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use tprof_trace::model::{Mark, MarkKind};
+
+impl Engine {
+    /// Switches recording, marks it, and remembers that totals have a gap.
+    pub(super) fn switch(&mut self, on: bool, why: &str) {
+        let page = self.session.page();
+        if (page.recording.load(Relaxed) != 0) == on {
+            return;
+        }
+        page.recording.store(u32::from(on), SeqCst);
+        self.always_on = false;
+        self.mark(why, if on { MarkKind::RecordingOn } else { MarkKind::RecordingOff });
+    }
+
+    /// Marks this moment in every file.
+    pub(super) fn mark(&mut self, name: &str, kind: MarkKind) {
+        let time_ns = sys::monotonic_ns();
+        for file in &mut self.files.open {
+            let name = file.writer.name(name);
+            file.writer.mark(Mark { time_ns, process: None, name, kind });
+        }
+    }
+
+    /// Does what `tprof ctl` asks.
+    pub(super) fn control(&mut self, request: Request) -> Reply {
+        let on = self.session.page().recording.load(Relaxed) != 0;
+        let done = |message: &str| Reply { ok: true, message: message.to_owned(), status: None };
+        match request {
+            Request::Start if on => done("recording is on already"),
+            Request::Start => {
+                self.switch(true, "tprof ctl start");
+                done("recording is on")
+            }
+            Request::Stop if !on => done("recording is off already"),
+            Request::Stop => {
+                self.switch(false, "tprof ctl stop");
+                done("recording is off")
+            }
+            Request::Mark { name } => {
+                self.mark(&name, MarkKind::Mark);
+                done("marked")
+            }
+            Request::Status => {
+                Reply { ok: true, message: String::new(), status: Some(self.status(on)) }
+            }
+        }
+    }
+
+    fn status(&mut self, on: bool) -> serde_json::Value {
+        self.refresh_info();
+        let seconds = (sys::monotonic_ns() - self.info.start_ns) as f64 / 1e9;
+        serde_json::json!({
+            "recording": on,
+            "seconds": seconds,
+            "processes": self.images.len(),
+            "threads": self.images.values().map(|t| t.image.threads.len()).sum::<usize>(),
+            "recorded": self.info.completeness.recorded,
+            "events_per_second": self.info.completeness.recorded as f64 / seconds.max(1e-9),
+            "lost": self.info.completeness.lost,
+            "bytes": self.files.bytes(),
+            "wait_ns": self.info.overhead.wait_ns,
+            "collector_cpu_ns": self.info.overhead.collector_cpu_ns,
+        })
+    }
+}
