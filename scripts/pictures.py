@@ -1,8 +1,9 @@
-"""Takes the pictures of docs/images: the HTML pages of a run, in a real browser.
+"""Takes the pictures of docs/images: tprof's pages in a real browser.
 
-    scripts/pictures.py [RUN] [--tprof PATH] [-o DIR]
+    scripts/pictures.py TRACE [--tprof PATH] [-o DIR]
 
-Without RUN, of the made-up training run that the tests of the pages use.
+The flame graph is of a run of examples/clicks.py, made now. The timeline and the
+report are of TRACE: README.md says which one, and where it is from.
 """
 
 import argparse
@@ -18,34 +19,28 @@ sys.path.insert(0, str(ROOT / "tests" / "pages"))
 import chromium  # noqa: E402
 import runs  # noqa: E402
 
+# What is chosen in the picture of the timeline: a collective has most to tell.
+CHOSEN = "ncclKernel_AllReduce"
 
-def settle_on(page, steps):
-    """Shows this many steps of a timeline, from the second one on."""
+
+def timeline(browser, file, out):
+    page = browser.open(file, width=1280, height=800)
     page.run("document.querySelector('#scroll').focus()")
     for _ in range(2):
         page.key("]")
         page.settle()
-    page.run("document.activeElement.blur()")
-    for _ in range(steps - 1):
-        page.key("-")
-        page.settle()
-
-
-def timeline(browser, file, out):
-    page = browser.open(file, width=1280, height=860)
-    settle_on(page, 1)
     page.key("/")
-    page.type("flash")
+    page.type(CHOSEN)
     page.key("Enter")
-    page.key("Escape")
-    page.run("document.querySelector('#search').value = ''; document.querySelector('#search').dispatchEvent(new Event('input')); document.activeElement.blur()")
+    page.run("const s = document.querySelector('#search'); s.value = ''; s.dispatchEvent(new Event('input')); document.querySelector('#scroll').focus()")
     page.run("document.querySelector('#scroll').scrollTop = 0")
+    page.run("document.activeElement.blur()")
     page.picture(out / "timeline.png")
     page.close()
 
 
 def flame(browser, file, out):
-    page = browser.open(file, width=1280, height=440, dark=True)
+    page = browser.open(file, width=1280, height=470, dark=True)
     page.picture(out / "flame.png")
     page.close()
 
@@ -58,19 +53,21 @@ def report(browser, file, out):
 
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parse.add_argument("run", nargs="?", type=Path)
+    parse.add_argument("trace", type=Path)
     parse.add_argument("--tprof", type=Path, default=runs.TPROF)
     parse.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "images")
     args = parse.parse_args()
     if not chromium.find():
         sys.exit("there is no Chromium to take pictures with: scripts/test-deps.sh installs one")
-    run = args.run or runs.made("--steps", "6", "--plain")
     args.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium.Chromium() as browser:
-        for name, take in (("timeline", timeline), ("flame", flame), ("report", report)):
+        # The interpreter itself, not a version manager's script.
+        clicks, program = Path(folder) / "clicks", ["python3", "examples/clicks.py"]
+        found = {**os.environ, "PATH": f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}"}
+        subprocess.run([args.tprof, "run", "--quiet", "-o", clicks, "--", *program], check=True, cwd=ROOT, env=found, stdout=subprocess.DEVNULL)
+        for name, take, run in (("flame", flame, clicks), ("timeline", timeline, args.trace), ("report", report, args.trace)):
             file = Path(folder) / f"{name}.html"
-            part = ["--rank", "0"] if name == "timeline" else []
-            subprocess.run([args.tprof, "export", run, "--to", name, "-o", file, *part], check=True, capture_output=True)
+            subprocess.run([args.tprof, "export", run, "--to", name, "-o", file], check=True, capture_output=True)
             take(browser, file, args.output)
             path = args.output / f"{name}.png"
             print(f"{os.path.relpath(path)}  {path.stat().st_size // 1024} KiB")
