@@ -58,6 +58,30 @@ fn shares_are_known(program: &Path, options: &[&str]) {
 }
 
 #[test]
+fn switches_and_faults_are_counted() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("cpu_counts"));
+    let Some((_, threads)) = sampled(&job, OFTEN, &scratch) else { return };
+    let rows = threads["tables"]["threads"].as_array().unwrap();
+    let of = |name: &str| {
+        let row = rows.iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no thread {name}: {rows:#?}"))
+    };
+    let count = |name: &str, key: &str| {
+        of(name)[key].as_u64().unwrap_or_else(|| panic!("no {key}: {:#?}", of(name)))
+    };
+    // 3,000 pages of its own, and what starting takes.
+    assert!((3000..3200).contains(&count("toucher", "minor_faults")), "{rows:#?}");
+    assert!(count("sleeper", "minor_faults") < 200, "{rows:#?}");
+    // 50 sleeps.
+    assert!((50..80).contains(&count("sleeper", "voluntary_switches")), "{rows:#?}");
+    assert!((2000..2400).contains(&count("forked", "minor_faults")), "{rows:#?}");
+    let processes = threads["tables"]["processes"].as_array().unwrap();
+    let busiest = processes.iter().map(|row| row["minor_faults"].as_u64().unwrap()).max();
+    assert!(busiest.is_some_and(|faults| (3000..3700).contains(&faults)), "{processes:#?}");
+}
+
+#[test]
 fn shares_are_known_without_frame_pointers() {
     shares_are_known(&program("cpu_shares"), OFTEN);
 }

@@ -453,6 +453,14 @@ pub fn thread_state(pid: u32, tid: u32) -> Option<u8> {
     stat.get(after + 2).copied()
 }
 
+/// Minor and major page faults of a thread, from `/proc`.
+pub fn faults_of(pid: u32, tid: u32) -> Option<[u64; 2]> {
+    let stat = String::from_utf8(read_small(&format!("/proc/{pid}/task/{tid}/stat"))).ok()?;
+    // Behind the name: state is the first; `minflt` and `majflt` the 8th and 10th.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
+    Some([fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?])
+}
+
 /// Reads memory of another process; how many bytes could be read from the front.
 pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };

@@ -26,6 +26,7 @@ pub(crate) struct Tables {
     pub losses: Vec<Loss>,
     pub devices: Vec<Device>,
     pub streams: Vec<Stream>,
+    pub thread_counts: Vec<ThreadCounts>,
     pub communicators: Vec<Communicator>,
     pub clock_joins: Vec<ClockJoin>,
     pub properties: Vec<Property>,
@@ -73,6 +74,9 @@ impl Tables {
             table::LOSSES => add(&mut self.losses, source.rows(block, payload, planes))?,
             table::DEVICES => add(&mut self.devices, source.rows(block, payload, planes))?,
             table::STREAMS => add(&mut self.streams, source.rows(block, payload, planes))?,
+            table::THREAD_COUNTS => {
+                add(&mut self.thread_counts, source.rows(block, payload, planes))?
+            }
             table::COMMUNICATORS => {
                 add(&mut self.communicators, source.rows(block, payload, planes))?
             }
@@ -100,6 +104,7 @@ impl Tables {
         last_of_each(&mut self.devices, |row| (row.process, row.device));
         last_of_each(&mut self.streams, |row| (row.process, row.device, row.context, row.stream));
         last_of_each(&mut self.communicators, |row| (row.process, row.communicator));
+        last_of_each(&mut self.thread_counts, |row| (row.process, row.thread));
         last_of_each(&mut self.properties, |row| row.key);
     }
 }

@@ -23,6 +23,7 @@ pub(crate) struct Pending {
     pub communicators: Vec<Communicator>,
     pub clock_joins: Vec<ClockJoin>,
     pub properties: Vec<Property>,
+    pub thread_counts: Vec<ThreadCounts>,
     pub thread_ends: Vec<ThreadEndRow>,
     pub process_ends: Vec<ProcessEndRow>,
     /// Memory that they take.
@@ -49,6 +50,7 @@ impl Pending {
             + self.communicators.len()
             + self.clock_joins.len()
             + self.properties.len()
+            + self.thread_counts.len()
             + self.thread_ends.len()
             + self.process_ends.len()
     }
@@ -61,6 +63,7 @@ impl Pending {
             + self.stacks.len()
             + self.symbols.len()
             + self.totals.len()
+            + self.thread_counts.len()
             + self.counters.len();
         refining == self.rows()
     }

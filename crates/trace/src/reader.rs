@@ -243,6 +243,11 @@ impl TraceFile {
         &self.tables.devices
     }
 
+    /// What was counted of threads.
+    pub fn thread_counts(&self) -> &[ThreadCounts] {
+        &self.tables.thread_counts
+    }
+
     /// Streams that have a name or a priority, by process, device, context and number.
     pub fn streams(&self) -> &[Stream] {
         &self.tables.streams

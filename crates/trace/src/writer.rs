@@ -215,6 +215,7 @@ impl TraceWriter {
         self.rows(&mut pending.communicators)?;
         self.rows(&mut pending.clock_joins)?;
         self.rows(&mut pending.properties)?;
+        self.rows(&mut pending.thread_counts)?;
         self.rows(&mut pending.thread_ends)?;
         self.rows(&mut pending.process_ends)
     }

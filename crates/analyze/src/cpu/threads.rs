@@ -1,7 +1,7 @@
 //! `tprof report threads`: what each thread did with its life.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::{Process, ProcessIndex, ThreadIndex, ThreadState};
+use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
 use super::NO_SAMPLES;
 use super::names::{Func, Layer};
@@ -18,6 +18,11 @@ pub const KIND: DocumentKind = DocumentKind {
     about: "running, ready and waiting time of each thread",
     analysis: || boxed(ThreadsReport),
 };
+
+/// Why switches are not known.
+const NO_SWITCHES: &str = "records of switches were lost, or nobody counted them";
+/// Why faults are not known.
+const NO_FAULTS: &str = "it became another program, or its counters could not be opened";
 
 /// Kinds of waits, in the order of their columns.
 const WAITS: [ThreadState; 7] = [
@@ -36,6 +41,7 @@ pub struct ThreadsReport;
 /// One thread.
 #[derive(Debug, Default)]
 pub struct Row {
+    process: ProcessIndex,
     program: String,
     pid: u32,
     tid: u32,
@@ -43,6 +49,7 @@ pub struct Row {
     by_state: FxHashMap<ThreadState, u64>,
     gil_ns: Option<u64>,
     samples: u64,
+    counts: ThreadCounts,
     /// Where it ran most, and waited most.
     ran: FxHashMap<Func, u64>,
     waited: FxHashMap<(ThreadState, Func), u64>,
@@ -73,16 +80,20 @@ impl Analysis for ThreadsReport {
             trace.processes().iter().map(|p| (p.process, p)).collect();
         let tids: FxHashMap<ThreadIndex, u32> =
             trace.threads().iter().map(|t| (t.thread, t.tid)).collect();
+        let counts: FxHashMap<(ProcessIndex, ThreadIndex), ThreadCounts> =
+            trace.thread_counts().iter().map(|row| ((row.process, row.thread), *row)).collect();
         let mut rows: FxHashMap<(ProcessIndex, ThreadIndex), Row> = FxHashMap::default();
         for stretch in &cpu.stretches {
             let key = (stretch.process, stretch.thread);
             let row = rows.entry(key).or_insert_with(|| {
                 let process = processes.get(&stretch.process);
                 Row {
+                    process: stretch.process,
                     program: process.map_or(String::new(), |p| program(trace.name(p.command))),
                     pid: process.map_or(0, |p| p.pid),
                     tid: tids.get(&stretch.thread).copied().unwrap_or(0),
                     name: trace.thread_name(stretch.thread).map(str::to_owned),
+                    counts: counts.get(&key).copied().unwrap_or_default(),
                     ..Row::default()
                 }
             });
@@ -125,6 +136,11 @@ impl Analysis for ThreadsReport {
             Column::data("device_ns", Unit::Duration),
             Column::data("other_ns", Unit::Duration),
             Column::data("held_gil_ns", Unit::Duration),
+            Column::data("voluntary_switches", Unit::Count),
+            Column::data("involuntary_switches", Unit::Count),
+            Column::data("migrations", Unit::Count),
+            Column::data("minor_faults", Unit::Count),
+            Column::data("major_faults", Unit::Count),
             Column::data("samples", Unit::Count),
             Column::data("ran_in", Unit::Text),
             Column::new("most_for", "mostly", Unit::Text),
@@ -142,7 +158,124 @@ impl Analysis for ThreadsReport {
         for (at, row) in &all {
             table.row(cells(at, row, ranked));
         }
-        Body { tables: vec![table], notes: Vec::new() }
+        Body {
+            tables: vec![table, switches(&all, ranked), processes(&all, ranked)],
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// Switches, migrations and faults.
+fn counted(counts: &ThreadCounts) -> [Cell; 5] {
+    let of = |value: Option<u64>, why| Cell::known(value, why);
+    [
+        of(counts.voluntary, NO_SWITCHES),
+        of(counts.involuntary, NO_SWITCHES),
+        of(counts.migrations, NO_SWITCHES),
+        of(counts.minor_faults, NO_FAULTS),
+        of(counts.major_faults, NO_FAULTS),
+    ]
+}
+
+/// Columns of what is counted.
+const COUNTED: [Column; 5] = [
+    Column::new("voluntary_switches", "waits", Unit::Count),
+    Column::new("involuntary_switches", "preempted", Unit::Count),
+    Column::new("migrations", "moved", Unit::Count),
+    Column::new("minor_faults", "faults", Unit::Count),
+    Column::new("major_faults", "from disk", Unit::Count),
+];
+
+/// What was counted of each thread.
+fn switches(all: &[(RankAt, Row)], ranked: bool) -> Table {
+    let mut columns = COUNTED.to_vec();
+    columns.extend([
+        Column::data("pid", Unit::Id),
+        Column::new("tid", "tid", Unit::Id),
+        Column::new("thread", "thread", Unit::Name),
+    ]);
+    let mut table = Table::new("switches", "Switches and page faults of threads", columns)
+        .about(
+            "waits, preempted, moved: how often it left its core to wait, was made to, came back \
+             on another; faults: pages touched first; from disk: that had to be read",
+        )
+        .empty(NO_SAMPLES);
+    let sum = |row: &Row| {
+        let counts = &row.counts;
+        let all = [counts.voluntary, counts.involuntary, counts.minor_faults, counts.major_faults];
+        all.into_iter().flatten().sum::<u64>()
+    };
+    let mut sorted: Vec<&(RankAt, Row)> = all.iter().collect();
+    sorted.sort_by_key(|(_, row)| std::cmp::Reverse(sum(row)));
+    for (at, row) in sorted {
+        let mut cells = counted(&row.counts).to_vec();
+        cells.extend([row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]);
+        table.row(cells);
+    }
+    table
+}
+
+/// Threads added up by process; what is unknown of one is unknown of all.
+fn processes(all: &[(RankAt, Row)], ranked: bool) -> Table {
+    let mut columns = vec![
+        Column::new("running_ns", "ran", Unit::Duration),
+        Column::data("ready_ns", Unit::Duration),
+        Column::data("waited_ns", Unit::Duration),
+    ];
+    columns.extend(COUNTED);
+    columns.extend([
+        Column::data("threads", Unit::Count),
+        Column::data("rank", Unit::Id),
+        Column::new("pid", "pid", Unit::Id),
+        Column::data("program", Unit::Text),
+        Column::new("process", "process", Unit::Name),
+    ]);
+    let mut table =
+        Table::new("processes", "Processes, their threads added up", columns).empty(NO_SAMPLES);
+    let mut sums: Vec<(&RankAt, &Row, [u64; 4], ThreadCounts)> = Vec::new();
+    for (at, row) in all {
+        let time =
+            [row.time(ThreadState::Running), row.time(ThreadState::Runnable), row.waited_ns(), 1];
+        let same = |(of, other, ..): &&mut (&RankAt, &Row, _, _)| {
+            other.process == row.process && of.label == at.label
+        };
+        match sums.iter_mut().find(same) {
+            None => sums.push((at, row, time, row.counts)),
+            Some((.., times, counts)) => {
+                times.iter_mut().zip(time).for_each(|(sum, more)| *sum += more);
+                *counts = both(counts, &row.counts);
+            }
+        }
+    }
+    sums.sort_by_key(|(_, _, time, _)| std::cmp::Reverse(time[0]));
+    for (at, row, time, counts) in sums {
+        let name = match ranked {
+            true => format!("{}, {}", at.label, row.program),
+            false => row.program.clone(),
+        };
+        let mut cells: Vec<Cell> = time[..3].iter().map(|ns| Cell::from(*ns)).collect();
+        cells.extend(counted(&counts));
+        cells.extend([
+            time[3].into(),
+            Cell::applies(at.rank),
+            row.pid.into(),
+            row.program.clone().into(),
+            name.into(),
+        ]);
+        table.row(cells);
+    }
+    table
+}
+
+fn both(a: &ThreadCounts, b: &ThreadCounts) -> ThreadCounts {
+    let sum = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+    ThreadCounts {
+        voluntary: sum(a.voluntary, b.voluntary),
+        involuntary: sum(a.involuntary, b.involuntary),
+        migrations: sum(a.migrations, b.migrations),
+        minor_faults: sum(a.minor_faults, b.minor_faults),
+        major_faults: sum(a.major_faults, b.major_faults),
+        ..*a
     }
 }
 
@@ -161,14 +294,9 @@ fn cells(at: &RankAt, row: &Row, ranked: bool) -> Vec<Cell> {
         .max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.1.name.cmp(&a.0.1.name)))
         .map(|((_, func), _)| shown(func));
     let mostly = WAITS.iter().filter(|s| row.time(**s) > 0).max_by_key(|s| row.time(**s));
-    let name = match (&row.name, ranked) {
-        (Some(name), false) if *name != row.program => format!("{name} of {}", row.program),
-        (_, false) => row.program.clone(),
-        (Some(name), true) => format!("{}, {name} of {}", at.label, row.program),
-        (None, true) => format!("{}, {}", at.label, row.program),
-    };
+    cells.extend([Cell::known(row.gil_ns, "Python's lock was not looked at")]);
+    cells.extend(counted(&row.counts));
     cells.extend([
-        Cell::known(row.gil_ns, "Python's lock was not looked at"),
         row.samples.into(),
         Cell::known(largest(&row.ran), "no stack was sampled"),
         Cell::applies(mostly.map(|state| word(*state))),
@@ -178,9 +306,19 @@ fn cells(at: &RankAt, row: &Row, ranked: bool) -> Vec<Cell> {
         row.tid.into(),
         row.program.clone().into(),
         Cell::known(row.name.clone(), "nobody named it"),
-        name.into(),
+        name_of(at, row, ranked).into(),
     ]);
     cells
+}
+
+/// A thread as a person knows it.
+fn name_of(at: &RankAt, row: &Row, ranked: bool) -> String {
+    match (&row.name, ranked) {
+        (Some(name), false) if *name != row.program => format!("{name} of {}", row.program),
+        (_, false) => row.program.clone(),
+        (Some(name), true) => format!("{}, {name} of {}", at.label, row.program),
+        (None, true) => format!("{}, {}", at.label, row.program),
+    }
 }
 
 /// The innermost function that a person would know.

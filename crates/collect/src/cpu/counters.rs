@@ -5,9 +5,10 @@
 //! counters of a processor write into one ring.
 
 use crate::config::StackMode;
-use crate::perf::attr::{SOFTWARE, flag, software};
+use crate::perf::attr::{READ_ID, SOFTWARE, flag, software};
 use crate::perf::record::{FIELDS, REGISTERS, WITH_STACK};
 use crate::perf::{Attr, Counter, Ring};
+use crate::sys;
 use std::collections::HashMap;
 use std::io;
 
@@ -38,7 +39,12 @@ pub enum Purpose {
     Clock,
     /// Samples of threads that leave their processor.
     Leave,
+    /// Page faults of a kind, by its number: told when a thread ends.
+    Faults(usize),
 }
+
+/// Kinds of page faults.
+const FAULTS: [u64; 2] = [software::MINOR_FAULTS, software::MAJOR_FAULTS];
 
 /// Open counters and their rings.
 #[derive(Debug, Default)]
@@ -47,6 +53,13 @@ pub struct Counters {
     /// By processor: the index of the counter that owns the ring, and the ring.
     pub rings: Vec<(u32, usize, Ring)>,
     purpose: HashMap<u64, Purpose>,
+    /// By thread that counters were opened of: its own faults, not those of
+    /// threads that it started.
+    own: HashMap<u32, [Counter; 2]>,
+    /// By thread that began since: its faults so far, and how many counters told.
+    faults: HashMap<u32, [(u64, usize); 2]>,
+    /// Faults are not counted of all.
+    faults_refused: bool,
     /// What the machine refused: kernel frames, stacks of waits.
     pub kernel_refused: Option<i32>,
     /// Samples hold registers and stack.
@@ -115,6 +128,18 @@ impl Wanted {
                 flags |= flag::FREQ;
                 (software::CONTEXT_SWITCHES, u64::from(self.rate))
             }
+            Purpose::Faults(kind) => {
+                flags |= flag::INHERIT_STAT;
+                return Attr {
+                    kind: SOFTWARE,
+                    config: FAULTS[kind],
+                    sample: FIELDS,
+                    read_format: READ_ID,
+                    flags,
+                    clockid: libc::CLOCK_MONOTONIC,
+                    ..Attr::default()
+                };
+            }
         };
         Attr {
             kind: SOFTWARE,
@@ -141,6 +166,19 @@ impl Counters {
         }
         self.with_stack = wanted.with_stack();
         for tid in tids {
+            let own = [0, 1].map(|kind| {
+                let attr = wanted.attr(Purpose::Faults(kind), false, on_exec);
+                let flags = attr.flags & !(flag::INHERIT | flag::INHERIT_STAT);
+                let attr = Attr { flags, read_format: 0, ..attr };
+                let counter = Counter::open(&attr, *tid as i32, -1)?;
+                (if on_exec { Ok(()) } else { counter.enable() }).map(|()| counter)
+            });
+            match own {
+                [Ok(minor), Ok(major)] => {
+                    self.own.insert(*tid, [minor, major]);
+                }
+                _ => self.faults_refused = true,
+            }
             for cpu in &processors {
                 match self.open_one(wanted, *tid, *cpu, on_exec) {
                     Ok(()) => {}
@@ -180,7 +218,50 @@ impl Counters {
             let leave = open(Purpose::Leave, true)?;
             self.take(leave, Purpose::Leave, cpu, on_exec)?;
         }
+        for kind in 0..FAULTS.len() {
+            let purpose = Purpose::Faults(kind);
+            let opened =
+                open(purpose, false).and_then(|counter| self.take(counter, purpose, cpu, on_exec));
+            self.faults_refused |= opened.is_err();
+        }
         Ok(())
+    }
+
+    /// Takes in what a counter tells of a thread that ends.
+    pub fn counted(&mut self, tid: u32, id: u64, value: u64) {
+        if let Some(Purpose::Faults(kind)) = self.purpose.get(&id) {
+            let sum = &mut self.faults.entry(tid).or_default()[*kind];
+            *sum = (sum.0 + value, sum.1 + 1);
+        }
+    }
+
+    /// Whether all counters told of a thread's faults that will.
+    pub fn has_told(&self, tid: u32) -> bool {
+        let all = |told: &[(u64, usize); 2]| told.iter().all(|(_, n)| *n >= self.rings.len());
+        self.faults_refused || self.own.contains_key(&tid) || self.faults.get(&tid).is_some_and(all)
+    }
+
+    /// Minor and major faults of a thread that has ended; `None` if they are not known.
+    pub fn faults_of_ended(&mut self, tid: u32) -> Option<[u64; 2]> {
+        let (told, own) = (self.faults.remove(&tid), self.own.remove(&tid));
+        match own {
+            _ if self.faults_refused => None,
+            Some([minor, major]) => Some([minor.value().ok()?, major.value().ok()?]),
+            None => {
+                let told = told?;
+                let all = told.iter().all(|(_, counters)| *counters == self.rings.len());
+                all.then(|| told.map(|(sum, _)| sum))
+            }
+        }
+    }
+
+    /// Those of a thread that runs on.
+    pub fn faults_of_live(&mut self, pid: u32, tid: u32) -> Option<[u64; 2]> {
+        match self.own.contains_key(&tid) {
+            true => self.faults_of_ended(tid),
+            // It began while it was watched: all its faults count.
+            false => sys::faults_of(pid, tid),
+        }
     }
 
     /// Gives a counter its ring, and lets it count.
@@ -235,17 +316,7 @@ impl Counters {
 pub fn why_refused(error: &io::Error) -> String {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => match level {
-            Ok(level) => format!(
-                "perf_event_open is not permitted (kernel.perf_event_paranoid is {}); \
-                 `sysctl kernel.perf_event_paranoid=1`, or in a container \
-                 `--cap-add PERFMON` and a seccomp profile that allows it, would",
-                level.trim()
-            ),
-            Err(_) => {
-                "perf_event_open is not permitted, by a seccomp profile or the kernel".to_owned()
-            }
-        },
+        Some(libc::EACCES | libc::EPERM) => refused_at(level.ok().as_deref()),
         Some(libc::ENOSYS) => {
             "this kernel, or a seccomp profile, has no perf_event_open".to_owned()
         }
@@ -254,5 +325,33 @@ pub fn why_refused(error: &io::Error) -> String {
         }
         Some(libc::ESRCH) => "the process is gone".to_owned(),
         _ => format!("perf_event_open failed: {error}"),
+    }
+}
+
+/// Why it is not permitted, by `kernel.perf_event_paranoid`: up to 2 it is.
+fn refused_at(level: Option<&str>) -> String {
+    match level.map(|level| (level.trim(), level.trim().parse::<i32>())) {
+        Some((_, Ok(level @ 3..))) => format!(
+            "perf_event_open is not permitted (kernel.perf_event_paranoid is {level}); \
+             `sysctl kernel.perf_event_paranoid=1` or CAP_PERFMON would allow it"
+        ),
+        Some((level, _)) => format!(
+            "perf_event_open is refused although kernel.perf_event_paranoid is {level}: by a seccomp \
+             profile, as in most containers, where `--cap-add PERFMON` would allow it"
+        ),
+        None => "perf_event_open is not permitted, by a seccomp profile or the kernel".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_what_would_allow_it() {
+        assert!(refused_at(Some("3\n")).contains("sysctl kernel.perf_event_paranoid=1"));
+        let profile = refused_at(Some("2\n"));
+        assert!(profile.contains("seccomp") && !profile.contains("sysctl"), "{profile}");
+        assert!(refused_at(None).contains("not permitted"));
     }
 }

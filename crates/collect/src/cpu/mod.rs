@@ -20,7 +20,7 @@ mod worker;
 pub use counters::Wanted;
 pub use probe::{Permitted, permitted};
 pub use spaces::Met;
-pub use threads::Kind;
+pub use threads::{Counts, Kind};
 
 use crate::sys;
 use std::io;
@@ -40,6 +40,17 @@ pub const DEFAULT_RATE: u32 = 99;
 pub fn highest_rate() -> u32 {
     let text = sys::read_small("/proc/sys/kernel/perf_event_max_sample_rate");
     String::from_utf8_lossy(&text).trim().parse().unwrap_or(100_000)
+}
+
+/// What was counted of a thread until it ended, or the sampler.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    /// When.
+    pub time_ns: u64,
+    /// Switches; `None` if records of them were lost.
+    pub counts: Option<Counts>,
+    /// Minor and major page faults, if they are known.
+    pub faults: Option<[u64; 2]>,
 }
 
 /// A sample, or a stretch of time without one.
@@ -63,6 +74,8 @@ pub struct Taken {
     pub frames: Vec<Frame>,
     /// Why the frames end: a [`tprof_wire::record::StackEnd`].
     pub end: u8,
+    /// It is no stretch of time, but this.
+    pub counted: Option<Counted>,
 }
 
 /// One frame of a sample.

@@ -29,6 +29,17 @@ pub struct Stretch {
     pub place: Place,
 }
 
+/// What was counted of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Counts {
+    /// It left its processor to wait.
+    pub voluntary: u64,
+    /// It was made to leave.
+    pub involuntary: u64,
+    /// It came back on another processor.
+    pub migrations: u64,
+}
+
 /// Kinds of stretches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -54,6 +65,8 @@ struct Thread {
     /// Exact time on processors that no sample stands for yet.
     unsampled_ns: i64,
     first_ns: u64,
+    counts: Counts,
+    last_cpu: Option<u32>,
     /// Short stretches by kind and place.
     short: HashMap<(Kind, Place), (u64, u64)>,
 }
@@ -105,6 +118,10 @@ impl Threads {
         }
         thread.off_since = Some((time_ns, preempted));
         thread.looked = false;
+        match preempted {
+            true => thread.counts.involuntary += 1,
+            false => thread.counts.voluntary += 1,
+        }
     }
 
     /// Threads that have waited since `before_ns` or longer, nobody knows where,
@@ -128,11 +145,23 @@ impl Threads {
         }
     }
 
-    /// It came back.
-    pub fn came(&mut self, pid: u32, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+    /// It came back, on a processor.
+    pub fn came(&mut self, pid: u32, tid: u32, cpu: u32, time_ns: u64, out: &mut Vec<Stretch>) {
         let thread = self.of(pid, tid, time_ns);
+        let moved = thread.last_cpu.replace(cpu).is_some_and(|last| last != cpu);
+        thread.counts.migrations += u64::from(moved);
         thread.on_since = Some(time_ns);
         thread.close(tid, time_ns, out);
+    }
+
+    /// What was counted of a thread so far; counting begins anew.
+    pub fn take_counts(&mut self, tid: u32) -> Option<Counts> {
+        self.of.get_mut(&tid).map(|thread| std::mem::take(&mut thread.counts))
+    }
+
+    /// Processes and threads that there are.
+    pub fn all(&self) -> Vec<(u32, u32)> {
+        self.of.iter().map(|(tid, thread)| (thread.pid, *tid)).collect()
     }
 
     /// It ended.
@@ -224,17 +253,19 @@ mod tests {
     fn running_ready_and_waiting_add_up_to_the_life_of_a_thread() {
         let ms = 1_000_000;
         let (mut threads, mut out) = (Threads::default(), Vec::new());
-        threads.came(1, 2, 0, &mut out);
+        threads.came(1, 2, 0, 0, &mut out);
         threads.sampled(1, 2, 10 * ms, 10 * ms);
         threads.left(1, 2, 15 * ms, true);
-        threads.came(1, 2, 18 * ms, &mut out);
+        threads.came(1, 2, 0, 18 * ms, &mut out);
         threads.leaves(1, 2, 20 * ms, vec![Frame::Address(7)], 0);
         threads.left(1, 2, 20 * ms, false);
-        threads.came(1, 2, 50 * ms, &mut out);
+        threads.came(1, 2, 1, 50 * ms, &mut out);
         for n in 0..5 {
             threads.left(1, 2, 51 * ms + n * 1000, false);
-            threads.came(1, 2, 51 * ms + n * 1000 + 500, &mut out);
+            threads.came(1, 2, 0, 51 * ms + n * 1000 + 500, &mut out);
         }
+        let counts = Counts { voluntary: 6, involuntary: 1, migrations: 2 };
+        assert_eq!(threads.take_counts(2), Some(counts));
         threads.ended(2, 60 * ms, &mut out);
         let sum =
             |kind| -> u64 { out.iter().filter(|s| s.kind == kind).map(|s| s.length_ns).sum() };
@@ -250,9 +281,9 @@ mod tests {
     fn each_program_of_a_thread_gets_its_own_time() {
         let ms = 1_000_000;
         let (mut threads, mut out) = (Threads::default(), Vec::new());
-        threads.came(1, 1, 0, &mut out);
+        threads.came(1, 1, 0, 0, &mut out);
         threads.left(1, 1, 2 * ms, false);
-        threads.came(1, 1, 2 * ms + 500, &mut out);
+        threads.came(1, 1, 0, 2 * ms + 500, &mut out);
         threads.replaced(1, 5 * ms, &mut out);
         let old = std::mem::take(&mut out);
         threads.ended(1, 9 * ms, &mut out);

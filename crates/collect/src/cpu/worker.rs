@@ -9,7 +9,7 @@ use super::merge::merge;
 use super::python::{PyStack, Pythons};
 use super::spaces::Spaces;
 use super::threads::{Kind, Stretch, Threads};
-use super::{Command, Frame, Heard, Taken, blocked, unwind};
+use super::{Command, Counted, Frame, Heard, Taken, blocked, unwind};
 use crate::config::StackMode;
 use crate::modules::Mapping;
 use crate::perf::record::{self, Origin, Record, Registers};
@@ -38,6 +38,9 @@ const HURRY: Duration = Duration::from_millis(1);
 /// A record's time is taken before it is written; a virtual processor may stand
 /// still between.
 const MARGIN_NS: u64 = 2_000_000;
+/// How long the end of a thread waits for what it counted: it may lose its
+/// processor between the two.
+const PATIENCE_NS: u64 = 500_000_000;
 /// How often short stretches are handed out.
 const GIVE_NS: u64 = 200_000_000;
 
@@ -103,6 +106,8 @@ struct Worker {
     wanted_ns: u64,
     given_ns: u64,
     lost: u64,
+    /// Records were lost.
+    has_lost: bool,
     throttled: u64,
     refused: u64,
     late: u64,
@@ -131,6 +136,7 @@ pub fn run(parts: Parts) {
         wanted_ns: 0,
         given_ns: 0,
         lost: 0,
+        has_lost: false,
         throttled: 0,
         refused: 0,
         late: 0,
@@ -266,7 +272,7 @@ impl Worker {
     fn pass(&mut self) {
         let now = sys::monotonic_ns();
         self.drain();
-        self.settled_ns = self.read_ns.saturating_sub(MARGIN_NS);
+        self.settled_ns = self.read_ns.saturating_sub(MARGIN_NS).min(self.ends_untold_ns(now));
         self.work_off(self.settled_ns);
         self.read_ns = now;
         self.look_at_waits(now);
@@ -277,6 +283,19 @@ impl Worker {
             self.take_stretches(stretches);
         }
         self.hand_out();
+    }
+
+    /// What a thread counted is told a little after its end: that waits for it.
+    fn ends_untold_ns(&self, now: u64) -> u64 {
+        let ends = self.waiting.iter().filter(|w| match w.what {
+            What::Ended { tid, .. } => {
+                !self.has_lost
+                    && now.saturating_sub(w.origin.time_ns) < PATIENCE_NS
+                    && !self.counters.has_told(tid)
+            }
+            _ => false,
+        });
+        ends.map(|w| w.origin.time_ns.saturating_sub(1)).min().unwrap_or(u64::MAX)
     }
 
     /// Long waits that were not sampled as they began are looked at while they last.
@@ -371,8 +390,13 @@ impl Worker {
             Record::Began { .. } => return,
             Record::Ended { pid, tid } => What::Ended { pid, tid },
             Record::Switch { out, preempted } => What::Switch { out, preempted },
+            Record::Counted { tid, id, value } => {
+                self.counters.counted(tid, id, value);
+                return;
+            }
             Record::Lost(count) => {
                 self.lost += count;
+                self.has_lost = true;
                 return;
             }
             Record::Throttled => {
@@ -415,8 +439,10 @@ impl Worker {
                             gil,
                             frames,
                             end: end as u8,
+                            counted: None,
                         });
                     }
+                    Purpose::Faults(_) => {}
                     Purpose::Leave => self.threads.leaves(pid, tid, time_ns, frames, end as u8),
                 }
             }
@@ -428,8 +454,12 @@ impl Worker {
                     let others: Vec<u32> =
                         self.threads.of_process(pid).filter(|other| *other != tid).collect();
                     for other in others {
+                        let faults = self.counters.faults_of_ended(other);
+                        self.count(pid, other, time_ns, faults);
                         self.threads.ended(other, time_ns, stretches);
                     }
+                    // Its faults are counted with the program that it becomes.
+                    self.count(pid, tid, time_ns, None);
                     self.threads.replaced(tid, time_ns, stretches);
                     self.take_stretches(std::mem::take(stretches));
                     self.hand_out();
@@ -444,6 +474,8 @@ impl Worker {
                 (self.heard)(Heard::Forked { pid, parent, time_ns });
             }
             What::Ended { pid, tid } => {
+                let faults = self.counters.faults_of_ended(tid);
+                self.count(pid, tid, time_ns, faults);
                 self.threads.ended(tid, time_ns, stretches);
                 if self.threads.of_process(pid).next().is_none() {
                     self.take_stretches(std::mem::take(stretches));
@@ -456,7 +488,7 @@ impl Worker {
             What::Switch { out: true, preempted } => {
                 self.threads.left(pid, tid, time_ns, preempted);
             }
-            What::Switch { .. } => self.threads.came(pid, tid, time_ns, stretches),
+            What::Switch { .. } => self.threads.came(pid, tid, cpu, time_ns, stretches),
         }
     }
 
@@ -527,8 +559,27 @@ impl Worker {
                 gil: None,
                 frames,
                 end,
+                counted: None,
             });
         }
+    }
+
+    /// Hands out what was counted of a thread.
+    fn count(&mut self, pid: u32, tid: u32, time_ns: u64, faults: Option<[u64; 2]>) {
+        let Some(counts) = self.threads.take_counts(tid) else { return };
+        let counts = (!self.has_lost).then_some(counts);
+        self.taken.push(Taken {
+            time_ns,
+            pid,
+            tid,
+            weight_ns: 0,
+            kind: Kind::Ran,
+            cpu: None,
+            gil: None,
+            frames: Vec::new(),
+            end: 0,
+            counted: Some(Counted { time_ns, counts, faults }),
+        });
     }
 
     fn hand_out(&mut self) {
@@ -562,8 +613,12 @@ impl Worker {
         self.counters.disable();
         self.drain();
         self.work_off(u64::MAX);
-        let mut stretches = Vec::new();
-        self.threads.end(sys::monotonic_ns(), &mut stretches);
+        let (mut stretches, now) = (Vec::new(), sys::monotonic_ns());
+        for (pid, tid) in self.threads.all() {
+            let faults = self.counters.faults_of_live(pid, tid);
+            self.count(pid, tid, now, faults);
+        }
+        self.threads.end(now, &mut stretches);
         self.take_stretches(stretches);
         self.hand_out();
         self.settled_ns = u64::MAX;

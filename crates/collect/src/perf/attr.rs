@@ -51,8 +51,10 @@ pub const SOFTWARE: u32 = 1;
 pub mod software {
     /// Time on a processor; samples come from a timer.
     pub const CPU_CLOCK: u64 = 0;
-    /// Page faults.
-    pub const PAGE_FAULTS: u64 = 2;
+    /// Pages touched first that were in memory.
+    pub const MINOR_FAULTS: u64 = 5;
+    /// Pages touched that had to be read.
+    pub const MAJOR_FAULTS: u64 = 6;
     /// A thread leaves its processor.
     pub const CONTEXT_SWITCHES: u64 = 3;
     /// A thread moves to another processor.
@@ -109,6 +111,8 @@ pub mod flag {
     pub const COMM: u64 = 1 << 9;
     #[allow(missing_docs)]
     pub const FREQ: u64 = 1 << 10;
+    /// A record of what each inherited copy counted, when its thread ends.
+    pub const INHERIT_STAT: u64 = 1 << 11;
     #[allow(missing_docs)]
     pub const ENABLE_ON_EXEC: u64 = 1 << 12;
     /// Records of forks and exits.
@@ -128,6 +132,9 @@ pub mod flag {
     /// Records of threads that leave and enter a processor.
     pub const CONTEXT_SWITCH: u64 = 1 << 26;
 }
+
+/// Bit of [`Attr::read_format`]: the counter's id follows its value.
+pub const READ_ID: u64 = 1 << 2;
 
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;

@@ -102,6 +102,28 @@ pub enum FlowEnd {
     End = 2,
 }
 
+/// What the kernel counted of a thread, at its end or the recording's. Absent
+/// numbers are unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadCounts {
+    /// When.
+    pub time_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Which thread.
+    pub thread: ThreadIndex,
+    /// It left its core to wait.
+    pub voluntary: Option<u64>,
+    /// It left its core although it could have gone on.
+    pub involuntary: Option<u64>,
+    /// It came back on another core.
+    pub migrations: Option<u64>,
+    /// Pages that it touched first, and that were in memory.
+    pub minor_faults: Option<u64>,
+    /// Pages that it touched and that had to be read.
+    pub major_faults: Option<u64>,
+}
+
 /// A stack of a thread at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {

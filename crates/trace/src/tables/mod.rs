@@ -46,6 +46,7 @@ pub(crate) mod table {
     pub const CLOCK_JOINS: u16 = 41;
     pub const STREAMS: u16 = 43;
     pub const FLOW_POINTS: u16 = 44;
+    pub const THREAD_COUNTS: u16 = 45;
     pub const INDEX: u16 = 254;
     pub const END: u16 = 255;
 

@@ -63,6 +63,18 @@ columns_of! {
 }
 
 columns_of! {
+    ThreadCounts in THREAD_COUNTS, from time_ns;
+    1 steady time_ns,
+    2 plain process,
+    3 plain thread,
+    4 plain voluntary,
+    5 plain involuntary,
+    6 plain migrations,
+    7 plain minor_faults,
+    8 plain major_faults,
+}
+
+columns_of! {
     Collective in COLLECTIVES, from start_ns;
     1 steady start_ns,
     2 plain duration_ns,

@@ -38,6 +38,12 @@ impl TraceWriter {
         self.pending.thread_ends.push(ThreadEndRow { thread, end_ns });
     }
 
+    /// Adds what was counted of a thread; a later row replaces it.
+    pub fn thread_counts(&mut self, row: ThreadCounts) {
+        self.pending.bytes += size_of::<ThreadCounts>();
+        self.pending.thread_counts.push(row);
+    }
+
     /// Adds an executable mapping.
     pub fn module(&mut self, row: &Module) {
         self.pending.bytes += size_of::<Module>();

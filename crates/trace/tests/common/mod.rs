@@ -61,6 +61,7 @@ pub fn describe(file: &TraceFile) -> String {
         }
     }
     file.totals().iter().for_each(|row| line(format_args!("{row:?}")));
+    file.thread_counts().iter().for_each(|row| line(format_args!("{row:?}")));
     file.counters().iter().for_each(|row| line(format_args!("{row:?} {:?}", file.name(row.name))));
     file.marks().iter().for_each(|row| line(format_args!("{row:?} {:?}", file.name(row.name))));
     file.losses().iter().for_each(|row| line(format_args!("{row:?} {:?}", file.name(row.what))));
@@ -94,6 +95,14 @@ pub fn write(path: &Path) -> TraceWriter {
         time_ns: START + 8,
     };
     writer.module(&module);
+    writer.thread_counts(ThreadCounts {
+        time_ns: START + 9,
+        process: 0,
+        thread: 0,
+        voluntary: Some(3),
+        minor_faults: Some(700),
+        ..ThreadCounts::default()
+    });
     writer.stack(&Stack {
         process: 0,
         stack: 1,
