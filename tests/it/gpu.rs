@@ -475,6 +475,45 @@ fn the_job_is_unchanged() {
 }
 
 #[test]
+fn a_driver_without_a_device_harms_nothing() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(train(12, &["5"], &scratch));
+    let job = job.env("FAKE_CUDA_DEVICES", "0");
+    let run = assert_unchanged(&job, &[GPU, &[]], &scratch);
+    assert!(run.outcome.stdout.contains("there is no device"), "{:?}", run.outcome);
+    let ran = read(run, &log, 0);
+    assert!(rows::<Kernel>(&ran.file).is_empty() && ran.file.devices().is_empty());
+    assert_eq!(losses(&ran, "", ""), 0);
+}
+
+#[test]
+fn a_device_that_is_lost_in_the_middle_leaves_what_came_before() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(train(13, &["60"], &scratch));
+    let job = job.env("FAKE_CUDA_LOST_AFTER", "300");
+    let run = traced(&job, GPU, &scratch);
+    assert_eq!(run.outcome.code, Some(1), "{:?}", run.outcome);
+    assert!(run.outcome.stderr.contains("failed with 719"), "{:?}", run.outcome);
+    let ran = read(run, &log, 0);
+    // What was done when the job last waited for it is all there; nothing is invented.
+    let calls = of_kind(&ran.log, "call").into_iter();
+    let waited = calls.filter(|l| l["name"] == "cudaStreamSynchronize" && l["result"] == 0);
+    let done = waited.map(|line| number(line, "start")).max().unwrap();
+    let got: Vec<KernelFacts> = kernels_of_file(&ran.file).into_iter().map(|row| row.0).collect();
+    let kernels = of_kind(&ran.log, "kernel");
+    for line in kernels.iter().filter(|line| number(line, "end") < done) {
+        assert!(got.contains(&kernel_facts(line).0), "{line} is missing");
+    }
+    let wanted: Vec<KernelFacts> = kernels.iter().map(|line| kernel_facts(line).0).collect();
+    assert!(!got.is_empty() && got.iter().all(|facts| wanted.contains(facts)), "{got:?}");
+    assert_calls(&ran);
+    let spans = rows::<Span>(&ran.file);
+    let failed = spans.iter().filter(|span| span.status == Some(719)).count();
+    assert_eq!(failed, of_kind(&ran.log, "call").iter().filter(|l| l["result"] == 719).count());
+    assert!(failed > 0);
+}
+
+#[test]
 fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
     for word in ["_exit", "kill"] {
         let slow = [("FAKE_CUDA_BLOCK_NS", "40000")];
@@ -510,10 +549,17 @@ fn another_client_that_takes_the_records_over_is_named_with_its_times() {
     let marks = ran.file.marks().iter().map(|mark| (ran.file.name(mark.name), mark.time_ns));
     let taken = marks.filter(|(name, _)| name.starts_with("another client of CUPTI"));
     let taken: Vec<u64> = taken.map(|(_, time_ns)| time_ns).collect();
-    let last = rows::<Kernel>(&ran.file).iter().map(|row| row.start_ns).max().unwrap();
-    // It begins where the last kernel was told of: to milliseconds, and a buffer's delay.
-    assert_eq!(taken.len(), 1);
-    assert!(taken[0].abs_diff(last) < 200_000_000, "{} and {last}", taken[0]);
+    // It begins with the first launch that was not told of, to milliseconds.
+    let [taken] = taken.as_slice() else { panic!("{taken:?}") };
+    let spans = rows::<Span>(&ran.file);
+    let told = |span: &&Span| ran.file.name(span.name) == "cudaLaunchKernel";
+    let told: Vec<u64> = spans.iter().filter(told).map(|span| span.start_ns).collect();
+    assert!(told.iter().all(|start_ns| *start_ns < taken + 5_000_000), "{taken}: {told:?}");
+    let of_log = of_kind(&ran.log, "call").into_iter();
+    let launched = of_log.filter(|line| line["name"] == "cudaLaunchKernel");
+    let before = launched.filter(|line| number(line, "start") + 10_000_000 < *taken).count();
+    let seen = told.iter().filter(|start_ns| *start_ns + 5_000_000 < *taken).count();
+    assert!(seen >= before, "{seen} of {before}");
 }
 
 #[test]
@@ -594,6 +640,15 @@ fn each_rank_has_its_own_device_and_its_collectives_kernels() {
         };
         assert_same(strip(kernels_of_log(&log)), strip(got), uncertainty(&file));
     }
+    // Calls know their kernels by way of the launches: a group of two is one operation.
+    let comm = document("comm", &run.run);
+    let rows = comm["tables"]["comm"].as_array().unwrap();
+    let of = |operation: &str| {
+        let row = rows.iter().find(|row| row["operation"] == operation).unwrap();
+        ["calls", "bytes", "group_size"].map(|key| number(row, key))
+    };
+    assert_eq!(of("broadcast Float"), [2, 4096 * 4, 2]);
+    assert_eq!(of("all_reduce Float"), [2 * 6, 4096 * 4 + 4, 2]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl Analysis for Comm {
     type Part = Sums;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK | Needs::COLLECTIVES
+        Needs::WORK | Needs::CALLS | Needs::COLLECTIVES
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Sums {

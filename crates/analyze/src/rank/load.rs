@@ -9,7 +9,7 @@ use tprof_trace::{Problem, TraceFile, TraceRow};
 
 use super::{
     Class, HostSpan, Launches, Needs, RankTrace, SPAN_KINDS, StreamKey, Streams, Work,
-    kernel_class, nesting_order,
+    kernel_class, nesting_order, own,
 };
 use crate::cpu::CpuTrace;
 use crate::ranks;
@@ -29,6 +29,7 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
     (rank.calls, rank.spans) = (host.calls, host.spans);
     if needs.has_any(Needs::WORK) && needs.has(Needs::CALLS) {
         rank.launches = Launches::of(&rank.calls, &rank.work, &rank.streams);
+        own::join(&mut rank.collectives, &rank.calls, &rank.work, &rank.launches);
     }
     let problems = &mut rank.problems;
     rank.synchronizations = rows(file, needs, Needs::SYNCHRONIZATIONS, problems);

@@ -10,6 +10,7 @@ mod hta;
 mod launches;
 mod load;
 mod nesting;
+mod own;
 mod rows;
 mod steps;
 #[cfg(test)]

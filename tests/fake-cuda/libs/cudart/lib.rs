@@ -14,8 +14,9 @@ mod streams;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use tprof_cupti_sys::bindings as cbid;
-use tprof_fake_cuda::{Engine, engine};
+use tprof_fake_cuda::{Engine, engine, number as setting};
 
 /// No error.
 pub const SUCCESS: u32 = 0;
@@ -27,6 +28,15 @@ pub const OUT_OF_MEMORY: u32 = 2;
 pub const INVALID_DEVICE: u32 = 101;
 /// `cudaErrorNotReady`.
 pub const NOT_READY: u32 = 600;
+/// `cudaErrorLaunchFailure`: the context is lost, and every call says so from then on.
+pub const LAUNCH_FAILURE: u32 = 719;
+
+/// Calls until the device is lost (`FAKE_CUDA_LOST_AFTER`; 0: never).
+fn is_lost() -> bool {
+    static CALLS: AtomicI64 = AtomicI64::new(0);
+    let after = setting("FAKE_CUDA_LOST_AFTER", 0);
+    after > 0 && CALLS.fetch_add(1, Relaxed) >= after
+}
 
 thread_local!(static LAST: Cell<u32> = const { Cell::new(0) });
 
@@ -41,7 +51,7 @@ pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(&Engine, u32) ->
     (engine.init)();
     let correlation = (engine.begin)();
     let start = (engine.now)();
-    let result = body(engine, correlation);
+    let result = if is_lost() { LAUNCH_FAILURE } else { body(engine, correlation) };
     if result != SUCCESS && result != NOT_READY {
         LAST.set(result);
     }

@@ -1,0 +1,120 @@
+//! Collectives that hooks told of, joined to the kernels that they launched.
+//!
+//! A hook knows the call and not the kernel; CUPTI knows the kernel and the call that
+//! launched it. Both were on one thread: the launch of a kernel of NCCL's belongs to the
+//! call that lies around it, or, clocks being joined to microseconds, next to it. Calls
+//! of one group end together and share the group's kernels.
+
+use std::collections::BTreeMap;
+
+use tprof_trace::model::Collective;
+
+use super::{Class, HostSpan, Launches, Work};
+
+/// How far a launch may lie from its call.
+const APART_NS: u64 = 1_000_000;
+
+/// Calls that end together on one thread: when they began and ended, and their rows.
+struct Unit {
+    start_ns: u64,
+    end_ns: u64,
+    rows: Vec<usize>,
+    /// The nearest launch so far: how far, and its correlation.
+    nearest: Option<(u64, u64)>,
+}
+
+/// Gives rows without a correlation the one of their kernel.
+pub(super) fn join(
+    collectives: &mut [Collective],
+    calls: &[HostSpan],
+    work: &[Work],
+    launches: &Launches,
+) {
+    let mut threads: BTreeMap<(u32, u32), Vec<Unit>> = BTreeMap::new();
+    for (at, row) in collectives.iter().enumerate() {
+        let (None, Some(thread), Some(length)) = (row.correlation, row.thread, row.duration_ns)
+        else {
+            continue;
+        };
+        let end_ns = row.start_ns.saturating_add(length);
+        let units = threads.entry((row.process, thread)).or_default();
+        match units.last_mut().filter(|unit| unit.end_ns == end_ns) {
+            Some(group) => group.rows.push(at),
+            None => {
+                units.push(Unit { start_ns: row.start_ns, end_ns, rows: vec![at], nearest: None })
+            }
+        }
+    }
+    if threads.is_empty() {
+        return;
+    }
+    for (at, row) in work.iter().enumerate().filter(|(_, row)| row.class == Class::Communication) {
+        let (Some(correlation), Some(call)) = (row.correlation.get(), launches.call_of(at)) else {
+            continue;
+        };
+        let call = &calls[call];
+        let Some(units) = threads.get_mut(&(call.process, call.thread)) else { continue };
+        let middle_ns = call.start_ns + call.duration_ns / 2;
+        let after = units.partition_point(|unit| unit.start_ns <= middle_ns);
+        let distance = |unit: &Unit| {
+            unit.start_ns.saturating_sub(middle_ns) + middle_ns.saturating_sub(unit.end_ns)
+        };
+        let near = after.saturating_sub(1)..units.len().min(after + 1);
+        let Some(unit) = units[near].iter_mut().min_by_key(|unit| distance(unit)) else { continue };
+        let far = distance(unit);
+        // The first kernel of several is the one that the operation is known by.
+        if far <= APART_NS && unit.nearest.is_none_or(|(nearest, _)| far < nearest) {
+            unit.nearest = Some((far, correlation));
+        }
+    }
+    for unit in threads.into_values().flatten() {
+        for at in unit.rows {
+            collectives[at].correlation = unit.nearest.map(|(_, correlation)| correlation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixture::Fixture;
+    use crate::rank::{Needs, RankTrace};
+    use tprof_trace::model::{Collective, Kernel};
+
+    #[test]
+    fn calls_of_a_group_share_its_kernel_and_others_have_their_own() {
+        let mut trace = Fixture::new();
+        let mut told = |start_ns: u64, end_ns: u64| {
+            trace.collectives.push(Collective {
+                start_ns,
+                duration_ns: Some(end_ns - start_ns),
+                thread: Some(0),
+                ..Collective::default()
+            });
+        };
+        told(100_000, 110_000);
+        // A group of two.
+        told(200_000, 230_000);
+        told(205_000, 230_000);
+        // Its kernel was not seen.
+        told(9_000_000, 9_010_000);
+        for (at, correlation, name) in [
+            // Two microseconds before its call began, by a clock that is that much off.
+            (96_000, 1, "ncclDevKernel_Broadcast"),
+            (150_000, 2, "gemm"),
+            (226_000, 3, "ncclDevKernel_AllReduce"),
+            (300_000, 4, "gemm"),
+        ] {
+            trace.call(0, at, 2_000, "cudaLaunchKernel", correlation);
+            let correlation = Some(correlation);
+            let start_ns = at + 50_000;
+            trace.kernel(
+                Kernel { start_ns, duration_ns: 10, correlation, ..Kernel::default() },
+                name,
+            );
+        }
+        let file = trace.finish();
+        let rank = RankTrace::load(&file, Needs::WORK | Needs::CALLS | Needs::COLLECTIVES);
+        let found: Vec<Option<u64>> = rank.collectives.iter().map(|row| row.correlation).collect();
+        assert_eq!(found, [Some(1), Some(3), Some(3), None]);
+    }
+}
