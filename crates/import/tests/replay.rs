@@ -12,10 +12,11 @@ use tprof_import::Options;
 /// Mutations of each file of the corpus.
 const ROUNDS: u64 = 150;
 
-fn corpus() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+/// Files written by hand, or what fuzzing found beyond them (`found`).
+fn corpus(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = entries.collect();
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.is_file()).collect();
     files.sort();
     files
 }
@@ -82,15 +83,22 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
 
 #[test]
 fn the_corpus_is_imported_or_refused() {
-    let files = corpus();
+    let files = corpus("corpus");
     let rows: u64 = files.iter().map(|path| survives(&std::fs::read(path).unwrap())).sum();
     assert!(files.len() >= 10 && rows >= 40, "{} files, {rows} rows", files.len());
 }
 
 #[test]
+fn what_fuzzing_found_is_imported_or_refused() {
+    let files = corpus("corpus/found");
+    let rows: u64 = files.iter().map(|path| survives(&std::fs::read(path).unwrap())).sum();
+    assert!(files.len() >= 100 && rows >= 100, "{} files, {rows} rows", files.len());
+}
+
+#[test]
 fn damage_does_no_harm() {
     let mut rows = 0;
-    for (path, seed) in corpus().iter().zip(1..) {
+    for (path, seed) in corpus("corpus").iter().zip(1..) {
         let whole = std::fs::read(path).unwrap();
         let mut state = seed;
         for _ in 0..ROUNDS {
