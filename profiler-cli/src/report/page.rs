@@ -131,6 +131,11 @@ pub fn shorten(text: &str, width: usize) -> String {
 
 /// Columns that a last column of names should get, if it has use for them.
 const NAME: usize = 32;
+/// Columns with which a name still tells something; with fewer, and where that is not
+/// enough for all, each has a line of its own.
+const LEAST_NAME: usize = 20;
+/// Columns before a name on a line of its own.
+const INDENT: usize = 6;
 /// Columns that are left to a column of words.
 const WORDS: usize = 12;
 
@@ -189,13 +194,21 @@ impl Table {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
+        let wanted = wide(columns.saturating_sub(1));
         let widths = self.fitted((0..columns).map(wide).collect());
-        let line = |row: &Vec<String>| {
+        let taken: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let room = WIDTH.saturating_sub(taken + 2);
+        let below = self.left.last() == Some(&true) && room < LEAST_NAME.min(wanted);
+        let line = |(at, row): (usize, &Vec<String>)| {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
                 let width = widths.get(column).copied().unwrap_or(0);
                 let left = self.left.get(column).copied().unwrap_or(false);
                 line += "  ";
+                if column + 1 == columns && below && at > 0 {
+                    let name = shorten(cell.trim(), WIDTH - INDENT);
+                    return vec![line.trim_end().to_owned(), format!("{:INDENT$}{name}", "")];
+                }
                 if column + 1 == columns && left {
                     let room = WIDTH.saturating_sub(line.chars().count());
                     line += &shorten(cell.trim(), room);
@@ -205,9 +218,9 @@ impl Table {
                     line += &format!("{cell:>width$}");
                 }
             }
-            line
+            vec![line]
         };
-        self.rows.iter().map(line).collect()
+        self.rows.iter().enumerate().flat_map(line).collect()
     }
 }
 
@@ -241,6 +254,23 @@ mod tests {
         assert!(lines[1].chars().count() <= WIDTH, "{lines:?}");
         assert!(lines[1].starts_with("  1.0 ms  _multiarray_umath"), "{lines:?}");
         assert!(lines[1].ends_with("_products_two"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_name_without_room_has_a_line_of_its_own() {
+        let number = "1".repeat(20);
+        let headings = [("a", false), ("b", false), ("c", false), ("name", true)];
+        let mut table = Table::aligned(&headings);
+        let name = "split_embedding_codegen_forward_weighted_kernel";
+        let numbers = [number.clone(), number.clone(), number];
+        table.row(numbers.iter().cloned().chain([name.to_owned()]).collect());
+        let lines = table.lines();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[0].ends_with("  name"), "{lines:?}");
+        assert_eq!(lines[2], format!("      {name}"));
+        let mut table = Table::aligned(&headings);
+        table.row(numbers.into_iter().chain(["short".to_owned()]).collect());
+        assert_eq!(table.lines().len(), 2);
     }
 
     #[test]

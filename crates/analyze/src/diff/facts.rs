@@ -73,7 +73,12 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
             facts.set("tprof", info.tprof.clone());
         }
         facts.json("machine", &info.machine);
-        facts.json("option", &info.options);
+        let mut options = info.options.clone();
+        // Which files an import read is told by the sides' names.
+        if let Some(options) = options.as_object_mut() {
+            options.remove("imported");
+        }
+        facts.json("option", &options);
     }
     facts
 }
@@ -115,6 +120,8 @@ pub(super) fn of_file(file: &TraceFile) -> Facts {
                     }
                 }
             }
+            // What an import notes for itself.
+            (key, _) if key.starts_with("tprof.") => (),
             // Names and times of the one trace.
             ("traceName" | "baseTimeNanoseconds" | "displayTimeUnit" | "trace_id", _) => (),
             (_, Value::Array(_)) => (),
