@@ -50,6 +50,12 @@ fn main() -> ExitCode {
 }
 
 fn act(cli: Cli) -> anyhow::Result<ExitCode> {
+    if matches!(
+        cli.command,
+        Command::Report(_) | Command::Diff(_) | Command::Export(_) | Command::Import(_)
+    ) {
+        system::keep_freed_memory();
+    }
     match cli.command {
         Command::Run(args) => run::run(args),
         Command::Env(args) => env_cmd::run(args),

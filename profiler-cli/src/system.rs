@@ -8,6 +8,19 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// Keeps freed memory for the next use of it, in commands that read large files and
+/// then end. The C library would give each block's room back to the kernel and have it
+/// cleared again for the next one, which took a fifth of a report's time.
+pub fn keep_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    for (parameter, bytes) in
+        [(libc::M_MMAP_THRESHOLD, 32 << 20), (libc::M_TRIM_THRESHOLD, 1 << 30)]
+    {
+        // SAFETY: takes two integers; what it does not know it refuses.
+        unsafe { libc::mallopt(parameter, bytes) };
+    }
+}
+
 /// Effective user id.
 pub fn user() -> u32 {
     // SAFETY: takes nothing, cannot fail.

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{SyncKind, Synchronization};
 
-use crate::rank::{RankTrace, WorkKind};
+use crate::rank::{RankTrace, Work, WorkKind};
 
 /// A host call that did not return before device work was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,10 @@ pub fn causes(rank: &RankTrace) -> Causes {
     for (work, at) in rank.work.iter().zip(0_u32..) {
         causes.before[at as usize] = last[work.stream as usize].replace(at);
     }
-    causes.by_end = (0..rank.work.len() as u32).collect();
-    causes.by_end.sort_by_key(|&at| rank.work[at as usize].end_ns());
+    let ends = rank.work.iter().map(Work::end_ns).zip(0_u32..);
+    let mut by_end: Vec<(u64, u32)> = ends.collect();
+    by_end.sort_unstable();
+    causes.by_end = by_end.into_iter().map(|(_, at)| at).collect();
     let streams = Streams::of(rank);
     add_event_waits(rank, &streams, &mut causes);
     add_blocked_calls(rank, &streams, &mut causes);

@@ -8,7 +8,10 @@ mod tests;
 mod timeline;
 mod walk;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
 
 use tprof_trace::model::{NameId, SpanKind};
 
@@ -127,20 +130,22 @@ impl Sums {
     /// Of a path.
     pub fn of(rank: &RankTrace, path: &Path) -> Sums {
         let mut sums = Sums::default();
-        let mut names: BTreeMap<(Bound, NameId), Share> = BTreeMap::new();
+        let mut names: FxHashMap<(Bound, NameId), Share> = FxHashMap::default();
         for part in &path.segments {
-            let time_ns = part.interval.length();
-            sums.bounds.entry(part.bound).or_default().add(time_ns, 1);
-            names.entry((part.bound, part.name)).or_default().add(time_ns, 1);
+            names.entry((part.bound, part.name)).or_default().add(part.interval.length(), 1);
         }
         for ((bound, name), share) in names {
+            sums.bounds.entry(bound).or_default().add(share.time_ns, share.parts);
             let name = rank.name(name).to_owned();
             sums.names.entry((bound, name)).or_default().add(share.time_ns, share.parts);
         }
         let mut longest: Vec<&Segment> =
             path.segments.iter().filter(|part| part.interval.length() > 0).collect();
-        longest.sort_by_key(|part| std::cmp::Reverse(part.interval.length()));
-        longest.truncate(MOST_PARTS);
+        if longest.len() > MOST_PARTS {
+            let order = |part: &&Segment| (Reverse(part.interval.length()), part.interval);
+            longest.select_nth_unstable_by_key(MOST_PARTS, order);
+            longest.truncate(MOST_PARTS);
+        }
         longest.sort_by_key(|part| part.interval);
         let named = |part: &Segment| (part.interval, part.bound, rank.name(part.name).to_owned());
         sums.parts = longest.into_iter().map(named).collect();

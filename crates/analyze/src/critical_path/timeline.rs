@@ -78,10 +78,10 @@ impl Thread {
         self.busy[..after].last().copied()
     }
 
-    /// Cuts an interval into what was innermost, in order; where nothing was, the
-    /// name is 0.
-    pub fn cut(&self, interval: Interval) -> Vec<(Interval, NameId)> {
-        let mut parts = Vec::new();
+    /// Replaces `parts` by what was innermost in an interval, in order; where nothing
+    /// was, the name is 0.
+    pub fn cut(&self, interval: Interval, parts: &mut Vec<(Interval, NameId)>) {
+        parts.clear();
         let mut now = interval.start;
         let first = self.innermost.partition_point(|(part, _)| part.end <= interval.start);
         for (part, name) in &self.innermost[first..] {
@@ -98,7 +98,6 @@ impl Thread {
         if interval.end > now {
             parts.push((Interval::new(now, interval.end), NameId(0)));
         }
-        parts
     }
 }
 
@@ -123,11 +122,10 @@ mod tests {
         let threads = threads(&tree(&[(10, 90), (20, 10), (40, 20), (45, 5), (120, 10)]));
         let thread = &threads[&0];
         assert_eq!(thread.busy, [Interval::new(10, 100), Interval::new(120, 130)]);
-        let cut: Vec<(u64, u64, u32)> = thread
-            .cut(Interval::new(25, 125))
-            .into_iter()
-            .map(|(part, name)| (part.start, part.end, name.0))
-            .collect();
+        let mut parts = Vec::new();
+        thread.cut(Interval::new(25, 125), &mut parts);
+        let cut: Vec<(u64, u64, u32)> =
+            parts.into_iter().map(|(part, name)| (part.start, part.end, name.0)).collect();
         let expected = [
             (25, 30, 2),
             (30, 40, 1),
@@ -152,9 +150,12 @@ mod tests {
             long in 0_u64..60,
         ) {
             let threads = threads(&tree(&rows));
-            let thread = threads.get(&0).map(|thread| thread.cut(Interval::new(from, from + long)));
+            let mut parts = vec![(Interval::new(from, from + long), NameId(0))];
+            if let Some(thread) = threads.get(&0) {
+                thread.cut(Interval::new(from, from + long), &mut parts);
+            }
             let mut now = from;
-            for (part, _) in thread.unwrap_or_else(|| vec![(Interval::new(from, from + long), NameId(0))]) {
+            for (part, _) in parts {
                 prop_assert_eq!(part.start, now);
                 now = part.end;
             }

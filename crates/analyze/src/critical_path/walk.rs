@@ -22,17 +22,23 @@ use super::{Bound, Path, Segment};
 use crate::call_tree::CallTree;
 use crate::intervals::Interval;
 use crate::rank::{Class, RankTrace, Work};
+use crate::ranks;
 
 /// The critical path through a window; none if nothing ran in it.
 pub fn critical_path(rank: &RankTrace, tree: &CallTree, window: Interval) -> Option<Path> {
-    let threads = threads(tree);
+    let of_threads = || {
+        let threads = threads(tree);
+        (Ends::of(&threads), threads)
+    };
+    let ((ends, threads), causes) = ranks::both(rank.cores, of_threads, || causes(rank));
     let walk = Walk {
         rank,
-        ends: Ends::of(&threads),
+        ends,
         threads,
-        causes: causes(rank),
+        causes,
         window,
         path: Vec::new(),
+        parts: Vec::new(),
         now: window.end,
     };
     walk.run()
@@ -60,6 +66,8 @@ struct Walk<'r, 'a> {
     window: Interval,
     /// Parts found, last one first.
     path: Vec<Segment>,
+    /// For cutting a thread's time; kept for its room.
+    parts: Vec<(Interval, NameId)>,
     now: u64,
 }
 
@@ -252,11 +260,13 @@ impl Walk<'_, '_> {
     /// Adds a thread's own time, cut by what was innermost.
     fn host_to(&mut self, thread: u32, time_ns: u64) {
         let interval = Interval::new(time_ns.max(self.window.start), self.now);
-        let parts = self.threads[&thread].cut(interval);
-        for (part, name) in parts.into_iter().rev() {
+        let mut parts = std::mem::take(&mut self.parts);
+        self.threads[&thread].cut(interval, &mut parts);
+        for &(part, name) in parts.iter().rev() {
             let bound = if name == NameId(0) { Bound::Untraced } else { Bound::Host };
             self.step_to(part.start, bound, name);
         }
+        self.parts = parts;
     }
 }
 

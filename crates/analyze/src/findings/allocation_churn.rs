@@ -103,7 +103,7 @@ fn rates(churn: &Churn) -> Option<String> {
 }
 
 /// Time of each thread in the allocator, and the samples that say so.
-fn allocator_time(scene: &Scene<'_>) -> (FxHashMap<ThreadIndex, u64>, Vec<Evidence>) {
+fn allocator_time(scene: &Scene<'_>) -> (FxHashMap<ThreadIndex, u64>, Vec<Evidence<'static>>) {
     let file = scene.rank.file;
     let mut known: FxHashMap<(u32, u32), bool> = FxHashMap::default();
     let mut threads: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
@@ -116,7 +116,7 @@ fn allocator_time(scene: &Scene<'_>) -> (FxHashMap<ThreadIndex, u64>, Vec<Eviden
                 .or_insert_with(|| in_allocator(scene, row.process, row.stack));
         if is_in && scene.in_window(interval) > 0 {
             *threads.entry(row.thread).or_default() += row.weight_ns;
-            let name = "in the allocator".to_owned();
+            let name = "in the allocator".into();
             samples.push(Evidence { interval, place: Place::Thread(row.thread), name });
         }
     }

@@ -56,11 +56,11 @@ impl Copy {
         self.row.asynchronous.or_else(|| self.call.map(by_name))
     }
 
-    fn place(&self, rank: &RankTrace<'_>) -> Evidence {
+    fn place<'a>(&self, rank: &RankTrace<'a>) -> Evidence<'a> {
         let MemoryCopy { process, device, context, stream, .. } = self.row;
         let name = match self.row.name {
-            NameId(0) => copy_name(self.row.kind).to_owned(),
-            name => rank.name(name).to_owned(),
+            NameId(0) => copy_name(self.row.kind).into(),
+            name => rank.name(name).into(),
         };
         let place = Place::Stream(StreamKey { process, device, context, stream });
         Evidence { interval: self.interval(), place, name }
@@ -116,8 +116,8 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
         let idle = time(scene, blocking.idle.length());
         seen += &format!(" After them the device waits for the host for {idle}.");
     }
-    let mut places = scene.call_places(&blocking.calls);
-    places.extend(copies.iter().map(|copy| copy.place(rank)));
+    let calls = scene.call_places(&blocking.calls);
+    let places = calls.chain(copies.iter().map(|copy| copy.place(rank)));
     // Where the device goes on working meanwhile, nothing shows that they cost anything.
     let bound = if scene.share(direct) < LEAST_SHARE { bound.min(direct) } else { bound };
     Finding::new(words.what)

@@ -1,7 +1,7 @@
 //! Hardware counters of kernels, where a range profiler recorded them.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::DeviceSpanKind;
+use tprof_trace::model::{DeviceSpanKind, NameId};
 
 use super::kernel_kinds::{KernelKind, kind};
 use super::rule::{Finding, Verdict};
@@ -69,7 +69,7 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &Limit) -> Verdict {
             .seen(seen)
             .advice(limit.advice)
             .bound(cover.length())
-            .at(bound.iter().map(|(work, _)| scene.work_place(work)).collect()),
+            .at(bound.iter().map(|(work, _)| scene.work_place(work))),
     ])
 }
 
@@ -93,7 +93,10 @@ fn percentages(scene: &Scene<'_>, counter: &str) -> FxHashMap<String, f64> {
 /// What the names of the kernels tell.
 fn by_kind(scene: &Scene<'_>, limit: &Limit) -> String {
     let work = scene.work().filter(|work| work.class == Class::Compute && work.is_kernel());
-    let of_kind = work.filter(|work| limit.kinds.contains(&kind(scene.rank.name(work.name))));
+    let mut is_of_kind: FxHashMap<NameId, bool> = FxHashMap::default();
+    let of_kind = |name| limit.kinds.contains(&kind(scene.rank.name(name)));
+    let of_kind =
+        work.filter(|work| *is_of_kind.entry(work.name).or_insert_with(|| of_kind(work.name)));
     let cover = Cover::of(of_kind.map(Work::interval)).intersection(&scene.window);
     let share = cover.length() as f64 / scene.compute.length().max(1) as f64;
     format!(

@@ -90,7 +90,7 @@ impl Rule for DataLoadBound {
                 // Ready data saves no more host time than the loading takes, and no more
                 // device time than waits for the host.
                 .bound(loading.length().min(idle))
-                .at(waits.collect()),
+                .at(waits),
         ])
     }
 }

@@ -48,7 +48,7 @@ impl Rule for ExposedCommunication {
                 .seen(seen)
                 .advice(advice(scene, &kernels))
                 .bound(exposed.length())
-                .at(places.map(|(work, _)| scene.work_place(work)).collect()),
+                .at(places.map(|(work, _)| scene.work_place(work))),
         ])
     }
 }

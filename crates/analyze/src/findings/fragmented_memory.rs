@@ -50,7 +50,7 @@ impl Rule for FragmentedMemory {
                 places.push(Evidence {
                     interval: Interval::new(row.time_ns, row.time_ns),
                     place: Place::Thread(row.thread),
-                    name: format!("{} asked for", bytes(row.bytes.unwrap_or(0))),
+                    name: format!("{} asked for", bytes(row.bytes.unwrap_or(0))).into(),
                 });
             }
         }

@@ -5,6 +5,7 @@ use super::scene::Scene;
 use super::stragglers;
 use super::words::time;
 use crate::document::RankAt;
+use crate::ranks;
 use crate::stragglers::Meetings;
 
 /// Least share of a step that makes a finding.
@@ -66,7 +67,7 @@ impl RankFindings {
             window_ns: scene.window_ns(),
             meetings,
             group_size,
-            outcomes: rules.iter().map(|rule| outcome(scene, *rule)).collect(),
+            outcomes: ranks::each_on(scene.rank.cores, rules, |rule| outcome(scene, *rule)),
         }
     }
 }
@@ -94,7 +95,7 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
     outcome
 }
 
-fn row(scene: &Scene<'_>, one: &Evidence) -> PlaceRow {
+fn row(scene: &Scene<'_>, one: &Evidence<'_>) -> PlaceRow {
     let file = scene.rank.file;
     let pid = |process: u32| {
         file.processes().iter().find(|row| row.process == process).map(|row| row.pid)
@@ -106,7 +107,7 @@ fn row(scene: &Scene<'_>, one: &Evidence) -> PlaceRow {
         stream: None,
         start_ns: scene.clock.since_start(one.interval.start),
         end_ns: scene.clock.since_start(one.interval.end),
-        name: one.name.clone(),
+        name: one.name.clone().into_owned(),
     };
     match one.place {
         Place::Idle => {}

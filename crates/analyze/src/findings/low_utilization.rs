@@ -43,7 +43,7 @@ impl Rule for LowUtilization {
         let place = |&interval: &Interval| Evidence {
             interval,
             place: Place::Idle,
-            name: "mostly idle".to_owned(),
+            name: "mostly idle".into(),
         };
         Verdict::Found(vec![
             Finding::new("the device is mostly idle in parts of the time")
@@ -53,7 +53,7 @@ impl Rule for LowUtilization {
                      `tprof report idle`, and record operators or NVTX ranges.",
                 )
                 .bound(lost)
-                .at(low.parts().iter().map(place).collect()),
+                .at(low.parts().iter().map(place)),
         ])
     }
 }

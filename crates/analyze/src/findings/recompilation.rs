@@ -84,7 +84,7 @@ impl Rule for Recompilation {
                      warm up before the first timed step.",
                 )
                 .bound(cover.length())
-                .at(within.iter().map(|span| scene.span_place(span)).collect()),
+                .at(within.iter().map(|span| scene.span_place(span))),
         ])
     }
 }

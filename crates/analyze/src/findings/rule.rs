@@ -1,5 +1,8 @@
 //! What a rule is, and what it may answer.
 
+use std::borrow::Cow;
+use std::cmp::{Ordering, Reverse};
+
 use tprof_trace::model::ThreadIndex;
 
 use super::scene::Scene;
@@ -70,20 +73,32 @@ pub(super) struct Finding {
     /// Worth saying although little or no time is gained.
     pub keep: bool,
     /// Where to look, longest first.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<Evidence<'static>>,
     /// How many such places there are.
     pub places: usize,
 }
 
 /// An interval that one can open in a timeline.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Evidence {
+pub(super) struct Evidence<'a> {
     /// When, on the file's clock.
     pub interval: Interval,
     /// Where.
     pub place: Place,
     /// What was there.
-    pub name: String,
+    pub name: Cow<'a, str>,
+}
+
+impl Evidence<'_> {
+    /// Longest first, then by time and name.
+    fn compare(&self, other: &Evidence<'_>) -> Ordering {
+        let key = |one: &Evidence<'_>| (Reverse(one.interval.length()), one.interval);
+        key(self).cmp(&key(other)).then_with(|| self.name.cmp(&other.name))
+    }
+
+    fn owned(self) -> Evidence<'static> {
+        Evidence { name: Cow::Owned(self.name.into_owned()), ..self }
+    }
 }
 
 /// Where something was.
@@ -139,24 +154,37 @@ impl Finding {
         self
     }
 
-    /// Where to look: the longest of these places are kept.
-    pub(super) fn at(mut self, mut places: Vec<Evidence>) -> Finding {
-        self.places = places.len();
-        places.sort_by(|a, b| {
-            let key = |one: &Evidence| (std::cmp::Reverse(one.interval.length()), one.interval);
-            key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
-        });
-        places.truncate(MOST_PLACES);
-        self.evidence = places;
+    /// Where to look: the longest of these places are kept. There may be millions, so
+    /// that no more than a few times those are held.
+    pub(super) fn at<'a>(mut self, places: impl IntoIterator<Item = Evidence<'a>>) -> Finding {
+        let mut longest: Vec<Evidence<'a>> = Vec::with_capacity(4 * MOST_PLACES);
+        let cut = |longest: &mut Vec<Evidence<'a>>| {
+            longest.sort_by(Evidence::compare);
+            longest.truncate(MOST_PLACES);
+        };
+        let mut least_ns = 0;
+        for place in places {
+            self.places += 1;
+            if place.interval.length() < least_ns {
+                continue;
+            }
+            longest.push(place);
+            if longest.len() == 4 * MOST_PLACES {
+                cut(&mut longest);
+                least_ns = longest.last().map_or(0, |last| last.interval.length());
+            }
+        }
+        cut(&mut longest);
+        self.evidence = longest.into_iter().map(Evidence::owned).collect();
         self
     }
 }
 
 /// Parts of a cover as places where nothing ran.
-pub(super) fn idle_places(cover: &Cover) -> Vec<Evidence> {
+pub(super) fn idle_places(cover: &Cover) -> impl Iterator<Item = Evidence<'static>> {
     let place =
-        |&interval: &Interval| Evidence { interval, place: Place::Idle, name: "idle".to_owned() };
-    cover.parts().iter().map(place).collect()
+        |&interval: &Interval| Evidence { interval, place: Place::Idle, name: "idle".into() };
+    cover.parts().iter().map(place)
 }
 
 /// How much a fix may be worth.
@@ -189,6 +217,30 @@ impl Severity {
             Severity::Medium => "medium",
             Severity::High => "high",
             Severity::Critical => "critical",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_longest_places_are_kept_however_many_there_are(
+            rows in prop::collection::vec((0_u64..50, 0_u64..30, 0_usize..3), 0..400),
+        ) {
+            let place = |&(start, length, name): &(u64, u64, usize)| Evidence {
+                interval: Interval::new(start, start + length),
+                place: Place::Idle,
+                name: ["a", "b", "c"][name].into(),
+            };
+            let kept = Finding::new("x").at(rows.iter().map(place));
+            let mut all: Vec<Evidence> = rows.iter().map(place).collect();
+            all.sort_by(Evidence::compare);
+            prop_assert_eq!(kept.places, rows.len());
+            prop_assert_eq!(&kept.evidence[..], &all[..rows.len().min(MOST_PLACES)]);
         }
     }
 }

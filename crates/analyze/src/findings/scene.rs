@@ -49,6 +49,8 @@ pub(super) struct Scene<'a> {
     pub main_threads: FxHashSet<ThreadIndex>,
     /// Copies and memsets with their calls, in order of start.
     pub copy_rows: Vec<Copy>,
+    /// Of each piece of work, how much is in the window.
+    pub work_in_window_ns: Vec<u64>,
     /// Leave out of the words what takes long to find out.
     pub is_brief: bool,
     /// Ranges that somebody named and operators, but no steps, in nesting order.
@@ -69,6 +71,9 @@ impl<'a> Scene<'a> {
         let idle = window.without(&compute.union(&communication).union(&copies));
         let main_threads = main_threads(rank, &steps);
         let ranges = ranges(rank);
+        let measure = window.measure();
+        let work_in_window_ns =
+            rank.work.iter().map(|work| measure.within(work.interval())).collect();
         let gaps = Gap::all(rank, &idle);
         let late = Cover::of(gaps.iter().map(|gap| gap.late));
         Scene {
@@ -83,6 +88,7 @@ impl<'a> Scene<'a> {
             gaps,
             main_threads,
             copy_rows: copies::all(rank),
+            work_in_window_ns,
             is_brief: false,
             ranges,
             rank,
@@ -149,7 +155,8 @@ impl<'a> Scene<'a> {
 
     /// Work in the window.
     pub fn work(&self) -> impl Iterator<Item = &Work> {
-        self.rank.work.iter().filter(|work| self.in_window(work.interval()) > 0)
+        let rows = self.rank.work.iter().zip(&self.work_in_window_ns);
+        rows.filter(|(_, ns)| **ns > 0).map(|(work, _)| work)
     }
 
     /// Time in the window in which one of these calls lasted.
@@ -167,26 +174,25 @@ impl<'a> Scene<'a> {
     }
 
     /// Calls as places.
-    pub fn call_places(&self, calls: &[usize]) -> Vec<Evidence> {
-        let place = |&at: &usize| self.span_place(&self.rank.calls[at]);
-        calls.iter().map(place).collect()
+    pub fn call_places(&self, calls: &[usize]) -> impl Iterator<Item = Evidence<'a>> {
+        calls.iter().map(|&at| self.span_place(&self.rank.calls[at]))
     }
 
     /// A host span as a place.
-    pub fn span_place(&self, span: &HostSpan) -> Evidence {
+    pub fn span_place(&self, span: &HostSpan) -> Evidence<'a> {
         Evidence {
             interval: span.interval(),
             place: Place::Thread(span.thread),
-            name: self.rank.name(span.name).to_owned(),
+            name: self.rank.name(span.name).into(),
         }
     }
 
     /// Work as a place.
-    pub fn work_place(&self, work: &Work) -> Evidence {
+    pub fn work_place(&self, work: &Work) -> Evidence<'a> {
         Evidence {
             interval: work.interval(),
             place: Place::Stream(self.rank.stream(work)),
-            name: self.rank.work_name(work).into_owned(),
+            name: self.rank.work_name(work),
         }
     }
 

@@ -1,13 +1,13 @@
 //! SmallBatches: kernels with fewer blocks than the device has multiprocessors.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::Kernel;
+use tprof_trace::model::NameId;
 
-use super::rule::{Evidence, Finding, Place, Rule, Verdict};
+use super::rule::{Finding, Rule, Verdict};
 use super::scene::Scene;
 use super::words::{short, time};
 use crate::intervals::{Cover, Interval};
-use crate::rank::{StreamKey, kernel_class};
+use crate::rank::Class;
 use crate::units::{duration, percent};
 
 /// Multiprocessors left empty by kernels of too few blocks.
@@ -19,7 +19,8 @@ struct Part {
     interval: Interval,
     /// Of the device's multiprocessors; at most 1.
     filled: f64,
-    row: Kernel,
+    /// Index of the kernel in the rank's work.
+    work: u32,
 }
 
 impl Rule for SmallBatches {
@@ -42,12 +43,13 @@ impl Rule for SmallBatches {
         let empty = empty_ns(&parts);
         let narrow: Vec<&Part> = parts.iter().filter(|part| part.filled < 1.0).collect();
         let cover = Cover::of(narrow.iter().map(|part| part.interval));
-        let mut sums: FxHashMap<&str, (u64, usize)> = FxHashMap::default();
+        let mut sums: FxHashMap<NameId, (u64, usize)> = FxHashMap::default();
         for part in &narrow {
-            let sum = sums.entry(scene.rank.name(part.row.name)).or_default();
+            let sum = sums.entry(scene.rank.work[part.work as usize].name).or_default();
             *sum = (sum.0 + part.interval.length(), sum.1 + 1);
         }
-        let mut sums: Vec<_> = sums.into_iter().collect();
+        let named = |(name, sum)| (scene.rank.name(name), sum);
+        let mut sums: Vec<(&str, (u64, usize))> = sums.into_iter().map(named).collect();
         sums.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
         let most: Vec<String> = sums
             .iter()
@@ -63,14 +65,7 @@ impl Rule for SmallBatches {
             time(scene, empty),
             most.join(", "),
         );
-        let place = |part: &&Part| {
-            let Kernel { process, device, context, stream, .. } = part.row;
-            Evidence {
-                interval: part.interval,
-                place: Place::Stream(StreamKey { process, device, context, stream }),
-                name: scene.rank.name(part.row.name).to_owned(),
-            }
-        };
+        let place = |part: &&Part| scene.work_place(&scene.rank.work[part.work as usize]);
         Verdict::Found(vec![
             Finding::new("kernels are too small to fill the device")
                 .seen(seen)
@@ -80,7 +75,7 @@ impl Rule for SmallBatches {
                      can be fused, batched (bmm, foreach) or run on several streams.",
                 )
                 .bound(empty)
-                .at(narrow.iter().map(place).collect()),
+                .at(narrow.iter().map(place)),
         ])
     }
 }
@@ -94,24 +89,20 @@ fn parts(scene: &Scene<'_>) -> Option<Vec<Part>> {
         .iter()
         .filter_map(|device| Some(((device.process, device.device), device.processors?)))
         .collect();
-    let mut computes: FxHashMap<_, bool> = FxHashMap::default();
     let mut parts = Vec::new();
-    for row in file.blocks::<Kernel>().flatten() {
-        let class = |name| kernel_class(file.name(name)) == crate::rank::Class::Compute;
-        if !*computes.entry(row.name).or_insert_with(|| class(row.name)) {
+    for (row, work) in scene.rank.work.iter().zip(0_u32..) {
+        let interval = row.interval();
+        let is_whole = scene.work_in_window_ns[work as usize] == interval.length();
+        if !row.is_kernel() || row.class != Class::Compute || !is_whole {
             continue;
         }
-        let interval = Interval::new(row.start_ns, row.start_ns.saturating_add(row.duration_ns));
-        if scene.in_window(interval) < interval.length() {
-            continue;
-        }
-        let blocks = row.grid.iter().fold(1_u64, |all, &side| all.saturating_mul(u64::from(side)));
-        let processors = *processors.get(&(row.process, row.device))?;
-        if blocks == 0 || processors == 0 {
+        let stream = scene.rank.stream(row);
+        let processors = *processors.get(&(stream.process, stream.device))?;
+        if row.blocks == 0 || processors == 0 {
             return None;
         }
-        let filled = (blocks as f64 / f64::from(processors)).min(1.0);
-        parts.push(Part { interval, filled, row });
+        let filled = (f64::from(row.blocks) / f64::from(processors)).min(1.0);
+        parts.push(Part { interval, filled, work });
     }
     (!parts.is_empty()).then_some(parts)
 }

@@ -1,6 +1,7 @@
 //! UnoptimizedOp: kernels for which a cheaper way is known.
 
-use tprof_trace::model::CopyKind;
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{CopyKind, NameId};
 
 use super::rule::{Finding, Rule, Verdict};
 use super::scene::Scene;
@@ -96,26 +97,32 @@ fn finding(scene: &Scene<'_>, pattern: &Pattern) -> Option<Finding> {
     if pattern.tensor_cores && !has_tensor_cores(scene) {
         return None;
     }
-    let fits = |work: &Work| match work.kind {
-        WorkKind::Kernel => {
-            work.class == Class::Compute && (pattern.is)(scene.rank.name(work.name))
-        }
+    let mut known: FxHashMap<NameId, bool> = FxHashMap::default();
+    let mut is_named =
+        |name| *known.entry(name).or_insert_with(|| (pattern.is)(scene.rank.name(name)));
+    let mut fits = |work: &Work| match work.kind {
+        WorkKind::Kernel => work.class == Class::Compute && is_named(work.name),
         WorkKind::Copy(CopyKind::DeviceToDevice) => pattern.copies,
         _ => false,
     };
-    let (these, others): (Vec<usize>, Vec<usize>) = (0..scene.rank.work.len())
-        .filter(|&at| scene.in_window(scene.rank.work[at].interval()) > 0)
-        .partition(|&at| fits(&scene.rank.work[at]));
+    let in_window = |at: &u32| scene.work_in_window_ns[*at as usize] > 0;
+    let all = (0..scene.rank.work.len() as u32).filter(in_window);
+    let fitting: Vec<bool> = scene.rank.work.iter().map(&mut fits).collect();
+    let of = |fit: bool| {
+        let fitting = &fitting;
+        all.clone().filter(move |&at| fitting[at as usize] == fit)
+    };
+    let these: Vec<usize> = of(true).map(|at| at as usize).collect();
     if these.is_empty() {
         return None;
     }
-    let cover = |rows: &[usize]| {
-        let intervals = rows.iter().map(|&at| scene.rank.work[at].interval());
+    let cover = |fit: bool| {
+        let intervals = of(fit).map(|at| scene.rank.work[at as usize].interval());
         Cover::of(intervals).intersection(&scene.window)
     };
-    let taken = cover(&these);
+    let taken = cover(true);
     // All that runs besides has still to run.
-    let alone = taken.without(&cover(&others));
+    let alone = taken.without(&cover(false));
     let rows = these.iter().map(|&at| &scene.rank.work[at]);
     let names = by_name(scene, rows.clone().map(|work| (work, work.duration_ns)));
     let moments = these.iter().filter_map(|&at| {
@@ -138,7 +145,7 @@ fn finding(scene: &Scene<'_>, pattern: &Pattern) -> Option<Finding> {
             .seen(seen)
             .advice(pattern.advice)
             .bound(alone.length())
-            .at(rows.map(|work| scene.work_place(work)).collect()),
+            .at(rows.map(|work| scene.work_place(work))),
     )
 }
 

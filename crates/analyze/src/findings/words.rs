@@ -1,9 +1,10 @@
 //! Pieces of sentences.
 
+use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
 use super::scene::Scene;
-use crate::rank::Work;
+use crate::rank::{Work, WorkKind};
 use crate::units::{count, duration, percent};
 
 /// Longest name in a sentence: about a line of a page.
@@ -42,11 +43,14 @@ pub(super) fn by_name<'w>(
     scene: &Scene<'_>,
     work: impl Iterator<Item = (&'w Work, u64)>,
 ) -> Vec<(String, u64)> {
-    let mut sums: rustc_hash::FxHashMap<(NameId, String), u64> = Default::default();
+    // Names are looked up once each: a trace has many more rows than names.
+    let mut sums: FxHashMap<(NameId, WorkKind), (&Work, u64)> = FxHashMap::default();
     for (work, ns) in work {
-        *sums.entry((work.name, scene.rank.work_name(work).into_owned())).or_default() += ns;
+        let kind = if work.name == NameId(0) { work.kind } else { WorkKind::Kernel };
+        sums.entry((work.name, kind)).or_insert((work, 0)).1 += ns;
     }
-    let mut sums: Vec<(String, u64)> = sums.into_iter().map(|((_, name), ns)| (name, ns)).collect();
+    let named = |(work, ns): (&Work, u64)| (scene.rank.work_name(work).into_owned(), ns);
+    let mut sums: Vec<(String, u64)> = sums.into_values().map(named).collect();
     sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     sums
 }

@@ -107,6 +107,7 @@ fn of_wait(file: &TraceFile, row: &Synchronization, streams: &mut Streams) -> Op
         name: row.name,
         args: row.args,
         graph: None,
+        blocks: 0,
         kind: WorkKind::Wait,
         class: hta_class(file.name(row.name)),
     })
@@ -124,6 +125,7 @@ fn of_span(file: &TraceFile, row: &HostSpan, stream: u64, streams: &mut Streams)
         name: row.name,
         args: row.args,
         graph: None,
+        blocks: 0,
         kind: WorkKind::HostSpan,
         class: hta_class(file.name(row.name)),
     }

@@ -88,6 +88,8 @@ pub struct Work {
     pub args: NameId,
     /// Graph that launched it.
     pub graph: Option<u32>,
+    /// Blocks of a kernel's grid, as many as fit; 0 if unknown.
+    pub blocks: u32,
     /// What ran.
     pub kind: WorkKind,
     /// What it is for.
@@ -106,6 +108,7 @@ impl Work {
             name: row.name,
             args: row.args,
             graph: row.graph,
+            blocks: row.grid.iter().fold(1_u32, |all, &side| all.saturating_mul(side)),
             kind: WorkKind::Kernel,
             class,
         }
@@ -122,6 +125,7 @@ impl Work {
             name: row.name,
             args: row.args,
             graph: row.graph,
+            blocks: 0,
             kind: WorkKind::Copy(row.kind),
             class: Class::Memory,
         }
