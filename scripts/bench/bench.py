@@ -14,13 +14,14 @@ from pathlib import Path
 import big_c
 import hta
 import imports
+import scale
 import table
 from measure import Pairs, Run
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
-PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports")
+PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "scale")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
@@ -31,6 +32,7 @@ class Bench:
         self.quick = args.quick
         self.built = Path(tempfile.mkdtemp(prefix="bench-programs-"))
         self.rows, self.sections, self.notes = [], [], []
+        self.scale = []
         # A copy: a build that goes on meanwhile does not change what is measured.
         self.tprof = shutil.copy2(args.tprof, self.built / "tprof")
         self.heaptrack = shutil.which("heaptrack")
@@ -301,8 +303,11 @@ class Bench:
     def reports(self):
         hta.measure(self, ROOT, self.built)
 
+    def growth(self):
+        scale.measure(self, ROOT, self.built)
+
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.growth)
         for name, part in zip(PARTS, parts, strict=True):
             if self.args.only in (None, name):
                 print(f"bench: {name}", file=sys.stderr)
@@ -313,6 +318,7 @@ def main():
     parse = argparse.ArgumentParser(prog="scripts/bench.sh", description=__doc__)
     parse.add_argument("--quick", action="store_true", help="under three minutes, rougher")
     parse.add_argument("--json", metavar="FILE", help="also write every figure there")
+    parse.add_argument("--plot", metavar="FILE", help="draw the growth of costs there, as SVG")
     parse.add_argument("--only", choices=PARTS, help="one part")
     parse.add_argument("--tprof", metavar="PATH", default=ROOT / "target/release/tprof", help="the binary to measure")
     parse.add_argument("--write-docs", action="store_true", help="put the table into docs/overhead.md")
@@ -324,7 +330,7 @@ def main():
         bench.measure()
     finally:
         shutil.rmtree(bench.built)
-    result = {"version": 1, "machine": about, "notes": bench.notes, "rows": bench.rows, "sections": bench.sections}
+    result = {"version": 1, "machine": about, "notes": bench.notes, "rows": bench.rows, "sections": bench.sections, "scale": bench.scale}
     shown = table.text(result)
     print(shown)
     if args.json:
