@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Runs real programs under tprof and puts what it printed into the documents.
 
-    scripts/examples.py [--torch PYTHON] [NAME…]
+    scripts/examples.py [--torch PYTHON] [--numpy PYTHON] [NAME…]
 
 Text between `<!-- NAME begins -->` and `<!-- NAME ends -->` in README.md,
 docs/guide.md and docs/examples.md is replaced. A program that is not installed
-keeps the text that is there; PYTHON is one that can import torch. Uses
+keeps the text that is there; PYTHON is one that can import torch, or NumPy. Uses
 target/release/tprof; commands are shown as typed, with its name alone.
 """
 
@@ -143,6 +143,18 @@ def torch(desk, python):
     return {"torch": shown(desk, "ddp", command)}
 
 
+def train(desk, python):
+    home = os.path.dirname(os.path.abspath(python))
+    desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
+    texts = {}
+    for name, before in [("train", ""), ("train-one", "OPENBLAS_NUM_THREADS=1 ")]:
+        said = desk.sh(f"{before}tprof run -o {name} -- python3 examples/train.py")
+        report = desk.sh(f"tprof report cpu {name} --top 3")
+        parts = [section(report, "Python functions"), section(report, "Modules")]
+        texts[name] = fenced(said[said.index("tprof ") :], "...", "\n\n".join(parts))
+    return texts
+
+
 def replace(texts):
     for path in DOCUMENTS:
         old = new = path.read_text()
@@ -157,6 +169,7 @@ def replace(texts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch", metavar="PYTHON")
+    parser.add_argument("--numpy", metavar="PYTHON")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     jobs = {
@@ -169,6 +182,8 @@ def main():
     }
     if options.torch:
         jobs["torch"] = (lambda desk: torch(desk, options.torch), [])
+    if options.numpy:
+        jobs["train"] = (lambda desk: train(desk, options.numpy), [])
     for name, (job, wanted) in jobs.items():
         if options.names and name not in options.names:
             continue
