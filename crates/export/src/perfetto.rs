@@ -17,12 +17,13 @@ mod out;
 mod scene;
 mod tracks;
 
+use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::RunDir;
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
 
@@ -189,7 +190,8 @@ fn rank<W: Write>(
 #[derive(Default)]
 struct Queue {
     waiting: FxHashSet<(ProcessIndex, u64)>,
-    depths: rustc_hash::FxHashMap<ProcessIndex, i64>,
+    /// The curve of each process, and its last value.
+    depths: FxHashMap<ProcessIndex, (u64, i64)>,
 }
 
 impl Queue {
@@ -226,12 +228,16 @@ impl Queue {
         change: i64,
         time_ns: u64,
     ) -> io::Result<()> {
-        let depth = self.depths.entry(process).or_default();
+        let (track, depth) = match self.depths.entry(process) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let (owner, name) = (Owner::Process(process), "launches that wait");
+                let (shared, out) = (&mut *scene.shared, &mut scene.out);
+                new.insert((scene.tracks.counter(owner, name, Unit::Count, shared, out)?, 0))
+            }
+        };
         *depth += change;
-        let owner = Owner::Process(process);
-        let (shared, out) = (&mut *scene.shared, &mut scene.out);
-        let track = scene.tracks.counter(owner, "launches that wait", Unit::Count, shared, out)?;
-        scene.point(track, time_ns, *depth)
+        scene.point(*track, time_ns, *depth)
     }
 }
 
