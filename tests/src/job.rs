@@ -90,6 +90,9 @@ impl Job {
             }
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        // A shell without job control starts what it leaves in the background
+        // with some signals ignored, and the tests with it.
+        crate::sys::heed_signals(&mut command);
         command
     }
 

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -21,6 +22,20 @@ pub(crate) fn lock(file: &File) {
 pub fn kill(pid: u32, signal: i32) -> bool {
     // SAFETY: kill takes no pointers.
     unsafe { libc::kill(pid as i32, signal) == 0 }
+}
+
+/// Has a command begin with every signal's default disposition.
+pub(crate) fn heed_signals(command: &mut Command) {
+    // SAFETY: between fork and exec only `signal` is called, which may be; it
+    // runs no code of its own. It refuses the signals that cannot be changed.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in 1..=31 {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
 }
 
 /// Sends a signal to a process group.
