@@ -11,9 +11,12 @@ const MAX_TEXT: usize = 4096;
 const MAX_LINES: usize = 1 << 20;
 /// Code objects that are kept.
 const MAX_CODES: usize = 1 << 16;
-/// An object is checked to be the same that often: its memory may have been
-/// given to another.
+/// An object is checked to be the same at least that often: its memory may have
+/// been given to another.
 const CHECK: Duration = Duration::from_secs(1);
+/// One that was met a moment ago is checked sooner, after this share of the time
+/// since: what a program compiles and runs once, as it begins, is soon gone.
+const CHECK_SHARE: u32 = 16;
 
 /// A code object.
 pub struct Code {
@@ -26,6 +29,7 @@ pub struct Code {
     instructions: u64,
     /// Pointers that tell it from another at the same address.
     identity: [u64; 3],
+    read: Instant,
     checked: Instant,
 }
 
@@ -42,7 +46,7 @@ impl Codes {
             self.known.clear();
         }
         let stale = match self.known.get_mut(&at) {
-            Some(Some(code)) if code.checked.elapsed() > CHECK => {
+            Some(Some(code)) if code.is_due() => {
                 code.checked = Instant::now();
                 identity(memory, layout, at) != Some(code.identity)
             }
@@ -77,6 +81,7 @@ fn read(memory: &Memory, layout: &Layout, at: u64) -> Option<Code> {
         lines: if len == 0 { Vec::new() } else { memory.bytes(lines + 32, len)? },
         instructions: at + layout.instructions,
         identity,
+        read: Instant::now(),
         checked: Instant::now(),
     })
 }
@@ -110,6 +115,10 @@ fn text(memory: &Memory, layout: &Layout, at: u64) -> Option<String> {
 }
 
 impl Code {
+    fn is_due(&self) -> bool {
+        self.checked.elapsed() > CHECK.min(self.read.elapsed() / CHECK_SHARE)
+    }
+
     /// The line of an instruction; the first one's if it is not in the table.
     pub fn line(&self, layout: &Layout, instruction: u64) -> u32 {
         let offset = match layout.instruction_is {
