@@ -15,7 +15,7 @@ use crate::rank::{Needs, RankTrace, copy_name};
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "memcpy",
-    about: "copies and memsets by kind of memory: time, bytes, rate, pageable",
+    about: "copies and memsets by kind of memory: time, bytes, pageable",
     analysis: || boxed(Memcpy),
 };
 
