@@ -37,7 +37,7 @@ impl<'a, R: TraceRow> RowBlocks<'a, R> {
             blocks: blocks.into_iter(),
             payload: Vec::new(),
             planes: None,
-            budget: file.source().memory_limit(),
+            budget: file.source().rows_limit(),
             problems: Vec::new(),
             rows: PhantomData,
         }
@@ -60,7 +60,7 @@ impl<'a, R: TraceRow> RowBlocks<'a, R> {
     /// Rows in the blocks that were not read yet; a damaged file may promise too many.
     pub fn rows_left(&self) -> usize {
         let rows = self.blocks.as_slice().iter().map(|block| block.header.rows as usize);
-        rows.sum::<usize>().min((self.budget / 8) as usize)
+        rows.sum::<usize>().min((self.file.source().memory_limit() / 8) as usize)
     }
 
     /// What could not be read so far.

@@ -9,6 +9,7 @@ use crate::tables::{Row, rows, table};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 /// Bytes looked at in one go when the next block has to be searched for.
 const SEARCH_BYTES: usize = 1 << 20;
@@ -96,6 +97,14 @@ impl Source {
     /// and a small one cannot ask for much.
     pub fn memory_limit(&self) -> u64 {
         MEMORY_BYTES.saturating_add(self.length.saturating_mul(MEMORY_BYTES_PER_BYTE))
+    }
+
+    /// Most bytes that the rows of one large table may decode to, block after
+    /// block. Kernels that repeat evenly take a 20,000th of that in the file, so
+    /// its size says little; half of the machine's memory is allowed in any case.
+    pub fn rows_limit(&self) -> u64 {
+        static HALF: OnceLock<u64> = OnceLock::new();
+        self.memory_limit().max(*HALF.get_or_init(|| machine_memory().unwrap_or(0) / 2))
     }
 
     /// Reads a block's payload and checks it.
@@ -212,4 +221,12 @@ pub(crate) fn note(problems: &mut Vec<Problem>, offset: u64, what: String) {
         MAX_PROBLEMS => problems.push(Problem { offset, what: "and more of the kind".to_owned() }),
         _ => (),
     }
+}
+
+/// Bytes of memory of this machine.
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }

@@ -127,6 +127,22 @@ proptest! {
     }
 }
 
+/// Kernels that repeat evenly take a 20,000th of their memory in the file.
+#[test]
+fn rows_as_regular_as_can_be_come_back() {
+    let kernel = |i: u64| Kernel {
+        start_ns: 1_000 * i,
+        duration_ns: 800,
+        stream: 7,
+        correlation: Some(i),
+        ..Kernel::default()
+    };
+    let rows: Vec<Kernel> = (0..2_000_000).map(kernel).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rank-0.tprof");
+    assert!(through_a_file(&rows, &path) == rows);
+}
+
 #[test]
 fn the_other_tables_come_back() {
     let directory = tempfile::tempdir().unwrap();
