@@ -75,7 +75,15 @@ struct Thread {
 #[derive(Debug, Default)]
 pub struct Threads {
     of: HashMap<u32, Thread>,
+    /// When threads ended, by tid.
+    gone: HashMap<u32, u64>,
 }
+
+/// A thread that is told to have ended may still lose its processor, once or
+/// twice: nothing of it begins anew for that long, unless its number does.
+const GONE_NS: u64 = 1_000_000_000;
+/// Ends that are remembered, before old ones are forgotten.
+const MOST_GONE: usize = 1 << 15;
 
 impl Threads {
     fn of(&mut self, pid: u32, tid: u32, time_ns: u64) -> &mut Thread {
@@ -86,6 +94,16 @@ impl Threads {
         });
         thread.pid = pid;
         thread
+    }
+
+    /// A thread begins.
+    pub fn began(&mut self, tid: u32) {
+        self.gone.remove(&tid);
+    }
+
+    /// Whether a thread has ended a moment ago.
+    pub fn is_gone(&self, tid: u32, time_ns: u64) -> bool {
+        self.gone.get(&tid).is_some_and(|end_ns| time_ns < end_ns.saturating_add(GONE_NS))
     }
 
     /// A thread that was there before; `waits` if it is off its processor.
@@ -100,6 +118,9 @@ impl Threads {
 
     /// A sample of a running thread, which stands for `period_ns`.
     pub fn sampled(&mut self, pid: u32, tid: u32, time_ns: u64, period_ns: u64) {
+        if self.is_gone(tid, time_ns) {
+            return;
+        }
         let thread = self.of(pid, tid, time_ns);
         thread.unsampled_ns -= period_ns as i64;
         thread.on_since.get_or_insert(time_ns);
@@ -107,11 +128,17 @@ impl Threads {
 
     /// A sample of a thread that leaves its processor.
     pub fn leaves(&mut self, pid: u32, tid: u32, time_ns: u64, frames: Vec<Frame>, end: u8) {
+        if self.is_gone(tid, time_ns) {
+            return;
+        }
         self.of(pid, tid, time_ns).leaving = Some((frames, end));
     }
 
     /// It left.
     pub fn left(&mut self, pid: u32, tid: u32, time_ns: u64, preempted: bool) {
+        if self.is_gone(tid, time_ns) {
+            return;
+        }
         let thread = self.of(pid, tid, time_ns);
         if let Some(since) = thread.on_since.take() {
             thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
@@ -147,6 +174,9 @@ impl Threads {
 
     /// It came back, on a processor.
     pub fn came(&mut self, pid: u32, tid: u32, cpu: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+        if self.is_gone(tid, time_ns) {
+            return;
+        }
         let thread = self.of(pid, tid, time_ns);
         let moved = thread.last_cpu.replace(cpu).is_some_and(|last| last != cpu);
         thread.counts.migrations += u64::from(moved);
@@ -166,6 +196,10 @@ impl Threads {
 
     /// It ended.
     pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+        if self.gone.len() >= MOST_GONE {
+            self.gone.retain(|_, end_ns| *end_ns + GONE_NS > time_ns);
+        }
+        self.gone.insert(tid, time_ns);
         let Some(mut thread) = self.of.remove(&tid) else { return };
         if let Some(since) = thread.on_since.take() {
             thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
@@ -275,6 +309,20 @@ mod tests {
         let waits: Vec<_> = out.iter().filter(|s| s.kind == Kind::Waited).collect();
         assert_eq!(waits.len(), 2, "short waits are added up");
         assert_eq!(waits[0].place, Some((vec![Frame::Address(7)], 0)));
+    }
+
+    #[test]
+    fn what_follows_the_end_of_a_thread_is_not_another() {
+        let ms = 1_000_000;
+        let (mut threads, mut out) = (Threads::default(), Vec::new());
+        threads.came(1, 2, 0, 0, &mut out);
+        threads.ended(2, ms, &mut out);
+        threads.left(1, 2, ms + 1000, true);
+        threads.came(1, 2, 0, ms + 2000, &mut out);
+        assert_eq!(threads.of_process(1).next(), None);
+        threads.began(2);
+        threads.came(1, 2, 0, 2 * ms, &mut out);
+        assert_eq!(threads.of_process(1).next(), Some(2));
     }
 
     #[test]

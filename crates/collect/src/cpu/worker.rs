@@ -80,6 +80,10 @@ enum What {
         pid: u32,
         parent: u32,
     },
+    /// A thread of a process that goes on.
+    Started {
+        tid: u32,
+    },
     Ended {
         pid: u32,
         tid: u32,
@@ -387,7 +391,7 @@ impl Worker {
             Record::Began { pid, parent, tid } if pid == tid && pid != parent => {
                 What::Began { pid, parent }
             }
-            Record::Began { .. } => return,
+            Record::Began { tid, .. } => What::Started { tid },
             Record::Ended { pid, tid } => What::Ended { pid, tid },
             Record::Switch { out, preempted } => What::Switch { out, preempted },
             Record::Counted { tid, id, value } => {
@@ -421,6 +425,9 @@ impl Worker {
     fn take(&mut self, origin: Origin, what: What, stretches: &mut Vec<Stretch>) {
         let Origin { pid, tid, time_ns, cpu } = origin;
         match what {
+            // The kernel's last work for a process of which nothing is left.
+            What::Sample { .. }
+                if self.threads.is_gone(tid, time_ns) && !self.spaces.knows(pid) => {}
             What::Sample { purpose, chain, registers, stack, python, .. } => {
                 let (frames, end) = self.frames(pid, &chain, registers, &stack);
                 let gil = python.as_ref().and_then(|python| python.gil);
@@ -469,7 +476,9 @@ impl Worker {
                 }
                 (self.heard)(Heard::Named(pid, tid, time_ns, name));
             }
+            What::Started { tid } => self.threads.began(tid),
             What::Began { pid, parent } => {
+                self.threads.began(pid);
                 self.spaces.forked(pid, parent);
                 (self.heard)(Heard::Forked { pid, parent, time_ns });
             }
