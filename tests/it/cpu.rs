@@ -70,15 +70,15 @@ fn switches_and_faults_are_counted() {
     let count = |name: &str, key: &str| {
         of(name)[key].as_u64().unwrap_or_else(|| panic!("no {key}: {:#?}", of(name)))
     };
-    // 3,000 pages of its own, and what starting takes.
-    assert!((3000..3200).contains(&count("toucher", "minor_faults")), "{rows:#?}");
-    assert!(count("sleeper", "minor_faults") < 200, "{rows:#?}");
     // 50 sleeps.
     assert!((50..80).contains(&count("sleeper", "voluntary_switches")), "{rows:#?}");
-    assert!((2000..2400).contains(&count("forked", "minor_faults")), "{rows:#?}");
-    let processes = threads["tables"]["processes"].as_array().unwrap();
-    let busiest = processes.iter().map(|row| row["minor_faults"].as_u64().unwrap()).max();
-    assert!(busiest.is_some_and(|faults| (3000..3700).contains(&faults)), "{processes:#?}");
+    // What starting takes; of threads that come and go nobody knows.
+    assert!((50..1000).contains(&count("cpu_counts", "minor_faults")), "{rows:#?}");
+    for name in ["toucher", "forked"] {
+        assert!(of(name)["minor_faults"].is_null(), "{rows:#?}");
+        let why = of(name)["minor_faults_missing"].as_str().unwrap();
+        assert!(why.contains("began and ended while it was watched"), "{why}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 /* Touches and waits a known number of times, in threads and a child.
 
-   Proves: faults and switches are counted where they happen. */
+   Proves: switches are counted where they happen, and faults where they can be. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/mman.h>

@@ -22,7 +22,8 @@ pub const KIND: DocumentKind = DocumentKind {
 /// Why switches are not known.
 const NO_SWITCHES: &str = "records of switches were lost, or nobody counted them";
 /// Why faults are not known.
-const NO_FAULTS: &str = "it became another program, or its counters could not be opened";
+const NO_FAULTS: &str =
+    "it began and ended while it was watched, became another program, or could not be asked";
 
 /// Kinds of waits, in the order of their columns.
 const WAITS: [ThreadState; 7] = [

@@ -38,9 +38,6 @@ const HURRY: Duration = Duration::from_millis(1);
 /// A record's time is taken before it is written; a virtual processor may stand
 /// still between.
 const MARGIN_NS: u64 = 2_000_000;
-/// How long the end of a thread waits for what it counted: it may lose its
-/// processor between the two.
-const PATIENCE_NS: u64 = 500_000_000;
 /// How often short stretches are handed out.
 const GIVE_NS: u64 = 200_000_000;
 
@@ -276,7 +273,7 @@ impl Worker {
     fn pass(&mut self) {
         let now = sys::monotonic_ns();
         self.drain();
-        self.settled_ns = self.read_ns.saturating_sub(MARGIN_NS).min(self.ends_untold_ns(now));
+        self.settled_ns = self.read_ns.saturating_sub(MARGIN_NS);
         self.work_off(self.settled_ns);
         self.read_ns = now;
         self.look_at_waits(now);
@@ -287,19 +284,6 @@ impl Worker {
             self.take_stretches(stretches);
         }
         self.hand_out();
-    }
-
-    /// What a thread counted is told a little after its end: that waits for it.
-    fn ends_untold_ns(&self, now: u64) -> u64 {
-        let ends = self.waiting.iter().filter(|w| match w.what {
-            What::Ended { tid, .. } => {
-                !self.has_lost
-                    && now.saturating_sub(w.origin.time_ns) < PATIENCE_NS
-                    && !self.counters.has_told(tid)
-            }
-            _ => false,
-        });
-        ends.map(|w| w.origin.time_ns.saturating_sub(1)).min().unwrap_or(u64::MAX)
     }
 
     /// Long waits that were not sampled as they began are looked at while they last.
@@ -394,10 +378,6 @@ impl Worker {
             Record::Began { tid, .. } => What::Started { tid },
             Record::Ended { pid, tid } => What::Ended { pid, tid },
             Record::Switch { out, preempted } => What::Switch { out, preempted },
-            Record::Counted { tid, id, value } => {
-                self.counters.counted(tid, id, value);
-                return;
-            }
             Record::Lost(count) => {
                 self.lost += count;
                 self.has_lost = true;
@@ -449,7 +429,6 @@ impl Worker {
                             counted: None,
                         });
                     }
-                    Purpose::Faults(_) => {}
                     Purpose::Leave => self.threads.leaves(pid, tid, time_ns, frames, end as u8),
                 }
             }

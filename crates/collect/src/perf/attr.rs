@@ -111,8 +111,6 @@ pub mod flag {
     pub const COMM: u64 = 1 << 9;
     #[allow(missing_docs)]
     pub const FREQ: u64 = 1 << 10;
-    /// A record of what each inherited copy counted, when its thread ends.
-    pub const INHERIT_STAT: u64 = 1 << 11;
     #[allow(missing_docs)]
     pub const ENABLE_ON_EXEC: u64 = 1 << 12;
     /// Records of forks and exits.
@@ -132,9 +130,6 @@ pub mod flag {
     /// Records of threads that leave and enter a processor.
     pub const CONTEXT_SWITCH: u64 = 1 << 26;
 }
-
-/// Bit of [`Attr::read_format`]: the counter's id follows its value.
-pub const READ_ID: u64 = 1 << 2;
 
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;

@@ -85,15 +85,6 @@ pub enum Record<'a> {
         /// It could have gone on.
         preempted: bool,
     },
-    /// What a counter's copy had counted when its thread ended.
-    Counted {
-        /// Thread.
-        tid: u32,
-        /// The counter.
-        id: u64,
-        /// What it counted.
-        value: u64,
-    },
     /// Records that found no room.
     Lost(u64),
     /// The kernel holds samples back.
@@ -184,10 +175,6 @@ pub fn decode(kind: u32, misc: u16, body: &[u8], with_stack: bool) -> Option<(Or
         7 => {
             let ((pid, parent), (tid, _)) = (words.pair()?, words.pair()?);
             Record::Began { pid, parent, tid }
-        }
-        8 => {
-            let ((_, tid), value, id) = (words.pair()?, words.u64()?, words.u64()?);
-            Record::Counted { tid, id, value }
         }
         10 => {
             let (pid, _) = words.pair()?;
