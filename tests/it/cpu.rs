@@ -36,6 +36,28 @@ fn share(report: &Value, table: &str, function: &str, key: &str) -> f64 {
     row.unwrap_or_else(|| panic!("no {function} in {rows:#?}"))[key].as_f64().unwrap()
 }
 
+#[test]
+fn counts_of_the_processor_are_missing_with_the_reason() {
+    let scratch = Scratch::new();
+    let options = ["--sample-rate", "997", "--mem", "off"];
+    let run = traced(&Job::new(program("cpu_counts")), &options, &scratch);
+    let text = std::fs::read_to_string(run.run.join("run.json")).unwrap();
+    let info: Value = serde_json::from_str(&text).unwrap();
+    assert!(info["machine"]["hardware_counters"].is_null(), "{text}");
+    let why = info["machine"]["hardware_counters_missing"].as_str().unwrap();
+    for kind in ["cpu", "threads"] {
+        let report = document(kind, &run.run);
+        let row = &report["tables"]["hardware_counters"][0];
+        for key in ["cycles", "instructions_per_cycle", "cache_hit_share"] {
+            assert!(row[key].is_null(), "{row:#?}");
+            assert_eq!(row[format!("{key}_missing")], why, "{row:#?}");
+        }
+        let notes = report["notes"].as_array().unwrap();
+        let told = notes.iter().any(|note| note.as_str().unwrap().contains(why));
+        assert!(told || is_refused(&report), "{notes:#?}");
+    }
+}
+
 #[track_caller]
 fn is_near(found: f64, expected: f64) {
     assert!((found - expected).abs() < 0.05, "{found} should be {expected}");

@@ -4,7 +4,7 @@ use crate::error::CollectError;
 use crate::sys;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use tprof_trace::model::{Counter, NameId, ProcessIndex, Sample};
+use tprof_trace::model::{Counter, NameId, ProcessIndex, Property, Sample};
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
 
 /// Samples that are worth a block; fewer wait this long.
@@ -146,6 +146,8 @@ impl OpenFile {
 pub struct Files {
     directory: PathBuf,
     header: TraceHeader,
+    /// What each file says of the whole run: key, and value as JSON.
+    facts: Vec<(&'static str, String)>,
     /// Open files; never removed, so that indexes stay valid.
     pub open: Vec<OpenFile>,
     /// Whether any process named a rank.
@@ -154,8 +156,8 @@ pub struct Files {
 
 impl Files {
     /// None open yet.
-    pub fn new(directory: &Path, header: TraceHeader) -> Files {
-        Files { directory: directory.to_owned(), header, open: Vec::new(), ranked: false }
+    pub fn new(directory: &Path, header: TraceHeader, facts: Vec<(&'static str, String)>) -> Files {
+        Files { directory: directory.to_owned(), header, facts, open: Vec::new(), ranked: false }
     }
 
     /// Opens a file under the first name that is free.
@@ -197,7 +199,11 @@ impl Files {
     }
 
     /// Takes an opened file in; its index.
-    fn opened(&mut self, writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
+    fn opened(&mut self, mut writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
+        for (key, value) in &self.facts {
+            let (key, value) = (writer.name(key), writer.name(value));
+            writer.property(Property { key, value });
+        }
         self.open.push(OpenFile::new(writer, holds, path));
         self.open.len() - 1
     }

@@ -3,7 +3,7 @@
 
 use crate::clock::Clock;
 use crate::config::{Activity, Config, OnFull};
-use crate::cpu::{Sampler, Wanted};
+use crate::cpu::{self, Sampler, Wanted};
 use crate::engine::{Engine, Parts};
 use crate::error::CollectError;
 use crate::files::Files;
@@ -20,6 +20,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tprof_trace::TraceHeader;
+use tprof_trace::model::property;
 use tprof_trace::run::{RUN_VERSION, RunInfo};
 use tprof_wire::env;
 
@@ -89,7 +90,14 @@ impl Session {
         let page = Arc::new(page);
         let clock = Clock::new();
         let costs = calibrate::measure(clock.is_tsc());
-        let info = first_info(&config, &directory, &clock);
+        let no_counts = match config.activities.contains(&Activity::Cpu) {
+            true => cpu::why_no_counts(),
+            false => "--activities does not have cpu".to_owned(),
+        };
+        let no_counts = serde_json::Value::from(no_counts);
+        let mut info = first_info(&config, &directory, &clock);
+        info.machine["hardware_counters"] = serde_json::Value::Null;
+        info.machine["hardware_counters_missing"] = no_counts.clone();
         info::write(&info_path, &info)
             .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
         let (events, engine_events) = channel();
@@ -129,7 +137,11 @@ impl Session {
             config: config.clone(),
             clock,
             session: Arc::clone(&page),
-            files: Files::new(&output, header),
+            files: Files::new(
+                &output,
+                header,
+                vec![(property::NO_HARDWARE_COUNTS, no_counts.to_string())],
+            ),
             costs,
             events: engine_events,
             answers: engine_answers,

@@ -21,11 +21,7 @@ pub fn checks() -> Vec<Check> {
     checks.extend(open_files());
     checks.push(memory_limit());
     checks.extend(cpu());
-    checks.push(Check::new(
-        "not built",
-        Verdict::Note,
-        "hardware counters, Python stacks of allocations",
-    ));
+    checks.push(Check::new("not built", Verdict::Note, "Python stacks of allocations"));
     checks
 }
 
@@ -147,7 +143,11 @@ fn cpu() -> Vec<Check> {
             Check::new("Python", Verdict::Part, text).hint("sysctl kernel.yama.ptrace_scope=0")
         }
     };
-    vec![samples, python]
+    let counters = match found.hardware {
+        Ok(()) => "the processor's can be opened; this tprof does not read them".to_owned(),
+        Err(why) => format!("no cycles, instructions and cache misses: {why}"),
+    };
+    vec![samples, python, Check::new("hw counters", Verdict::Note, counters)]
 }
 
 /// Allocators and sanitizers that jobs bring along.

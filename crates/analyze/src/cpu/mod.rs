@@ -5,6 +5,7 @@
 //! parts of a thread's time add up to it.
 
 mod functions;
+mod hardware;
 mod load;
 mod loading;
 mod names;

@@ -8,7 +8,7 @@ use super::functions::{Functions, Sum};
 use super::names::{Func, Layer};
 use super::tree::Tree;
 use super::waits::word;
-use super::{NO_SAMPLES, loading};
+use super::{NO_SAMPLES, hardware, loading};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
@@ -38,6 +38,7 @@ pub struct Part {
     waits: FxHashMap<(ThreadState, Option<Func>), (u64, u64)>,
     loading: loading::Loading,
     rows: u64,
+    no_counts: String,
 }
 
 impl Analysis for CpuReport {
@@ -58,6 +59,7 @@ impl Analysis for CpuReport {
             waits: FxHashMap::default(),
             loading: loading::Loading::of(cpu),
             rows: cpu.rows,
+            no_counts: hardware::why_missing(rank.file),
         };
         part.functions.add_file(cpu);
         for stretch in &cpu.stretches {
@@ -86,6 +88,8 @@ impl Analysis for CpuReport {
         let mut loading = loading::Loading::default();
         let mut rows = 0;
         let ranks = parts.len();
+        let no_counts = hardware::table(parts.iter().map(|(at, part)| (at, &*part.no_counts)));
+        let why_no_counts = hardware::note(parts.iter().map(|(_, part)| &*part.no_counts));
         for (_, part) in parts {
             all.add(&part.functions);
             top_down.merge(&part.top_down);
@@ -120,6 +124,9 @@ impl Analysis for CpuReport {
                 percent(share(all.cut_ns))
             ));
         }
+        if rows > 0 {
+            notes.extend(why_no_counts);
+        }
         let why = if rows == 0 { NO_SAMPLES } else { "no running thread was sampled" };
         let mut tables = vec![functions(&all, why)];
         tables.extend(python(&all));
@@ -128,6 +135,7 @@ impl Analysis for CpuReport {
         tables.extend(loading.table());
         tables.push(tree("top_down", "Top down: callers above what they call", &top_down, why));
         tables.push(tree("bottom_up", "Bottom up: functions above their callers", &bottom_up, why));
+        tables.push(no_counts);
         Body { tables, notes }
     }
 }

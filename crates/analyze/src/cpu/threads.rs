@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
-use super::NO_SAMPLES;
 use super::names::{Func, Layer};
 use super::report::shown;
 use super::waits::word;
+use super::{NO_SAMPLES, hardware};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
@@ -69,13 +69,13 @@ impl Row {
 impl Analysis for ThreadsReport {
     const HTA: bool = false;
     const KIND: &'static str = "threads";
-    type Part = Vec<Row>;
+    type Part = (Vec<Row>, String);
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::SAMPLES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _options: &Options) -> Vec<Row> {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _options: &Options) -> Self::Part {
         let (cpu, trace) = (&rank.cpu, rank.file);
         let processes: FxHashMap<ProcessIndex, &Process> =
             trace.processes().iter().map(|p| (p.process, p)).collect();
@@ -115,13 +115,15 @@ impl Analysis for ThreadsReport {
         }
         let mut rows: Vec<((ProcessIndex, ThreadIndex), Row)> = rows.into_iter().collect();
         rows.sort_by_key(|(key, _)| *key);
-        rows.into_iter().map(|(_, row)| row).collect()
+        (rows.into_iter().map(|(_, row)| row).collect(), hardware::why_missing(trace))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<Row>)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _options: &Options) -> Body {
         let ranked = parts.len() > 1;
+        let no_counts = hardware::table(parts.iter().map(|(at, (_, why))| (at, &**why)));
+        let why_no_counts = hardware::note(parts.iter().map(|(_, (_, why))| &**why));
         let mut all: Vec<(RankAt, Row)> = Vec::new();
-        for (at, rows) in parts {
+        for (at, (rows, _)) in parts {
             all.extend(rows.into_iter().map(|row| (at.clone(), row)));
         }
         all.sort_by_key(|(_, row)| std::cmp::Reverse(row.time(ThreadState::Running)));
@@ -160,8 +162,8 @@ impl Analysis for ThreadsReport {
             table.row(cells(at, row, ranked));
         }
         Body {
-            tables: vec![table, switches(&all, ranked), processes(&all, ranked)],
-            notes: Vec::new(),
+            tables: vec![table, switches(&all, ranked), processes(&all, ranked), no_counts],
+            notes: why_no_counts.filter(|_| !all.is_empty()).into_iter().collect(),
         }
     }
 }

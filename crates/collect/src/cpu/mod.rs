@@ -18,7 +18,7 @@ mod unwind;
 mod worker;
 
 pub use counters::Wanted;
-pub use probe::{Permitted, permitted};
+pub use probe::{Permitted, permitted, why_no_counts};
 pub use spaces::Met;
 pub use threads::{Counts, Kind};
 

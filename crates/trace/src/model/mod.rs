@@ -299,6 +299,12 @@ pub struct Property {
     pub value: NameId,
 }
 
+/// Keys of properties that tprof itself writes.
+pub mod property {
+    /// Why no cycles, instructions and cache misses were counted: a text.
+    pub const NO_HARDWARE_COUNTS: &str = "tprof.hardware_counters_missing";
+}
+
 /// Something that was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
