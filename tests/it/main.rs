@@ -14,6 +14,7 @@ mod ctl;
 mod damage;
 mod estimates;
 mod export;
+mod gemms;
 mod gpu;
 mod hta;
 mod import;

@@ -27,7 +27,7 @@ pub use report::{
     Expected, Report, document, expected, memory_report, report, run_info, says_cut_off, stack,
 };
 pub use scratch::Scratch;
-pub use stand_ins::{stand_ins, train, what_ran};
+pub use stand_ins::{gemms, stand_ins, train, what_ran};
 pub use synthetic::{Counts, Synthetic};
 pub use sys::{am_root, can_mount, host_name, kill, mode_of};
 pub use tprof::{

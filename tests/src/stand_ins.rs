@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Folder of the stand-ins, built once: `12/`, `13/`, `train-12`, `train-13`.
+/// Folder of the stand-ins, built once: `12/`, `13/`, `train-12`,
+/// `train-13`, `gemms-12`, `gemms-13`.
 pub fn stand_ins() -> Result<&'static Path, String> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     BUILT.get_or_init(make).as_deref().map_err(Clone::clone)
@@ -38,10 +39,24 @@ fn make() -> Result<PathBuf, String> {
 /// A training program on the stand-ins of one CUDA major, with these words, and
 /// the folder where it logs what truly ran.
 pub fn train(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
+    on_stand_ins("train", major, words, scratch)
+}
+
+/// The same of a program that multiplies matrices.
+pub fn gemms(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
+    on_stand_ins("gemms", major, words, scratch)
+}
+
+fn on_stand_ins(
+    program: &str,
+    major: u32,
+    words: &[&str],
+    scratch: &Scratch,
+) -> Result<(Job, PathBuf), String> {
     let home = stand_ins()?;
     let log = scratch.join("log");
     fs::create_dir_all(&log).map_err(|error| error.to_string())?;
-    let job = Job::new(home.join(format!("train-{major}")))
+    let job = Job::new(home.join(format!("{program}-{major}")))
         .args(words)
         .env("LD_LIBRARY_PATH", home.join(major.to_string()))
         .env("FAKE_CUDA_LOG", &log);

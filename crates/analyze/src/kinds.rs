@@ -9,6 +9,7 @@ pub const KINDS: &[DocumentKind] = &[
     crate::idle::KIND,
     crate::overlap::KIND,
     crate::kernels::KIND,
+    crate::gemms::KIND,
     crate::api::KIND,
     crate::launches::KIND,
     crate::queue::KIND,

@@ -26,6 +26,7 @@ pub mod findings;
 #[cfg(test)]
 mod fixture;
 pub mod frames;
+pub mod gemms;
 pub mod gpu;
 pub mod idle;
 pub mod intervals;

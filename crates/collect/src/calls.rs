@@ -1,13 +1,15 @@
-//! Calls of CUDA's runtime and of NCCL, as the preloaded library saw them: rows
-//! of the trace. Where CUPTI tells of the same calls, it is believed; memory and
+//! Calls of CUDA's runtime, of NCCL and of cuBLAS, as the preloaded library saw
+//! them: rows of the trace. Where CUPTI tells of the same calls, it is believed; memory and
 //! collectives are told by these hooks alone.
 
 use crate::clock::Clock;
+use crate::gemms::Gemms;
 use crate::gpu::witness::Witness;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::calls::{Does, FUNCTIONS, Function, Library, Number, memory};
+use tprof_wire::gemm::{self, Shape};
 use tprof_wire::record::ExtKind;
 
 /// Rows that are written at the latest together.
@@ -52,6 +54,8 @@ pub enum CallNote {
         /// Root or other rank.
         peer: Option<u32>,
     },
+    /// Matrices were multiplied: function, its number, clock when it returned, result, what.
+    Gemm(&'static Function, u32, u64, u32, Option<Shape>),
     /// A communicator was made or ends.
     Communicator {
         /// The function's number.
@@ -98,6 +102,10 @@ impl CallNote {
                 stream: at(4)?,
                 peer: low(at(5)?).checked_sub(1),
             },
+            ExtKind::Gemm => {
+                let (end, result, shape) = gemm::unpack(words)?;
+                CallNote::Gemm(function, number, end, result, shape)
+            }
             ExtKind::Communicator => CallNote::Communicator {
                 number,
                 address: at(0)?,
@@ -148,6 +156,7 @@ pub struct Calls {
     collectives: Vec<Collective>,
     threads: HashMap<ThreadIndex, OfThread>,
     communicators: HashMap<u64, Live>,
+    gemms: Gemms,
     first_waiting_ns: Option<u64>,
     /// Rows that could not be written.
     pub lost: u64,
@@ -167,6 +176,7 @@ impl Calls {
             collectives: Vec::new(),
             threads: HashMap::new(),
             communicators: HashMap::new(),
+            gemms: Gemms::default(),
             first_waiting_ns: None,
             lost: 0,
         }
@@ -194,25 +204,8 @@ impl Calls {
                     return;
                 }
                 let args = arguments(function, kind, stream, detail);
-                let span = Span {
-                    start_ns: time_ns,
-                    duration_ns,
-                    process: self.process,
-                    thread,
-                    kind: match function.library {
-                        Library::Runtime => SpanKind::Runtime,
-                        Library::Nccl => SpanKind::Other,
-                    },
-                    name: self.name(function, number, writer),
-                    category: match function.library {
-                        Library::Runtime => NameId(0),
-                        Library::Nccl => writer.name("nccl"),
-                    },
-                    status: Some(result),
-                    args: args.map_or(NameId(0), |args| writer.name(&args)),
-                    ..Span::default()
-                };
-                self.spans.push(span);
+                let args = args.map_or(NameId(0), |args| writer.name(&args));
+                self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
             }
             CallNote::Memory { function, address, bytes, stream, stack, free } => {
                 self.tells_memory = true;
@@ -241,11 +234,46 @@ impl Calls {
                 };
                 self.collective(thread, row, function.name, communicator, count, data_type);
             }
+            CallNote::Gemm(function, number, end, result, shape) => {
+                let duration_ns = clock.ns(end).saturating_sub(time_ns);
+                let args = shape.map_or(NameId(0), |shape| self.gemms.text(&shape, writer));
+                self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
+            }
             CallNote::Communicator { number, address, identity, size, rank, parent, split } => {
                 self.joins(number, address, identity, size, rank, (parent, split), writer);
             }
         }
         self.first_waiting_ns.get_or_insert(time_ns);
+    }
+
+    /// A call as a span of its thread.
+    fn span(
+        &mut self,
+        thread: ThreadIndex,
+        function: &Function,
+        number: u32,
+        (start_ns, duration_ns, result): (u64, u64, u32),
+        args: NameId,
+        writer: &mut TraceWriter,
+    ) {
+        let (kind, category) = match function.library {
+            Library::Runtime => (SpanKind::Runtime, ""),
+            Library::Nccl => (SpanKind::Other, "nccl"),
+            Library::Cublas | Library::CublasLt => (SpanKind::Other, "cublas"),
+        };
+        let name = self.name(function, number, writer);
+        self.spans.push(Span {
+            start_ns,
+            duration_ns,
+            process: self.process,
+            thread,
+            kind,
+            name,
+            category: writer.name(category),
+            status: Some(result),
+            args,
+            ..Span::default()
+        });
     }
 
     fn is_told_by_cupti(&self, start_ns: u64) -> bool {

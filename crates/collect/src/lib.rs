@@ -16,6 +16,7 @@ pub mod elf;
 mod engine;
 mod error;
 mod files;
+mod gemms;
 mod gpu;
 mod heap;
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! What the hooks of CUDA's runtime and of NCCL report.
+//! What the hooks of CUDA's runtime, of NCCL and of cuBLAS report.
 //!
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`): it keeps
 //! the arguments as they came in a [`Frame`], and the table in
 //! [`tprof_wire::calls`] says what they mean.
 
 use crate::thread::{self, Thread};
-use crate::{ring, stacks};
+use crate::{gemm, ring, stacks};
 use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins, Place};
+use tprof_wire::gemm as wire;
 use tprof_wire::record::ExtKind;
 
 /// A call in progress, as the hook laid it out below its caller's frame.
@@ -26,12 +27,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    fn register(&self, at: u8) -> u64 {
+    pub(crate) fn register(&self, at: u8) -> u64 {
         self.registers.get(usize::from(at)).copied().unwrap_or(0)
     }
 
     /// A word of the arguments in memory.
-    fn stack(&self, at: u8) -> u64 {
+    pub(crate) fn stack(&self, at: u8) -> u64 {
         let words = (&raw const *self).wrapping_add(1).cast::<u64>();
         // SAFETY: the table names no word beyond what the function's own type has.
         unsafe { words.add(usize::from(at)).read() }
@@ -124,6 +125,14 @@ pub fn leave(number: u32, frame: &Frame) {
             return communicated(thread, number, frame, function.does, end);
         }
         Does::Joins(how) => joined(thread, number, frame, how, succeeded, end),
+        Does::Multiplies(of) => {
+            let shape = succeeded.then(|| gemm::of_call(frame, of));
+            return multiplied(number, frame, shape, end);
+        }
+        Does::Matmul => {
+            let shape = if succeeded { gemm::of_matmul(frame) } else { None };
+            return multiplied(number, frame, shape, end);
+        }
     }
     let result = u64::from(frame.result as u32) | kind << 32;
     ring::quick(thread, ExtKind::HostCall, number, frame.start, &[end, result, stream, detail]);
@@ -164,6 +173,14 @@ fn communicated(thread: &mut Thread, number: u32, frame: &Frame, does: Does, end
         peer.map_or(0, |at| u64::from(frame.register(at) as u32) + 1),
     ];
     ring::quick(thread, ExtKind::Collective, number, frame.start, &payload);
+}
+
+/// The thread is looked up again: asking the library for attributes may have come
+/// back to a hook.
+fn multiplied(number: u32, frame: &Frame, shape: Option<wire::Shape>, end: u64) {
+    let Some(thread) = thread::recording() else { return };
+    let payload = wire::pack(end, frame.result as u32, shape.as_ref());
+    ring::quick(thread, ExtKind::Gemm, number, frame.start, &payload);
 }
 
 fn joined(

@@ -21,6 +21,7 @@ pub mod attach;
 pub mod callee;
 pub mod calls;
 pub mod exec;
+pub mod gemm;
 pub mod gpu;
 pub mod heap;
 pub mod life;

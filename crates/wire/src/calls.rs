@@ -1,5 +1,7 @@
-//! Calls of CUDA's runtime and of NCCL that the preloaded library intercepts:
-//! which there are, and the records that it writes of them.
+//! Calls of CUDA's runtime, of NCCL and of cuBLAS that the preloaded library
+//! intercepts: which there are, and the records that it writes of them.
+
+use crate::gemm::{self, Gemm, Types};
 
 /// Which library a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,6 +10,10 @@ pub enum Library {
     Runtime,
     /// NCCL.
     Nccl,
+    /// cuBLAS.
+    Cublas,
+    /// cuBLASLt.
+    CublasLt,
 }
 
 /// What a call does, as far as its arguments tell more than its name. Arguments
@@ -68,6 +74,11 @@ pub enum Does {
     Joins(Joins),
     /// Selects the device of what this thread does from now on: argument 0.
     Selects,
+    /// Multiplies matrices.
+    Multiplies(Gemm),
+    /// `cublasLtMatmul`: descriptor in argument 1, layouts of A in 4, of B and of the
+    /// result in words 0 and 5 of the stack.
+    Matmul,
 }
 
 /// How many bytes an allocation takes.
@@ -154,6 +165,15 @@ const fn talks(
     stream: Place,
 ) -> Does {
     Does::Communicates { count, data_type, peer, communicator, stream }
+}
+
+const fn gemm(data_type: u8, batch: Option<u8>, wide: bool) -> Does {
+    Does::Multiplies(Gemm { types: Types::All(data_type), batch, wide })
+}
+
+const fn typed(words: [u8; 3], batch: Option<u8>, compute: Option<u8>, wide: bool) -> Does {
+    let [a, b, c] = words;
+    Does::Multiplies(Gemm { types: Types::At { a, b, c, compute }, batch, wide })
 }
 
 /// The functions, by number. The macro hands `name = stack words` of each to another macro, which
@@ -260,6 +280,47 @@ functions! {
     Nccl ncclCommSplit 0 Does::Joins(Joins::Split);
     Nccl ncclCommDestroy 0 Does::Joins(Joins::Leaves);
     Nccl ncclCommAbort 0 Does::Joins(Joins::Leaves);
+    Cublas cublasSgemm_v2 8 gemm(gemm::FLOAT, None, false);
+    Cublas cublasDgemm_v2 8 gemm(gemm::DOUBLE, None, false);
+    Cublas cublasCgemm_v2 8 gemm(gemm::COMPLEX_FLOAT, None, false);
+    Cublas cublasZgemm_v2 8 gemm(gemm::COMPLEX_DOUBLE, None, false);
+    Cublas cublasHgemm 8 gemm(gemm::HALF, None, false);
+    Cublas cublasSgemmBatched 9 gemm(gemm::FLOAT, Some(8), false);
+    Cublas cublasDgemmBatched 9 gemm(gemm::DOUBLE, Some(8), false);
+    Cublas cublasCgemmBatched 9 gemm(gemm::COMPLEX_FLOAT, Some(8), false);
+    Cublas cublasZgemmBatched 9 gemm(gemm::COMPLEX_DOUBLE, Some(8), false);
+    Cublas cublasHgemmBatched 9 gemm(gemm::HALF, Some(8), false);
+    Cublas cublasSgemmStridedBatched 12 gemm(gemm::FLOAT, Some(11), false);
+    Cublas cublasDgemmStridedBatched 12 gemm(gemm::DOUBLE, Some(11), false);
+    Cublas cublasCgemmStridedBatched 12 gemm(gemm::COMPLEX_FLOAT, Some(11), false);
+    Cublas cublasZgemmStridedBatched 12 gemm(gemm::COMPLEX_DOUBLE, Some(11), false);
+    Cublas cublasHgemmStridedBatched 12 gemm(gemm::HALF, Some(11), false);
+    Cublas cublasSgemmEx 11 typed([2, 5, 9], None, None, false);
+    Cublas cublasCgemmEx 11 typed([2, 5, 9], None, None, false);
+    Cublas cublasGemmEx 13 typed([2, 5, 9], None, Some(11), false);
+    Cublas cublasGemmBatchedEx 14 typed([2, 5, 9], Some(11), Some(12), false);
+    Cublas cublasGemmStridedBatchedEx 17 typed([2, 6, 11], Some(14), Some(15), false);
+    Cublas cublasSgemm_v2_64 8 gemm(gemm::FLOAT, None, true);
+    Cublas cublasDgemm_v2_64 8 gemm(gemm::DOUBLE, None, true);
+    Cublas cublasCgemm_v2_64 8 gemm(gemm::COMPLEX_FLOAT, None, true);
+    Cublas cublasZgemm_v2_64 8 gemm(gemm::COMPLEX_DOUBLE, None, true);
+    Cublas cublasHgemm_64 8 gemm(gemm::HALF, None, true);
+    Cublas cublasSgemmBatched_64 9 gemm(gemm::FLOAT, Some(8), true);
+    Cublas cublasDgemmBatched_64 9 gemm(gemm::DOUBLE, Some(8), true);
+    Cublas cublasCgemmBatched_64 9 gemm(gemm::COMPLEX_FLOAT, Some(8), true);
+    Cublas cublasZgemmBatched_64 9 gemm(gemm::COMPLEX_DOUBLE, Some(8), true);
+    Cublas cublasHgemmBatched_64 9 gemm(gemm::HALF, Some(8), true);
+    Cublas cublasSgemmStridedBatched_64 12 gemm(gemm::FLOAT, Some(11), true);
+    Cublas cublasDgemmStridedBatched_64 12 gemm(gemm::DOUBLE, Some(11), true);
+    Cublas cublasCgemmStridedBatched_64 12 gemm(gemm::COMPLEX_FLOAT, Some(11), true);
+    Cublas cublasZgemmStridedBatched_64 12 gemm(gemm::COMPLEX_DOUBLE, Some(11), true);
+    Cublas cublasHgemmStridedBatched_64 12 gemm(gemm::HALF, Some(11), true);
+    Cublas cublasSgemmEx_64 11 typed([2, 5, 9], None, None, true);
+    Cublas cublasCgemmEx_64 11 typed([2, 5, 9], None, None, true);
+    Cublas cublasGemmEx_64 13 typed([2, 5, 9], None, Some(11), true);
+    Cublas cublasGemmBatchedEx_64 14 typed([2, 5, 9], Some(11), Some(12), true);
+    Cublas cublasGemmStridedBatchedEx_64 17 typed([2, 6, 11], Some(14), Some(15), true);
+    CublasLt cublasLtMatmul 10 Does::Matmul;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
@@ -288,7 +349,7 @@ mod tests {
     fn numbers_are_places_in_the_table() {
         assert_eq!(FUNCTIONS[Number::cudaMalloc as usize].name, "cudaMalloc");
         assert_eq!(FUNCTIONS[Number::ncclGroupEnd as usize].name, "ncclGroupEnd");
-        assert_eq!(FUNCTIONS[FUNCTIONS.len() - 1].name, "ncclCommAbort");
+        assert_eq!(FUNCTIONS[FUNCTIONS.len() - 1].name, "cublasLtMatmul");
     }
 
     #[test]
@@ -312,6 +373,17 @@ mod tests {
                 Does::Copies { bytes, kind, stream } => {
                     bytes < 6 && kind.is_none_or(|at| at < 6) && stream.is_none_or(|at| at < 6)
                 }
+                Does::Multiplies(Gemm { types, batch, .. }) => {
+                    let on_stack = |word: u8| word < function.stack_words;
+                    let typed = match types {
+                        Types::All(_) => true,
+                        Types::At { a, b, c, compute } => {
+                            [a, b, c].into_iter().chain(compute).all(on_stack)
+                        }
+                    };
+                    typed && batch.is_none_or(on_stack)
+                }
+                Does::Matmul => function.stack_words > 5,
                 Does::Allocates { .. } | Does::Frees { .. } | Does::Joins(_) | Does::Selects => {
                     true
                 }

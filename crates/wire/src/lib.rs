@@ -11,6 +11,7 @@
 
 pub mod calls;
 pub mod env;
+pub mod gemm;
 pub mod gpu;
 pub mod handshake;
 pub mod record;

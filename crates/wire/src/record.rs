@@ -167,6 +167,8 @@ pub enum ExtKind {
     Collective = 50,
     /// It made or ends a communicator: [`crate::calls::COMMUNICATOR_WORDS`].
     Communicator = 51,
+    /// It multiplied matrices: [`crate::gemm::GEMM_WORDS`].
+    Gemm = 52,
 }
 
 /// Kinds that the CUPTI agent writes.
@@ -176,7 +178,7 @@ impl ExtKind {
     /// The extended kind of a `word0`, if it is one.
     pub fn of(word0: u64) -> Option<ExtKind> {
         use ExtKind::*;
-        const CALLS: &[ExtKind] = &[HostCall, HostMemory, Collective, Communicator];
+        const CALLS: &[ExtKind] = &[HostCall, HostMemory, Collective, Communicator, Gemm];
         const ALL: &[ExtKind] = &[
             Wide,
             Stack,
@@ -343,7 +345,7 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=14u64).chain(16..=27).chain(32..=37).chain(48..=51) {
+        for value in (1..=14u64).chain(16..=27).chain(32..=37).chain(48..=52) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));

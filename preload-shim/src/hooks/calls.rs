@@ -1,4 +1,4 @@
-//! CUDA's runtime and NCCL: one hook for every function, whatever its arguments.
+//! CUDA's runtime, NCCL and cuBLAS: one hook for every function, whatever its arguments.
 //!
 //! The hook keeps the argument registers, asks for the real function, copies the
 //! arguments that lie in memory, and calls it. It need not know types: no
@@ -14,6 +14,8 @@ use tprof_wire::calls::{FUNCTIONS, Library, Number};
 const NO_RUNTIME: u64 = 303;
 /// `ncclSystemError`.
 const NO_NCCL: u64 = 2;
+/// `CUBLAS_STATUS_NOT_INITIALIZED`.
+const NO_CUBLAS: u64 = 1;
 
 /// Names with their ends, by number.
 macro_rules! names {
@@ -96,6 +98,8 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     let (prefix, none): (&[u8], u64) = match function.library {
         Library::Runtime => (b"libcudart.so", NO_RUNTIME),
         Library::Nccl => (b"libnccl.so", NO_NCCL),
+        Library::Cublas => (b"libcublas.so", NO_CUBLAS),
+        Library::CublasLt => (b"libcublasLt.so", NO_CUBLAS),
     };
     let own = (&raw const NAMES) as usize;
     let real = callee::find(name, number, frame.caller, prefix, own);

@@ -11,6 +11,8 @@
 //! | `libcuda.so.1` | the driver | holds [`Engine`]: streams, the clock, the log; loads `CUDA_INJECTION64_PATH` |
 //! | `libcudart.so.12`, `.13` | the runtime | CUDA's calls, by way of the engine |
 //! | `libcupti.so.12`, `.13` | CUPTI | writes records of what the engine tells it, to the byte as that version does |
+//! | `libcublas.so.12`, `.13` | cuBLAS | multiplications: a kernel or two each, launched past the runtime's stand-in |
+//! | `libcublasLt.so.12`, `.13` | cuBLASLt | the same, by descriptors and layouts |
 //! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
 //!
 //! It is no implementation of the driver: `cuInit` and versions are all that
@@ -24,5 +26,6 @@
 #![allow(unsafe_code)] // libraries with a C interface
 
 pub mod feed;
+pub mod gemm;
 
 pub use feed::*;

@@ -64,7 +64,8 @@ impl Note {
             ExtKind::HostCall
             | ExtKind::HostMemory
             | ExtKind::Collective
-            | ExtKind::Communicator => Note::Call(CallNote::of(kind, argument, p)?),
+            | ExtKind::Communicator
+            | ExtKind::Gemm => Note::Call(CallNote::of(kind, argument, p)?),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
             // Taken before it comes here.
             _ => return None,

@@ -1,0 +1,279 @@
+//! Stands in for cuBLAS: the multiplications that the tests' program makes. Like
+//! the real one, it hands some of them to cuBLASLt.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+
+use std::ffi::{c_int, c_longlong, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tprof_fake_cuda::gemm::{Product, multiply};
+
+const SUCCESS: c_int = 0;
+const INVALID_VALUE: c_int = 7;
+
+type Data = *const c_void;
+
+/// A handle: its stream.
+struct Handle(AtomicUsize);
+
+/// As cuBLAS's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasCreate_v2(handle: *mut *mut c_void) -> c_int {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *handle = Box::into_raw(Box::new(Handle(AtomicUsize::new(0)))).cast() };
+    SUCCESS
+}
+
+/// As cuBLAS's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasSetStream_v2(handle: *mut c_void, stream: *mut c_void) -> c_int {
+    // SAFETY: made by `cublasCreate_v2`.
+    unsafe { (*handle.cast::<Handle>()).0.store(stream as usize, Relaxed) };
+    SUCCESS
+}
+
+/// As cuBLAS's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasDestroy_v2(handle: *mut c_void) -> c_int {
+    // SAFETY: made by `cublasCreate_v2`, given back once.
+    drop(unsafe { Box::from_raw(handle.cast::<Handle>()) });
+    SUCCESS
+}
+
+unsafe fn run(handle: *mut c_void, product: Product<'_>) -> c_int {
+    if handle.is_null() || (product.m as i64) < 0 {
+        return INVALID_VALUE;
+    }
+    // SAFETY: made by `cublasCreate_v2`.
+    let stream = unsafe { (*handle.cast::<Handle>()).0.load(Relaxed) };
+    multiply(product, stream as *mut c_void);
+    SUCCESS
+}
+
+macro_rules! plain {
+    ($($name:ident $number:ty, $type:literal;)*) => {$(
+        /// As cuBLAS's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            handle: *mut c_void, a_is: u32, b_is: u32, m: $number, n: $number, k: $number,
+            _alpha: Data, _a: Data, _lda: $number, _b: Data, _ldb: $number, _beta: Data,
+            _c: Data, _ldc: $number,
+        ) -> c_int {
+            let product = Product {
+                function: stringify!($name),
+                m: m as u64, n: n as u64, k: k as u64, batch: 1,
+                operations: [a_is, b_is], types: [$type; 3], compute: None,
+            };
+            // SAFETY: the caller's handle.
+            unsafe { run(handle, product) }
+        }
+    )*};
+}
+plain! {
+    cublasSgemm_v2 c_int, 0;
+    cublasDgemm_v2 c_int, 1;
+    cublasZgemm_v2 c_int, 5;
+    cublasHgemm c_int, 2;
+    cublasSgemm_v2_64 i64, 0;
+}
+
+/// As cuBLAS's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasSgemmBatched(
+    handle: *mut c_void,
+    a_is: u32,
+    b_is: u32,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    _alpha: Data,
+    _a: Data,
+    _lda: c_int,
+    _b: Data,
+    _ldb: c_int,
+    _beta: Data,
+    _c: Data,
+    _ldc: c_int,
+    batch: c_int,
+) -> c_int {
+    let product = Product {
+        function: "cublasSgemmBatched",
+        m: m as u64,
+        n: n as u64,
+        k: k as u64,
+        batch: batch as u64,
+        operations: [a_is, b_is],
+        types: [0; 3],
+        compute: None,
+    };
+    // SAFETY: the caller's handle.
+    unsafe { run(handle, product) }
+}
+
+/// As cuBLAS's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasDgemmStridedBatched(
+    handle: *mut c_void,
+    a_is: u32,
+    b_is: u32,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    _alpha: Data,
+    _a: Data,
+    _lda: c_int,
+    _stride_a: c_longlong,
+    _b: Data,
+    _ldb: c_int,
+    _stride_b: c_longlong,
+    _beta: Data,
+    _c: Data,
+    _ldc: c_int,
+    _stride_c: c_longlong,
+    batch: c_int,
+) -> c_int {
+    let product = Product {
+        function: "cublasDgemmStridedBatched",
+        m: m as u64,
+        n: n as u64,
+        k: k as u64,
+        batch: batch as u64,
+        operations: [a_is, b_is],
+        types: [1; 3],
+        compute: None,
+    };
+    // SAFETY: the caller's handle.
+    unsafe { run(handle, product) }
+}
+
+unsafe extern "C" {
+    fn cublasLtMatmulDescCreate(descriptor: *mut *mut c_void, compute: u32, scale: u32) -> c_int;
+    fn cublasLtMatmulDescSetAttribute(
+        descriptor: *mut c_void,
+        attribute: u32,
+        from: *const c_void,
+        bytes: usize,
+    ) -> c_int;
+    fn cublasLtMatmulDescDestroy(descriptor: *mut c_void) -> c_int;
+    fn cublasLtMatrixLayoutCreate(
+        layout: *mut *mut c_void,
+        data_type: u32,
+        rows: u64,
+        columns: u64,
+        ld: i64,
+    ) -> c_int;
+    fn cublasLtMatrixLayoutDestroy(layout: *mut c_void) -> c_int;
+    fn cublasLtMatmul(
+        handle: *mut c_void,
+        descriptor: *mut c_void,
+        alpha: Data,
+        a: Data,
+        a_is: *mut c_void,
+        b: Data,
+        b_is: *mut c_void,
+        beta: Data,
+        c: Data,
+        c_is: *mut c_void,
+        d: *mut c_void,
+        d_is: *mut c_void,
+        algorithm: Data,
+        workspace: *mut c_void,
+        bytes: usize,
+        stream: *mut c_void,
+    ) -> c_int;
+}
+
+/// As cuBLAS's, by way of cuBLASLt.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasGemmEx(
+    handle: *mut c_void,
+    a_is: u32,
+    b_is: u32,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: Data,
+    a: Data,
+    a_type: u32,
+    lda: c_int,
+    b: Data,
+    b_type: u32,
+    ldb: c_int,
+    beta: Data,
+    c: *mut c_void,
+    c_type: u32,
+    ldc: c_int,
+    compute: u32,
+    _algorithm: c_int,
+) -> c_int {
+    if handle.is_null() || m < 0 {
+        return INVALID_VALUE;
+    }
+    let null = std::ptr::null_mut();
+    let (m, n, k) = (m as u64, n as u64, k as u64);
+    let turned = |is: u32, rows, columns| if is == 0 { (rows, columns) } else { (columns, rows) };
+    let layout = |number: u32, (rows, columns): (u64, u64), ld: c_int| {
+        let mut made = null;
+        // SAFETY: a place for the answer.
+        unsafe { cublasLtMatrixLayoutCreate(&raw mut made, number, rows, columns, ld.into()) };
+        made
+    };
+    // SAFETY: objects made here, used by the functions of their library, given back once.
+    unsafe {
+        let mut how = null;
+        cublasLtMatmulDescCreate(&raw mut how, compute, 0);
+        cublasLtMatmulDescSetAttribute(how, 3, (&raw const a_is).cast(), 4);
+        cublasLtMatmulDescSetAttribute(how, 4, (&raw const b_is).cast(), 4);
+        let of_a = layout(a_type, turned(a_is, m, k), lda);
+        let of_b = layout(b_type, turned(b_is, k, n), ldb);
+        let of_c = layout(c_type, (m, n), ldc);
+        let stream = (*handle.cast::<Handle>()).0.load(Relaxed) as *mut c_void;
+        let status = cublasLtMatmul(
+            handle, how, alpha, a, of_a, b, of_b, beta, c, of_c, c, of_c, null, null, 0, stream,
+        );
+        for each in [of_a, of_b, of_c] {
+            cublasLtMatrixLayoutDestroy(each);
+        }
+        cublasLtMatmulDescDestroy(how);
+        status
+    }
+}
+
+/// As cuBLAS's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasGemmStridedBatchedEx(
+    handle: *mut c_void,
+    a_is: u32,
+    b_is: u32,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    _alpha: Data,
+    _a: Data,
+    a_type: u32,
+    _lda: c_int,
+    _stride_a: c_longlong,
+    _b: Data,
+    b_type: u32,
+    _ldb: c_int,
+    _stride_b: c_longlong,
+    _beta: Data,
+    _c: *mut c_void,
+    c_type: u32,
+    _ldc: c_int,
+    _stride_c: c_longlong,
+    batch: c_int,
+    compute: u32,
+    _algorithm: c_int,
+) -> c_int {
+    let product = Product {
+        function: "cublasGemmStridedBatchedEx",
+        m: m as u64,
+        n: n as u64,
+        k: k as u64,
+        batch: batch as u64,
+        operations: [a_is, b_is],
+        types: [a_type, b_type, c_type],
+        compute: Some(compute),
+    };
+    // SAFETY: the caller's handle.
+    unsafe { run(handle, product) }
+}

@@ -1,0 +1,79 @@
+//! What the stand-ins for cuBLAS and cuBLASLt share: a multiplication is a kernel,
+//! launched as by a runtime that is linked into the library, which the real ones do:
+//! nothing but CUPTI sees the launch.
+
+use crate::feed::{Launch, Work, engine, number};
+use std::ffi::{CStr, c_void};
+use tprof_cupti_sys::bindings::CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000 as LAUNCH;
+
+/// What is multiplied.
+#[derive(Clone, Copy, Debug)]
+pub struct Product<'a> {
+    /// Function that was called.
+    pub function: &'a str,
+    /// Rows of the result.
+    pub m: u64,
+    /// Columns of the result.
+    pub n: u64,
+    /// Length of the sums.
+    pub k: u64,
+    /// How many.
+    pub batch: u64,
+    /// `cublasOperation_t` of A and B.
+    pub operations: [u32; 2],
+    /// `cudaDataType` of A, B and C.
+    pub types: [u32; 3],
+    /// `cublasComputeType_t`, if the call says it.
+    pub compute: Option<u32>,
+}
+
+/// Shape above which a sum is split over two kernels.
+const SPLIT_AT: u64 = 4096;
+
+/// Launches what a call multiplies, and logs it.
+pub fn multiply(product: Product<'_>, stream: *mut c_void) {
+    let engine = engine();
+    (engine.init)();
+    let start = (engine.now)();
+    let mut correlations = vec![launch(c"_Z16ampere_sgemm_128PKfS0_Pf", product.m, stream)];
+    if product.k > SPLIT_AT {
+        correlations.push(launch(c"_Z13splitKreduce_PKfPf", product.n, stream));
+    }
+    let compute = product.compute.map_or(-1, i64::from);
+    let line = format!(
+        "{{\"what\":\"gemm\",\"name\":\"{}\",\"m\":{},\"n\":{},\"k\":{},\"batch\":{},\
+         \"operations\":{:?},\"types\":{:?},\"compute\":{compute},\"kernels\":{correlations:?},\
+         \"start\":{start},\"end\":{}}}",
+        product.function,
+        product.m,
+        product.n,
+        product.k,
+        product.batch,
+        product.operations,
+        product.types,
+        (engine.now)()
+    );
+    (engine.log)(line.as_ptr(), line.len());
+}
+
+/// The correlation of the launch.
+fn launch(name: &'static CStr, rows: u64, stream: *mut c_void) -> u32 {
+    let engine = engine();
+    let correlation = (engine.begin)();
+    let start = (engine.now)();
+    let blocks = rows.div_ceil(128).max(1) as u32;
+    let launch = Launch {
+        name: name.as_ptr(),
+        grid: [blocks, 1, 1],
+        block: [256, 1, 1],
+        dynamic_shared: 0,
+        static_shared: 0,
+        registers: 122,
+        ns: u64::from(blocks) * number("FAKE_CUDA_BLOCK_NS", 1000) as u64,
+        gate: None,
+        gate_data: std::ptr::null_mut(),
+    };
+    (engine.put)(stream, Work::Kernel(launch), correlation);
+    (engine.end)(LAUNCH, c"cudaLaunchKernel".as_ptr(), correlation, start, 0);
+    correlation
+}
