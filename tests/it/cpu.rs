@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 use std::path::Path;
-use tprof_tests::{Job, Kind, Scratch, build, document, need, program, report, skip, traced};
+use tprof_tests::{
+    Job, Kind, Scratch, build, document, need, program, report, skip, tprof, traced,
+};
 
 /// Samples enough for shares to be told apart.
 const OFTEN: &[&str] = &["--sample-rate", "997", "--mem", "off"];
@@ -34,6 +36,48 @@ fn share(report: &Value, table: &str, function: &str, key: &str) -> f64 {
     };
     let row = rows.iter().find(named);
     row.unwrap_or_else(|| panic!("no {function} in {rows:#?}"))[key].as_f64().unwrap()
+}
+
+#[test]
+fn time_on_a_core_is_told_by_range_and_adds_up() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("cpu_ranges"));
+    let Some((cpu, _)) = sampled(&job, OFTEN, &scratch) else { return };
+    let rows = cpu["tables"]["ranges"].as_array().unwrap_or_else(|| panic!("{cpu:#?}"));
+    let range = |name: &str, key: &str| {
+        let row = rows.iter().find(|row| row["range"] == name);
+        row.unwrap_or_else(|| panic!("no {name} in {rows:#?}"))[key].clone()
+    };
+    for (name, share) in
+        [("outer", 0.4), ("inner", 0.2), ("thread", 0.2), ("(outside any range)", 0.2)]
+    {
+        is_near(range(name, "self_share").as_f64().unwrap(), share);
+    }
+    assert_eq!(range("outer", "mostly"), "spin_outer");
+    assert_eq!(range("inner", "mostly"), "spin_inner");
+    let ns = |name: &str, key: &str| range(name, key).as_u64().unwrap();
+    assert_eq!(ns("outer", "total_ns"), ns("outer", "self_ns") + ns("inner", "self_ns"));
+    let parts: u64 = rows.iter().map(|row| row["self_ns"].as_u64().unwrap()).sum();
+    let functions = cpu["tables"]["functions_by_range"].as_array().unwrap();
+    let of = |range: &str, function: &str| {
+        let row = functions.iter().find(|r| r["range"] == range && r["function"] == function);
+        row.map_or(0, |row| row["total_ns"].as_u64().unwrap())
+    };
+    assert!(of("inner", "spin_inner") > 0 && of("outer", "spin_inner") > 0, "{functions:#?}");
+    assert_eq!(of("inner", "spin_outer"), 0);
+
+    // One of the two, and the same samples as functions.
+    let run = traced(&job, OFTEN, &scratch);
+    let report = |within: &str| {
+        let arguments = ["report", "cpu", "--json", "--within", within, run.run.to_str().unwrap()];
+        let out = tprof(arguments).run_in(scratch.cwd());
+        serde_json::from_str::<Value>(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+    };
+    is_near(share(&report("outer"), "functions", "spin_inner", "total_share"), 1.0 / 3.0);
+    is_near(share(&report("inner:1"), "functions", "spin_inner", "total_share"), 1.0);
+    let none = report("no such range");
+    assert_eq!(none["tables"]["functions"].as_array().unwrap().len(), 0);
+    assert!(parts > 900_000_000, "{parts}");
 }
 
 #[test]

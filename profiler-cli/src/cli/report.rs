@@ -63,7 +63,8 @@ pub struct ReportWords {
     /// Only operators whose name contains this (sequences)
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Only within the Nth range, from 0, whose name contains this (critical-path)
+    /// Only within the Nth range, from 0, whose name contains this (critical-path);
+    /// without N within all of them (cpu)
     #[arg(long, value_name = "TEXT[:N]")]
     pub within: Option<String>,
 }

@@ -43,19 +43,38 @@ pub struct CpuTrace {
     pub extent_ns: Option<(u64, u64)>,
     /// Rows read.
     pub rows: u64,
+    /// What stacks consist of.
+    stacks: HashMap<(ProcessIndex, StackId), Stack>,
 }
+
+/// Of a sample without a stack.
+static NO_STACK: Stack = Stack { functions: Vec::new(), inlined: 0, cut: false };
 
 type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
 impl CpuTrace {
     /// Reads a file.
     pub fn load(file: &TraceFile, problems: &mut Vec<Problem>) -> CpuTrace {
+        CpuTrace::load_where(file, problems, |_| true)
+    }
+
+    /// What a stack consists of.
+    pub(super) fn stack(&self, process: ProcessIndex, stack: StackId) -> &Stack {
+        self.stacks.get(&(process, stack)).unwrap_or(&NO_STACK)
+    }
+
+    /// Reads some of a file's rows.
+    pub(super) fn load_where(
+        file: &TraceFile,
+        problems: &mut Vec<Problem>,
+        keep: impl Fn(&Sample) -> bool,
+    ) -> CpuTrace {
         let mut sums: FxHashMap<Key, (u64, u64, Option<u64>)> = FxHashMap::default();
         let mut extent: Option<(u64, u64)> = None;
         let mut count = 0;
         let mut blocks = file.blocks::<Sample>();
         for block in blocks.by_ref() {
-            for row in block {
+            for row in block.into_iter().filter(&keep) {
                 let key = (row.process, row.thread, row.stack, row.state);
                 let sum = sums.entry(key).or_default();
                 sum.0 = sum.0.saturating_add(row.weight_ns);
@@ -76,14 +95,13 @@ impl CpuTrace {
         problems.extend(blocks.into_problems());
         let mut trace = CpuTrace { extent_ns: extent, rows: count, ..CpuTrace::default() };
         let mut frames = Frames::new(file);
-        let mut stacks: HashMap<(ProcessIndex, StackId), Stack> = HashMap::new();
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_unstable_by_key(|(key, _)| *key);
         for ((process, thread, id, state), (weight_ns, samples, gil_ns)) in sums {
-            let names = &mut trace.names;
+            let CpuTrace { names, stacks, stretches, .. } = &mut trace;
             let stack =
                 stacks.entry((process, id)).or_insert_with(|| frames.stack(process, id, names));
-            trace.stretches.push(Stretch {
+            stretches.push(Stretch {
                 process,
                 thread,
                 state: wait_of(state, &stack.functions, names),

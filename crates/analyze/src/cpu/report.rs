@@ -2,13 +2,15 @@
 //! where threads waited.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::ThreadState;
+use tprof_trace::model::{Sample, SpanKind, ThreadState};
 
 use super::functions::{Functions, Sum};
+use super::load::CpuTrace;
 use super::names::{Func, Layer};
+use super::split::{Split, Windows};
 use super::tree::Tree;
 use super::waits::word;
-use super::{NO_SAMPLES, hardware, loading};
+use super::{NO_SAMPLES, hardware, loading, split_tables};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
@@ -37,6 +39,9 @@ pub struct Part {
     bottom_up: Tree,
     waits: FxHashMap<(ThreadState, Option<Func>), (u64, u64)>,
     loading: loading::Loading,
+    split: Split,
+    /// Ranges that `--within` chose.
+    ranges_within: usize,
     rows: u64,
     no_counts: String,
 }
@@ -47,18 +52,25 @@ impl Analysis for CpuReport {
     type Part = Part;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::SAMPLES
+        Needs::SAMPLES | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _options: &Options) -> Part {
-        let cpu = &rank.cpu;
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Part {
+        let within = options.within.as_deref().filter(|text| !text.is_empty());
+        let windows = within.map(|text| Windows::of(rank, text));
+        let keep = |row: &Sample| windows.as_ref().is_none_or(|windows| windows.hold(row));
+        // What cannot be read was told when all of it was read.
+        let cut = windows.as_ref().map(|_| CpuTrace::load_where(rank.file, &mut Vec::new(), keep));
+        let cpu = cut.as_ref().unwrap_or(&rank.cpu);
         let mut part = Part {
             functions: Functions::default(),
             top_down: Tree::default(),
             bottom_up: Tree::default(),
             waits: FxHashMap::default(),
             loading: loading::Loading::of(cpu),
-            rows: cpu.rows,
+            split: Split::of(rank, cpu, keep, options.data),
+            ranges_within: windows.map_or(0, |windows| windows.count),
+            rows: rank.cpu.rows,
             no_counts: hardware::why_missing(rank.file),
         };
         part.functions.add_file(cpu);
@@ -81,12 +93,13 @@ impl Analysis for CpuReport {
         part
     }
 
-    fn join(&self, parts: Vec<(RankAt, Part)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, Part)>, options: &Options) -> Body {
         let mut all = Functions::default();
         let (mut top_down, mut bottom_up) = (Tree::default(), Tree::default());
         let mut waits: FxHashMap<(ThreadState, Option<Func>), (u64, u64)> = FxHashMap::default();
         let mut loading = loading::Loading::default();
-        let mut rows = 0;
+        let mut split = Split::default();
+        let (mut rows, mut ranges_within) = (0, 0);
         let ranks = parts.len();
         let no_counts = hardware::table(parts.iter().map(|(at, part)| (at, &*part.no_counts)));
         let why_no_counts = hardware::note(parts.iter().map(|(_, part)| &*part.no_counts));
@@ -100,9 +113,18 @@ impl Analysis for CpuReport {
                 into.1 += sum.1;
             }
             loading.add(&part.loading);
+            split.add(part.split);
             rows += part.rows;
+            ranges_within += part.ranges_within;
         }
         let mut notes = Vec::new();
+        let within = options.within.as_deref().filter(|text| !text.is_empty());
+        if let Some(text) = within {
+            notes.push(format!(
+                "within {ranges_within} NVTX ranges named like `{text}`, on the threads that made them; \
+                 waits are not told apart by range"
+            ));
+        }
         if all.samples > 0 {
             let of_ranks = if ranks > 1 { format!(" of {ranks} files") } else { String::new() };
             notes.push(format!(
@@ -127,12 +149,22 @@ impl Analysis for CpuReport {
         if rows > 0 {
             notes.extend(why_no_counts);
         }
-        let why = if rows == 0 { NO_SAMPLES } else { "no running thread was sampled" };
+        let why = match within {
+            _ if rows == 0 => NO_SAMPLES,
+            Some(_) if ranges_within == 0 => {
+                "no NVTX range has such a name: `report nvtx` lists them"
+            }
+            Some(_) => "no sample lies within these ranges",
+            None => "no running thread was sampled",
+        };
         let mut tables = vec![functions(&all, why)];
         tables.extend(python(&all));
         tables.push(modules(&all, why));
-        tables.push(waiting(&waits, rows));
-        tables.extend(loading.table());
+        tables.extend(split_tables::tables(&split, options.data));
+        if within.is_none() {
+            tables.push(waiting(&waits, rows));
+            tables.extend(loading.table());
+        }
         tables.push(tree("top_down", "Top down: callers above what they call", &top_down, why));
         tables.push(tree("bottom_up", "Bottom up: functions above their callers", &bottom_up, why));
         tables.push(no_counts);
@@ -160,7 +192,7 @@ fn is_system(func: &Func) -> bool {
 }
 
 /// A sum of samples: their number is what it is uncertain by.
-fn sampled(ns: u64, samples: u64) -> Cell {
+pub(super) fn sampled(ns: u64, samples: u64) -> Cell {
     if samples == 0 {
         return Cell::from(ns);
     }
@@ -184,14 +216,14 @@ fn short_path(path: &str) -> &str {
     parts.nth(1).map_or(path, |at| &path[at + 1..])
 }
 
-const WHERE: [Column; 4] = [
+pub(super) const WHERE: [Column; 4] = [
     Column::new("layer", "code", Unit::Text),
     Column::new("module", "module", Unit::Text),
     Column::data("source", Unit::Text),
     Column::new("function", "function", Unit::Name),
 ];
 
-fn place_cells(func: &Func) -> Vec<Cell> {
+pub(super) fn place_cells(func: &Func) -> Vec<Cell> {
     let module = match func.layer {
         Layer::Python => short_path(&func.file),
         _ => &func.module,
