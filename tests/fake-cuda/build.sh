@@ -2,7 +2,7 @@
 # Links the stand-ins for CUDA's libraries into DIR, under the real ones' names
 # and with their symbol versions, and the programs that the tests run on them:
 #   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcublas,
-#     libcublasLt, libcuda
+#     libcublasLt, libcuda, libnvidia-ml
 #   DIR/train-12, DIR/train-13, DIR/gemms-12, DIR/gemms-13
 # `build.sh DIR`. A simulation: see src/lib.rs.
 set -eu
@@ -36,6 +36,7 @@ for major in 12 13; do
     link "$to/libcudart.so.$major" libfake_cudart.a "$major" "libcudart.so.$major" 'cuda*; __cuda*;'
     link "$to/libcupti.so.$major" libfake_cupti.a "$major" "libcupti.so.$major" 'cupti*;'
     link "$to/libnccl.so.2" libfake_nccl.a "$major" '' 'nccl*;' "$to/libcudart.so.$major"
+    link "$to/libnvidia-ml.so.1" libfake_nvml.a "$major" '' 'nvml*;'
     link "$to/libcublasLt.so.$major" libfake_cublaslt.a "$major" "libcublasLt.so.$major" 'cublasLt*;'
     link "$to/libcublas.so.$major" libfake_cublas.a "$major" "libcublas.so.$major" 'cublas*;' "$to/libcublasLt.so.$major"
     gcc -O1 -g -Wall -Wextra -o "$out/train-$major" "$here/train.c" \

@@ -12,6 +12,7 @@ mod counts_threads;
 mod cpu;
 mod ctl;
 mod damage;
+mod devices;
 mod estimates;
 mod export;
 mod gemms;

@@ -16,6 +16,7 @@ pub const KINDS: &[DocumentKind] = &[
     crate::bandwidth::KIND,
     crate::memcpy::KIND,
     crate::device_memory::KIND,
+    crate::devices::KIND,
     crate::steps::KIND,
     crate::annotations::KIND,
     crate::nvtx::KIND,

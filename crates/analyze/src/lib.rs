@@ -20,6 +20,7 @@ pub mod cpu;
 pub mod critical_path;
 pub mod describe;
 pub mod device_memory;
+pub mod devices;
 pub mod diff;
 pub mod document;
 pub mod findings;

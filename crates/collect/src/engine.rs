@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::cpu::{Heard, Sampler};
 use crate::files::Files;
 use crate::info;
+use crate::nvml::Devices;
 use crate::observe::Cgroup;
 use crate::sampled::{Room, Sampled};
 use crate::server::{Attached, Event};
@@ -84,6 +85,7 @@ pub struct Engine {
     pub sampler: Option<Arc<Sampler>>,
     /// Whose samples they are.
     pub sampled: Sampled,
+    devices: Devices,
     state: Loop,
 }
 
@@ -170,6 +172,7 @@ impl Engine {
             always_on: begins_on,
             sampler: parts.sampler,
             sampled: Sampled::new(redact),
+            devices: Devices::default(),
             state: Loop { oom_at_start, start_at, stop_at, flushed_at: now, ..Loop::default() },
         }
     }
@@ -255,6 +258,10 @@ impl Engine {
                 }
                 Event::Control(request, reply) => {
                     let _ = reply.send(self.control(request));
+                }
+                Event::Device(told) => {
+                    let recording = self.session.page().recording.load(Relaxed) != 0;
+                    self.devices.take(told, recording);
                 }
                 Event::RootStarted(pid) => self.story.root = Some(pid),
                 Event::Heard(heard) => {
@@ -448,6 +455,7 @@ impl Engine {
             self.images.insert(number, tracked);
         }
         self.flush_samples(now, false);
+        self.devices.write(&mut self.files);
         info::flush_files(&mut self.files, &mut self.story, now);
         if now >= self.state.info_due {
             self.refresh_info();
@@ -521,6 +529,7 @@ impl Engine {
         self.info.end_ns = Some(self.story.last_end_ns.unwrap_or(now));
         let blind = self.story.blind(&self.config, now);
         info::write_losses(&mut self.files, &self.story, now);
+        self.devices.write(&mut self.files);
         info::flush_files(&mut self.files, &mut self.story, now);
         self.refresh_info();
         self.info.completeness.blind = blind;

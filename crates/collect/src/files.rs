@@ -2,7 +2,7 @@
 
 use crate::error::CollectError;
 use crate::sys;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use tprof_trace::model::{Counter, NameId, ProcessIndex, Property, Sample};
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
@@ -47,7 +47,9 @@ pub struct OpenFile {
     /// When its samples were last written.
     samples_ns: u64,
     /// What was last read of each quantity.
-    read: HashMap<(Option<ProcessIndex>, NameId), Read>,
+    read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), Read>,
+    /// UUIDs of the devices that processes in it see.
+    pub devices: HashSet<String>,
 }
 
 /// The newest reading of a quantity.
@@ -72,6 +74,7 @@ impl OpenFile {
             flushed_ns: 0,
             samples_ns: 0,
             read: HashMap::new(),
+            devices: HashSet::new(),
         }
     }
 
@@ -108,7 +111,7 @@ impl OpenFile {
     /// a second old, or another follows: curves are as they would be with all.
     pub fn counter(&mut self, row: Counter) {
         let written_ns = row.time_ns;
-        match self.read.get_mut(&(row.process, row.name)) {
+        match self.read.get_mut(&(row.process, row.device, row.name)) {
             Some(read) if read.row.value == row.value => {
                 read.row.time_ns = row.time_ns;
                 if row.time_ns.saturating_sub(read.written_ns) < STEADY_NS {
@@ -123,7 +126,7 @@ impl OpenFile {
                 *read = Read { row, written_ns };
             }
             None => {
-                self.read.insert((row.process, row.name), Read { row, written_ns });
+                self.read.insert((row.process, row.device, row.name), Read { row, written_ns });
             }
         }
         self.writer.counter(row);
@@ -132,7 +135,7 @@ impl OpenFile {
     /// Forgets the readings of a process that is gone, the last ones written.
     pub fn forget(&mut self, process: ProcessIndex) {
         let (writer, read) = (&mut self.writer, &mut self.read);
-        read.retain(|(of, _), read| {
+        read.retain(|(of, ..), read| {
             let gone = *of == Some(process);
             if gone && read.row.time_ns > read.written_ns {
                 writer.counter(read.row);

@@ -25,6 +25,7 @@ mod info;
 mod ledger;
 mod live;
 pub mod modules;
+mod nvml;
 mod observe;
 pub mod perf;
 mod process;

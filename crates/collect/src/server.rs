@@ -71,6 +71,8 @@ pub enum Event {
     Control(Request, Sender<Reply>),
     /// The sampler heard something.
     Heard(crate::cpu::Heard),
+    /// The sampler of devices told something.
+    Device(crate::nvml::Told),
     /// The launcher started this process.
     RootStarted(u32),
     /// The launcher's process ended with this wait status.

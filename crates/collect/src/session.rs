@@ -10,13 +10,13 @@ use crate::files::Files;
 use crate::server::{Event, Server};
 use crate::shared::{self, Tables};
 use crate::workers::{self, wake};
-use crate::{calibrate, info, rundir, sys};
+use crate::{calibrate, info, nvml, rundir, sys};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tprof_trace::TraceHeader;
@@ -50,6 +50,7 @@ pub struct Session {
     events: Sender<Event>,
     stop: Arc<AtomicBool>,
     sampler: Option<Arc<Sampler>>,
+    devices: Mutex<Option<nvml::Sampler>>,
     engine: Option<JoinHandle<RunInfo>>,
     server: Option<JoinHandle<()>>,
 }
@@ -164,6 +165,7 @@ impl Session {
             events,
             stop,
             sampler,
+            devices: Mutex::new(None),
             engine: Some(engine),
             server: Some(server),
         })
@@ -200,8 +202,18 @@ impl Session {
     /// Tells which process was launched; it waits to be let go.
     pub fn root_started(&self, pid: u32) {
         self.tell(Event::RootStarted(pid));
+        self.sample_devices();
         if let Some(sampler) = &self.sampler {
             sampler.launch(pid);
+        }
+    }
+
+    /// Begins to sample devices, if what they do is wanted.
+    fn sample_devices(&self) {
+        if self.config.activities.contains(&Activity::Gpu)
+            && let Ok(mut devices) = self.devices.lock()
+        {
+            *devices = nvml::Sampler::start(self.events.clone());
         }
     }
 
@@ -329,6 +341,7 @@ pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectEr
     let libraries = Libraries { preload: PathBuf::new(), agent: None };
     let mut running =
         Session::begin(config, libraries, session.to_owned(), info_path, Some(LINGER))?;
+    running.sample_devices();
     running.end()?;
     Ok(())
 }

@@ -387,10 +387,13 @@ pub mod trouble {
     pub const NOT_CHAINED: u32 = 7;
     /// Which CUPTI is used: its version, and its path.
     pub const USES: u32 = 8;
-    /// Records were lost because no buffer could be had.
+    /// Requests for a buffer that could not be met: what CUPTI lost by it, it counts itself
+    /// ([`DROPPED`]).
     pub const NO_BUFFER: u32 = 9;
     /// Names were cut.
     pub const NAMES_CUT: u32 = 10;
+    /// CUPTI is newer than any that the agent knows: its version.
+    pub const NEWER: u32 = 14;
     /// From here on CUPTI tells of the calls of CUDA's runtime.
     pub const TELLS_CALLS: u32 = 13;
 }

@@ -13,6 +13,7 @@
 //! | `libcupti.so.12`, `.13` | CUPTI | writes records of what the engine tells it, to the byte as that version does |
 //! | `libcublas.so.12`, `.13` | cuBLAS | multiplications: a kernel or two each, launched past the runtime's stand-in |
 //! | `libcublasLt.so.12`, `.13` | cuBLASLt | the same, by descriptors and layouts |
+//! | `libnvidia-ml.so.1` | NVML | tells utilisation, memory, clocks, power, heat; of its own making |
 //! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
 //!
 //! It is no implementation of the driver: `cuInit` and versions are all that
@@ -29,3 +30,10 @@ pub mod feed;
 pub mod gemm;
 
 pub use feed::*;
+
+/// The UUID of a device, which CUPTI and NVML both tell.
+pub fn uuid(device: u32) -> [u8; 16] {
+    let mut bytes = *b"simulated device";
+    bytes[15] = device as u8;
+    bytes
+}

@@ -210,7 +210,16 @@ impl Gpu {
             }
             trouble::DROPPED => story.lose("GPU records", "CUPTI had no room for them", count),
             trouble::NO_BUFFER => {
-                story.lose("buffers of GPU records", "all buffers were full", count)
+                let why =
+                    "all were full; the records that it cost are counted beside, if CUPTI does";
+                story.lose("requests of CUPTI's for a buffer", why, count);
+            }
+            trouble::NEWER => {
+                let version = format!("{}.{}", count / 10_000, count % 10_000 / 100);
+                blind(
+                    "what a newer CUPTI may have added to its records",
+                    &format!("CUPTI {version} is newer than 13.5, the newest that tprof knows"),
+                );
             }
             trouble::NO_TIMES => story.lose("GPU records", "CUPTI gave them no times", count),
             trouble::UNKNOWN_KIND => {

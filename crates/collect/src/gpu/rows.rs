@@ -198,6 +198,7 @@ impl Gpu {
         let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
         let known = uuid.iter().any(|byte| *byte != 0);
         let uuid = if known { format!("GPU-{}", parts.join("-")) } else { String::new() };
+        place.file.devices.insert(uuid.clone());
         let properties = serde_json::json!({
             "regsPerBlock": d.registers_block,
             "regsPerMultiprocessor": d.registers,

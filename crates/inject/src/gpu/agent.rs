@@ -31,6 +31,9 @@ const WAKE_AT: u32 = 4;
 /// How long the end of the process waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
+/// Newest version whose records are known: 13.5 with its updates.
+const NEWEST: u32 = 130_599;
+
 const KINDS: [(CUpti_ActivityKind, &[u8]); 12] = [
     (CUPTI_ACTIVITY_KIND_DEVICE, b"devices"),
     (CUPTI_ACTIVITY_KIND_CONTEXT, b"contexts"),
@@ -115,6 +118,9 @@ fn begin(thread: &mut Thread, loader: &Loader) -> Result<(), &'static [u8]> {
         return Err(b"libcupti is older than CUDA 12.0, or lacks functions");
     };
     note(thread, trouble::USES, u64::from(cupti.version), found.path.as_c().to_bytes());
+    if cupti.version > NEWEST {
+        note(thread, trouble::NEWER, u64::from(cupti.version), b"");
+    }
     if !buffers::prepare() {
         return Err(b"there is no address space for CUPTI's buffers");
     }

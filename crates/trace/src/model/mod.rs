@@ -261,6 +261,23 @@ pub mod counter {
     pub const CGROUP_LIMIT_BYTES: &str = "cgroup_memory_limit_bytes";
     /// `oom_kill` count of the run's cgroup since the run began.
     pub const CGROUP_OOM_KILLS: &str = "cgroup_oom_kills";
+    /// Share of the driver's last sampling period in which a kernel ran on a device. This
+    /// and what follows is of no process; devices are numbered as NVML numbers the host's.
+    pub const GPU_UTILIZATION: &str = "gpu_utilization";
+    /// Share of it in which the device's memory was read or written.
+    pub const GPU_MEMORY_UTILIZATION: &str = "gpu_memory_utilization";
+    /// Memory of a device in use, whoever uses it, bytes.
+    pub const GPU_MEMORY_BYTES: &str = "gpu_memory_used_bytes";
+    /// Clock of the multiprocessors, Hz.
+    pub const GPU_SM_CLOCK: &str = "gpu_sm_clock_hz";
+    /// Clock of the memory, Hz.
+    pub const GPU_MEMORY_CLOCK: &str = "gpu_memory_clock_hz";
+    /// Power that the board takes, W.
+    pub const GPU_POWER: &str = "gpu_power_watts";
+    /// Temperature of the chip, degrees Celsius.
+    pub const GPU_TEMPERATURE: &str = "gpu_temperature_celsius";
+    /// Why clocks are lower than they could be: NVML's bits, as a number.
+    pub const GPU_THROTTLE: &str = "gpu_throttle_reasons";
 }
 
 /// An instant with a name.

@@ -160,7 +160,8 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
                 l2CacheSize: 50 << 20, numThreadsPerWarp: 32, maxThreadsPerBlock: 1024,
                 maxWarpsPerMultiprocessor: 64, maxBlocksPerMultiprocessor: 32,
                 maxSharedMemoryPerMultiprocessor: 233_472, maxSharedMemoryPerBlock: 49_152,
-                maxRegistersPerMultiprocessor: 65_536, maxRegistersPerBlock: 65_536);
+                maxRegistersPerMultiprocessor: 65_536, maxRegistersPerBlock: 65_536,
+                uuid: CUuuid_st { bytes: tprof_fake_cuda::uuid(place.device).map(|byte| byte as _) });
         }
         _ => {}
     }

@@ -1,0 +1,396 @@
+//! Devices as their management library tells of them, from outside the job:
+//! utilisation, memory, clocks, power, temperature, throttling.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tprof_trace::TraceFile;
+use tprof_trace::model::counter::*;
+
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+};
+use crate::rank::{Needs, RankTrace};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "gpu",
+    about: "GPUs sampled from outside: utilization, memory, clocks, power, heat",
+    analysis: || boxed(Devices),
+};
+
+const NOT_SAMPLED: &str =
+    "devices were not sampled: `tprof run` does with `--activities gpu`, which is on by default";
+const NO_READING: &str = "recording ended before the first reading";
+
+/// Counters of a device.
+const COUNTERS: [&str; 8] = [
+    GPU_UTILIZATION,
+    GPU_MEMORY_UTILIZATION,
+    GPU_MEMORY_BYTES,
+    GPU_SM_CLOCK,
+    GPU_MEMORY_CLOCK,
+    GPU_POWER,
+    GPU_TEMPERATURE,
+    GPU_THROTTLE,
+];
+
+/// A value holds until the next, but no longer: then readings had stopped.
+const HOLDS_NS: u64 = 2_500_000_000;
+
+/// Why clocks are low, by bit, and whether that slows what runs: the others say that
+/// there is nothing to do, or what somebody set.
+const REASONS: [(&str, bool); 9] = [
+    ("idle", false),
+    ("application clocks", false),
+    ("power cap", true),
+    ("hardware slowdown", true),
+    ("sync boost", false),
+    ("heat, by software", true),
+    ("heat, by hardware", true),
+    ("power brake", true),
+    ("display clocks", false),
+];
+
+/// Readings by time, ns.
+type Series = BTreeMap<u64, f64>;
+
+/// What a file has.
+#[derive(Debug, Default)]
+struct Part {
+    host: String,
+    facts: Option<Value>,
+    series: BTreeMap<(u32, &'static str), Series>,
+    /// Devices that its processes see: UUID, number.
+    sees: BTreeSet<(String, u32)>,
+}
+
+fn of_file(file: &TraceFile) -> Part {
+    let mut part = Part { host: file.header().host.clone(), ..Part::default() };
+    // The newest says what devices stopped to tell.
+    let facts = file.properties().filter(|(key, _)| *key == "nvml").last();
+    part.facts = facts.and_then(|(_, text)| serde_json::from_str(text).ok());
+    for row in file.counters().iter().filter(|row| row.process.is_none() && row.value.is_finite()) {
+        let name = file.name(row.name);
+        if let (Some(device), Some(known)) =
+            (row.device, COUNTERS.iter().find(|known| **known == name))
+        {
+            part.series.entry((device, known)).or_default().insert(row.time_ns, row.value);
+        }
+    }
+    let uuid = |row: &tprof_trace::model::Device| (file.name(row.uuid).to_owned(), row.device);
+    part.sees = file.devices().iter().map(uuid).filter(|(uuid, _)| !uuid.is_empty()).collect();
+    part
+}
+
+/// A series in numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sums {
+    mean: f64,
+    min: f64,
+    max: f64,
+}
+
+/// How long each value held; a single one, or the last, for no time.
+fn held(series: &Series) -> impl Iterator<Item = (u64, f64)> + '_ {
+    let next = series.keys().skip(1);
+    series.iter().zip(next).filter_map(|((at, value), next)| {
+        let held = next - at;
+        (held <= HOLDS_NS).then_some((held, *value))
+    })
+}
+
+fn sums(series: &Series) -> Option<Sums> {
+    let last = *series.values().last()?;
+    let (mut area, mut time) = (0.0, 0.0);
+    for (held, value) in held(series) {
+        area += held as f64 * value;
+        time += held as f64;
+    }
+    let fold = |of: fn(f64, f64) -> f64| series.values().copied().fold(last, of);
+    Some(Sums {
+        mean: if time > 0.0 { area / time } else { last },
+        min: fold(f64::min),
+        max: fold(f64::max),
+    })
+}
+
+/// Share of the time in which any of these bits was set.
+fn share(series: &Series, bits: u64) -> Option<f64> {
+    let set = |value: f64| value as u64 & bits != 0;
+    let last = *series.values().last()?;
+    let (all, with) = held(series).fold((0, 0), |(all, with), (held, value)| {
+        (all + held, with + if set(value) { held } else { 0 })
+    });
+    Some(if all > 0 { with as f64 / all as f64 } else { f64::from(u8::from(set(last))) })
+}
+
+/// Bits that slow what runs.
+fn slowing() -> u64 {
+    let bits = REASONS.iter().enumerate().filter(|(_, (_, slows))| *slows);
+    bits.fold(0, |all, (at, _)| all | 1 << at)
+}
+
+/// `tprof report gpu`.
+struct Devices;
+
+impl Analysis for Devices {
+    const KIND: &'static str = KIND.name;
+    const HTA: bool = false;
+    type Part = Part;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::default()
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Part {
+        of_file(rank.file)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Part)>, _: &Options) -> Body {
+        let hosts = hosts(&parts);
+        let mut why: Vec<&str> = hosts.values().filter_map(|host| host.missing()).collect();
+        why.sort_unstable();
+        why.dedup();
+        let why = if why.is_empty() { NOT_SAMPLED.to_owned() } else { why.join("; ") };
+        let mut tables = [devices_table(&why), throttling_table(&why), readings_table(&why)];
+        for (name, host) in &hosts {
+            for facts in host.devices() {
+                let device = Device { host, facts };
+                tables[0].row(device.cells(name));
+                device.throttling(name, &mut tables[1]);
+                device.readings(name, &mut tables[2]);
+            }
+        }
+        let mut notes = Vec::new();
+        if tables.iter().any(|table| !table.rows.is_empty()) {
+            for (name, host) in &hosts {
+                notes
+                    .extend(host.missing().map(|why| format!("of {name} nothing is known: {why}")));
+            }
+        }
+        Body { tables: tables.into(), notes }
+    }
+}
+
+/// A host, from all files that were written there.
+#[derive(Default)]
+struct Host<'a> {
+    /// One of its files, whose clock is all of theirs.
+    at: Option<&'a RankAt>,
+    facts: Option<&'a Value>,
+    series: BTreeMap<(u32, &'static str), Series>,
+    /// By UUID: which ranks see it, and under which number, in words.
+    visible_to: BTreeMap<&'a str, Vec<String>>,
+}
+
+fn hosts(parts: &[(RankAt, Part)]) -> BTreeMap<&str, Host<'_>> {
+    let mut hosts: BTreeMap<&str, Host<'_>> = BTreeMap::new();
+    for (at, part) in parts {
+        let host = hosts.entry(&part.host).or_default();
+        host.at = host.at.or(Some(at));
+        host.facts = host.facts.or(part.facts.as_ref());
+        for (key, series) in &part.series {
+            host.series.entry(*key).or_default().extend(series);
+        }
+        for (uuid, number) in &part.sees {
+            let words = format!("{} as {number}", at.label);
+            host.visible_to.entry(uuid).or_default().push(words);
+        }
+    }
+    hosts
+}
+
+impl Host<'_> {
+    /// Why nothing is known of its devices, if so.
+    fn missing(&self) -> Option<&str> {
+        match self.facts {
+            Some(facts) => facts["missing"].as_str(),
+            None => Some(NOT_SAMPLED),
+        }
+    }
+
+    fn devices(&self) -> impl Iterator<Item = &Value> {
+        self.facts.and_then(|facts| facts["devices"].as_array()).into_iter().flatten()
+    }
+}
+
+/// A device of a host.
+struct Device<'a> {
+    host: &'a Host<'a>,
+    facts: &'a Value,
+}
+
+impl Device<'_> {
+    fn index(&self) -> u32 {
+        self.facts["index"].as_u64().unwrap_or(0) as u32
+    }
+
+    fn series(&self, name: &'static str) -> Option<&Series> {
+        self.host.series.get(&(self.index(), name)).filter(|series| !series.is_empty())
+    }
+
+    /// Why a quantity has no value.
+    fn why(&self, name: &str) -> &str {
+        self.facts["missing"][name].as_str().unwrap_or(NO_READING)
+    }
+
+    /// A quantity in numbers.
+    fn cell(&self, name: &'static str, of: impl Fn(Sums) -> f64) -> Cell {
+        Cell::known(self.series(name).and_then(sums).map(of), self.why(name))
+    }
+
+    fn cells(&self, host: &str) -> Vec<Cell> {
+        let text = |key: &str| self.facts[key].as_str();
+        let visible = text("uuid").and_then(|uuid| self.host.visible_to.get(uuid));
+        let readings = COUNTERS.iter().filter_map(|name| Some(self.series(name)?.len())).max();
+        let bytes = |value: f64| value as u64;
+        let most = self.series(GPU_MEMORY_BYTES).and_then(sums).map(|sums| bytes(sums.max));
+        let throttled = self.series(GPU_THROTTLE).and_then(|series| share(series, slowing()));
+        let unknown = "the driver does not say";
+        vec![
+            host.into(),
+            self.index().into(),
+            Cell::known(text("uuid").filter(|uuid| !uuid.is_empty()), unknown),
+            Cell::known(text("pci"), unknown),
+            Cell::known(self.host.facts.and_then(|facts| facts["driver"].as_str()), unknown),
+            readings.unwrap_or(0).into(),
+            self.cell(GPU_UTILIZATION, |sums| sums.mean),
+            self.cell(GPU_UTILIZATION, |sums| sums.max),
+            self.cell(GPU_MEMORY_UTILIZATION, |sums| sums.mean),
+            Cell::known(most, self.why(GPU_MEMORY_BYTES)),
+            Cell::known(self.facts["memory_bytes"].as_u64(), unknown),
+            self.cell(GPU_SM_CLOCK, |sums| (sums.mean / 1e6).round()),
+            self.cell(GPU_SM_CLOCK, |sums| sums.min / 1e6),
+            self.cell(GPU_SM_CLOCK, |sums| sums.max / 1e6),
+            Cell::known(self.facts["highest_sm_clock_hz"].as_f64().map(|hz| hz / 1e6), unknown),
+            self.cell(GPU_MEMORY_CLOCK, |sums| (sums.mean / 1e6).round()),
+            self.cell(GPU_POWER, |sums| sums.mean),
+            self.cell(GPU_POWER, |sums| sums.max),
+            Cell::known(self.facts["power_limit_watts"].as_f64(), unknown),
+            self.cell(GPU_TEMPERATURE, |sums| sums.max),
+            Cell::known(throttled, self.why(GPU_THROTTLE)),
+            Cell::known(visible.map(|words| words.join(", ")), "no process is known that sees it"),
+            Cell::known(text("name"), unknown),
+        ]
+    }
+
+    fn throttling(&self, host: &str, table: &mut Table) {
+        let Some(series) = self.series(GPU_THROTTLE) else { return };
+        for (at, (reason, slows)) in REASONS.iter().enumerate() {
+            match share(series, 1 << at) {
+                Some(share) if share > 0.0 => table.row(vec![
+                    host.into(),
+                    self.index().into(),
+                    share.into(),
+                    (*slows).into(),
+                    (*reason).into(),
+                ]),
+                _ => {}
+            }
+        }
+    }
+
+    fn readings(&self, host: &str, table: &mut Table) {
+        let Some(at) = self.host.at else { return };
+        for name in COUNTERS {
+            for (time_ns, value) in self.series(name).into_iter().flatten() {
+                table.row(vec![
+                    at.clock.since_start(*time_ns).into(),
+                    host.into(),
+                    self.index().into(),
+                    (*value).into(),
+                    name.into(),
+                ]);
+            }
+        }
+    }
+}
+
+fn devices_table(why: &str) -> Table {
+    let columns = vec![
+        Column::data("host", Unit::Text),
+        Column::new("gpu", "GPU", Unit::Id),
+        Column::data("uuid", Unit::Text),
+        Column::data("pci", Unit::Text),
+        Column::data("driver", Unit::Text),
+        Column::data("readings", Unit::Count),
+        Column::new("mean_utilization", "busy", Unit::Share),
+        Column::data("highest_utilization", Unit::Share),
+        Column::data("mean_memory_utilization", Unit::Share),
+        Column::new("peak_memory_bytes", "memory", Unit::Bytes),
+        Column::data("memory_bytes", Unit::Bytes),
+        Column::new("mean_sm_clock_mhz", "MHz", Unit::Number),
+        Column::data("lowest_sm_clock_mhz", Unit::Number),
+        Column::data("highest_sm_clock_mhz", Unit::Number),
+        Column::data("limit_sm_clock_mhz", Unit::Number),
+        Column::data("mean_memory_clock_mhz", Unit::Number),
+        Column::new("mean_power_watts", "W", Unit::Number),
+        Column::data("highest_power_watts", Unit::Number),
+        Column::data("limit_power_watts", Unit::Number),
+        Column::new("highest_temperature_celsius", "max C", Unit::Number),
+        Column::new("throttled", "throttled", Unit::Share),
+        Column::data("visible_to", Unit::Text),
+        Column::new("name", "name", Unit::Name),
+    ];
+    Table::new("gpus", "GPUs, sampled from outside the job", columns)
+        .about(
+            "busy: share of time in which any kernel of any process ran, as the driver says it; \
+             memory: most in use; throttled: clocks held down by power or heat",
+        )
+        .empty(why)
+}
+
+fn throttling_table(why: &str) -> Table {
+    let columns = vec![
+        Column::data("host", Unit::Text),
+        Column::new("gpu", "GPU", Unit::Id),
+        Column::new("share", "time", Unit::Share),
+        Column::new("slows", "slows work", Unit::Flag),
+        Column::new("reason", "why clocks were low", Unit::Name),
+    ];
+    Table::new("throttling", "Why clocks were below their highest", columns)
+        .about("reasons may hold at once")
+        .empty(why)
+}
+
+fn readings_table(why: &str) -> Table {
+    let columns = vec![
+        Column::new("time_ns", "time", Unit::Time),
+        Column::new("host", "host", Unit::Text),
+        Column::new("gpu", "GPU", Unit::Id),
+        Column::new("value", "value", Unit::Number),
+        Column::new("counter", "counter", Unit::Name),
+    ];
+    Table::new("readings", "Readings", columns).view(View::Data).empty(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_value_holds_until_the_next_but_not_over_a_gap() {
+        // The device told nothing between seconds 2 and 60.
+        let series: Series =
+            [(0, 10.0), (SECOND, 30.0), (2 * SECOND, 90.0), (60 * SECOND, 0.0)].into();
+        let found = sums(&series).unwrap();
+        assert_eq!(found, Sums { mean: 20.0, min: 0.0, max: 90.0 });
+        assert_eq!(sums(&[(5, 7.0)].into()).unwrap().mean, 7.0);
+        assert_eq!(sums(&Series::new()), None);
+    }
+
+    #[test]
+    fn only_power_and_heat_slow_work() {
+        let series: Series =
+            [(0, 1.0), (SECOND, f64::from(0x4 | 0x40)), (2 * SECOND, 2.0), (4 * SECOND, 1.0)]
+                .into();
+        assert_eq!(share(&series, slowing()), Some(0.25));
+        assert_eq!(share(&series, 0x40), Some(0.25));
+        assert_eq!(share(&series, 0x2), Some(0.5));
+        assert_eq!(share(&[(1, 8.0)].into(), slowing()), Some(1.0));
+        assert_eq!(slowing(), 0xec);
+    }
+}

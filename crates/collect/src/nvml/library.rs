@@ -1,0 +1,228 @@
+//! NVIDIA's management library, found at run time: the few functions that are
+//! used, by their names. It belongs to the driver, and is there where that is.
+#![allow(unsafe_code)] // a library with a C interface
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+/// What its functions return; 0 is success.
+pub type Status = c_int;
+/// A device.
+#[derive(Clone, Copy)]
+pub struct Device(*mut c_void);
+// SAFETY: the library's handles may be used by any thread.
+unsafe impl Send for Device {}
+
+type Name = unsafe extern "C" fn(*mut c_void, *mut c_char, c_uint) -> Status;
+type Number = unsafe extern "C" fn(*mut c_void, *mut c_uint) -> Status;
+type OfKind = unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> Status;
+type Mask = unsafe extern "C" fn(*mut c_void, *mut u64) -> Status;
+
+/// Bytes of the texts that it gives, at most.
+const TEXT: usize = 96;
+/// `NVML_CLOCK_SM`.
+pub const CLOCK_SM: c_uint = 1;
+/// `NVML_CLOCK_MEM`.
+pub const CLOCK_MEMORY: c_uint = 2;
+
+/// `nvmlUtilization_t`.
+#[repr(C)]
+#[derive(Default)]
+struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+#[derive(Default)]
+struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+/// `nvmlPciInfo_t`.
+#[repr(C)]
+struct Pci {
+    legacy: [c_char; 16],
+    numbers: [c_uint; 5],
+    id: [c_char; 32],
+}
+const _: () = assert!(size_of::<Pci>() == 68);
+
+/// The library, initialised.
+pub struct Library {
+    handle: *mut c_void,
+}
+// SAFETY: its functions may be called by any thread.
+unsafe impl Send for Library {}
+
+/// Calls a function of the library by name, as this type.
+macro_rules! call {
+    ($self:expr, $name:literal as $type:ty, ($($argument:expr),*)) => {
+        match $self.address($name) {
+            // SAFETY: found under this name, which has this type in every version;
+            // places for answers are the caller's own, and as large as the type says.
+            Some(address) => unsafe {
+                let function: $type = std::mem::transmute::<*mut c_void, $type>(address);
+                $self.result(function($($argument),*))
+            },
+            None => Err(format!("this driver has no {}", $name.to_string_lossy())),
+        }
+    };
+}
+
+impl Library {
+    /// Loads and initialises it; else why not.
+    pub fn open() -> Result<Library, String> {
+        // SAFETY: a NUL-terminated name of a library that runs nothing of ours.
+        let handle = unsafe { libc::dlopen(c"libnvidia-ml.so.1".as_ptr(), libc::RTLD_NOW) };
+        if handle.is_null() {
+            return Err("no NVIDIA driver: the loader finds no libnvidia-ml.so.1".to_owned());
+        }
+        let library = Library { handle };
+        call!(library, c"nvmlInit_v2" as unsafe extern "C" fn() -> Status, ())
+            .map_err(|why| format!("NVML does not start: {why}"))?;
+        Ok(library)
+    }
+
+    fn address(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: an open library, a NUL-terminated name.
+        let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
+    }
+
+    /// What a status means, in the library's words.
+    fn result(&self, status: Status) -> Result<(), String> {
+        if status == 0 {
+            return Ok(());
+        }
+        let text = self.address(c"nvmlErrorString").and_then(|address| {
+            type Say = unsafe extern "C" fn(Status) -> *const c_char;
+            // SAFETY: found under this name; its texts are literals.
+            let text = unsafe { std::mem::transmute::<*mut c_void, Say>(address)(status) };
+            // SAFETY: as above.
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+        });
+        Err(text.map_or_else(|| format!("error {status}"), |text| text.to_string_lossy().into()))
+    }
+
+    /// The driver's version.
+    pub fn driver(&self) -> Result<String, String> {
+        type Get = unsafe extern "C" fn(*mut c_char, c_uint) -> Status;
+        let mut text = [0; TEXT];
+        call!(self, c"nvmlSystemGetDriverVersion" as Get, (text.as_mut_ptr(), TEXT as c_uint))?;
+        Ok(text_of(&text))
+    }
+
+    /// How many devices there are.
+    pub fn devices(&self) -> Result<u32, String> {
+        type Get = unsafe extern "C" fn(*mut c_uint) -> Status;
+        let mut count = 0;
+        call!(self, c"nvmlDeviceGetCount_v2" as Get, (&raw mut count))?;
+        Ok(count)
+    }
+
+    /// The device of this number.
+    pub fn device(&self, index: u32) -> Result<Device, String> {
+        type Get = unsafe extern "C" fn(c_uint, *mut *mut c_void) -> Status;
+        let mut device = std::ptr::null_mut();
+        call!(self, c"nvmlDeviceGetHandleByIndex_v2" as Get, (index, &raw mut device))?;
+        Ok(Device(device))
+    }
+
+    /// Its name.
+    pub fn name(&self, of: Device) -> Result<String, String> {
+        let mut text = [0; TEXT];
+        call!(self, c"nvmlDeviceGetName" as Name, (of.0, text.as_mut_ptr(), TEXT as c_uint))?;
+        Ok(text_of(&text))
+    }
+
+    /// Its UUID, `GPU-…`.
+    pub fn uuid(&self, of: Device) -> Result<String, String> {
+        let mut text = [0; TEXT];
+        call!(self, c"nvmlDeviceGetUUID" as Name, (of.0, text.as_mut_ptr(), TEXT as c_uint))?;
+        Ok(text_of(&text))
+    }
+
+    /// Its address on the bus.
+    pub fn pci(&self, of: Device) -> Result<String, String> {
+        type Get = unsafe extern "C" fn(*mut c_void, *mut Pci) -> Status;
+        let mut pci = Pci { legacy: [0; 16], numbers: [0; 5], id: [0; 32] };
+        call!(self, c"nvmlDeviceGetPciInfo_v3" as Get, (of.0, &raw mut pci))?;
+        Ok(text_of(&pci.id))
+    }
+
+    /// Percent of the last sampling period in which a kernel ran, and in which
+    /// memory was read or written.
+    pub fn utilization(&self, of: Device) -> Result<(u32, u32), String> {
+        type Get = unsafe extern "C" fn(*mut c_void, *mut Utilization) -> Status;
+        let mut rates = Utilization::default();
+        call!(self, c"nvmlDeviceGetUtilizationRates" as Get, (of.0, &raw mut rates))?;
+        Ok((rates.gpu, rates.memory))
+    }
+
+    /// Bytes of memory in use, and of all.
+    pub fn memory(&self, of: Device) -> Result<(u64, u64), String> {
+        type Get = unsafe extern "C" fn(*mut c_void, *mut Memory) -> Status;
+        let mut memory = Memory::default();
+        call!(self, c"nvmlDeviceGetMemoryInfo" as Get, (of.0, &raw mut memory))?;
+        Ok((memory.used, memory.total))
+    }
+
+    /// A clock, MHz.
+    pub fn clock(&self, of: Device, kind: c_uint) -> Result<u32, String> {
+        let mut value = 0;
+        call!(self, c"nvmlDeviceGetClockInfo" as OfKind, (of.0, kind, &raw mut value))?;
+        Ok(value)
+    }
+
+    /// The highest that a clock can be, MHz.
+    pub fn highest_clock(&self, of: Device, kind: c_uint) -> Result<u32, String> {
+        let mut value = 0;
+        call!(self, c"nvmlDeviceGetMaxClockInfo" as OfKind, (of.0, kind, &raw mut value))?;
+        Ok(value)
+    }
+
+    /// Power, mW.
+    pub fn power(&self, of: Device) -> Result<u32, String> {
+        let mut value = 0;
+        call!(self, c"nvmlDeviceGetPowerUsage" as Number, (of.0, &raw mut value))?;
+        Ok(value)
+    }
+
+    /// The limit in force, mW.
+    pub fn power_limit(&self, of: Device) -> Result<u32, String> {
+        let mut value = 0;
+        call!(self, c"nvmlDeviceGetEnforcedPowerLimit" as Number, (of.0, &raw mut value))?;
+        Ok(value)
+    }
+
+    /// Temperature of the chip, degrees Celsius.
+    pub fn temperature(&self, of: Device) -> Result<u32, String> {
+        const CHIP: c_uint = 0;
+        let mut value = 0;
+        call!(self, c"nvmlDeviceGetTemperature" as OfKind, (of.0, CHIP, &raw mut value))?;
+        Ok(value)
+    }
+
+    /// Why clocks are lower than they could be: `nvmlClocksThrottleReason…`, as bits.
+    pub fn throttle_reasons(&self, of: Device) -> Result<u64, String> {
+        let mut value = 0;
+        call!(self, c"nvmlDeviceGetCurrentClocksThrottleReasons" as Mask, (of.0, &raw mut value))?;
+        Ok(value)
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        let _ = call!(self, c"nvmlShutdown" as unsafe extern "C" fn() -> Status, ());
+    }
+}
+
+/// A text up to its NUL.
+fn text_of(bytes: &[c_char]) -> String {
+    let bytes: Vec<u8> =
+        bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

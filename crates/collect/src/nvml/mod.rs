@@ -1,0 +1,243 @@
+//! Devices, sampled from outside the job: utilisation, memory, clocks, power,
+//! temperature, and why clocks are low. The driver's management library is asked
+//! twice a second, on a thread of the collector's: a call of it may take
+//! milliseconds, and no thread of the job's waits for one.
+//!
+//! What a device does not tell is no row, and the reason is kept beside its name.
+
+mod library;
+
+use crate::files::{Files, OpenFile};
+use crate::server::Event;
+use crate::sys;
+use library::{CLOCK_MEMORY, CLOCK_SM, Device, Library};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+use tprof_trace::model::{Counter, Property, counter};
+
+/// How often.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// What the sampler tells.
+#[derive(Debug)]
+pub enum Told {
+    /// What there is, or why nothing is: an object of JSON. Replaces what was told before.
+    Facts(Value),
+    /// What a device said at one time.
+    Read(Reading),
+}
+
+/// What a device said at one time.
+#[derive(Debug)]
+pub struct Reading {
+    /// When, on CLOCK_MONOTONIC.
+    time_ns: u64,
+    /// NVML's number of it.
+    index: u32,
+    /// As `GPU-…`; empty if it is not known.
+    uuid: String,
+    /// By name, of [`counter`].
+    values: Values,
+}
+
+type Values = Vec<(&'static str, f64)>;
+
+/// A running sampler.
+pub struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: Thread,
+}
+
+impl Sampler {
+    /// Starts one. Not before the job's command was started: descriptors that the
+    /// driver's library opens must not be inherited.
+    pub fn start(events: Sender<Event>) -> Option<Sampler> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&stop);
+        let run = move || sample(&own, &|told| drop(events.send(Event::Device(told))));
+        // Not waited for: a call into a driver whose device is lost may not return.
+        let thread: JoinHandle<()> =
+            std::thread::Builder::new().name("tprof-nvml".to_owned()).spawn(run).ok()?;
+        Some(Sampler { stop, thread: thread.thread().clone() })
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.thread.unpark();
+    }
+}
+
+/// A device and what it does not tell.
+struct Known {
+    index: u32,
+    device: Device,
+    uuid: String,
+    facts: Map<String, Value>,
+    missing: BTreeMap<&'static str, String>,
+}
+
+fn sample(stop: &AtomicBool, tell: &dyn Fn(Told)) {
+    let missing = |why: String| Told::Facts(json!({ "missing": why }));
+    let library = match Library::open() {
+        Ok(library) => library,
+        Err(why) => return tell(missing(why)),
+    };
+    let mut devices = match devices(&library) {
+        Ok(devices) if devices.is_empty() => {
+            return tell(missing("the NVIDIA driver has no device".to_owned()));
+        }
+        Ok(devices) => devices,
+        Err(why) => return tell(missing(format!("NVML names no devices: {why}"))),
+    };
+    let driver = library.driver().unwrap_or_default();
+    let mut first = true;
+    while !stop.load(Relaxed) {
+        let mut news = first;
+        for device in &mut devices {
+            let time_ns = sys::monotonic_ns();
+            let (values, missing) = read(&library, device.device);
+            news |= missing != device.missing;
+            device.missing = missing;
+            let (index, uuid) = (device.index, device.uuid.clone());
+            tell(Told::Read(Reading { time_ns, index, uuid, values }));
+        }
+        if news {
+            first = false;
+            tell(Told::Facts(facts(&driver, &devices)));
+        }
+        std::thread::park_timeout(EVERY);
+    }
+}
+
+fn devices(library: &Library) -> Result<Vec<Known>, String> {
+    let mut known = Vec::new();
+    for index in 0..library.devices()? {
+        // One that is not this user's to see is passed over by its number.
+        let Ok(device) = library.device(index) else { continue };
+        let uuid = library.uuid(device).unwrap_or_default();
+        let mut facts = Map::new();
+        let mut fact = |key: &str, value: Result<Value, String>| {
+            if let Ok(value) = value {
+                facts.insert(key.to_owned(), value);
+            }
+        };
+        fact("name", library.name(device).map(Value::from));
+        fact("pci", library.pci(device).map(Value::from));
+        fact("memory_bytes", library.memory(device).map(|(_, all)| all.into()));
+        fact(
+            "power_limit_watts",
+            library.power_limit(device).map(|mw| (f64::from(mw) / 1e3).into()),
+        );
+        let highest = library.highest_clock(device, CLOCK_SM);
+        fact("highest_sm_clock_hz", highest.map(|mhz| (u64::from(mhz) * 1_000_000).into()));
+        known.push(Known { index, device, uuid, facts, missing: BTreeMap::new() });
+    }
+    Ok(known)
+}
+
+fn facts(driver: &str, devices: &[Known]) -> Value {
+    let of_device = |device: &Known| {
+        let mut facts = device.facts.clone();
+        facts.insert("index".to_owned(), device.index.into());
+        facts.insert("uuid".to_owned(), device.uuid.as_str().into());
+        facts.insert("missing".to_owned(), json!(device.missing));
+        Value::from(facts)
+    };
+    json!({
+        "driver": driver,
+        "every_ms": EVERY.as_millis() as u64,
+        "devices": devices.iter().map(of_device).collect::<Vec<_>>(),
+    })
+}
+
+/// What a device tells now, and why it does not tell the rest.
+fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, String>) {
+    let (mut values, mut missing) = (Values::new(), BTreeMap::new());
+    let mut take = |name: &'static str, value: Result<f64, String>| match value {
+        Ok(value) => values.push((name, value)),
+        Err(why) => drop(missing.insert(name, why)),
+    };
+    let hertz = |mhz: u32| f64::from(mhz) * 1e6;
+    let rates = library.utilization(device);
+    take(counter::GPU_UTILIZATION, rates.clone().map(|rates| f64::from(rates.0) / 100.0));
+    take(counter::GPU_MEMORY_UTILIZATION, rates.map(|rates| f64::from(rates.1) / 100.0));
+    take(counter::GPU_MEMORY_BYTES, library.memory(device).map(|(used, _)| used as f64));
+    take(counter::GPU_SM_CLOCK, library.clock(device, CLOCK_SM).map(hertz));
+    take(counter::GPU_MEMORY_CLOCK, library.clock(device, CLOCK_MEMORY).map(hertz));
+    take(counter::GPU_POWER, library.power(device).map(|mw| f64::from(mw) / 1e3));
+    take(counter::GPU_TEMPERATURE, library.temperature(device).map(f64::from));
+    take(counter::GPU_THROTTLE, library.throttle_reasons(device).map(|bits| bits as f64));
+    (values, missing)
+}
+
+/// Readings that wait for the first file, at most: the oldest are kept.
+const WAITING: usize = 1024;
+
+/// What was told, on its way into files.
+#[derive(Debug, Default)]
+pub struct Devices {
+    facts: Option<Value>,
+    /// By file, how often facts had been told when they were written there.
+    written: Vec<u64>,
+    told: u64,
+    waiting: Vec<Reading>,
+}
+
+impl Devices {
+    /// Takes what the sampler told.
+    pub fn take(&mut self, told: Told, recording: bool) {
+        match told {
+            Told::Facts(facts) => {
+                self.told += 1;
+                self.facts = Some(facts);
+            }
+            Told::Read(reading) if recording && self.waiting.len() < WAITING => {
+                self.waiting.push(reading);
+            }
+            Told::Read(_) => {}
+        }
+    }
+
+    /// Writes what waits, once there is a file. Readings go into the files of those who
+    /// see the device, and of one that nobody is known to see into the first.
+    pub fn write(&mut self, files: &mut Files) {
+        if files.open.is_empty() {
+            return;
+        }
+        for Reading { time_ns, index, uuid, values } in self.waiting.drain(..) {
+            let sees = |file: &OpenFile| file.devices.contains(&uuid);
+            let nobody = !files.open.iter().any(sees);
+            for (at, file) in files.open.iter_mut().enumerate() {
+                if !(sees(file) || nobody && at == 0) {
+                    continue;
+                }
+                for &(name, value) in &values {
+                    let (name, device) = (file.writer.name(name), Some(index));
+                    file.counter(Counter { time_ns, process: None, device, name, value });
+                }
+            }
+        }
+        self.write_facts(files);
+    }
+
+    /// Into files that have not got them.
+    fn write_facts(&mut self, files: &mut Files) {
+        let Some(facts) = &self.facts else { return };
+        self.written.resize(files.open.len(), 0);
+        for (file, written) in files.open.iter_mut().zip(&mut self.written) {
+            if *written < self.told {
+                *written = self.told;
+                let key = file.writer.name("nvml");
+                let value = file.writer.name(&facts.to_string());
+                file.writer.property(Property { key, value });
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Stands in for NVML, NVIDIA's management library: devices whose values follow a
+//! series, logged as they are told. What goes wrong, by `FAKE_NVML_FAULTS`, words
+//! with commas between:
+//!
+//! | word | what happens |
+//! |---|---|
+//! | `init=N` | it does not start, with this result |
+//! | `none` | there is no device |
+//! | `nopower` | devices do not tell their power |
+//! | `lost=N` | from the Nth reading of utilisation on a device is lost |
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tprof_fake_cuda::number;
+
+const SUCCESS: c_int = 0;
+const INVALID_ARGUMENT: c_int = 2;
+const NOT_SUPPORTED: c_int = 3;
+const DRIVER_NOT_LOADED: c_int = 9;
+const GPU_IS_LOST: c_int = 15;
+/// Devices are numbered from 1 here, so that none is a null pointer.
+const MOST: usize = 16;
+
+/// Readings of utilisation so far, by device.
+static READINGS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+
+fn fault(name: &str) -> Option<u64> {
+    let text = std::env::var("FAKE_NVML_FAULTS").ok()?;
+    let word = text.split(',').find(|word| word.split('=').next() == Some(name))?;
+    Some(word.split_once('=').and_then(|(_, value)| value.parse().ok()).unwrap_or(0))
+}
+
+fn count() -> usize {
+    match fault("none") {
+        Some(_) => 0,
+        None => (number("FAKE_CUDA_DEVICES", 1) as usize).min(MOST),
+    }
+}
+
+/// The device's number, if it is there and not lost.
+fn device(handle: *mut c_void) -> Result<usize, c_int> {
+    let at = (handle as usize).wrapping_sub(1);
+    let Some(readings) = READINGS.get(at).filter(|_| at < count()) else {
+        return Err(INVALID_ARGUMENT);
+    };
+    match fault("lost") {
+        Some(after) if readings.load(Relaxed) >= after => Err(GPU_IS_LOST),
+        _ => Ok(at),
+    }
+}
+
+fn log(device: usize, key: &str, value: f64) {
+    write_line(&format!(
+        "{{\"what\":\"nvml\",\"device\":{device},\"key\":\"{key}\",\"value\":{value}}}\n"
+    ));
+}
+
+fn write_line(line: &str) {
+    let Ok(folder) = std::env::var("FAKE_CUDA_LOG") else { return };
+    let path = format!("{folder}/nvml.jsonl");
+    if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) {
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+/// Tells a value of a device: `of` makes it of the device and how often it was read.
+fn tell<T>(
+    handle: *mut c_void,
+    to: *mut T,
+    of: impl FnOnce(u64, u64) -> Result<T, c_int>,
+) -> c_int {
+    let told = device(handle).and_then(|at| of(at as u64, READINGS[at].load(Relaxed)));
+    match told {
+        Ok(value) => {
+            // SAFETY: the caller's place for the answer.
+            unsafe { *to = value };
+            SUCCESS
+        }
+        Err(result) => result,
+    }
+}
+
+unsafe fn text(handle: *mut c_void, to: *mut c_char, bytes: c_uint, text: &str) -> c_int {
+    if let Err(result) = device(handle) {
+        return result;
+    }
+    // SAFETY: the caller's place, as long as it says.
+    unsafe { write(to, bytes as usize, text) }
+}
+
+unsafe fn write(to: *mut c_char, bytes: usize, text: &str) -> c_int {
+    if text.len() >= bytes {
+        return INVALID_ARGUMENT;
+    }
+    for (at, byte) in text.bytes().chain([0]).enumerate() {
+        // SAFETY: within the place.
+        unsafe { *to.add(at) = byte as c_char };
+    }
+    SUCCESS
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlInit_v2() -> c_int {
+    write_line("{\"what\":\"nvml began\"}\n");
+    fault("init").map_or(SUCCESS, |result| result as c_int)
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlShutdown() -> c_int {
+    SUCCESS
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlErrorString(result: c_int) -> *const c_char {
+    match result {
+        SUCCESS => c"Success",
+        INVALID_ARGUMENT => c"Invalid Argument",
+        NOT_SUPPORTED => c"Not Supported",
+        DRIVER_NOT_LOADED => c"Driver Not Loaded",
+        GPU_IS_LOST => c"GPU is lost",
+        _ => c"Unknown Error",
+    }
+    .as_ptr()
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlSystemGetDriverVersion(to: *mut c_char, bytes: c_uint) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { write(to, bytes as usize, "999.0 (simulated)") }
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { *to = count() as c_uint };
+    SUCCESS
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(
+    index: c_uint,
+    to: *mut *mut c_void,
+) -> c_int {
+    if index as usize >= count() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller's place.
+    unsafe { *to = (index as usize + 1) as *mut c_void };
+    SUCCESS
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetName(of: *mut c_void, to: *mut c_char, n: c_uint) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { text(of, to, n, "Simulated GPU") }
+}
+
+/// As NVML's: the UUID that CUPTI's stand-in gives the device of this number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUUID(of: *mut c_void, to: *mut c_char, n: c_uint) -> c_int {
+    let bytes = tprof_fake_cuda::uuid(of as u32 - 1);
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    // SAFETY: the caller's place.
+    unsafe { text(of, to, n, &format!("GPU-{}", parts.join("-"))) }
+}
+
+/// `nvmlPciInfo_t`.
+#[repr(C)]
+pub struct Pci {
+    legacy: [c_char; 16],
+    numbers: [c_uint; 5],
+    id: [c_char; 32],
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(of: *mut c_void, to: *mut Pci) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe {
+        text(of, (&raw mut (*to).id).cast(), 32, &format!("00000000:{:02X}:00.0", of as usize))
+    }
+}
+
+/// `nvmlUtilization_t`.
+#[repr(C)]
+pub struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+/// As NVML's. It begins a round of readings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(
+    of: *mut c_void,
+    to: *mut Utilization,
+) -> c_int {
+    tell(of, to, |at, _| {
+        let n = READINGS[at as usize].fetch_add(1, Relaxed) + 1;
+        let (gpu, memory) = ((n * 37 + at) % 101, (n * 11) % 101);
+        log(at as usize, "gpu_utilization", gpu as f64 / 100.0);
+        log(at as usize, "gpu_memory_utilization", memory as f64 / 100.0);
+        Ok(Utilization { gpu: gpu as c_uint, memory: memory as c_uint })
+    })
+}
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+pub struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(of: *mut c_void, to: *mut Memory) -> c_int {
+    tell(of, to, |at, n| {
+        let (total, used) = (80 << 30, (1 + n) << 30);
+        if n > 0 {
+            log(at as usize, "gpu_memory_used_bytes", used as f64);
+        }
+        Ok(Memory { total, free: total - used, used })
+    })
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetClockInfo(
+    of: *mut c_void,
+    kind: c_uint,
+    to: *mut c_uint,
+) -> c_int {
+    tell(of, to, |at, n| {
+        let (key, mhz) = match kind {
+            1 => ("gpu_sm_clock_hz", 1980 - n % 3 * 100),
+            2 => ("gpu_memory_clock_hz", 2619),
+            _ => return Err(INVALID_ARGUMENT),
+        };
+        log(at as usize, key, mhz as f64 * 1e6);
+        Ok(mhz as c_uint)
+    })
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(
+    of: *mut c_void,
+    _kind: c_uint,
+    to: *mut c_uint,
+) -> c_int {
+    tell(of, to, |_, _| Ok(1980))
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(of: *mut c_void, to: *mut c_uint) -> c_int {
+    tell(of, to, |at, n| {
+        if fault("nopower").is_some() {
+            return Err(NOT_SUPPORTED);
+        }
+        let milliwatts = 300_500 + n * 1000;
+        log(at as usize, "gpu_power_watts", milliwatts as f64 / 1000.0);
+        Ok(milliwatts as c_uint)
+    })
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(
+    of: *mut c_void,
+    to: *mut c_uint,
+) -> c_int {
+    tell(of, to, |_, _| Ok(700_000))
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTemperature(
+    of: *mut c_void,
+    _sensor: c_uint,
+    to: *mut c_uint,
+) -> c_int {
+    tell(of, to, |at, n| {
+        log(at as usize, "gpu_temperature_celsius", (40 + n % 20) as f64);
+        Ok((40 + n % 20) as c_uint)
+    })
+}
+
+/// As NVML's: at first none, then the power's limit, then heat too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
+    of: *mut c_void,
+    to: *mut u64,
+) -> c_int {
+    tell(of, to, |at, n| {
+        let reasons = [0, 0x4, 0x44][n as usize % 3];
+        log(at as usize, "gpu_throttle_reasons", reasons as f64);
+        Ok(reasons)
+    })
+}

@@ -1,0 +1,142 @@
+//! Devices sampled from outside the job, against the log of what NVML's stand-in
+//! told (a simulation).
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tprof_tests::{
+    Job, Scratch, Traced, document, need_some, stand_ins, tprof, traced, train, what_ran,
+};
+use tprof_trace::TraceFile;
+
+const GPU: &[&str] = &["--activities", "gpu"];
+
+/// Trains so many steps, 22 ms each, once the library was asked for the first time.
+fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>), String> {
+    const WAIT: &str =
+        "until [ -s \"$FAKE_CUDA_LOG/nvml.jsonl\" ]; do sleep 0.01; done; exec \"$@\"";
+    let scratch = Scratch::new();
+    let (_, log) = train(12, &[], &scratch)?;
+    let home = stand_ins()?;
+    let mut job = Job::new("sh")
+        .args(["-c", WAIT, "sh"])
+        .arg(home.join("train-12"))
+        .arg(steps)
+        .env("LD_LIBRARY_PATH", home.join("12"))
+        .env("FAKE_CUDA_LOG", &log);
+    for (name, value) in [("FAKE_CUDA_BLOCK_NS", "100000")].iter().chain(env) {
+        job = job.env(name, value);
+    }
+    let run = traced(&job, GPU, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let told = what_ran(&log).into_iter().filter(|line| line["what"] == "nvml").collect();
+    Ok((scratch, run, told))
+}
+
+type Series = BTreeMap<(u64, String), Vec<f64>>;
+
+/// Values by device and name, in order, each where it differs from the one before: one that
+/// stays is not written each time.
+fn changes(values: impl Iterator<Item = (u64, String, f64)>) -> Series {
+    let mut series = Series::new();
+    for (device, name, value) in values {
+        let list = series.entry((device, name)).or_default();
+        if list.last() != Some(&value) {
+            list.push(value);
+        }
+    }
+    series
+}
+
+fn recorded(run: &Path) -> Series {
+    let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+    let mut rows: Vec<_> = file.counters().iter().filter(|row| row.device.is_some()).collect();
+    rows.sort_by_key(|row| row.time_ns);
+    assert!(rows.iter().all(|row| row.process.is_none()));
+    let of_row = |row: &&tprof_trace::model::Counter| {
+        (u64::from(row.device.unwrap()), file.name(row.name).to_owned(), row.value)
+    };
+    changes(rows.iter().map(of_row))
+}
+
+fn told(log: &[Value]) -> Series {
+    changes(log.iter().map(|line| {
+        let key = line["key"].as_str().unwrap().to_owned();
+        (line["device"].as_u64().unwrap(), key, line["value"].as_f64().unwrap())
+    }))
+}
+
+fn rows<'d>(report: &'d Value, table: &str) -> &'d [Value] {
+    report["tables"][table].as_array().unwrap()
+}
+
+#[test]
+fn what_the_library_told_is_what_is_recorded_and_reported() {
+    let (_scratch, run, log) = need_some!(ran("60", &[("FAKE_CUDA_DEVICES", "2")]));
+    let (told, recorded) = (told(&log), recorded(&run.run));
+    assert_eq!(told.keys().collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>());
+    assert_eq!(recorded.len(), 2 * 8);
+    for (key, values) in &recorded {
+        // The last reading may have come when the run was over.
+        let told = &told[key];
+        assert!(told.starts_with(values) && told.len() - values.len() <= 1, "{key:?}: {told:?}");
+    }
+    let report = document("gpu", &run.run);
+    let gpus = rows(&report, "gpus");
+    assert_eq!(gpus.len(), 2);
+    for (index, gpu) in gpus.iter().enumerate() {
+        let of = |name: &str| &recorded[&(index as u64, name.to_owned())];
+        let most = |name: &str| of(name).iter().copied().fold(0.0, f64::max);
+        assert_eq!(gpu["gpu"], index);
+        assert_eq!(gpu["name"], "Simulated GPU");
+        assert_eq!(gpu["highest_utilization"].as_f64(), Some(most("gpu_utilization")));
+        assert_eq!(gpu["peak_memory_bytes"].as_f64(), Some(most("gpu_memory_used_bytes")));
+        assert_eq!(gpu["highest_power_watts"].as_f64(), Some(most("gpu_power_watts")));
+        assert_eq!(gpu["limit_power_watts"].as_f64(), Some(700.0));
+        assert_eq!(gpu["memory_bytes"].as_u64(), Some(80 << 30));
+        assert!(gpu["throttled"].is_number(), "{gpu}");
+    }
+    // By their UUIDs, which CUPTI tells as well.
+    assert_eq!([&gpus[0], &gpus[1]].map(|gpu| &gpu["visible_to"]), ["rank 0 as 0", "rank 0 as 1"]);
+}
+
+#[test]
+fn what_a_device_does_not_tell_is_missing_and_says_why() {
+    let (_scratch, run, _) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", "nopower")]));
+    let report = document("gpu", &run.run);
+    let [gpu] = rows(&report, "gpus") else { panic!("{report}") };
+    assert!(gpu["mean_power_watts"].is_null(), "{gpu}");
+    assert_eq!(gpu["mean_power_watts_missing"], "Not Supported");
+    assert!(gpu["mean_utilization"].is_number(), "{gpu}");
+
+    // Lost after its first reading: what was read stays, the rest says why it is not there.
+    let (_scratch, run, log) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", "lost=1")]));
+    let report = document("gpu", &run.run);
+    let [gpu] = rows(&report, "gpus") else { panic!("{report}") };
+    assert_eq!(told(&log)[&(0, "gpu_utilization".to_owned())].len(), 1);
+    assert!(gpu["mean_utilization"].is_number(), "{gpu}");
+    assert_eq!(gpu["mean_power_watts_missing"], "GPU is lost");
+}
+
+#[test]
+fn without_a_driver_nothing_is_known_and_nothing_is_zero() {
+    let refused = ("FAKE_NVML_FAULTS", "init=9");
+    let none = ("FAKE_NVML_FAULTS", "none");
+    for (fault, why) in [(refused, "Driver Not Loaded"), (none, "has no device")] {
+        let (_scratch, run, _) = need_some!(ran("20", &[fault]));
+        let report = document("gpu", &run.run);
+        assert!(rows(&report, "gpus").is_empty());
+        assert!(report["tables"]["gpus_missing"].as_str().unwrap().contains(why), "{report}");
+    }
+    let scratch = Scratch::new();
+    let run = traced(&Job::sh("sleep 1"), GPU, &scratch);
+    let text = tprof(["report", "gpu"]).arg(&run.run).run_in(scratch.path()).stdout;
+    assert!(text.contains("no NVIDIA driver"), "{text}");
+    let run = {
+        let scratch = Scratch::new();
+        let run = traced(&Job::sh("exit 0"), &["--activities", "mem"], &scratch);
+        (document("gpu", &run.run), scratch)
+    };
+    let why = run.0["tables"]["gpus_missing"].as_str().unwrap();
+    assert!(why.contains("--activities gpu"), "{why}");
+}

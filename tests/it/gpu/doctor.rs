@@ -1,0 +1,63 @@
+//! What `tprof doctor` says of GPUs.
+
+use super::*;
+
+/// A check of `tprof doctor --json`, by name.
+fn check<'d>(doctor: &'d Value, part: &str, name: &str) -> Option<&'d Value> {
+    doctor[part].as_array()?.iter().find(|check| check["name"] == name)
+}
+
+#[test]
+fn the_doctor_says_what_of_gpus_can_be_seen() {
+    let home = need_some!(stand_ins());
+    let scratch = Scratch::new();
+    let doctor = |words: &[&Path], env: &[(&str, &Path)]| -> Value {
+        let mut job = tprof(["doctor", "--json"]);
+        if !words.is_empty() {
+            job = job.arg("--").args(words);
+        }
+        for (name, value) in env {
+            job = job.env(name, value);
+        }
+        serde_json::from_str(&job.run_in(scratch.cwd()).stdout).unwrap()
+    };
+    let stand_ins = home.join("12");
+    let path = ("LD_LIBRARY_PATH", stand_ins.as_path());
+    let found = doctor(&[], &[path]);
+    let driver = check(&found, "machine", "gpu driver").unwrap();
+    assert_eq!(driver["verdict"], "ok");
+    assert!(driver["found"].as_str().unwrap().contains("for CUDA 13.5 and older"), "{driver}");
+    let cupti = check(&found, "machine", "cupti").unwrap();
+    assert!(cupti["found"].as_str().unwrap().contains("12/libcupti.so.12"), "{cupti}");
+    assert_eq!(check(&found, "machine", "nvtx").unwrap()["verdict"], "ok");
+
+    let tool = Path::new("/opt/tool/libtool.so");
+    let found = doctor(
+        &[],
+        &[
+            path,
+            ("NVTX_INJECTION64_PATH", tool),
+            ("CUDA_INJECTION64_PATH", tool),
+            ("TPROF_CUPTI", tool),
+        ],
+    );
+    for name in ["nvtx", "cuda tool", "cupti"] {
+        let check = check(&found, "machine", name).unwrap();
+        assert_eq!(check["verdict"], "part", "{check}");
+        assert!(check["found"].as_str().unwrap().contains("/opt/tool/libtool.so"), "{check}");
+    }
+
+    let dynamic = doctor(&[&home.join("train-12")], &[path]);
+    let cuda = check(&dynamic, "command", "cuda").unwrap();
+    assert!(cuda["found"].as_str().unwrap().starts_with("libcudart.so.12"), "{cuda}");
+    let source = scratch.join("linked.c");
+    let text =
+        "__attribute__((section(\".nv_fatbin\"))) int kernels[4];\nint main(void) { return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let linked = scratch.join("linked");
+    let built = Job::new("gcc").arg("-o").arg(&linked).arg(&source).run_in(scratch.path());
+    assert_eq!(built.code, Some(0), "{built:?}");
+    let cuda = doctor(&[&linked], &[path]);
+    let cuda = check(&cuda, "command", "cuda").unwrap();
+    assert!(cuda["found"].as_str().unwrap().contains("linked in"), "{cuda}");
+}

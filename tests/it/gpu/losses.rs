@@ -1,0 +1,98 @@
+//! What is lost or cut off is counted, and nothing is invented.
+
+use super::*;
+
+#[test]
+fn records_that_cupti_dropped_are_counted_and_not_invented() {
+    let faulty = [("FAKE_CUPTI_FAULTS", "drop=5")];
+    let (_scratch, ran) = need_some!(ran(12, &["10"], &faulty));
+    let dropped = faults(&ran.log, "dropped");
+    assert_eq!(dropped, 60 / 5);
+    assert_eq!(rows::<Kernel>(&ran.file).len(), 60 - dropped);
+    assert_eq!(losses(&ran, "GPU records", "no room"), dropped as u64);
+}
+
+#[test]
+fn kernels_without_times_are_counted_and_not_invented() {
+    let faulty = [("FAKE_CUPTI_FAULTS", "zero=7")];
+    let (_scratch, ran) = need_some!(ran(13, &["10"], &faulty));
+    let zeros = faults(&ran.log, "no times");
+    assert_eq!(zeros, 60 / 7);
+    assert_eq!(rows::<Kernel>(&ran.file).len(), 60 - zeros);
+    assert_eq!(losses(&ran, "GPU records", "no times"), zeros as u64);
+}
+
+#[test]
+fn records_of_unknown_kinds_are_counted_and_hide_nothing() {
+    let faulty = [("FAKE_CUPTI_FAULTS", "unknown=10")];
+    let (_scratch, ran) = need_some!(ran(13, &["10"], &faulty));
+    assert_kernels(&ran);
+    assert_calls(&ran);
+    assert!(losses(&ran, "GPU records", "kinds") > 0);
+}
+
+#[test]
+fn a_buffer_that_cannot_be_read_on_is_counted() {
+    let faulty = [("FAKE_CUPTI_FAULTS", "broken=40")];
+    let (_scratch, ran) = need_some!(ran(12, &["10"], &faulty));
+    assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+    assert!(losses(&ran, "bytes of GPU records", "could not read") > 0);
+    let wanted = kernels_of_log(&ran.log);
+    for (facts, _) in kernels_of_file(&ran.file) {
+        assert!(wanted.iter().any(|(of_log, _)| *of_log == facts), "{facts:?} never ran");
+    }
+}
+
+#[test]
+fn a_driver_without_a_device_harms_nothing() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(train(12, &["5"], &scratch));
+    let job = job.env("FAKE_CUDA_DEVICES", "0");
+    let run = assert_unchanged(&job, &[GPU, &[]], &scratch);
+    assert!(run.outcome.stdout.contains("there is no device"), "{:?}", run.outcome);
+    let ran = read(run, &log, 0);
+    assert!(rows::<Kernel>(&ran.file).is_empty() && ran.file.devices().is_empty());
+    assert_eq!(losses(&ran, "", ""), 0);
+}
+
+#[test]
+fn a_device_that_is_lost_in_the_middle_leaves_what_came_before() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(train(13, &["60"], &scratch));
+    let job = job.env("FAKE_CUDA_LOST_AFTER", "300");
+    let run = traced(&job, GPU, &scratch);
+    assert_eq!(run.outcome.code, Some(1), "{:?}", run.outcome);
+    assert!(run.outcome.stderr.contains("failed with 719"), "{:?}", run.outcome);
+    let ran = read(run, &log, 0);
+    // What was done when the job last waited for it is all there; nothing is invented.
+    let calls = of_kind(&ran.log, "call").into_iter();
+    let waited = calls.filter(|l| l["name"] == "cudaStreamSynchronize" && l["result"] == 0);
+    let done = waited.map(|line| number(line, "start")).max().unwrap();
+    let got: Vec<KernelFacts> = kernels_of_file(&ran.file).into_iter().map(|row| row.0).collect();
+    let kernels = of_kind(&ran.log, "kernel");
+    for line in kernels.iter().filter(|line| number(line, "end") < done) {
+        assert!(got.contains(&kernel_facts(line).0), "{line} is missing");
+    }
+    let wanted: Vec<KernelFacts> = kernels.iter().map(|line| kernel_facts(line).0).collect();
+    assert!(!got.is_empty() && got.iter().all(|facts| wanted.contains(facts)), "{got:?}");
+    assert_calls(&ran);
+    let spans = rows::<Span>(&ran.file);
+    let failed = spans.iter().filter(|span| span.status == Some(719)).count();
+    assert_eq!(failed, of_kind(&ran.log, "call").iter().filter(|l| l["result"] == 719).count());
+    assert!(failed > 0);
+}
+
+#[test]
+fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
+    for word in ["_exit", "kill"] {
+        let slow = [("FAKE_CUDA_BLOCK_NS", "40000")];
+        let (_scratch, ran) = need_some!(ran(12, &["120", word], &slow));
+        let wanted = kernels_of_log(&ran.log);
+        let got = kernels_of_file(&ran.file);
+        for (facts, _) in &got {
+            assert!(wanted.iter().any(|(of_log, _)| of_log == facts), "{facts:?} never ran");
+        }
+        // Over a second of training, flushed ten times a second.
+        assert!(got.len() * 2 > wanted.len(), "{} of {}", got.len(), wanted.len());
+    }
+}

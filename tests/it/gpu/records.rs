@@ -1,0 +1,203 @@
+//! What ran is recorded as it ran: by the log, record by record.
+
+use super::*;
+
+#[test]
+fn all_that_ran_is_recorded_once_whichever_cuda() {
+    for major in [12, 13] {
+        let words = ["8", "overlap", "memory", "threads"];
+        let (_scratch, ran) = need_some!(ran(major, &words, &[]));
+        assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+        assert_eq!(of_kind(&ran.log, "kernel").len(), 2 * 8 * 6);
+        assert_kernels(&ran);
+        assert_copies(&ran);
+        assert_waits(&ran);
+        assert_calls(&ran);
+        assert_eq!(losses(&ran, "GPU", ""), 0);
+        let [device] = ran.file.devices() else { panic!("{:?}", ran.file.devices()) };
+        assert_eq!(ran.file.name(device.name), "Simulated GPU");
+        assert_eq!((device.processors, device.compute_major), (Some(132), Some(9)));
+        assert_eq!(ran.file.streams().len(), of_kind(&ran.log, "stream").len());
+        assert!(ran.file.property("cupti").unwrap().contains(&format!("libcupti.so.{major}")));
+    }
+}
+
+#[test]
+fn reports_in_nsights_columns_agree_with_the_log() {
+    let (_scratch, ran) = need_some!(ran(13, &["8", "overlap"], &[]));
+    let sum = |lines: &[&Value], key: &str| lines.iter().map(|line| number(line, key)).sum::<u64>();
+    let copies: Vec<&Value> =
+        ran.log.iter().filter(|l| l["what"] == "copy" || l["what"] == "fill").collect();
+    let report = document("memcpy", &ran.traced.run);
+    let total = |table: &str, key: &str| {
+        let rows = report["tables"][table].as_array().unwrap();
+        rows.iter().map(|row| number(row, key)).sum::<u64>()
+    };
+    let times = sum(&copies, "end") - sum(&copies, "start");
+    assert_eq!(total("cuda_gpu_mem_time_sum", "total_ns"), times);
+    assert_eq!(total("cuda_gpu_mem_time_sum", "count"), copies.len() as u64);
+    assert_eq!(total("cuda_gpu_mem_size_sum", "total_bytes"), sum(&copies, "bytes"));
+    let report = document("api", &ran.traced.run);
+    let rows = report["tables"]["cuda_api_sum"].as_array().unwrap();
+    let launches = rows.iter().find(|row| row["name"] == "cudaLaunchKernel").unwrap();
+    assert_eq!((number(launches, "count"), &launches["interface"]), (8 * 6, &"runtime".into()));
+    let report = document("kernels", &ran.traced.run);
+    let rows = report["tables"]["kernels"].as_array().unwrap();
+    let gemm = rows.iter().find(|row| row["name"].as_str().unwrap().starts_with("gemm(")).unwrap();
+    let of_log = of_kind(&ran.log, "kernel").into_iter();
+    let mut times: Vec<u64> = of_log
+        .filter(|line| line["name"] == "_Z4gemmPKfS0_Pfiii")
+        .map(|line| number(line, "end") - number(line, "start"))
+        .collect();
+    times.sort_unstable();
+    assert_eq!(number(gemm, "count"), times.len() as u64);
+    let middle = (times[times.len() / 2 - 1] + times[times.len() / 2]) as f64 / 2.0;
+    assert_eq!(gemm["p50_ns"].as_f64(), Some(middle));
+}
+
+#[test]
+fn a_kernel_knows_the_call_that_launched_it() {
+    let (_scratch, ran) = need_some!(ran(13, &["6"], &[]));
+    let spans = rows::<Span>(&ran.file);
+    for kernel in rows::<Kernel>(&ran.file) {
+        let launch = spans.iter().find(|span| span.correlation == kernel.correlation).unwrap();
+        assert_eq!(ran.file.name(launch.name), "cudaLaunchKernel");
+    }
+}
+
+#[test]
+fn replays_of_a_graph_are_told_node_by_node() {
+    let (_scratch, ran) = need_some!(ran(12, &["7", "graph"], &[]));
+    assert_kernels(&ran);
+    let of_graph = rows::<Kernel>(&ran.file).into_iter().filter(|k| k.graph.is_some());
+    let mut nodes = BTreeMap::new();
+    for kernel in of_graph {
+        *nodes.entry(kernel.graph_node.unwrap()).or_insert(0) += 1;
+    }
+    assert_eq!(nodes.into_values().collect::<Vec<_>>(), [7; 5]);
+}
+
+#[test]
+fn buffers_that_come_late_and_out_of_order_change_nothing() {
+    let faulty = [("FAKE_CUPTI_FAULTS", "late")];
+    let (_scratch, ran) = need_some!(ran(12, &["20", "threads"], &faulty));
+    assert_kernels(&ran);
+    assert_copies(&ran);
+    assert_waits(&ran);
+    assert_calls(&ran);
+}
+
+#[test]
+fn another_clock_of_cuptis_is_joined() {
+    let clock = [("FAKE_CUPTI_OFFSET_NS", "-987654321987"), ("FAKE_CUPTI_DRIFT_PPM", "40")];
+    let (_scratch, ran) = need_some!(ran(13, &["30"], &clock));
+    let off = uncertainty(&ran.file);
+    let mut wanted: Vec<u64> = kernels_of_log(&ran.log).iter().map(|(_, start)| *start).collect();
+    let mut got: Vec<u64> = rows::<Kernel>(&ran.file).iter().map(|row| row.start_ns).collect();
+    wanted.sort_unstable();
+    got.sort_unstable();
+    assert_eq!(wanted.len(), got.len());
+    for (wanted, got) in wanted.iter().zip(&got) {
+        assert!(wanted.abs_diff(*got) <= off, "{got}, not {wanted}, within {off}");
+    }
+}
+
+#[test]
+fn the_job_is_unchanged() {
+    let scratch = Scratch::new();
+    for words in [&["5"][..], &["5", "fork"], &["5", "exit"], &["5", "_exit"], &["5", "abort"]] {
+        let (job, log) = need_some!(train(13, words, &scratch));
+        assert_unchanged(&job, &[GPU, &[]], &scratch);
+        let complaints = what_ran(&log).iter().filter(|l| l["what"] == "complaint").count();
+        assert_eq!(complaints, 0, "{words:?}");
+    }
+}
+
+#[test]
+fn raw_buffers_are_kept_as_cupti_gave_them() {
+    let raw = Scratch::new();
+    let path = raw.join("raw.cupti");
+    let keep = [("TPROF_CUPTI_RECORD", path.to_str().unwrap())];
+    let (_scratch, ran) = need_some!(ran(12, &["6"], &keep));
+    assert_kernels(&ran);
+    let bytes = std::fs::read(&path).unwrap();
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut buffers, mut texts, mut at) = (Vec::new(), BTreeMap::new(), 0);
+    while at < bytes.len() {
+        assert_eq!(&bytes[at..at + 8], b"TPROFRAW");
+        let (kind, version, len) = (word(at + 8), word(at + 16), word(at + 20) as usize);
+        assert_eq!(version, 28);
+        let body = &bytes[at + 24..at + 24 + len];
+        match kind {
+            1 => buffers.push(body),
+            2 => {
+                let address = u64::from_ne_bytes(body[..8].try_into().unwrap());
+                texts.insert(address, std::str::from_utf8(&body[8..]).unwrap());
+            }
+            other => panic!("a block of kind {other}"),
+        }
+        at += 24 + len;
+    }
+    // Each kernel of the log is in a buffer, laid out as CUPTI 12 does, and its name is there.
+    for line in of_kind(&ran.log, "kernel") {
+        let (start, end) = (number(line, "start"), number(line, "end"));
+        let matches = |record: &[u8]| {
+            let wide = |at: usize| u64::from_ne_bytes(record[at..at + 8].try_into().unwrap());
+            let narrow = |at: usize| u32::from_ne_bytes(record[at..at + 4].try_into().unwrap());
+            narrow(0) == 10
+                && u64::from(narrow(92)) == number(line, "correlation")
+                && wide(24).wrapping_sub(wide(16)) == end - start
+                && texts.get(&wide(104)).is_some_and(|name| line["name"] == **name)
+        };
+        let found = buffers.iter().any(|buffer| {
+            (0..buffer.len() / 8).any(|at| buffer.get(at * 8..at * 8 + 112).is_some_and(matches))
+        });
+        assert!(found, "{line}");
+    }
+}
+
+#[test]
+fn each_rank_has_its_own_device_and_its_collectives_kernels() {
+    let scratch = Scratch::new();
+    let (_, log) = need_some!(train(13, &[], &scratch));
+    let home = need_some!(stand_ins());
+    let both = "RANK=0 \"$1\" 6 nccl & first=$!; RANK=1 \"$1\" 6 nccl; wait $first";
+    let job = Job::sh(both)
+        .arg(home.join("train-13"))
+        .env("WORLD_SIZE", "2")
+        .env("MEETING", scratch.join("meeting"))
+        .env("LD_LIBRARY_PATH", home.join("13"))
+        .env("FAKE_CUDA_DEVICES", "2")
+        .env("FAKE_CUDA_LOG", &log);
+    let run = traced(&job, &["--activities", "gpu,comm"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    for rank in [0, 1] {
+        let path = run.run.join(format!("rank-{rank}.tprof"));
+        let file = TraceFile::open(&path).unwrap();
+        let pid = file.processes().iter().find(|p| p.rank == Some(rank)).unwrap().pid;
+        let own: PathBuf = log.join(format!("{pid}.jsonl"));
+        let text = std::fs::read_to_string(own).unwrap();
+        let log: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let got = kernels_of_file(&file);
+        assert!(got.iter().all(|(facts, _)| facts.1[1] == u64::from(rank)), "rank {rank}");
+        let names = |all: &[(KernelFacts, u64)]| {
+            all.iter().filter(|(f, _)| f.0.starts_with("nccl")).count()
+        };
+        assert_eq!(names(&got), 1 + 6);
+        let strip = |all: Vec<(KernelFacts, u64)>| {
+            let rest = all.into_iter().filter(|(facts, _)| !facts.0.contains("nccl"));
+            rest.collect::<Vec<_>>()
+        };
+        assert_same(strip(kernels_of_log(&log)), strip(got), uncertainty(&file));
+    }
+    // Calls know their kernels by way of the launches: a group of two is one operation.
+    let comm = document("comm", &run.run);
+    let rows = comm["tables"]["comm"].as_array().unwrap();
+    let of = |operation: &str| {
+        let row = rows.iter().find(|row| row["operation"] == operation).unwrap();
+        ["calls", "bytes", "group_size"].map(|key| number(row, key))
+    };
+    assert_eq!(of("broadcast Float"), [2, 4096 * 4, 2]);
+    assert_eq!(of("all_reduce Float"), [2 * 6, 4096 * 4 + 4, 2]);
+}
