@@ -5,55 +5,68 @@
 //! last no time at all; neither may hide what follows, so a span that nothing
 //! holds whole is at the outermost level.
 
-use std::cmp::Reverse;
+use tprof_trace::model::{NameId, SpanKind};
 
-use tprof_trace::model::SpanKind;
-
+use crate::nested::Nested;
 use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// No caller, or no such call.
 const NONE: u32 = u32::MAX;
 
-/// Spans of all threads, thread by thread, by their starts, callers before what
-/// they call.
+/// Spans of all threads, in the order of [`Nested`].
 #[derive(Clone, Debug, Default)]
 pub struct CallTree {
     /// The spans.
-    pub spans: Vec<HostSpan>,
+    pub spans: Vec<TreeSpan>,
     caller: Vec<u32>,
     depth: Vec<u32>,
     of_call: Vec<u32>,
+}
+
+/// What of a span its place in the tree and its cost are told by.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeSpan {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// On which thread.
+    pub thread: u32,
+    /// Function, operator or range.
+    pub name: NameId,
+    /// What it is.
+    pub kind: SpanKind,
+}
+
+impl TreeSpan {
+    fn of(span: &HostSpan) -> TreeSpan {
+        let HostSpan { start_ns, duration_ns, thread, name, kind, .. } = *span;
+        TreeSpan { start_ns, duration_ns, thread, name, kind }
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
 }
 
 impl CallTree {
     /// Trees of the calls of a rank, and of its other host spans of these kinds. See
     /// [`RankTrace::call_tree`].
     pub fn of(rank: &RankTrace, kinds: Needs) -> CallTree {
-        let mut spans = Vec::new();
-        for kind in ALL_KINDS.into_iter().filter(|kind| kinds.has(Needs::spans(*kind))) {
-            spans.extend_from_slice(rank.spans(kind));
-        }
-        let first_call = spans.len();
-        spans.extend_from_slice(&rank.calls);
-        CallTree::built(&spans, first_call)
+        CallTree::built(Nested::of(rank, kinds), rank.calls.len())
     }
 
-    /// Trees of these spans; those from `first_call` on are calls.
-    pub fn built(spans: &[HostSpan], first_call: usize) -> CallTree {
-        let mut order: Vec<u32> = (0..spans.len() as u32).collect();
-        order.sort_by_key(|&at| {
-            let span = &spans[at as usize];
-            (span.thread, span.start_ns, Reverse(span.end_ns()), outwards(span.kind), at)
-        });
-        let mut of_call = vec![NONE; spans.len().saturating_sub(first_call)];
-        let sorted: Vec<HostSpan> = order.iter().map(|&at| spans[at as usize]).collect();
-        for (&at, place) in order.iter().zip(0..) {
-            if let Some(call) = (at as usize).checked_sub(first_call) {
-                of_call[call] = place;
+    fn built(nested: Nested<'_>, calls: usize) -> CallTree {
+        let mut of_call = vec![NONE; calls];
+        let mut spans = Vec::with_capacity(nested.left());
+        for ((span, call), place) in nested.zip(0..) {
+            spans.push(TreeSpan::of(span));
+            if let Some(call) = call {
+                of_call[call as usize] = place;
             }
         }
-        let (caller, depth) = nest(&sorted);
-        CallTree { spans: sorted, caller, depth, of_call }
+        let (caller, depth) = nest(&spans);
+        CallTree { spans, caller, depth, of_call }
     }
 
     /// The span that called this one.
@@ -83,8 +96,9 @@ impl CallTree {
 }
 
 /// Callers and depths of spans in order.
-fn nest(spans: &[HostSpan]) -> (Vec<u32>, Vec<u32>) {
-    let (mut callers, mut depths) = (Vec::with_capacity(spans.len()), Vec::new());
+fn nest(spans: &[TreeSpan]) -> (Vec<u32>, Vec<u32>) {
+    let room = || Vec::with_capacity(spans.len());
+    let (mut callers, mut depths) = (room(), room());
     let mut open: Vec<(u32, u64)> = Vec::new();
     let mut thread = None;
     for (span, at) in spans.iter().zip(0..) {
@@ -105,30 +119,6 @@ fn nest(spans: &[HostSpan]) -> (Vec<u32>, Vec<u32>) {
     (callers, depths)
 }
 
-/// Kinds of spans that are not calls.
-const ALL_KINDS: [SpanKind; 6] = [
-    SpanKind::Python,
-    SpanKind::Annotation,
-    SpanKind::Nvtx,
-    SpanKind::Other,
-    SpanKind::Operator,
-    SpanKind::Overhead,
-];
-
-/// Rank of a kind where two spans have the same start and end: what people name
-/// holds what the framework calls, which holds what the device's library does.
-fn outwards(kind: SpanKind) -> u8 {
-    match kind {
-        SpanKind::Python => 0,
-        SpanKind::Annotation | SpanKind::Nvtx => 1,
-        SpanKind::Other => 2,
-        SpanKind::Operator => 3,
-        SpanKind::Runtime => 4,
-        SpanKind::Driver => 5,
-        SpanKind::Overhead => 6,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,7 +131,12 @@ mod tests {
 
     type Times = (u32, u64, u64);
 
-    fn times(span: &HostSpan) -> Times {
+    fn built(spans: &[HostSpan], first_call: usize) -> CallTree {
+        let (spans, calls) = spans.split_at(first_call);
+        CallTree::built(Nested::built(spans, calls), calls.len())
+    }
+
+    fn times(span: &TreeSpan) -> Times {
         (span.thread, span.start_ns, span.duration_ns)
     }
 
@@ -164,7 +159,7 @@ mod tests {
             span(1, 95, 5, op),
             span(1, 10, 20, SpanKind::Runtime),
         ];
-        let tree = CallTree::built(&spans, 5);
+        let tree = built(&spans, 5);
         let call = tree.of_call(0).unwrap();
         let kinds: Vec<SpanKind> =
             tree.outwards(call).map(|at| tree.spans[at as usize].kind).collect();
@@ -182,10 +177,9 @@ mod tests {
     #[test]
     fn a_span_of_no_length_belongs_to_the_span_that_ends_there() {
         let op = SpanKind::Operator;
-        let tree = CallTree::built(&[span(1, 0, 10, op), span(1, 10, 0, op)], 2);
+        let tree = built(&[span(1, 0, 10, op), span(1, 10, 0, op)], 2);
         assert_eq!(tree.caller(1), Some(0));
-        let tree =
-            CallTree::built(&[span(1, 0, 10, op), span(1, 10, 0, op), span(1, 10, 5, op)], 3);
+        let tree = built(&[span(1, 0, 10, op), span(1, 10, 0, op), span(1, 10, 5, op)], 3);
         assert_eq!(rows(&tree)[2], ((1, 10, 0), Some((1, 10, 5)), 1), "unless one begins there");
     }
 
@@ -199,7 +193,7 @@ mod tests {
                 .iter()
                 .map(|&(thread, start, long)| span(thread, start, long, SpanKind::Operator))
                 .collect();
-            let tree = CallTree::built(&spans, spans.len());
+            let tree = built(&spans, spans.len());
             let whole = rows(&tree);
             for (inner, caller, _) in &whole {
                 if let Some(outer) = caller {
@@ -208,7 +202,7 @@ mod tests {
                 }
             }
             spans.rotate_left(turn.min(given.len()));
-            prop_assert_eq!(rows(&CallTree::built(&spans, spans.len())), whole);
+            prop_assert_eq!(rows(&built(&spans, spans.len())), whole);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What device work waited for, and which host calls waited for device work.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{SyncKind, Synchronization};
 
 use crate::rank::{RankTrace, Work, WorkKind};
@@ -58,12 +58,21 @@ struct Streams {
 
 impl Streams {
     fn of(rank: &RankTrace) -> Streams {
-        let mut work: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>> = FxHashMap::default();
+        let mut streams = Streams { work: FxHashMap::default(), calls: FxHashMap::default() };
+        // Nothing but waits asks for streams and for calls by correlation.
+        let waits = rank.synchronizations.iter();
+        let of_wait = |wait: &Synchronization| {
+            [wait.correlation, wait.event_correlation].map(|at| Some((wait.process, at?)))
+        };
+        let wanted: FxHashSet<(u32, u64)> = waits.flat_map(of_wait).flatten().collect();
+        if wanted.is_empty() {
+            return streams;
+        }
         for (row, at) in rank.work.iter().zip(0_u32..) {
             let key = rank.stream(row);
             let call = rank.launches.call_of(at as usize).map(|call| rank.calls[call].start_ns);
             let launched_ns = call.unwrap_or(row.start_ns);
-            let rows = work.entry((key.process, key.device, key.stream)).or_default();
+            let rows = streams.work.entry((key.process, key.device, key.stream)).or_default();
             // What is launched later runs later; a clock that disagrees may not break that.
             let launched_ns = rows.last().map_or(launched_ns, |last| last.0.max(launched_ns));
             rows.push((launched_ns, at));
@@ -71,7 +80,9 @@ impl Streams {
         let key = |(call, at): (&crate::rank::HostSpan, u32)| {
             Some(((call.process, call.correlation.get()?), at))
         };
-        Streams { work, calls: rank.calls.iter().zip(0..).filter_map(key).collect() }
+        let calls = rank.calls.iter().zip(0..).filter_map(key);
+        streams.calls.extend(calls.filter(|(key, _)| wanted.contains(key)));
+        streams
     }
 
     fn call(&self, process: u32, correlation: Option<u64>) -> Option<u32> {

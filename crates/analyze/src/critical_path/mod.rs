@@ -174,7 +174,7 @@ impl Analysis for CriticalPath {
             let counts = Some(outcome.counts);
             return Some(Sums { counts, ..Sums::of(rank, &outcome.path) });
         }
-        let path = critical_path(rank, rank.call_tree(), window)?;
+        let path = critical_path(rank, window)?;
         Some(Sums::of(rank, &path))
     }
 

@@ -23,7 +23,7 @@ fn found(trace: Fixture, within: Option<Interval>) -> Vec<(u64, u64, Bound, Stri
     let file = trace.finish();
     let rank = RankTrace::load(&file, Needs::ALL);
     let window = within.or_else(|| extent(&rank)).unwrap();
-    let path = critical_path(&rank, rank.call_tree(), window).unwrap();
+    let path = critical_path(&rank, window).unwrap();
     let part = |part: &Segment| {
         (part.interval.start, part.interval.end, part.bound, rank.name(part.name).to_owned())
     };
@@ -263,7 +263,7 @@ proptest! {
         let file = trace.finish();
         let rank = RankTrace::load(&file, Needs::ALL);
         let window = extent(&rank).unwrap();
-        if let Some(path) = critical_path(&rank, rank.call_tree(), window) {
+        if let Some(path) = critical_path(&rank, window) {
             let mut now = window.start;
             for part in &path.segments {
                 prop_assert_eq!(part.interval.start, now);

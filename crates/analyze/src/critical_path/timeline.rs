@@ -1,11 +1,13 @@
 //! Host threads as the walk needs them: what was innermost when, and what blocked.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::call_tree::CallTree;
-use crate::intervals::{Cover, Interval};
+use crate::intervals::{Cover, Interval, Union};
 use crate::rank::HostSpan;
+use crate::search::partition_near;
 
 /// A host thread.
 #[derive(Debug, Default)]
@@ -13,69 +15,84 @@ pub struct Thread {
     /// Whose.
     pub process: u32,
     /// When an operator or a call was open.
-    pub busy: Vec<Interval>,
+    pub busy: Cover,
     /// What was innermost, in order, without gaps where anything was.
     pub innermost: Vec<(Interval, NameId)>,
+    /// Where in these two the walk was last.
+    near: [Cell<usize>; 2],
 }
 
 /// Threads by index.
 pub type Threads = FxHashMap<u32, Thread>;
 
-/// Threads of a rank's call trees.
-pub fn threads(tree: &CallTree) -> Threads {
+/// Threads of spans that come thread by thread, callers before what they call.
+pub fn threads<'s>(spans: impl Iterator<Item = &'s HostSpan>) -> Threads {
     let mut threads = Threads::default();
-    let mut from = 0;
-    for spans in tree.spans.chunk_by(|a, b| a.thread == b.thread) {
-        let works = |span: &&HostSpan| {
-            matches!(span.kind, SpanKind::Operator | SpanKind::Runtime | SpanKind::Driver)
-        };
-        let busy: Cover = spans.iter().filter(works).map(|span| span.interval()).collect();
-        let thread = Thread {
-            process: spans[0].process,
-            busy: busy.parts().to_vec(),
-            innermost: innermost(spans),
-        };
-        threads.insert(spans[0].thread, thread);
-        from += spans.len();
+    let mut last: Option<(u32, Builder)> = None;
+    for span in spans {
+        if let Some((thread, builder)) = last.take_if(|(thread, _)| *thread != span.thread) {
+            threads.insert(thread, builder.finish());
+        }
+        last.get_or_insert_with(|| (span.thread, Builder::new(span.process))).1.add(span);
     }
-    debug_assert_eq!(from, tree.spans.len());
+    threads.extend(last.map(|(thread, builder)| (thread, builder.finish())));
     threads
 }
 
-/// Cuts a thread's spans, callers first, into what was innermost when.
-fn innermost(spans: &[HostSpan]) -> Vec<(Interval, NameId)> {
-    let mut parts: Vec<(Interval, NameId)> = Vec::new();
-    let mut open: Vec<(u64, NameId)> = Vec::new();
-    let mut now = 0;
-    let mut put = |from: u64, to: u64, name: NameId| {
-        if to > from {
-            parts.push((Interval::new(from, to), name));
-        }
-    };
-    for span in spans {
-        while let Some(&(end, name)) = open.last().filter(|(end, _)| *end <= span.start_ns) {
-            put(now, end, name);
-            now = now.max(end);
-            open.pop();
-        }
-        if let Some(&(_, name)) = open.last() {
-            put(now, span.start_ns, name);
-        }
-        now = now.max(span.start_ns);
-        open.push((span.end_ns(), span.name));
+/// A thread in the making.
+#[derive(Default)]
+struct Builder {
+    process: u32,
+    busy: Union,
+    innermost: Vec<(Interval, NameId)>,
+    /// Spans that are open, and when each ends.
+    open: Vec<(u64, NameId)>,
+    now: u64,
+}
+
+impl Builder {
+    fn new(process: u32) -> Builder {
+        Builder { process, ..Builder::default() }
     }
-    while let Some((end, name)) = open.pop() {
-        put(now, end, name);
-        now = now.max(end);
+
+    /// Adds the time until a moment.
+    fn put(&mut self, to: u64, name: NameId) {
+        if to > self.now {
+            self.innermost.push((Interval::new(self.now, to), name));
+            self.now = to;
+        }
     }
-    parts
+
+    fn add(&mut self, span: &HostSpan) {
+        if matches!(span.kind, SpanKind::Operator | SpanKind::Runtime | SpanKind::Driver) {
+            self.busy.add(span.interval());
+        }
+        while let Some(&(end, name)) = self.open.last().filter(|(end, _)| *end <= span.start_ns) {
+            self.put(end, name);
+            self.open.pop();
+        }
+        if let Some(&(_, name)) = self.open.last() {
+            self.put(span.start_ns, name);
+        }
+        self.now = self.now.max(span.start_ns);
+        self.open.push((span.end_ns(), span.name));
+    }
+
+    fn finish(mut self) -> Thread {
+        while let Some((end, name)) = self.open.pop() {
+            self.put(end, name);
+        }
+        let Builder { process, busy, innermost, .. } = self;
+        Thread { process, busy: busy.finish(), innermost, near: Default::default() }
+    }
 }
 
 impl Thread {
     /// The busy interval that a moment ends in or lies in: it began before it.
     pub fn busy_before(&self, time_ns: u64) -> Option<Interval> {
-        let after = self.busy.partition_point(|busy| busy.start < time_ns);
-        self.busy[..after].last().copied()
+        let (busy, near) = (self.busy.parts(), &self.near[0]);
+        near.set(partition_near(busy, near.get(), |busy| busy.start < time_ns));
+        busy[..near.get()].last().copied()
     }
 
     /// Replaces `parts` by what was innermost in an interval, in order; where nothing
@@ -83,8 +100,10 @@ impl Thread {
     pub fn cut(&self, interval: Interval, parts: &mut Vec<(Interval, NameId)>) {
         parts.clear();
         let mut now = interval.start;
-        let first = self.innermost.partition_point(|(part, _)| part.end <= interval.start);
-        for (part, name) in &self.innermost[first..] {
+        let near = &self.near[1];
+        let is_over = |(part, _): &(Interval, NameId)| part.end <= interval.start;
+        near.set(partition_near(&self.innermost, near.get(), is_over));
+        for (part, name) in &self.innermost[near.get()..] {
             if part.start >= interval.end {
                 break;
             }
@@ -104,24 +123,25 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nested::Nested;
     use proptest::prelude::*;
     use tprof_trace::model::Span;
 
-    fn tree(rows: &[(u64, u64)]) -> CallTree {
+    fn of(rows: &[(u64, u64)]) -> Threads {
         let span = |(&(start_ns, duration_ns), name): (&(u64, u64), u32)| {
             let kind = SpanKind::Operator;
             let name = NameId(name);
             HostSpan::from(&Span { start_ns, duration_ns, kind, name, ..Span::default() })
         };
         let spans: Vec<HostSpan> = rows.iter().zip(1..).map(span).collect();
-        CallTree::built(&spans, spans.len())
+        threads(Nested::built(&spans, &[]).map(|(span, _)| span))
     }
 
     #[test]
     fn a_thread_is_cut_into_what_was_innermost() {
-        let threads = threads(&tree(&[(10, 90), (20, 10), (40, 20), (45, 5), (120, 10)]));
+        let threads = of(&[(10, 90), (20, 10), (40, 20), (45, 5), (120, 10)]);
         let thread = &threads[&0];
-        assert_eq!(thread.busy, [Interval::new(10, 100), Interval::new(120, 130)]);
+        assert_eq!(thread.busy.parts(), [Interval::new(10, 100), Interval::new(120, 130)]);
         let mut parts = Vec::new();
         thread.cut(Interval::new(25, 125), &mut parts);
         let cut: Vec<(u64, u64, u32)> =
@@ -149,7 +169,7 @@ mod tests {
             from in 0_u64..60,
             long in 0_u64..60,
         ) {
-            let threads = threads(&tree(&rows));
+            let threads = of(&rows);
             let mut parts = vec![(Interval::new(from, from + long), NameId(0))];
             if let Some(thread) = threads.get(&0) {
                 thread.cut(Interval::new(from, from + long), &mut parts);

@@ -19,15 +19,15 @@ use tprof_trace::model::NameId;
 use super::causes::{Causes, causes};
 use super::timeline::{Threads, threads};
 use super::{Bound, Path, Segment};
-use crate::call_tree::CallTree;
 use crate::intervals::Interval;
-use crate::rank::{Class, RankTrace, Work};
+use crate::nested::Nested;
+use crate::rank::{Class, Needs, RankTrace, Work};
 use crate::ranks;
 
 /// The critical path through a window; none if nothing ran in it.
-pub fn critical_path(rank: &RankTrace, tree: &CallTree, window: Interval) -> Option<Path> {
+pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
     let of_threads = || {
-        let threads = threads(tree);
+        let threads = threads(Nested::of(rank, Needs::ALL_SPANS).map(|(span, _)| span));
         (Ends::of(&threads), threads)
     };
     let ((ends, threads), causes) = ranks::both(rank.cores, of_threads, || causes(rank));
@@ -71,7 +71,7 @@ struct Walk<'r, 'a> {
     now: u64,
 }
 
-/// Busy intervals of all threads of a process, in order of end.
+/// Busy intervals of all threads of a process that has several, in order of end.
 struct Ends {
     by_process: FxHashMap<u32, Vec<(u64, u64, u32)>>,
 }
@@ -79,9 +79,12 @@ struct Ends {
 impl Ends {
     fn of(threads: &Threads) -> Ends {
         let mut by_process: FxHashMap<u32, Vec<(u64, u64, u32)>> = FxHashMap::default();
-        for (index, thread) in threads {
+        let mut of_process: FxHashMap<u32, usize> = FxHashMap::default();
+        threads.values().for_each(|thread| *of_process.entry(thread.process).or_default() += 1);
+        // A thread alone in its process is never followed by another.
+        for (index, thread) in threads.iter().filter(|(_, one)| of_process[&one.process] > 1) {
             let rows = by_process.entry(thread.process).or_default();
-            rows.extend(thread.busy.iter().map(|busy| (busy.end, busy.start, *index)));
+            rows.extend(thread.busy.parts().iter().map(|busy| (busy.end, busy.start, *index)));
         }
         by_process.values_mut().for_each(|rows| rows.sort_unstable());
         Ends { by_process }
@@ -117,7 +120,7 @@ impl Walk<'_, '_> {
     }
 
     fn ends_count(&self) -> usize {
-        let busy: usize = self.ends.by_process.values().map(Vec::len).sum();
+        let busy: usize = self.threads.values().map(|thread| thread.busy.parts().len()).sum();
         busy + self.causes.blocked.values().map(Vec::len).sum::<usize>()
     }
 

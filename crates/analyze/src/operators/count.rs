@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::{Cost, Launched, Sums};
-use crate::call_tree::CallTree;
-use crate::rank::{HostSpan, RankTrace};
+use crate::call_tree::{CallTree, TreeSpan};
+use crate::rank::RankTrace;
 use crate::sequences::{Ran, ran};
 
 /// Costs by operator, and by operator and the kernels that one run of it launched.
@@ -28,7 +28,7 @@ pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> Sums {
         }
         let (call, work) = launches[0];
         let first = &rank.calls[call as usize];
-        let run = Launched::of(span, first, rank.work[work as usize].start_ns);
+        let run = Launched::of(span.start_ns, first, rank.work[work as usize].start_ns);
         cost.kernels += launches.len() as u64;
         cost.launched.add(&run);
         sequences.entry((span.name, kernels)).or_default().add(&run);
@@ -39,7 +39,7 @@ pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> Sums {
 /// Adds runs, whole and own host time. Own time is what no operator called by
 /// this one covers; spans of other kinds in between do not count.
 fn add_host_time(tree: &CallTree, costs: &mut FxHashMap<NameId, Cost>) {
-    let is_operator = |span: &HostSpan| span.kind == SpanKind::Operator;
+    let is_operator = |span: &TreeSpan| span.kind == SpanKind::Operator;
     for (span, at) in tree.spans.iter().zip(0..).filter(|(span, _)| is_operator(span)) {
         let outer = tree.outwards(at).skip(1).find(|&at| is_operator(&tree.spans[at as usize]));
         let cost = costs.entry(span.name).or_default();

@@ -27,7 +27,7 @@ pub(super) fn count(rank: &RankTrace) -> Sums {
         let (true, Some(&work)) = (*is_launch, rank.launches.work_of(at).first()) else { continue };
         let Some(operator) = open.around(call) else { continue };
         let work = &rank.work[work as usize];
-        let run = Launched::of(operator, call, work.start_ns);
+        let run = Launched::of(operator.start_ns, call, work.start_ns);
         let key = (operator.thread, operator.name, operator.start_ns);
         runs.entry(key).or_insert_with(|| (Vec::new(), run)).0.push(ran(work));
     }

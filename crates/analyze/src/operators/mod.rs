@@ -67,10 +67,10 @@ pub struct Launched {
 }
 
 impl Launched {
-    fn of(operator: &HostSpan, call: &HostSpan, kernel_start_ns: u64) -> Launched {
+    fn of(operator_start_ns: u64, call: &HostSpan, kernel_start_ns: u64) -> Launched {
         Launched {
             runs: 1,
-            to_call_ns: call.start_ns.saturating_sub(operator.start_ns),
+            to_call_ns: call.start_ns.saturating_sub(operator_start_ns),
             to_kernel_ns: kernel_start_ns.wrapping_sub(call.start_ns) as i64,
         }
     }

@@ -1,0 +1,122 @@
+//! A rank's host spans of several kinds in the order in which they nest: thread by
+//! thread, by their starts, callers before what they call.
+
+use std::cmp::Reverse;
+
+use tprof_trace::model::SpanKind;
+
+use crate::rank::{HostSpan, Needs, RankTrace};
+
+/// Kinds of spans that are not calls.
+const ALL_KINDS: [SpanKind; 6] = [
+    SpanKind::Python,
+    SpanKind::Annotation,
+    SpanKind::Nvtx,
+    SpanKind::Other,
+    SpanKind::Operator,
+    SpanKind::Overhead,
+];
+
+/// Rank of a kind where two spans have the same start and end: what people name
+/// holds what the framework calls, which holds what the device's library does.
+fn outwards(kind: SpanKind) -> u8 {
+    match kind {
+        SpanKind::Python => 0,
+        SpanKind::Annotation | SpanKind::Nvtx => 1,
+        SpanKind::Other => 2,
+        SpanKind::Operator => 3,
+        SpanKind::Runtime => 4,
+        SpanKind::Driver => 5,
+        SpanKind::Overhead => 6,
+    }
+}
+
+/// By thread, start, end and kind.
+type Key = (u32, u64, Reverse<u64>, u8);
+
+fn key(span: &HostSpan) -> Key {
+    (span.thread, span.start_ns, Reverse(span.end_ns()), outwards(span.kind))
+}
+
+/// Spans one after another; each with its index, if it is a call.
+///
+/// Ten million of them are merged from the lists that the rank has, which are in order
+/// but for calls of several threads: a sorted copy takes half a gigabyte.
+pub struct Nested<'r> {
+    lists: Vec<List<'r>>,
+}
+
+/// Spans of one kind, or all calls.
+struct List<'r> {
+    spans: &'r [HostSpan],
+    /// How to take them; none if they are in order.
+    order: Option<Vec<u32>>,
+    are_calls: bool,
+    /// How many were taken.
+    taken: usize,
+    /// Of the next one.
+    key: Key,
+}
+
+impl<'r> List<'r> {
+    fn of(spans: &'r [HostSpan], are_calls: bool) -> Option<List<'r>> {
+        let order = (!spans.is_sorted_by_key(key)).then(|| {
+            let mut order: Vec<u32> = (0..spans.len() as u32).collect();
+            order.sort_by_key(|&at| key(&spans[at as usize]));
+            order
+        });
+        let mut list = List { spans, order, are_calls, taken: 0, key: key(spans.first()?) };
+        list.key = key(&spans[list.place()?]);
+        Some(list)
+    }
+
+    /// Where the next one is.
+    fn place(&self) -> Option<usize> {
+        match &self.order {
+            Some(order) => order.get(self.taken).map(|&at| at as usize),
+            None => (self.taken < self.spans.len()).then_some(self.taken),
+        }
+    }
+}
+
+impl<'r> Nested<'r> {
+    /// Calls of a rank, and its other host spans of these kinds.
+    pub fn of(rank: &'r RankTrace<'_>, kinds: Needs) -> Nested<'r> {
+        let kinds = ALL_KINDS.into_iter().filter(|kind| kinds.has(Needs::spans(*kind)));
+        let lists = kinds.map(|kind| (rank.spans(kind), false)).chain([(&*rank.calls, true)]);
+        Nested {
+            lists: lists.filter_map(|(spans, are_calls)| List::of(spans, are_calls)).collect(),
+        }
+    }
+
+    /// Spans and calls in any order.
+    #[cfg(test)]
+    pub fn built(spans: &'r [HostSpan], calls: &'r [HostSpan]) -> Nested<'r> {
+        let lists = [List::of(spans, false), List::of(calls, true)];
+        Nested { lists: lists.into_iter().flatten().collect() }
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> usize {
+        self.lists.iter().map(|list| list.spans.len() - list.taken).sum()
+    }
+}
+
+impl<'r> Iterator for Nested<'r> {
+    type Item = (&'r HostSpan, Option<u32>);
+
+    fn next(&mut self) -> Option<(&'r HostSpan, Option<u32>)> {
+        // Of equal ones, that of the first list.
+        let (at, list) = self.lists.iter_mut().enumerate().min_by_key(|(_, list)| list.key)?;
+        let place = list.place()?;
+        list.taken += 1;
+        let (spans, is_call) = (list.spans, list.are_calls);
+        match list.place() {
+            Some(next) => list.key = key(&spans[next]),
+            None => {
+                self.lists.remove(at);
+            }
+        }
+        Some((&spans[place], is_call.then_some(place as u32)))
+    }
+}
