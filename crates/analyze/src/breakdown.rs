@@ -61,14 +61,13 @@ impl DeviceTime {
 
 /// Where the time of each of a rank's devices went.
 pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
-    let of_device = |device: &crate::rank::DeviceWork<'_>| {
-        let busy = Busy::of(device);
+    let of_device = |busy: &Busy| {
         let kernels = busy.compute.union(&busy.communication);
         let classed = kernels.union(&busy.memory);
         let window_ns = busy.window()?.length();
         let overlapped_ns = busy.compute.shared(&busy.communication);
         Some(DeviceTime {
-            device: device.device,
+            device: busy.device,
             window_ns,
             compute_ns: busy.compute.length() - overlapped_ns,
             overlapped_ns,

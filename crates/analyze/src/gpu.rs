@@ -1,9 +1,10 @@
 //! What a rank's devices did, in short: for the summary.
 
+use std::borrow::Cow;
+
 use crate::bandwidth;
 use crate::breakdown::{self, DeviceTime, NO_WORK};
 use crate::kernels;
-use crate::names::Names;
 use crate::rank::{Class, RankTrace, copy_name};
 use crate::reading::{Reading, object};
 
@@ -110,14 +111,13 @@ fn of_work(rank: &RankTrace<'_>) -> Gpu {
 }
 
 fn top_kernels(rank: &RankTrace<'_>) -> Vec<TopKernel> {
-    let mut found = kernels::of_rank(rank, &Names::default()).kernels;
-    found.retain(|row| row.class != Class::Memory);
-    let all: u64 = found.iter().map(|row| row.total_ns).sum();
-    let top = |row: &kernels::KernelRuns| TopKernel {
-        name: row.name.to_string(),
-        count: row.count,
-        total_ns: row.total_ns,
-        share: row.total_ns as f64 / all.max(1) as f64,
+    let found = kernels::sums_of_rank(rank);
+    let all: u64 = found.iter().map(|(_, _, total_ns)| total_ns).sum();
+    let top = |(name, count, total_ns): &(Cow<'_, str>, u64, u64)| TopKernel {
+        name: name.to_string(),
+        count: *count,
+        total_ns: *total_ns,
+        share: *total_ns as f64 / all.max(1) as f64,
     };
     found.iter().take(TOP).map(top).collect()
 }

@@ -1,5 +1,6 @@
 //! What ran on devices: by class, and by name.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::document::{
 };
 use crate::intervals::Cover;
 use crate::names::{Names, short};
-use crate::rank::{Busy, Class, Needs, RankTrace, WorkKind};
+use crate::rank::{Busy, Class, Needs, RankTrace, Work, WorkKind};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -95,7 +96,7 @@ pub struct RankKernels {
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
     let mut found = RankKernels { kernels: by_name(rank, names), ..RankKernels::default() };
     for device in rank.devices() {
-        let sums = combinations(&Busy::of(&device));
+        let sums = combinations(device);
         found.combinations_ns.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
     }
     found
@@ -120,8 +121,33 @@ fn combinations(busy: &Busy) -> [u64; 7] {
     [1, 2, 3, 4, 5, 6, 7].map(of)
 }
 
+/// What tells kernels apart before their names are looked up.
+type Key = (NameId, WorkKind, Class);
+
+/// Kernels of a rank by name, longest in sum first: name, runs, sum of durations.
+pub fn sums_of_rank<'r>(rank: &'r RankTrace<'_>) -> Vec<(Cow<'r, str>, u64, u64)> {
+    let mut sums: FxHashMap<Key, (&Work, u64, u64)> = FxHashMap::default();
+    for row in rank.work.iter().filter(|row| row.class != Class::Memory) {
+        let sum = sums.entry((row.name, row.kind, row.class)).or_insert((row, 0, 0));
+        *sum = (sum.0, sum.1 + 1, sum.2 + row.duration_ns);
+    }
+    let mut kernels: Vec<_> = sums
+        .into_values()
+        .map(|(row, count, ns)| (rank.work_name(row), row.class, count, ns))
+        .collect();
+    kernels.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    kernels.dedup_by(|next, kept| {
+        let equal = (&next.0, next.1) == (&kept.0, kept.1);
+        if equal {
+            (kept.2, kept.3) = (kept.2 + next.2, kept.3 + next.3);
+        }
+        equal
+    });
+    kernels.sort_by_key(|row| Reverse(row.3));
+    kernels.into_iter().map(|(name, _, count, ns)| (name, count, ns)).collect()
+}
+
 fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
-    type Key = (NameId, WorkKind, Class);
     let mut runs: FxHashMap<Key, (Arc<str>, Vec<u64>)> = FxHashMap::default();
     for row in &rank.work {
         let name = || (names.get(&rank.work_name(row)), Vec::new());

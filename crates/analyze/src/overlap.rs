@@ -10,7 +10,7 @@ use crate::document::{
 };
 use crate::names::{Names, short};
 use crate::over_ranks::{Part, over_ranks};
-use crate::rank::{Busy, Class, Needs, RankTrace};
+use crate::rank::{Busy, Class, Needs, RankTrace, Work};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -64,11 +64,13 @@ pub struct KernelOverlap {
 
 /// Overlap of each of a rank's devices.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
-    let of_device = |device: &crate::rank::DeviceWork<'_>| {
-        let busy = Busy::of(device);
+    let of_device = |busy: &Busy| {
         let computed = busy.compute.measure();
+        let mut computed = computed.walk();
         let mut kernels: FxHashMap<_, KernelOverlap> = FxHashMap::default();
-        for row in device.work.iter().filter(|row| row.class == Class::Communication) {
+        let communicates =
+            |row: &&Work| row.class == Class::Communication && rank.device_of(row) == busy.device;
+        for row in rank.work.iter().filter(communicates) {
             let kernel = kernels.entry(row.name).or_insert_with(|| KernelOverlap {
                 name: names.get(&rank.work_name(row)),
                 count: 0,
@@ -80,7 +82,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
             kernel.exposed_ns += row.duration_ns - computed.within(row.interval());
         }
         Some(DeviceOverlap {
-            device: device.device,
+            device: busy.device,
             communication_ns: busy.communication.length(),
             hidden_ns: busy.communication.shared(&busy.compute),
             window_ns: busy.window()?.length(),

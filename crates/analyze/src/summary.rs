@@ -18,6 +18,7 @@ use crate::memory::{HostMemory, rank_memory};
 use crate::overhead::Overhead;
 use crate::processes::{self, ProcessRow};
 use crate::rank::{Needs, RankTrace};
+use crate::ranks;
 use crate::reading::{Reading, object};
 use crate::together::{Wanted, read_together};
 use crate::units;
@@ -208,12 +209,14 @@ pub(crate) fn part_of(rank: &RankTrace<'_>, at: &RankAt, dir: &RunDir, reports: 
     let name = &at.file;
     let memory = rank_memory(trace, at.clock);
     let summed_up = reports.contains(&Kind::Summary);
-    let findings = summed_up.then(|| findings::lines::of_rank(rank, at)).flatten();
     let mut host_memory = memory.host_memory;
     let found = if summed_up { rank.problems_in(Needs::WORK) } else { Vec::new() };
-    let gpu = match summed_up {
-        true => gpu::of_rank(rank),
-        false => Reading::missing(NOT_IN_MEMORY),
+    let (gpu, findings) = match summed_up {
+        true => {
+            let findings = || findings::lines::of_rank(rank, at);
+            ranks::both(rank.cores, || gpu::of_rank(rank), findings)
+        }
+        false => (Reading::missing(NOT_IN_MEMORY), None),
     };
     let problem = |p: &tprof_trace::Problem| format!("{name}: {} (at byte {})", p.what, p.offset);
     let mut problems: Vec<String> =

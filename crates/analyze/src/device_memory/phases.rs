@@ -5,9 +5,9 @@
 //! tensor; a trace cannot. What it shows is told here: in which phase of a step a
 //! block was taken and in which it was given back.
 
-use tprof_trace::model::{DeviceAllocation, Span, SpanKind};
+use tprof_trace::model::{DeviceAllocation, SpanKind};
 
-use crate::rank::{HostSpan, RankTrace, enclosing, nesting_order, parents};
+use crate::rank::{HostSpan, Moment, RankTrace, enclosing, nesting_order, parents};
 
 /// What a block was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,18 +116,17 @@ impl<'r> Operators<'r> {
 
     /// Where each event happened.
     fn places(&self, rows: &[&DeviceAllocation]) -> Vec<Place> {
-        let moment = |row: &&DeviceAllocation| {
-            let (process, thread, start_ns) = (row.process, row.thread, row.time_ns);
-            HostSpan::from(&Span { process, thread, start_ns, ..Span::default() })
-        };
-        let mut moments: Vec<(HostSpan, usize)> = rows.iter().map(moment).zip(0..).collect();
-        moments.sort_by_key(|(moment, _)| nesting_order(moment));
-        let spans: Vec<HostSpan> = moments.iter().map(|(moment, _)| *moment).collect();
-        let within = enclosing(self.operators, &spans);
-        let stepping = enclosing(&self.optimizer, &spans);
+        let mut moments: Vec<Moment<usize>> = rows
+            .iter()
+            .zip(0..)
+            .map(|(row, at)| Moment { thread: row.thread, time_ns: row.time_ns, of: at })
+            .collect();
+        moments.sort_by_key(nesting_order);
+        let within = enclosing(self.operators, &moments);
+        let stepping = enclosing(&self.optimizer, &moments);
         let mut places = vec![Place { phase: Phase::None, root: None }; rows.len()];
-        for (((_, at), operator), step) in moments.iter().zip(within).zip(stepping) {
-            places[*at] = self.place(operator, step.is_some());
+        for ((moment, operator), step) in moments.iter().zip(within).zip(stepping) {
+            places[moment.of] = self.place(operator, step.is_some());
         }
         places
     }

@@ -37,6 +37,9 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &Limit) -> Verdict {
         return super::no_device();
     }
     let measured = percentages(scene, limit.counter);
+    if measured.is_empty() && scene.is_brief {
+        return Verdict::undecided("it was not measured", "");
+    }
     if measured.is_empty() {
         return Verdict::undecided(
             by_kind(scene, limit),

@@ -56,6 +56,7 @@ impl Rule for ExposedCommunication {
 /// Kernels that communicate in the window, each with its exposed time.
 fn kernels<'s>(scene: &'s Scene<'_>, exposed: &Cover) -> Vec<(&'s Work, u64)> {
     let exposed = exposed.measure();
+    let mut exposed = exposed.walk();
     let work = scene.work().filter(|work| work.class == Class::Communication);
     work.map(|work| (work, exposed.within(work.interval()))).collect()
 }

@@ -14,28 +14,33 @@ const LAUNCH_NS: u64 = 100_000;
 pub(super) struct Gap {
     /// When.
     pub interval: Interval,
-    /// The call that launched the work which ended it, as an index; none if the
-    /// gap ends with the window, or the launch was not seen.
-    pub launch: Option<usize>,
-    /// How much of it passed, from its start, before that call was over and the work
-    /// had time to reach the device: until then the device had nothing to do. The
-    /// rest the work spent waiting on the device. All of it, if the launch was not
-    /// seen.
-    pub late: Interval,
+    /// See [`Self::launch`]; [`NONE`] if there is none.
+    launch: u32,
+    /// End of [`Self::late`].
+    late_end: u64,
 }
+
+/// No launch.
+const NONE: u32 = u32::MAX;
 
 impl Gap {
     /// Gaps in order.
     pub fn all(rank: &RankTrace<'_>, idle: &Cover) -> Vec<Gap> {
-        idle.parts().iter().map(|&gap| Gap::of(rank, gap)).collect()
+        let mut first = 0;
+        let gap = |&interval: &Interval| {
+            first += rank.work[first..]
+                .iter()
+                .position(|work| work.start_ns >= interval.end)
+                .unwrap_or(rank.work.len() - first);
+            Gap::of(rank, interval, first)
+        };
+        idle.parts().iter().map(gap).collect()
     }
 
-    fn of(rank: &RankTrace<'_>, gap: Interval) -> Gap {
-        let first = rank.work.partition_point(|work| work.start_ns < gap.end);
-        let mut here = first..rank.work.len();
+    /// A gap, and the first work that starts no earlier than it ends.
+    fn of(rank: &RankTrace<'_>, gap: Interval, first: usize) -> Gap {
         // Of several that start together, the one that was launched first ended it.
-        let launch = here
-            .by_ref()
+        let launch = (first..rank.work.len())
             .take_while(|&at| rank.work[at].start_ns == gap.end)
             .filter_map(|at| rank.launches.call_of(at))
             .min();
@@ -44,8 +49,21 @@ impl Gap {
             Some(over) if over <= gap.start => gap.start,
             Some(over) => over.saturating_add(LAUNCH_NS).min(gap.end),
         };
-        let late = Interval::new(gap.start, late_end);
-        Gap { interval: gap, launch, late }
+        Gap { interval: gap, launch: launch.map_or(NONE, |call| call as u32), late_end }
+    }
+
+    /// The call that launched the work which ended it, as an index; none if the
+    /// gap ends with the window, or the launch was not seen.
+    pub fn launch(&self) -> Option<usize> {
+        (self.launch != NONE).then_some(self.launch as usize)
+    }
+
+    /// How much of it passed, from its start, before that call was over and the work
+    /// had time to reach the device: until then the device had nothing to do. The
+    /// rest the work spent waiting on the device. All of it, if the launch was not
+    /// seen.
+    pub fn late(&self) -> Interval {
+        Interval::new(self.interval.start, self.late_end)
     }
 }
 
@@ -60,10 +78,10 @@ pub(super) fn after_calls(gaps: &[Gap], rank: &RankTrace<'_>, calls: &[usize]) -
     }
     ends.values_mut().for_each(|ends| ends.sort_unstable());
     let follows = |gap: &&Gap| {
-        let Some(launch) = gap.launch.map(|at| &rank.calls[at]) else { return false };
+        let Some(launch) = gap.launch().map(|at| &rank.calls[at]) else { return false };
         let Some(ends) = ends.get(&launch.thread) else { return false };
         let before = ends.partition_point(|&end| end <= launch.start_ns.min(gap.interval.end));
         before > 0 && ends[before - 1] >= gap.interval.start
     };
-    Cover::of(gaps.iter().filter(follows).map(|gap| gap.late))
+    Cover::of(gaps.iter().filter(follows).map(|gap| gap.late()))
 }

@@ -6,6 +6,7 @@ use super::rule::{Finding, Rule, Verdict, idle_places};
 use super::scene::Scene;
 use super::words::{time, times, top};
 use crate::intervals::Cover;
+use crate::rank::Moment;
 use crate::units::duration;
 
 /// Gaps of at least [`Scene::long_gap_ns`].
@@ -52,7 +53,7 @@ impl Rule for GpuGaps {
 
 /// Who let the device wait.
 fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
-    let late: u64 = gaps.iter().map(|gap| gap.late.length()).sum();
+    let late: u64 = gaps.iter().map(|gap| gap.late().length()).sum();
     let held = gaps.iter().map(|gap| gap.interval.length()).sum::<u64>() - late;
     let mut text = String::new();
     if held > 0 {
@@ -61,7 +62,7 @@ fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
             duration(scene.per_step(held))
         );
     }
-    let late_gaps: Vec<&Gap> = gaps.iter().filter(|gap| gap.late.length() > 0).copied().collect();
+    let late_gaps: Vec<&Gap> = gaps.iter().filter(|gap| gap.late().length() > 0).copied().collect();
     let doing = host_activity(scene, &late_gaps);
     if late > 0 {
         let host = duration(scene.per_step(late));
@@ -75,13 +76,10 @@ fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
 
 /// What the thread that ended each gap did in the middle of its delay.
 fn host_activity(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
-    let moments: Vec<(u32, u64, u64)> = gaps
-        .iter()
-        .filter_map(|gap| {
-            let Gap { late, launch, .. } = gap;
-            let middle = late.start + late.length() / 2;
-            Some((scene.rank.calls[(*launch)?].thread, middle, late.length()))
-        })
-        .collect();
-    top(scene, &scene.around(&moments), 3)
+    let moments = gaps.iter().filter_map(|gap| {
+        let (late, thread) = (gap.late(), scene.rank.calls[gap.launch()?].thread);
+        let middle_ns = late.start + late.length() / 2;
+        Some(Moment { thread, time_ns: middle_ns, of: late.length() })
+    });
+    top(scene, &scene.around(moments), 3)
 }

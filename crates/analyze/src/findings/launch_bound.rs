@@ -5,7 +5,7 @@ use super::calls::{is_synchronous_copy, is_wait};
 use super::data_load;
 use super::gaps::{Gap, after_calls};
 use super::rule::{Finding, Rule, Verdict, idle_places};
-use super::scene::Scene;
+use super::scene::{Scene, moment_of_call};
 use super::words::{median, time, times, top};
 use crate::intervals::Cover;
 use crate::units::duration;
@@ -32,10 +32,10 @@ impl Rule for LaunchBound {
         let kernels = median(kernel_times(scene));
         let middle = median(gaps.iter().map(|gap| gap.interval.length()).collect());
         let moments = gaps.iter().filter_map(|gap| {
-            let call = &scene.rank.calls[gap.launch?];
-            Some((call.thread, call.start_ns, gap.interval.length()))
+            let call = &scene.rank.calls[gap.launch()?];
+            Some(moment_of_call(call, gap.interval.length()))
         });
-        let around = scene.around(&moments.collect::<Vec<_>>());
+        let around = scene.around(moments);
         let mut seen = format!(
             "The device is idle for {} in {}, each until the host launches the next \
              kernel; the median gap is {}, the median kernel {}.",
@@ -67,14 +67,15 @@ fn short_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<&'s Gap>) {
     let blocking = scene.calls_named(|name| is_wait(name) || is_synchronous_copy(name));
     let other = after_calls(&scene.gaps, scene.rank, &blocking).union(&data_load::cover(scene));
     let other = other.measure();
+    let (mut other, long_ns) = (other.walk(), scene.long_gap_ns());
     let is_short = |gap: &&Gap| {
-        gap.launch.is_some()
-            && gap.late.length() > 0
-            && gap.interval.length() < scene.long_gap_ns()
+        gap.launch().is_some()
+            && gap.late().length() > 0
+            && gap.interval.length() < long_ns
             && other.within(gap.interval) == 0
     };
     let gaps: Vec<&Gap> = scene.gaps.iter().filter(is_short).collect();
-    (Cover::of(gaps.iter().map(|gap| gap.late)), gaps)
+    (Cover::of(gaps.iter().map(|gap| gap.late())), gaps)
 }
 
 fn kernel_times(scene: &Scene<'_>) -> Vec<u64> {

@@ -4,6 +4,9 @@
 //! to do its other work, and a host thread its own, so that a step gets no
 //! shorter than either. `docs/metrics.md` has the reasoning for each.
 
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
@@ -12,7 +15,9 @@ use super::gaps::Gap;
 use super::rule::{Evidence, Place};
 use crate::clock::Clock;
 use crate::intervals::{Cover, Interval};
-use crate::rank::{Class, HostSpan, RankTrace, Step, Work, enclosing, nesting_order};
+use crate::rank::{
+    Busy, HostSpan, Moment, OnThread, RankTrace, Step, Work, enclosing, nesting_order,
+};
 
 /// Shortest gap that is called one, of a short step.
 const LEAST_GAP_NS: u64 = 1_000_000;
@@ -51,10 +56,39 @@ pub(super) struct Scene<'a> {
     pub copy_rows: Vec<Copy>,
     /// Of each piece of work, how much is in the window.
     pub work_in_window_ns: Vec<u64>,
-    /// Leave out of the words what takes long to find out.
+    /// Nobody reads the words that tell what was seen: leave out of them what takes
+    /// long to find out.
     pub is_brief: bool,
-    /// Ranges that somebody named and operators, but no steps, in nesting order.
-    ranges: Vec<HostSpan>,
+    /// Ranges that somebody named and operators, but no steps, in nesting order; once
+    /// a rule asked.
+    ranges: OnceLock<Vec<Range>>,
+}
+
+/// A range that somebody named, or an operator.
+struct Range {
+    start_ns: u64,
+    end_ns: u64,
+    thread: ThreadIndex,
+    name: NameId,
+}
+
+impl OnThread for Range {
+    fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+}
+
+/// When a call was made, and what that counts for.
+pub(super) fn moment_of_call(call: &HostSpan, weight_ns: u64) -> Moment<u64> {
+    Moment { thread: call.thread, time_ns: call.start_ns, of: weight_ns }
 }
 
 impl<'a> Scene<'a> {
@@ -62,20 +96,17 @@ impl<'a> Scene<'a> {
     pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
         let steps = steps_of_one_process(rank);
         let window = window(rank, &steps);
-        let class = |class: Class| {
-            let of_class = rank.work.iter().filter(move |work| work.class == class);
-            Cover::of(of_class.map(Work::interval)).intersection(&window)
-        };
-        let (compute, communication, copies) =
-            (class(Class::Compute), class(Class::Communication), class(Class::Memory));
-        let idle = window.without(&compute.union(&communication).union(&copies));
+        let (compute, communication) = (
+            of_devices(rank, |busy| &busy.compute).intersection(&window),
+            of_devices(rank, |busy| &busy.communication).intersection(&window),
+        );
+        let idle = window.without(&of_devices(rank, |busy| &busy.any));
         let main_threads = main_threads(rank, &steps);
-        let ranges = ranges(rank);
         let measure = window.measure();
-        let work_in_window_ns =
-            rank.work.iter().map(|work| measure.within(work.interval())).collect();
+        let mut walk = measure.walk();
+        let work_in_window_ns = rank.work.iter().map(|work| walk.within(work.interval())).collect();
         let gaps = Gap::all(rank, &idle);
-        let late = Cover::of(gaps.iter().map(|gap| gap.late));
+        let late = Cover::of(gaps.iter().map(Gap::late));
         Scene {
             clock,
             steps: steps.len(),
@@ -90,7 +121,7 @@ impl<'a> Scene<'a> {
             copy_rows: copies::all(rank),
             work_in_window_ns,
             is_brief: false,
-            ranges,
+            ranges: OnceLock::new(),
             rank,
         }
     }
@@ -197,28 +228,32 @@ impl<'a> Scene<'a> {
     }
 
     /// Names of the innermost ranges around moments of threads, each with the sum
-    /// of the weights given, most first.
-    pub fn around(&self, moments: &[(ThreadIndex, u64, u64)]) -> Vec<(String, u64)> {
-        let mut spans: Vec<(HostSpan, u64)> =
-            moments.iter().map(|&(thread, at, weight)| (moment(thread, at), weight)).collect();
-        spans.sort_by_key(|(span, _)| nesting_order(span));
-        let points: Vec<HostSpan> = spans.iter().map(|(span, _)| *span).collect();
-        let mut sums: FxHashMap<&str, u64> = FxHashMap::default();
-        for (range, (_, weight)) in enclosing(&self.ranges, &points).into_iter().zip(&spans) {
-            let name = range.map(|at| self.rank.name(self.ranges[at as usize].name));
-            *sums.entry(name.unwrap_or_default()).or_default() += weight;
+    /// of the weights given, most first. None where nobody reads them.
+    pub fn around(&self, moments: impl Iterator<Item = Moment<u64>>) -> Vec<(String, u64)> {
+        if self.is_brief {
+            return Vec::new();
+        }
+        let ranges = self.ranges.get_or_init(|| ranges(self.rank));
+        let mut moments: Vec<Moment<u64>> = moments.collect();
+        moments.sort_by_key(nesting_order);
+        let mut sums: FxHashMap<NameId, u64> = FxHashMap::default();
+        for (range, moment) in enclosing(ranges, &moments).zip(&moments) {
+            let name = range.map_or(NameId(0), |at| ranges[at as usize].name);
+            *sums.entry(name).or_default() += moment.of;
         }
         let mut sums: Vec<(String, u64)> =
-            sums.into_iter().map(|(name, sum)| (name.to_owned(), sum)).collect();
+            sums.into_iter().map(|(id, sum)| (self.rank.name(id).to_owned(), sum)).collect();
         sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         sums
     }
 }
 
-/// A span of no length, to ask what lies around it.
-fn moment(thread: ThreadIndex, start_ns: u64) -> HostSpan {
-    let row = tprof_trace::model::Span { thread, start_ns, ..Default::default() };
-    HostSpan::from(&row)
+/// When any of a rank's devices was busy so.
+fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -> Cow<'r, Cover> {
+    match rank.devices() {
+        [one] => Cow::Borrowed(of(one)),
+        many => Cow::Owned(many.iter().fold(Cover::default(), |all, one| all.union(of(one)))),
+    }
 }
 
 /// Steps of the process that has most of them.
@@ -264,14 +299,16 @@ fn main_threads(rank: &RankTrace<'_>, steps: &[Step]) -> FxHashSet<ThreadIndex> 
     marks.filter(|span| begins.contains(&span.start_ns)).map(|span| span.thread).collect()
 }
 
-fn ranges(rank: &RankTrace<'_>) -> Vec<HostSpan> {
-    let kinds = [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator];
-    let mut ranges: Vec<HostSpan> = kinds
-        .iter()
-        .flat_map(|kind| rank.spans(*kind))
-        .filter(|span| !rank.name(span.name).starts_with(crate::rank::PROFILER_STEP))
-        .copied()
-        .collect();
+fn ranges(rank: &RankTrace<'_>) -> Vec<Range> {
+    let spans = [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator]
+        .map(|kind| rank.spans(kind).iter());
+    let mut ranges = Vec::with_capacity(spans.iter().map(ExactSizeIterator::len).sum());
+    for span in spans.into_iter().flatten() {
+        let HostSpan { start_ns, thread, name, .. } = *span;
+        if !rank.name(name).starts_with(crate::rank::PROFILER_STEP) {
+            ranges.push(Range { start_ns, end_ns: span.end_ns(), thread, name });
+        }
+    }
     ranges.sort_by_key(nesting_order);
     ranges
 }

@@ -1,5 +1,8 @@
 //! SmallBatches: kernels with fewer blocks than the device has multiprocessors.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
@@ -14,11 +17,12 @@ use crate::units::{duration, percent};
 pub(super) struct SmallBatches;
 
 /// A kernel that runs on part of the device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Part {
     interval: Interval,
     /// Of the device's multiprocessors; at most 1.
     filled: f64,
+    name: NameId,
     /// Index of the kernel in the rank's work.
     work: u32,
 }
@@ -45,7 +49,7 @@ impl Rule for SmallBatches {
         let cover = Cover::of(narrow.iter().map(|part| part.interval));
         let mut sums: FxHashMap<NameId, (u64, usize)> = FxHashMap::default();
         for part in &narrow {
-            let sum = sums.entry(scene.rank.work[part.work as usize].name).or_default();
+            let sum = sums.entry(part.name).or_default();
             *sum = (sum.0 + part.interval.length(), sum.1 + 1);
         }
         let named = |(name, sum)| (scene.rank.name(name), sum);
@@ -89,7 +93,7 @@ fn parts(scene: &Scene<'_>) -> Option<Vec<Part>> {
         .iter()
         .filter_map(|device| Some(((device.process, device.device), device.processors?)))
         .collect();
-    let mut parts = Vec::new();
+    let mut parts = Vec::with_capacity(scene.rank.work.len());
     for (row, work) in scene.rank.work.iter().zip(0_u32..) {
         let interval = row.interval();
         let is_whole = scene.work_in_window_ns[work as usize] == interval.length();
@@ -102,29 +106,53 @@ fn parts(scene: &Scene<'_>) -> Option<Vec<Part>> {
             return None;
         }
         let filled = (f64::from(row.blocks) / f64::from(processors)).min(1.0);
-        parts.push(Part { interval, filled, work });
+        parts.push(Part { interval, filled, name: row.name, work });
     }
     (!parts.is_empty()).then_some(parts)
 }
 
 /// Σ, over the time in which something computes, of the share of the
-/// multiprocessors that stays empty.
+/// multiprocessors that stays empty. The parts are in order of start.
 fn empty_ns(parts: &[Part]) -> u64 {
-    let mut changes: Vec<(u64, f64, i64)> = Vec::with_capacity(parts.len() * 2);
+    let mut sweep = Sweep::default();
     for part in parts.iter().filter(|part| part.interval.length() > 0) {
-        changes.push((part.interval.start, part.filled, 1));
-        changes.push((part.interval.end, -part.filled, -1));
+        sweep.end_up_to(part.interval.start);
+        sweep.pass_to(part.interval.start);
+        sweep.filled += part.filled;
+        sweep.running.push(Reverse((part.interval.end, part.filled.to_bits())));
     }
-    changes.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.cmp(&b.2)).then(a.1.total_cmp(&b.1)));
-    let (mut empty, mut filled, mut running, mut since) = (0.0, 0.0_f64, 0_i64, 0);
-    for (at, change, count) in changes {
-        if running > 0 {
-            empty += (at - since) as f64 * (1.0 - filled.clamp(0.0, 1.0));
+    sweep.end_up_to(u64::MAX);
+    sweep.empty.round() as u64
+}
+
+/// What runs at a moment, and what was empty until then.
+#[derive(Default)]
+struct Sweep {
+    /// Ends of what runs, the next one first, with what each fills.
+    running: BinaryHeap<Reverse<(u64, u64)>>,
+    filled: f64,
+    since_ns: u64,
+    empty: f64,
+}
+
+impl Sweep {
+    fn pass_to(&mut self, time_ns: u64) {
+        if !self.running.is_empty() {
+            self.empty += (time_ns - self.since_ns) as f64 * (1.0 - self.filled.clamp(0.0, 1.0));
         }
-        running += count;
-        // Sums of fractions would drift.
-        filled = if running == 0 { 0.0 } else { filled + change };
-        since = at;
+        self.since_ns = time_ns;
     }
-    empty.round() as u64
+
+    fn end_up_to(&mut self, time_ns: u64) {
+        while let Some(&Reverse((end_ns, filled))) = self.running.peek() {
+            if end_ns > time_ns {
+                break;
+            }
+            self.pass_to(end_ns);
+            self.running.pop();
+            // Sums of fractions would drift.
+            let left = self.filled - f64::from_bits(filled);
+            self.filled = if self.running.is_empty() { 0.0 } else { left };
+        }
+    }
 }

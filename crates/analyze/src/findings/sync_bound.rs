@@ -3,7 +3,7 @@
 
 use super::calls::{Blocking, is_wait};
 use super::rule::{Finding, Rule, Verdict};
-use super::scene::Scene;
+use super::scene::{Scene, moment_of_call};
 use super::words::{time, times, top};
 use crate::rank::HostSpan;
 use crate::units::duration;
@@ -38,9 +38,8 @@ impl Rule for SyncBound {
         }
         let calls: Vec<&HostSpan> =
             blocking.calls.iter().map(|&at| &scene.rank.calls[at]).collect();
-        let moments: Vec<(u32, u64, u64)> =
-            calls.iter().map(|call| (call.thread, call.start_ns, call.duration_ns)).collect();
-        let within = top(scene, &scene.around(&moments), 3);
+        let moments = calls.iter().map(|call| moment_of_call(call, call.duration_ns));
+        let within = top(scene, &scene.around(moments), 3);
         let mut names: Vec<(String, u64)> = Vec::new();
         for call in &calls {
             let name = scene.rank.name(call.name);

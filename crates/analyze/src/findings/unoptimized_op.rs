@@ -4,9 +4,9 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{CopyKind, NameId};
 
 use super::rule::{Finding, Rule, Verdict};
-use super::scene::Scene;
+use super::scene::{Scene, moment_of_call};
 use super::words::{by_name, time, times, top};
-use crate::intervals::Cover;
+use crate::intervals::Union;
 use crate::rank::{Class, Work, WorkKind};
 
 /// Kernels of known patterns.
@@ -84,8 +84,9 @@ impl Rule for UnoptimizedOp {
         if scene.compute.is_empty() {
             return super::no_device();
         }
+        let known = fitting(scene);
         let found: Vec<Finding> =
-            PATTERNS.iter().filter_map(|pattern| finding(scene, pattern)).collect();
+            (0..PATTERNS.len()).filter_map(|pattern| finding(scene, pattern, &known)).collect();
         match found.is_empty() {
             true => Verdict::clear("no kernel for which a cheaper way is known here"),
             false => Verdict::Found(found),
@@ -93,43 +94,54 @@ impl Rule for UnoptimizedOp {
     }
 }
 
-fn finding(scene: &Scene<'_>, pattern: &Pattern) -> Option<Finding> {
+/// For each piece of work, the patterns that it fits, as bits.
+fn fitting(scene: &Scene<'_>) -> Vec<u8> {
+    let bits = |fits: &dyn Fn(&Pattern) -> bool| {
+        let one = |(pattern, at): (&Pattern, u32)| u8::from(fits(pattern)) << at;
+        PATTERNS.iter().zip(0..).map(one).sum::<u8>()
+    };
+    let of_copy = bits(&|pattern| pattern.copies);
+    let of_name = |name| {
+        let name = scene.rank.name(name);
+        bits(&|pattern| (pattern.is)(name))
+    };
+    let mut known: FxHashMap<NameId, u8> = FxHashMap::default();
+    let of_work = |work: &Work| match work.kind {
+        WorkKind::Kernel if work.class == Class::Compute => {
+            *known.entry(work.name).or_insert_with(|| of_name(work.name))
+        }
+        WorkKind::Copy(CopyKind::DeviceToDevice) => of_copy,
+        _ => 0,
+    };
+    scene.rank.work.iter().map(of_work).collect()
+}
+
+fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
+    let pattern = &PATTERNS[at];
     if pattern.tensor_cores && !has_tensor_cores(scene) {
         return None;
     }
-    let mut known: FxHashMap<NameId, bool> = FxHashMap::default();
-    let mut is_named =
-        |name| *known.entry(name).or_insert_with(|| (pattern.is)(scene.rank.name(name)));
-    let mut fits = |work: &Work| match work.kind {
-        WorkKind::Kernel => work.class == Class::Compute && is_named(work.name),
-        WorkKind::Copy(CopyKind::DeviceToDevice) => pattern.copies,
-        _ => false,
-    };
-    let in_window = |at: &u32| scene.work_in_window_ns[*at as usize] > 0;
-    let all = (0..scene.rank.work.len() as u32).filter(in_window);
-    let fitting: Vec<bool> = scene.rank.work.iter().map(&mut fits).collect();
-    let of = |fit: bool| {
-        let fitting = &fitting;
-        all.clone().filter(move |&at| fitting[at as usize] == fit)
-    };
-    let these: Vec<usize> = of(true).map(|at| at as usize).collect();
+    let fits = |work: usize| fitting[work] & 1 << at != 0;
+    let in_window = |work: &usize| scene.work_in_window_ns[*work] > 0;
+    let these: Vec<usize> =
+        (0..fitting.len()).filter(|&work| fits(work)).filter(in_window).collect();
     if these.is_empty() {
         return None;
     }
-    let cover = |fit: bool| {
-        let intervals = of(fit).map(|at| scene.rank.work[at as usize].interval());
-        Cover::of(intervals).intersection(&scene.window)
-    };
-    let taken = cover(true);
+    let (mut taken, mut others) = (Union::default(), Union::default());
+    for (at, work) in scene.rank.work.iter().enumerate().filter(|(at, _)| in_window(at)) {
+        if fits(at) { &mut taken } else { &mut others }.add(work.interval());
+    }
+    let taken = taken.finish().intersection(&scene.window);
     // All that runs besides has still to run.
-    let alone = taken.without(&cover(false));
+    let alone = taken.without(&others.finish());
     let rows = these.iter().map(|&at| &scene.rank.work[at]);
     let names = by_name(scene, rows.clone().map(|work| (work, work.duration_ns)));
     let moments = these.iter().filter_map(|&at| {
         let call = &scene.rank.calls[scene.rank.launches.call_of(at)?];
-        Some((call.thread, call.start_ns, scene.rank.work[at].duration_ns))
+        Some(moment_of_call(call, scene.rank.work[at].duration_ns))
     });
-    let callers = top(scene, &scene.around(&moments.collect::<Vec<_>>()), 3);
+    let callers = top(scene, &scene.around(moments), 3);
     let mut seen = format!(
         "{}, {}: {}.",
         times(scene, these.len(), if pattern.copies { "copies" } else { "kernels" }),

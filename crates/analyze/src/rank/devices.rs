@@ -1,35 +1,16 @@
-//! Work by device, and when a device was busy with what.
+//! When each device was busy with what.
 
 use std::collections::BTreeMap;
 
 use super::{Class, RankTrace, Work};
-use crate::intervals::{Cover, Interval};
-
-/// Work of one device.
-#[derive(Debug)]
-pub struct DeviceWork<'r> {
-    /// Device, as its process numbers it. Under Holistic Trace Analysis's reading
-    /// all of a rank's devices are one.
-    pub device: Option<u32>,
-    /// In order of start.
-    pub work: Vec<&'r Work>,
-}
-
-impl RankTrace<'_> {
-    /// Work by device, in order of devices.
-    pub fn devices(&self) -> Vec<DeviceWork<'_>> {
-        let mut devices: BTreeMap<Option<u32>, Vec<&Work>> = BTreeMap::new();
-        for row in &self.work {
-            let device = (!self.hta).then(|| self.stream(row).device);
-            devices.entry(device).or_default().push(row);
-        }
-        devices.into_iter().map(|(device, work)| DeviceWork { device, work }).collect()
-    }
-}
+use crate::intervals::{Cover, Interval, Union};
 
 /// When a device worked, by class.
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
+    /// Device, as its process numbers it. Under Holistic Trace Analysis's reading
+    /// all of a rank's devices are one.
+    pub device: Option<u32>,
     /// Kernels that compute.
     pub compute: Cover,
     /// Kernels that communicate.
@@ -40,19 +21,55 @@ pub struct Busy {
     pub any: Cover,
 }
 
-impl Busy {
-    /// Of a device's work.
-    pub fn of(device: &DeviceWork<'_>) -> Busy {
-        let of = |class| device.work.iter().filter(move |row| row.class == class);
-        let cover = |class| of(class).map(|row| row.interval()).collect::<Cover>();
-        let [compute, communication, memory] =
-            [Class::Compute, Class::Communication, Class::Memory].map(cover);
-        let any = compute.union(&communication).union(&memory).union(&cover(Class::Other));
-        Busy { compute, communication, memory, any }
+impl RankTrace<'_> {
+    /// Each device that worked, in order of devices. Found once, however many ask.
+    pub fn devices(&self) -> &[Busy] {
+        self.devices.get_or_init(|| {
+            let mut devices: BTreeMap<Option<u32>, ByClass> = BTreeMap::new();
+            for row in &self.work {
+                devices.entry(self.device_of(row)).or_default().add(row);
+            }
+            devices.into_iter().map(|(device, work)| work.busy(device)).collect()
+        })
     }
 
+    /// The device that a piece of work counts for in [`Self::devices`].
+    pub fn device_of(&self, row: &Work) -> Option<u32> {
+        (!self.hta).then(|| self.stream(row).device)
+    }
+}
+
+impl Busy {
     /// From the first work's start to the last one's end; none if nothing ran.
     pub fn window(&self) -> Option<Interval> {
         self.any.span()
+    }
+}
+
+/// A device's work so far.
+#[derive(Default)]
+struct ByClass {
+    compute: Union,
+    communication: Union,
+    memory: Union,
+    other: Union,
+}
+
+impl ByClass {
+    fn add(&mut self, row: &Work) {
+        let of_class = match row.class {
+            Class::Compute => &mut self.compute,
+            Class::Communication => &mut self.communication,
+            Class::Memory => &mut self.memory,
+            Class::Other => &mut self.other,
+        };
+        of_class.add(row.interval());
+    }
+
+    fn busy(self, device: Option<u32>) -> Busy {
+        let [compute, communication, memory, other] =
+            [self.compute, self.communication, self.memory, self.other].map(Union::finish);
+        let any = compute.union(&communication).union(&memory).union(&other);
+        Busy { device, compute, communication, memory, any }
     }
 }

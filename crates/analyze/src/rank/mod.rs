@@ -31,9 +31,9 @@ use crate::cpu::CpuTrace;
 use crate::findings::RankFindings;
 use crate::intervals::Interval;
 pub use classify::{Class, copy_name, hta_class, kernel_class};
-pub use devices::{Busy, DeviceWork};
+pub use devices::Busy;
 pub use launches::Launches;
-pub use nesting::{enclosing, nesting_order, parents};
+pub use nesting::{Moment, OnThread, enclosing, nesting_order, parents};
 pub use rows::{HostSpan, MaybeId, StreamIndex, StreamKey, Work, WorkKind};
 pub use steps::{PROFILER_STEP, Step, step_at};
 
@@ -119,6 +119,8 @@ pub struct RankTrace<'a> {
     pub cores: usize,
     /// What the rules say of it, once they were asked.
     pub(crate) findings: OnceLock<RankFindings>,
+    /// See [`Self::devices`].
+    devices: OnceLock<Vec<Busy>>,
     /// See [`Self::call_tree`] and [`Self::operator_tree`].
     trees: [OnceLock<CallTree>; 2],
     /// Whether this is how Holistic Trace Analysis reads it.
@@ -161,6 +163,7 @@ impl<'a> RankTrace<'a> {
             first_row_ns: None,
             spans: Default::default(),
             findings: OnceLock::new(),
+            devices: OnceLock::new(),
             trees: Default::default(),
         }
     }

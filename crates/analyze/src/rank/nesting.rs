@@ -2,29 +2,80 @@
 
 use super::rows::HostSpan;
 
+/// What lasts for a while on a host thread.
+pub trait OnThread {
+    /// On which thread.
+    fn thread(&self) -> u32;
+    /// When it began.
+    fn start_ns(&self) -> u64;
+    /// When it was over.
+    fn end_ns(&self) -> u64;
+}
+
+/// A moment of a thread, to ask what lies around it.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<T> {
+    /// On which thread.
+    pub thread: u32,
+    /// When.
+    pub time_ns: u64,
+    /// What was then, or what it counts for.
+    pub of: T,
+}
+
+impl<T> OnThread for Moment<T> {
+    fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    fn start_ns(&self) -> u64 {
+        self.time_ns
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.time_ns
+    }
+}
+
+impl OnThread for HostSpan {
+    fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    fn end_ns(&self) -> u64 {
+        HostSpan::end_ns(self)
+    }
+}
+
 /// Order in which spans nest: by thread, then by start, longer ones first.
-pub fn nesting_order(span: &HostSpan) -> (u32, u64, std::cmp::Reverse<u64>) {
-    (span.thread, span.start_ns, std::cmp::Reverse(span.duration_ns))
+pub fn nesting_order(span: &impl OnThread) -> (u32, u64, std::cmp::Reverse<u64>) {
+    (span.thread(), span.start_ns(), std::cmp::Reverse(span.end_ns()))
 }
 
 /// For each of `inner`, the innermost of `outer` that lasts from before its start
 /// to after its end on the same thread, as an index. Both are in [`nesting_order`].
-pub fn enclosing(outer: &[HostSpan], inner: &[HostSpan]) -> Vec<Option<u32>> {
+pub fn enclosing<'s>(
+    outer: &'s [impl OnThread],
+    inner: &'s [impl OnThread],
+) -> impl Iterator<Item = Option<u32>> + 's {
     let mut open: Vec<u32> = Vec::new();
     let mut next = 0;
-    let around = |span: &HostSpan, open: &mut Vec<u32>, next: &mut usize| {
-        while let Some(candidate) = outer.get(*next) {
-            if (candidate.thread, candidate.start_ns) > (span.thread, span.start_ns) {
+    inner.iter().map(move |span| {
+        while let Some(candidate) = outer.get(next) {
+            if (candidate.thread(), candidate.start_ns()) > (span.thread(), span.start_ns()) {
                 break;
             }
-            push(outer, open, *next as u32);
-            *next += 1;
+            push(outer, &mut open, next as u32);
+            next += 1;
         }
-        close(outer, open, span.thread, span.start_ns);
+        close(outer, &mut open, span.thread(), span.start_ns());
         let holds = |at: &&u32| outer[**at as usize].end_ns() >= span.end_ns();
         open.iter().rev().find(holds).copied()
-    };
-    inner.iter().map(|span| around(span, &mut open, &mut next)).collect()
+    })
 }
 
 /// For each span, the innermost other one around it. `spans` is in [`nesting_order`].
@@ -40,20 +91,20 @@ pub fn parents(spans: &[HostSpan]) -> Vec<Option<u32>> {
     parents
 }
 
-fn push(spans: &[HostSpan], open: &mut Vec<u32>, at: u32) {
+fn push(spans: &[impl OnThread], open: &mut Vec<u32>, at: u32) {
     let span = &spans[at as usize];
-    close(spans, open, span.thread, span.start_ns);
+    close(spans, open, span.thread(), span.start_ns());
     open.push(at);
 }
 
 /// Takes off what is over: spans of another thread, and those that ended before
 /// this moment. One that ends at the moment at which the next begins is over
 /// too, unless it is empty itself.
-fn close(spans: &[HostSpan], open: &mut Vec<u32>, thread: u32, time_ns: u64) {
+fn close(spans: &[impl OnThread], open: &mut Vec<u32>, thread: u32, time_ns: u64) {
     while let Some(at) = open.last() {
         let span = &spans[*at as usize];
-        let lasts = span.end_ns() > time_ns || span.start_ns == time_ns;
-        if span.thread == thread && lasts {
+        let lasts = span.end_ns() > time_ns || span.start_ns() == time_ns;
+        if span.thread() == thread && lasts {
             break;
         }
         open.pop();
@@ -81,7 +132,6 @@ mod tests {
         let inner =
             spans(&[(0, 5, 6), (0, 22, 25), (0, 45, 55), (0, 62, 70), (1, 62, 63), (2, 1, 2)]);
         let found: Vec<Option<u64>> = enclosing(&outer, &inner)
-            .into_iter()
             .map(|at| at.map(|at| outer[at as usize].duration_ns))
             .collect();
         // One that begins within (10, 50) and outlasts it belongs to what is around both.

@@ -65,13 +65,26 @@ impl RankTrace<'_> {
     /// step; where none was seen at all, to the one in which it began itself.
     pub fn steps_of_work(&self, steps: &[Step]) -> Vec<Option<u32>> {
         let none_seen = (0..self.work.len()).all(|at| self.launches.call_of(at).is_none());
+        // Most work belongs to the step of the work before it.
+        let mut last = None;
         let at = |(index, work): (usize, &super::Work)| {
             let call = self.launches.call_of(index).map(|call| self.calls[call].start_ns);
             let time_ns = if none_seen { work.start_ns } else { call? };
-            step_at(steps, self.stream(work).process, time_ns)
+            let process = self.stream(work).process;
+            let again = last.filter(|&last| is_latest(steps, last, process, time_ns));
+            last = again.or_else(|| step_at(steps, process, time_ns));
+            last
         };
         self.work.iter().enumerate().map(at).collect()
     }
+}
+
+/// Whether a step of a process holds a moment, and none begins between.
+fn is_latest(steps: &[Step], at: u32, process: ProcessIndex, time_ns: u64) -> bool {
+    let step = &steps[at as usize];
+    let holds = step.interval.start <= time_ns && time_ns < step.interval.end;
+    let next = steps.get(at as usize + 1);
+    step.process == process && holds && next.is_none_or(|next| next.interval.start > time_ns)
 }
 
 /// The step of a process that holds a moment; `steps` are in order of start. Of
