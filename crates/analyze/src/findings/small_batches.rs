@@ -4,28 +4,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::NameId;
+use tprof_trace::model::{Device, NameId};
 
 use super::rule::{Finding, Rule, Verdict};
 use super::scene::Scene;
 use super::words::{short, time};
-use crate::intervals::{Cover, Interval};
-use crate::rank::Class;
+use crate::intervals::{Interval, Union};
+use crate::rank::{Class, StreamKey, Work};
 use crate::units::{duration, percent};
 
 /// Multiprocessors left empty by kernels of too few blocks.
 pub(super) struct SmallBatches;
-
-/// A kernel that runs on part of the device.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    interval: Interval,
-    /// Of the device's multiprocessors; at most 1.
-    filled: f64,
-    name: NameId,
-    /// Index of the kernel in the rank's work.
-    work: u32,
-}
 
 impl Rule for SmallBatches {
     fn name(&self) -> &'static str {
@@ -36,7 +25,7 @@ impl Rule for SmallBatches {
         if scene.compute.is_empty() {
             return super::no_device();
         }
-        let Some(parts) = parts(scene) else {
+        let Some(processors) = processors(scene) else {
             return Verdict::undecided(
                 "the sizes of the kernels' grids, or the number of the device's \
                  multiprocessors, were not recorded",
@@ -44,14 +33,24 @@ impl Rule for SmallBatches {
                  on CUDA have them",
             );
         };
-        let empty = empty_ns(&parts);
-        let narrow: Vec<&Part> = parts.iter().filter(|part| part.filled < 1.0).collect();
-        let cover = Cover::of(narrow.iter().map(|part| part.interval));
+        let (mut sweep, mut narrow_time) = (Sweep::default(), Union::default());
+        let (mut kernels, mut narrow) = (0_usize, Vec::new());
         let mut sums: FxHashMap<NameId, (u64, usize)> = FxHashMap::default();
-        for part in &narrow {
-            let sum = sums.entry(part.name).or_default();
-            *sum = (sum.0 + part.interval.length(), sum.1 + 1);
+        for (at, row) in computing(scene) {
+            let filled = f64::from(row.blocks) / f64::from(processors[row.stream as usize]);
+            kernels += 1;
+            sweep.add(row.interval(), filled.min(1.0));
+            if filled < 1.0 {
+                narrow.push(at as u32);
+                narrow_time.add(row.interval());
+                let sum = sums.entry(row.name).or_default();
+                *sum = (sum.0 + row.duration_ns, sum.1 + 1);
+            }
         }
+        if kernels == 0 {
+            return Verdict::clear("no kernel that computes lies in the window whole");
+        }
+        let (empty, narrow_time) = (sweep.finish(), narrow_time.finish());
         let named = |(name, sum)| (scene.rank.name(name), sum);
         let mut sums: Vec<(&str, (u64, usize))> = sums.into_iter().map(named).collect();
         sums.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
@@ -64,12 +63,12 @@ impl Rule for SmallBatches {
             "{} of the kernels that compute have fewer blocks than the device has \
              multiprocessors. They run for {}; what they leave empty, with all that runs \
              beside them, is worth {}. Most: {}.",
-            percent(narrow.len() as f64 / parts.len().max(1) as f64),
-            time(scene, cover.length()),
+            percent(narrow.len() as f64 / kernels as f64),
+            time(scene, narrow_time.length()),
             time(scene, empty),
             most.join(", "),
         );
-        let place = |part: &&Part| scene.work_place(&scene.rank.work[part.work as usize]);
+        let place = |at: &u32| scene.work_place(&scene.rank.work[*at as usize]);
         Verdict::Found(vec![
             Finding::new("kernels are too small to fill the device")
                 .seen(seen)
@@ -84,48 +83,30 @@ impl Rule for SmallBatches {
     }
 }
 
-/// Kernels that compute, in the window; none if some lack their size or the
-/// device's.
-fn parts(scene: &Scene<'_>) -> Option<Vec<Part>> {
-    let file = scene.rank.file;
-    let processors: FxHashMap<(u32, u32), u32> = file
-        .devices()
-        .iter()
-        .filter_map(|device| Some(((device.process, device.device), device.processors?)))
-        .collect();
-    let mut parts = Vec::with_capacity(scene.rank.work.len());
-    for (row, work) in scene.rank.work.iter().zip(0_u32..) {
-        let interval = row.interval();
-        let is_whole = scene.work_in_window_ns[work as usize] == interval.length();
-        if !row.is_kernel() || row.class != Class::Compute || !is_whole {
-            continue;
-        }
-        let stream = scene.rank.stream(row);
-        let processors = *processors.get(&(stream.process, stream.device))?;
-        if row.blocks == 0 || processors == 0 {
-            return None;
-        }
-        let filled = (f64::from(row.blocks) / f64::from(processors)).min(1.0);
-        parts.push(Part { interval, filled, name: row.name, work });
-    }
-    (!parts.is_empty()).then_some(parts)
+/// Kernels that compute and lie in the window whole, in order of start.
+fn computing<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = (usize, &'s Work)> {
+    let rows = scene.rank.work.iter().enumerate();
+    rows.filter(|(at, row)| {
+        let is_whole = scene.work_in_window_ns[*at] == row.duration_ns;
+        row.is_kernel() && row.class == Class::Compute && is_whole
+    })
 }
 
-/// Σ, over the time in which something computes, of the share of the
-/// multiprocessors that stays empty. The parts are in order of start.
-fn empty_ns(parts: &[Part]) -> u64 {
-    let mut sweep = Sweep::default();
-    for part in parts.iter().filter(|part| part.interval.length() > 0) {
-        sweep.end_up_to(part.interval.start);
-        sweep.pass_to(part.interval.start);
-        sweep.filled += part.filled;
-        sweep.running.push(Reverse((part.interval.end, part.filled.to_bits())));
-    }
-    sweep.end_up_to(u64::MAX);
-    sweep.empty.round() as u64
+/// Multiprocessors of each stream's device; none if those of some, or the size of
+/// some kernel that computes, are not known.
+fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
+    let devices = scene.rank.file.devices();
+    let of_stream = |stream: &StreamKey| {
+        let is = |row: &&Device| (row.process, row.device) == (stream.process, stream.device);
+        devices.iter().rfind(is).and_then(|device| device.processors).unwrap_or(0)
+    };
+    let processors: Vec<u32> = scene.rank.streams.iter().map(of_stream).collect();
+    let is_known = |row: &Work| row.blocks > 0 && processors[row.stream as usize] > 0;
+    computing(scene).all(|(_, row)| is_known(row)).then_some(processors)
 }
 
-/// What runs at a moment, and what was empty until then.
+/// Σ, over the time in which something computes, of the share of the multiprocessors
+/// that stays empty: what runs at a moment, and what was empty until then.
 #[derive(Default)]
 struct Sweep {
     /// Ends of what runs, the next one first, with what each fills.
@@ -136,6 +117,21 @@ struct Sweep {
 }
 
 impl Sweep {
+    /// Adds a kernel that starts no earlier than the last one.
+    fn add(&mut self, interval: Interval, filled: f64) {
+        if interval.length() > 0 {
+            self.end_up_to(interval.start);
+            self.pass_to(interval.start);
+            self.filled += filled;
+            self.running.push(Reverse((interval.end, filled.to_bits())));
+        }
+    }
+
+    fn finish(mut self) -> u64 {
+        self.end_up_to(u64::MAX);
+        self.empty.round() as u64
+    }
+
     fn pass_to(&mut self, time_ns: u64) {
         if !self.running.is_empty() {
             self.empty += (time_ns - self.since_ns) as f64 * (1.0 - self.filled.clamp(0.0, 1.0));

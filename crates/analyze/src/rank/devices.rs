@@ -52,24 +52,23 @@ struct ByClass {
     compute: Union,
     communication: Union,
     memory: Union,
-    other: Union,
+    any: Union,
 }
 
 impl ByClass {
     fn add(&mut self, row: &Work) {
-        let of_class = match row.class {
-            Class::Compute => &mut self.compute,
-            Class::Communication => &mut self.communication,
-            Class::Memory => &mut self.memory,
-            Class::Other => &mut self.other,
-        };
-        of_class.add(row.interval());
+        self.any.add(row.interval());
+        match row.class {
+            Class::Compute => self.compute.add(row.interval()),
+            Class::Communication => self.communication.add(row.interval()),
+            Class::Memory => self.memory.add(row.interval()),
+            Class::Other => {}
+        }
     }
 
     fn busy(self, device: Option<u32>) -> Busy {
-        let [compute, communication, memory, other] =
-            [self.compute, self.communication, self.memory, self.other].map(Union::finish);
-        let any = compute.union(&communication).union(&memory).union(&other);
+        let [compute, communication, memory, any] =
+            [self.compute, self.communication, self.memory, self.any].map(Union::finish);
         Busy { device, compute, communication, memory, any }
     }
 }

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::rows::{HostSpan, StreamKey, Work};
+use crate::search::partition_near;
 
 /// No launch.
 const NONE: u32 = u32::MAX;
@@ -33,24 +34,19 @@ impl Launches {
         // Correlations are given in order, so that this is nearly sorted already.
         keys.sort();
         keys.dedup_by_key(|key| (key.0, key.1));
-        let callers: FxHashSet<u32> = keys.iter().map(|key| key.1).collect();
-        let mut wanted: Vec<(u64, u32, u32)> = Vec::with_capacity(work.len());
-        for (row, at) in work.iter().zip(0..) {
+        let callers: FxHashSet<u32> =
+            keys.chunk_by(|a, b| a.1 == b.1).map(|same| same[0].1).collect();
+        let (mut call_of, mut near) = (Vec::with_capacity(work.len()), 0);
+        for row in work {
             let process = streams[row.stream as usize].process;
-            wanted.extend(row.correlation.get().map(|number| (number, process, at)));
-        }
-        wanted.sort();
-        let mut call_of = vec![NONE; work.len()];
-        let mut keys = keys.as_slice();
-        for (number, process, at) in wanted {
-            while keys.first().is_some_and(|key| key.0 < number) {
-                keys = &keys[1..];
-            }
             let strange = !callers.contains(&process);
-            let mut same = keys.iter().take_while(|key| key.0 == number);
-            if let Some(key) = same.find(|key| strange || key.1 == process) {
-                call_of[at as usize] = key.2;
-            }
+            let launch = row.correlation.get().and_then(|number| {
+                // Work runs about in the order in which it was launched.
+                near = partition_near(&keys, near, |key| key.0 < number);
+                let mut same = keys[near..].iter().take_while(|key| key.0 == number);
+                same.find(|key| strange || key.1 == process)
+            });
+            call_of.push(launch.map_or(NONE, |key| key.2));
         }
         Launches::ordered(call_of, calls.len())
     }
@@ -63,11 +59,14 @@ impl Launches {
         for at in 0..calls {
             starts[at + 1] += starts[at];
         }
-        let mut next = starts.clone();
+        // From the last piece of work on, each call's end moves down to its start.
         let mut work = vec![0; starts[calls] as usize];
-        for (call, at) in call_of.iter().zip(0..).filter(|(call, _)| **call != NONE) {
-            work[next[*call as usize] as usize] = at;
-            next[*call as usize] += 1;
+        starts.rotate_left(1);
+        starts[calls] = work.len() as u32;
+        for (at, call) in call_of.iter().enumerate().rev().filter(|(_, call)| **call != NONE) {
+            let end = &mut starts[*call as usize];
+            *end -= 1;
+            work[*end as usize] = at as u32;
         }
         Launches { call_of, starts, work }
     }

@@ -71,6 +71,11 @@ fn each<R: TraceRow>(
     note(problems, of, blocks.into_problems());
 }
 
+/// Makes room for rows, if there is any: what a damaged file promises may not fit.
+fn reserve<T>(list: &mut Vec<T>, rows: u64) {
+    let _ = usize::try_from(rows).map(|rows| list.try_reserve_exact(rows));
+}
+
 /// What devices did.
 #[derive(Default)]
 struct DeviceRows {
@@ -98,9 +103,8 @@ impl DeviceRows {
             self.collectives.iter().filter_map(of_collective).collect();
         let mut streams = Streams::default();
         let mut classes: FxHashMap<NameId, Class> = FxHashMap::default();
-        let mut work = Vec::with_capacity(
-            (file.row_count::<Kernel>() + file.row_count::<MemoryCopy>()) as usize,
-        );
+        let mut work = Vec::new();
+        reserve(&mut work, file.row_count::<Kernel>() + file.row_count::<MemoryCopy>());
         each::<Kernel>(file, Needs::WORK, &mut self.problems, |row| {
             let by_name =
                 *classes.entry(row.name).or_insert_with(|| kernel_class(file.name(row.name)));
@@ -143,15 +147,24 @@ impl HostRows {
             return found;
         }
         let HostRows { calls, spans, problems } = &mut found;
-        each::<Span>(file, Needs::ALL_SPANS, problems, |row| {
-            if !needs.has(Needs::spans(row.kind)) {
-                return;
+        let mut blocks = file.blocks::<Span>();
+        for block in blocks.by_ref() {
+            let mut rows = [0_u64; SPAN_KINDS];
+            block.iter().for_each(|row| rows[row.kind as usize] += 1);
+            for row in block.iter().filter(|row| needs.has(Needs::spans(row.kind))) {
+                let list = match row.kind {
+                    SpanKind::Runtime | SpanKind::Driver => &mut *calls,
+                    kind => &mut spans[kind as usize],
+                };
+                if list.capacity() == 0 {
+                    // As many of all rows as of this block's: a list that grows is copied.
+                    let of_block = rows[row.kind as usize] * file.row_count::<Span>();
+                    reserve(list, of_block / block.len() as u64 + block.len() as u64);
+                }
+                list.push(HostSpan::from(row));
             }
-            match row.kind {
-                SpanKind::Runtime | SpanKind::Driver => calls.push(HostSpan::from(row)),
-                kind => spans[kind as usize].push(HostSpan::from(row)),
-            }
-        });
+        }
+        note(problems, Needs::ALL_SPANS, blocks.into_problems());
         calls.sort_by_key(|row| (row.start_ns, row.thread, std::cmp::Reverse(row.duration_ns)));
         for spans in spans {
             spans.sort_by_key(nesting_order);
