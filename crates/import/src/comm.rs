@@ -12,7 +12,7 @@ use crate::group::{Group, group_number};
 use crate::key::Key;
 use crate::number;
 use crate::output::{Output, Rows};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tprof_trace::model::*;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -37,18 +37,11 @@ struct CommKernel {
 pub(crate) struct Collectives {
     calls: Vec<Call>,
     kernels: Vec<CommKernel>,
-    /// Calls by thread, sorted by start once that is needed.
-    windows: Map<ThreadIndex, Window>,
+    /// Calls by thread: start, end, call.
+    windows: Map<ThreadIndex, BTreeSet<(u64, u64, u32)>>,
     /// Launches within calls, by correlation.
     launches: Map<u64, u32>,
     groups: BTreeMap<u64, Group>,
-}
-
-#[derive(Default)]
-struct Window {
-    /// Start, end, call.
-    calls: Vec<(u64, u64, u32)>,
-    sorted: bool,
 }
 
 impl Collectives {
@@ -68,19 +61,14 @@ impl Collectives {
     }
 
     fn launch(&mut self, span: &Span, name: &[u8]) {
-        let Some(window) = self.windows.get_mut(&span.thread) else { return };
+        let Some(calls) = self.windows.get(&span.thread) else { return };
         let Some(correlation) = span.correlation else { return };
         if !name.windows(6).any(|part| part == b"Launch") {
             return;
         }
-        if !window.sorted {
-            window.calls.sort_unstable();
-            window.sorted = true;
-        }
-        let after = window.calls.partition_point(|call| call.0 <= span.start_ns);
         // The innermost call is among the last few that began before.
-        let around = window.calls[..after].iter().rev().take(4);
-        if let Some((_, _, call)) = around.into_iter().find(|call| call.1 >= span.start_ns) {
+        let mut around = calls.range(..=(span.start_ns, u64::MAX, u32::MAX)).rev().take(4);
+        if let Some((_, _, call)) = around.find(|call| call.1 >= span.start_ns) {
             self.launches.insert(correlation, *call);
         }
     }
@@ -94,9 +82,8 @@ impl Collectives {
             thread: Some(span.thread),
             ..row
         };
-        let window = self.windows.entry(span.thread).or_default();
-        window.calls.push((span.start_ns, end_ns, self.calls.len() as u32));
-        window.sorted = false;
+        let calls = self.windows.entry(span.thread).or_default();
+        calls.insert((span.start_ns, end_ns, self.calls.len() as u32));
         self.calls.push(Call { row, external: span.external, told });
     }
 
@@ -241,8 +228,8 @@ impl Collectives {
     /// collective, told twice.
     fn holders(&self) -> Map<u32, u32> {
         let mut holders = Map::default();
-        for window in self.windows.values() {
-            let mut calls = window.calls.clone();
+        for calls in self.windows.values() {
+            let mut calls: Vec<_> = calls.iter().copied().collect();
             calls.sort_unstable_by_key(|(start, end, _)| (*start, !*end));
             let mut holder: Option<(u64, u32)> = None;
             for (start, end, call) in calls {
