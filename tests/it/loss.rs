@@ -146,6 +146,8 @@ fn dropping_when_full_is_counted() {
     let lost = report.lost_of("records");
     let seen = report.total("allocations") + report.total("frees") + lost;
     assert_eq!(seen, wanted.allocations + wanted.frees, "{}", report.0["completeness"]);
+    // Neither for room nor for the unwind tables of new code.
+    assert_eq!(report.0["overhead"]["wait_ns"], 0, "{}", report.0["overhead"]);
 }
 
 #[test]

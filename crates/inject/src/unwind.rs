@@ -419,10 +419,15 @@ const ANSWER_NS: u64 = 1_000_000_000;
 /// for more than 1.4 s in all.
 static SILENCES: AtomicU64 = AtomicU64::new(0);
 
-/// Waits a bounded time for the answer to a question; false if it did not come.
+/// Waits a bounded time for the answer to a question, and under `--on-full drop` not
+/// at all; false if it did not come.
 fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return false };
     let is_answered = |answered: u32| answered.wrapping_sub(question) as i32 >= 0;
+    if header.wait_on_full.load(Relaxed) == 0 {
+        sys::futex_wake(session.sleep.as_ptr(), 1);
+        return is_answered(header.modules_answered.load(Acquire));
+    }
     let bound = ANSWER_NS >> (2 * SILENCES.load(Relaxed)).min(30);
     let began = thread.clock();
     let mut rounds = 0;
