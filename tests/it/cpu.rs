@@ -2,7 +2,8 @@
 //! for.
 
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use tprof_tests::{
     Job, Kind, Scratch, build, document, need, program, report, skip, tprof, traced,
 };
@@ -175,6 +176,57 @@ fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
     let of_it = blind.iter().find(|b| b["why"].as_str().is_some_and(|why| why.contains("static")));
     let of_it = of_it.unwrap_or_else(|| panic!("{blind:#?}"));
     assert_eq!(of_it["what"], "everything but CPU samples");
+}
+
+/// A Python that holds its interpreter and exports nothing of it.
+fn closed_python(scratch: &Scratch) -> Result<PathBuf, String> {
+    let ask = "import sysconfig as s; v = s.get_config_vars(); \
+               print(v['LIBPL'] + '/' + v['LIBRARY'], s.get_paths()['include'], v['LIBS'], v['SYSLIBS'])";
+    let told = Command::new("/usr/bin/python3").args(["-c", ask]).output();
+    let told = String::from_utf8(told.map_err(|e| e.to_string())?.stdout).unwrap();
+    let mut words = told.split_whitespace();
+    let (Some(library), Some(include)) = (words.next(), words.next()) else {
+        return Err("there is no /usr/bin/python3".to_owned());
+    };
+    let source = scratch.join("main.c");
+    let main = "#include <Python.h>\nint main(int c, char **v) { return Py_BytesMain(c, v); }";
+    std::fs::write(&source, main).unwrap();
+    let output = scratch.join("python3.11");
+    let built = Command::new("gcc")
+        .arg("-no-pie")
+        .arg(format!("-I{include}"))
+        .arg(&source)
+        .arg(library)
+        .args(words)
+        .args(["-lz", "-lexpat", "-lm", "-lpthread", "-lutil", "-o"])
+        .arg(&output)
+        .output()
+        .map_err(|e| e.to_string())?;
+    match built.status.success() {
+        true => Ok(output),
+        false => Err(format!("no Python to link: {}", String::from_utf8_lossy(&built.stderr))),
+    }
+}
+
+#[test]
+fn a_python_that_exports_nothing_is_read_and_one_that_is_stripped_is_named() {
+    let scratch = Scratch::new();
+    let python = match closed_python(&scratch) {
+        Ok(python) => python,
+        Err(why) => return skip(&why),
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/cpu_shares.py");
+    let job = || Job::new(&python).arg(&script);
+    let Some((cpu, _)) = sampled(&job(), OFTEN, &Scratch::new()) else { return };
+    let rows = cpu["tables"]["python"].as_array().unwrap_or_else(|| panic!("{cpu:#}"));
+    assert!(rows.iter().any(|row| row["name"] == "victim_interpreted"), "{rows:#?}");
+    assert!(Command::new("strip").arg(&python).status().unwrap().success());
+    let Some((cpu, _)) = sampled(&job(), OFTEN, &Scratch::new()) else { return };
+    assert!(cpu["tables"]["python"].is_null(), "{cpu:#}");
+    let blind = cpu["completeness"]["blind"].as_array().unwrap();
+    let of_it = blind.iter().find(|entry| entry["what"] == "Python frames");
+    let why = of_it.unwrap_or_else(|| panic!("{blind:#?}"))["why"].as_str().unwrap();
+    assert!(why.contains("stripped"), "{why}");
 }
 
 #[test]

@@ -12,6 +12,8 @@ const SHT_DYNSYM: u32 = 11;
 const MAX_SYMBOLS: usize = 2 << 20;
 /// Bytes of the table read at once.
 const BLOCK: u64 = 24 << 15;
+/// Most bytes of names that are searched for a variable.
+const MAX_NAMES: u64 = 64 << 20;
 /// How far back a function is looked for that holds an address; labels of
 /// hand-written assembly lie inside functions.
 const LOOK_BACK: usize = 64;
@@ -113,6 +115,29 @@ impl SymbolTable {
         let name = elf.string(self.names_offset.checked_add(offset)?)?;
         (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
     }
+}
+
+/// ELF address of the variable of this name in `.symtab`, which unstripped files have.
+pub(crate) fn variable(elf: &Elf, name: &str) -> Option<u64> {
+    const OBJECT: u8 = 1;
+    let sections = elf.sections();
+    let table = sections.iter().find(|s| s.kind == SHT_SYMTAB && s.has_contents())?;
+    let names = sections.get(table.link as usize).filter(|s| s.bytes <= MAX_NAMES)?;
+    let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
+    let text = elf.read(names.offset, names.bytes).ok()?;
+    let before = text.windows(wanted.len()).position(|found| found == wanted)?;
+    let wanted = u32::try_from(before + 1).ok()?;
+    let mut at = 0;
+    while at < table.bytes {
+        let block = elf.read(table.offset.checked_add(at)?, BLOCK.min(table.bytes - at)).ok()?;
+        let mut entries = block.chunks_exact(24);
+        let is_it = |entry: &&[u8]| u32_at(entry, 0) == wanted && entry[4] & 15 == OBJECT;
+        if let Some(entry) = entries.find(is_it) {
+            return Some(u64_at(entry, 8));
+        }
+        at += BLOCK;
+    }
+    None
 }
 
 /// Reads one entry, if it is a function or a label in code.

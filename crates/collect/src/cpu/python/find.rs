@@ -5,7 +5,7 @@ use super::layout::Layout;
 use super::memory::Memory;
 use crate::cpu::spaces::Spaces;
 use crate::elf::Elf;
-use crate::symbols::SymbolTable;
+use crate::symbols::{SymbolTable, variable};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -50,7 +50,13 @@ pub fn find(pid: u32, spaces: &mut Spaces) -> Option<Result<Found, (String, Stri
         let Some(minor) = minor_of(&mapping.path) else { continue };
         let module = spaces.identify(pid, &mapping);
         let Ok(elf) = Elf::open(&module.reached) else { continue };
-        let Some((runtime, _)) = elf.export("_PyRuntime") else { continue };
+        let Some(runtime) = place_of(&elf, "_PyRuntime") else {
+            if is_whole(&mapping.path, &elf) {
+                let why = "it is stripped and does not export where its state lies (`_PyRuntime`)";
+                last = Some(Err((whose(pid, &mapping.path), why.to_owned())));
+            }
+            continue;
+        };
         let runtime = runtime.wrapping_add(module.bias);
         let memory = Memory::new(pid);
         if memory.u64(runtime).is_none() {
@@ -79,6 +85,21 @@ pub fn find(pid: u32, spaces: &mut Spaces) -> Option<Result<Found, (String, Stri
         }));
     }
     last
+}
+
+/// Where a variable lies. A statically linked interpreter exports nothing, but
+/// names it all the same unless it was stripped.
+fn place_of(elf: &Elf, name: &str) -> Option<u64> {
+    elf.export(name).map(|(address, _)| address).or_else(|| variable(elf, name))
+}
+
+/// Whether a file is called like an interpreter and holds it, rather than leave
+/// it to a library.
+fn is_whole(path: &Path, elf: &Elf) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let version = name.strip_prefix("python");
+    version.is_some_and(|v| v.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
+        && !elf.facts().needed.iter().any(|library| library.starts_with("libpython"))
 }
 
 fn whose(pid: u32, path: &Path) -> String {
@@ -113,7 +134,7 @@ fn minor_of(path: &Path) -> Option<Option<u8>> {
 
 /// The version that the interpreter tells of itself (from 3.11).
 fn version(elf: &Elf, memory: &Memory, bias: u64) -> Option<u8> {
-    let (address, _) = elf.export("Py_Version")?;
+    let address = place_of(elf, "Py_Version")?;
     let version = memory.u64(address.wrapping_add(bias))?;
     (version >> 24 == 3).then_some((version >> 16) as u8)
 }
