@@ -4,7 +4,7 @@
  *
  * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them, `overlap` copies on a second
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
- * `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
+ * `peer` copies each batch to the second device, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
  * goes on, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,6 +24,7 @@ extern void __cudaRegisterFunction(void **, const char *, char *, const char *, 
 extern int cudaGetDeviceCount(int *), cudaSetDevice(int), cudaDeviceSynchronize(void), cudaGetLastError(void);
 extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
 extern int cudaMemcpyAsync(void *, const void *, size_t, int, void *), cudaMemcpy(void *, const void *, size_t, int);
+extern int cudaMemcpyPeerAsync(void *, int, const void *, int, size_t, void *);
 extern int cudaMemsetAsync(void *, int, size_t, void *);
 extern int cudaLaunchKernel(const void *, dim3_t, dim3_t, void **, size_t, void *);
 extern int cudaStreamCreateWithFlags(void **, unsigned), cudaStreamDestroy(void *), cudaStreamSynchronize(void *);
@@ -120,7 +121,7 @@ static void *train(void *communicator)
 {
     enum { N = 4096 };
     float *host, *weights, *gradients, *batch, *loss, result = 0, x = 0;
-    void *stream, *copies, *ready, *graph, *executable = 0, *scratch = 0;
+    void *stream, *copies, *ready, *graph, *executable = 0, *scratch = 0, *other = 0;
     CHECK(cudaMallocHost((void **)&host, N * sizeof *host));
     CHECK(cudaMalloc((void **)&weights, N * sizeof *weights));
     CHECK(cudaMalloc((void **)&gradients, N * sizeof *gradients));
@@ -131,6 +132,11 @@ static void *train(void *communicator)
     CHECK(cudaEventCreateWithFlags(&ready, 2));
     CHECK(cudaMemsetAsync(weights, 0, N * sizeof *weights, stream));
     if (communicator) CHECK(ncclBroadcast(weights, weights, N, 7, 0, communicator, stream));
+    if (has("peer")) {
+        CHECK(cudaSetDevice(1));
+        CHECK(cudaMalloc(&other, N * sizeof *batch));
+        CHECK(cudaSetDevice(0));
+    }
     if (has("graph")) {
         CHECK(cudaStreamBeginCapture(stream, 0));
         forward_backward(stream);
@@ -149,6 +155,7 @@ static void *train(void *communicator)
             CHECK(cudaEventRecord(ready, with));
             CHECK(cudaStreamWaitEvent(stream, ready, 0));
         }
+        if (other) CHECK(cudaMemcpyPeerAsync(other, 1, batch, 0, N * sizeof *batch, stream));
         if (executable) CHECK(cudaGraphLaunch(executable, stream)); else forward_backward(stream);
         if (communicator) {
             CHECK(ncclGroupStart());

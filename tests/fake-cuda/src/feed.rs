@@ -37,6 +37,8 @@ pub enum Work {
     Copy(*mut c_void, *const c_void, usize, u32),
     /// A fill of bytes: where, value, how many.
     Fill(*mut c_void, u8, usize),
+    /// A copy between devices: to, which device's, from, which device's, bytes.
+    PeerCopy(*mut c_void, u32, *const c_void, u32, usize),
     /// Marks an event.
     Record(*mut c_void),
     /// Waits for an event's last mark that was asked for by then: the driver fills in which.
@@ -75,8 +77,12 @@ pub enum Happened {
     Copy(u64, u32, u32, u32),
     /// Bytes were filled: how many, value, kind of memory.
     Fill(u64, u32, u32),
+    /// Bytes were copied between devices: how many, from which, to which.
+    PeerCopy(u64, u32, u32),
     /// A call returned: number, thread, result.
     Call(u32, u32, u32),
+    /// A call of the driver's, within one of the runtime's, returned: number, thread, result.
+    DriverCall(u32, u32, u32),
     /// The host waited: kind of wait, event.
     Wait(u32, u32),
     /// Device memory changed hands: operation, kind of memory, address, bytes.
@@ -98,6 +104,8 @@ pub struct Engine {
     pub begin: extern "C" fn() -> u32,
     /// Ends a call: number, name, correlation, when it began, result.
     pub end: extern "C" fn(u32, *const c_char, u32, u64, u32),
+    /// Ends a call of the driver's within it: the same.
+    pub driver_end: extern "C" fn(u32, *const c_char, u32, u64, u32),
     /// CLOCK_MONOTONIC, ns.
     pub now: extern "C" fn() -> u64,
     /// CUPTI's clock at that time.

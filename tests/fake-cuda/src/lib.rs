@@ -21,7 +21,8 @@
 //!
 //! Variables: `FAKE_CUDA_LOG` names a folder for the logs, `FAKE_CUDA_DEVICES`
 //! says how many devices there are (1), `FAKE_CUDA_BLOCK_NS` how long one block
-//! of a kernel takes (1,000), `FAKE_CUPTI_FAULTS` what goes wrong (see
+//! of a kernel takes (1,000), `FAKE_CUDA_DRIVER_CALLS` that launches are told as
+//! calls of the driver's too, `FAKE_CUPTI_FAULTS` what goes wrong (see
 //! `libs/cupti/faults.rs`), `FAKE_CUPTI_OFFSET_NS`, `FAKE_CUPTI_DRIFT_PPM` and
 //! `FAKE_CUPTI_STEP_NS` how CUPTI's clock differs from the host's.
 #![allow(unsafe_code)] // libraries with a C interface

@@ -201,3 +201,67 @@ fn each_rank_has_its_own_device_and_its_collectives_kernels() {
     assert_eq!(of("broadcast Float"), [2, 4096 * 4, 2]);
     assert_eq!(of("all_reduce Float"), [2 * 6, 4096 * 4 + 4, 2]);
 }
+
+#[test]
+fn calls_of_the_driver_and_cuptis_own_time_arrive_once() {
+    let extra = [("FAKE_CUDA_DRIVER_CALLS", "1"), ("FAKE_CUPTI_FAULTS", "overhead=3")];
+    for major in [12, 13] {
+        let (_scratch, ran) = need_some!(ran(major, &["6", "threads"], &extra));
+        assert_kernels(&ran);
+        assert_calls(&ran);
+        let spans = rows::<Span>(&ran.file);
+        let of_row = |span: &Span| {
+            let thread = ran.file.threads().iter().find(|t| t.thread == span.thread).unwrap();
+            let name = ran.file.name(span.name).to_owned();
+            let facts = (name, u64::from(thread.tid), span.correlation.unwrap(), span.duration_ns);
+            (facts, span.start_ns)
+        };
+        let of_line = |line: &&Value| {
+            let n = |key: &str| number(line, key);
+            let name = line["name"].as_str().unwrap().to_owned();
+            ((name, n("thread"), n("correlation"), n("end") - n("start")), n("start"))
+        };
+        let told = spans.iter().filter(|span| span.kind == SpanKind::Driver).map(of_row);
+        let wanted = of_kind(&ran.log, "driver call");
+        assert_eq!(wanted.len(), 2 * 6 * 6);
+        let wanted = wanted.iter().map(of_line).collect();
+        assert_same(wanted, told.collect(), uncertainty(&ran.file));
+        // Each lies in the runtime's call that made it.
+        let report = document("api", &ran.traced.run);
+        let calls = report["tables"]["cuda_api_sum"].as_array().unwrap();
+        let driver = calls.iter().find(|row| row["interface"] == "driver").unwrap();
+        assert_eq!((&driver["name"], number(driver, "count")), (&"cuLaunchKernel".into(), 72));
+
+        let overhead: Vec<u64> = spans
+            .iter()
+            .filter(|span| span.kind == SpanKind::Overhead)
+            .map(|span| span.duration_ns)
+            .collect();
+        let wanted: Vec<u64> =
+            of_kind(&ran.log, "overhead").iter().map(|line| number(line, "length")).collect();
+        assert_eq!((wanted.len(), overhead), (72 / 3, wanted));
+    }
+}
+
+#[test]
+fn copies_between_devices_know_both() {
+    for major in [12, 13] {
+        let two = [("FAKE_CUDA_DEVICES", "2")];
+        let (_scratch, ran) = need_some!(ran(major, &["5", "peer"], &two));
+        assert_kernels(&ran);
+        let wanted = of_kind(&ran.log, "peer copy").into_iter().map(|line| {
+            let n = |key: &str| number(line, key);
+            assert_eq!((n("from"), n("to"), n("device")), (0, 1, 0));
+            ([n("bytes"), n("correlation"), n("stream"), n("end") - n("start")], n("start"))
+        });
+        let wanted: Vec<([u64; 4], u64)> = wanted.collect();
+        assert_eq!(wanted.len(), 5);
+        let copies = rows::<MemoryCopy>(&ran.file);
+        let between = copies.iter().filter(|row| row.kind == CopyKind::PeerToPeer).map(|row| {
+            assert_eq!((row.device, row.peer), (0, Some(1)));
+            let facts = [row.bytes.unwrap(), row.correlation.unwrap(), row.stream, row.duration_ns];
+            (facts, row.start_ns)
+        });
+        assert_same(wanted, between.collect(), uncertainty(&ran.file));
+    }
+}

@@ -22,6 +22,7 @@ static ENGINE: Engine = Engine {
     init: inject,
     begin,
     end,
+    driver_end,
     now: time::now,
     stamp: time::stamp,
     stream: streams::create,
@@ -124,13 +125,36 @@ extern "C" fn begin() -> u32 {
 }
 
 extern "C" fn end(number: u32, name: *const c_char, correlation: u32, start: u64, result: u32) {
+    let thread = thread_id();
+    let what = Happened::Call(number, thread, result);
+    returned(("call", name), correlation, start, (thread, result), &what);
+}
+
+extern "C" fn driver_end(
+    number: u32,
+    name: *const c_char,
+    correlation: u32,
+    start: u64,
+    result: u32,
+) {
+    let thread = thread_id();
+    let what = Happened::DriverCall(number, thread, result);
+    returned(("driver call", name), correlation, start, (thread, result), &what);
+}
+
+fn returned(
+    (of, name): (&str, *const c_char),
+    correlation: u32,
+    start: u64,
+    (thread, result): (u32, u32),
+    what: &Happened,
+) {
     let end = time::now();
     let place = Place { correlation, ..Place::default() };
     // SAFETY: a literal of the runtime's stand-in.
     let name = unsafe { CStr::from_ptr(name) };
-    let thread = thread_id();
-    log::call(name, &place, thread, start, end, result);
-    report(&place, start, end, &Happened::Call(number, thread, result));
+    log::call(of, name, &place, thread, start, end, result);
+    report(&place, start, end, what);
 }
 
 fn thread_id() -> u32 {

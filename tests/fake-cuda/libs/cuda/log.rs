@@ -59,6 +59,9 @@ pub fn happened(at: &Place, start: u64, end: u64, what: &Happened) {
         Happened::Fill(bytes, value, kind) => {
             format!("\"what\":\"fill\",\"bytes\":{bytes},\"value\":{value},\"memory\":{kind}")
         }
+        Happened::PeerCopy(bytes, from, to) => {
+            format!("\"what\":\"peer copy\",\"bytes\":{bytes},\"from\":{from},\"to\":{to}")
+        }
         Happened::Wait(kind, event) => {
             format!("\"what\":\"wait\",\"kind\":{kind},\"event\":{event}")
         }
@@ -69,7 +72,7 @@ pub fn happened(at: &Place, start: u64, end: u64, what: &Happened) {
         Happened::Context(_) => "\"what\":\"context\"".to_owned(),
         Happened::Stream(priority) => format!("\"what\":\"stream\",\"priority\":{priority}"),
         Happened::Device => "\"what\":\"device\"".to_owned(),
-        Happened::Call(..) => return,
+        Happened::Call(..) | Happened::DriverCall(..) => return,
     };
     write(&format!(
         "{{{what},\"device\":{},\"context\":{},\"stream\":{},\"correlation\":{},\"graph\":{},\
@@ -79,10 +82,10 @@ pub fn happened(at: &Place, start: u64, end: u64, what: &Happened) {
 }
 
 /// A call returned.
-pub fn call(name: &CStr, at: &Place, thread: u32, start: u64, end: u64, result: u32) {
+pub fn call(of: &str, name: &CStr, at: &Place, thread: u32, start: u64, end: u64, result: u32) {
     if folder().is_some() {
         write(&format!(
-            "{{\"what\":\"call\",\"name\":\"{}\",\"thread\":{thread},\"correlation\":{},\
+            "{{\"what\":\"{of}\",\"name\":\"{}\",\"thread\":{thread},\"correlation\":{},\
              \"result\":{result},\"start\":{start},\"end\":{end}}}\n",
             name.to_string_lossy(),
             at.correlation

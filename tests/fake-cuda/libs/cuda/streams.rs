@@ -191,6 +191,11 @@ fn perform(work: Work, place: Place) {
             unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
             Happened::Copy(bytes as u64, kind, memory::kind_of(from), memory::kind_of(to))
         }
+        Work::PeerCopy(to, to_device, from, from_device, bytes) => {
+            // SAFETY: as above.
+            unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
+            Happened::PeerCopy(bytes as u64, from_device, to_device)
+        }
         Work::Fill(at, value, bytes) => {
             // SAFETY: as the program asked, and as a device would do.
             unsafe { std::ptr::write_bytes(at.cast::<u8>(), value, bytes) };

@@ -102,6 +102,9 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
     SUCCESS
 }
 
+/// CUPTI's number of `cuLaunchKernel`.
+const DRIVER_LAUNCH: u32 = 307;
+
 fn launch_of(stub: *const c_void, grid: Dim3, block: Dim3, shared: usize) -> Option<Launch> {
     let name = *NAMES.lock().unwrap().as_ref()?.get(&(stub as usize))?;
     let blocks = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
@@ -133,7 +136,11 @@ pub extern "C" fn cudaLaunchKernel(
         c"cudaLaunchKernel",
         |engine, id| {
             let Some(launch) = launch_of(stub, grid, block, shared) else { return INVALID_VALUE };
+            let start = (engine.now)();
             (engine.put)(stream, Work::Kernel(launch), id);
+            if number("FAKE_CUDA_DRIVER_CALLS", 0) != 0 {
+                (engine.driver_end)(DRIVER_LAUNCH, c"cuLaunchKernel".as_ptr(), id, start, 0);
+            }
             SUCCESS
         },
     )

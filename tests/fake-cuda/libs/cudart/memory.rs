@@ -143,3 +143,23 @@ pub extern "C" fn cudaMemset(at: *mut c_void, value: c_int, bytes: usize) -> u32
         SUCCESS
     })
 }
+
+/// CUPTI's number of `cudaMemcpyPeerAsync_v4000`, which `tprof-cupti-sys` does not list.
+const PEER_ASYNC: u32 = 162;
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemcpyPeerAsync(
+    to: *mut c_void,
+    to_device: c_int,
+    from: *const c_void,
+    from_device: c_int,
+    bytes: usize,
+    stream: *mut c_void,
+) -> u32 {
+    call(PEER_ASYNC, c"cudaMemcpyPeerAsync", |engine, id| {
+        let work = Work::PeerCopy(to, to_device as u32, from, from_device as u32, bytes);
+        (engine.put)(stream, work, id);
+        SUCCESS
+    })
+}

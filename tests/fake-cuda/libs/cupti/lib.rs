@@ -124,7 +124,11 @@ pub unsafe extern "C" fn cuptiGetCallbackName(
     number: u32,
     name: *mut *const c_char,
 ) -> CUptiResult {
-    let found = (domain == CUPTI_CB_DOMAIN_RUNTIME_API).then(|| records::name_of(number)).flatten();
+    let found = match domain {
+        CUPTI_CB_DOMAIN_RUNTIME_API => records::name_of(number),
+        CUPTI_CB_DOMAIN_DRIVER_API if number == 307 => Some(c"cuLaunchKernel"),
+        _ => None,
+    };
     let Some(found) = found else { return CUPTI_ERROR_INVALID_PARAMETER };
     // SAFETY: the caller's place for the answer.
     unsafe { *name = found.as_ptr() };

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_cupti_sys::bindings::*;
-use tprof_fake_cuda::{Happened, Launch, Place, engine};
+use tprof_fake_cuda::{Happened, Launch, Place, engine, memory};
 
 /// A kind of record that no CUPTI has.
 const UNKNOWN: CUpti_ActivityKind = 63;
@@ -88,7 +88,8 @@ macro_rules! versioned {
 pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const Happened) {
     // SAFETY: the driver's stand-in passes both for this call.
     let (place, what) = unsafe { (&*place, &*what) };
-    if matches!(what, Happened::Call(..)) && start < CALLS_FROM.load(Relaxed) {
+    let call = matches!(what, Happened::Call(..) | Happened::DriverCall(..));
+    if call && start < CALLS_FROM.load(Relaxed) {
         return;
     }
     let stamp = engine().stamp;
@@ -111,14 +112,22 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
                 correlationId: place.correlation, graphId: place.graph, graphNodeId: place.node);
         }
         Happened::Call(number, thread, result) if is_on(CUPTI_ACTIVITY_KIND_RUNTIME) => {
-            // SAFETY: asks for the thread's other name.
-            let own = unsafe { libc::pthread_self() } as u32;
-            let named = if SYSTEM_THREADS.load(Relaxed) { *thread } else { own };
+            let kind = CUPTI_ACTIVITY_KIND_RUNTIME;
+            call_record(kind, *number, *thread, *result, place.correlation, (start, end));
+        }
+        Happened::DriverCall(number, thread, result) if is_on(CUPTI_ACTIVITY_KIND_DRIVER) => {
+            let kind = CUPTI_ACTIVITY_KIND_DRIVER;
+            call_record(kind, *number, *thread, *result, place.correlation, (start, end));
+        }
+        Happened::PeerCopy(bytes, from, to) if is_on(CUPTI_ACTIVITY_KIND_MEMCPY2) => {
             write(
-                *thread,
-                &record!(CUpti_ActivityAPI, CUPTI_ACTIVITY_KIND_RUNTIME,
-                start: start, end: end, cbid: *number, processId: std::process::id(),
-                threadId: named, correlationId: place.correlation, returnValue: *result),
+                0,
+                &record!(CUpti_ActivityMemcpyPtoP4, CUPTI_ACTIVITY_KIND_MEMCPY2,
+                copyKind: CUPTI_ACTIVITY_MEMCPY_KIND_PTOP, srcKind: memory::DEVICE,
+                dstKind: memory::DEVICE, flags: CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, bytes: *bytes,
+                start: start, end: end, deviceId: place.device, contextId: place.context,
+                streamId: place.stream, srcDeviceId: *from, dstDeviceId: *to,
+                correlationId: place.correlation, graphId: place.graph, graphNodeId: place.node),
             );
         }
         Happened::Wait(kind, event) if is_on(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION) => {
@@ -167,6 +176,48 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
     }
 }
 
+/// A call of the runtime's or the driver's.
+fn call_record(
+    kind: CUpti_ActivityKind,
+    number: u32,
+    thread: u32,
+    result: u32,
+    correlation: u32,
+    (start, end): (u64, u64),
+) {
+    // SAFETY: asks for the thread's other name.
+    let own = unsafe { libc::pthread_self() } as u32;
+    let named = if SYSTEM_THREADS.load(Relaxed) { thread } else { own };
+    write(
+        thread,
+        &record!(CUpti_ActivityAPI, kind, start: start, end: end, cbid: number,
+        processId: std::process::id(), threadId: named, correlationId: correlation,
+        returnValue: result),
+    );
+}
+
+/// Time that CUPTI itself took after a kernel, of this process's first thread.
+fn overhead(end: u64) {
+    static TURNS: AtomicU64 = AtomicU64::new(0);
+    if !is_on(CUPTI_ACTIVITY_KIND_OVERHEAD) || !faults::turn("overhead", &TURNS) {
+        return;
+    }
+    let (thread, start, end) = (std::process::id(), end, end + 5_000);
+    let kind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH;
+    let owner = CUpti_ActivityObjectKindId {
+        pt: CUpti_ActivityObjectKindId__bindgen_ty_1 { processId: thread, threadId: thread },
+    };
+    let line = format!(
+        "{{\"what\":\"overhead\",\"kind\":{kind},\"thread\":{thread},\"length\":{}}}",
+        end - start
+    );
+    (engine().log)(line.as_ptr(), line.len());
+    let mut record = record!(CUpti_ActivityOverhead3, CUPTI_ACTIVITY_KIND_OVERHEAD,
+        overheadKind: kind, objectKind: CUPTI_ACTIVITY_OBJECT_THREAD, start: start, end: end);
+    record.objectId = owner;
+    write(0, &record);
+}
+
 fn kernel(place: &Place, start: u64, end: u64, launch: &Launch) {
     static DROPS: AtomicU64 = AtomicU64::new(0);
     static ZEROS: AtomicU64 = AtomicU64::new(0);
@@ -188,6 +239,7 @@ fn kernel(place: &Place, start: u64, end: u64, launch: &Launch) {
         dynamicSharedMemory: launch.dynamic_shared, registersPerThread: launch.registers,
         correlationId: place.correlation, gridId: place.correlation, name: launch.name,
         graphId: place.graph, graphNodeId: place.node, channelID: 1, channelType: 1);
+    overhead(end);
 }
 
 /// Name of a call of the runtime, with its version as CUPTI has it.
@@ -196,6 +248,9 @@ pub fn name_of(number: u32) -> Option<&'static CStr> {
         ($($constant:ident $name:literal)*) => {
             match number { $($constant => Some($name),)* _ => None }
         };
+    }
+    if number == 162 {
+        return Some(c"cudaMemcpyPeerAsync_v4000");
     }
     names! {
         CUPTI_RUNTIME_TRACE_CBID_cudaGetDeviceCount_v3020 c"cudaGetDeviceCount_v3020"
