@@ -23,6 +23,10 @@ fn more_than_said() -> Damage {
     Damage::new("a block holds more than its header says")
 }
 
+fn is_set(packed: &[u8], row: usize) -> bool {
+    packed[row / 8] >> (row % 8) & 1 != 0
+}
+
 struct Entry<'a> {
     kind: u8,
     encoding: u8,
@@ -164,13 +168,10 @@ impl<'a> Columns<'a> {
 
     /// A column of integers that some rows lack.
     pub fn option(&mut self, id: u16) -> Result<Vec<Option<u64>>, Damage> {
-        let present = self.flag(id | PRESENT)?;
-        let values = self.uint(id)?;
-        Ok(values
-            .into_iter()
-            .zip(present)
-            .map(|(value, present)| present.then_some(value))
-            .collect())
+        let mut present = Vec::new();
+        self.packed_into(id | PRESENT, &mut present)?;
+        let values = self.uint(id)?.into_iter().enumerate();
+        Ok(values.map(|(row, value)| is_set(&present, row).then_some(value)).collect())
     }
 
     /// A column of integers that some rows lack; all lack one that was written
@@ -186,7 +187,7 @@ impl<'a> Columns<'a> {
     pub fn flag(&mut self, id: u16) -> Result<Vec<bool>, Damage> {
         let mut packed = Vec::new();
         self.packed_into(id, &mut packed)?;
-        Ok((0..self.rows).map(|row| packed[row / 8] >> (row % 8) & 1 != 0).collect())
+        Ok((0..self.rows).map(|row| is_set(&packed, row)).collect())
     }
 
     /// A column of doubles, one per row.

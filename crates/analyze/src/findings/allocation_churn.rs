@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
-use super::rule::{Evidence, Finding, Place, Rule, Verdict};
+use super::rule::{Evidence, Place, Rule, Verdict};
 use super::scene::Scene;
 use super::words::time;
 use crate::Reading;
@@ -70,7 +70,8 @@ impl Rule for AllocationChurn {
             rates.flatten().map(|rates| format!(" It is {rates}.")).unwrap_or_default(),
         );
         Verdict::Found(vec![
-            Finding::new("the host allocates and frees all the time")
+            scene
+                .finding("the host allocates and frees all the time")
                 .seen(seen)
                 .advice(
                     "See the sites in `tprof report memory`: reuse buffers, reserve containers, \

@@ -120,7 +120,8 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
     let places = calls.chain(copies.iter().map(|copy| copy.place(rank)));
     // Where the device goes on working meanwhile, nothing shows that they cost anything.
     let bound = if scene.share(direct) < LEAST_SHARE { bound.min(direct) } else { bound };
-    Finding::new(words.what)
+    scene
+        .finding(words.what)
         .about(words.subject)
         .seen(seen)
         .advice(words.advice)

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceSpanKind, NameId};
 
 use super::kernel_kinds::{KernelKind, kind};
-use super::rule::{Finding, Verdict};
+use super::rule::Verdict;
 use super::scene::Scene;
 use super::words::{by_name, time, top};
 use crate::intervals::Cover;
@@ -68,7 +68,8 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &Limit) -> Verdict {
         top(scene, &names, 3),
     );
     Verdict::Found(vec![
-        Finding::new(limit.what)
+        scene
+            .finding(limit.what)
             .seen(seen)
             .advice(limit.advice)
             .bound(cover.length())

@@ -2,7 +2,7 @@
 
 use tprof_trace::model::SpanKind;
 
-use super::rule::{Finding, Rule, Verdict};
+use super::rule::{Rule, Verdict};
 use super::scene::Scene;
 use super::words::{time, times, top};
 use crate::intervals::Cover;
@@ -80,7 +80,8 @@ impl Rule for DataLoadBound {
         let places = spans.iter().map(|span| scene.span_place(span));
         let waits = places.filter(|place| measure.within(place.interval) > 0);
         Verdict::Found(vec![
-            Finding::new("the job waits for its next batch")
+            scene
+                .finding("the job waits for its next batch")
                 .seen(seen)
                 .advice(
                     "Load ahead, in other processes: DataLoader(num_workers=…, \

@@ -2,7 +2,7 @@
 //! the middle of steps.
 
 use super::calls::is_device_allocation;
-use super::rule::{Finding, Rule, Verdict};
+use super::rule::{Rule, Verdict};
 use super::scene::Scene;
 use super::words::{time, times};
 
@@ -37,7 +37,8 @@ impl Rule for DeviceAllocations {
             time(scene, cover.length()),
         );
         Verdict::Found(vec![
-            Finding::new("the driver allocates and frees device memory")
+            scene
+                .finding("the driver allocates and frees device memory")
                 .seen(seen)
                 .advice(
                     "Keep buffers over steps or take them from a caching or stream-ordered \

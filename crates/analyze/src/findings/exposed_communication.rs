@@ -2,7 +2,7 @@
 
 use tprof_trace::model::Collective;
 
-use super::rule::{Finding, Rule, Verdict};
+use super::rule::{Rule, Verdict};
 use super::scene::Scene;
 use super::words::{by_name, median, time, times, top};
 use crate::intervals::Cover;
@@ -44,7 +44,8 @@ impl Rule for ExposedCommunication {
         );
         let places = kernels.iter().filter(|(_, ns)| *ns > 0);
         Verdict::Found(vec![
-            Finding::new("nothing hides the communication")
+            scene
+                .finding("nothing hides the communication")
                 .seen(seen)
                 .advice(advice(scene, &kernels))
                 .bound(exposed.length())

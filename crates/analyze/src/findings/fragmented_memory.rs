@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
 use super::calls::is_device_allocation;
-use super::rule::{Evidence, Finding, Place, Rule, Verdict};
+use super::rule::{Evidence, Place, Rule, Verdict};
 use super::scene::Scene;
 use super::words::time;
 use crate::intervals::Interval;
@@ -84,7 +84,8 @@ impl Rule for FragmentedMemory {
             bytes(pool.grown_bytes),
             time(scene, calls.length()),
         );
-        let mut finding = Finding::new("free device memory is in pieces that do not fit")
+        let mut finding = scene
+            .finding("free device memory is in pieces that do not fit")
             .seen(seen)
             .advice(
                 "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \

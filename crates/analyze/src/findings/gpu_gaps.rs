@@ -2,7 +2,7 @@
 //! Nsight Systems, with a length that fits steps of milliseconds too.
 
 use super::gaps::Gap;
-use super::rule::{Finding, Rule, Verdict, idle_places};
+use super::rule::{Rule, Verdict, idle_places};
 use super::scene::Scene;
 use super::words::{time, times, top};
 use crate::intervals::Cover;
@@ -37,7 +37,8 @@ impl Rule for GpuGaps {
             causes(scene, &gaps),
         );
         Verdict::Found(vec![
-            Finding::new("the device is idle for long times at a stretch")
+            scene
+                .finding("the device is idle for long times at a stretch")
                 .seen(seen)
                 .advice(
                     "Open the gaps in the timeline. Where the host is late, move what it does \

@@ -59,7 +59,10 @@ pub(super) struct PlaceRow {
 impl RankFindings {
     /// Puts all rules to a rank.
     pub(super) fn of(scene: &Scene<'_>, at: &RankAt, rules: &[&dyn Rule]) -> RankFindings {
-        let (meetings, group_size) = stragglers::meetings(scene);
+        let cores = scene.rank.cores;
+        let outcomes = || ranks::each_on(cores, rules, |rule| outcome(scene, *rule));
+        let (outcomes, (meetings, group_size)) =
+            ranks::both(cores, outcomes, || stragglers::meetings(scene));
         RankFindings {
             label: at.label.clone(),
             steps: scene.steps,
@@ -67,7 +70,7 @@ impl RankFindings {
             window_ns: scene.window_ns(),
             meetings,
             group_size,
-            outcomes: ranks::each_on(scene.rank.cores, rules, |rule| outcome(scene, *rule)),
+            outcomes,
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::calls::{is_synchronous_copy, is_wait};
 use super::data_load;
 use super::gaps::{Gap, after_calls};
-use super::rule::{Finding, Rule, Verdict, idle_places};
+use super::rule::{Rule, Verdict, idle_places};
 use super::scene::{Scene, moment_of_call};
 use super::words::{median, time, times, top};
 use crate::intervals::Cover;
@@ -49,7 +49,8 @@ impl Rule for LaunchBound {
             seen += &format!(" Most of it is launched in {places}.");
         }
         Verdict::Found(vec![
-            Finding::new("the host launches kernels too slowly")
+            scene
+                .finding("the host launches kernels too slowly")
                 .seen(seen)
                 .advice(
                     "Launch less often or faster: CUDA graphs or \

@@ -1,7 +1,7 @@
 //! LowUtilization: large parts of the time in which the devices are mostly idle.
 //! The rule "GPU low utilization" of Nsight Systems, with its defaults.
 
-use super::rule::{Evidence, Finding, Place, Rule, Verdict};
+use super::rule::{Evidence, Place, Rule, Verdict};
 use super::scene::Scene;
 use super::words::time;
 use crate::intervals::{Cover, Interval};
@@ -46,7 +46,8 @@ impl Rule for LowUtilization {
             name: "mostly idle".into(),
         };
         Verdict::Found(vec![
-            Finding::new("the device is mostly idle in parts of the time")
+            scene
+                .finding("the device is mostly idle in parts of the time")
                 .seen(seen)
                 .advice(
                     "The other findings say why, where the data tells. If none does, see \

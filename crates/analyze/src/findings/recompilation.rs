@@ -4,7 +4,7 @@
 use rustc_hash::FxHashSet;
 use tprof_trace::model::SpanKind;
 
-use super::rule::{Finding, Rule, Verdict};
+use super::rule::{Rule, Verdict};
 use super::scene::Scene;
 use super::words::{short, time};
 use crate::intervals::Cover;
@@ -76,7 +76,8 @@ impl Rule for Recompilation {
             names.join(", "),
         );
         Verdict::Found(vec![
-            Finding::new("code is compiled again in later steps")
+            scene
+                .finding("code is compiled again in later steps")
                 .seen(seen)
                 .advice(
                     "See which guards fail with TORCH_LOGS=recompiles; mark changing sizes as \

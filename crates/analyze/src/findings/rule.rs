@@ -76,6 +76,8 @@ pub(super) struct Finding {
     pub evidence: Vec<Evidence<'static>>,
     /// How many such places there are.
     pub places: usize,
+    /// Nobody asks for the places: none are kept or counted.
+    pub is_brief: bool,
 }
 
 /// An interval that one can open in a timeline.
@@ -127,6 +129,7 @@ impl Finding {
             keep: false,
             evidence: Vec::new(),
             places: 0,
+            is_brief: false,
         }
     }
 
@@ -157,6 +160,9 @@ impl Finding {
     /// Where to look: the longest of these places are kept. There may be millions, so
     /// that no more than a few times those are held.
     pub(super) fn at<'a>(mut self, places: impl IntoIterator<Item = Evidence<'a>>) -> Finding {
+        if self.is_brief {
+            return self;
+        }
         let mut longest: Vec<Evidence<'a>> = Vec::with_capacity(4 * MOST_PLACES);
         let cut = |longest: &mut Vec<Evidence<'a>>| {
             longest.sort_by(Evidence::compare);

@@ -12,12 +12,13 @@ use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
 use super::copies::{self, Copy};
 use super::gaps::Gap;
-use super::rule::{Evidence, Place};
+use super::rule::{Evidence, Finding, Place};
 use crate::clock::Clock;
 use crate::intervals::{Cover, Interval};
 use crate::rank::{
     Busy, HostSpan, Moment, OnThread, RankTrace, Step, Work, enclosing, nesting_order,
 };
+use crate::ranks;
 
 /// Shortest gap that is called one, of a short step.
 const LEAST_GAP_NS: u64 = 1_000_000;
@@ -56,8 +57,8 @@ pub(super) struct Scene<'a> {
     pub copy_rows: Vec<Copy>,
     /// Of each piece of work, how much is in the window.
     pub work_in_window_ns: Vec<u64>,
-    /// Nobody reads the words that tell what was seen: leave out of them what takes
-    /// long to find out.
+    /// Nobody reads the words that tell what was seen, and where: leave out of them what
+    /// takes long to find out.
     pub is_brief: bool,
     /// Ranges that somebody named and operators, but no steps, in nesting order; once
     /// a rule asked.
@@ -96,17 +97,24 @@ impl<'a> Scene<'a> {
     pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
         let steps = steps_of_one_process(rank);
         let window = window(rank, &steps);
-        let (compute, communication) = (
-            of_devices(rank, |busy| &busy.compute).intersection(&window),
-            of_devices(rank, |busy| &busy.communication).intersection(&window),
-        );
-        let idle = window.without(&of_devices(rank, |busy| &busy.any));
-        let main_threads = main_threads(rank, &steps);
-        let measure = window.measure();
-        let mut walk = measure.walk();
-        let work_in_window_ns = rank.work.iter().map(|work| walk.within(work.interval())).collect();
-        let gaps = Gap::all(rank, &idle);
-        let late = Cover::of(gaps.iter().map(Gap::late));
+        let of_time = || {
+            let idle = window.without(&of_devices(rank, |busy| &busy.any));
+            let gaps = Gap::all(rank, &idle);
+            let late = Cover::of(gaps.iter().map(Gap::late));
+            (idle, gaps, late)
+        };
+        let of_work = || {
+            let measure = window.measure();
+            let mut walk = measure.walk();
+            let within = rank.work.iter().map(|work| walk.within(work.interval()));
+            let work_in_window_ns: Vec<u64> = within.collect();
+            let compute = of_devices(rank, |busy| &busy.compute).intersection(&window);
+            let communication = of_devices(rank, |busy| &busy.communication).intersection(&window);
+            let main_threads = main_threads(rank, &steps);
+            (work_in_window_ns, compute, communication, main_threads, copies::all(rank))
+        };
+        let ((idle, gaps, late), of_work) = ranks::both(rank.cores, of_time, of_work);
+        let (work_in_window_ns, compute, communication, main_threads, copy_rows) = of_work;
         Scene {
             clock,
             steps: steps.len(),
@@ -118,12 +126,17 @@ impl<'a> Scene<'a> {
             late,
             gaps,
             main_threads,
-            copy_rows: copies::all(rank),
+            copy_rows,
             work_in_window_ns,
             is_brief: false,
             ranges: OnceLock::new(),
             rank,
         }
+    }
+
+    /// A finding of which this is wrong.
+    pub fn finding(&self, what: &str) -> Finding {
+        Finding { is_brief: self.is_brief, ..Finding::new(what) }
     }
 
     /// Whether anything ran on a device.
@@ -290,7 +303,13 @@ fn window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
 
 fn main_threads(rank: &RankTrace<'_>, steps: &[Step]) -> FxHashSet<ThreadIndex> {
     let launches = (0..rank.calls.len()).filter(|&at| !rank.launches.work_of(at).is_empty());
-    let threads: FxHashSet<ThreadIndex> = launches.map(|at| rank.calls[at].thread).collect();
+    let (mut threads, mut last) = (FxHashSet::default(), None);
+    for thread in launches.map(|at| rank.calls[at].thread) {
+        // Most calls come from the thread of the call before.
+        if last.replace(thread) != Some(thread) {
+            threads.insert(thread);
+        }
+    }
     if !threads.is_empty() {
         return threads;
     }

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Device, NameId};
 
-use super::rule::{Finding, Rule, Verdict};
+use super::rule::{Rule, Verdict};
 use super::scene::Scene;
 use super::words::{short, time};
 use crate::intervals::{Interval, Union};
@@ -70,7 +70,8 @@ impl Rule for SmallBatches {
         );
         let place = |at: &u32| scene.work_place(&scene.rank.work[*at as usize]);
         Verdict::Found(vec![
-            Finding::new("kernels are too small to fill the device")
+            scene
+                .finding("kernels are too small to fill the device")
                 .seen(seen)
                 .advice(
                     "Use larger batches (more samples, longer sequences, less splitting into \

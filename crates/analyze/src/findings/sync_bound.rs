@@ -2,7 +2,7 @@
 //! The rule "CUDA synchronization APIs" of Nsight Systems, with what it costs.
 
 use super::calls::{Blocking, is_wait};
-use super::rule::{Finding, Rule, Verdict};
+use super::rule::{Rule, Verdict};
 use super::scene::{Scene, moment_of_call};
 use super::words::{time, times, top};
 use crate::rank::HostSpan;
@@ -61,7 +61,8 @@ impl Rule for SyncBound {
             seen += &format!(" They are called in {within}.");
         }
         Verdict::Found(vec![
-            Finding::new("host and device wait for each other")
+            scene
+                .finding("host and device wait for each other")
                 .seen(seen)
                 .advice(
                     "Do not read results of the device in every step: no .item(), .cpu(), \

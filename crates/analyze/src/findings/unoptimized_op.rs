@@ -152,7 +152,8 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
         seen += &format!(" Most are launched by {callers}.");
     }
     Some(
-        Finding::new(pattern.what)
+        scene
+            .finding(pattern.what)
             .about(pattern.subject)
             .seen(seen)
             .advice(pattern.advice)

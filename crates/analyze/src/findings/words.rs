@@ -39,10 +39,14 @@ pub(super) fn top(scene: &Scene<'_>, names: &[(String, u64)], most: usize) -> St
 }
 
 /// Sums of these pieces of work by name, most first; times of concurrent ones add up.
+/// None where nobody reads them.
 pub(super) fn by_name<'w>(
     scene: &Scene<'_>,
     work: impl Iterator<Item = (&'w Work, u64)>,
 ) -> Vec<(String, u64)> {
+    if scene.is_brief {
+        return Vec::new();
+    }
     // Names are looked up once each: a trace has many more rows than names.
     let mut sums: FxHashMap<(NameId, WorkKind), (&Work, u64)> = FxHashMap::default();
     for (work, ns) in work {

@@ -4,7 +4,10 @@
 //! for both: neither needs the other.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tprof_trace::model::{Collective, Kernel, MemoryCopy, NameId, Span, SpanKind};
+use tprof_trace::model::{
+    Collective, DeviceAllocation, DeviceSpan, Kernel, MemoryCopy, NameId, Span, SpanKind,
+    Synchronization,
+};
 use tprof_trace::{Problem, TraceFile, TraceRow};
 
 use super::{
@@ -27,20 +30,44 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
     rank.collectives = device.collectives;
     (rank.streams, rank.work) = (device.streams, device.work);
     (rank.calls, rank.spans) = (host.calls, host.spans);
-    if needs.has_any(Needs::WORK) && needs.has(Needs::CALLS) {
-        rank.launches = Launches::of(&rank.calls, &rank.work, &rank.streams);
-        own::join(&mut rank.collectives, &rank.calls, &rank.work, &rank.launches);
-    }
-    let problems = &mut rank.problems;
-    rank.synchronizations = rows(file, needs, Needs::SYNCHRONIZATIONS, problems);
-    rank.device_spans = rows(file, needs, Needs::DEVICE_SPANS, problems);
-    rank.allocations = rows(file, needs, Needs::ALLOCATIONS, problems);
-    if needs.has_any(Needs::SAMPLES) {
-        let mut found = Vec::new();
-        rank.cpu = CpuTrace::load(file, &mut found);
-        note(problems, Needs::SAMPLES, found);
-    }
+    let (calls, work, streams) = (&rank.calls, &rank.work, &rank.streams);
+    let launches = || match needs.has_any(Needs::WORK) && needs.has(Needs::CALLS) {
+        true => Launches::of(calls, work, streams),
+        false => Launches::default(),
+    };
+    let (launches, mut other) = ranks::both(cores, launches, || OtherRows::read(file, needs));
+    rank.launches = launches;
+    own::join(&mut rank.collectives, &rank.calls, &rank.work, &rank.launches);
+    rank.problems.append(&mut other.problems);
+    (rank.synchronizations, rank.device_spans) = (other.synchronizations, other.device_spans);
+    (rank.allocations, rank.cpu) = (other.allocations, other.cpu);
     rank
+}
+
+/// What takes no part in the joining of calls and work.
+#[derive(Default)]
+struct OtherRows {
+    synchronizations: Vec<Synchronization>,
+    device_spans: Vec<DeviceSpan>,
+    allocations: Vec<DeviceAllocation>,
+    cpu: CpuTrace,
+    problems: Problems,
+}
+
+impl OtherRows {
+    fn read(file: &TraceFile, needs: Needs) -> OtherRows {
+        let mut found = OtherRows::default();
+        let problems = &mut found.problems;
+        found.synchronizations = rows(file, needs, Needs::SYNCHRONIZATIONS, problems);
+        found.device_spans = rows(file, needs, Needs::DEVICE_SPANS, problems);
+        found.allocations = rows(file, needs, Needs::ALLOCATIONS, problems);
+        if needs.has_any(Needs::SAMPLES) {
+            let mut of_samples = Vec::new();
+            found.cpu = CpuTrace::load(file, &mut of_samples);
+            note(problems, Needs::SAMPLES, of_samples);
+        }
+        found
+    }
 }
 
 fn note(problems: &mut Problems, of: Needs, found: Vec<Problem>) {
