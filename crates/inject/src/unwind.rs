@@ -272,7 +272,8 @@ fn lookup(thread: &mut Thread, pc: u64, code: u64, entry: &Entry) -> u64 {
         ask(thread);
         PATIENCE.store(0, Relaxed);
     }
-    match search(pc) {
+    let quiet = thread.is_quiet();
+    match search(pc, quiet) {
         Search::Row(Row(NOT_READY)) => NOT_READY,
         Search::Row(row) => {
             entry.row.store(row.0, Relaxed);
@@ -281,7 +282,7 @@ fn lookup(thread: &mut Thread, pc: u64, code: u64, entry: &Entry) -> u64 {
         }
         Search::Unknown => {
             if ask(thread) {
-                if let Search::Row(row) = search(pc) {
+                if let Search::Row(row) = search(pc, quiet) {
                     // It was worth asking: be ready to ask again.
                     PATIENCE.store(0, Relaxed);
                     return row.0;
@@ -300,8 +301,8 @@ enum Search {
     Unknown,
 }
 
-/// Looks `pc` up in the published modules.
-fn search(pc: u64) -> Search {
+/// Looks `pc` up in the published modules; `quiet`: without a system call.
+fn search(pc: u64, quiet: bool) -> Search {
     let Some(header) = state::header() else { return Search::Unknown };
     let region = state::REGION.load(Relaxed);
     for _ in 0..1000 {
@@ -329,7 +330,7 @@ fn search(pc: u64) -> Search {
                 if table == u64::MAX {
                     return Search::Row(Row(NOT_READY));
                 }
-                Search::Row(table_row(table, pc.wrapping_sub(bias)))
+                Search::Row(table_row(table, pc.wrapping_sub(bias), quiet))
             }
             _ => Search::Unknown,
         };
@@ -337,8 +338,9 @@ fn search(pc: u64) -> Search {
     Search::Unknown
 }
 
-/// Opens the tables for reading up to `end`, if they are not yet.
-fn is_open(tables: *mut u8, end: usize) -> bool {
+/// Opens the tables for reading up to `end`, if they are not yet; that takes a system
+/// call, which a quiet thread does not make.
+fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     const STEP: usize = 1 << 20;
     let open = state::TABLES_OPEN.load(Acquire);
     if end <= open {
@@ -346,7 +348,7 @@ fn is_open(tables: *mut u8, end: usize) -> bool {
     }
     let mapped = state::TABLES_BYTES.load(Relaxed);
     let wanted = end.next_multiple_of(STEP).min(mapped);
-    if end > mapped || state::FILTERED.load(Relaxed) != 0 {
+    if end > mapped || quiet {
         return false;
     }
     if !sys::protect(tables, wanted, sys::flags::PROT_READ) {
@@ -356,16 +358,18 @@ fn is_open(tables: *mut u8, end: usize) -> bool {
     true
 }
 
-/// The row of a module's table for a module-relative pc.
-fn table_row(table: u64, pc: u64) -> Row {
+/// The row of a module's table for a module-relative pc. What is not open to a quiet
+/// thread may yet be to another: it is not ready, rather than absent.
+fn table_row(table: u64, pc: u64, quiet: bool) -> Row {
+    let closed = if quiet { Row(NOT_READY) } else { Row::NONE };
     let tables = state::TABLES.load(Relaxed);
     let mapped = state::TABLES_BYTES.load(Relaxed);
     let Ok(pc) = u32::try_from(pc) else { return Row::NONE };
     if tables.is_null() || table == 0 || table as usize + size_of::<TableHeader>() > mapped {
         return Row::NONE;
     }
-    if !is_open(tables, table as usize + size_of::<TableHeader>()) {
-        return Row::NONE;
+    if !is_open(tables, table as usize + size_of::<TableHeader>(), quiet) {
+        return closed;
     }
     // SAFETY: tables are published whole before their offset is, never change,
     // and end inside the mapping's open part, which is checked again here.
@@ -376,8 +380,8 @@ fn table_row(table: u64, pc: u64) -> Row {
         if table as usize + tprof_wire::unwind::table_bytes(len) > mapped {
             return Row::NONE;
         }
-        if !is_open(tables, table as usize + tprof_wire::unwind::table_bytes(len)) {
-            return Row::NONE;
+        if !is_open(tables, table as usize + tprof_wire::unwind::table_bytes(len), quiet) {
+            return closed;
         }
         let pcs =
             core::slice::from_raw_parts(base.add(size_of::<TableHeader>()).cast::<u32>(), len);
