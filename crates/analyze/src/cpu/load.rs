@@ -7,6 +7,7 @@ use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState
 use tprof_trace::{Problem, TraceFile};
 
 use super::names::{Frames, FuncId, Names, Stack};
+use super::unseen::{self, Short};
 use super::waits::wait_of;
 
 /// Time of one thread in one place and state.
@@ -24,8 +25,10 @@ pub struct Stretch {
     pub inlined: usize,
     /// The stack was cut.
     pub cut: bool,
-    /// Time.
+    /// Time; of waits, with what was taken over from those that nobody saw.
     pub weight_ns: u64,
+    /// Variance of the part that was taken over, ns².
+    pub variance: f64,
     /// Samples of it with a stack of their own, or waits.
     pub samples: u64,
     /// Of the weight, what was spent holding Python's lock; `None` if unknown.
@@ -52,6 +55,15 @@ static NO_STACK: Stack = Stack { functions: Vec::new(), inlined: 0, cut: false }
 
 type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
+/// Sums of rows with the same key.
+#[derive(Default)]
+struct Rows {
+    weight_ns: u64,
+    count: u64,
+    gil_ns: Option<u64>,
+    short: Short,
+}
+
 impl CpuTrace {
     /// Reads a file.
     pub fn load(file: &TraceFile, problems: &mut Vec<Problem>) -> CpuTrace {
@@ -69,7 +81,7 @@ impl CpuTrace {
         problems: &mut Vec<Problem>,
         keep: impl Fn(&Sample) -> bool,
     ) -> CpuTrace {
-        let mut sums: FxHashMap<Key, (u64, u64, Option<u64>)> = FxHashMap::default();
+        let mut sums: FxHashMap<Key, Rows> = FxHashMap::default();
         let mut extent: Option<(u64, u64)> = None;
         let mut count = 0;
         let mut blocks = file.blocks::<Sample>();
@@ -77,11 +89,12 @@ impl CpuTrace {
             for row in block.into_iter().filter(&keep) {
                 let key = (row.process, row.thread, row.stack, row.state);
                 let sum = sums.entry(key).or_default();
-                sum.0 = sum.0.saturating_add(row.weight_ns);
-                sum.1 += 1;
+                sum.weight_ns = sum.weight_ns.saturating_add(row.weight_ns);
+                sum.count += 1;
+                sum.short.add(row.weight_ns);
                 if let Some(held) = row.gil {
                     let held_ns = if held { row.weight_ns } else { 0 };
-                    sum.2 = Some(sum.2.unwrap_or(0).saturating_add(held_ns));
+                    sum.gil_ns = Some(sum.gil_ns.unwrap_or(0).saturating_add(held_ns));
                 }
                 let end_ns = match row.state {
                     ThreadState::Running => row.time_ns,
@@ -97,7 +110,8 @@ impl CpuTrace {
         let mut frames = Frames::new(file);
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_unstable_by_key(|(key, _)| *key);
-        for ((process, thread, id, state), (weight_ns, samples, gil_ns)) in sums {
+        let mut shorts = Vec::with_capacity(sums.len());
+        for ((process, thread, id, state), rows) in sums {
             let CpuTrace { names, stacks, stretches, .. } = &mut trace;
             let stack =
                 stacks.entry((process, id)).or_insert_with(|| frames.stack(process, id, names));
@@ -108,11 +122,14 @@ impl CpuTrace {
                 stack: stack.functions.clone(),
                 inlined: stack.inlined,
                 cut: stack.cut,
-                weight_ns,
-                samples,
-                gil_ns,
+                weight_ns: rows.weight_ns,
+                variance: 0.0,
+                samples: rows.count,
+                gil_ns: rows.gil_ns,
             });
+            shorts.push(rows.short);
         }
+        unseen::take_over(&mut trace.stretches, &shorts);
         trace
     }
 }

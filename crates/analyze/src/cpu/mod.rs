@@ -15,6 +15,7 @@ mod split;
 mod split_tables;
 mod threads;
 mod tree;
+mod unseen;
 mod waits;
 
 pub use functions::{Function, Functions, Sum};

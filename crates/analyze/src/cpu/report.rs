@@ -32,12 +32,21 @@ const CALLERS: usize = 12;
 /// See the module.
 pub struct CpuReport;
 
+/// Waits for one thing in one place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waited {
+    ns: u64,
+    rows: u64,
+    /// See [`super::Stretch::variance`].
+    variance: f64,
+}
+
 /// What is kept of a rank.
 pub struct Part {
     functions: Functions,
     top_down: Tree,
     bottom_up: Tree,
-    waits: FxHashMap<(ThreadState, Option<Func>), (u64, u64)>,
+    waits: FxHashMap<(ThreadState, Option<Func>), Waited>,
     loading: loading::Loading,
     split: Split,
     /// Ranges that `--within` chose.
@@ -85,8 +94,9 @@ impl Analysis for CpuReport {
                 state => {
                     let place = place_of_wait(funcs());
                     let sum = part.waits.entry((state, place)).or_default();
-                    sum.0 += stretch.weight_ns;
-                    sum.1 += stretch.samples;
+                    sum.ns += stretch.weight_ns;
+                    sum.rows += stretch.samples;
+                    sum.variance += stretch.variance;
                 }
             }
         }
@@ -96,7 +106,7 @@ impl Analysis for CpuReport {
     fn join(&self, parts: Vec<(RankAt, Part)>, options: &Options) -> Body {
         let mut all = Functions::default();
         let (mut top_down, mut bottom_up) = (Tree::default(), Tree::default());
-        let mut waits: FxHashMap<(ThreadState, Option<Func>), (u64, u64)> = FxHashMap::default();
+        let mut waits: FxHashMap<(ThreadState, Option<Func>), Waited> = FxHashMap::default();
         let mut loading = loading::Loading::default();
         let mut split = Split::default();
         let (mut rows, mut ranges_within) = (0, 0);
@@ -109,8 +119,9 @@ impl Analysis for CpuReport {
             bottom_up.merge(&part.bottom_up);
             for (key, sum) in part.waits {
                 let into = waits.entry(key).or_default();
-                into.0 += sum.0;
-                into.1 += sum.1;
+                into.ns += sum.ns;
+                into.rows += sum.rows;
+                into.variance += sum.variance;
             }
             loading.add(&part.loading);
             split.add(part.split);
@@ -198,6 +209,14 @@ pub(super) fn sampled(ns: u64, samples: u64) -> Cell {
     }
     let error = 1.96 * ns as f64 / (samples as f64).sqrt();
     Cell::Estimate { value: ns.into(), error: (error.round() as u64).into() }
+}
+
+/// Time of which a part may be an estimate of this variance.
+pub(super) fn estimated(ns: u64, variance: f64) -> Cell {
+    if variance == 0.0 {
+        return Cell::from(ns);
+    }
+    Cell::Estimate { value: ns.into(), error: ((1.96 * variance.sqrt()).round() as u64).into() }
 }
 
 /// A function as a person reads it.
@@ -322,7 +341,7 @@ fn modules(all: &Functions, why: &str) -> Table {
     table
 }
 
-fn waiting(waits: &FxHashMap<(ThreadState, Option<Func>), (u64, u64)>, rows: u64) -> Table {
+fn waiting(waits: &FxHashMap<(ThreadState, Option<Func>), Waited>, rows: u64) -> Table {
     let columns = vec![
         Column::new("waited_ns", "waited", Unit::Duration),
         Column::new("waits_for", "for", Unit::Text),
@@ -336,15 +355,17 @@ fn waiting(waits: &FxHashMap<(ThreadState, Option<Func>), (u64, u64)>, rows: u64
         .about("a thread that waits on purpose is no loss; see `report threads` for each")
         .empty(why);
     let mut sorted: Vec<_> = waits.iter().collect();
-    sorted.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.0.cmp(&b.0.0)));
-    for ((state, place), (ns, count)) in sorted {
+    sorted.retain(|(_, waited)| waited.ns > 0);
+    sorted.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then_with(|| a.0.0.cmp(&b.0.0)));
+    for ((state, place), waited) in sorted {
         let (layer, module, name): (Cell, Cell, Cell) = match place {
             Some(func) => {
                 (func.layer.word().into(), func.module.to_string().into(), shown(func).into())
             }
             None => (Cell::Empty, Cell::Empty, "(no stack was taken)".into()),
         };
-        let row = vec![(*ns).into(), word(*state).into(), (*count).into(), layer, module, name];
+        let time = estimated(waited.ns, waited.variance);
+        let row = vec![time, word(*state).into(), waited.rows.into(), layer, module, name];
         table.row(row);
     }
     table

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
 use super::names::{Func, Layer};
-use super::report::shown;
+use super::report::{estimated, shown};
 use super::waits::word;
 use super::{NO_SAMPLES, hardware};
 use crate::document::{
@@ -48,6 +48,8 @@ pub struct Row {
     tid: u32,
     name: Option<String>,
     by_state: FxHashMap<ThreadState, u64>,
+    /// Of waits, where a part was not seen: see [`super::Stretch::variance`].
+    variance: FxHashMap<ThreadState, f64>,
     gil_ns: Option<u64>,
     samples: u64,
     counts: ThreadCounts,
@@ -99,6 +101,7 @@ impl Analysis for ThreadsReport {
                 }
             });
             *row.by_state.entry(stretch.state).or_default() += stretch.weight_ns;
+            *row.variance.entry(stretch.state).or_default() += stretch.variance;
             if let Some(gil) = stretch.gil_ns {
                 row.gil_ns = Some(row.gil_ns.unwrap_or(0) + gil);
             }
@@ -288,7 +291,8 @@ fn cells(at: &RankAt, row: &Row, ranked: bool) -> Vec<Cell> {
         row.time(ThreadState::Runnable).into(),
         row.waited_ns().into(),
     ];
-    cells.extend(WAITS.iter().map(|state| Cell::from(row.time(*state))));
+    let variance = |state| row.variance.get(state).copied().unwrap_or(0.0);
+    cells.extend(WAITS.iter().map(|state| estimated(row.time(*state), variance(state))));
     let largest = |map: &FxHashMap<Func, u64>| {
         let most = map.iter().max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.name.cmp(&a.0.name)));
         most.map(|(func, _)| shown(func))

@@ -1,0 +1,141 @@
+//! Short waits that nobody saw.
+//!
+//! A thread's stack is sampled as it leaves its processor, but not each time; long
+//! waits are looked at while they last, short ones are not. Of a thread that
+//! leaves often (two that contend for Python's lock do so hundreds of times a
+//! second) most short waits are without a stack, and those with one are a sample of
+//! them. So that time is told as theirs, in proportion: an estimate, with its error.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
+
+use super::load::Stretch;
+
+/// The collector looks at longer waits while they last.
+const LOOKED_AT_NS: u64 = 10_000_000;
+
+/// Fewer waits say too little about the others.
+const LEAST_SEEN: u64 = 10;
+
+/// Waits that are no longer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Short {
+    /// Their time.
+    pub ns: u64,
+    /// How many rows.
+    pub count: u64,
+}
+
+impl Short {
+    /// Adds a row, if it is one.
+    pub fn add(&mut self, weight_ns: u64) {
+        if weight_ns < LOOKED_AT_NS {
+            self.ns = self.ns.saturating_add(weight_ns);
+            self.count += 1;
+        }
+    }
+}
+
+/// A thread's short waits that were seen, and time of those that were not.
+#[derive(Default)]
+struct Thread {
+    seen: Vec<usize>,
+    seen_ns: u64,
+    count: u64,
+    unseen: Vec<usize>,
+}
+
+/// Gives the time of unseen waits to the seen ones of the same thread. `shorts` says
+/// of each stretch how much of it is short. Sums of a thread stay as they are.
+pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
+    let mut threads: FxHashMap<(ProcessIndex, ThreadIndex), Thread> = FxHashMap::default();
+    for (at, stretch) in stretches.iter().enumerate() {
+        if matches!(stretch.state, ThreadState::Running | ThreadState::Runnable) {
+            continue;
+        }
+        let thread = threads.entry((stretch.process, stretch.thread)).or_default();
+        if stretch.stack.is_empty() {
+            thread.unseen.push(at);
+        } else if shorts[at].ns > 0 {
+            thread.seen.push(at);
+            thread.seen_ns += shorts[at].ns;
+            thread.count += shorts[at].count;
+        }
+    }
+    for thread in threads.into_values() {
+        if thread.count < LEAST_SEEN {
+            continue;
+        }
+        let unseen = thread.unseen.iter();
+        let whole_ns = unseen.map(|at| std::mem::take(&mut stretches[*at].weight_ns)).sum::<u64>();
+        // The last one gets what is left, so that no nanosecond is lost.
+        let (mut left_ns, mut before_ns) = (whole_ns, 0);
+        for at in thread.seen {
+            before_ns += shorts[at].ns;
+            let upto = u128::from(whole_ns) * u128::from(before_ns) / u128::from(thread.seen_ns);
+            let part_ns = upto as u64 - (whole_ns - left_ns);
+            left_ns -= part_ns;
+            let share = shorts[at].ns as f64 / thread.seen_ns as f64;
+            let spread = share * (1.0 - share) / thread.count as f64;
+            stretches[at].weight_ns += part_ns;
+            stretches[at].variance = (whole_ns as f64).powi(2) * spread;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(thread: u32, state: ThreadState, stack: &[u32], weight_ns: u64) -> Stretch {
+        Stretch {
+            process: 0,
+            thread,
+            state,
+            stack: stack.to_vec(),
+            inlined: 0,
+            cut: false,
+            weight_ns,
+            variance: 0.0,
+            samples: 1,
+            gil_ns: None,
+        }
+    }
+
+    #[test]
+    fn unseen_waits_are_told_as_the_seen_ones_of_their_thread() {
+        use ThreadState::{Blocked, Gil, Lock, Runnable, Running, Sleep};
+        let mut stretches = [
+            stretch(1, Running, &[1], 500),
+            stretch(1, Gil, &[1], 30),
+            stretch(1, Lock, &[2], 10),
+            // Long ones are all seen: they say nothing about the others.
+            stretch(1, Sleep, &[3], 700),
+            stretch(1, Blocked, &[], 401),
+            stretch(1, Runnable, &[], 50),
+            // Of this thread too few were seen.
+            stretch(2, Lock, &[2], 10),
+            stretch(2, Blocked, &[], 90),
+        ];
+        let whole: u64 = stretches.iter().map(|s| s.weight_ns).sum();
+        let short = |ns, count| Short { ns, count };
+        let none = Short::default();
+        let shorts = [
+            none,
+            short(30, 15),
+            short(10, 5),
+            none,
+            short(401, 90),
+            none,
+            short(10, 5),
+            short(90, 9),
+        ];
+        take_over(&mut stretches, &shorts);
+        let weights = stretches.clone().map(|s| s.weight_ns);
+        assert_eq!(weights, [500, 330, 111, 700, 0, 50, 10, 90]);
+        assert_eq!(weights.iter().sum::<u64>(), whole);
+        let expected = 401.0_f64.powi(2) * 0.75 * 0.25 / 20.0;
+        assert!((stretches[1].variance - expected).abs() < 1e-6);
+        assert_eq!(stretches[3].variance, 0.0);
+    }
+}
