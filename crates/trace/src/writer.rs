@@ -253,7 +253,8 @@ impl TraceWriter {
             self.block(header, |columns| R::write(part, columns))?;
             rows.drain(..count);
         }
-        rows.shrink_to(ROWS_PER_BLOCK / 16);
+        // A list that is soon as long again would have the kernel map its pages anew.
+        rows.shrink_to(ROWS_PER_BLOCK / 8);
         Ok(())
     }
 

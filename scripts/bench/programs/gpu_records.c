@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 extern int cuInit(unsigned);
@@ -33,9 +34,13 @@ static double thread_ns(const char *name) {
 int main(int argc, char **argv) {
     long kernels = argc > 1 ? atol(argv[1]) : 1000000, rate = argc > 2 ? atol(argv[2]) : 0;
     if (cuInit(0)) return fprintf(stderr, "no agent was injected\n"), 1;
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
     long lost = bench_feed(kernels, rate);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    double seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
     /* Until the flush thread has nothing more to do. */
     for (double before = -1, at; (at = thread_ns("tprof-cupti")) > before + 3e6; before = at) usleep(300000);
-    printf("record_ns=%.1f\nlost=%ld\n", thread_ns("tprof-cupti") / (2.0 * kernels), lost);
+    printf("record_ns=%.1f\nlost=%ld\nmade_per_s=%.0f\n", thread_ns("tprof-cupti") / (2.0 * kernels), lost, 2.0 * kernels / seconds);
     return 0;
 }

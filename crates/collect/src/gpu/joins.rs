@@ -54,16 +54,42 @@ impl Joins {
                     // It was set in between, nobody knows when: as before that, at most until it.
                     return shift((f0, t0)).min(t1);
                 }
-                let part = u128::from(foreign_ns - f0) * u128::from(dt) / u128::from(df);
-                t0.wrapping_add(part as u64)
+                t0.wrapping_add(scaled(foreign_ns - f0, dt, df))
             }
         }
     }
 }
 
+/// `part` · `dt` / `df`, rounded down. The two clocks run nearly alike, so that the
+/// difference alone is scaled: wide division costs more than all else of a record.
+fn scaled(part: u64, dt: u64, df: u64) -> u64 {
+    let narrow = |value: u64| i64::try_from(value).ok();
+    let in_short = || {
+        let (part, df) = (narrow(part)?, narrow(df)?);
+        let apart = narrow(dt)?.checked_sub(df)?;
+        let more = part.checked_mul(apart)?.checked_div_euclid(df)?;
+        u64::try_from(part.checked_add(more)?).ok()
+    };
+    in_short().unwrap_or_else(|| (u128::from(part) * u128::from(dt) / u128::from(df)) as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scaling_is_exact_however_far_apart_joins_lie() {
+        let wide = |part: u64, dt: u64, df: u64| {
+            (u128::from(part) * u128::from(dt) / u128::from(df)) as u64
+        };
+        for df in [1, 3, 100_000_007, 1 << 40, u64::MAX / 4] {
+            for dt in [df, df + 1, df - 1, df + df / 1000, df - df / 1000] {
+                for part in [0, 1, df / 3, df / 2 + 1, df - 1] {
+                    assert_eq!(scaled(part, dt, df), wide(part, dt, df), "{part} {dt} {df}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn times_between_joins_lie_on_a_line() {

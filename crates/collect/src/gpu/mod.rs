@@ -25,8 +25,10 @@ use tprof_wire::gpu::{self, trouble};
 use tprof_wire::record::ExtKind;
 use witness::Gap;
 
-/// Rows of one table that are gathered before they are written.
-const ROWS: usize = 65_536;
+/// Rows of one table that are gathered before they are written. More make a file hardly
+/// smaller, and no longer fit a processor's cache, nor the memory of a collector with a
+/// node's ranks.
+const ROWS: usize = 8_192;
 
 /// How long the hooks may take to tell of memory that CUPTI has told of.
 const HOOKS_LATE_NS: u64 = 5_000_000_000;

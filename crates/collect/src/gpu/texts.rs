@@ -11,10 +11,20 @@ struct Text {
     changed: Option<NameId>,
 }
 
+/// Names that are looked up without their table: a job runs few kernels, many times.
+const RECENT: usize = 256;
+
 /// By their ids.
-#[derive(Default)]
 pub struct Texts {
     known: HashMap<u32, Text>,
+    /// By the low bits of ids: an id, and its changed name.
+    recent: Box<[(u32, NameId); RECENT]>,
+}
+
+impl Default for Texts {
+    fn default() -> Texts {
+        Texts { known: HashMap::new(), recent: Box::new([(0, NameId::default()); RECENT]) }
+    }
 }
 
 impl Texts {
@@ -23,6 +33,7 @@ impl Texts {
         let (len, words) = payload.split_first()?;
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let raw = String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned();
+        self.recent[id as usize % RECENT] = (0, NameId::default());
         self.known.insert(id, Text { raw, plain: None, changed: None });
         Some(())
     }
@@ -57,10 +68,14 @@ impl Texts {
         writer: &mut TraceWriter,
         change: impl FnOnce(&str) -> String,
     ) -> NameId {
-        match self.known.get_mut(&id) {
-            Some(text) => *text.changed.get_or_insert_with(|| writer.name(&change(&text.raw))),
-            None => NameId::default(),
+        let recent = &mut self.recent[id as usize % RECENT];
+        if recent.0 == id && id != 0 {
+            return recent.1;
         }
+        let Some(text) = self.known.get_mut(&id) else { return NameId::default() };
+        let name = *text.changed.get_or_insert_with(|| writer.name(&change(&text.raw)));
+        *recent = (id, name);
+        name
     }
 }
 
