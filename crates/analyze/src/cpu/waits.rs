@@ -11,8 +11,10 @@ use super::names::{FuncId, Layer, Names};
 const LOOKED_AT: usize = 40;
 
 /// Functions that tell the wait wherever on the stack they are.
-const ANYWHERE: [(&str, ThreadState); 12] = [
+const ANYWHERE: [(&str, ThreadState); 13] = [
     ("take_gil", ThreadState::Gil),
+    // Who was asked to let go waits until another has taken it.
+    ("drop_gil", ThreadState::Gil),
     ("PyEval_RestoreThread", ThreadState::Gil),
     ("cuCtxSynchronize", ThreadState::Device),
     ("cuStreamSynchronize", ThreadState::Device),
@@ -202,6 +204,8 @@ mod tests {
         assert_eq!(told(&futex), ThreadState::Lock);
         let mut gil = futex.to_vec();
         gil.push(("take_gil", "python3.11", Native));
+        assert_eq!(told(&gil), ThreadState::Gil);
+        *gil.last_mut().unwrap() = ("drop_gil", "python3.8", Native);
         assert_eq!(told(&gil), ThreadState::Gil);
         assert_eq!(told(&[("clock_nanosleep", libc, Native)]), ThreadState::Sleep);
         assert_eq!(told(&[("__poll", libc, Native)]), ThreadState::Poll);
