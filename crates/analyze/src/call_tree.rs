@@ -123,10 +123,9 @@ fn nest(spans: &[TreeSpan]) -> (Vec<u32>, Vec<u32>) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tprof_trace::model::Span;
 
     fn span(thread: u32, start_ns: u64, duration_ns: u64, kind: SpanKind) -> HostSpan {
-        HostSpan::from(&Span { thread, start_ns, duration_ns, kind, ..Span::default() })
+        HostSpan { thread, start_ns, duration_ns, kind, ..HostSpan::default() }
     }
 
     type Times = (u32, u64, u64);

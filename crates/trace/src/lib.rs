@@ -36,5 +36,5 @@ pub use in_order::RowsInOrder;
 pub use map_events::MapEvents;
 pub use reader::TraceFile;
 pub use row_blocks::RowBlocks;
-pub use tables::TraceRow;
+pub use tables::{TracePart, TraceRow};
 pub use writer::TraceWriter;

@@ -13,7 +13,7 @@ use crate::model::*;
 use crate::planes::PlaneReader;
 use crate::row_blocks::RowBlocks;
 use crate::scan::{IndexRow, Source, note};
-use crate::tables::{TraceRow, table};
+use crate::tables::{TracePart, TraceRow, table};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -280,12 +280,12 @@ impl TraceFile {
     }
 
     /// Rows of a large table, block by block; see [`RowBlocks`].
-    pub fn blocks<R: TraceRow>(&self) -> RowBlocks<'_, R> {
+    pub fn blocks<R: TracePart>(&self) -> RowBlocks<'_, R> {
         RowBlocks::new(self, 0, u64::MAX)
     }
 
     /// As [`Self::blocks`], without the blocks that hold nothing between these times.
-    pub fn blocks_between<R: TraceRow>(&self, from_ns: u64, to_ns: u64) -> RowBlocks<'_, R> {
+    pub fn blocks_between<R: TracePart>(&self, from_ns: u64, to_ns: u64) -> RowBlocks<'_, R> {
         RowBlocks::new(self, from_ns, to_ns)
     }
 
@@ -334,7 +334,7 @@ impl TraceFile {
     }
 
     /// Rows of a large table, those of undecodable blocks included.
-    pub fn row_count<R: TraceRow>(&self) -> u64 {
+    pub fn row_count<R: TracePart>(&self) -> u64 {
         let blocks = self.row_blocks.iter().filter(|block| block.header.table == R::TABLE);
         blocks.map(|block| u64::from(block.header.rows)).sum()
     }

@@ -4,7 +4,7 @@ use crate::error::{Damage, Problem};
 use crate::planes::PlaneReader;
 use crate::reader::TraceFile;
 use crate::scan::{IndexRow, note};
-use crate::tables::TraceRow;
+use crate::tables::TracePart;
 use std::marker::PhantomData;
 
 /// Blocks of a large table, in the order in which they were written: each a
@@ -24,7 +24,7 @@ pub struct RowBlocks<'a, R> {
     rows: PhantomData<R>,
 }
 
-impl<'a, R: TraceRow> RowBlocks<'a, R> {
+impl<'a, R: TracePart> RowBlocks<'a, R> {
     pub(crate) fn new(file: &'a TraceFile, from_ns: u64, to_ns: u64) -> RowBlocks<'a, R> {
         let touches = |block: &&IndexRow| {
             block.header.table == R::TABLE
@@ -88,7 +88,7 @@ impl<'a, R: TraceRow> RowBlocks<'a, R> {
     }
 }
 
-impl<R: TraceRow> Iterator for RowBlocks<'_, R> {
+impl<R: TracePart> Iterator for RowBlocks<'_, R> {
     type Item = Vec<R>;
 
     fn next(&mut self) -> Option<Vec<R>> {

@@ -5,7 +5,7 @@ use crate::columns_read::Columns;
 use crate::error::{Damage, Problem};
 use crate::file::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, BlockHeader};
 use crate::planes::PlaneReader;
-use crate::tables::{Row, rows, table};
+use crate::tables::{Part, Row, rows, table};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -120,7 +120,7 @@ impl Source {
     }
 
     /// Reads all rows of a block.
-    pub fn rows<R: Row>(
+    pub fn rows<R: Part>(
         &self,
         block: &IndexRow,
         payload: &mut Vec<u8>,

@@ -183,6 +183,52 @@ fn the_other_tables_come_back() {
     assert_eq!(through_a_file(&collectives, &at("collectives")), collectives);
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_outline_has_what_the_row_has(
+        spans in prop::collection::vec(span(), 0..20),
+        kernels in prop::collection::vec(kernel(), 0..20),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        writer.write(&mut spans.clone()).unwrap();
+        writer.write(&mut kernels.clone()).unwrap();
+        writer.finish().unwrap();
+        let file = TraceFile::open(&path).unwrap();
+        let of_span = |row: &Span| SpanOutline {
+            start_ns: row.start_ns,
+            duration_ns: row.duration_ns,
+            process: row.process,
+            thread: row.thread,
+            kind: row.kind,
+            name: row.name,
+            category: row.category,
+            correlation: row.correlation,
+            args: row.args,
+        };
+        let of_kernel = |row: &Kernel| KernelOutline {
+            start_ns: row.start_ns,
+            duration_ns: row.duration_ns,
+            process: row.process,
+            device: row.device,
+            context: row.context,
+            stream: row.stream,
+            name: row.name,
+            correlation: row.correlation,
+            grid: row.grid,
+            graph: row.graph,
+            args: row.args,
+        };
+        let read: Vec<SpanOutline> = file.blocks().flatten().collect();
+        prop_assert_eq!(read, spans.iter().map(of_span).collect::<Vec<_>>());
+        let read: Vec<KernelOutline> = file.blocks().flatten().collect();
+        prop_assert_eq!(read, kernels.iter().map(of_kernel).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn many_rows_take_many_blocks_and_a_window_reads_few() {
     let directory = tempfile::tempdir().unwrap();

@@ -119,15 +119,13 @@ mod tests {
     use super::*;
     use crate::rank::nesting_order;
     use proptest::prelude::*;
-    use tprof_trace::model::Span;
 
     fn spans(rows: &[(u32, u64, u64)]) -> Vec<HostSpan> {
         let mut spans: Vec<HostSpan> = (rows.iter().zip(1..))
             .map(|((thread, start_ns, duration_ns), name)| {
                 let (start_ns, duration_ns) = (*start_ns, *duration_ns);
                 let name = NameId(name);
-                let row = Span { start_ns, duration_ns, name, thread: *thread, ..Span::default() };
-                HostSpan::from(&row)
+                HostSpan { start_ns, duration_ns, name, thread: *thread, ..HostSpan::default() }
             })
             .collect();
         spans.sort_by_key(nesting_order);

@@ -125,13 +125,12 @@ mod tests {
     use super::*;
     use crate::nested::Nested;
     use proptest::prelude::*;
-    use tprof_trace::model::Span;
 
     fn of(rows: &[(u64, u64)]) -> Threads {
         let span = |(&(start_ns, duration_ns), name): (&(u64, u64), u32)| {
             let kind = SpanKind::Operator;
             let name = NameId(name);
-            HostSpan::from(&Span { start_ns, duration_ns, kind, name, ..Span::default() })
+            HostSpan { start_ns, duration_ns, kind, name, ..HostSpan::default() }
         };
         let spans: Vec<HostSpan> = rows.iter().zip(1..).map(span).collect();
         threads(Nested::built(&spans, &[]).map(|(span, _)| span))

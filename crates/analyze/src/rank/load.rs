@@ -5,10 +5,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{
-    Collective, DeviceAllocation, DeviceSpan, Kernel, MemoryCopy, NameId, Span, SpanKind,
-    Synchronization,
+    Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, NameId, SpanKind,
+    SpanOutline, Synchronization,
 };
-use tprof_trace::{Problem, TraceFile, TraceRow};
+use tprof_trace::{Problem, TraceFile, TracePart, TraceRow};
 
 use super::{
     Class, HostSpan, Launches, Needs, RankTrace, SPAN_KINDS, StreamKey, Streams, Work,
@@ -85,7 +85,7 @@ fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs, problems: &mut P
 }
 
 /// Passes every row of a table, in the file's order.
-fn each<R: TraceRow>(
+fn each<R: TracePart>(
     file: &TraceFile,
     of: Needs,
     problems: &mut Problems,
@@ -131,8 +131,8 @@ impl DeviceRows {
         let mut streams = Streams::default();
         let mut classes: FxHashMap<NameId, Class> = FxHashMap::default();
         let mut work = Vec::new();
-        reserve(&mut work, file.row_count::<Kernel>() + file.row_count::<MemoryCopy>());
-        each::<Kernel>(file, Needs::WORK, &mut self.problems, |row| {
+        reserve(&mut work, file.row_count::<KernelOutline>() + file.row_count::<MemoryCopy>());
+        each::<KernelOutline>(file, Needs::WORK, &mut self.problems, |row| {
             let by_name =
                 *classes.entry(row.name).or_insert_with(|| kernel_class(file.name(row.name)));
             let known = row.correlation.is_some_and(|at| collective.contains(&(row.process, at)));
@@ -174,7 +174,7 @@ impl HostRows {
             return found;
         }
         let HostRows { calls, spans, problems } = &mut found;
-        let mut blocks = file.blocks::<Span>();
+        let mut blocks = file.blocks::<SpanOutline>();
         for block in blocks.by_ref() {
             let mut rows = [0_u64; SPAN_KINDS];
             block.iter().for_each(|row| rows[row.kind as usize] += 1);
@@ -185,7 +185,7 @@ impl HostRows {
                 };
                 if list.capacity() == 0 {
                     // As many of all rows as of this block's: a list that grows is copied.
-                    let of_block = rows[row.kind as usize] * file.row_count::<Span>();
+                    let of_block = rows[row.kind as usize] * file.row_count::<SpanOutline>();
                     reserve(list, of_block / block.len() as u64 + block.len() as u64);
                 }
                 list.push(HostSpan::from(row));

@@ -114,12 +114,13 @@ fn close(spans: &[impl OnThread], open: &mut Vec<u32>, thread: u32, time_ns: u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tprof_trace::model::Span;
 
     fn spans(rows: &[(u32, u64, u64)]) -> Vec<HostSpan> {
-        let span = |&(thread, start_ns, end_ns): &(u32, u64, u64)| {
-            let row = Span { thread, start_ns, duration_ns: end_ns - start_ns, ..Span::default() };
-            HostSpan::from(&row)
+        let span = |&(thread, start_ns, end_ns): &(u32, u64, u64)| HostSpan {
+            thread,
+            start_ns,
+            duration_ns: end_ns - start_ns,
+            ..HostSpan::default()
         };
         let mut spans: Vec<HostSpan> = rows.iter().map(span).collect();
         spans.sort_by_key(nesting_order);

@@ -1,12 +1,13 @@
 //! Rows as analyses hold them: what every analysis needs, and no more.
 //!
 //! A kernel's row in the trace model takes three hundred bytes, most of them for
-//! exports. Ten million rows must fit, so these are a fifth of that.
+//! exports. Ten million rows must fit, so these are a fifth of that. Memory costs
+//! time too: to touch a page first takes one or two microseconds.
 
 use std::fmt;
 
 use tprof_trace::model::{
-    CopyKind, Kernel, MemoryCopy, NameId, ProcessIndex, Span, SpanKind, StackId, ThreadIndex,
+    CopyKind, KernelOutline, MemoryCopy, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex,
 };
 
 use super::classify::Class;
@@ -23,6 +24,12 @@ impl MaybeId {
     /// The number, if it is known.
     pub fn get(self) -> Option<u64> {
         (self != MaybeId::NONE).then_some(self.0)
+    }
+}
+
+impl Default for MaybeId {
+    fn default() -> MaybeId {
+        MaybeId::NONE
     }
 }
 
@@ -76,8 +83,6 @@ pub struct Work {
     pub duration_ns: u64,
     /// Number that its launch carries too.
     pub correlation: MaybeId,
-    /// Number that joins it to an operator (Kineto's `External id`).
-    pub external: MaybeId,
     /// Bytes of a copy.
     pub bytes: MaybeId,
     /// Where.
@@ -97,12 +102,11 @@ pub struct Work {
 }
 
 impl Work {
-    pub(super) fn of_kernel(row: &Kernel, stream: StreamIndex, class: Class) -> Work {
+    pub(super) fn of_kernel(row: &KernelOutline, stream: StreamIndex, class: Class) -> Work {
         Work {
             start_ns: row.start_ns,
             duration_ns: row.duration_ns,
             correlation: row.correlation.into(),
-            external: row.external.into(),
             bytes: MaybeId::NONE,
             stream,
             name: row.name,
@@ -119,7 +123,6 @@ impl Work {
             start_ns: row.start_ns,
             duration_ns: row.duration_ns,
             correlation: row.correlation.into(),
-            external: row.external.into(),
             bytes: row.bytes.into(),
             stream,
             name: row.name,
@@ -148,7 +151,7 @@ impl Work {
 }
 
 /// A span of a host thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct HostSpan {
     /// When it began.
     pub start_ns: u64,
@@ -156,10 +159,6 @@ pub struct HostSpan {
     pub duration_ns: u64,
     /// Number that what this call started on a device carries too.
     pub correlation: MaybeId,
-    /// Number that joins a call to the operator around it (Kineto's `External id`).
-    pub external: MaybeId,
-    /// Autograd's sequence number.
-    pub sequence: MaybeId,
     /// Whose.
     pub process: ProcessIndex,
     /// On which thread.
@@ -168,27 +167,22 @@ pub struct HostSpan {
     pub name: NameId,
     /// NVTX domain, or an import's category.
     pub category: NameId,
-    /// Where it was called; 0 if no stack was taken.
-    pub stack: StackId,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
     /// What it is.
     pub kind: SpanKind,
 }
 
-impl From<&Span> for HostSpan {
-    fn from(row: &Span) -> HostSpan {
+impl From<&SpanOutline> for HostSpan {
+    fn from(row: &SpanOutline) -> HostSpan {
         HostSpan {
             start_ns: row.start_ns,
             duration_ns: row.duration_ns,
             correlation: row.correlation.into(),
-            external: row.external.into(),
-            sequence: row.sequence.into(),
             process: row.process,
             thread: row.thread,
             name: row.name,
             category: row.category,
-            stack: row.stack,
             args: row.args,
             kind: row.kind,
         }

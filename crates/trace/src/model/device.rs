@@ -85,6 +85,33 @@ pub struct Kernel {
     pub args: NameId,
 }
 
+/// What of a [`Kernel`] most analyses ask for; the other columns are not even decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelOutline {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Device.
+    pub device: u32,
+    /// Context; 0 if unknown.
+    pub context: u32,
+    /// Stream.
+    pub stream: u64,
+    /// Name, demangled where it was mangled.
+    pub name: NameId,
+    /// Number that its launch carries too.
+    pub correlation: Option<u64>,
+    /// Blocks in x, y, z; zeros if unknown.
+    pub grid: [u32; 3],
+    /// Graph that launched it.
+    pub graph: Option<u32>,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+}
+
 /// A copy or a memset on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCopy {

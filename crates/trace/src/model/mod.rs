@@ -10,9 +10,11 @@ mod span;
 pub use comm::{Collective, Communicator};
 pub use device::{
     Allocator, ClockJoin, CopyKind, Device, DeviceAllocation, DeviceSpan, DeviceSpanKind, Kernel,
-    MemoryCopy, MemoryKind, Stream, SyncKind, Synchronization,
+    KernelOutline, MemoryCopy, MemoryKind, Stream, SyncKind, Synchronization,
 };
-pub use span::{FlowEnd, FlowPoint, Sample, Span, SpanKind, ThreadCounts, ThreadState};
+pub use span::{
+    FlowEnd, FlowPoint, Sample, Span, SpanKind, SpanOutline, ThreadCounts, ThreadState,
+};
 
 /// An interned string of one file; 0 is the empty string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -41,6 +41,29 @@ pub struct Span {
     pub args: NameId,
 }
 
+/// What of a [`Span`] most analyses ask for; the other columns are not even decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanOutline {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// On which thread.
+    pub thread: ThreadIndex,
+    /// What it is.
+    pub kind: SpanKind,
+    /// Function, operator or range.
+    pub name: NameId,
+    /// NVTX domain; of an import, the category where `kind` does not imply it.
+    pub category: NameId,
+    /// Number that what this call started on a device carries too.
+    pub correlation: Option<u64>,
+    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    pub args: NameId,
+}
+
 /// Kinds of spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]

@@ -1,6 +1,6 @@
 //! The tables of devices and of what ran on them.
 
-use super::field::{columns_of, numbered};
+use super::field::{columns_of, numbered, part_of};
 use super::{Row, narrow, rows, table};
 use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
@@ -40,6 +40,21 @@ columns_of! {
     21 steady queued_ns,
     22 steady submitted_ns,
     23 plain args,
+}
+
+part_of! {
+    KernelOutline of KERNELS;
+    1 start_ns,
+    2 duration_ns,
+    3 process,
+    4 device,
+    5 context,
+    6 stream,
+    7 name,
+    8 correlation,
+    10 grid,
+    19 graph,
+    23 args,
 }
 
 columns_of! {

@@ -235,3 +235,18 @@ macro_rules! columns_of {
     (@ steady) => { true };
 }
 pub(super) use columns_of;
+
+/// Implements [`Part`](super::Part) for some of a row's columns.
+macro_rules! part_of {
+    ($part:ident of $table:ident; $($id:literal $field:ident),* $(,)?) => {
+        impl $crate::tables::Part for $part {
+            const TABLE: u16 = $crate::tables::table::$table;
+
+            fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+                $( let $field = $crate::tables::field::Field::read(columns, $id)?; )*
+                Ok($crate::tables::rows(columns, |at| $part { $( $field: $field[at], )* }))
+            }
+        }
+    };
+}
+pub(super) use part_of;

@@ -82,6 +82,31 @@ impl TraceRow for Sample {}
 impl TraceRow for DeviceSpan {}
 impl TraceRow for FlowPoint {}
 
+/// A row of a large table, or the part of one that is read alone. Sealed, as
+/// [`TraceRow`] is.
+#[expect(private_bounds)]
+pub trait TracePart: Part {}
+
+impl<R: TraceRow> TracePart for R {}
+impl TracePart for SpanOutline {}
+impl TracePart for KernelOutline {}
+
+/// Columns of a table that are read together.
+pub(crate) trait Part: Sized {
+    /// The table.
+    const TABLE: u16;
+    /// Reads a block's.
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage>;
+}
+
+impl<R: Row> Part for R {
+    const TABLE: u16 = <R as Row>::TABLE;
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        <R as Row>::read(columns)
+    }
+}
+
 /// A row of a small table.
 pub(crate) trait Row: Sized {
     /// Its table.

@@ -1,6 +1,6 @@
 //! The tables of spans, flows, samples and collectives.
 
-use super::field::{columns_of, numbered};
+use super::field::{columns_of, numbered, part_of};
 use super::{Row, narrow, rows, table};
 use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
@@ -35,6 +35,19 @@ columns_of! {
     14 plain status,
     15 plain stack,
     16 plain args,
+}
+
+part_of! {
+    SpanOutline of SPANS;
+    1 start_ns,
+    2 duration_ns,
+    3 process,
+    4 thread,
+    5 kind,
+    6 name,
+    7 category,
+    8 correlation,
+    16 args,
 }
 
 columns_of! {
