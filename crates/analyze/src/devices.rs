@@ -15,7 +15,7 @@ use crate::rank::{Needs, RankTrace};
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "gpu",
-    about: "GPUs sampled from outside: utilization, memory, clocks, power, heat",
+    about: "GPUs from outside: utilization, memory, clocks, power, heat",
     analysis: || boxed(Devices),
 };
 
