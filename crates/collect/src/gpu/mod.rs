@@ -88,7 +88,8 @@ impl Gpu {
         story: &mut Story,
     ) -> bool {
         let taken = self.take_known(&record, place, clock, story).is_some();
-        if self.kernels.len() >= ROWS || self.spans.len() >= ROWS || self.copies.len() >= ROWS {
+        let gathered = [self.kernels.len(), self.spans.len(), self.copies.len()];
+        if gathered.iter().any(|rows| *rows >= ROWS) || self.ranges.fresh() >= ROWS {
             self.write(place.threads, &mut place.file.writer, story);
         }
         taken

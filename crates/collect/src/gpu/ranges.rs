@@ -55,17 +55,55 @@ pub struct Untold {
     pub unknown_threads: u64,
 }
 
+/// A thread and a domain.
+type Whose = (ThreadIndex, u32);
+
+/// Open ranges, innermost last, by thread and domain. The list that was asked for last is at
+/// hand: a thread that is quick about its ranges has one domain.
+#[derive(Default)]
+struct Stacks {
+    places: HashMap<Whose, usize>,
+    lists: Vec<Vec<Open>>,
+    last: Option<(Whose, usize)>,
+}
+
+impl Stacks {
+    /// The list; none if nothing was ever pushed there.
+    fn find(&mut self, whose: Whose) -> Option<&mut Vec<Open>> {
+        let at = match self.last {
+            Some((last, at)) if last == whose => at,
+            _ => {
+                let at = *self.places.get(&whose)?;
+                self.last = Some((whose, at));
+                at
+            }
+        };
+        self.lists.get_mut(at)
+    }
+
+    fn push(&mut self, whose: Whose, open: Open) {
+        match self.find(whose) {
+            Some(list) => list.push(open),
+            None => {
+                self.places.insert(whose, self.lists.len());
+                self.lists.push(vec![open]);
+            }
+        }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Ranges {
-    /// Innermost last, by thread and domain.
-    stacks: HashMap<(ThreadIndex, u32), Vec<Open>>,
+    stacks: Stacks,
     /// By id: those that any thread may end.
     free: HashMap<u64, Open>,
     /// By id, when: ends that another thread's ring told before the beginning came, and
     /// those of what began while recording was off.
     early: HashMap<u64, u64>,
     over: Vec<Over>,
+    /// Of these, how many came since they were last turned into rows.
+    fresh: usize,
     open: usize,
     endless: u64,
 }
@@ -80,17 +118,17 @@ impl Ranges {
             ExtKind::RangePush if self.open < OPEN_MOST => {
                 self.unwind(thread, range, true);
                 self.open += 1;
-                self.stacks.entry((thread, range.domain)).or_default().push(open);
+                self.stacks.push((thread, range.domain), open);
             }
             ExtKind::RangePop => {
                 self.unwind(thread, range, false);
-                let stack = self.stacks.get_mut(&(thread, range.domain));
+                let stack = self.stacks.find((thread, range.domain));
                 let found = stack.and_then(|stack| stack.pop_if(|top| top.range.id == range.id));
                 self.end(found, time_ns, Becomes::Nested);
             }
             ExtKind::RangeStart if self.open < OPEN_MOST => {
                 if let Some(end_ns) = self.early.remove(&range.id) {
-                    self.over.push(Over { open, end_ns, becomes: Becomes::Free });
+                    self.tell(Over { open, end_ns, becomes: Becomes::Free });
                 } else if self.free.insert(range.id, open).is_none() {
                     self.open += 1;
                 } else {
@@ -107,8 +145,8 @@ impl Ranges {
                 }
             },
             ExtKind::RangePush | ExtKind::RangeStart => self.endless += 1,
-            ExtKind::RangeMark => self.over.push(instant(Becomes::Mark)),
-            ExtKind::RangeThread => self.over.push(instant(Becomes::ThreadName)),
+            ExtKind::RangeMark => self.tell(instant(Becomes::Mark)),
+            ExtKind::RangeThread => self.tell(instant(Becomes::ThreadName)),
             _ => {}
         }
     }
@@ -119,7 +157,7 @@ impl Ranges {
         if range.id == NO_LEVEL {
             return;
         }
-        let Some(stack) = self.stacks.get_mut(&(thread, range.domain)) else { return };
+        let Some(stack) = self.stacks.find((thread, range.domain)) else { return };
         let deeper = |top: &mut Open| top.range.id > range.id || push && top.range.id == range.id;
         while stack.pop_if(deeper).is_some() {
             self.open -= 1;
@@ -130,8 +168,18 @@ impl Ranges {
     fn end(&mut self, found: Option<Open>, end_ns: u64, becomes: Becomes) {
         if let Some(open) = found {
             self.open -= 1;
-            self.over.push(Over { open, end_ns, becomes });
+            self.tell(Over { open, end_ns, becomes });
         }
+    }
+
+    fn tell(&mut self, over: Over) {
+        self.fresh += 1;
+        self.over.push(over);
+    }
+
+    /// How many may become rows that could not before.
+    pub fn fresh(&self) -> usize {
+        self.fresh
     }
 
     /// Turns what is over into rows, as far as names are known; `threads` are the rows
@@ -144,6 +192,7 @@ impl Ranges {
         writer: &mut TraceWriter,
         texts: &mut Texts,
     ) {
+        self.fresh = 0;
         self.over.retain(|over| {
             let Over { open, end_ns, becomes } = *over;
             let range = &open.range;
@@ -192,7 +241,7 @@ impl Ranges {
             }
         }
         let close = |becomes| move |open| Over { open, end_ns, becomes };
-        let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
+        let stacks = std::mem::take(&mut self.stacks).lists.into_iter().flatten();
         self.over.extend(stacks.map(close(Becomes::Nested)));
         let free = std::mem::take(&mut self.free).into_values();
         self.over.extend(free.map(close(Becomes::Free)));

@@ -19,11 +19,14 @@ pub struct Texts {
     known: HashMap<u32, Text>,
     /// By the low bits of ids: an id, and its changed name.
     recent: Box<[(u32, NameId); RECENT]>,
+    /// The same of names as they are.
+    recent_plain: Box<[(u32, NameId); RECENT]>,
 }
 
 impl Default for Texts {
     fn default() -> Texts {
-        Texts { known: HashMap::new(), recent: Box::new([(0, NameId::default()); RECENT]) }
+        let none = || Box::new([(0, NameId::default()); RECENT]);
+        Texts { known: HashMap::new(), recent: none(), recent_plain: none() }
     }
 }
 
@@ -33,7 +36,9 @@ impl Texts {
         let (len, words) = payload.split_first()?;
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let raw = String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned();
-        self.recent[id as usize % RECENT] = (0, NameId::default());
+        for recent in [&mut self.recent, &mut self.recent_plain] {
+            recent[id as usize % RECENT] = (0, NameId::default());
+        }
         self.known.insert(id, Text { raw, plain: None, changed: None });
         Some(())
     }
@@ -48,8 +53,12 @@ impl Texts {
         if id == 0 {
             return Some(NameId::default());
         }
-        let text = self.known.get_mut(&id)?;
-        Some(*text.plain.get_or_insert_with(|| writer.name(&text.raw)))
+        let recent = &mut self.recent_plain[id as usize % RECENT];
+        if recent.0 != id {
+            let text = self.known.get_mut(&id)?;
+            *recent = (id, *text.plain.get_or_insert_with(|| writer.name(&text.raw)));
+        }
+        Some(recent.1)
     }
 
     /// The name of a kernel.
