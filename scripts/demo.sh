@@ -26,7 +26,7 @@ simulated() {
         "$tprof" run --output "$target/simulated-gpu" --force -- sh -c '
             RANK=0 "$1" 60 nccl overlap & RANK=1 "$1" 60 nccl overlap; wait' sh "$home/train-13"
     rm -f "$meeting" "$meeting.part"
-    for kind in summary kernels memcpy comm; do
+    for kind in summary kernels gpu memcpy comm; do
         printf '\n%s\n' "$simulation"
         "$tprof" report $kind "$target/simulated-gpu"
     done
