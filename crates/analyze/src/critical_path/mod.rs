@@ -9,7 +9,7 @@ mod timeline;
 mod walk;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
 
@@ -20,6 +20,7 @@ pub use walk::critical_path;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::intervals::Interval;
 use crate::rank::{Needs, PROFILER_STEP, RankTrace};
+use crate::ranks;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -139,16 +140,8 @@ impl Sums {
             let name = rank.name(name).to_owned();
             sums.names.entry((bound, name)).or_default().add(share.time_ns, share.parts);
         }
-        let mut longest: Vec<&Segment> =
-            path.segments.iter().filter(|part| part.interval.length() > 0).collect();
-        if longest.len() > MOST_PARTS {
-            let order = |part: &&Segment| (Reverse(part.interval.length()), part.interval);
-            longest.select_nth_unstable_by_key(MOST_PARTS, order);
-            longest.truncate(MOST_PARTS);
-        }
-        longest.sort_by_key(|part| part.interval);
         let named = |part: &Segment| (part.interval, part.bound, rank.name(part.name).to_owned());
-        sums.parts = longest.into_iter().map(named).collect();
+        sums.parts = longest(&path.segments).into_iter().map(named).collect();
         sums
     }
 
@@ -156,6 +149,26 @@ impl Sums {
     pub fn length_ns(&self) -> u64 {
         self.bounds.values().map(|share| share.time_ns).sum()
     }
+}
+
+/// The longest of millions of parts, in order of time.
+fn longest(parts: &[Segment]) -> Vec<&Segment> {
+    // The shortest of those that are kept comes first.
+    let mut kept = BinaryHeap::with_capacity(MOST_PARTS + 1);
+    let mut least_ns = 1;
+    for (part, at) in parts.iter().zip(0_u32..) {
+        if part.interval.length() < least_ns {
+            continue;
+        }
+        kept.push((Reverse(part.interval.length()), part.interval, at));
+        if kept.len() > MOST_PARTS {
+            kept.pop();
+            least_ns = kept.peek().map_or(1, |(Reverse(length), ..)| *length);
+        }
+    }
+    let mut kept: Vec<&Segment> = kept.into_iter().map(|(.., at)| &parts[at as usize]).collect();
+    kept.sort_by_key(|part| part.interval);
+    kept
 }
 
 impl Analysis for CriticalPath {
@@ -218,9 +231,14 @@ fn range(rank: &RankTrace, text: &str, number: usize) -> Option<Interval> {
 
 /// From the first to the last thing on host threads and streams.
 fn extent(rank: &RankTrace) -> Option<Interval> {
-    let operators = rank.spans(SpanKind::Operator).iter();
-    let host = operators.chain(&rank.calls).map(|span| span.interval());
-    let device = rank.work.iter().map(|work| work.interval());
-    host.chain(device)
-        .reduce(|all, one| Interval::new(all.start.min(one.start), all.end.max(one.end)))
+    let both = |all: Interval, one: Interval| {
+        Interval::new(all.start.min(one.start), all.end.max(one.end))
+    };
+    let host = || {
+        let spans = rank.spans(SpanKind::Operator).iter().chain(&rank.calls);
+        spans.map(|span| span.interval()).reduce(both)
+    };
+    let device = || rank.work.iter().map(|work| work.interval()).reduce(both);
+    let (host, device) = ranks::both(rank.cores, host, device);
+    host.into_iter().chain(device).reduce(both)
 }
