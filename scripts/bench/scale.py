@@ -53,15 +53,14 @@ def by_events(bench, make, folder):
     """Runs of one rank; the smallest stays for the ranks."""
     most = EVENTS[-2] if bench.quick else EVENTS[-1]
     for size in (size for size in EVENTS if size <= most):
-        rounds = 3 if size <= 1_000_000 else 1
         trace, run = folder / f"{size}.json", folder / f"events-{size}"
         subprocess.run([make, "kineto", str(size // ROWS_A_STEP + 1), trace], check=True)
-        imported = least([bench.tprof, "import", trace, "--quiet", "-o", "{folder}/run"], rounds)
+        imported = least([bench.tprof, "import", trace, "--quiet", "-o", "{folder}/run"], 3 if size <= 1_000_000 else 1)
         point(bench, "import", size, imported)
         subprocess.run([bench.tprof, "import", trace, "--quiet", "-o", run], check=True)
         trace.unlink()
         for kind in [*kinds(bench.tprof), "all"] if size == most else BY_EVENTS[1:]:
-            found = point(bench, kind, size, least([bench.tprof, "report", kind, run], rounds))
+            found = point(bench, kind, size, least([bench.tprof, "report", kind, run], 3))
             if size == most:
                 target = None if kind == "all" else REPORT_S
                 basis = "wall, disturbed" if found["others"] > table.DISTURBED else "wall"

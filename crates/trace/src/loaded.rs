@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// Rows as they are looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    pub names: HashMap<u32, Box<str>>,
+    pub names: HashMap<u32, Box<str>, foldhash::fast::RandomState>,
     pub processes: Vec<Process>,
     pub process_ends: HashMap<ProcessIndex, (u64, ProcessEnd)>,
     pub threads: Vec<Thread>,
