@@ -4,12 +4,13 @@
 //! one may be met by a sample from another. So records wait until every ring was
 //! read past their time, one pass later.
 
+mod frames;
+
 use super::counters::{Counters, Purpose, Wanted, why_refused};
-use super::merge::merge;
 use super::python::{PyStack, Pythons};
 use super::spaces::Spaces;
 use super::threads::{Kind, Stretch, Threads};
-use super::{Command, Counted, Frame, Heard, Taken, blocked, unwind};
+use super::{Command, Counted, Heard, Taken, blocked};
 use crate::config::StackMode;
 use crate::modules::Mapping;
 use crate::perf::record::{self, Origin, Record, Registers};
@@ -23,7 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-use tprof_wire::record::StackEnd;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
@@ -477,60 +477,6 @@ impl Worker {
                 self.threads.left(pid, tid, time_ns, preempted);
             }
             What::Switch { .. } => self.threads.came(pid, tid, cpu, time_ns, stretches),
-        }
-    }
-
-    /// Kernel frames, then the user's.
-    fn frames(
-        &mut self,
-        pid: u32,
-        chain: &[u8],
-        registers: Option<Registers>,
-        stack: &[u8],
-    ) -> (Vec<Frame>, StackEnd) {
-        let mut frames = Vec::new();
-        let mut end = StackEnd::Whole;
-        let mut first = true;
-        record::chain(chain, |kernel, address| match kernel {
-            true => frames.push(Frame::Kernel(address)),
-            false => {
-                // The first is where it was; the others are return addresses.
-                frames.push(Frame::Address(address.wrapping_add(u64::from(first))));
-                first = false;
-            }
-        });
-        if !first {
-            self.meet(pid, &frames);
-        }
-        if let Some(registers) = registers.filter(|at| self.spaces.holds(pid, at.pc)) {
-            self.scratch.clear();
-            end = unwind::walk(&mut self.spaces, pid, registers, stack, &mut self.scratch);
-            frames.extend(self.scratch.iter().map(|frame| Frame::Address(*frame)));
-        }
-        (frames, end)
-    }
-
-    /// Puts Python's frames in.
-    fn with_python(
-        &mut self,
-        pid: u32,
-        frames: Vec<Frame>,
-        end: StackEnd,
-        python: Option<PyStack>,
-    ) -> (Vec<Frame>, StackEnd) {
-        let Some(python) = python else { return (frames, end) };
-        let whole = end == StackEnd::Whole;
-        // Python's outermost frame is as good an end as the C library's.
-        let end = if python.cut { end } else { StackEnd::Whole };
-        (merge(frames, python, whole, |address| self.pythons.is_loop(pid, address)), end)
-    }
-
-    /// Looks at the modules of frames that the kernel found.
-    fn meet(&mut self, pid: u32, frames: &[Frame]) {
-        for frame in frames {
-            if let Frame::Address(address) = frame {
-                self.spaces.row_at(pid, address.wrapping_sub(1));
-            }
         }
     }
 

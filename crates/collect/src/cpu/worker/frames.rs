@@ -1,0 +1,64 @@
+//! The stack of a sample: the kernel's frames, the user's unwound, Python's put in.
+
+use super::super::merge::merge;
+use super::super::python::PyStack;
+use super::super::{Frame, unwind};
+use super::Worker;
+use crate::perf::record::{self, Registers};
+use tprof_wire::record::StackEnd;
+
+impl Worker {
+    /// Kernel frames, then the user's.
+    pub(super) fn frames(
+        &mut self,
+        pid: u32,
+        chain: &[u8],
+        registers: Option<Registers>,
+        stack: &[u8],
+    ) -> (Vec<Frame>, StackEnd) {
+        let mut frames = Vec::new();
+        let mut end = StackEnd::Whole;
+        let mut first = true;
+        record::chain(chain, |kernel, address| match kernel {
+            true => frames.push(Frame::Kernel(address)),
+            false => {
+                // The first is where it was; the others are return addresses.
+                frames.push(Frame::Address(address.wrapping_add(u64::from(first))));
+                first = false;
+            }
+        });
+        if !first {
+            self.meet(pid, &frames);
+        }
+        if let Some(registers) = registers.filter(|at| self.spaces.holds(pid, at.pc)) {
+            self.scratch.clear();
+            end = unwind::walk(&mut self.spaces, pid, registers, stack, &mut self.scratch);
+            frames.extend(self.scratch.iter().map(|frame| Frame::Address(*frame)));
+        }
+        (frames, end)
+    }
+
+    /// Puts Python's frames in.
+    pub(super) fn with_python(
+        &mut self,
+        pid: u32,
+        frames: Vec<Frame>,
+        end: StackEnd,
+        python: Option<PyStack>,
+    ) -> (Vec<Frame>, StackEnd) {
+        let Some(python) = python else { return (frames, end) };
+        let whole = end == StackEnd::Whole;
+        // Python's outermost frame is as good an end as the C library's.
+        let end = if python.cut { end } else { StackEnd::Whole };
+        (merge(frames, python, whole, |address| self.pythons.is_loop(pid, address)), end)
+    }
+
+    /// Looks at the modules of frames that the kernel found.
+    fn meet(&mut self, pid: u32, frames: &[Frame]) {
+        for frame in frames {
+            if let Frame::Address(address) = frame {
+                self.spaces.row_at(pid, address.wrapping_sub(1));
+            }
+        }
+    }
+}
