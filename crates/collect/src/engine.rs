@@ -47,6 +47,9 @@ const SAMPLES_NS: u64 = 1000 * MS;
 const SETTLED_NS: u64 = 200 * MS;
 /// How long the end of a process waits to learn how it ended.
 const STATUS_NS: u64 = 1000 * MS;
+/// What is lost of devices, and why.
+const READINGS: &str = "readings of devices";
+const NO_FILE: &str = "no process was recorded whose file would hold them";
 
 /// The engine's state.
 pub struct Engine {
@@ -261,7 +264,9 @@ impl Engine {
                 }
                 Event::Device(told) => {
                     let recording = self.session.page().recording.load(Relaxed) != 0;
-                    self.devices.take(told, recording);
+                    if !self.devices.take(told, recording) {
+                        self.story.lose(READINGS, NO_FILE, 1);
+                    }
                 }
                 Event::RootStarted(pid) => self.story.root = Some(pid),
                 Event::Heard(heard) => {
@@ -528,8 +533,11 @@ impl Engine {
         self.observe(sys::monotonic_ns());
         self.info.end_ns = Some(self.story.last_end_ns.unwrap_or(now));
         let blind = self.story.blind(&self.config, now);
-        info::write_losses(&mut self.files, &self.story, now);
         self.devices.write(&mut self.files);
+        if self.devices.waiting() > 0 {
+            self.story.lose(READINGS, NO_FILE, self.devices.waiting());
+        }
+        info::write_losses(&mut self.files, &self.story, now);
         info::flush_files(&mut self.files, &mut self.story, now);
         self.refresh_info();
         self.info.completeness.blind = blind;

@@ -191,8 +191,9 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Takes what the sampler told.
-    pub fn take(&mut self, told: Told, recording: bool) {
+    /// Takes what the sampler told; false if there was no room for a reading.
+    #[must_use]
+    pub fn take(&mut self, told: Told, recording: bool) -> bool {
         match told {
             Told::Facts(facts) => {
                 self.told += 1;
@@ -201,8 +202,14 @@ impl Devices {
             Told::Read(reading) if recording && self.waiting.len() < WAITING => {
                 self.waiting.push(reading);
             }
-            Told::Read(_) => {}
+            Told::Read(_) => return !recording,
         }
+        true
+    }
+
+    /// Readings that wait for a file.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len() as u64
     }
 
     /// Writes what waits, once there is a file. Readings go into the files of those who
