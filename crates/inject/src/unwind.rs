@@ -411,7 +411,12 @@ fn ask(thread: &Thread) -> bool {
     }
     let next = now / 1000 + (1000 << exponent.min(12));
     PATIENCE.store(next << 8 | (exponent + 1).min(12), Relaxed);
-    wait_for_answer(thread, now, header.modules_wanted.fetch_add(1, AcqRel) + 1)
+    let question = header.modules_wanted.fetch_add(1, AcqRel) + 1;
+    // Who waits wakes the collector; who does not wait, wakes it once a question.
+    if let (0, Some(session)) = (header.wait_on_full.load(Relaxed), state::session()) {
+        sys::futex_wake(session.sleep.as_ptr(), 1);
+    }
+    wait_for_answer(thread, now, question)
 }
 
 /// How long an answer is waited for, ns, while they come. A collector that is
@@ -429,7 +434,6 @@ fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return false };
     let is_answered = |answered: u32| answered.wrapping_sub(question) as i32 >= 0;
     if header.wait_on_full.load(Relaxed) == 0 {
-        sys::futex_wake(session.sleep.as_ptr(), 1);
         return is_answered(header.modules_answered.load(Acquire));
     }
     let bound = ANSWER_NS >> (2 * SILENCES.load(Relaxed)).min(30);
