@@ -66,8 +66,12 @@ pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
         if thread.count < LEAST_SEEN {
             continue;
         }
-        let unseen = thread.unseen.iter();
-        let whole_ns = unseen.map(|at| std::mem::take(&mut stretches[*at].weight_ns)).sum::<u64>();
+        let mut whole_ns = 0;
+        for at in thread.unseen {
+            // A long one without a stack, whose thread could not be looked at, stays unknown.
+            stretches[at].weight_ns -= shorts[at].ns;
+            whole_ns += shorts[at].ns;
+        }
         // The last one gets what is left, so that no nanosecond is lost.
         let (mut left_ns, mut before_ns) = (whole_ns, 0);
         for at in thread.seen {
@@ -109,9 +113,10 @@ mod tests {
             stretch(1, Running, &[1], 500),
             stretch(1, Gil, &[1], 30),
             stretch(1, Lock, &[2], 10),
-            // Long ones are all seen: they say nothing about the others.
+            // Long ones say nothing about short ones.
             stretch(1, Sleep, &[3], 700),
-            stretch(1, Blocked, &[], 401),
+            // Of this, 60 are one long wait.
+            stretch(1, Blocked, &[], 461),
             stretch(1, Runnable, &[], 50),
             // Of this thread too few were seen.
             stretch(2, Lock, &[2], 10),
@@ -132,7 +137,7 @@ mod tests {
         ];
         take_over(&mut stretches, &shorts);
         let weights = stretches.clone().map(|s| s.weight_ns);
-        assert_eq!(weights, [500, 330, 111, 700, 0, 50, 10, 90]);
+        assert_eq!(weights, [500, 330, 111, 700, 60, 50, 10, 90]);
         assert_eq!(weights.iter().sum::<u64>(), whole);
         let expected = 401.0_f64.powi(2) * 0.75 * 0.25 / 20.0;
         assert!((stretches[1].variance - expected).abs() < 1e-6);
