@@ -4,7 +4,7 @@
  *
  * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them, `overlap` copies on a second
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
- * `peer` copies each batch to the second device, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
+ * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
  * goes on, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -117,6 +117,27 @@ static void tool(int on)
     if (!on) printf("the tool saw %s\n", taken ? "kernels" : "nothing");
 }
 
+/* External ids, of the first two kinds that any client of CUPTI may take: 3 is innermost. */
+static int (*push_id)(int, unsigned long), (*pop_id)(int, unsigned long *);
+static void find_external(void)
+{
+    void *cupti = dlopen("libcupti.so.12", RTLD_NOW | RTLD_NOLOAD);
+    if (!cupti) cupti = dlopen("libcupti.so.13", RTLD_NOW | RTLD_NOLOAD);
+    if (!cupti) return;
+    push_id = dlsym(cupti, "cuptiActivityPushExternalCorrelationId");
+    pop_id = dlsym(cupti, "cuptiActivityPopExternalCorrelationId");
+}
+static void push(int kind, unsigned long id)
+{
+    if (push_id) CHECK(push_id(kind, id));
+}
+static void pop(int kind, unsigned long wanted)
+{
+    unsigned long id = 0;
+    if (pop_id) CHECK(pop_id(kind, &id));
+    if (pop_id && id != wanted) check(-1, "the id that was pushed");
+}
+
 static void *train(void *communicator)
 {
     enum { N = 4096 };
@@ -150,13 +171,16 @@ static void *train(void *communicator)
         for (int i = 0; i < N; i++) host[i] = (float)(i + step);
         if (has("memory")) CHECK(cudaMalloc(&scratch, 1 << (12 + step % 8)));
         void *with = has("overlap") ? copies : stream;
+        push(4, 1000000 + step), push(3, 10 * step + 1);
         CHECK(cudaMemcpyAsync(batch, host, N * sizeof *batch, 1, with));
         if (with != stream) {
             CHECK(cudaEventRecord(ready, with));
             CHECK(cudaStreamWaitEvent(stream, ready, 0));
         }
         if (other) CHECK(cudaMemcpyPeerAsync(other, 1, batch, 0, N * sizeof *batch, stream));
+        push(3, 10 * step + 2);
         if (executable) CHECK(cudaGraphLaunch(executable, stream)); else forward_backward(stream);
+        pop(3, 10 * step + 2), pop(3, 10 * step + 1), pop(4, 1000000 + step);
         if (communicator) {
             CHECK(ncclGroupStart());
             CHECK(ncclAllReduce(gradients, gradients, N, 7, 0, communicator, stream));
@@ -215,6 +239,7 @@ int main(int argc, char **argv)
         return 0;
     }
     CHECK(cudaSetDevice(rank % devices));
+    if (has("external")) find_external();
     void *communicator = has("nccl") ? join_ranks(rank, atoi(getenv("WORLD_SIZE"))) : 0;
     pthread_t second;
     if (has("threads")) pthread_create(&second, 0, train, 0);

@@ -5,9 +5,10 @@
 //! and viewers take them as a curve ([`crate::counters`]).
 
 use tprof_trace::model::*;
-use tprof_trace::{RowsInOrder, TraceFile, TraceRow};
+use tprof_trace::{RowsInOrder, TraceFile};
 
 use crate::Window;
+use crate::external::{Called, ExternalIds};
 
 /// One row of any table.
 #[derive(Clone, Copy, Debug)]
@@ -31,15 +32,16 @@ pub(crate) fn each<E>(
     window: Window,
     mut each: impl FnMut(Event<'_>) -> Result<bool, E>,
 ) -> Result<(), E> {
-    let mut spans = Stream::new(trace, window, |r: &Span| r.start_ns);
-    let mut kernels = Stream::new(trace, window, |r: &Kernel| r.start_ns);
-    let mut copies = Stream::new(trace, window, |r: &MemoryCopy| r.start_ns);
-    let mut syncs = Stream::new(trace, window, |r: &Synchronization| r.start_ns);
-    let mut device_spans = Stream::new(trace, window, |r: &DeviceSpan| r.start_ns);
-    let mut collectives = Stream::new(trace, window, |r: &Collective| r.start_ns);
-    let mut allocations = Stream::new(trace, window, |r: &DeviceAllocation| r.time_ns);
-    let mut samples = Stream::new(trace, window, |r: &Sample| r.time_ns);
-    let mut flows = Stream::new(trace, window, |r: &FlowPoint| r.time_ns);
+    let ids = ExternalIds::of(trace);
+    let mut spans = Stream::new(trace, window, &ids, |r: &Span| r.start_ns);
+    let mut kernels = Stream::new(trace, window, &ids, |r: &Kernel| r.start_ns);
+    let mut copies = Stream::new(trace, window, &ids, |r: &MemoryCopy| r.start_ns);
+    let mut syncs = Stream::new(trace, window, &ids, |r: &Synchronization| r.start_ns);
+    let mut device_spans = Stream::new(trace, window, &ids, |r: &DeviceSpan| r.start_ns);
+    let mut collectives = Stream::new(trace, window, &ids, |r: &Collective| r.start_ns);
+    let mut allocations = Stream::new(trace, window, &ids, |r: &DeviceAllocation| r.time_ns);
+    let mut samples = Stream::new(trace, window, &ids, |r: &Sample| r.time_ns);
+    let mut flows = Stream::new(trace, window, &ids, |r: &FlowPoint| r.time_ns);
     let mut next = [
         spans.next_ns(),
         kernels.next_ns(),
@@ -100,20 +102,27 @@ pub(crate) fn count(trace: &TraceFile) -> u64 {
 /// One table, with its next batch.
 struct Stream<'a, R> {
     batches: RowsInOrder<'a, R>,
+    ids: &'a ExternalIds,
     batch: Vec<R>,
     at: usize,
     time: fn(&R) -> u64,
 }
 
-impl<'a, R: TraceRow> Stream<'a, R> {
-    fn new(trace: &'a TraceFile, window: Window, time: fn(&R) -> u64) -> Stream<'a, R> {
+impl<'a, R: Called> Stream<'a, R> {
+    fn new(
+        trace: &'a TraceFile,
+        window: Window,
+        ids: &'a ExternalIds,
+        time: fn(&R) -> u64,
+    ) -> Stream<'a, R> {
         let batches = trace.in_order(window.from_ns, window.to_ns);
-        Stream { batches, batch: Vec::new(), at: 0, time }
+        Stream { batches, ids, batch: Vec::new(), at: 0, time }
     }
 
     fn next_ns(&mut self) -> Option<u64> {
         if self.at == self.batch.len() {
             self.batch = self.batches.next().unwrap_or_default();
+            self.ids.fill(&mut self.batch);
             self.at = 0;
         }
         self.batch.get(self.at).map(self.time)

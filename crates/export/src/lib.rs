@@ -15,6 +15,7 @@ mod correlations;
 mod counters;
 pub mod csv;
 mod error;
+mod external;
 pub mod flame;
 pub mod folded;
 mod frames;

@@ -8,9 +8,10 @@ mod device;
 mod host;
 mod small;
 
-use tprof_trace::model::{NameId, ThreadIndex};
-use tprof_trace::{TraceFile, TraceRow};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ExternalId, NameId, ThreadIndex};
 
+use crate::external::{Called, ExternalIds};
 use crate::frames::Frames;
 use crate::{Part, Window};
 
@@ -122,15 +123,17 @@ pub(crate) trait Sink {
 /// Gives all tables of a rank, as far as they lie in its window.
 pub(crate) fn each<S: Sink>(part: &Part<'_>, sink: &mut S) -> Result<(), S::Error> {
     let (context, trace, window) = (Context::of(part), &part.trace, part.window);
-    large(sink, "spans", host::SPANS, &context, window)?;
-    large(sink, "kernels", device::KERNELS, &context, window)?;
-    large(sink, "copies", device::COPIES, &context, window)?;
-    large(sink, "synchronizations", device::SYNCHRONIZATIONS, &context, window)?;
-    large(sink, "device_spans", device::DEVICE_SPANS, &context, window)?;
-    large(sink, "collectives", host::COLLECTIVES, &context, window)?;
-    large(sink, "device_allocations", device::ALLOCATIONS, &context, window)?;
-    large(sink, "samples", host::SAMPLES, &context, window)?;
-    large(sink, "flow_points", host::FLOW_POINTS, &context, window)?;
+    let ids = ExternalIds::of(trace);
+    let wanted = (window, &ids);
+    large(sink, "spans", host::SPANS, &context, wanted)?;
+    large(sink, "kernels", device::KERNELS, &context, wanted)?;
+    large(sink, "copies", device::COPIES, &context, wanted)?;
+    large(sink, "synchronizations", device::SYNCHRONIZATIONS, &context, wanted)?;
+    large(sink, "device_spans", device::DEVICE_SPANS, &context, wanted)?;
+    large(sink, "collectives", host::COLLECTIVES, &context, wanted)?;
+    large(sink, "device_allocations", device::ALLOCATIONS, &context, wanted)?;
+    large(sink, "samples", host::SAMPLES, &context, wanted)?;
+    large(sink, "flow_points", host::FLOW_POINTS, &context, wanted)?;
     let mut heap = trace.heap_events().filter(|row| window.holds(row.time_ns));
     sink.table("heap_events", host::HEAP_EVENTS, &context, &mut batches(&mut heap))?;
     let mut maps = trace.map_events().filter(|row| window.holds(row.time_ns));
@@ -154,6 +157,8 @@ pub(crate) fn each<S: Sink>(part: &Part<'_>, sink: &mut S) -> Result<(), S::Erro
     sink.table("threads", small::THREADS, &context, &mut batches(&mut threads))?;
     let mut devices = trace.devices().iter().cloned();
     sink.table("devices", small::DEVICES, &context, &mut batches(&mut devices))?;
+    let mut ids = trace.blocks::<ExternalId>().flatten();
+    sink.table("external_ids", small::EXTERNAL_IDS, &context, &mut batches(&mut ids))?;
     let mut groups = trace.communicators().iter().cloned();
     sink.table("communicators", small::COMMUNICATORS, &context, &mut batches(&mut groups))?;
     let frames = Frames::new(trace);
@@ -166,14 +171,18 @@ pub(crate) fn each<S: Sink>(part: &Part<'_>, sink: &mut S) -> Result<(), S::Erro
     sink.table("properties", small::PROPERTIES, &context, &mut batches(&mut properties))
 }
 
-fn large<R: TraceRow, S: Sink>(
+fn large<R: Called, S: Sink>(
     sink: &mut S,
     name: &'static str,
     columns: &[Column<R>],
     context: &Context<'_>,
-    window: Window,
+    (window, ids): (Window, &ExternalIds),
 ) -> Result<(), S::Error> {
-    let mut rows = context.trace.in_order(window.from_ns, window.to_ns).flatten();
+    let batches_in_order = context.trace.in_order(window.from_ns, window.to_ns);
+    let mut rows = batches_in_order.flat_map(|mut rows| {
+        ids.fill(&mut rows);
+        rows
+    });
     sink.table(name, columns, context, &mut batches(&mut rows))
 }
 
@@ -204,6 +213,7 @@ pub(crate) fn is_timed(table: &str) -> bool {
             | "processes"
             | "threads"
             | "devices"
+            | "external_ids"
             | "communicators"
             | "stack_frames"
             | "properties"

@@ -172,6 +172,15 @@ fn the_other_tables_come_back() {
     let kinds = [DeviceSpanKind::Annotation, DeviceSpanKind::Counters, DeviceSpanKind::Other];
     let spans = kinds.map(|kind| DeviceSpan { kind, stream: Some(3), ..DeviceSpan::default() });
     assert_eq!(through_a_file(&spans, &at("spans")), spans);
+    let kinds = [
+        ExternalKind::Unknown,
+        ExternalKind::OpenAcc,
+        ExternalKind::Custom0,
+        ExternalKind::Custom1,
+        ExternalKind::Custom2,
+    ];
+    let ids = kinds.map(|kind| ExternalId { process: 2, correlation: 1 << 40, kind, id: 7 });
+    assert_eq!(through_a_file(&ids, &at("ids")), ids);
     let collectives = [None, Some(1 << 50)].map(|bytes| Collective {
         start_ns: 1,
         duration_ns: bytes,

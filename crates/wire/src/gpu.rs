@@ -212,6 +212,22 @@ payload! {
 }
 
 payload! {
+    /// The innermost id of one kind that its thread had pushed when a call was made.
+    External {
+        wide {
+            /// The id.
+            id,
+        }
+        narrow {
+            /// The call.
+            correlation,
+            /// `CUpti_ExternalCorrelationKind`: who numbers so.
+            kind,
+        }
+    }
+}
+
+payload! {
     /// Device memory was taken or given back.
     Memory {
         wide {

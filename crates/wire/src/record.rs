@@ -147,6 +147,8 @@ pub enum ExtKind {
     /// Something that the run must say: [`crate::gpu::trouble`] in the argument;
     /// how many, text id.
     AgentNote = 27,
+    /// [`crate::gpu::External`].
+    External = 28,
     /// [`crate::gpu::Range`]: a range begins on this thread.
     RangePush = 32,
     /// [`crate::gpu::Range`]: the innermost range of this thread and domain ends.
@@ -197,7 +199,7 @@ impl ExtKind {
         ];
         const AGENT: &[ExtKind] = &[
             ClockJoin, Text, Kernel, Copy, Call, Wait, Memory, Overhead, Device, Stream, Context,
-            AgentNote,
+            AgentNote, External,
         ];
         const RANGES: &[ExtKind] =
             &[RangePush, RangePop, RangeStart, RangeEnd, RangeMark, RangeThread];
@@ -345,7 +347,7 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=14u64).chain(16..=27).chain(32..=37).chain(48..=52) {
+        for value in (1..=14u64).chain(16..=28).chain(32..=37).chain(48..=52) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));

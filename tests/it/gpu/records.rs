@@ -265,3 +265,50 @@ fn copies_between_devices_know_both() {
         assert_same(wanted, between.collect(), uncertainty(&ran.file));
     }
 }
+
+#[test]
+fn external_ids_arrive_once_and_reach_what_their_calls_started() {
+    for (major, words) in [(12, ["6", "external", "threads"]), (13, ["6", "external", "graph"])] {
+        let (scratch, ran) = need_some!(ran(major, &words, &[]));
+        assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+        assert_kernels(&ran);
+        assert_calls(&ran);
+        assert_eq!(losses(&ran, "GPU", ""), 0);
+        let of_line = |line: &&Value| {
+            let n = |key: &str| number(line, key);
+            let kind = [ExternalKind::Custom0, ExternalKind::Custom1][n("kind") as usize - 3];
+            (n("correlation"), kind, n("id"))
+        };
+        let mut wanted: Vec<_> = of_kind(&ran.log, "external").iter().map(of_line).collect();
+        let mut got: Vec<_> = rows::<ExternalId>(&ran.file)
+            .iter()
+            .map(|row| (row.correlation, row.kind, row.id))
+            .collect();
+        wanted.sort_unstable();
+        got.sort_unstable();
+        assert!(wanted.len() > 6, "{wanted:?}");
+        assert_eq!(got, wanted);
+
+        // The innermost operator's id, on the call and on what it started.
+        let ids: BTreeMap<u64, u64> = wanted
+            .iter()
+            .filter(|(_, kind, _)| *kind == ExternalKind::Custom0)
+            .map(|(correlation, _, id)| (*correlation, *id))
+            .collect();
+        let out = scratch.join("out");
+        let export = tprof(["export", "--to", "chrome", "-o"]).arg(&out).arg(&ran.traced.run);
+        let exported = export.run_in(scratch.path());
+        assert_eq!(exported.code, Some(0), "{exported:?}");
+        let trace = crate::export::chrome(&out.join("rank-0.trace.json.gz"));
+        let mut seen = BTreeMap::<&str, usize>::new();
+        for event in trace["traceEvents"].as_array().unwrap() {
+            let (category, args) = (event["cat"].as_str().unwrap_or_default(), &event["args"]);
+            let Some(correlation) = args["correlation"].as_u64() else { continue };
+            assert_eq!(args["External id"].as_u64(), ids.get(&correlation).copied(), "{event}");
+            *seen.entry(category).or_default() += usize::from(ids.contains_key(&correlation));
+        }
+        for category in ["kernel", "gpu_memcpy", "cuda_runtime"] {
+            assert!(seen[category] >= 6, "{seen:?}");
+        }
+    }
+}

@@ -46,6 +46,7 @@ pub struct Gpu {
     waits: Vec<Synchronization>,
     spans: Vec<Span>,
     allocations: Vec<DeviceAllocation>,
+    externals: Vec<ExternalId>,
     /// Device memory that is live: address → bytes.
     live: HashMap<u64, u64>,
     ranges: Ranges,
@@ -71,6 +72,7 @@ impl Gpu {
             waits: Vec::new(),
             spans: Vec::new(),
             allocations: Vec::new(),
+            externals: Vec::new(),
             live: HashMap::new(),
             ranges: Ranges::default(),
             recorded: 0,
@@ -88,7 +90,8 @@ impl Gpu {
         story: &mut Story,
     ) -> bool {
         let taken = self.take_known(&record, place, clock, story).is_some();
-        let gathered = [self.kernels.len(), self.spans.len(), self.copies.len()];
+        let gathered =
+            [self.kernels.len(), self.spans.len(), self.copies.len(), self.externals.len()];
         if gathered.iter().any(|rows| *rows >= ROWS) || self.ranges.fresh() >= ROWS {
             self.write(place.threads, &mut place.file.writer, story);
         }
@@ -145,6 +148,16 @@ impl Gpu {
             ExtKind::Memory => {
                 let row = self.memory(&gpu::Memory::unpack(payload)?, record.thread);
                 self.allocations.push(row);
+                self.recorded += 1;
+            }
+            ExtKind::External => {
+                let external = gpu::External::unpack(payload)?;
+                self.externals.push(ExternalId {
+                    process: self.process,
+                    correlation: external.correlation.into(),
+                    kind: rows::external_kind(external.kind),
+                    id: external.id,
+                });
                 self.recorded += 1;
             }
             ExtKind::Overhead => {
@@ -270,6 +283,7 @@ impl Gpu {
         write_rows(&mut self.copies, |row| row.start_ns, writer, story);
         write_rows(&mut self.waits, |row| row.start_ns, writer, story);
         write_rows(&mut self.spans, |row| row.start_ns, writer, story);
+        write_rows(&mut self.externals, |row| row.correlation, writer, story);
     }
 
     /// The process is over: ranges that nobody ended end with it.

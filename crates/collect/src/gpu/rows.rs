@@ -263,3 +263,14 @@ fn memory_kind(number: u32) -> MemoryKind {
         _ => MemoryKind::Unknown,
     }
 }
+
+/// From `CUpti_ExternalCorrelationKind`.
+pub(super) fn external_kind(number: u32) -> ExternalKind {
+    match number {
+        2 => ExternalKind::OpenAcc,
+        3 => ExternalKind::Custom0,
+        4 => ExternalKind::Custom1,
+        5 => ExternalKind::Custom2,
+        _ => ExternalKind::Unknown,
+    }
+}

@@ -92,6 +92,19 @@ columns! { pub DEVICES of Device:
     "properties" Text "everything else, as a JSON object" |r, c| c.name(r.properties);
 }
 
+columns! { pub EXTERNAL_IDS of ExternalId:
+    "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
+    "correlation" Uint "the same in the call" |r, _| Cell::Uint(r.correlation);
+    "kind" Text "who numbers so: custom0 (PyTorch's operators), custom1 (its annotations), custom2, openacc, unknown" |r, _| Cell::Text(match r.kind {
+        ExternalKind::Unknown => "unknown",
+        ExternalKind::OpenAcc => "openacc",
+        ExternalKind::Custom0 => "custom0",
+        ExternalKind::Custom1 => "custom1",
+        ExternalKind::Custom2 => "custom2",
+    });
+    "id" Uint "the id that its thread had pushed" |r, _| Cell::Uint(r.id);
+}
+
 columns! { pub COMMUNICATORS of Communicator:
     "process" Uint "row of `processes`, whose view it is" |r, _| Cell::Uint(r.process.into());
     "communicator" Uint "number" |r, _| Cell::Uint(r.communicator);

@@ -34,7 +34,7 @@ const LAST_NS: u64 = 2_000_000_000;
 /// Newest version whose records are known: 13.5 with its updates.
 const NEWEST: u32 = 130_599;
 
-const KINDS: [(CUpti_ActivityKind, &[u8]); 12] = [
+const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
     (CUPTI_ACTIVITY_KIND_DEVICE, b"devices"),
     (CUPTI_ACTIVITY_KIND_CONTEXT, b"contexts"),
     (CUPTI_ACTIVITY_KIND_STREAM, b"streams"),
@@ -47,6 +47,8 @@ const KINDS: [(CUpti_ActivityKind, &[u8]); 12] = [
     (CUPTI_ACTIVITY_KIND_DRIVER, b"calls of the CUDA driver"),
     (CUPTI_ACTIVITY_KIND_MEMORY2, b"device memory"),
     (CUPTI_ACTIVITY_KIND_OVERHEAD, b"CUPTI's own overhead"),
+    // Of threads that push ids alone, a profiler's of the job's own: else there are none.
+    (CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, b"external ids"),
 ];
 
 /// Where the agent stands.

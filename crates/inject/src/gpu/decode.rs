@@ -106,7 +106,16 @@ pub unsafe fn decode(
                     gpu::Stream { context: r.contextId, stream: r.streamId, priority: r.priority };
                 decoded(ExtKind::Stream, stream.pack())
             }
-            CUPTI_ACTIVITY_KIND_NAME | CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => Err(Skip::Idle),
+            CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => {
+                let r = &*record.cast::<record::ExternalCorrelation>();
+                let external = gpu::External {
+                    id: r.externalId,
+                    correlation: r.correlationId,
+                    kind: r.externalKind,
+                };
+                decoded(ExtKind::External, external.pack())
+            }
+            CUPTI_ACTIVITY_KIND_NAME => Err(Skip::Idle),
             _ => Err(Skip::Unknown),
         }
     }

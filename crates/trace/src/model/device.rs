@@ -351,3 +351,34 @@ pub struct ClockJoin {
     /// The other clock, e.g. `cupti`.
     pub source: NameId,
 }
+
+/// An id that a thread had pushed when it made a call of the device's library: what a
+/// profiler inside the job joins calls to its operators by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExternalId {
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Number that the call and what it started carry too.
+    pub correlation: u64,
+    /// Who numbers so.
+    pub kind: ExternalKind,
+    /// The id: one of a kind for each call, the innermost.
+    pub id: u64,
+}
+
+/// Who numbers external ids, as CUPTI tells them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ExternalKind {
+    /// Not said.
+    #[default]
+    Unknown = 0,
+    /// OpenACC.
+    OpenAcc = 1,
+    /// The first of three that any client may take; PyTorch's operators.
+    Custom0 = 2,
+    /// The second; PyTorch's annotations.
+    Custom1 = 3,
+    /// The third.
+    Custom2 = 4,
+}

@@ -9,8 +9,9 @@ mod span;
 
 pub use comm::{Collective, Communicator};
 pub use device::{
-    Allocator, ClockJoin, CopyKind, Device, DeviceAllocation, DeviceSpan, DeviceSpanKind, Kernel,
-    KernelOutline, MemoryCopy, MemoryKind, Stream, SyncKind, Synchronization,
+    Allocator, ClockJoin, CopyKind, Device, DeviceAllocation, DeviceSpan, DeviceSpanKind,
+    ExternalId, ExternalKind, Kernel, KernelOutline, MemoryCopy, MemoryKind, Stream, SyncKind,
+    Synchronization,
 };
 pub use span::{
     FlowEnd, FlowPoint, Sample, Span, SpanKind, SpanOutline, ThreadCounts, ThreadState,

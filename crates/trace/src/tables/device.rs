@@ -17,6 +17,7 @@ numbered! {
 }
 numbered! { SyncKind, else Unknown: Unknown, Event, StreamWaitEvent, Stream, Context }
 numbered! { DeviceSpanKind, else Other: Annotation, Counters, Other }
+numbered! { ExternalKind, else Unknown: Unknown, OpenAcc, Custom0, Custom1, Custom2 }
 numbered! { Allocator, else Library: Library, Framework, Pool }
 
 columns_of! {
@@ -129,6 +130,14 @@ columns_of! {
     13 steady correlation,
     14 steady external,
     15 plain stack,
+}
+
+columns_of! {
+    ExternalId in EXTERNAL_IDS;
+    1 plain process,
+    2 steady correlation,
+    3 plain kind,
+    4 steady id,
 }
 
 columns_of! {

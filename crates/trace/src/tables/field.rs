@@ -202,18 +202,18 @@ pub(super) use numbered;
 
 /// Implements [`Row`](super::Row) by a list of columns.
 macro_rules! columns_of {
-    ($row:ident in $table:ident, from $start:ident $(for $duration:ident)?;
+    ($row:ident in $table:ident $(, from $start:ident $(for $duration:ident)?)?;
      $($id:literal $how:ident $field:ident),* $(,)?) => {
         impl $crate::tables::Row for $row {
             const TABLE: u16 = $crate::tables::table::$table;
 
-            fn time_ns(&self) -> u64 {
+            $(fn time_ns(&self) -> u64 {
                 self.$start
             }
 
             $(fn end_ns(&self) -> u64 {
                 self.$start.saturating_add(self.$duration)
-            })?
+            })?)?
 
             fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
                 $( $crate::tables::field::Field::write(

@@ -47,6 +47,7 @@ pub(crate) mod table {
     pub const STREAMS: u16 = 43;
     pub const FLOW_POINTS: u16 = 44;
     pub const THREAD_COUNTS: u16 = 45;
+    pub const EXTERNAL_IDS: u16 = 46;
     pub const INDEX: u16 = 254;
     pub const END: u16 = 255;
 
@@ -63,6 +64,7 @@ pub(crate) mod table {
                 | SAMPLES
                 | DEVICE_SPANS
                 | FLOW_POINTS
+                | EXTERNAL_IDS
         )
     }
 }
@@ -81,6 +83,7 @@ impl TraceRow for Collective {}
 impl TraceRow for Sample {}
 impl TraceRow for DeviceSpan {}
 impl TraceRow for FlowPoint {}
+impl TraceRow for ExternalId {}
 
 /// A row of a large table, or the part of one that is read alone. Sealed, as
 /// [`TraceRow`] is.

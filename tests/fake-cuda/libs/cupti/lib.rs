@@ -5,6 +5,7 @@
 #![allow(unsafe_code, non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
 
 mod buffers;
+mod external;
 mod faults;
 mod records;
 mod subscribers;

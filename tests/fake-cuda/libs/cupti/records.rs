@@ -1,6 +1,6 @@
 //! Records, to the byte as CUPTI 12.9 and 13.5 write them.
 
-use crate::{CALLS_FROM, SYSTEM_THREADS, buffers, faults, is_on, major};
+use crate::{CALLS_FROM, SYSTEM_THREADS, buffers, external, faults, is_on, major};
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -112,6 +112,7 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
                 correlationId: place.correlation, graphId: place.graph, graphNodeId: place.node);
         }
         Happened::Call(number, thread, result) if is_on(CUPTI_ACTIVITY_KIND_RUNTIME) => {
+            externals(*thread, place.correlation);
             let kind = CUPTI_ACTIVITY_KIND_RUNTIME;
             call_record(kind, *number, *thread, *result, place.correlation, (start, end));
         }
@@ -194,6 +195,24 @@ fn call_record(
         processId: std::process::id(), threadId: named, correlationId: correlation,
         returnValue: result),
     );
+}
+
+/// What the calling thread had pushed, before the record of its call.
+fn externals(thread: u32, correlation: u32) {
+    if !is_on(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
+        return;
+    }
+    external::each(|kind, id| {
+        let line = format!(
+            "{{\"what\":\"external\",\"kind\":{kind},\"id\":{id},\"correlation\":{correlation}}}"
+        );
+        (engine().log)(line.as_ptr(), line.len());
+        write(
+            thread,
+            &record!(CUpti_ActivityExternalCorrelation, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+            externalKind: kind, externalId: id, correlationId: correlation),
+        );
+    });
 }
 
 /// Time that CUPTI itself took after a kernel, of this process's first thread.

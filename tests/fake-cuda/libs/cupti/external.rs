@@ -1,0 +1,57 @@
+//! External ids: each thread has a stack of each kind, and a call made meanwhile gets a
+//! record of each that is not empty.
+
+use crate::enter;
+use std::cell::RefCell;
+use tprof_cupti_sys::bindings::*;
+
+const KINDS: usize = CUPTI_EXTERNAL_CORRELATION_KIND_SIZE as usize;
+
+thread_local!(static STACKS: RefCell<[Vec<u64>; KINDS]> = RefCell::default());
+
+fn is_kind(kind: CUpti_ExternalCorrelationKind) -> bool {
+    kind != CUPTI_EXTERNAL_CORRELATION_KIND_INVALID && kind < CUPTI_EXTERNAL_CORRELATION_KIND_SIZE
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityPushExternalCorrelationId(
+    kind: CUpti_ExternalCorrelationKind,
+    id: u64,
+) -> CUptiResult {
+    if !is_kind(kind) {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    }
+    STACKS.with_borrow_mut(|stacks| stacks[kind as usize].push(id));
+    enter("cuptiActivityPushExternalCorrelationId")
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityPopExternalCorrelationId(
+    kind: CUpti_ExternalCorrelationKind,
+    last: *mut u64,
+) -> CUptiResult {
+    if !is_kind(kind) {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    }
+    let Some(id) = STACKS.with_borrow_mut(|stacks| stacks[kind as usize].pop()) else {
+        return CUPTI_ERROR_QUEUE_EMPTY;
+    };
+    if !last.is_null() {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *last = id };
+    }
+    enter("cuptiActivityPopExternalCorrelationId")
+}
+
+/// Gives each id that is pushed on this thread, with its kind.
+pub fn each(mut take: impl FnMut(CUpti_ExternalCorrelationKind, u64)) {
+    STACKS.with_borrow(|stacks| {
+        for (kind, stack) in stacks.iter().enumerate() {
+            if let Some(id) = stack.last() {
+                take(kind as u32, *id);
+            }
+        }
+    });
+}
