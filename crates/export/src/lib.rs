@@ -19,6 +19,7 @@ mod external;
 pub mod flame;
 pub mod folded;
 mod frames;
+mod gpus;
 mod hash;
 mod in_order;
 pub mod json;

@@ -9,8 +9,14 @@ use tprof_trace::model::{Device, Process};
 
 use super::writer::Writer;
 use crate::counters;
+use crate::gpus::{Gpu, Gpus};
 use crate::text::Text;
 use crate::{Part, Window};
+
+/// The "process" of a device that no process of the file sees: none that CUDA numbers.
+pub(super) fn of_host(device: u32) -> u64 {
+    1_000 + u64::from(device)
+}
 
 /// Kineto draws devices below processes.
 const DEVICE_SORT_INDEX: u64 = 5_000_000;
@@ -134,8 +140,25 @@ impl<'a> About<'a> {
                 }
                 Ok(())
             }
-            None => self.streams(to),
+            None => {
+                self.streams(to)?;
+                self.devices_of_host(to)
+            }
         }
+    }
+
+    /// Labels of devices that were sampled and that no process of the file sees.
+    fn devices_of_host<W: Write>(&self, to: &mut Writer<'_, W>) -> io::Result<()> {
+        let trace = &self.part.trace;
+        let gpus = Gpus::of(trace);
+        let all: BTreeSet<Gpu> = trace.counters().iter().filter_map(|row| gpus.gpu(row)).collect();
+        for gpu in all {
+            let Gpu::OfHost(device) = gpu else { continue };
+            let (pid, sort) = (of_host(device).to_string(), DEVICE_SORT_INDEX + of_host(device));
+            metadata(to, "process_name", &pid, "0", &json!({ "name": gpu.label() }))?;
+            metadata(to, "process_sort_index", &pid, "0", &json!({ "sort_index": sort }))?;
+        }
+        Ok(())
     }
 
     /// Labels of devices, and names of streams that have one.

@@ -6,8 +6,10 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 use tprof_trace::model::{Counter, MarkKind, Process, ProcessEnd, ProcessIndex, Thread, counter};
 
+use super::about;
 use super::writer::Writer;
 use crate::counters::{self, Thin};
+use crate::gpus::{Gpu, Gpus};
 
 /// A life on a track.
 struct Life<'a> {
@@ -171,17 +173,17 @@ pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
         drawn.insert((process, counter::HEAP_BYTES));
         point(to, (Some(process), None), counter::HEAP_BYTES, time_ns, bytes as f64)
     })?;
-    let mut rows = 0;
+    let (mut rows, gpus) = (0, Gpus::of(trace));
     let mut curves: BTreeMap<(Option<ProcessIndex>, &str), Thin> = BTreeMap::new();
     for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
         rows += 1;
-        let Counter { time_ns, process, device, value, .. } = *row;
+        let Counter { time_ns, process, value, .. } = *row;
         let name = trace.name(row.name);
         if name == counter::HEAP_BYTES {
             continue; // Drawn from events or totals.
         }
         if !is_own(name) || value < 0.0 {
-            point(to, (process, device), name, time_ns, value)?;
+            point(to, (process, gpus.gpu(row)), name, time_ns, value)?;
             continue;
         }
         if let Some(process) = process {
@@ -228,7 +230,7 @@ fn ends<W: Write>(to: &mut Writer<'_, W>, drawn: &HashSet<(ProcessIndex, &str)>)
 
 fn point<W: Write>(
     to: &mut Writer<'_, W>,
-    (process, device): (Option<ProcessIndex>, Option<u32>),
+    (process, gpu): (Option<ProcessIndex>, Option<Gpu>),
     name: &str,
     time_ns: u64,
     value: f64,
@@ -237,8 +239,9 @@ fn point<W: Write>(
         return Ok(()); // JSON has no such number.
     }
     let first = to.part.trace.processes().first().map_or(0, |process| process.process);
-    let pid = match device {
-        Some(device) => device.to_string().into(),
+    let pid = match gpu {
+        Some(Gpu::Seen(_, device)) => device.to_string().into(),
+        Some(Gpu::OfHost(device)) => about::of_host(device).to_string().into(),
         None => to.pid(process.unwrap_or(first)),
     };
     // Viewers show name and key: `heap` with its `bytes`.

@@ -15,6 +15,7 @@ use super::scene::Scene;
 use super::tracks::{Owner, Row, Unit, base};
 use crate::busy::Busy;
 use crate::counters::{self, Thin};
+use crate::gpus::{Gpu, Gpus};
 use crate::proto::Proto;
 
 /// Writes everything of a rank that is not in its large tables; returns how many rows.
@@ -129,42 +130,44 @@ fn memory<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u
         let owner = Owner::Process(process);
         curve(scene, sequence, (owner, "heap", Unit::Bytes), time_ns, bytes as f64)
     })?;
-    let mut rows = 0;
-    let mut curves: BTreeMap<(Option<ProcessIndex>, Option<u32>, NameId), Thin> = BTreeMap::new();
+    let (mut rows, gpus) = (0, Gpus::of(trace));
+    let mut curves: BTreeMap<(Option<ProcessIndex>, Option<Gpu>, NameId), Thin> = BTreeMap::new();
     for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
         rows += 1;
         let name = trace.name(row.name);
         if name == counter::HEAP_BYTES {
             continue; // Drawn from events or totals.
         }
-        let owner = match (row.process, row.device) {
-            (Some(process), Some(device)) => Owner::Device(process, device),
-            (Some(process), None) => Owner::Process(process),
-            (None, _) => Owner::Host,
-        };
+        let owner = owner(row.process, gpus.gpu(row));
         let (name, unit) = named(name);
         if unit != Unit::Bytes || row.value < 0.0 {
             curve(scene, sequence, (owner, name, unit), row.time_ns, row.value)?;
             continue;
         }
-        let thin = curves.entry((row.process, row.device, row.name));
+        let thin = curves.entry((row.process, gpus.gpu(row), row.name));
         let thin = thin.or_insert_with(|| Thin::new(stretch_ns));
         if let Some((time_ns, bytes)) = thin.point(row.time_ns, row.value as u64) {
             curve(scene, sequence, (owner, name, unit), time_ns, bytes as f64)?;
         }
     }
-    for ((process, device, name), thin) in curves {
-        let owner = match (process, device) {
-            (Some(process), Some(device)) => Owner::Device(process, device),
-            (Some(process), None) => Owner::Process(process),
-            (None, _) => Owner::Host,
-        };
+    for ((process, gpu, name), thin) in curves {
+        let owner = owner(process, gpu);
         let (name, unit) = named(trace.name(name));
         for (time_ns, bytes) in thin.rest() {
             curve(scene, sequence, (owner, name, unit), time_ns, bytes as f64)?;
         }
     }
     Ok(rows)
+}
+
+/// On whose track a curve lies.
+fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> Owner {
+    match (process, gpu) {
+        (_, Some(Gpu::Seen(Some(process), device))) => Owner::Device(process, device),
+        (_, Some(gpu)) => Owner::Gpu(gpu),
+        (Some(process), None) => Owner::Process(process),
+        (None, None) => Owner::Host,
+    }
 }
 
 /// Name and unit of a quantity whose name ends in its unit.

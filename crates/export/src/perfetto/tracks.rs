@@ -11,6 +11,7 @@ use tprof_trace::model::{Communicator, Process, ProcessIndex, ThreadIndex};
 
 use super::fields::{counter, descriptor, packet, process, thread};
 use super::out::Out;
+use crate::gpus::Gpu;
 use crate::lanes::Lanes;
 use crate::proto::Proto;
 
@@ -73,6 +74,8 @@ pub(super) enum Row {
 pub(super) enum Owner {
     Process(ProcessIndex),
     Device(ProcessIndex, u32),
+    /// A device that no process is known to see.
+    Gpu(Gpu),
     /// The host, or its cgroup.
     Host,
 }
@@ -318,12 +321,16 @@ impl<'a> Tracks<'a> {
         let parent = match owner {
             Owner::Process(process) => Some(self.process(process, shared, out)?.0),
             Owner::Device(process, device) => Some(self.device(process, device, shared, out)?),
-            Owner::Host => None,
+            Owner::Host | Owner::Gpu(_) => None,
         };
         let track = shared.track();
-        let said = match (owner, self.label.as_str()) {
-            (Owner::Host, label) if !label.is_empty() => format!("{label}: {name}"),
+        let of = match owner {
+            Owner::Gpu(gpu) => format!("{}: {name}", gpu.label()),
             _ => name.to_owned(),
+        };
+        let said = match (parent, self.label.as_str()) {
+            (None, label) if !label.is_empty() => format!("{label}: {of}"),
+            _ => of,
         };
         out.packet(|fields| {
             describe(fields, track, parent, |fields| {

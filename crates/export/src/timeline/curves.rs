@@ -9,6 +9,7 @@ use tprof_trace::model::{DeviceAllocation, ProcessIndex, counter};
 
 use super::processes::Processes;
 use crate::counters::{Thin, heap, stretch};
+use crate::gpus::{Gpu, Gpus};
 use crate::page::Payload;
 use crate::rows::wanted;
 use crate::{Part, Written};
@@ -86,13 +87,14 @@ impl Curves {
     }
 
     fn counters(&mut self, part: &Part<'_>, processes: &mut Processes, stretch_ns: u64) {
-        type Key = (Option<ProcessIndex>, Option<u32>, u32);
+        type Key = (Option<ProcessIndex>, Option<Gpu>, u32);
+        let gpus = Gpus::of(&part.trace);
         let mut curves: BTreeMap<Key, Vec<(u64, f64)>> = BTreeMap::new();
         for row in part.trace.counters().iter().filter(|row| part.window.holds(row.time_ns)) {
-            let key = (row.process, row.device, row.name.0);
+            let key = (row.process, gpus.gpu(row), row.name.0);
             curves.entry(key).or_default().push((part.at(row.time_ns), row.value));
         }
-        for ((process, device, name), points) in curves {
+        for ((process, gpu, name), points) in curves {
             let name = part.trace.name(tprof_trace::model::NameId(name));
             let whole = points.iter().all(|(_, value)| value.fract() == 0.0);
             let scale: u64 = if whole { 1 } else { 1000 };
@@ -104,7 +106,7 @@ impl Curves {
             kept.extend(thin.rest());
             self.all.push(Curve {
                 process: process.map(|process| processes.index(part, process)),
-                name: title(name, device),
+                name: title(name, gpu),
                 unit: if name.ends_with("_bytes") { "bytes" } else { "count" },
                 scale,
                 points: kept,
@@ -139,7 +141,7 @@ fn length_ns(part: &Part<'_>) -> u64 {
 }
 
 /// A counter's name for people.
-fn title(name: &str, device: Option<u32>) -> String {
+fn title(name: &str, gpu: Option<Gpu>) -> String {
     let title = match name {
         counter::RSS_BYTES => "Resident memory",
         counter::MAPPED_BYTES => "Mapped memory",
@@ -149,8 +151,8 @@ fn title(name: &str, device: Option<u32>) -> String {
         counter::CGROUP_OOM_KILLS => "Kills for want of memory",
         other => other,
     };
-    match device {
-        Some(device) => format!("GPU {device} {title}"),
+    match gpu {
+        Some(gpu) => format!("{} {title}", gpu.label()),
         None => title.to_owned(),
     }
 }
