@@ -32,6 +32,8 @@ def compile_all(folder):
     compile("libcuda.so.1", "gpu_cupti.c", "-DDRIVER", *shared, "-ldl", "-Wl,-soname,libcuda.so.1")
     compile("libcupti.so.12", "gpu_cupti.c", *shared, "-Wl,-soname,libcupti.so.12")
     compile("calls", "gpu_calls.c", folder / "libcudart.so.12")
+    compile("libcublasLt.so.12", "gpu_cublaslt.c", *shared, "-Wl,-soname,libcublasLt.so.12")
+    compile("matmuls", "gpu_matmuls.c", folder / "libcublasLt.so.12")
     compile("records", "gpu_records.c", folder / "libcuda.so.1", folder / "libcupti.so.12")
 
 
@@ -60,9 +62,12 @@ def measure(bench, folder):
     compile_all(folder)
     tprof = [bench.tprof, "run", "--quiet", "--force", "--activities", "gpu", "-o"]
     native, hooked, agent, sent, sizes, made, missing = [], [], [], [], [], [], 0
+    multiplied, alone = [], []
     for _ in range(bench.rounds(7, 3)):
         native.append(run(folder, [folder / "calls", CALLS])["call_ns"])
         hooked.append(run(folder, [*tprof, folder / "run-calls", "--", folder / "calls", CALLS])["call_ns"])
+        alone.append(run(folder, [folder / "matmuls", CALLS])["call_ns"])
+        multiplied.append(run(folder, [*tprof, folder / "run-matmuls", "--", folder / "matmuls", CALLS])["call_ns"])
         said = run(folder, [*tprof, folder / "run-records", "--", folder / "records", KERNELS])
         agent.append(said["record_ns"])
         sent.append(said["cpu_s"] * 1e9 / (2 * KERNELS))
@@ -72,6 +77,7 @@ def measure(bench, folder):
         missing += int(said["lost"]) + lost(folder / "run-rate")
     median = statistics.median
     bench.row("call of CUDA through the hook", median(hooked) - median(native), "ns", 150, basis="cpu")
+    bench.row("cublasLtMatmul through the hook", median(multiplied) - median(alone), "ns", 150, basis="cpu")
     bench.row("record of CUPTI's in the agent", median(agent), "ns", 100, basis="cpu")
     bench.row("  with making and collecting it", median(sent), "ns", None, basis="cpu")
     bench.row("kernel with its launch, in the trace", median(sizes), "bytes", 32)

@@ -7,7 +7,7 @@
 
 use crate::callee;
 use crate::calls::Frame;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use tprof_wire::calls::FUNCTIONS;
 use tprof_wire::gemm::*;
 
@@ -38,7 +38,7 @@ pub fn of_call(frame: &Frame, gemm: Gemm) -> Shape {
 }
 
 /// `cublasLt…GetAttribute(object, attribute, to, bytes, written)`.
-type Get = unsafe extern "C" fn(u64, u32, *mut u64, usize, *mut usize) -> c_int;
+type Get = unsafe extern "C" fn(u64, u32, *mut c_void, usize, *mut usize) -> c_int;
 
 /// An address in this library.
 static OWN: u8 = 0;
@@ -52,12 +52,19 @@ fn getter(name: &'static [u8], place: u32, frame: &Frame) -> Option<Get> {
     (address != 0).then(|| unsafe { core::mem::transmute::<usize, Get>(address) })
 }
 
-/// An attribute of so many bytes; `None` if it cannot be had.
-fn ask(get: Get, object: u64, attribute: u32, bytes: usize) -> Option<u64> {
-    let (mut value, mut written) = (0u64, 0usize);
-    // SAFETY: the library succeeded with this object a moment ago; the place has 8 bytes.
-    let status = unsafe { get(object, attribute, &raw mut value, bytes, &raw mut written) };
-    (object != 0 && status == 0 && written == bytes).then_some(value)
+/// A place of `T`'s size for an attribute; `None` if it cannot be had. Answers are not
+/// remembered: a program may change an object, or copy another over it, without a call.
+#[inline(always)]
+fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {
+    if object == 0 {
+        return None;
+    }
+    let mut value = T::default();
+    let to = (&raw mut value).cast();
+    // SAFETY: the library succeeded with this object a moment ago; the place has as many
+    // bytes as are said, and no other number will do: it need not say how many it wrote.
+    let status = unsafe { get(object, attribute, to, size_of::<T>(), core::ptr::null_mut()) };
+    (status == 0).then_some(value)
 }
 
 /// Of a call of `cublasLtMatmul` that succeeded.
@@ -66,18 +73,19 @@ pub fn of_matmul(frame: &Frame) -> Option<Shape> {
     let descriptors = getter(b"cublasLtMatmulDescGetAttribute\0", 1, frame)?;
     let (how, a, b, result) =
         (frame.register(1), frame.register(4), frame.stack(0), frame.stack(5));
-    let transposed = |attribute| ask(descriptors, how, attribute, 4).map(operation);
-    let operations = [transposed(MATMUL_TRANSPOSE_A)?, transposed(MATMUL_TRANSPOSE_B)?];
+    let said = |attribute| ask::<u32>(descriptors, how, attribute);
+    let operations =
+        [operation(said(MATMUL_TRANSPOSE_A)?.into()), operation(said(MATMUL_TRANSPOSE_B)?.into())];
     let along_k = if operations[0] == 0 { LAYOUT_COLUMNS } else { LAYOUT_ROWS };
-    let type_of = |layout| ask(layouts, layout, LAYOUT_TYPE, 4).map(|number| number as u8);
+    let type_of = |layout| ask::<u32>(layouts, layout, LAYOUT_TYPE).map(|number| number as u8);
     Some(Shape {
-        m: ask(layouts, result, LAYOUT_ROWS, 8)?,
-        n: ask(layouts, result, LAYOUT_COLUMNS, 8)?,
-        k: ask(layouts, a, along_k, 8)?,
-        batch: ask(layouts, result, LAYOUT_BATCH, 4)?,
+        m: ask(layouts, result, LAYOUT_ROWS)?,
+        n: ask(layouts, result, LAYOUT_COLUMNS)?,
+        k: ask(layouts, a, along_k)?,
+        batch: ask::<u32>(layouts, result, LAYOUT_BATCH)?.into(),
         operations,
         types: [type_of(a)?, type_of(b)?, type_of(result)?],
-        compute: ask(descriptors, how, MATMUL_COMPUTE, 4)? as u8,
+        compute: said(MATMUL_COMPUTE)? as u8,
     })
 }
 
