@@ -72,7 +72,7 @@ fn rows<'d>(report: &'d Value, table: &str) -> &'d [Value] {
 
 #[test]
 fn what_the_library_told_is_what_is_recorded_and_reported() {
-    let (_scratch, run, log) = need_some!(ran("60", &[("FAKE_CUDA_DEVICES", "2")]));
+    let (scratch, run, log) = need_some!(ran("60", &[("FAKE_CUDA_DEVICES", "2")]));
     let (told, recorded) = (told(&log), recorded(&run.run));
     assert_eq!(told.keys().collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>());
     assert_eq!(recorded.len(), 2 * 8);
@@ -98,6 +98,42 @@ fn what_the_library_told_is_what_is_recorded_and_reported() {
     }
     // By their UUIDs, which CUPTI tells as well.
     assert_eq!([&gpus[0], &gpus[1]].map(|gpu| &gpu["visible_to"]), ["rank 0 as 0", "rank 0 as 1"]);
+
+    // The summary has them in short.
+    let summary = document("summary", &run.run);
+    for (short, gpu) in summary["gpus"].as_array().unwrap().iter().zip(gpus) {
+        for key in [
+            "gpu",
+            "visible_to",
+            "mean_utilization",
+            "highest_utilization",
+            "peak_memory_bytes",
+            "memory_bytes",
+            "throttled",
+        ] {
+            assert_eq!(short[key], gpu[key], "{key}: {short}");
+        }
+    }
+    let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).stdout;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("sampled utilisation ") && words.contains(" of 80"), "{text}");
+    assert!(words.contains("throttled"), "{text}");
+
+    // Counters on the devices that the stream lanes are on.
+    let out = scratch.join("out");
+    let export = tprof(["export", "--to", "chrome", "-o"]).arg(&out).arg(&run.run);
+    export.run_in(scratch.path()).expect_code(0);
+    let trace = crate::export::chrome(&out.join("rank-0.trace.json.gz"));
+    let events = trace["traceEvents"].as_array().unwrap().iter();
+    let mut points: Vec<&Value> = events
+        .filter(|event| event["ph"] == "C" && event["name"].as_str().unwrap().starts_with("gpu_"))
+        .collect();
+    points.sort_by(|a, b| a["ts"].as_f64().unwrap().total_cmp(&b["ts"].as_f64().unwrap()));
+    let exported = changes(points.into_iter().map(|event| {
+        let (pid, value) = (event["pid"].as_u64().unwrap(), event["args"]["value"].as_f64());
+        (pid, event["name"].as_str().unwrap().to_owned(), value.unwrap())
+    }));
+    assert_eq!(exported, recorded);
 }
 
 #[test]
@@ -127,11 +163,17 @@ fn without_a_driver_nothing_is_known_and_nothing_is_zero() {
         let report = document("gpu", &run.run);
         assert!(rows(&report, "gpus").is_empty());
         assert!(report["tables"]["gpus_missing"].as_str().unwrap().contains(why), "{report}");
+        // Said once, where devices were used.
+        let text = tprof(["report"]).arg(&run.run).run_in(run.run.parent().unwrap()).stdout;
+        assert_eq!(text.matches(why).count(), 1, "{text}");
     }
     let scratch = Scratch::new();
     let run = traced(&Job::sh("sleep 1"), GPU, &scratch);
     let text = tprof(["report", "gpu"]).arg(&run.run).run_in(scratch.path()).stdout;
     assert!(text.contains("no NVIDIA driver"), "{text}");
+    // Who used no GPU is not told of one.
+    let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).stdout;
+    assert!(!text.contains("sampled"), "{text}");
     let run = {
         let scratch = Scratch::new();
         let run = traced(&Job::sh("exit 0"), &["--activities", "mem"], &scratch);

@@ -11,6 +11,7 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::rank::{Needs, RankTrace};
+use crate::reading::{Reading, object};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -21,6 +22,7 @@ pub const KIND: DocumentKind = DocumentKind {
 
 const NOT_SAMPLED: &str =
     "devices were not sampled: `tprof run` does with `--activities gpu`, which is on by default";
+const UNKNOWN: &str = "the driver does not say";
 const NO_READING: &str = "recording ended before the first reading";
 
 /// Counters of a device.
@@ -56,8 +58,8 @@ const REASONS: [(&str, bool); 9] = [
 type Series = BTreeMap<u64, f64>;
 
 /// What a file has.
-#[derive(Debug, Default)]
-struct Part {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Part {
     host: String,
     facts: Option<Value>,
     series: BTreeMap<(u32, &'static str), Series>,
@@ -65,7 +67,8 @@ struct Part {
     sees: BTreeSet<(String, u32)>,
 }
 
-fn of_file(file: &TraceFile) -> Part {
+/// Reads a file's.
+pub(crate) fn of_file(file: &TraceFile) -> Part {
     let mut part = Part { host: file.header().host.clone(), ..Part::default() };
     // The newest says what devices stopped to tell.
     let facts = file.properties().filter(|(key, _)| *key == "nvml").last();
@@ -149,10 +152,7 @@ impl Analysis for Devices {
 
     fn join(&self, parts: Vec<(RankAt, Part)>, _: &Options) -> Body {
         let hosts = hosts(&parts);
-        let mut why: Vec<&str> = hosts.values().filter_map(|host| host.missing()).collect();
-        why.sort_unstable();
-        why.dedup();
-        let why = if why.is_empty() { NOT_SAMPLED.to_owned() } else { why.join("; ") };
+        let why = missing(&hosts);
         let mut tables = [devices_table(&why), throttling_table(&why), readings_table(&why)];
         for (name, host) in &hosts {
             for facts in host.devices() {
@@ -171,6 +171,49 @@ impl Analysis for Devices {
         }
         Body { tables: tables.into(), notes }
     }
+}
+
+/// Why nothing is known, if so.
+fn missing(hosts: &BTreeMap<&str, Host<'_>>) -> String {
+    let mut why: Vec<&str> = hosts.values().filter_map(|host| host.missing()).collect();
+    why.sort_unstable();
+    why.dedup();
+    if why.is_empty() { NOT_SAMPLED.to_owned() } else { why.join("; ") }
+}
+
+/// A device in short, for the summary.
+#[derive(Clone, Debug)]
+pub struct Sampled {
+    /// Its host.
+    pub host: String,
+    /// Its number there.
+    pub gpu: u32,
+    /// Which ranks see it, and under which number, in words; none is not known to.
+    pub visible_to: Option<String>,
+    /// Share of the time in which any kernel ran, as the driver says it.
+    pub mean_utilization: Reading<f64>,
+    /// The highest reading of it.
+    pub highest_utilization: Reading<f64>,
+    /// Most memory in use, by whomever.
+    pub peak_memory_bytes: Reading<u64>,
+    /// Its memory.
+    pub memory_bytes: Reading<u64>,
+    /// Share of the time in which power or heat held clocks down.
+    pub throttled: Reading<f64>,
+}
+object! { Sampled {
+    plain host, plain gpu, some visible_to, reading mean_utilization, reading highest_utilization,
+    reading peak_memory_bytes, reading memory_bytes, reading throttled,
+} }
+
+/// All devices of a run in short; missing if none was read.
+pub(crate) fn sampled(parts: &[(RankAt, Part)]) -> Reading<Vec<Sampled>> {
+    let hosts = hosts(parts);
+    let mut all = Vec::new();
+    for (name, host) in &hosts {
+        all.extend(host.devices().map(|facts| Device { host, facts }.sampled(name)));
+    }
+    if all.is_empty() { Reading::missing(missing(&hosts)) } else { Reading::Is(all) }
 }
 
 /// A host, from all files that were written there.
@@ -235,6 +278,38 @@ impl Device<'_> {
         self.facts["missing"][name].as_str().unwrap_or(NO_READING)
     }
 
+    fn sampled(&self, host: &str) -> Sampled {
+        let known = |value: Option<f64>, why: &str| match value {
+            Some(value) => Reading::Is(value),
+            None => Reading::missing(why),
+        };
+        let of = |name: &'static str, of: fn(Sums) -> f64| {
+            known(self.series(name).and_then(sums).map(of), self.why(name))
+        };
+        let throttled = self.series(GPU_THROTTLE).and_then(|series| share(series, slowing()));
+        let bytes = |reading: Reading<f64>| match reading {
+            Reading::Is(value) => Reading::Is(value as u64),
+            _ => Reading::missing(self.why(GPU_MEMORY_BYTES)),
+        };
+        Sampled {
+            host: host.to_owned(),
+            gpu: self.index(),
+            visible_to: self.visible_to().map(|words| words.join(", ")),
+            mean_utilization: of(GPU_UTILIZATION, |sums| sums.mean),
+            highest_utilization: of(GPU_UTILIZATION, |sums| sums.max),
+            peak_memory_bytes: bytes(of(GPU_MEMORY_BYTES, |sums| sums.max)),
+            memory_bytes: match self.facts["memory_bytes"].as_u64() {
+                Some(bytes) => Reading::Is(bytes),
+                None => Reading::missing(UNKNOWN),
+            },
+            throttled: known(throttled, self.why(GPU_THROTTLE)),
+        }
+    }
+
+    fn visible_to(&self) -> Option<&Vec<String>> {
+        self.host.visible_to.get(self.facts["uuid"].as_str()?)
+    }
+
     /// A quantity in numbers.
     fn cell(&self, name: &'static str, of: impl Fn(Sums) -> f64) -> Cell {
         Cell::known(self.series(name).and_then(sums).map(of), self.why(name))
@@ -242,12 +317,12 @@ impl Device<'_> {
 
     fn cells(&self, host: &str) -> Vec<Cell> {
         let text = |key: &str| self.facts[key].as_str();
-        let visible = text("uuid").and_then(|uuid| self.host.visible_to.get(uuid));
+        let visible = self.visible_to();
         let readings = COUNTERS.iter().filter_map(|name| Some(self.series(name)?.len())).max();
         let bytes = |value: f64| value as u64;
         let most = self.series(GPU_MEMORY_BYTES).and_then(sums).map(|sums| bytes(sums.max));
         let throttled = self.series(GPU_THROTTLE).and_then(|series| share(series, slowing()));
-        let unknown = "the driver does not say";
+        let unknown = UNKNOWN;
         vec![
             host.into(),
             self.index().into(),

@@ -8,6 +8,7 @@ use tprof_trace::{RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use crate::clock::Clock;
 use crate::completeness::{Completeness, Seen};
+use crate::devices::{self, Sampled};
 use crate::document::{Options, RankAt};
 use crate::findings::lines::{self, Line};
 use crate::findings::{self, RankFindings};
@@ -57,12 +58,14 @@ pub struct Run {
     pub start_unix_ns: Reading<u64>,
     /// From the beginning to the end of the last process.
     pub wall_ns: Reading<u64>,
-    /// Version of tprof that recorded it.
+    /// Version of tprof that recorded or imported it.
     pub recorded_by: String,
+    /// Traces of others that it was imported from; empty if tprof recorded it.
+    pub imported: Vec<String>,
 }
 object! { Run {
     plain path, plain command, plain hosts, plain state, reading start_unix_ns, reading wall_ns,
-    plain recorded_by,
+    plain recorded_by, plain imported,
 } }
 
 /// One rank file.
@@ -116,13 +119,15 @@ pub struct Report {
     pub killed: Vec<Death>,
     /// The first findings; a summary has them.
     pub findings: Reading<Vec<Line>>,
+    /// GPUs as they were sampled from outside the job; a summary has them.
+    pub gpus: Reading<Vec<Sampled>>,
     /// One row per rank file.
     pub ranks: Vec<Rank>,
 }
 object! { Report {
     plain version, plain tprof, plain kind, plain run, plain problems, plain notes,
     plain completeness,
-    plain overhead, plain processes, plain cgroup, plain killed, reading findings, plain ranks,
+    plain overhead, plain processes, plain cgroup, plain killed, reading findings, reading gpus, plain ranks,
 } }
 
 /// Why there is no report.
@@ -154,6 +159,7 @@ pub(crate) struct Part {
     deaths: Vec<Death>,
     sigkills: u64,
     findings: Option<RankFindings>,
+    devices: Option<(RankAt, devices::Part)>,
     /// What of its memory, and of the file itself, could not be read.
     problems: Vec<String>,
     /// What of the tables could not be read that the summary alone reads.
@@ -237,6 +243,7 @@ pub(crate) fn part_of(rank: &RankTrace<'_>, at: &RankAt, dir: &RunDir, reports: 
         deaths: memory.deaths,
         sigkills: memory.sigkills,
         findings,
+        devices: summed_up.then(|| (at.clone(), devices::of_file(trace))),
         rank: Rank {
             rank: at.rank,
             label: at.label.clone(),
@@ -304,11 +311,13 @@ pub(crate) fn report_of(
         processes::join(infos, rows, in_part.then_some(&files[..]), |info| zero.of_info(info));
     let sigkills = parts.iter().map(|part| part.sigkills).sum();
     let (mut ranks, mut killed, mut judged) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sampled = Vec::new();
     let mut cgroup: Option<Cgroup> = None;
     for part in parts {
         ranks.push(part.rank);
         killed.extend(part.deaths);
         judged.extend(part.findings);
+        sampled.extend(part.devices);
         cgroup = Some(match cgroup {
             None => part.cgroup,
             Some(so_far) => so_far.or(part.cgroup),
@@ -330,6 +339,10 @@ pub(crate) fn report_of(
         processes,
         cgroup,
         killed,
+        gpus: match kind {
+            Kind::Summary => devices::sampled(&sampled),
+            Kind::Memory => Reading::missing(NOT_IN_MEMORY),
+        },
         findings: match kind {
             Kind::Summary => lines::lines(judged),
             Kind::Memory => Reading::missing("the summary and `tprof report findings` have them"),
@@ -369,7 +382,14 @@ pub(crate) fn run_of(
             (None, None) => Reading::missing("the run has no end and no rank file"),
         },
         recorded_by: infos.first().map(|info| info.tprof.clone()).unwrap_or_default(),
+        imported: infos.iter().flat_map(imported).collect(),
     }
+}
+
+/// What a run was imported from.
+fn imported(info: &RunInfo) -> Vec<String> {
+    let sources = info.options["imported"].as_array().into_iter().flatten();
+    sources.filter_map(|source| source["path"].as_str().map(str::to_owned)).collect()
 }
 
 /// Whether the collector of an unfinished run is still there.

@@ -91,7 +91,16 @@ fn head(report: &Report) -> ReportPage {
         about.push(format!("on {}", hosts.join(", ")));
     }
     if !run.recorded_by.is_empty() {
-        about.push(format!("recorded by tprof {}", run.recorded_by));
+        about.push(match run.imported.as_slice() {
+            [] => format!("recorded by tprof {}", run.recorded_by),
+            [one] => format!("imported by tprof {} from {}", run.recorded_by, base_name(one)),
+            [first, rest @ ..] => format!(
+                "imported by tprof {} from {} and {} more",
+                run.recorded_by,
+                base_name(first),
+                rest.len()
+            ),
+        });
     }
     let ranks = report.ranks.iter().filter(|rank| rank.rank.is_some()).count();
     let facts = vec![
@@ -117,6 +126,10 @@ fn head(report: &Report) -> ReportPage {
         complete: complete(report),
         ..ReportPage::default()
     }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Of the rank with the most.

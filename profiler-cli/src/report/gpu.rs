@@ -1,10 +1,11 @@
 //! What devices did, in the summary.
 
-use tprof_analyze::Report;
+use tprof_analyze::devices::Sampled;
 use tprof_analyze::gpu::{Copies, Gpu};
 use tprof_analyze::names::short;
 use tprof_analyze::summary::Rank;
 use tprof_analyze::units::{bytes, count, duration, percent};
+use tprof_analyze::{Reading, Report};
 
 use super::page::{Page, Table};
 
@@ -57,6 +58,76 @@ pub fn fields(page: &mut Page, report: &Report) {
             if ranks.len() > 1 { format!(", most in {}", rank.label) } else { String::new() };
         let kinds: Vec<String> = gpu.copies.iter().map(copy).collect();
         page.field("copies", &format!("{}{whose}", kinds.join("; ")));
+    }
+}
+
+/// The devices as they were sampled from outside: those that ranks see, or all of them if
+/// that is not known. Where the job used devices and nothing was read, why.
+pub fn sampled(page: &mut Page, report: &Report) {
+    let all = match &report.gpus {
+        Reading::Missing(why) if ran(report) => {
+            return page.field("sampled", &format!("no: {why}"));
+        }
+        other => other.value().map(Vec::as_slice).unwrap_or_default(),
+    };
+    let seen = |gpu: &&Sampled| gpu.visible_to.is_some();
+    let any = all.iter().any(|gpu| seen(&gpu));
+    let gpus: Vec<&Sampled> = all.iter().filter(|gpu| !any || seen(gpu)).collect();
+    if gpus.is_empty() {
+        return;
+    }
+    let named = |gpu: &Sampled| match report.run.hosts.len() {
+        _ if gpus.len() == 1 => String::new(),
+        0 | 1 => format!(" (GPU {})", gpu.gpu),
+        _ => format!(" (GPU {} of {})", gpu.gpu, gpu.host),
+    };
+    let text = [busy(&gpus, &named), memory(&gpus, &named), throttled(&gpus, &named)].join("; ");
+    page.field("sampled", &text);
+}
+
+type Named<'a> = &'a dyn Fn(&Sampled) -> String;
+
+/// The device with the most of something.
+fn most<'a>(
+    gpus: &[&'a Sampled],
+    of: impl Fn(&Sampled) -> Option<f64>,
+) -> Option<(&'a Sampled, f64)> {
+    let known = gpus.iter().filter_map(|gpu| Some((*gpu, of(gpu)?)));
+    known.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Why no device told it.
+fn unknown<T>(gpus: &[&Sampled], of: impl Fn(&Sampled) -> &Reading<T>) -> String {
+    match gpus.first().map(|gpu| of(gpu)) {
+        Some(Reading::Missing(why)) => format!("unknown ({why})"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn busy(gpus: &[&Sampled], named: Named<'_>) -> String {
+    let shares: Vec<f64> = gpus.iter().filter_map(|gpu| gpu.mean_utilization.get()).collect();
+    let Some((gpu, highest)) = most(gpus, |gpu| gpu.highest_utilization.get()) else {
+        return format!("utilisation {}", unknown(gpus, |gpu| &gpu.mean_utilization));
+    };
+    let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+    format!("utilisation {} on average, {} at most{}", percent(mean), percent(highest), named(gpu))
+}
+
+fn memory(gpus: &[&Sampled], named: Named<'_>) -> String {
+    let Some((gpu, peak)) = most(gpus, |gpu| gpu.peak_memory_bytes.get().map(|peak| peak as f64))
+    else {
+        return format!("memory {}", unknown(gpus, |gpu| &gpu.peak_memory_bytes));
+    };
+    let whole =
+        gpu.memory_bytes.get().map_or_else(String::new, |all| format!(" of {}", bytes(all)));
+    format!("memory at most {}{whole}{}", bytes(peak as u64), named(gpu))
+}
+
+fn throttled(gpus: &[&Sampled], named: Named<'_>) -> String {
+    match most(gpus, |gpu| gpu.throttled.get()) {
+        None => format!("throttling {}", unknown(gpus, |gpu| &gpu.throttled)),
+        Some((_, 0.0)) => "never throttled".to_owned(),
+        Some((gpu, share)) => format!("throttled {} of the time{}", percent(share), named(gpu)),
     }
 }
 

@@ -30,6 +30,7 @@ pub fn text(report: &Report, top: usize) -> String {
 pub fn body(page: &mut Page, report: &Report, top: usize) {
     head::run(page, report);
     gpu::fields(page, report);
+    gpu::sampled(page, report);
     // Of an imported trace the heap is not known, and nobody asks.
     let heap = !gpu::ran(report) || report.ranks.iter().any(knows_heap);
     if heap {
