@@ -32,6 +32,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
         activities: Some("cpu".into()),
         stacks: args.stacks,
         sample_rate: args.sample_rate,
+        counters: args.counters,
         redact: args.redact.then(|| "true".into()),
         quiet: args.quiet.then(|| "true".into()),
         ..RunOptions::default()

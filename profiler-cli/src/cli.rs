@@ -147,6 +147,9 @@ pub struct RunOptions {
     /// CPU samples a second and thread [default: 99]
     #[arg(long, value_name = "HZ", allow_hyphen_values = true)]
     pub sample_rate: Option<OsString>,
+    /// Events to count, e.g. cycles,page-faults, auto or none [default: auto]
+    #[arg(long, value_name = "LIST")]
+    pub counters: Option<OsString>,
     /// Stop recording when the files hold this much, e.g. 2GiB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub max_size: Option<OsString>,
@@ -199,6 +202,9 @@ pub struct AttachArgs {
     /// Stacks: auto, fp, dwarf or off [default: auto]
     #[arg(long, value_name = "MODE")]
     pub stacks: Option<OsString>,
+    /// Events to count, e.g. cycles,page-faults, auto or none [default: auto]
+    #[arg(long, value_name = "LIST")]
+    pub counters: Option<OsString>,
     /// Replace an existing run
     #[arg(long)]
     pub force: bool,

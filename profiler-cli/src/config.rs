@@ -15,8 +15,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tprof_collect::{
-    Activity, Config, DEFAULT_SAMPLE_INTERVAL, DEFAULT_SAMPLE_RATE, MemMode, OnFull, StackMode,
-    highest_sample_rate,
+    Activity, Config, DEFAULT_SAMPLE_INTERVAL, DEFAULT_SAMPLE_RATE, MemMode, OnFull, PerfEvent,
+    StackMode, highest_sample_rate,
 };
 
 const ACTIVITIES: [(&str, Activity); 6] = [
@@ -112,6 +112,7 @@ fn from_layers(
             mem: MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL },
             stacks: StackMode::Auto,
             sample_rate: DEFAULT_SAMPLE_RATE,
+            counters: PerfEvent::STANDARD.to_vec(),
             on_full: OnFull::Wait,
             max_size: None,
             duration: None,
@@ -149,6 +150,7 @@ impl Resolved {
             "mem" => config.mem = mem(given)?,
             "stacks" => config.stacks = stacks(given)?,
             "sample-rate" => config.sample_rate = rate(given)?,
+            "counters" => config.counters = counters(given)?,
             "max-size" => config.max_size = Some(size(given)?),
             "duration" => config.duration = Some(duration(given, false)?),
             "delay" => config.delay = Some(duration(given, true)?),
@@ -208,6 +210,11 @@ impl Resolved {
             },
             "stacks" => name_of(config.stacks, &STACK_MODES).into(),
             "sample-rate" => i64::from(config.sample_rate).into(),
+            "counters" if config.counters.is_empty() => "none".into(),
+            "counters" => {
+                let names = config.counters.iter().map(|event| event.name());
+                names.collect::<Vec<_>>().into()
+            }
             "max-size" => exact_size(config.max_size?).into(),
             "duration" => exact_duration(config.duration?).into(),
             "delay" => exact_duration(config.delay?).into(),
@@ -293,6 +300,32 @@ fn stacks(given: &Given) -> Result<StackMode, Failure> {
         ));
     }
     one_of(given, &STACK_MODES)
+}
+
+/// Events to count.
+fn counters(given: &Given) -> Result<Vec<PerfEvent>, Failure> {
+    let mut found = match given.text()? {
+        "auto" => return Ok(PerfEvent::STANDARD.to_vec()),
+        "none" => return Ok(Vec::new()),
+        list => list.split(',').map(str::trim).map(|word| counter(word, given)),
+    }
+    .collect::<Result<Vec<_>, _>>()?;
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+fn counter(word: &str, given: &Given) -> Result<PerfEvent, Failure> {
+    let found = PerfEvent::ALL.iter().find(|(name, _)| *name == word);
+    found.map(|(_, event)| *event).ok_or_else(|| {
+        let names = PerfEvent::ALL.map(|(name, _)| name);
+        let right = nearest(word, names).unwrap_or("auto");
+        let why = match word {
+            "" => "an event's name is missing",
+            _ => &format!("no event is called `{word}`"),
+        };
+        given.refuse(format!("{why}; it takes auto, none, or of {}", names.join(", ")), right)
+    })
 }
 
 /// Samples a second, up to what the kernel grants.

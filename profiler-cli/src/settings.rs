@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use tprof_wire::env as names;
 
 /// Every option of a run, as its flag and its key in `tprof.toml` spell it.
-pub const SETTINGS: [&str; 14] = [
+pub const SETTINGS: [&str; 15] = [
     "output",
     "force",
     "activities",
     "mem",
     "stacks",
     "sample-rate",
+    "counters",
     "max-size",
     "duration",
     "delay",
@@ -119,6 +120,7 @@ pub fn from_flags(options: RunOptions) -> Vec<Given> {
         mem,
         stacks,
         sample_rate,
+        counters,
         max_size,
         duration,
         delay,
@@ -135,6 +137,7 @@ pub fn from_flags(options: RunOptions) -> Vec<Given> {
         mem,
         stacks,
         sample_rate,
+        counters,
         max_size,
         duration,
         delay,

@@ -11,6 +11,7 @@ fn config() -> Config {
         mem: MemMode::Exact,
         stacks: StackMode::Auto,
         sample_rate: 99,
+        counters: Vec::new(),
         on_full: OnFull::Wait,
         max_size: None,
         duration: None,

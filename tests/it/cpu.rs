@@ -82,25 +82,57 @@ fn time_on_a_core_is_told_by_range_and_adds_up() {
 }
 
 #[test]
-fn counts_of_the_processor_are_missing_with_the_reason() {
+fn counts_of_the_processor_are_told_or_missing_with_the_reason() {
     let scratch = Scratch::new();
     let options = ["--sample-rate", "997", "--mem", "off"];
     let run = traced(&Job::new(program("cpu_counts")), &options, &scratch);
     let text = std::fs::read_to_string(run.run.join("run.json")).unwrap();
     let info: Value = serde_json::from_str(&text).unwrap();
-    assert!(info["machine"]["hardware_counters"].is_null(), "{text}");
-    let why = info["machine"]["hardware_counters_missing"].as_str().unwrap();
+    let events = &info["machine"]["events"];
     for kind in ["cpu", "threads"] {
         let report = document(kind, &run.run);
         let row = &report["tables"]["hardware_counters"][0];
-        for key in ["cycles", "instructions_per_cycle", "cache_hit_share"] {
+        let notes = report["notes"].as_array().unwrap();
+        for (event, key) in [("cycles", "cycles"), ("cache-misses", "cache_misses")] {
+            let Some(why) = events[event].as_str() else {
+                assert!(events[event].is_null() && row[key].as_u64().unwrap() > 0, "{row:#?}");
+                continue;
+            };
             assert!(row[key].is_null(), "{row:#?}");
             assert_eq!(row[format!("{key}_missing")], why, "{row:#?}");
+            let told = notes.iter().any(|note| note.as_str().unwrap().contains(why));
+            assert!(told || is_refused(&report), "{notes:#?}");
         }
-        let notes = report["notes"].as_array().unwrap();
-        let told = notes.iter().any(|note| note.as_str().unwrap().contains(why));
-        assert!(told || is_refused(&report), "{notes:#?}");
+        let per_cycle = &row["instructions_per_cycle"];
+        assert!(per_cycle.is_null() || (0.01..20.0).contains(&per_cycle.as_f64().unwrap()));
     }
+}
+
+#[test]
+fn events_are_counted_by_thread_and_by_function() {
+    let scratch = Scratch::new();
+    let options = ["--mem", "off", "--counters", "page-faults,major-faults"];
+    let job = Job::new(program("cpu_counts"));
+    let Some((cpu, threads)) = sampled(&job, &options, &scratch) else { return };
+    // One in sixteen is a sample: up to fifteen of a thread come after its last, and a
+    // sample may stand for as many that happened elsewhere before it.
+    let faults = |rows: &Value, is: &dyn Fn(&str) -> bool, key: &str| -> u64 {
+        let rows = rows.as_array().unwrap().iter();
+        let of = rows.filter(|row| row["event"] == "page-faults" && is(row[key].as_str().unwrap()));
+        of.map(|row| row["count"].as_u64().unwrap()).sum()
+    };
+    let by_thread = &threads["tables"]["events_by_thread"];
+    let of = |name: &str| faults(by_thread, &|thread| thread.starts_with(name), "thread");
+    assert!((2985..3100).contains(&of("toucher")), "{by_thread:#?}");
+    assert!((1985..2200).contains(&of("forked")), "{by_thread:#?}");
+    assert!(of("sleeper") < 100, "{by_thread:#?}");
+    let by_function = &cpu["tables"]["events_by_function"];
+    // `touch` may have been inlined.
+    let touches = ["touch", "toucher", "main"];
+    let touched = faults(by_function, &|function| touches.contains(&function), "function");
+    let all = faults(by_function, &|_| true, "function");
+    assert!((4970..=5030).contains(&touched) && all < 6000, "{by_function:#?}");
+    assert_eq!(cpu["tables"]["events"].as_array().unwrap().len(), 2, "no major fault is told too");
 }
 
 #[track_caller]

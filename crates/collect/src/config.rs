@@ -19,6 +19,8 @@ pub struct Config {
     pub stacks: StackMode,
     /// CPU samples a second and thread.
     pub sample_rate: u32,
+    /// What is counted beside time.
+    pub counters: Vec<PerfEvent>,
     /// What a thread does when its ring is full.
     pub on_full: OnFull,
     /// Stop recording when the run's files hold this many bytes.
@@ -88,6 +90,56 @@ pub enum StackMode {
     Dwarf,
     /// None.
     Off,
+}
+
+/// `--counters`: events that the processor or the kernel counts, named as `perf
+/// list` names them.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[serde(rename_all = "kebab-case")]
+pub enum PerfEvent {
+    /// Cycles of the processor.
+    Cycles,
+    /// Instructions that it finished.
+    Instructions,
+    /// References to the last cache that were not answered before it.
+    CacheReferences,
+    /// Those that it could not answer either.
+    CacheMisses,
+    /// Branches.
+    Branches,
+    /// Branches that were guessed wrong.
+    BranchMisses,
+    /// Pages that were touched first.
+    PageFaults,
+    /// Those that had to be read.
+    MajorFaults,
+}
+
+impl PerfEvent {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, PerfEvent); 8] = [
+        ("cycles", PerfEvent::Cycles),
+        ("instructions", PerfEvent::Instructions),
+        ("cache-references", PerfEvent::CacheReferences),
+        ("cache-misses", PerfEvent::CacheMisses),
+        ("branches", PerfEvent::Branches),
+        ("branch-misses", PerfEvent::BranchMisses),
+        ("page-faults", PerfEvent::PageFaults),
+        ("major-faults", PerfEvent::MajorFaults),
+    ];
+    /// What is counted by default: how much the processor does in a cycle, and how
+    /// well its cache serves it.
+    pub const STANDARD: [PerfEvent; 4] = [
+        PerfEvent::Cycles,
+        PerfEvent::Instructions,
+        PerfEvent::CacheReferences,
+        PerfEvent::CacheMisses,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        PerfEvent::ALL.iter().find(|(_, event)| *event == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// `--on-full`.

@@ -481,7 +481,7 @@ impl Engine {
             self.state.samples_at = now;
         }
         for open in &mut self.files.open {
-            let count = open.samples.len() as u64;
+            let count = open.samples_waiting() as u64;
             if count == 0 || !(due || last || count >= 4096) {
                 continue;
             }

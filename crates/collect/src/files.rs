@@ -4,7 +4,7 @@ use crate::error::CollectError;
 use crate::sys;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use tprof_trace::model::{Counter, NameId, ProcessIndex, Property, Sample};
+use tprof_trace::model::{Counter, EventSample, NameId, ProcessIndex, Property, Sample};
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
 
 /// Samples that are worth a block; fewer wait this long.
@@ -42,6 +42,8 @@ pub struct OpenFile {
     pub failed: Option<String>,
     /// Samples that wait for a block to be worth its head.
     pub samples: Vec<Sample>,
+    /// As `samples`.
+    pub event_samples: Vec<EventSample>,
     /// When its rows were last written.
     pub flushed_ns: u64,
     /// When its samples were last written.
@@ -71,6 +73,7 @@ impl OpenFile {
             live: 0,
             failed: None,
             samples: Vec::new(),
+            event_samples: Vec::new(),
             flushed_ns: 0,
             samples_ns: 0,
             read: HashMap::new(),
@@ -90,7 +93,7 @@ impl OpenFile {
     /// in common then costs next to nothing. A few wait for more.
     pub fn write_samples(&mut self) -> Result<(), TraceError> {
         let waited_ns = sys::monotonic_ns().saturating_sub(self.samples_ns);
-        match self.samples.len() < WORTH_A_BLOCK && waited_ns < SAMPLES_WAIT_NS {
+        match self.samples_waiting() < WORTH_A_BLOCK && waited_ns < SAMPLES_WAIT_NS {
             true => Ok(()),
             false => self.write_all_samples(),
         }
@@ -98,13 +101,26 @@ impl OpenFile {
 
     /// As [`Self::write_samples`], however few they are.
     pub fn write_all_samples(&mut self) -> Result<(), TraceError> {
-        if self.samples.is_empty() {
+        if self.samples_waiting() == 0 {
             return Ok(());
         }
         self.samples_ns = sys::monotonic_ns();
         self.flushed_ns = self.samples_ns;
         self.samples.sort_by_key(|sample| (sample.state, sample.thread, sample.time_ns));
-        self.writer.write(&mut self.samples)
+        self.event_samples.sort_by_key(|sample| (sample.event, sample.thread, sample.time_ns));
+        self.writer.write(&mut self.samples)?;
+        self.writer.write(&mut self.event_samples)
+    }
+
+    /// Samples that wait.
+    pub fn samples_waiting(&self) -> usize {
+        self.samples.len() + self.event_samples.len()
+    }
+
+    /// Writes a fact about the whole file: key, and value as JSON.
+    pub fn fact(&mut self, key: &str, value: &str) {
+        let (key, value) = (self.writer.name(key), self.writer.name(value));
+        self.writer.property(Property { key, value });
     }
 
     /// Writes a reading. One that says what the last row says waits until that is
@@ -202,12 +218,12 @@ impl Files {
     }
 
     /// Takes an opened file in; its index.
-    fn opened(&mut self, mut writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
+    fn opened(&mut self, writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
+        let mut open = OpenFile::new(writer, holds, path);
         for (key, value) in &self.facts {
-            let (key, value) = (writer.name(key), writer.name(value));
-            writer.property(Property { key, value });
+            open.fact(key, value);
         }
-        self.open.push(OpenFile::new(writer, holds, path));
+        self.open.push(open);
         self.open.len() - 1
     }
 

@@ -2,7 +2,7 @@
 //! frames that are no addresses, each numbered when it is first met.
 
 use crate::code::Code;
-use crate::cpu::{Counted, Frame, Kind, Named, Taken};
+use crate::cpu::{Counted, Frame, Kind, Named, Taken, Told};
 use crate::files::OpenFile;
 use crate::sys;
 use std::collections::{HashMap, HashSet};
@@ -53,18 +53,35 @@ impl Ledger {
     /// Writes one sample.
     pub fn take(&mut self, taken: Taken, desk: &mut Desk<'_>) {
         let thread = self.thread(taken.tid, taken.time_ns, desk);
-        if let Some(Counted { time_ns, counts, faults }) = taken.counted {
-            return desk.open.writer.thread_counts(ThreadCounts {
-                time_ns,
-                process: desk.process,
-                thread,
-                voluntary: counts.map(|c| c.voluntary),
-                involuntary: counts.map(|c| c.involuntary),
-                migrations: counts.map(|c| c.migrations),
-                minor_faults: faults.map(|f| f[0]),
-                major_faults: faults.map(|f| f[1]),
-            });
+        match taken.told {
+            Told::Time => self.write_time(taken, thread, desk),
+            Told::Events(event, count) => {
+                let stack = self.stack(&taken, desk);
+                desk.open.event_samples.push(EventSample {
+                    time_ns: taken.time_ns & !GRAIN_NS,
+                    process: desk.process,
+                    thread,
+                    stack,
+                    event: desk.open.writer.name(event.name()),
+                    count,
+                });
+            }
+            Told::Counted(Counted { time_ns, counts, faults }) => {
+                desk.open.writer.thread_counts(ThreadCounts {
+                    time_ns,
+                    process: desk.process,
+                    thread,
+                    voluntary: counts.map(|c| c.voluntary),
+                    involuntary: counts.map(|c| c.involuntary),
+                    migrations: counts.map(|c| c.migrations),
+                    minor_faults: faults.map(|f| f[0]),
+                    major_faults: faults.map(|f| f[1]),
+                });
+            }
         }
+    }
+
+    fn write_time(&mut self, taken: Taken, thread: ThreadIndex, desk: &mut Desk<'_>) {
         let stack = self.stack(&taken, desk);
         // A sample stands for its period wherever in it that was; what lies end to
         // end stays so.

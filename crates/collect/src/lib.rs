@@ -42,7 +42,9 @@ mod tracked;
 pub mod unwind_table;
 mod workers;
 
-pub use config::{Activity, Config, DEFAULT_SAMPLE_INTERVAL, MemMode, OnFull, StackMode};
+pub use config::{
+    Activity, Config, DEFAULT_SAMPLE_INTERVAL, MemMode, OnFull, PerfEvent, StackMode,
+};
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use error::CollectError;
 pub use session::{Libraries, Session, collect_on_demand, injections};

@@ -5,7 +5,7 @@
 //! process gets a row of its own.
 
 use crate::code::Code;
-use crate::cpu::{Heard, Taken};
+use crate::cpu::{Heard, Taken, Told};
 use crate::files::Files;
 use crate::ledger::{Desk, Ledger};
 use crate::modules::LoadedModule;
@@ -117,6 +117,14 @@ impl Sampled {
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
                     let program = began.saturating_sub(1);
                     self.held.push_back((now, program, taken));
+                }
+            }
+            Heard::EventShares(shares) => {
+                let shares: BTreeMap<_, _> =
+                    shares.into_iter().map(|(event, share)| (event.name(), share)).collect();
+                let value = serde_json::json!(shares).to_string();
+                for open in &mut room.files.open {
+                    open.fact(property::EVENT_SHARES, &value);
                 }
             }
             Heard::Lost(what, why, count) => room.story.lose(what, why, count),
@@ -343,7 +351,7 @@ impl Sampled {
             }
         };
         let Some(open) = room.files.open.get_mut(file) else { return };
-        self.written += 1;
+        self.written += u64::from(!matches!(taken.told, Told::Events(..)));
         let redact = self.redact;
         ledger.take(taken, &mut Desk { open, process, pid, code, names, redact });
     }

@@ -2,8 +2,8 @@
 //! attached process.
 
 use crate::clock::Clock;
-use crate::config::{Activity, Config, OnFull};
-use crate::cpu::{self, Sampler, Wanted};
+use crate::config::{Activity, Config, OnFull, PerfEvent};
+use crate::cpu::{Sampler, Wanted};
 use crate::engine::{Engine, Parts};
 use crate::error::CollectError;
 use crate::files::Files;
@@ -11,6 +11,7 @@ use crate::server::{Event, Server};
 use crate::shared::{self, Tables};
 use crate::workers::{self, wake};
 use crate::{calibrate, info, nvml, rundir, sys};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -91,14 +92,9 @@ impl Session {
         let page = Arc::new(page);
         let clock = Clock::new();
         let costs = calibrate::measure(clock.is_tsc());
-        let no_counts = match config.activities.contains(&Activity::Cpu) {
-            true => cpu::why_no_counts(),
-            false => "--activities does not have cpu".to_owned(),
-        };
-        let no_counts = serde_json::Value::from(no_counts);
+        let counted = why_not_counted(&config);
         let mut info = first_info(&config, &directory, &clock);
-        info.machine["hardware_counters"] = serde_json::Value::Null;
-        info.machine["hardware_counters_missing"] = no_counts.clone();
+        info.machine["events"] = counted.clone();
         info::write(&info_path, &info)
             .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
         let (events, engine_events) = channel();
@@ -138,11 +134,7 @@ impl Session {
             config: config.clone(),
             clock,
             session: Arc::clone(&page),
-            files: Files::new(
-                &output,
-                header,
-                vec![(property::NO_HARDWARE_COUNTS, no_counts.to_string())],
-            ),
+            files: Files::new(&output, header, vec![(property::EVENTS, counted.to_string())]),
             costs,
             events: engine_events,
             answers: engine_answers,
@@ -346,8 +338,25 @@ pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectEr
     Ok(())
 }
 
+/// Each event that was asked for, with why this machine does not count it; `null`
+/// if it does.
+fn why_not_counted(config: &Config) -> serde_json::Value {
+    let sampled = config.activities.contains(&Activity::Cpu);
+    let why_not = |event: &PerfEvent| match sampled {
+        true => event.counts().err(),
+        false => Some("--activities does not have cpu".to_owned()),
+    };
+    let all = config.counters.iter().map(|event| (event.name(), why_not(event)));
+    serde_json::json!(all.collect::<BTreeMap<_, _>>())
+}
+
 fn start_sampler(config: &Config, events: &Sender<Event>) -> std::io::Result<Sampler> {
-    let wanted = Wanted { rate: config.sample_rate, stacks: config.stacks };
+    let counted = config.counters.iter().filter(|event| event.counts().is_ok());
+    let wanted = Wanted {
+        rate: config.sample_rate,
+        stacks: config.stacks,
+        events: counted.copied().collect(),
+    };
     let events = events.clone();
     let heard = move |heard| {
         let _ = events.send(Event::Heard(heard));

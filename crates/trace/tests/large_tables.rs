@@ -106,6 +106,15 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn event_sample()(
+        (time_ns, process, thread, stack) in any::<(u64, u32, u32, u32)>(),
+        (event, count) in (name(), any::<u64>()),
+    ) -> EventSample {
+        EventSample { time_ns, process, thread, stack, event, count }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 

@@ -9,6 +9,7 @@ use crate::units::about_size;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use tprof_collect::PerfEvent;
 use tprof_wire::env::SOCKET_NAME;
 
 /// Open files that a collector of a large job wants: three for each process
@@ -143,11 +144,27 @@ fn cpu() -> Vec<Check> {
             Check::new("Python", Verdict::Part, text).hint("sysctl kernel.yama.ptrace_scope=0")
         }
     };
-    let counters = match found.hardware {
-        Ok(()) => "the processor's can be opened; this tprof does not read them".to_owned(),
-        Err(why) => format!("no cycles, instructions and cache misses: {why}"),
+    vec![samples, python, counters(&found.hardware)]
+}
+
+/// What the processor counts for its programs.
+fn counters(events: &[(PerfEvent, Result<(), String>)]) -> Check {
+    const TITLE: &str = "hw counters";
+    let names = |counted: bool| {
+        let of = events.iter().filter(|(_, counts)| counts.is_ok() == counted);
+        of.map(|(event, _)| event.name()).collect::<Vec<_>>().join(", ")
     };
-    vec![samples, python, Check::new("hw counters", Verdict::Note, counters)]
+    match events.iter().find_map(|(_, counts)| counts.as_ref().err()) {
+        None => Check::new(TITLE, Verdict::Ok, names(true)),
+        Some(why) if names(true).is_empty() => {
+            let text = format!("no cycles, instructions and cache misses: {why}");
+            Check::new(TITLE, Verdict::Note, text)
+        }
+        Some(why) => {
+            let text = format!("{}; not {}: {why}", names(true), names(false));
+            Check::new(TITLE, Verdict::Note, text)
+        }
+    }
 }
 
 /// Allocators and sanitizers that jobs bring along.

@@ -4,8 +4,9 @@
 //! length. Sums over functions are over samples, never over spans, so that the
 //! parts of a thread's time add up to it.
 
+mod counted;
+mod counted_tables;
 mod functions;
-mod hardware;
 mod load;
 mod loading;
 mod names;

@@ -4,13 +4,15 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Sample, SpanKind, ThreadState};
 
+use super::counted::Counted;
+use super::counted_tables::{self, All};
 use super::functions::{Functions, Sum};
 use super::load::CpuTrace;
 use super::names::{Func, Layer};
 use super::split::{Split, Windows};
 use super::tree::Tree;
 use super::waits::word;
-use super::{NO_SAMPLES, hardware, loading, split_tables};
+use super::{NO_SAMPLES, loading, split_tables};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
@@ -52,7 +54,7 @@ pub struct Part {
     /// Ranges that `--within` chose.
     ranges_within: usize,
     rows: u64,
-    no_counts: String,
+    counted: Counted,
 }
 
 impl Analysis for CpuReport {
@@ -78,9 +80,9 @@ impl Analysis for CpuReport {
             waits: FxHashMap::default(),
             loading: loading::Loading::of(cpu),
             split: Split::of(rank, cpu, keep, options.data),
-            ranges_within: windows.map_or(0, |windows| windows.count),
+            ranges_within: windows.as_ref().map_or(0, |windows| windows.count),
             rows: rank.cpu.rows,
-            no_counts: hardware::why_missing(rank.file),
+            counted: Counted::of(rank, true, windows.as_ref()),
         };
         part.functions.add_file(cpu);
         for stretch in &cpu.stretches {
@@ -111,8 +113,9 @@ impl Analysis for CpuReport {
         let mut split = Split::default();
         let (mut rows, mut ranges_within) = (0, 0);
         let ranks = parts.len();
-        let no_counts = hardware::table(parts.iter().map(|(at, part)| (at, &*part.no_counts)));
-        let why_no_counts = hardware::note(parts.iter().map(|(_, part)| &*part.no_counts));
+        let of_ranks = counted_tables::of_ranks(parts.iter().map(|(at, part)| (at, &part.counted)));
+        let of_places = counted_tables::of_places(parts.iter().map(|(_, part)| &part.counted));
+        let of_counts = All(parts.iter().map(|(_, part)| &part.counted.asked).collect()).notes();
         for (_, part) in parts {
             all.add(&part.functions);
             top_down.merge(&part.top_down);
@@ -158,7 +161,7 @@ impl Analysis for CpuReport {
             ));
         }
         if rows > 0 {
-            notes.extend(why_no_counts);
+            notes.extend(of_counts);
         }
         let why = match within {
             _ if rows == 0 => NO_SAMPLES,
@@ -176,9 +179,10 @@ impl Analysis for CpuReport {
             tables.push(waiting(&waits, rows));
             tables.extend(loading.table());
         }
+        tables.extend(of_places);
         tables.push(tree("top_down", "Top down: callers above what they call", &top_down, why));
         tables.push(tree("bottom_up", "Bottom up: functions above their callers", &bottom_up, why));
-        tables.push(no_counts);
+        tables.extend(of_ranks);
         Body { tables, notes }
     }
 }

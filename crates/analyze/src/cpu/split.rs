@@ -61,7 +61,7 @@ pub struct Split {
 }
 
 /// Which step a moment belongs to.
-struct Steps {
+pub(super) struct Steps {
     steps: Vec<Step>,
     labels: Vec<Label>,
     /// Processes that have steps.
@@ -70,7 +70,7 @@ struct Steps {
 
 impl Steps {
     /// The rank's steps; ranges that are named like them; what lies between marks.
-    fn of(rank: &RankTrace<'_>) -> Steps {
+    pub(super) fn of(rank: &RankTrace<'_>) -> Steps {
         let mut steps = rank.steps();
         if steps.is_empty() {
             let numbered = |span: &HostSpan| {
@@ -87,6 +87,16 @@ impl Steps {
         }
         let owners = steps.iter().map(|step| step.process).collect();
         Steps { steps, labels, owners }
+    }
+
+    /// There are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// What the step of a moment is known by.
+    pub(super) fn label_at(&self, process: ProcessIndex, time_ns: u64) -> Option<Label> {
+        self.at(process, time_ns).map(|step| self.labels[step as usize].clone())
     }
 
     /// Workers of a process with steps belong to its steps.
@@ -137,7 +147,7 @@ impl Split {
     ) -> Split {
         let (steps, ranges) = (Steps::of(rank), Ranges::of(rank));
         let mut split = Split::default();
-        if steps.steps.is_empty() && ranges.is_empty() {
+        if steps.is_empty() && ranges.is_empty() {
             return split;
         }
         let mut places: FxHashMap<Place, (u64, u64)> = FxHashMap::default();
@@ -157,7 +167,7 @@ impl Split {
         }
         for ((step, chain, process, stack), sum) in places {
             let stack = trace.stack(process, stack);
-            if !steps.steps.is_empty() {
+            if !steps.is_empty() {
                 let label = step.map(|step| steps.labels[step as usize].clone());
                 let group = split.steps.entry(label).or_default();
                 group.add_self(trace, stack, sum);
@@ -287,12 +297,15 @@ impl Windows {
 
     /// Whether a row is a sample within one.
     pub fn hold(&self, row: &Sample) -> bool {
-        let Some(cover) = self.of.get(&row.thread).filter(|_| is_sample(row) == Some(true)) else {
-            return false;
-        };
+        is_sample(row) == Some(true) && self.hold_at(row.thread, row.time_ns)
+    }
+
+    /// Whether a moment of a thread lies within one.
+    pub fn hold_at(&self, thread: ThreadIndex, time_ns: u64) -> bool {
+        let Some(cover) = self.of.get(&thread) else { return false };
         let parts = cover.parts();
-        let after = parts.partition_point(|part| part.start <= row.time_ns);
-        after.checked_sub(1).is_some_and(|last| row.time_ns < parts[last].end)
+        let after = parts.partition_point(|part| part.start <= time_ns);
+        after.checked_sub(1).is_some_and(|last| time_ns < parts[last].end)
     }
 }
 

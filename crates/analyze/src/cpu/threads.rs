@@ -3,10 +3,12 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
+use super::NO_SAMPLES;
+use super::counted::{Counted, Counts};
+use super::counted_tables::{self, All};
 use super::names::{Func, Layer};
 use super::report::{estimated, shown};
 use super::waits::word;
-use super::{NO_SAMPLES, hardware};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
@@ -53,6 +55,7 @@ pub struct Row {
     gil_ns: Option<u64>,
     samples: u64,
     counts: ThreadCounts,
+    events: Counts,
     /// Where it ran most, and waited most.
     ran: FxHashMap<Func, u64>,
     waited: FxHashMap<(ThreadState, Func), u64>,
@@ -71,7 +74,7 @@ impl Row {
 impl Analysis for ThreadsReport {
     const HTA: bool = false;
     const KIND: &'static str = "threads";
-    type Part = (Vec<Row>, String);
+    type Part = (Vec<Row>, Counted);
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::SAMPLES
@@ -118,17 +121,23 @@ impl Analysis for ThreadsReport {
         }
         let mut rows: Vec<((ProcessIndex, ThreadIndex), Row)> = rows.into_iter().collect();
         rows.sort_by_key(|(key, _)| *key);
-        (rows.into_iter().map(|(_, row)| row).collect(), hardware::why_missing(trace))
+        let mut counted = Counted::of(rank, false, None);
+        for (key, row) in &mut rows {
+            row.events = counted.threads.remove(key).unwrap_or_default();
+        }
+        (rows.into_iter().map(|(_, row)| row).collect(), counted)
     }
 
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _options: &Options) -> Body {
         let ranked = parts.len() > 1;
-        let no_counts = hardware::table(parts.iter().map(|(at, (_, why))| (at, &**why)));
-        let why_no_counts = hardware::note(parts.iter().map(|(_, (_, why))| &**why));
+        let of_ranks = counted_tables::of_ranks(parts.iter().map(|(at, (_, all))| (at, all)));
         let mut all: Vec<(RankAt, Row)> = Vec::new();
-        for (at, (rows, _)) in parts {
+        let mut asked = Vec::new();
+        for (at, (rows, counted)) in parts {
             all.extend(rows.into_iter().map(|row| (at.clone(), row)));
+            asked.push(counted.asked);
         }
+        let asked = All(asked.iter().collect());
         all.sort_by_key(|(_, row)| std::cmp::Reverse(row.time(ThreadState::Running)));
         let mut columns = vec![
             Column::new("running_ns", "ran", Unit::Duration),
@@ -164,10 +173,10 @@ impl Analysis for ThreadsReport {
         for (at, row) in &all {
             table.row(cells(at, row, ranked));
         }
-        Body {
-            tables: vec![table, switches(&all, ranked), processes(&all, ranked), no_counts],
-            notes: why_no_counts.filter(|_| !all.is_empty()).into_iter().collect(),
-        }
+        let mut tables = vec![table, switches(&all, ranked), processes(&all, ranked)];
+        tables.extend(of_ranks);
+        tables.extend(events(&all, ranked, &asked));
+        Body { tables, notes: if all.is_empty() { Vec::new() } else { asked.notes() } }
     }
 }
 
@@ -219,6 +228,15 @@ fn switches(all: &[(RankAt, Row)], ranked: bool) -> Table {
         table.row(cells);
     }
     table
+}
+
+/// What was counted of threads beside time.
+fn events(all: &[(RankAt, Row)], ranked: bool, asked: &All<'_>) -> Vec<Table> {
+    let names = |(at, row): &(RankAt, Row)| {
+        vec![row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]
+    };
+    let rows = all.iter().map(|of| (names(of), &of.1.events)).collect();
+    counted_tables::of_threads(rows, asked)
 }
 
 /// Threads added up by process; what is unknown of one is unknown of all.

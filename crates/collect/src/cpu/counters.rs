@@ -4,9 +4,10 @@
 //! counter that is bound to one processor if the counter is inherited. All
 //! counters of a processor write into one ring.
 
-use crate::config::StackMode;
-use crate::perf::attr::{SOFTWARE, flag, software};
-use crate::perf::record::{FIELDS, REGISTERS, WITH_STACK};
+use super::events::Counted;
+use crate::config::{PerfEvent, StackMode};
+use crate::perf::attr::{SOFTWARE, flag, read, software};
+use crate::perf::record::{FIELDS, Layout, REGISTERS, WITH_STACK};
 use crate::perf::{Attr, Counter, Ring};
 use crate::sys;
 use std::collections::HashMap;
@@ -24,12 +25,14 @@ const WAKE_UPS: u32 = 250;
 const MOST_COUNTERS: usize = 8192;
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Wanted {
     /// Samples a second.
     pub rate: u32,
     /// How stacks are taken.
     pub stacks: StackMode,
+    /// What is counted beside time.
+    pub events: Vec<PerfEvent>,
 }
 
 /// What a counter is for.
@@ -39,6 +42,8 @@ pub enum Purpose {
     Clock,
     /// Samples of threads that leave their processor.
     Leave,
+    /// Counts of events.
+    Event(PerfEvent),
 }
 
 /// Kinds of page faults.
@@ -48,6 +53,8 @@ const FAULTS: [u64; 2] = [software::MINOR_FAULTS, software::MAJOR_FAULTS];
 #[derive(Debug, Default)]
 pub struct Counters {
     counters: Vec<Counter>,
+    /// Which of them count time.
+    clocks: Vec<usize>,
     /// By processor: the index of the counter that owns the ring, and the ring.
     pub rings: Vec<(u32, usize, Ring)>,
     purpose: HashMap<u64, Purpose>,
@@ -58,6 +65,10 @@ pub struct Counters {
     pub kernel_refused: Option<i32>,
     /// Samples hold registers and stack.
     pub with_stack: bool,
+    /// What is counted beside time.
+    pub(super) events: Vec<Counted>,
+    /// Events that could not be counted although the machine can, and why.
+    pub(super) refused_events: Vec<(PerfEvent, String)>,
 }
 
 /// Online processors.
@@ -78,17 +89,17 @@ pub fn processors() -> Vec<u32> {
 
 impl Wanted {
     /// Nanoseconds between two samples.
-    pub fn period_ns(self) -> u64 {
+    pub fn period_ns(&self) -> u64 {
         1_000_000_000 / u64::from(self.rate.max(1))
     }
 
     /// Whether samples hold registers and stack, to be unwound here.
-    fn with_stack(self) -> bool {
+    fn with_stack(&self) -> bool {
         matches!(self.stacks, StackMode::Auto | StackMode::Dwarf) && cfg!(target_arch = "x86_64")
     }
 
     /// Bytes of stack in a sample: deep at low rates, cheap at high ones.
-    fn stack_bytes(self) -> u32 {
+    fn stack_bytes(&self) -> u32 {
         match self.rate {
             ..=250 => 32 << 10,
             251..=2000 => 16 << 10,
@@ -96,38 +107,38 @@ impl Wanted {
         }
     }
 
-    fn attr(self, purpose: Purpose, kernel: bool, on_exec: bool) -> Attr {
+    /// Samples of running threads, and all other records.
+    fn clock(&self, kernel: bool, on_exec: bool) -> Attr {
+        let records = flag::MMAP
+            | flag::MMAP2
+            | flag::COMM
+            | flag::COMM_EXEC
+            | flag::TASK
+            | flag::CONTEXT_SWITCH;
+        let flags = shared_flags(kernel, on_exec) | records;
+        self.with_stacks(software::CPU_CLOCK, self.period_ns(), flags)
+    }
+
+    /// Samples of threads that leave their processor.
+    fn leave(&self, on_exec: bool) -> Attr {
+        let flags = shared_flags(true, on_exec) | flag::FREQ;
+        self.with_stacks(software::CONTEXT_SWITCHES, u64::from(self.rate), flags)
+    }
+
+    fn with_stacks(&self, config: u64, period: u64, mut flags: u64) -> Attr {
         let with_stack = self.with_stack();
-        let mut flags = flag::DISABLED
-            | flag::INHERIT
-            | flag::EXCLUDE_HV
-            | flag::SAMPLE_ID_ALL
-            | flag::USE_CLOCKID;
-        if on_exec {
-            flags |= flag::ENABLE_ON_EXEC;
-        }
-        if !kernel {
-            flags |= flag::EXCLUDE_KERNEL | flag::EXCLUDE_CALLCHAIN_KERNEL;
-        }
         if with_stack || self.stacks == StackMode::Off {
             flags |= flag::EXCLUDE_CALLCHAIN_USER;
         }
-        let (config, period) = match purpose {
-            Purpose::Clock => {
-                flags |= flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC;
-                flags |= flag::TASK | flag::CONTEXT_SWITCH;
-                (software::CPU_CLOCK, self.period_ns())
-            }
-            Purpose::Leave => {
-                flags |= flag::FREQ;
-                (software::CONTEXT_SWITCHES, u64::from(self.rate))
-            }
-        };
+        if flags & flag::EXCLUDE_KERNEL != 0 {
+            flags |= flag::EXCLUDE_CALLCHAIN_KERNEL;
+        }
         Attr {
             kind: SOFTWARE,
             config,
             period,
             sample: if with_stack { FIELDS | WITH_STACK } else { FIELDS },
+            read_format: read::TIME_RUNNING,
             flags,
             wakeup_events: (self.rate / WAKE_UPS).max(1),
             regs_user: if with_stack { REGISTERS } else { 0 },
@@ -138,10 +149,23 @@ impl Wanted {
     }
 }
 
+/// Flags of all counters that sample: a whole tree of threads, on the run's clock.
+pub(super) fn shared_flags(kernel: bool, on_exec: bool) -> u64 {
+    let mut flags =
+        flag::DISABLED | flag::INHERIT | flag::EXCLUDE_HV | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
+    if on_exec {
+        flags |= flag::ENABLE_ON_EXEC;
+    }
+    if !kernel {
+        flags |= flag::EXCLUDE_KERNEL;
+    }
+    flags
+}
+
 impl Counters {
     /// Opens counters of threads and what they will start, on every processor.
     /// `on_exec`: they begin with the next exec.
-    pub fn open(&mut self, wanted: Wanted, tids: &[u32], on_exec: bool) -> io::Result<()> {
+    pub fn open(&mut self, wanted: &Wanted, tids: &[u32], on_exec: bool) -> io::Result<()> {
         let processors = processors();
         if tids.len() * processors.len() > MOST_COUNTERS {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
@@ -164,7 +188,7 @@ impl Counters {
             }
             for cpu in &processors {
                 match self.open_one(wanted, *tid, *cpu, on_exec) {
-                    Ok(()) => {}
+                    Ok(()) => self.open_events(wanted, *tid, *cpu, on_exec),
                     // A thread that is gone, a processor that went offline.
                     Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) && tids.len() > 1 => {}
@@ -178,16 +202,14 @@ impl Counters {
         }
     }
 
-    fn open_one(&mut self, wanted: Wanted, tid: u32, cpu: u32, on_exec: bool) -> io::Result<()> {
-        let open = |purpose, kernel| {
-            Counter::open(&wanted.attr(purpose, kernel, on_exec), tid as i32, cpu as i32)
-        };
+    fn open_one(&mut self, wanted: &Wanted, tid: u32, cpu: u32, on_exec: bool) -> io::Result<()> {
+        let open = |attr: Attr| Counter::open(&attr, tid as i32, cpu as i32);
         let clock = match self.kernel_refused {
-            Some(_) => open(Purpose::Clock, false)?,
-            None => match open(Purpose::Clock, true) {
+            Some(_) => open(wanted.clock(false, on_exec))?,
+            None => match open(wanted.clock(true, on_exec)) {
                 Ok(counter) => counter,
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
-                    let counter = open(Purpose::Clock, false)?;
+                    let counter = open(wanted.clock(false, on_exec))?;
                     self.kernel_refused = e.raw_os_error();
                     counter
                 }
@@ -198,7 +220,7 @@ impl Counters {
         // Leaving a processor happens in the kernel: where that may not be seen,
         // there is nothing to sample.
         if self.kernel_refused.is_none() && wanted.stacks != StackMode::Off {
-            let leave = open(Purpose::Leave, true)?;
+            let leave = open(wanted.leave(on_exec))?;
             self.take(leave, Purpose::Leave, cpu, on_exec)?;
         }
         Ok(())
@@ -244,11 +266,34 @@ impl Counters {
                 self.rings.push((cpu, self.counters.len(), ring?));
             }
         }
+        self.begin(&counter, purpose, on_exec)?;
+        if purpose == Purpose::Clock {
+            self.clocks.push(self.counters.len());
+        }
+        self.counters.push(counter);
+        Ok(())
+    }
+
+    /// Lets a counter write into the ring that its processor has.
+    pub(super) fn admit(
+        &mut self,
+        counter: &Counter,
+        purpose: Purpose,
+        cpu: u32,
+        on_exec: bool,
+    ) -> io::Result<()> {
+        let ring = self.rings.iter().find(|r| r.0 == cpu);
+        let (_, owner, _) = ring.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+        counter.share_ring_of(&self.counters[*owner])?;
+        self.begin(counter, purpose, on_exec)
+    }
+
+    /// Lets a counter that has a ring count.
+    fn begin(&mut self, counter: &Counter, purpose: Purpose, on_exec: bool) -> io::Result<()> {
         self.purpose.insert(counter.id()?, purpose);
         if !on_exec {
             counter.enable()?;
         }
-        self.counters.push(counter);
         Ok(())
     }
 
@@ -257,9 +302,24 @@ impl Counters {
         self.purpose.get(&id).copied().unwrap_or(Purpose::Clock)
     }
 
+    /// What a counter's samples hold.
+    pub fn layout(&self, id: u64) -> Layout {
+        match self.purpose(id) {
+            Purpose::Event(event) => event.layout(),
+            Purpose::Clock | Purpose::Leave if self.with_stack => Layout::Stack,
+            Purpose::Clock | Purpose::Leave => Layout::Chain,
+        }
+    }
+
+    /// The counters of time.
+    pub(super) fn clocks(&self) -> impl Iterator<Item = &Counter> {
+        self.clocks.iter().map(|at| &self.counters[*at])
+    }
+
     /// Stops them all.
     pub fn disable(&self) {
-        for counter in &self.counters {
+        let events = self.events.iter().flat_map(|of| &of.counters);
+        for counter in self.counters.iter().chain(events) {
             let _ = counter.disable();
         }
     }

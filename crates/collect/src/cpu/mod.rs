@@ -8,6 +8,7 @@
 
 mod blocked;
 pub mod counters;
+mod events;
 mod merge;
 mod probe;
 mod python;
@@ -18,10 +19,11 @@ mod unwind;
 mod worker;
 
 pub use counters::Wanted;
-pub use probe::{Permitted, permitted, why_no_counts};
+pub use probe::{Permitted, permitted};
 pub use spaces::Met;
 pub use threads::{Counts, Kind};
 
+use crate::config::PerfEvent;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -74,8 +76,37 @@ pub struct Taken {
     pub frames: Vec<Frame>,
     /// Why the frames end: a [`tprof_wire::record::StackEnd`].
     pub end: u8,
-    /// It is no stretch of time, but this.
-    pub counted: Option<Counted>,
+    /// What it tells.
+    pub told: Told,
+}
+
+impl Taken {
+    /// Of a thread that ran, and nothing else.
+    fn of(pid: u32, tid: u32, time_ns: u64, told: Told) -> Taken {
+        Taken {
+            time_ns,
+            pid,
+            tid,
+            weight_ns: 0,
+            kind: Kind::Ran,
+            cpu: None,
+            gil: None,
+            frames: Vec::new(),
+            end: 0,
+            told,
+        }
+    }
+}
+
+/// What a [`Taken`] tells.
+#[derive(Clone, Copy, Debug)]
+pub enum Told {
+    /// What a thread did for a while.
+    Time,
+    /// What was counted of it so far.
+    Counted(Counted),
+    /// So many events since the last such row of the thread.
+    Events(PerfEvent, u64),
 }
 
 /// One frame of a sample.
@@ -124,6 +155,8 @@ pub enum Heard {
     Taken(Vec<Taken>),
     /// Something was lost: what, why, how many.
     Lost(&'static str, &'static str, u64),
+    /// For which share of the time events were counted.
+    EventShares(Vec<(PerfEvent, f64)>),
     /// Something cannot be seen: of whom (empty: of all), what, why.
     Missing(String, &'static str, String),
 }

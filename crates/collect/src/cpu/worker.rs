@@ -9,9 +9,9 @@ mod frames;
 use super::counters::{Counters, Purpose, Wanted, why_refused};
 use super::python::{PyStack, Pythons};
 use super::spaces::Spaces;
-use super::threads::{Kind, Stretch, Threads};
-use super::{Command, Counted, Heard, Taken, blocked};
-use crate::config::StackMode;
+use super::threads::{Stretch, Threads};
+use super::{Command, Counted, Frame, Heard, Taken, Told, blocked};
+use crate::config::{PerfEvent, StackMode};
 use crate::modules::Mapping;
 use crate::perf::record::{self, Origin, Record, Registers};
 use crate::sys;
@@ -65,6 +65,11 @@ enum What {
         python: Option<PyStack>,
         /// Python was asked.
         asked: bool,
+    },
+    Events {
+        event: PerfEvent,
+        frame: Frame,
+        count: u64,
     },
     Mapped(u32, Mapping),
     Named {
@@ -208,6 +213,9 @@ impl Worker {
     }
 
     fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
+        for (event, why) in self.counters.refused_events.drain(..) {
+            (self.heard)(Heard::Missing(String::new(), event.name(), why));
+        }
         if let Err(e) = result {
             return Err(why_refused(&e));
         }
@@ -229,7 +237,7 @@ impl Worker {
     }
 
     fn launch(&mut self, pid: u32) {
-        let result = self.counters.open(self.wanted, &[pid], true);
+        let result = self.counters.open(&self.wanted, &[pid], true);
         if let Err(why) = self.opened(result) {
             (self.heard)(Heard::Missing(String::new(), "CPU samples", why));
         }
@@ -248,7 +256,7 @@ impl Worker {
                 continue;
             }
             let tids = sys::threads_of(*pid);
-            let opened = self.counters.open(self.wanted, &tids, false);
+            let opened = self.counters.open(&self.wanted, &tids, false);
             if let Err(why) = self.opened(opened) {
                 // A child that has ended meanwhile is no reason to fail.
                 if result.is_err() {
@@ -302,12 +310,13 @@ impl Worker {
     }
 
     fn drain(&mut self) {
-        let with_stack = self.counters.with_stack;
         let mut rings = std::mem::take(&mut self.counters.rings);
         for (_, _, ring) in &mut rings {
-            ring.drain(|kind, misc, body| match record::decode(kind, misc, body, with_stack) {
-                Some((origin, record)) => self.keep(origin, record),
-                None => self.refused += u64::from(kind == 9),
+            ring.drain(|kind, misc, body| {
+                match record::decode(kind, misc, body, |id| self.counters.layout(id)) {
+                    Some((origin, record)) => self.keep(origin, record),
+                    None => self.refused += u64::from(kind == 9),
+                }
             });
         }
         self.counters.rings = rings;
@@ -362,6 +371,15 @@ impl Worker {
                 python: None,
                 asked: false,
             },
+            Record::Events { id, address, kernel, count } => {
+                let Purpose::Event(event) = self.counters.purpose(id) else { return };
+                let frame = match kernel {
+                    true => Frame::Kernel(address),
+                    // As a return address: one past it.
+                    false => Frame::Address(address.wrapping_add(1)),
+                };
+                What::Events { event, frame, count }
+            }
             Record::Mapped { pid, start, len, offset, inode, path } => {
                 let path = PathBuf::from(OsStr::from_bytes(path));
                 let end = start.saturating_add(len);
@@ -406,7 +424,7 @@ impl Worker {
         let Origin { pid, tid, time_ns, cpu } = origin;
         match what {
             // The kernel's last work for a process of which nothing is left.
-            What::Sample { .. }
+            What::Sample { .. } | What::Events { .. }
                 if self.threads.is_gone(tid, time_ns) && !self.spaces.knows(pid) => {}
             What::Sample { purpose, chain, registers, stack, python, .. } => {
                 let (frames, end) = self.frames(pid, &chain, registers, &stack);
@@ -417,20 +435,25 @@ impl Worker {
                         let period_ns = self.wanted.period_ns();
                         self.threads.sampled(pid, tid, time_ns, period_ns);
                         self.taken.push(Taken {
-                            time_ns,
-                            pid,
-                            tid,
                             weight_ns: period_ns,
-                            kind: Kind::Ran,
                             cpu: Some(cpu),
                             gil,
                             frames,
                             end: end as u8,
-                            counted: None,
+                            ..Taken::of(pid, tid, time_ns, Told::Time)
                         });
                     }
+                    Purpose::Event(_) => {}
                     Purpose::Leave => self.threads.leaves(pid, tid, time_ns, frames, end as u8),
                 }
+            }
+            What::Events { event, frame, count } => {
+                let frames = vec![frame];
+                self.meet(pid, &frames);
+                self.taken.push(Taken {
+                    frames,
+                    ..Taken::of(pid, tid, time_ns, Told::Events(event, count))
+                });
             }
             What::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
             What::Named { pid, tid, name, exec } => {
@@ -484,16 +507,11 @@ impl Worker {
         for s in stretches {
             let (frames, end) = s.place.unwrap_or_default();
             self.taken.push(Taken {
-                time_ns: s.time_ns,
-                pid: s.pid,
-                tid: s.tid,
                 weight_ns: s.length_ns,
                 kind: s.kind,
-                cpu: None,
-                gil: None,
                 frames,
                 end,
-                counted: None,
+                ..Taken::of(s.pid, s.tid, s.time_ns, Told::Time)
             });
         }
     }
@@ -502,18 +520,8 @@ impl Worker {
     fn count(&mut self, pid: u32, tid: u32, time_ns: u64, faults: Option<[u64; 2]>) {
         let Some(counts) = self.threads.take_counts(tid) else { return };
         let counts = (!self.has_lost).then_some(counts);
-        self.taken.push(Taken {
-            time_ns,
-            pid,
-            tid,
-            weight_ns: 0,
-            kind: Kind::Ran,
-            cpu: None,
-            gil: None,
-            frames: Vec::new(),
-            end: 0,
-            counted: Some(Counted { time_ns, counts, faults }),
-        });
+        let counted = Counted { time_ns, counts, faults };
+        self.taken.push(Taken::of(pid, tid, time_ns, Told::Counted(counted)));
     }
 
     fn hand_out(&mut self) {
@@ -555,6 +563,7 @@ impl Worker {
         self.threads.end(now, &mut stretches);
         self.take_stretches(stretches);
         self.hand_out();
+        (self.heard)(Heard::EventShares(self.counters.event_shares()));
         self.settled_ns = u64::MAX;
     }
 }

@@ -51,6 +51,8 @@ pub const SOFTWARE: u32 = 1;
 pub mod software {
     /// Time on a processor; samples come from a timer.
     pub const CPU_CLOCK: u64 = 0;
+    /// Pages touched first.
+    pub const PAGE_FAULTS: u64 = 2;
     /// Pages touched first that were in memory.
     pub const MINOR_FAULTS: u64 = 5;
     /// Pages touched that had to be read.
@@ -71,6 +73,16 @@ pub mod hardware {
     pub const CACHE_REFERENCES: u64 = 2;
     /// Those that missed.
     pub const CACHE_MISSES: u64 = 3;
+    /// Retired branches.
+    pub const BRANCHES: u64 = 4;
+    /// Those that were guessed wrong.
+    pub const BRANCH_MISSES: u64 = 5;
+}
+
+/// Bits of [`Attr::read_format`].
+pub mod read {
+    /// Time for which a counter counted.
+    pub const TIME_RUNNING: u64 = 1 << 1;
 }
 
 /// Bits of [`Attr::sample`].
@@ -199,5 +211,15 @@ impl Counter {
         // SAFETY: room for the eight bytes that a read without a format gives.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut value).cast(), 8) };
         if got == 8 { Ok(value) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// For how long it counted, ns: of one opened with [`read::TIME_RUNNING`], with
+    /// its inherited copies.
+    pub fn ran_ns(&self) -> io::Result<u64> {
+        let mut read = [0u64; 2];
+        let bytes = size_of_val(&read);
+        // SAFETY: room for the two words that a read with the time gives.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), read.as_mut_ptr().cast(), bytes) };
+        if got == bytes as isize { Ok(read[1]) } else { Err(io::Error::last_os_error()) }
     }
 }

@@ -1,13 +1,16 @@
 //! Records of the ring, taken apart where they lie.
 //!
-//! All counters here ask for the same fields ([`FIELDS`]), so that one decoder
-//! serves any ring.
+//! All counters here ask for one of three sets of fields ([`Layout`]); which one
+//! the counter's id tells, which comes first.
 
 use super::attr::sample;
 
 /// What every sample holds, besides registers and stack.
 pub const FIELDS: u64 =
     sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
+/// What samples of counted events hold: the same without a stack.
+pub const EVENT_FIELDS: u64 =
+    sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU;
 /// Registers and stack, where stacks are unwound here.
 pub const WITH_STACK: u64 = sample::REGS_USER | sample::STACK_USER;
 /// The registers that unwinding needs: frame pointer, stack pointer, pc.
@@ -31,11 +34,35 @@ pub struct Registers {
     pub pc: u64,
 }
 
+/// What a counter's samples hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// [`FIELDS`].
+    Chain,
+    /// [`FIELDS`] and [`WITH_STACK`].
+    Stack,
+    /// [`EVENT_FIELDS`], then how many events there were.
+    Counted,
+    /// [`EVENT_FIELDS`]: so many events a sample.
+    Every(u64),
+}
+
 /// One record.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A sample.
     Sample(Sample<'a>),
+    /// So many events since the last such record.
+    Events {
+        /// Which counter.
+        id: u64,
+        /// Where the last one happened.
+        address: u64,
+        /// That lies in the kernel.
+        kernel: bool,
+        /// How many.
+        count: u64,
+    },
     /// A new executable mapping.
     Mapped {
         /// Whose.
@@ -143,13 +170,20 @@ impl<'a> Words<'a> {
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+const MISC_CPUMODE: u16 = 7;
+const CPUMODE_KERNEL: u16 = 1;
 
 /// Decodes one record; `None` for kinds that nobody asked for, and damage.
-/// `with_stack`: samples hold registers and stack.
-pub fn decode(kind: u32, misc: u16, body: &[u8], with_stack: bool) -> Option<(Origin, Record<'_>)> {
+/// `layout`: what the samples of a counter hold, by its id.
+pub fn decode(
+    kind: u32,
+    misc: u16,
+    body: &[u8],
+    layout: impl Fn(u64) -> Layout,
+) -> Option<(Origin, Record<'_>)> {
     const SAMPLE: u32 = 9;
     if kind == SAMPLE {
-        return decode_sample(body, with_stack);
+        return decode_sample(misc, body, layout);
     }
     let (body, trailer) = body.split_at_checked(body.len().checked_sub(TRAILER)?)?;
     let mut end = Words(trailer);
@@ -194,18 +228,34 @@ pub fn decode(kind: u32, misc: u16, body: &[u8], with_stack: bool) -> Option<(Or
     Some((origin, record))
 }
 
-fn decode_sample(body: &[u8], with_stack: bool) -> Option<(Origin, Record<'_>)> {
+fn decode_sample(
+    misc: u16,
+    body: &[u8],
+    layout: impl Fn(u64) -> Layout,
+) -> Option<(Origin, Record<'_>)> {
     const ABI_64: u64 = 2;
     let mut words = Words(body);
     let id = words.u64()?;
-    words.u64()?; // pc; the chain and the registers say more
+    // Of samples with a stack, the chain and the registers say more.
+    let address = words.u64()?;
     let (pid, tid) = words.pair()?;
     let time_ns = words.u64()?;
     let (cpu, _) = words.pair()?;
+    let origin = Origin { pid, tid, time_ns, cpu };
+    let layout = layout(id);
+    let count = match layout {
+        Layout::Counted => Some(words.u64()?),
+        Layout::Every(events) => Some(events),
+        Layout::Chain | Layout::Stack => None,
+    };
+    if let Some(count) = count {
+        let kernel = misc & MISC_CPUMODE == CPUMODE_KERNEL;
+        return Some((origin, Record::Events { id, address, kernel, count }));
+    }
     let frames = usize::try_from(words.u64()?).ok()?;
     let chain = words.bytes(frames.checked_mul(8)?)?;
     let (mut registers, mut stack) = (None, &[][..]);
-    if with_stack {
+    if layout == Layout::Stack {
         let abi = words.u64()?;
         if abi != 0 {
             let (fp, sp, pc) = (words.u64()?, words.u64()?, words.u64()?);
@@ -219,7 +269,7 @@ fn decode_sample(body: &[u8], with_stack: bool) -> Option<(Origin, Record<'_>)> 
         }
     }
     let sample = Sample { id, chain, registers, stack };
-    Some((Origin { pid, tid, time_ns, cpu }, Record::Sample(sample)))
+    Some((origin, Record::Sample(sample)))
 }
 
 fn text(bytes: &[u8]) -> &[u8] {
@@ -258,7 +308,7 @@ mod tests {
         body.extend(words(&[3, -128i64 as u64, 0xffff_ffff_8100_0000, -512i64 as u64]));
         body.extend(words(&[2, 0x100, 0x200, 0x300]));
         body.extend(words(&[24, 1, 2, 3, 16]));
-        let (origin, record) = decode(9, 0, &body, true).unwrap();
+        let (origin, record) = decode(9, 0, &body, |_| Layout::Stack).unwrap();
         assert_eq!(origin, Origin { pid: 10, tid: 11, time_ns: 99, cpu: 3 });
         let Record::Sample(sample) = record else { panic!() };
         assert_eq!(sample.id, 7);
@@ -270,13 +320,29 @@ mod tests {
     }
 
     #[test]
+    fn events_are_told_apart_by_their_counter() {
+        let pair = |low: u64, high: u64| low | high << 32;
+        let body = words(&[7, 0x1234, pair(10, 11), 99, pair(3, 0), 5000]);
+        let layout = |id| if id == 7 { Layout::Counted } else { Layout::Chain };
+        for (misc, kernel) in [(1, true), (2, false)] {
+            let (origin, record) = decode(9, misc, &body, layout).unwrap();
+            assert_eq!(origin, Origin { pid: 10, tid: 11, time_ns: 99, cpu: 3 });
+            assert_eq!(record, Record::Events { id: 7, address: 0x1234, kernel, count: 5000 });
+        }
+        assert_eq!(decode(9, 2, &body[..40], layout), None);
+        let (_, record) = decode(9, 2, &body[..40], |_| Layout::Every(16)).unwrap();
+        let (id, address) = (7, 0x1234);
+        assert_eq!(record, Record::Events { id, address, kernel: false, count: 16 });
+    }
+
+    #[test]
     fn cut_records_are_refused() {
         let body = words(&[7, 0x1234, 0, 99, 0, 1 << 60]);
-        assert_eq!(decode(9, 0, &body, true), None);
+        assert_eq!(decode(9, 0, &body, |_| Layout::Stack), None);
         for len in 0..body.len() {
-            assert_eq!(decode(9, 0, &body[..len], true), None, "{len}");
+            assert_eq!(decode(9, 0, &body[..len], |_| Layout::Stack), None, "{len}");
             for kind in [2, 3, 4, 7, 8, 10, 13] {
-                decode(kind, 0, &body[..len], false);
+                decode(kind, 0, &body[..len], |_| Layout::Chain);
             }
         }
     }

@@ -14,7 +14,7 @@ pub use device::{
     Synchronization,
 };
 pub use span::{
-    FlowEnd, FlowPoint, Sample, Span, SpanKind, SpanOutline, ThreadCounts, ThreadState,
+    EventSample, FlowEnd, FlowPoint, Sample, Span, SpanKind, SpanOutline, ThreadCounts, ThreadState,
 };
 
 /// An interned string of one file; 0 is the empty string.
@@ -321,8 +321,12 @@ pub struct Property {
 
 /// Keys of properties that tprof itself writes.
 pub mod property {
-    /// Why no cycles, instructions and cache misses were counted: a text.
-    pub const NO_HARDWARE_COUNTS: &str = "tprof.hardware_counters_missing";
+    /// Events that were counted: an object of names, each with why it was not, or
+    /// `null` if it was.
+    pub const EVENTS: &str = "tprof.events";
+    /// For which share of the time each event was counted, once that is known: an
+    /// object of names. Below 1 where the processor has too few counters.
+    pub const EVENT_SHARES: &str = "tprof.event_shares";
 }
 
 /// Something that was not recorded.

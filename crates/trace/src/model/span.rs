@@ -168,6 +168,24 @@ pub struct Sample {
     pub gil: Option<bool>,
 }
 
+/// So many events of a kind, since the last row of that kind and thread: cycles,
+/// cache misses, page faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventSample {
+    /// When the last of them was counted.
+    pub time_ns: u64,
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Which thread.
+    pub thread: ThreadIndex,
+    /// Where the last one happened: the innermost frame alone; 0 if not known.
+    pub stack: StackId,
+    /// Kind, as `perf list` calls it.
+    pub event: NameId,
+    /// How many.
+    pub count: u64,
+}
+
 /// What a thread was doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]

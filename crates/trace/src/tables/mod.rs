@@ -48,6 +48,7 @@ pub(crate) mod table {
     pub const FLOW_POINTS: u16 = 44;
     pub const THREAD_COUNTS: u16 = 45;
     pub const EXTERNAL_IDS: u16 = 46;
+    pub const EVENT_SAMPLES: u16 = 47;
     pub const INDEX: u16 = 254;
     pub const END: u16 = 255;
 
@@ -62,6 +63,7 @@ pub(crate) mod table {
                 | SYNCHRONIZATIONS
                 | COLLECTIVES
                 | SAMPLES
+                | EVENT_SAMPLES
                 | DEVICE_SPANS
                 | FLOW_POINTS
                 | EXTERNAL_IDS
@@ -81,6 +83,7 @@ impl TraceRow for MemoryCopy {}
 impl TraceRow for Synchronization {}
 impl TraceRow for Collective {}
 impl TraceRow for Sample {}
+impl TraceRow for EventSample {}
 impl TraceRow for DeviceSpan {}
 impl TraceRow for FlowPoint {}
 impl TraceRow for ExternalId {}

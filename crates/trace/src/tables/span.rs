@@ -76,6 +76,16 @@ columns_of! {
 }
 
 columns_of! {
+    EventSample in EVENT_SAMPLES, from time_ns;
+    1 steady time_ns,
+    2 plain process,
+    3 plain thread,
+    4 plain stack,
+    5 plain event,
+    6 plain count,
+}
+
+columns_of! {
     ThreadCounts in THREAD_COUNTS, from time_ns;
     1 steady time_ns,
     2 plain process,

@@ -54,7 +54,7 @@ impl Worker {
     }
 
     /// Looks at the modules of frames that the kernel found.
-    fn meet(&mut self, pid: u32, frames: &[Frame]) {
+    pub(super) fn meet(&mut self, pid: u32, frames: &[Frame]) {
         for frame in frames {
             if let Frame::Address(address) = frame {
                 self.spaces.row_at(pid, address.wrapping_sub(1));

@@ -1,0 +1,296 @@
+//! What was counted beside time: cycles, instructions, cache misses, page faults.
+//!
+//! A sample says how many events of a kind there were since the one before it, on
+//! one thread, and where the last one happened. Sums over samples are estimates
+//! of what a thread, a function or a step had; of a function, those of its own
+//! code, since these samples have no callers.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{EventSample, ProcessIndex, ThreadIndex, property};
+
+use super::names::{Frames, Func, Names};
+use super::split::{Label, Steps, Windows};
+use crate::rank::RankTrace;
+
+/// Of a file that nobody asked for counts while it was recorded.
+const NOT_TOLD: &str = "the file does not tell: it was imported, or an older tprof recorded it";
+const NOT_ASKED: &str = "--counters did not ask for it";
+const NO_TURN: &str = "the processor had no counter free for it";
+const NO_SAMPLE: &str = "no sample of it: too few to tell";
+
+/// Events of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// How many. An estimate.
+    pub count: f64,
+    /// Samples behind it.
+    pub samples: u64,
+}
+
+impl Tally {
+    /// Half the width of the interval in which the truth lies in 95 cases of 100, as
+    /// a share of the count. Of `threads` as a whole all is counted but what each
+    /// had after its last sample; of a part of their code or time, the samples that
+    /// fell into it could have been others.
+    pub fn relative_error(self, threads: Option<u64>) -> f64 {
+        let samples = self.samples as f64;
+        let chance = 1.96 / samples.sqrt();
+        threads.map_or(chance, |threads| chance.min(threads as f64 / samples))
+    }
+}
+
+/// Events by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    events: BTreeMap<String, Tally>,
+    /// Of how many threads these are all; `None` if they are of a part of their code
+    /// or time.
+    pub threads: Option<u64>,
+}
+
+impl Counts {
+    fn add_one(&mut self, event: &str, count: u64) {
+        let tally = match self.events.get_mut(event) {
+            Some(tally) => tally,
+            None => self.events.entry(event.to_owned()).or_default(),
+        };
+        tally.count += count as f64;
+        tally.samples += 1;
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Counts) {
+        for (event, more) in &other.events {
+            let tally = self.events.entry(event.clone()).or_default();
+            tally.count += more.count;
+            tally.samples += more.samples;
+        }
+    }
+
+    fn scale(&mut self, shares: &BTreeMap<String, f64>) {
+        for (event, tally) in &mut self.events {
+            if let Some(share) = shares.get(event).filter(|share| **share > 0.0) {
+                tally.count /= share;
+            }
+        }
+    }
+
+    /// Whether nothing was sampled.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Events of a kind, if any was sampled.
+    pub fn get(&self, event: &str) -> Option<Tally> {
+        self.events.get(event).copied()
+    }
+}
+
+/// What a run was to count, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// Why an event was not counted; `None` if it was.
+    events: BTreeMap<String, Option<String>>,
+    /// The file tells.
+    told: bool,
+    /// For which share of the time each was counted; `None` if the run did not end
+    /// in good order.
+    shares: Option<BTreeMap<String, f64>>,
+}
+
+impl Asked {
+    /// What a file tells.
+    pub fn of(file: &TraceFile) -> Asked {
+        let events = file.property(property::EVENTS);
+        let shares = file.property(property::EVENT_SHARES);
+        Asked {
+            told: events.is_some(),
+            events: events.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default(),
+            shares: shares.and_then(|json| serde_json::from_str(json).ok()),
+        }
+    }
+
+    /// Names of the events that were counted.
+    pub fn counted(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().filter(|(_, why)| why.is_none()).map(|(event, _)| event.as_str())
+    }
+
+    /// Names of all events that were asked for.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        self.events.keys().map(String::as_str)
+    }
+
+    /// Why there is no number of an event.
+    pub fn why_missing(&self, event: &str) -> String {
+        let share = self.shares.as_ref().and_then(|shares| shares.get(event));
+        match self.events.get(event) {
+            None if self.told => NOT_ASKED.to_owned(),
+            None => NOT_TOLD.to_owned(),
+            Some(Some(why)) => why.clone(),
+            Some(None) if share == Some(&0.0) => NO_TURN.to_owned(),
+            Some(None) => NO_SAMPLE.to_owned(),
+        }
+    }
+
+    /// What a person must know of the numbers: events that took turns; a run that
+    /// cannot tell whether they did.
+    pub fn notes(&self) -> Vec<String> {
+        let Some(shares) = &self.shares else {
+            let unsure = "the run was cut off: whether the processor had a counter for each event \
+                          all the time is not known, and counts may be too low";
+            return self.counted().next().map(|_| unsure.to_owned()).into_iter().collect();
+        };
+        let turns = shares.iter().filter(|(_, share)| **share > 0.0 && **share < 0.99);
+        turns
+            .map(|(event, share)| {
+                format!(
+                    "{event} had a counter of the processor {:.0}% of the time: scaled up",
+                    share * 100.0
+                )
+            })
+            .collect()
+    }
+}
+
+/// What was counted in a rank.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// What was to be.
+    pub asked: Asked,
+    /// All of it.
+    pub total: Counts,
+    /// By the function in whose own code it happened.
+    pub functions: FxHashMap<Func, Counts>,
+    /// By thread.
+    pub threads: FxHashMap<(ProcessIndex, ThreadIndex), Counts>,
+    /// By training step; empty if there are none. `None` is outside of all.
+    pub steps: BTreeMap<Option<Label>, Counts>,
+}
+
+impl Counted {
+    /// Adds up the rows in `windows`, or all. `by_step`: by step too; steps must have
+    /// been read.
+    pub(super) fn of(rank: &RankTrace<'_>, by_step: bool, windows: Option<&Windows>) -> Counted {
+        let whole = windows.is_none();
+        let file = rank.file;
+        let mut counted = Counted { asked: Asked::of(file), ..Counted::default() };
+        if counted.asked.counted().next().is_none() {
+            return counted;
+        }
+        let steps = by_step.then(|| Steps::of(rank)).filter(|steps| !steps.is_empty());
+        let mut stacks: FxHashMap<_, Counts> = FxHashMap::default();
+        for row in file.blocks::<EventSample>().flatten() {
+            if windows.is_some_and(|windows| !windows.hold_at(row.thread, row.time_ns)) {
+                continue;
+            }
+            let event = file.name(row.event);
+            let thread = counted.threads.entry((row.process, row.thread)).or_default();
+            thread.add_one(event, row.count);
+            stacks.entry((row.process, row.stack)).or_default().add_one(event, row.count);
+            if let Some(steps) = &steps {
+                let label = steps.label_at(row.process, row.time_ns);
+                counted.steps.entry(label).or_default().add_one(event, row.count);
+            }
+        }
+        let (mut frames, mut names) = (Frames::new(file), Names::default());
+        for ((process, stack), counts) in stacks {
+            counted.total.add(&counts);
+            let stack = frames.stack(process, stack, &mut names);
+            if let Some(function) = stack.functions.get(stack.inlined) {
+                let func = names.get(*function).clone();
+                counted.functions.entry(func).or_default().add(&counts);
+            }
+        }
+        counted.total.threads = whole.then_some(counted.threads.len() as u64);
+        for counts in counted.threads.values_mut() {
+            counts.threads = whole.then_some(1);
+        }
+        counted.scale();
+        counted
+    }
+
+    fn scale(&mut self) {
+        let Some(shares) = &self.asked.shares else { return };
+        let groups = self.functions.values_mut().chain(self.threads.values_mut());
+        for counts in groups.chain(self.steps.values_mut()).chain([&mut self.total]) {
+            counts.scale(shares);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use crate::rank::Needs;
+    use tprof_trace::model::{Property, Span, SpanKind};
+
+    fn fact(made: &mut Fixture, key: &str, value: &str) {
+        let (key, value) = (made.name(key), made.name(value));
+        made.writer.property(Property { key, value });
+    }
+
+    fn of(made: Fixture) -> Counted {
+        let file = made.finish();
+        let rank = RankTrace::load(&file, Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx));
+        Counted::of(&rank, true, None)
+    }
+
+    #[test]
+    fn events_add_up_by_thread_and_step() {
+        let mut made = Fixture::new();
+        fact(&mut made, property::EVENTS, r#"{"cycles":null,"branches":"no such"}"#);
+        fact(&mut made, property::EVENT_SHARES, r#"{"cycles":0.5}"#);
+        let kind = SpanKind::Nvtx;
+        let step = Span { start_ns: 100, duration_ns: 100, kind, ..Span::default() };
+        made.span(step, "ProfilerStep#3");
+        let event = made.name("cycles");
+        let row = |time_ns, thread, count| EventSample {
+            time_ns,
+            thread,
+            count,
+            event,
+            ..EventSample::default()
+        };
+        let mut rows = vec![row(50, 0, 10), row(150, 0, 20), row(160, 1, 30)];
+        made.writer.write(&mut rows).unwrap();
+        let counted = of(made);
+        let cycles = |counts: &Counts| counts.get("cycles").map(|of| (of.count, of.samples));
+        assert_eq!(cycles(&counted.total), Some((120.0, 3)), "the counter ran half the time");
+        assert_eq!(cycles(&counted.threads[&(0, 1)]), Some((60.0, 1)));
+        assert_eq!((counted.total.threads, counted.threads[&(0, 1)].threads), (Some(2), Some(1)));
+        let steps: Vec<_> = counted.steps.values().map(cycles).collect();
+        assert_eq!(steps, [Some((20.0, 1)), Some((100.0, 2))]);
+        assert_eq!(counted.asked.why_missing("branches"), "no such");
+        assert_eq!(counted.asked.why_missing("instructions"), NOT_ASKED);
+        let notes = counted.asked.notes();
+        assert_eq!(notes, ["cycles had a counter of the processor 50% of the time: scaled up"]);
+    }
+
+    #[test]
+    fn what_was_counted_whole_is_surer_than_a_part_of_it() {
+        let tally = Tally { count: 1e6, samples: 100 };
+        assert_eq!(tally.relative_error(None), 0.196);
+        assert_eq!(tally.relative_error(Some(2)), 0.02);
+        assert_eq!(tally.relative_error(Some(1000)), 0.196);
+    }
+
+    #[test]
+    fn a_file_tells_why_it_has_no_counts() {
+        let old = of(Fixture::new());
+        assert_eq!(old.asked.why_missing("cycles"), NOT_TOLD);
+        assert!(old.asked.notes().is_empty());
+        let mut made = Fixture::new();
+        fact(&mut made, property::EVENTS, r#"{"cycles":null}"#);
+        fact(&mut made, property::EVENT_SHARES, r#"{"cycles":0.0}"#);
+        assert_eq!(of(made).asked.why_missing("cycles"), NO_TURN);
+        let mut made = Fixture::new();
+        fact(&mut made, property::EVENTS, r#"{"cycles":null}"#);
+        let cut = of(made);
+        assert_eq!(cut.asked.why_missing("cycles"), NO_SAMPLE);
+        assert!(cut.asked.notes()[0].starts_with("the run was cut off"));
+    }
+}

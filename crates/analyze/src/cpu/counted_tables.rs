@@ -1,0 +1,258 @@
+//! Tables of cycles, instructions and cache misses, and of other events that were
+//! asked for.
+
+use rustc_hash::FxHashMap;
+
+use super::counted::{Asked, Counted, Counts, Tally};
+use super::names::Func;
+use super::report::{WHERE, place_cells};
+use super::split::Label;
+use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+
+const CYCLES: &str = "cycles";
+const INSTRUCTIONS: &str = "instructions";
+const REFERENCES: &str = "cache-references";
+const MISSES: &str = "cache-misses";
+/// What has columns of its own.
+const STANDARD: [&str; 4] = [CYCLES, INSTRUCTIONS, REFERENCES, MISSES];
+
+const COLUMNS: [Column; 6] = [
+    Column::new("cycles", "cycles", Unit::Count),
+    Column::data("instructions", Unit::Count),
+    Column::new("instructions_per_cycle", "instr/cycle", Unit::Number),
+    Column::data("cache_references", Unit::Count),
+    Column::new("cache_misses", "cache misses", Unit::Count),
+    Column::new("cache_hit_share", "cache hits", Unit::Share),
+];
+
+/// Rows of a table: what names them, and what was counted.
+pub(super) type Rows<'a> = Vec<(Vec<Cell>, &'a Counts)>;
+
+/// What several ranks were to count.
+pub(super) struct All<'a>(pub Vec<&'a Asked>);
+
+impl All<'_> {
+    /// Whether any of some events was counted anywhere.
+    fn has(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().any(|asked| asked.counted().any(&wanted))
+    }
+
+    fn has_standard(&self) -> bool {
+        self.has(|event| STANDARD.contains(&event))
+    }
+
+    /// Events without columns of their own, counted or not.
+    fn others(&self) -> Vec<&str> {
+        let mut others: Vec<&str> = self.0.iter().flat_map(|asked| asked.all()).collect();
+        others.retain(|event| !STANDARD.contains(event));
+        others.sort_unstable();
+        others.dedup();
+        others
+    }
+
+    fn why_missing(&self, event: &str) -> String {
+        let counts = |asked: &&&Asked| asked.counted().any(|counted| counted == event);
+        let asked = self.0.iter().find(counts).or(self.0.first());
+        asked.map_or_else(String::new, |asked| asked.why_missing(event))
+    }
+
+    /// What a person must know: what is missing and why, what was scaled.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut missing: Vec<(String, Vec<&str>)> = Vec::new();
+        for asked in &self.0 {
+            let standard = STANDARD.iter().copied();
+            for event in standard.chain(asked.all().filter(|event| !STANDARD.contains(event))) {
+                if asked.counted().any(|counted| counted == event) {
+                    continue;
+                }
+                let why = asked.why_missing(event);
+                match missing.iter_mut().find(|(of, _)| *of == why) {
+                    Some((_, events)) if events.contains(&event) => {}
+                    Some((_, events)) => events.push(event),
+                    None => missing.push((why, vec![event])),
+                }
+            }
+            notes.extend(asked.notes());
+        }
+        notes.sort_unstable();
+        notes.dedup();
+        let told = |(why, events): (String, Vec<&str>)| format!("no {}: {why}", events.join(", "));
+        notes.extend(missing.into_iter().map(told));
+        notes
+    }
+}
+
+/// A count: its samples are what it is uncertain by.
+fn count(counts: &Counts, event: &str, why: &str) -> Cell {
+    let Some(tally) = counts.get(event) else { return Cell::missing(why) };
+    let error = tally.count * tally.relative_error(counts.threads);
+    Cell::Estimate {
+        value: (tally.count.round() as u64).into(),
+        error: (error.round() as u64).into(),
+    }
+}
+
+/// One count by another, if both are known, and the error of that.
+fn ratio(counts: &Counts, above: &str, below: &str) -> Option<(f64, f64)> {
+    let (above, below) = (counts.get(above)?, counts.get(below)?);
+    let relative = |tally: Tally| tally.relative_error(counts.threads);
+    let ratio = above.count / below.count;
+    let error = ratio * relative(above).hypot(relative(below));
+    ratio.is_finite().then_some((ratio, error))
+}
+
+fn cells(counts: &Counts, all: &All<'_>) -> Vec<Cell> {
+    let of = |event| count(counts, event, &all.why_missing(event));
+    let estimate = |found: Option<(f64, f64)>, needs: [&str; 2]| match found {
+        Some((value, error)) => Cell::Estimate { value: value.into(), error: error.into() },
+        None => {
+            let lacks = needs.into_iter().find(|event| counts.get(event).is_none());
+            Cell::missing(all.why_missing(lacks.unwrap_or(needs[0])))
+        }
+    };
+    // Few samples may tell of more misses than references.
+    let missed = ratio(counts, MISSES, REFERENCES);
+    let hits = missed.map(|(share, error)| ((1.0 - share).clamp(0.0, 1.0), error));
+    vec![
+        of(CYCLES),
+        of(INSTRUCTIONS),
+        estimate(ratio(counts, INSTRUCTIONS, CYCLES), [INSTRUCTIONS, CYCLES]),
+        of(REFERENCES),
+        of(MISSES),
+        estimate(hits, [MISSES, REFERENCES]),
+    ]
+}
+
+/// The rows of which anything was counted, those with most of an event first;
+/// equal ones as they came.
+fn sorted<'a>(mut rows: Rows<'a>, event: &str) -> Rows<'a> {
+    rows.retain(|(_, counts)| !counts.is_empty());
+    let of = |counts: &Counts| counts.get(event).map_or(0.0, |tally| tally.count);
+    rows.sort_by(|a, b| of(b.1).total_cmp(&of(a.1)));
+    rows
+}
+
+/// Cycles, instructions and cache misses of some rows.
+fn standard(table: Table, rows: Rows<'_>, all: &All<'_>) -> Table {
+    rows.into_iter().fold(table, |mut table, (names, counts)| {
+        let mut row = cells(counts, all);
+        row.extend(names);
+        table.row(row);
+        table
+    })
+}
+
+/// One table for the standard events, one for all others, each where there are any.
+/// `titles` and `keys` of both; `names` are the columns that tell rows apart.
+fn both(
+    keys: [&'static str; 2],
+    by: &str,
+    names: &[Column],
+    rows: Rows<'_>,
+    all: &All<'_>,
+    in_order: bool,
+) -> Vec<Table> {
+    let mut tables = Vec::new();
+    if all.has_standard() {
+        let columns = [&COLUMNS[..], names].concat();
+        let rows = if in_order { rows.clone() } else { sorted(rows.clone(), CYCLES) };
+        let title = format!("Cycles, instructions and cache misses{by}");
+        tables.push(standard(Table::new(keys[0], title, columns), rows, all));
+    }
+    let others = all.others();
+    if !others.is_empty() {
+        let events = [
+            Column::new("count", "count", Unit::Count),
+            Column::data("samples", Unit::Count),
+            Column::new("event", "event", Unit::Text),
+        ];
+        let mut table = Table::new(keys[1], format!("Events{by}"), [&events[..], names].concat());
+        for event in others {
+            let rows = if in_order { rows.clone() } else { sorted(rows.clone(), event) };
+            for (names, counts) in rows {
+                let tally = counts.get(event);
+                if tally.is_none() && !in_order {
+                    continue;
+                }
+                let samples = tally.map_or(0, |tally| tally.samples);
+                let mut row = vec![
+                    count(counts, event, &all.why_missing(event)),
+                    samples.into(),
+                    event.into(),
+                ];
+                row.extend(names);
+                table.row(row);
+            }
+        }
+        tables.push(table);
+    }
+    tables
+}
+
+/// The tables of each rank; the first is there without any counts too.
+pub(super) fn of_ranks<'a>(
+    ranks: impl Iterator<Item = (&'a RankAt, &'a Counted)> + Clone,
+) -> Vec<Table> {
+    let all = All(ranks.clone().map(|(_, counted)| &counted.asked).collect());
+    let names = [Column::data("rank", Unit::Id), Column::new("label", "rank", Unit::Name)];
+    let row = |(at, counted): (&RankAt, &'a Counted)| {
+        (vec![Cell::applies(at.rank), at.label.as_str().into()], &counted.total)
+    };
+    let rows: Rows<'_> = ranks.clone().map(row).collect();
+    let mut tables = both(["hardware_counters", "events"], "", &names, rows, &all, true);
+    if !all.has_standard() {
+        let columns = [&COLUMNS[..], &names].concat();
+        let table = Table::new("hardware_counters", "Hardware counters", columns).view(View::Data);
+        // Each rank has its own reason.
+        let table = ranks.fold(table, |mut table, (at, counted)| {
+            let mut row = cells(&counted.total, &All(vec![&counted.asked]));
+            row.extend([Cell::applies(at.rank), at.label.as_str().into()]);
+            table.row(row);
+            table
+        });
+        tables.insert(0, table);
+    }
+    tables
+}
+
+/// The tables of functions and steps.
+pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a Counted> + Clone) -> Vec<Table> {
+    let all = All(counted.clone().map(|counted| &counted.asked).collect());
+    let mut functions: FxHashMap<&Func, Counts> = FxHashMap::default();
+    let mut steps = std::collections::BTreeMap::<_, Counts>::new();
+    for counted in counted {
+        for (func, counts) in &counted.functions {
+            functions.entry(func).or_default().add(counts);
+        }
+        for (label, counts) in &counted.steps {
+            steps.entry(label).or_default().add(counts);
+        }
+    }
+    let mut functions: Vec<_> = functions.into_iter().collect();
+    functions.sort_by(|a, b| a.0.name.cmp(&b.0.name).then_with(|| a.0.module.cmp(&b.0.module)));
+    let rows = functions.iter().map(|(func, counts)| (place_cells(func), counts)).collect();
+    let keys = ["hardware_by_function", "events_by_function"];
+    let mut tables = both(keys, " in functions' own code", &WHERE, rows, &all, false);
+    if !steps.is_empty() {
+        let name = |label: &Option<Label>| match label {
+            Some((_, name)) => name.clone(),
+            None => "(outside any step)".to_owned(),
+        };
+        let rows = steps.iter().map(|(label, counts)| (vec![name(label).into()], counts));
+        let names = [Column::new("step", "step", Unit::Name)];
+        let keys = ["hardware_by_step", "events_by_step"];
+        tables.extend(both(keys, " by step", &names, rows.collect(), &all, true));
+    }
+    tables
+}
+
+/// The tables of threads: rows of `(what names them, counts)`.
+pub(super) fn of_threads(rows: Rows<'_>, all: &All<'_>) -> Vec<Table> {
+    let names = [
+        Column::data("pid", Unit::Id),
+        Column::new("tid", "tid", Unit::Id),
+        Column::new("thread", "thread", Unit::Name),
+    ];
+    both(["hardware_by_thread", "events_by_thread"], " of threads", &names, rows, all, false)
+}
