@@ -1,6 +1,6 @@
 /* Multiplies matrices on the stand-ins for cuBLAS and cuBLASLt, whose interfaces are the real ones': no header
- * of CUDA's is needed. gemms ROUNDS [WORD…]: `graph` captures one multiplication into a graph that never runs, `wrong`
- * makes calls that fail. */
+ * of CUDA's is needed. gemms ROUNDS [WORD…]: `graph` captures one multiplication into a graph and runs that twice, `wrong`
+ * makes calls that fail, `groups` multiplies groups: of several sizes, of one, with other sizes each time. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@ typedef void *any;
 typedef long long wide;
 extern int cudaGetDeviceCount(int *), cudaStreamCreateWithFlags(any *, unsigned), cudaDeviceSynchronize(void);
 extern int cudaStreamSynchronize(any), cudaStreamBeginCapture(any, int), cudaStreamEndCapture(any, any *);
+extern int cudaGraphInstantiate(any *, any, unsigned long long), cudaGraphLaunch(any, any);
 extern int cublasCreate_v2(any *), cublasSetStream_v2(any, any), cublasDestroy_v2(any);
 extern int cublasSgemm_v2(any, int, int, int, int, int, const float *, any, int, any, int, const float *, any, int);
 extern int cublasSgemm_v2_64(any, int, int, wide, wide, wide, const float *, any, wide, any, wide, const float *, any, wide);
@@ -22,6 +23,14 @@ extern int cublasGemmEx(any, int, int, int, int, int, const void *, any, int, in
                         int, int, int);
 extern int cublasGemmStridedBatchedEx(any, int, int, int, int, int, const void *, any, int, int, wide, any, int, int, wide,
                                       const void *, any, int, int, wide, int, int, int);
+extern int cublasSgemmGroupedBatched(any, const int *, const int *, const int *, const int *, const int *, const float *, any,
+                                     const int *, any, const int *, const float *, any, const int *, int, const int *);
+extern int cublasGemmGroupedBatchedEx(any, const int *, const int *, const int *, const int *, const int *, const void *, any,
+                                      int, const int *, any, int, const int *, const void *, any, int, const int *, int,
+                                      const int *, int);
+extern int cublasGemmGroupedBatchedEx_64(any, const int *, const int *, const wide *, const wide *, const wide *, const void *,
+                                         any, int, const wide *, any, int, const wide *, const void *, any, int,
+                                         const wide *, wide, const wide *, int);
 extern int cublasLtMatmulDescCreate(any *, int, int), cublasLtMatmulDescSetAttribute(any, int, const void *, size_t);
 extern int cublasLtMatrixLayoutCreate(any *, int, uint64_t, uint64_t, int64_t);
 extern int cublasLtMatrixLayoutSetAttribute(any, int, const void *, size_t);
@@ -44,7 +53,7 @@ int main(int argc, char **argv)
     double one[2] = {1, 0};
     float f = 1;
     static char matrix[64];
-    any handle, stream, how, a, b, d, graph;
+    any handle, stream, how, a, b, d, graph, runs;
     CHECK(cudaGetDeviceCount(&devices));
     CHECK(cudaStreamCreateWithFlags(&stream, 1));
     CHECK(cublasCreate_v2(&handle));
@@ -74,10 +83,22 @@ int main(int argc, char **argv)
                                          F16, 64, 1, 12, IN_F32, -1));
         CHECK(cublasLtMatmul(handle, how, &f, matrix, a, matrix, b, &f, matrix, d, matrix, d, 0, 0, 0, stream));
     }
+    for (int i = 0; i < rounds && !strcmp(word, "groups"); i++) {
+        int a_is[] = {N, T, N}, b_is[] = {T, T, T}, ms[] = {16, 8, 100}, ns[] = {32, 32, 1}, ks[] = {64, 4, 1}, sizes[] = {2, 3, 5};
+        CHECK(cublasSgemmGroupedBatched(handle, a_is, b_is, ms, ns, ks, &f, matrix, ms, matrix, ks, &f, matrix, ms, 3, sizes));
+        int same_m[] = {40, 40}, same_n[] = {50, 50}, same_k[] = {60, 60};
+        CHECK(cublasGemmGroupedBatchedEx(handle, b_is, b_is, same_m, same_n, same_k, &f, matrix, BF16, same_m, matrix, BF16,
+                                         same_k, &f, matrix, F32, same_m, 2, sizes, IN_F32));
+        wide wide_m[] = {1 + i, 7}, wide_n[] = {9, 9}, wide_k[] = {11, 11}, wide_sizes[] = {1, 4};
+        CHECK(cublasGemmGroupedBatchedEx_64(handle, b_is, b_is, wide_m, wide_n, wide_k, &f, matrix, F16, wide_m, matrix, F16,
+                                            wide_k, &f, matrix, F16, wide_m, 2, wide_sizes, IN_F32));
+    }
     if (!strcmp(word, "graph")) {
         CHECK(cudaStreamBeginCapture(stream, 0));
         CHECK(cublasSgemm_v2(handle, N, N, 77, 77, 77, &f, matrix, 77, matrix, 77, &f, matrix, 77));
         CHECK(cudaStreamEndCapture(stream, &graph));
+        CHECK(cudaGraphInstantiate(&runs, graph, 0));
+        for (int i = 0; i < 2; i++) CHECK(cudaGraphLaunch(runs, stream));
     }
     if (!strcmp(word, "wrong")) {
         failed += cublasSgemm_v2(handle, N, N, -1, 7, 7, &f, matrix, 7, matrix, 7, &f, matrix, 7) != 0;

@@ -104,6 +104,10 @@ fn what_ran_no_kernel_has_no_rate_and_what_failed_no_row() {
     for key in ["busy_ns", "flops_per_s", "kernel"] {
         assert!(captured[key].is_null(), "{captured}");
     }
+    // What the graph replayed is nobody's, and said.
+    let notes = report["notes"].as_array().unwrap();
+    let told = notes.iter().filter(|note| note.as_str().unwrap().starts_with("2 kernels were"));
+    assert_eq!(told.count(), 1, "{notes:?}");
 
     let scratch = Scratch::new();
     let (job, _) = need_some!(gemms(13, &["1", "wrong"], &scratch));
@@ -113,4 +117,54 @@ fn what_ran_no_kernel_has_no_rate_and_what_failed_no_row() {
     assert_eq!(report["tables"]["gemms"].as_array().unwrap().len(), 9);
     let notes = report["notes"].as_array().unwrap();
     assert!(notes.iter().any(|note| note.as_str().unwrap().starts_with("2 calls")), "{notes:?}");
+}
+
+#[test]
+fn groups_have_the_sum_of_their_operations() {
+    for major in [12, 13] {
+        let scratch = Scratch::new();
+        let (job, log) = need_some!(gemms(major, &["3", "groups"], &scratch));
+        let run = traced(&job, GPU, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let log = what_ran(&log);
+        // By function: calls, operations, multiplications, GPU time.
+        let mut wanted: BTreeMap<&str, [u64; 4]> = BTreeMap::new();
+        for line in log.iter().filter(|line| line["what"] == "groups") {
+            let sum = wanted.entry(line["name"].as_str().unwrap()).or_default();
+            sum[0] += 1;
+            for group in line["groups"].as_array().unwrap() {
+                let [m, n, k, size] = [0, 1, 2, 3].map(|at| group[at].as_u64().unwrap());
+                sum[1] += 2 * m * n * k * size;
+                sum[2] += size;
+            }
+            let kernel = &line["kernels"][0];
+            let ran =
+                log.iter().find(|ran| ran["what"] == "kernel" && ran["correlation"] == *kernel);
+            sum[3] += ran.map_or(0, |ran| number(ran, "end") - number(ran, "start"));
+        }
+        let report = document("gemms", &run.run);
+        let mut got: BTreeMap<&str, [u64; 4]> = BTreeMap::new();
+        let mut several = 0;
+        for row in report["tables"]["gemms"].as_array().unwrap() {
+            let function = row["function"].as_str().unwrap();
+            if !function.contains("Grouped") {
+                continue;
+            }
+            let sum = got.entry(function).or_default();
+            sum[0] += number(row, "calls");
+            sum[1] += number(row, "flops");
+            sum[2] += number(row, "calls") * number(row, "batch");
+            sum[3] += number(row, "busy_ns");
+            // One size is a size; several are none.
+            assert_eq!(row["groups"].is_null(), row["m"].is_number(), "{row}");
+            several += u64::from(row["m"].is_null());
+            if function == "cublasGemmGroupedBatchedEx" {
+                assert_eq!(["m", "n", "k", "batch"].map(|key| number(row, key)), [40, 50, 60, 5]);
+            }
+        }
+        assert_eq!(wanted.len(), 3);
+        assert_eq!(got, wanted, "CUDA {major}");
+        // Of the one whose sizes change each time, a row for each.
+        assert_eq!(several, 1 + 3, "{report}");
+    }
 }

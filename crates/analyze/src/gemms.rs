@@ -31,14 +31,18 @@ pub const KIND: DocumentKind = DocumentKind {
 const CATEGORY: &str = "cublas";
 const NO_GEMMS: &str = "no call of cuBLAS was recorded that multiplies matrices";
 const NO_KERNELS: &str = "no kernel was recorded that these calls launched";
+const SEVERAL: &str = "its groups have several";
+const ONE: &str = "all multiplications of the call have one size";
 const TOO_MANY: &str = "the number does not fit 64 bits";
 
 /// What a call multiplies, as the recorder wrote it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
-    m: u64,
-    n: u64,
-    k: u64,
+    m: Option<u64>,
+    n: Option<u64>,
+    k: Option<u64>,
+    /// Of groups whose sizes differ: how many.
+    groups: Option<u64>,
     batch: u64,
     transposed: String,
     a: String,
@@ -51,10 +55,16 @@ struct Shape {
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.batch != 1 {
-            write!(f, "{} of ", self.batch)?;
+        match (self.m, self.n, self.k) {
+            (Some(m), Some(n), Some(k)) => {
+                if self.batch != 1 {
+                    write!(f, "{} of ", self.batch)?;
+                }
+                write!(f, "{m} x {n} x {k}")?;
+            }
+            _ => write!(f, "{} in {} groups", self.batch, self.groups.unwrap_or(0))?,
         }
-        write!(f, "{} x {} x {}, {} {}", self.m, self.n, self.k, self.transposed, self.a)?;
+        write!(f, ", {} {}", self.transposed, self.a)?;
         if self.b != self.a {
             write!(f, " {}", self.b)?;
         }
@@ -86,6 +96,8 @@ struct RankGemms {
     rows: Vec<(Arc<str>, Shape, Calls)>,
     /// Calls that failed, or whose shape could not be had.
     shapeless: u64,
+    /// Kernels that graphs replayed.
+    replayed: u64,
 }
 
 fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
@@ -111,7 +123,8 @@ fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
             calls.longest = Some((row.duration_ns, names.get(&rank.work_name(row))));
         }
     }
-    let mut rows = RankGemms::default();
+    let replayed = rank.work.iter().filter(|row| row.is_kernel() && row.graph.is_some()).count();
+    let mut rows = RankGemms { replayed: replayed as u64, ..RankGemms::default() };
     for ((function, args), calls) in found {
         match serde_json::from_str(rank.name(args)) {
             Ok(shape) => rows.rows.push((names.get(rank.name(function)), shape, calls)),
@@ -186,6 +199,14 @@ impl Analysis for Report {
                 "{calls} calls are left out: they failed, or their shape is not known"
             ));
         }
+        let replayed: u64 = parts.iter().map(|(_, part)| part.replayed).sum();
+        if replayed > 0 && parts.iter().any(|(_, part)| !part.rows.is_empty()) {
+            let kernels = units::count(replayed);
+            notes.push(format!(
+                "{kernels} kernels were replayed by graphs: which of them multiplied what is not \
+                 known, and none of them counts here"
+            ));
+        }
         let mut rows: BTreeMap<(Arc<str>, Shape), Calls> = BTreeMap::new();
         for (function, shape, calls) in parts.into_iter().flat_map(|(_, part)| part.rows) {
             rows.entry((function, shape)).and_modify(|sum| sum.add(&calls)).or_insert(calls);
@@ -222,6 +243,7 @@ fn table(rows: &[((Arc<str>, Shape), Calls)]) -> Table {
         Column::data("n", Unit::Count),
         Column::data("k", Unit::Count),
         Column::data("batch", Unit::Count),
+        Column::data("groups", Unit::Count),
         Column::data("transposed", Unit::Text),
         Column::data("type_a", Unit::Text),
         Column::data("type_b", Unit::Text),
@@ -260,10 +282,11 @@ fn cells(function: &str, shape: &Shape, calls: &Calls) -> Vec<Cell> {
         Cell::known(all, TOO_MANY),
         Cell::known(rate, why),
         Cell::known(rate.map(|rate| format!("{:.3}", rate / 1e12)), why),
-        shape.m.into(),
-        shape.n.into(),
-        shape.k.into(),
+        Cell::known(shape.m, SEVERAL),
+        Cell::known(shape.n, SEVERAL),
+        Cell::known(shape.k, SEVERAL),
         shape.batch.into(),
+        Cell::known(shape.groups, ONE),
         shape.transposed.as_str().into(),
         shape.a.as_str().into(),
         shape.b.as_str().into(),
@@ -328,7 +351,7 @@ mod tests {
         let found = of_rank(&rank, &report.names);
         assert_eq!(found.shapeless, 1);
         let [(function, shape, calls)] = &found.rows[..] else { panic!("{found:?}") };
-        assert_eq!((&**function, shape.m, shape.compute.as_str()), ("cublasGemmEx", 2, ""));
+        assert_eq!((&**function, shape.m, shape.compute.as_str()), ("cublasGemmEx", Some(2), ""));
         let wanted =
             Calls { calls: 3, seen: 2, work: 3, busy_ns: 100, longest: Some((50, "gemm".into())) };
         assert_eq!(*calls, wanted);

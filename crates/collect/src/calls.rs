@@ -236,7 +236,8 @@ impl Calls {
             }
             CallNote::Gemm(function, number, end, result, shape) => {
                 let duration_ns = clock.ns(end).saturating_sub(time_ns);
-                let args = shape.map_or(NameId(0), |shape| self.gemms.text(&shape, writer));
+                let text = shape.and_then(|shape| self.gemms.text(&shape, writer));
+                let args = text.unwrap_or_default();
                 self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
             }
             CallNote::Communicator { number, address, identity, size, rank, parent, split } => {

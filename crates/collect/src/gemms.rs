@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
-use tprof_wire::gemm::{NOT_SAID, Shape};
+use tprof_wire::gemm::{Extent, NOT_SAID, Shape};
 
-/// Shapes that are remembered; a target that writes nonsense makes no more.
+/// Shapes that are told apart: a program whose groups have other sizes each time would fill
+/// memory with their texts.
 const MOST: usize = 65_536;
 
 /// Texts of shapes.
@@ -19,26 +20,29 @@ pub struct Gemms {
 }
 
 impl Gemms {
-    /// The JSON object of a shape, as a name.
-    pub fn text(&mut self, shape: &Shape, writer: &mut TraceWriter) -> NameId {
+    /// The JSON object of a shape, as a name; `None` for one too many.
+    pub fn text(&mut self, shape: &Shape, writer: &mut TraceWriter) -> Option<NameId> {
         if let Some(name) = self.known.get(shape) {
-            return *name;
+            return Some(*name);
+        }
+        if self.known.len() >= MOST {
+            return None;
         }
         let name = writer.name(&describe(shape));
-        if self.known.len() < MOST {
-            self.known.insert(*shape, name);
-        }
-        name
+        self.known.insert(*shape, name);
+        Some(name)
     }
 }
 
 fn describe(shape: &Shape) -> String {
-    let letter = |operation: u8| ['N', 'T', 'C'][usize::from(operation.min(2))];
+    // `*`: not the same in all groups.
+    let letter = |operation: u8| ['N', 'T', 'C', '*'][usize::from(operation.min(3))];
     let [a, b] = shape.operations.map(letter);
-    let mut text = format!(
-        r#"{{"m":{},"n":{},"k":{},"batch":{},"transposed":"{a}{b}""#,
-        shape.m, shape.n, shape.k, shape.batch
-    );
+    let mut text = match shape.extent {
+        Extent::Of { m, n, k } => format!(r#"{{"m":{m},"n":{n},"k":{k}"#),
+        Extent::Groups { groups, .. } => format!(r#"{{"groups":{groups}"#),
+    };
+    text += &format!(r#","batch":{},"transposed":"{a}{b}""#, shape.batch);
     for (matrix, number) in ["a", "b", "c"].iter().zip(shape.types) {
         text += &format!(r#","{matrix}":"{}""#, type_name(number));
     }
@@ -55,9 +59,13 @@ fn describe(shape: &Shape) -> String {
 /// k · batch; of complex numbers four of each. `None` where the number does not fit.
 fn flops(shape: &Shape) -> Option<u64> {
     let each = if shape.types.iter().any(|number| is_complex(*number)) { 8 } else { 2 };
-    [shape.m, shape.n, shape.k, shape.batch]
-        .iter()
-        .try_fold(each, |all: u64, n| all.checked_mul(*n))
+    match shape.extent {
+        Extent::Of { m, n, k } => {
+            [m, n, k, shape.batch].iter().try_fold(each, |all: u64, n| all.checked_mul(*n))
+        }
+        Extent::Groups { products: u64::MAX, .. } => None,
+        Extent::Groups { products, .. } => products.checked_mul(each),
+    }
 }
 
 /// `cudaDataType`s of complex numbers.
@@ -113,9 +121,7 @@ mod tests {
     use super::*;
 
     const SHAPE: Shape = Shape {
-        m: 128,
-        n: 64,
-        k: 32,
+        extent: Extent::Of { m: 128, n: 64, k: 32 },
         batch: 3,
         operations: [1, 0],
         types: [14, 14, 0],
@@ -137,11 +143,38 @@ mod tests {
     fn complex_numbers_count_four_times_and_too_many_not_at_all() {
         let complex = Shape { types: [4; 3], ..SHAPE };
         assert_eq!(flops(&complex), Some(8 * 128 * 64 * 32 * 3));
-        let huge = Shape { m: u64::MAX, ..SHAPE };
+        let huge = Shape { extent: Extent::Of { m: u64::MAX, n: 64, k: 32 }, ..SHAPE };
         assert_eq!(flops(&huge), None);
         assert!(!describe(&huge).contains("flops"));
         let unknown = Shape { types: [0, 99, 0], compute: NOT_SAID, ..SHAPE };
         let text = describe(&unknown);
         assert!(text.contains(r#""b":"cudaDataType 99""#) && !text.contains("compute"), "{text}");
+    }
+
+    #[test]
+    fn groups_have_the_sum_of_their_operations() {
+        let groups = |products| Shape {
+            extent: Extent::Groups { products, groups: 5 },
+            operations: [3, 1],
+            ..SHAPE
+        };
+        let text = describe(&groups(1000));
+        assert!(text.starts_with(r#"{"groups":5,"batch":3,"transposed":"*T","#), "{text}");
+        assert!(text.ends_with(r#","flops":2000}"#), "{text}");
+        assert_eq!(flops(&groups(u64::MAX)), None);
+    }
+
+    #[test]
+    fn shapes_that_never_end_are_not_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
+        let mut gemms = Gemms::default();
+        let shape = |batch| Shape { batch, ..SHAPE };
+        for batch in 0..MOST as u64 {
+            assert!(gemms.text(&shape(batch), &mut writer).is_some());
+        }
+        assert_eq!(gemms.text(&shape(MOST as u64), &mut writer), None);
+        assert!(gemms.text(&shape(7), &mut writer).is_some());
     }
 }

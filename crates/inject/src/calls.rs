@@ -126,7 +126,7 @@ pub fn leave(number: u32, frame: &Frame) {
         }
         Does::Joins(how) => joined(thread, number, frame, how, succeeded, end),
         Does::Multiplies(of) => {
-            let shape = succeeded.then(|| gemm::of_call(frame, of));
+            let shape = if succeeded { gemm::of_call(frame, of) } else { None };
             return multiplied(number, frame, shape, end);
         }
         Does::Matmul => {

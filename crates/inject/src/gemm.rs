@@ -16,8 +16,8 @@ fn operation(value: u64) -> u8 {
     (value as u32).min(2) as u8
 }
 
-/// Of a call of cuBLAS.
-pub fn of_call(frame: &Frame, gemm: Gemm) -> Shape {
+/// Of a call of cuBLAS that succeeded; `None` if it names more groups than there can be.
+pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     let number = |value: u64| if gemm.wide { value } else { u64::from(value as u32) };
     let (types, compute) = match gemm.types {
         Types::All(each) => ([each; 3], NOT_SAID),
@@ -26,15 +26,63 @@ pub fn of_call(frame: &Frame, gemm: Gemm) -> Shape {
             compute.map_or(NOT_SAID, |word| frame.stack(word) as u8),
         ),
     };
-    Shape {
-        m: number(frame.register(3)),
-        n: number(frame.register(4)),
-        k: number(frame.register(5)),
-        batch: gemm.batch.map_or(1, |word| number(frame.stack(word))),
-        operations: [operation(frame.register(1)), operation(frame.register(2))],
-        types,
-        compute,
+    let (extent, batch, operations) = match gemm.batch {
+        Batch::Groups(word) => of_groups(frame, word, gemm.wide)?,
+        one => {
+            let batch = if let Batch::Word(word) = one { number(frame.stack(word)) } else { 1 };
+            let [m, n, k] = [3, 4, 5].map(|at| number(frame.register(at)));
+            let operations = [1, 2].map(|at| operation(frame.register(at)));
+            (Extent::Of { m, n, k }, batch, operations)
+        }
+    };
+    Some(Shape { extent, batch, operations, types, compute })
+}
+
+/// Groups that are looked at: more are taken for a mistake of ours.
+const GROUPS_MOST: u64 = 1 << 20;
+
+/// Sizes of groups, summed up: one size if all have the same.
+fn of_groups(frame: &Frame, word: u8, wide: bool) -> Option<(Extent, u64, [u8; 2])> {
+    let count = frame.stack(word);
+    let count = if wide { count } else { u64::from(count as u32) };
+    let sizes = frame.stack(word + 1);
+    // SAFETY: the library succeeded with these arrays a moment ago; they are the caller's, on
+    // the host, and have an element for each group.
+    let read = |array: u64, at: u64, wide: bool| unsafe {
+        match wide {
+            true => (array as *const u64).wrapping_add(at as usize).read_unaligned(),
+            false => u64::from((array as *const u32).wrapping_add(at as usize).read_unaligned()),
+        }
+    };
+    if count > GROUPS_MOST || count > 0 && sizes == 0 {
+        return None;
     }
+    let (mut products, mut batch, mut first, mut same) = (Some(0u64), 0u64, None, true);
+    let mut operations = [SEVERAL; 2];
+    for group in 0..count {
+        let [m, n, k] = [3, 4, 5].map(|at| read(frame.register(at), group, wide));
+        let [a, b] = [1, 2].map(|at| operation(read(frame.register(at), group, false)));
+        let size = read(sizes, group, wide);
+        let product = [n, k, size].iter().try_fold(m, |all: u64, n| all.checked_mul(*n));
+        products = products.and_then(|sum| sum.checked_add(product?));
+        batch = batch.saturating_add(size);
+        match first {
+            None => (first, operations) = (Some([m, n, k]), [a, b]),
+            Some(known) => {
+                same &= known == [m, n, k];
+                for (known, of_group) in operations.iter_mut().zip([a, b]) {
+                    if *known != of_group {
+                        *known = SEVERAL;
+                    }
+                }
+            }
+        }
+    }
+    let extent = match first {
+        Some([m, n, k]) if same => Extent::Of { m, n, k },
+        _ => Extent::Groups { products: products.unwrap_or(u64::MAX), groups: count },
+    };
+    Some((extent, batch, operations))
 }
 
 /// `cublasLt…GetAttribute(object, attribute, to, bytes, written)`.
@@ -78,10 +126,9 @@ pub fn of_matmul(frame: &Frame) -> Option<Shape> {
         [operation(said(MATMUL_TRANSPOSE_A)?.into()), operation(said(MATMUL_TRANSPOSE_B)?.into())];
     let along_k = if operations[0] == 0 { LAYOUT_COLUMNS } else { LAYOUT_ROWS };
     let type_of = |layout| ask::<u32>(layouts, layout, LAYOUT_TYPE).map(|number| number as u8);
+    let [m, n] = [LAYOUT_ROWS, LAYOUT_COLUMNS].map(|attribute| ask(layouts, result, attribute));
     Some(Shape {
-        m: ask(layouts, result, LAYOUT_ROWS)?,
-        n: ask(layouts, result, LAYOUT_COLUMNS)?,
-        k: ask(layouts, a, along_k)?,
+        extent: Extent::Of { m: m?, n: n?, k: ask(layouts, a, along_k)? },
         batch: ask::<u32>(layouts, result, LAYOUT_BATCH)?.into(),
         operations,
         types: [type_of(a)?, type_of(b)?, type_of(result)?],
@@ -115,7 +162,7 @@ mod tests {
         // The stack's words are read behind the frame.
         let frame: *const Frame = (&raw const *call).cast();
         // SAFETY: the frame is the call's first field.
-        of_call(unsafe { &*frame }, gemm)
+        of_call(unsafe { &*frame }, gemm).unwrap()
     }
 
     #[test]
@@ -123,11 +170,12 @@ mod tests {
         let dirt = 0xdead_beef_0000_0000;
         let of_narrow = call([9, dirt | 1, 0, dirt | 128, dirt | 64, dirt | 32], &[]);
         let got = shape(Number::cublasSgemm_v2, &of_narrow);
-        assert_eq!((got.m, got.n, got.k, got.batch), (128, 64, 32, 1));
+        assert_eq!((got.extent, got.batch), (Extent::Of { m: 128, n: 64, k: 32 }, 1));
         assert_eq!((got.operations, got.types), ([1, 0], [FLOAT; 3]));
         let wide = call([9, 0, 2, 1 << 33, 64, 32], &[]);
         let got = shape(Number::cublasZgemm_v2_64, &wide);
-        assert_eq!((got.m, got.operations, got.types), (1 << 33, [0, 2], [COMPLEX_DOUBLE; 3]));
+        assert_eq!(got.extent, Extent::Of { m: 1 << 33, n: 64, k: 32 });
+        assert_eq!((got.operations, got.types), ([0, 2], [COMPLEX_DOUBLE; 3]));
     }
 
     #[test]
@@ -140,5 +188,35 @@ mod tests {
         let words = [alpha, matrix, 8, matrix, 8, beta, matrix, 8, 5];
         let got = shape(Number::cublasDgemmBatched, &call([9, 0, 1, 8, 9, 10], &words));
         assert_eq!((got.batch, got.types, got.compute), (5, [DOUBLE; 3], NOT_SAID));
+    }
+
+    #[test]
+    fn groups_are_summed_up_and_those_of_one_size_are_a_batch() {
+        let at = |array: &[u32]| array.as_ptr() as u64;
+        let (a, b, m) = ([0u32, 1, 0], [1u32; 3], [16u32, 8, 100]);
+        let (n, k, sizes) = ([32u32, 32, 1], [64u32, 4, 1], [2u32, 3, 5]);
+        let registers = [9, at(&a), at(&b), at(&m), at(&n), at(&k)];
+        // What the stack holds above the count's 32 bits is anybody's.
+        let words = |count: u64| [0, 0, 0, 0, 0, 0, 0, 0, 0xdead << 32 | count, at(&sizes)];
+        let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(3)));
+        let products = 16 * 32 * 64 * 2 + 8 * 32 * 4 * 3 + 100 * 5;
+        assert_eq!(got.extent, Extent::Groups { products, groups: 3 });
+        assert_eq!((got.batch, got.operations, got.types), (10, [SEVERAL, 1], [FLOAT; 3]));
+        let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(1)));
+        assert_eq!((got.extent, got.batch), (Extent::Of { m: 16, n: 32, k: 64 }, 2));
+        assert_eq!(got.operations, [0, 1]);
+        // With numbers of 64 bits, more than one of them holds.
+        let wide = |array: &[u64]| array.as_ptr() as u64;
+        let (m, n, k) = ([1u64 << 40, 1], [1u64 << 30, 1], [1u64, 1]);
+        let sizes = [1u64, 1];
+        let registers = [9, at(&a), at(&b), wide(&m), wide(&n), wide(&k)];
+        let words = [0, 0, 14, 0, 0, 14, 0, 0, 0, 0, 0, 2, wide(&sizes), 68];
+        let got = shape(Number::cublasGemmGroupedBatchedEx_64, &call(registers, &words));
+        assert_eq!(got.extent, Extent::Groups { products: u64::MAX, groups: 2 });
+        assert_eq!((got.batch, got.types, got.compute), (2, [14, 14, 0], 68));
+        // No group at all.
+        let words = [0, 0, 14, 0, 0, 14, 0, 0, 0, 0, 0, 0, 0, 68];
+        let got = shape(Number::cublasGemmGroupedBatchedEx_64, &call(registers, &words));
+        assert_eq!((got.extent, got.batch), (Extent::Groups { products: 0, groups: 0 }, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! Calls of CUDA's runtime, of NCCL and of cuBLAS that the preloaded library
 //! intercepts: which there are, and the records that it writes of them.
 
-use crate::gemm::{self, Gemm, Types};
+use crate::gemm::{self, Batch, Gemm, Types};
 
 /// Which library a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,14 +167,27 @@ const fn talks(
     Does::Communicates { count, data_type, peer, communicator, stream }
 }
 
-const fn gemm(data_type: u8, batch: Option<u8>, wide: bool) -> Does {
-    Does::Multiplies(Gemm { types: Types::All(data_type), batch, wide })
+const fn batch(word: Option<u8>) -> Batch {
+    match word {
+        Some(word) => Batch::Word(word),
+        None => Batch::One,
+    }
 }
 
-const fn typed(words: [u8; 3], batch: Option<u8>, compute: Option<u8>, wide: bool) -> Does {
-    let [a, b, c] = words;
-    Does::Multiplies(Gemm { types: Types::At { a, b, c, compute }, batch, wide })
+const fn gemm(data_type: u8, word: Option<u8>, wide: bool) -> Does {
+    Does::Multiplies(Gemm { types: Types::All(data_type), batch: batch(word), wide })
 }
+
+const fn typed(words: [u8; 3], word: Option<u8>, compute: Option<u8>, wide: bool) -> Does {
+    let [a, b, c] = words;
+    Does::Multiplies(Gemm { types: Types::At { a, b, c, compute }, batch: batch(word), wide })
+}
+
+const fn groups(types: Types, word: u8, wide: bool) -> Does {
+    Does::Multiplies(Gemm { types, batch: Batch::Groups(word), wide })
+}
+
+const GROUPED: Types = Types::At { a: 2, b: 5, c: 9, compute: Some(13) };
 
 /// The functions, by number. The macro hands `name = stack words` of each to another macro, which
 /// makes the hooks; the table says what each does. A name's place is its number on the wire, so
@@ -321,6 +334,12 @@ functions! {
     Cublas cublasGemmBatchedEx_64 14 typed([2, 5, 9], Some(11), Some(12), true);
     Cublas cublasGemmStridedBatchedEx_64 17 typed([2, 6, 11], Some(14), Some(15), true);
     CublasLt cublasLtMatmul 10 Does::Matmul;
+    Cublas cublasSgemmGroupedBatched 10 groups(Types::All(gemm::FLOAT), 8, false);
+    Cublas cublasDgemmGroupedBatched 10 groups(Types::All(gemm::DOUBLE), 8, false);
+    Cublas cublasGemmGroupedBatchedEx 14 groups(GROUPED, 11, false);
+    Cublas cublasSgemmGroupedBatched_64 10 groups(Types::All(gemm::FLOAT), 8, true);
+    Cublas cublasDgemmGroupedBatched_64 10 groups(Types::All(gemm::DOUBLE), 8, true);
+    Cublas cublasGemmGroupedBatchedEx_64 14 groups(GROUPED, 11, true);
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
@@ -349,7 +368,7 @@ mod tests {
     fn numbers_are_places_in_the_table() {
         assert_eq!(FUNCTIONS[Number::cudaMalloc as usize].name, "cudaMalloc");
         assert_eq!(FUNCTIONS[Number::ncclGroupEnd as usize].name, "ncclGroupEnd");
-        assert_eq!(FUNCTIONS[FUNCTIONS.len() - 1].name, "cublasLtMatmul");
+        assert_eq!(FUNCTIONS[FUNCTIONS.len() - 1].name, "cublasGemmGroupedBatchedEx_64");
     }
 
     #[test]
@@ -381,7 +400,12 @@ mod tests {
                             [a, b, c].into_iter().chain(compute).all(on_stack)
                         }
                     };
-                    typed && batch.is_none_or(on_stack)
+                    let counted = match batch {
+                        Batch::One => true,
+                        Batch::Word(word) => on_stack(word),
+                        Batch::Groups(word) => on_stack(word + 1),
+                    };
+                    typed && counted
                 }
                 Does::Matmul => function.stack_words > 5,
                 Does::Allocates { .. } | Does::Frees { .. } | Does::Joins(_) | Does::Selects => {

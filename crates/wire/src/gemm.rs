@@ -7,10 +7,23 @@
 pub struct Gemm {
     /// Types of the matrices.
     pub types: Types,
-    /// Word of the stack that says how many multiplications; none for one.
-    pub batch: Option<u8>,
+    /// How many multiplications.
+    pub batch: Batch,
     /// Whether numbers have 64 bits (the names that end in `_64`).
     pub wide: bool,
+}
+
+/// How many multiplications a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// One.
+    One,
+    /// As many as this word of the stack says, of one shape.
+    Word(u8),
+    /// As many groups as this word of the stack says; the next one points at how many
+    /// multiplications each of them is. Operations, m, n and k are then arrays of the host's,
+    /// one each for a group.
+    Groups(u8),
 }
 
 /// Types of matrices, as `cudaDataType` numbers them.
@@ -58,18 +71,14 @@ pub const MATMUL_TRANSPOSE_A: u32 = 3;
 /// `CUBLASLT_MATMUL_DESC_TRANSB` (32 bits).
 pub const MATMUL_TRANSPOSE_B: u32 = 4;
 
-/// What is multiplied: `batch` times, op(A) of `m` by `k` with op(B) of `k` by `n`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What is multiplied: op(A) of `m` by `k` with op(B) of `k` by `n`, `batch` times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// Rows of op(A) and of the result.
-    pub m: u64,
-    /// Columns of op(B) and of the result.
-    pub n: u64,
-    /// Columns of op(A), rows of op(B).
-    pub k: u64,
+    /// How large.
+    pub extent: Extent,
     /// How many.
     pub batch: u64,
-    /// `cublasOperation_t` of A and of B: 0 as it is, 1 transposed, 2 also conjugate.
+    /// `cublasOperation_t` of A and of B: 0 as it is, 1 transposed, 2 also conjugate; [`SEVERAL`].
     pub operations: [u8; 2],
     /// `cudaDataType` of A, B and C.
     pub types: [u8; 3],
@@ -77,13 +86,40 @@ pub struct Shape {
     pub compute: u8,
 }
 
+/// How large what is multiplied is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// Each has this size.
+    Of {
+        /// Rows of op(A) and of the result.
+        m: u64,
+        /// Columns of op(B) and of the result.
+        n: u64,
+        /// Columns of op(A), rows of op(B).
+        k: u64,
+    },
+    /// Groups of several sizes.
+    Groups {
+        /// Sum of m · n · k over all multiplications; `u64::MAX` where it does not fit.
+        products: u64,
+        /// How many groups.
+        groups: u64,
+    },
+}
+
 /// [`Shape::compute`] of a call that leaves it to its handle's mode.
 pub const NOT_SAID: u8 = u8::MAX;
+/// [`Shape::operations`] that differ from group to group.
+pub const SEVERAL: u8 = 3;
 
 /// [`crate::record::ExtKind::Gemm`]: a call returned, of the function in the record's argument,
 /// at the record's clock. Words: clock when it returned; what it returned, in the high half
-/// whether the shape is known; m; n; k; batch; operations, types and compute, a byte each.
+/// 1 if the shape is known, 2 if it is one of groups; m, n and k, or products and groups; batch;
+/// operations, types and compute, a byte each.
 pub const GEMM_WORDS: usize = 7;
+
+const KNOWN: u64 = 1;
+const GROUPS: u64 = 2;
 
 /// A call, as a record's payload.
 #[inline]
@@ -92,7 +128,11 @@ pub fn pack(end: u64, result: u32, shape: Option<&Shape>) -> [u64; GEMM_WORDS] {
     let [a, b] = s.operations;
     let [of_a, of_b, of_c] = s.types;
     let kinds = u64::from_le_bytes([a, b, of_a, of_b, of_c, s.compute, 0, 0]);
-    [end, u64::from(result) | 1 << 32, s.m, s.n, s.k, s.batch, kinds]
+    let (known, [m, n, k]) = match s.extent {
+        Extent::Of { m, n, k } => (KNOWN, [m, n, k]),
+        Extent::Groups { products, groups } => (GROUPS, [products, groups, 0]),
+    };
+    [end, u64::from(result) | known << 32, m, n, k, s.batch, kinds]
 }
 
 /// From a payload: clock when it returned, what it returned, the shape.
@@ -100,8 +140,13 @@ pub fn unpack(words: &[u64]) -> Option<(u64, u32, Option<Shape>)> {
     let [end, result, m, n, k, batch, kinds] = *words.first_chunk::<GEMM_WORDS>()?;
     let [a, b, of_a, of_b, of_c, compute, ..] = kinds.to_le_bytes();
     let (operations, types) = ([a, b], [of_a, of_b, of_c]);
-    let shape = Shape { m, n, k, batch, operations, types, compute };
-    Some((end, result as u32, (result >> 32 & 1 != 0).then_some(shape)))
+    let extent = match result >> 32 {
+        KNOWN => Some(Extent::Of { m, n, k }),
+        GROUPS => Some(Extent::Groups { products: m, groups: n }),
+        _ => None,
+    };
+    let shape = extent.map(|extent| Shape { extent, batch, operations, types, compute });
+    Some((end, result as u32, shape))
 }
 
 #[cfg(test)]
@@ -111,15 +156,15 @@ mod tests {
     #[test]
     fn shapes_round_trip() {
         let shape = Shape {
-            m: 1,
-            n: u64::MAX,
-            k: 3,
+            extent: Extent::Of { m: 1, n: u64::MAX, k: 3 },
             batch: 4,
             operations: [1, 2],
             types: [FLOAT, HALF, 28],
             compute: NOT_SAID,
         };
         assert_eq!(unpack(&pack(9, 7, Some(&shape))), Some((9, 7, Some(shape))));
+        let groups = Shape { extent: Extent::Groups { products: u64::MAX, groups: 8 }, ..shape };
+        assert_eq!(unpack(&pack(9, 7, Some(&groups))), Some((9, 7, Some(groups))));
         assert_eq!(unpack(&pack(9, u32::MAX, None)), Some((9, u32::MAX, None)));
         assert_eq!(unpack(&pack(9, 7, None)[1..]), None);
     }

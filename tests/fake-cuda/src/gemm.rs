@@ -27,6 +27,25 @@ pub struct Product<'a> {
     pub compute: Option<u32>,
 }
 
+/// Launches what a call multiplies in groups, a kernel for all of them, and logs it.
+pub fn multiply_groups(function: &str, groups: &[Product<'_>], stream: *mut c_void) {
+    let engine = engine();
+    (engine.init)();
+    let rows = groups.iter().map(|group| group.m).max().unwrap_or(0);
+    let kernel = launch(c"_Z17grouped_gemm_tilePKPKfPKPf", rows, stream);
+    let each: Vec<String> = groups
+        .iter()
+        .map(|g| format!("[{},{},{},{},{:?}]", g.m, g.n, g.k, g.batch, g.operations))
+        .collect();
+    let types = groups.first().map_or([0; 3], |group| group.types);
+    let line = format!(
+        "{{\"what\":\"groups\",\"name\":\"{function}\",\"groups\":[{}],\"types\":{types:?},\
+         \"kernels\":[{kernel}]}}",
+        each.join(",")
+    );
+    (engine.log)(line.as_ptr(), line.len());
+}
+
 /// Shape above which a sum is split over two kernels.
 const SPLIT_AT: u64 = 4096;
 

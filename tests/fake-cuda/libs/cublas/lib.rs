@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use tprof_fake_cuda::gemm::{Product, multiply};
+use tprof_fake_cuda::gemm::{Product, multiply, multiply_groups};
 
 const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 7;
@@ -276,4 +276,82 @@ pub unsafe extern "C" fn cublasGemmStridedBatchedEx(
     };
     // SAFETY: the caller's handle.
     unsafe { run(handle, product) }
+}
+
+/// Multiplies groups: arrays of the host's, with an element for each.
+unsafe fn run_groups<N: Copy + Into<i64>>(
+    function: &'static str,
+    handle: *mut c_void,
+    operations: [*const u32; 2],
+    [m, n, k, sizes]: [*const N; 4],
+    count: N,
+    (types, compute): ([u32; 3], Option<u32>),
+) -> c_int {
+    let count: i64 = count.into();
+    if handle.is_null() || count < 0 {
+        return INVALID_VALUE;
+    }
+    let group = |at: usize| {
+        // SAFETY: the caller's arrays have an element for each group.
+        let number = |array: *const N| -> i64 { unsafe { *array.add(at) }.into() };
+        let [m, n, k, batch] = [m, n, k, sizes].map(|array| number(array) as u64);
+        // SAFETY: as above.
+        let operations = operations.map(|array| unsafe { *array.add(at) });
+        Product { function, m, n, k, batch, operations, types, compute }
+    };
+    let groups: Vec<Product<'_>> = (0..count as usize).map(group).collect();
+    // SAFETY: made by `cublasCreate_v2`.
+    let stream = unsafe { (*handle.cast::<Handle>()).0.load(Relaxed) };
+    multiply_groups(function, &groups, stream as *mut c_void);
+    SUCCESS
+}
+
+/// As cuBLAS's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasSgemmGroupedBatched(
+    handle: *mut c_void,
+    a_is: *const u32,
+    b_is: *const u32,
+    m: *const c_int,
+    n: *const c_int,
+    k: *const c_int,
+    _alpha: Data,
+    _a: Data,
+    _lda: *const c_int,
+    _b: Data,
+    _ldb: *const c_int,
+    _beta: Data,
+    _c: Data,
+    _ldc: *const c_int,
+    count: c_int,
+    sizes: *const c_int,
+) -> c_int {
+    let (name, arrays) = ("cublasSgemmGroupedBatched", [m, n, k, sizes]);
+    // SAFETY: the caller's handle and arrays.
+    unsafe { run_groups(name, handle, [a_is, b_is], arrays, count, ([0; 3], None)) }
+}
+
+macro_rules! grouped {
+    ($($name:ident $number:ty;)*) => {$(
+        /// As cuBLAS's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            handle: *mut c_void, a_is: *const u32, b_is: *const u32,
+            m: *const $number, n: *const $number, k: *const $number,
+            _alpha: Data, _a: Data, a_type: u32, _lda: *const $number,
+            _b: Data, b_type: u32, _ldb: *const $number, _beta: Data,
+            _c: Data, c_type: u32, _ldc: *const $number,
+            count: $number, sizes: *const $number, compute: u32,
+        ) -> c_int {
+            let types = ([a_type, b_type, c_type], Some(compute));
+            // SAFETY: the caller's handle and arrays.
+            unsafe {
+                run_groups(stringify!($name), handle, [a_is, b_is], [m, n, k, sizes], count, types)
+            }
+        }
+    )*};
+}
+grouped! {
+    cublasGemmGroupedBatchedEx c_int;
+    cublasGemmGroupedBatchedEx_64 i64;
 }
