@@ -8,7 +8,7 @@ use tprof_tests::{
     Job, Scratch, assert_unchanged, client_python, clients, document, need_some, program, run_info,
     traced, with_real_nvtx,
 };
-use tprof_trace::model::{Span, SpanKind};
+use tprof_trace::model::{HeapWhat, Span, SpanKind};
 use tprof_trace::{TraceFile, TraceRow};
 
 const NVTX: &[&str] = &["--activities", "nvtx"];
@@ -182,7 +182,13 @@ fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_says_so() {
     let tool = scratch.join("tool.so");
     let built = Job::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&tool).arg(&source);
     assert_eq!(built.run_in(scratch.path()).code, Some(0));
-    for (named, says) in [(tool.to_str().unwrap(), "own tool"), ("/no/such/tool.so", "")] {
+    let text = scratch.join("text.so");
+    std::fs::write(&text, "no library").unwrap();
+    for (named, says, why) in [
+        (tool.to_str().unwrap(), "own tool", "another library (tool.so), which keeps them"),
+        ("/no/such/tool.so", "", "/no/such/tool.so, which is no library: nobody gets them"),
+        (text.to_str().unwrap(), "", "text.so, which is no library: nobody gets them"),
+    ] {
         let job = Job::new(program("nvtx"))
             .arg(scratch.join("log"))
             .arg("push")
@@ -194,6 +200,7 @@ fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_says_so() {
         let told = blind.iter().filter(|entry| {
             entry["what"] == "NVTX ranges"
                 && entry["why"].as_str().unwrap().contains("NVTX_INJECTION64_PATH")
+                && entry["why"].as_str().unwrap().contains(why)
         });
         assert_eq!(told.count(), 1, "{info}");
     }
@@ -235,4 +242,34 @@ fn ranges_of_pythons_nvtx_are_recorded_and_reported() {
     let report = document("annotations", &run.run);
     let rows = report["tables"]["annotations"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["range"] == "step" && row["runs"] == 5), "{report}");
+}
+
+#[test]
+fn a_forked_child_whose_first_event_is_a_range_is_one_process() {
+    let scratch = Scratch::new();
+    let log = scratch.join("log");
+    let job = Job::new(program("nvtx")).arg(&log).arg("early");
+    let run = traced(&job, &["--activities", "nvtx,mem", "--mem", "exact"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let info = run_info(&run.run, |info| info["finished"] == true);
+    let processes = info["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 2, "{processes:?}");
+    assert!(processes.iter().all(|process| process["exit_status"] == 0), "{processes:?}");
+    assert_eq!(info["completeness"]["blind"], Value::Array(Vec::new()));
+    let file = file_of(&run.run);
+    assert_eq!(file.processes().len(), 2, "{:?}", file.processes());
+    let child = &file.processes()[1];
+    assert_eq!(file.threads().iter().filter(|row| row.process == child.process).count(), 1);
+    let spans = rows::<Span>(&file);
+    let [range] = spans
+        .iter()
+        .filter(|span| span.process == child.process && span.kind == SpanKind::Nvtx)
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("{spans:?}");
+    };
+    assert_eq!(file.name(range.name), "first of all");
+    let is_block = |what| matches!(what, HeapWhat::Alloc { size: 100_000, .. });
+    let blocks = file.heap_events_of(child.process).filter(|event| is_block(event.what)).count();
+    assert_eq!(blocks, 1, "the child's allocations are its own");
 }

@@ -177,6 +177,24 @@ static void child(void) {
     waitpid(pid, NULL, 0);
 }
 
+/* A child whose first event is a range: tprof's library for NVTX is there before its hooks. */
+static void early(void) {
+    nvtxRangePushA("of the parent");
+    nvtxRangePop();
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct range r = begin("first of all", "", "null");
+        BEGIN(r, nvtxRangePushA("first of all"));
+        END(r, nvtxRangePop());
+        fclose(file);
+        char *volatile block = malloc(100000);
+        free(block);
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     log_path = argv[1];
@@ -191,6 +209,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(word, "marks")) marks();
         else if (!strcmp(word, "threads")) threads();
         else if (!strcmp(word, "fork")) child();
+        else if (!strcmp(word, "early")) early();
         else if (!strcmp(word, "open")) printf("%d\n", nvtxRangePushA("never ended"));
         else if (!strcmp(word, "kill")) {
             fflush(NULL);

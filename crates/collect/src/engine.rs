@@ -251,9 +251,9 @@ impl Engine {
             self.story.messages += 1;
             match event {
                 Event::Attached(attached) => self.attached(*attached),
-                Event::Joined { image, region } => {
+                Event::Joined { image, region, agent } => {
                     if let Some(tracked) = self.images.get_mut(&image) {
-                        tracked.joined_by_agent(region);
+                        tracked.joined(region, agent);
                     }
                 }
                 Event::Ended { image, status, pidfd, exec } => {

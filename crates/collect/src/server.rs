@@ -6,8 +6,11 @@ use crate::control::{self, Reply, Request};
 use crate::shared::{Region, Session};
 use crate::workers::wake;
 use crate::{ranks, sys};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
@@ -37,7 +40,7 @@ pub struct Attached {
     pub exe: String,
     /// What its environment says about ranks.
     pub ranks: ranks::RankEnvironment,
-    /// The tool that gets its NVTX ranges in tprof's place, where they are wanted.
+    /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
     pub nvtx_owner: Option<String>,
     /// The kernel tells when it ends.
     pub watched: bool,
@@ -49,12 +52,15 @@ pub struct Attached {
 pub enum Event {
     /// A process attached.
     Attached(Box<Attached>),
-    /// The CUPTI agent of an attached process brings a region of its own.
+    /// The CUPTI agent of an attached process brings a region of its own, or its hooks do where
+    /// the agent was first.
     Joined {
         /// Which.
         image: u64,
         /// Shared memory.
         region: Arc<Region>,
+        /// Whether it is the agent's.
+        agent: bool,
     },
     /// An image is over.
     Ended {
@@ -157,6 +163,9 @@ impl Server {
         // Images whose end the kernel will tell, and the newest image of a pid.
         let mut watched: HashMap<u64, OwnedFd> = HashMap::new();
         let mut newest: HashMap<u32, u64> = HashMap::new();
+        // Images of which the agent alone has attached: in a forked child whoever has the first
+        // event is first.
+        let mut agents: HashSet<u64> = HashSet::new();
         while !self.stop.load(Acquire) {
             // Ends before beginnings, one beginning at a time: whoever was reaped
             // before a process connected is told to have ended before it began.
@@ -167,6 +176,7 @@ impl Server {
                     let status = sys::exit_status(&fd).or_else(|| pid.and_then(sys::zombie_status));
                     self.tell(Event::Ended { image: *token, status, pidfd: Some(fd), exec: false });
                     newest.retain(|_, image| image != token);
+                    agents.remove(token);
                 }
             }
             if !ready.contains(&LISTENER) {
@@ -175,8 +185,14 @@ impl Server {
             let Ok(Some(client)) = sys::accept(&self.listener) else { continue };
             let Some((mut attached, fds)) = self.receive(&client, next_image) else { continue };
             let agent = attached.hello.flags & hello_flags::AGENT != 0;
-            if let Some(image) = newest.get(&attached.pid).copied().filter(|_| agent) {
-                self.tell(Event::Joined { image, region: Arc::clone(&attached.region) });
+            let forked = attached.hello.flags & hello_flags::FORKED != 0;
+            let joins = |image: &u64| agent || forked && agents.contains(image);
+            if let Some(image) = newest.get(&attached.pid).copied().filter(joins) {
+                if !agent {
+                    agents.remove(&image);
+                }
+                let region = Arc::clone(&attached.region);
+                self.tell(Event::Joined { image, region, agent });
                 self.admit(&client, &fds);
                 continue;
             }
@@ -189,7 +205,9 @@ impl Server {
                 watched.insert(image, fd);
                 attached.watched = true;
             }
-            let forked = attached.hello.flags & hello_flags::FORKED != 0;
+            if agent {
+                agents.insert(image);
+            }
             let old = newest.insert(attached.pid, image);
             self.tell(Event::Attached(Box::new(attached)));
             if let Some(image) = old.filter(|_| !forked) {
@@ -245,7 +263,7 @@ impl Server {
             exe: std::fs::read_link(format!("/proc/{pid}/exe"))
                 .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
             ranks: ranks::read(&environ),
-            nvtx_owner: nvtx_owner(&environ)
+            nvtx_owner: nvtx_owner(pid, &environ)
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             watched: false,
             time_ns: sys::monotonic_ns(),
@@ -303,14 +321,45 @@ impl Server {
     }
 }
 
-/// File name of what `NVTX_INJECTION64_PATH` names, if that is not tprof's agent.
-fn nvtx_owner(environ: &[u8]) -> Option<String> {
+/// Who gets a process's NVTX ranges in tprof's place, if what `NVTX_INJECTION64_PATH` names is
+/// not tprof's agent: in words, and nobody if it is no library.
+fn nvtx_owner(pid: u32, environ: &[u8]) -> Option<String> {
     let value = environ
         .split(|byte| *byte == 0)
         .find_map(|entry| entry.strip_prefix(env::NVTX_INJECTION.as_bytes())?.strip_prefix(b"="))?;
     let name = value.rsplit(|byte| *byte == b'/').next().unwrap_or(value);
-    let foreign = !value.is_empty() && name != env::AGENT_LIBRARY.as_bytes();
-    foreign.then(|| String::from_utf8_lossy(name).into_owned())
+    if value.is_empty() || name == env::AGENT_LIBRARY.as_bytes() {
+        return None;
+    }
+    let variable = env::NVTX_INJECTION;
+    let (path, name) = (String::from_utf8_lossy(value), String::from_utf8_lossy(name));
+    Some(match is_library(pid, value) {
+        Some(true) | None => format!("{variable} names another library ({name}), which keeps them"),
+        Some(false) => format!("{variable} names {path}, which is no library: nobody gets them"),
+    })
+}
+
+/// Whether a process finds a library under a path; `None` where that cannot be told.
+fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
+    // A name alone is looked for by the loader.
+    let folder = match path.first()? {
+        b'/' => "root",
+        _ if path.contains(&b'/') => "cwd/",
+        _ => return None,
+    };
+    let whole = [format!("/proc/{pid}/{folder}").as_bytes(), path].concat();
+    let path = OsStr::from_bytes(&whole);
+    match std::fs::metadata(path) {
+        // Else opening it might wait.
+        Ok(about) if about.is_file() => {
+            let mut magic = [0; 4];
+            let read = std::fs::File::open(path).ok()?.read(&mut magic).ok()?;
+            Some(read == magic.len() && magic == *b"\x7fELF")
+        }
+        Ok(_) => Some(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(false),
+        Err(_) => None,
+    }
 }
 
 fn words(command: &[u8]) -> Vec<String> {

@@ -141,9 +141,13 @@ impl Tracked {
         }
     }
 
-    /// Takes in the region of its CUPTI agent.
-    pub fn joined_by_agent(&mut self, region: Arc<Region>) {
-        self.agent = Some(Image::new(region, self.image.index));
+    /// Takes in the region of its CUPTI agent, or of its hooks where the agent was first.
+    pub fn joined(&mut self, region: Arc<Region>, agent: bool) {
+        let joining = Image::new(region, self.image.index);
+        self.agent = Some(match agent {
+            true => joining,
+            false => std::mem::replace(&mut self.image, joining),
+        });
     }
 
     /// The rings of its hooks and of its agent, and where their notes go.
@@ -503,7 +507,7 @@ impl Tracked {
             let (gaps, untold) = self.calls.witness.finish(end_ns);
             self.gpu.tell_gaps(&gaps, self.start_ns, &mut open.writer, story);
             if untold > 0 {
-                let why = "the end came before CUPTI gave its records back";
+                let why = "CUPTI gave no records of them before the end";
                 story.lose("launches and copies", why, untold);
             }
         }

@@ -98,9 +98,7 @@ impl Tracked {
             story.is_blind_once(Blind {
                 process: "all that were started so".to_owned(),
                 what: "NVTX ranges".to_owned(),
-                why: format!(
-                    "NVTX_INJECTION64_PATH names another library ({owner}), which keeps them"
-                ),
+                why: owner.clone(),
             });
         }
         let (command_id, exe_id) = (
