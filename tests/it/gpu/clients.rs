@@ -30,7 +30,7 @@ fn a_newer_cupti_is_read_as_far_as_it_is_known_and_an_older_one_refused() {
         let (_scratch, ran) = need_some!(ran(13, &["2"], &[("FAKE_CUPTI_VERSION", version)]));
         assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
         assert_eq!(rows::<Kernel>(&ran.file).len(), kernels, "version {version}");
-        assert_eq!(blind(&ran, "older than CUDA 12.0"), kernels == 0);
+        assert_eq!(blind(&ran, "this libcupti is older than CUDA 12.0: "), kernels == 0);
         assert_eq!(blind(&ran, "CUPTI 99.99 is newer than 13.5"), kernels > 0);
     }
 }
@@ -50,9 +50,10 @@ fn a_cupti_that_cannot_be_used_is_said_and_harms_nothing() {
     let other = home.join("12/libnccl.so.2");
     let right = home.join("12/libcupti.so.12");
     for (named, why) in [
-        (Path::new("/no/such/file.so"), "does not load"),
-        (text.as_path(), "does not load"),
-        (other.as_path(), "is not CUPTI"),
+        (Path::new("/no/such/file.so"), "a file that is not there: /no/such/file.so"),
+        (Path::new("no-such-name.so"), "a file that does not load: no-such-name.so"),
+        (text.as_path(), "a file that does not load: /"),
+        (other.as_path(), "a library that is not CUPTI: /"),
         (Path::new(""), "not in the CUDA wheels"),
         (right.as_path(), ""),
     ] {
@@ -129,7 +130,8 @@ fn a_library_that_the_job_injects_itself_is_loaded_first() {
     let (job, log) = need_some!(train(12, &["4"], &scratch));
     let job = job.env("CUDA_INJECTION64_PATH", "/no/such/library.so");
     let ran = read(assert_unchanged(&job, &[GPU], &scratch), &log, 0);
-    assert!(blind(&ran, "CUDA_INJECTION64_PATH"));
+    let why = "CUDA_INJECTION64_PATH names a library that does not load: /no/such/library.so";
+    assert!(blind(&ran, why));
     assert!(!rows::<Kernel>(&ran.file).is_empty());
 }
 

@@ -6,7 +6,7 @@
 //! read, CUPTI's clock is read between two readings of ours.
 
 use super::buffers::{self, Done};
-use super::cupti::{Cupti, Loader};
+use super::cupti::{Cupti, Loader, Unfit};
 use super::decode::{self, Names, Skip};
 use super::places::{self, Missing};
 use super::raw::Raw;
@@ -94,47 +94,68 @@ pub fn start() {
     prepare();
     let Some(thread) = thread::recording() else { return };
     if !chained {
-        let why = b"the library that CUDA_INJECTION64_PATH named did not load";
-        note(thread, trouble::NOT_CHAINED, 1, why);
+        let named = attach::variable(env::NEXT_INJECTION).unwrap_or_default();
+        let why = reason(b"CUDA_INJECTION64_PATH names a library that does not load", named);
+        note(thread, trouble::NOT_CHAINED, 1, why.as_c().to_bytes());
     }
     let Some(loader) = loader else {
         return note(thread, trouble::NO_CUPTI, 1, b"the C library has no dlopen");
     };
-    if let Err(why) = begin(thread, &loader) {
-        note(thread, trouble::NO_CUPTI, 1, why);
-    }
+    begin(thread, &loader);
 }
 
-fn begin(thread: &mut Thread, loader: &Loader) -> Result<(), &'static [u8]> {
-    let found = places::find(loader).map_err(|missing| -> &'static [u8] {
-        match missing {
-            Missing::NoDriver => b"the CUDA driver is not loaded",
-            Missing::Named => b"TPROF_CUPTI names a file that does not load",
-            Missing::NotCupti => b"TPROF_CUPTI names a library that is not CUPTI",
-            Missing::Nowhere => {
-                b"libcupti is not in the CUDA wheels or toolkit of this program; TPROF_CUPTI may name it"
-            }
+/// A sentence about a file; without its name if that is too long.
+fn reason(why: &[u8], file: &[u8]) -> places::Path {
+    let parts: &[&[u8]] = if file.is_empty() { &[why] } else { &[why, b": ", file] };
+    places::Path::of(parts).or_else(|| places::Path::of(&[why])).unwrap_or_default()
+}
+
+/// Says that CUPTI cannot be used.
+fn without(thread: &mut Thread, why: &[u8], file: &[u8]) {
+    note(thread, trouble::NO_CUPTI, 1, reason(why, file).as_c().to_bytes());
+}
+
+fn begin(thread: &mut Thread, loader: &Loader) {
+    let found = match places::find(loader) {
+        Ok(found) => found,
+        Err(missing) => {
+            let named = attach::variable(env::CUPTI).unwrap_or_default();
+            let (why, file): (&[u8], &[u8]) = match missing {
+                Missing::NoDriver => (b"the CUDA driver is not loaded", b""),
+                Missing::NoFile => (b"TPROF_CUPTI names a file that is not there", named),
+                Missing::Named => (b"TPROF_CUPTI names a file that does not load", named),
+                Missing::NotCupti => (b"TPROF_CUPTI names a library that is not CUPTI", named),
+                Missing::Nowhere => (
+                    b"libcupti is not in the CUDA wheels or toolkit of this program; TPROF_CUPTI may name it",
+                    b"",
+                ),
+            };
+            return without(thread, why, file);
         }
-    })?;
-    let Some(cupti) = Cupti::of(loader, &found) else {
-        return Err(b"libcupti is older than CUDA 12.0, or lacks functions");
+    };
+    let path = found.path.as_c().to_bytes();
+    let cupti = match Cupti::of(loader, &found) {
+        Ok(cupti) => cupti,
+        Err(Unfit::Old) => return without(thread, b"this libcupti is older than CUDA 12.0", path),
+        Err(Unfit::Lacks) => return without(thread, b"this libcupti lacks functions", path),
+        Err(Unfit::Silent) => return without(thread, b"this libcupti does not start", path),
     };
     note(thread, trouble::USES, u64::from(cupti.version), found.path.as_c().to_bytes());
     if cupti.version > NEWEST {
         note(thread, trouble::NEWER, u64::from(cupti.version), b"");
     }
     if !buffers::prepare() {
-        return Err(b"there is no address space for CUPTI's buffers");
+        return without(thread, b"there is no address space for CUPTI's buffers", b"");
     }
     let Some(create) = loaded::libc_function(c"pthread_create") else {
-        return Err(b"the C library has no pthread_create");
+        return without(thread, b"the C library has no pthread_create", b"");
     };
     cupti.set_up();
     // SAFETY: CUPTI's function with two functions of the types that it wants.
     let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
     if result != CUPTI_SUCCESS {
         refused(thread, &cupti, b"all records of devices", result);
-        return Ok(());
+        return;
     }
     GENERATION.store(WIPED.generation.load(Acquire), Release);
     // SAFETY: nobody reads before PHASE changes.
@@ -158,13 +179,12 @@ fn begin(thread: &mut Thread, loader: &Loader) -> Result<(), &'static [u8]> {
     // Last, so that no other thread calls CUPTI while it is being set up.
     if !spawn(create) {
         PHASE.store(DONE, Release);
-        return Err(b"no thread could be started for CUPTI's records");
+        return without(thread, b"no thread could be started for CUPTI's records", b"");
     }
     if on > 0 {
         // SAFETY: a function of ours, for the process's life.
         unsafe { __cxa_atexit(leave, core::ptr::null_mut(), core::ptr::null_mut()) };
     }
-    Ok(())
 }
 
 /// Starts the library that the job had named; false if it does not load.

@@ -96,18 +96,35 @@ pub struct Cupti {
 /// Older ones have other records.
 const OLDEST: u32 = 18;
 
+/// Why a library will not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It is older than CUDA 12.0.
+    Old,
+    /// It lacks functions that are needed.
+    Lacks,
+    /// It does not even tell its version.
+    Silent,
+}
+
 impl Cupti {
-    /// Of the library that was found; `None` if it lacks what is needed, or is
-    /// older than CUDA 12.0.
-    pub fn of(loader: &Loader, found: &Found) -> Option<Cupti> {
+    /// Of the library that was found.
+    pub fn of(loader: &Loader, found: &Found) -> Result<Cupti, Unfit> {
         let at = |name: &CStr| loader.symbol(found.handle, name);
-        let get_version = function!(at(c"cuptiGetVersion")?, f::GetVersion);
+        let get_version = function!(at(c"cuptiGetVersion").ok_or(Unfit::Lacks)?, f::GetVersion);
         let mut version = 0;
         // SAFETY: the driver is loaded (checked when CUPTI was looked for).
-        let known = unsafe { get_version(&raw mut version) } == CUPTI_SUCCESS;
-        if !known || version < OLDEST {
-            return None;
+        if unsafe { get_version(&raw mut version) } != CUPTI_SUCCESS {
+            return Err(Unfit::Silent);
         }
+        if version < OLDEST {
+            return Err(Unfit::Old);
+        }
+        Cupti::with(at, version).ok_or(Unfit::Lacks)
+    }
+
+    /// Of functions by name.
+    fn with(at: impl Fn(&CStr) -> Option<usize>, version: u32) -> Option<Cupti> {
         Some(Cupti {
             version,
             timestamp: function!(at(c"cuptiGetTimestamp")?, f::GetTimestamp),

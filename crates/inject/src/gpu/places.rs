@@ -17,10 +17,16 @@ pub struct Path {
     len: usize,
 }
 
+impl Default for Path {
+    fn default() -> Path {
+        Path { bytes: [0; PATH_MOST], len: 0 }
+    }
+}
+
 impl Path {
     /// Of these parts; `None` if it is too long.
     pub fn of(parts: &[&[u8]]) -> Option<Path> {
-        let mut path = Path { bytes: [0; PATH_MOST], len: 0 };
+        let mut path = Path::default();
         for byte in parts.iter().copied().flatten() {
             if path.len + 1 >= PATH_MOST {
                 return None;
@@ -50,7 +56,9 @@ pub struct Found {
 pub enum Missing {
     /// The driver is not loaded: CUPTI must not be called.
     NoDriver,
-    /// What `TPROF_CUPTI` names does not load.
+    /// What `TPROF_CUPTI` names is not there.
+    NoFile,
+    /// What it names does not load.
     Named,
     /// What `TPROF_CUPTI` names is not CUPTI.
     NotCupti,
@@ -71,7 +79,10 @@ pub fn find(loader: &Loader) -> Result<Found, Missing> {
     }
     if let Some(named) = attach::variable(env::CUPTI).filter(|text| !text.is_empty()) {
         let path = Path::of(&[named]).ok_or(Missing::Named)?;
-        let handle = loader.open(path.as_c(), LAZY).ok_or(Missing::Named)?;
+        // A name without a slash is looked for by the loader.
+        let is_there = !named.contains(&b'/') || sys::is_there(path.as_c().as_ptr().cast());
+        let why = if is_there { Missing::Named } else { Missing::NoFile };
+        let handle = loader.open(path.as_c(), LAZY).ok_or(why)?;
         return match loader.symbol(handle, c"cuptiActivityRegisterCallbacks") {
             Some(_) => Ok(Found { handle, path }),
             None => Err(Missing::NotCupti),
