@@ -4,7 +4,7 @@
  *
  * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them, `overlap` copies on a second
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
- * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
+ * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
  * goes on, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -257,6 +257,8 @@ int main(int argc, char **argv)
     }
     if (communicator) CHECK(ncclCommDestroy(communicator));
     fflush(stdout);
+    for (int i = 0; i < 50 && has("queue"); i++) launch(&gemm_stub, i ? 1 : 1 << 30, 32, 0, 0);
+    if (has("queue")) exit(3);
     if (has("exit")) exit(3);
     if (has("_exit")) _exit(3);
     if (has("abort")) abort();

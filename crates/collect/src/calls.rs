@@ -148,6 +148,8 @@ pub struct Calls {
     pub told_by_cupti_from_ns: Option<u64>,
     /// What the hooks counted, beside what CUPTI told of.
     pub witness: Witness,
+    /// Of the rows that wait, those that started work: by whom, and when.
+    started: Vec<(ThreadIndex, u64)>,
     /// The hooks see how this process takes device memory.
     pub tells_memory: bool,
     names: Vec<NameId>,
@@ -169,6 +171,7 @@ impl Calls {
             process,
             told_by_cupti_from_ns: None,
             witness: Witness::default(),
+            started: Vec::new(),
             tells_memory: false,
             names: Vec::new(),
             spans: Vec::new(),
@@ -196,12 +199,19 @@ impl Calls {
             CallNote::Call(function, number, end, result, kind, stream, detail) => {
                 let duration_ns = clock.ns(end).saturating_sub(time_ns);
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
-                if self.is_told_by_cupti(time_ns) && function.library == Library::Runtime {
+                if function.library == Library::Runtime {
                     // What starts work is counted while recording is on, as CUPTI's records are.
-                    if matches!(function.does, Does::Launches { .. } | Does::Copies { .. }) {
-                        self.witness.counted(thread, time_ns);
+                    let starts_work =
+                        matches!(function.does, Does::Launches { .. } | Does::Copies { .. });
+                    match self.is_told_by_cupti(time_ns) {
+                        true if starts_work => self.witness.counted(thread, time_ns),
+                        // CUPTI's agent may say later that it tells of this moment.
+                        false if starts_work => self.started.push((thread, time_ns)),
+                        _ => {}
                     }
-                    return;
+                    if self.is_told_by_cupti(time_ns) {
+                        return;
+                    }
                 }
                 let args = arguments(function, kind, stream, detail);
                 let args = args.map_or(NameId(0), |args| writer.name(&args));
@@ -455,6 +465,11 @@ impl Calls {
         spans
             .retain(|span| span.kind != SpanKind::Runtime || !self.is_told_by_cupti(span.start_ns));
         self.spans = spans;
+        for (thread, start_ns) in std::mem::take(&mut self.started) {
+            if self.is_told_by_cupti(start_ns) {
+                self.witness.counted(thread, start_ns);
+            }
+        }
         let mut lost = self.spans.len() + self.allocations.len();
         let mut result = writer.write(&mut self.spans);
         result = result.and(writer.write(&mut self.allocations));
@@ -544,4 +559,31 @@ fn type_name(number: u32) -> &'static str {
 
 fn type_bytes(number: u32) -> Option<u64> {
     TYPES.get(number as usize).map(|(_, bytes)| *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_wire::calls::{FUNCTIONS, Number};
+
+    #[test]
+    fn launches_that_were_heard_of_before_cupti_told_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
+        let (clock, mut calls) = (Clock::new(), Calls::new(0));
+        let launch = &FUNCTIONS[Number::cudaLaunchKernel as usize];
+        let note = || CallNote::Call(launch, Number::cudaLaunchKernel as u32, 0, 0, 0, 0, 0);
+        for at in 0..10 {
+            calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
+        }
+        // The agent says only now that it tells since the fifth of them.
+        calls.told_by_cupti_from_ns = Some(1_000_000_005);
+        calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
+        calls.write(2_000_000_000, true, &mut writer).unwrap();
+        assert_eq!(calls.witness.finish(1_000_000_011), (Vec::new(), 6));
+        writer.finish().unwrap();
+        let file = tprof_trace::TraceFile::open(&path).unwrap();
+        assert_eq!(file.row_count::<Span>(), 5);
+    }
 }

@@ -505,6 +505,10 @@ impl Tracked {
             };
             self.gpu.finish(end_ns, threads, &mut open.writer, story);
             let (gaps, untold) = self.calls.witness.finish(end_ns);
+            // Kernels that ended after recording was switched off are not lost.
+            if always_on {
+                self.gpu.tell_untold(story);
+            }
             self.gpu.tell_gaps(&gaps, self.start_ns, &mut open.writer, story);
             if untold > 0 {
                 let why = "CUPTI gave no records of them before the end";

@@ -96,3 +96,56 @@ fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
         assert!(got.len() * 2 > wanted.len(), "{} of {}", got.len(), wanted.len());
     }
 }
+
+#[test]
+fn kernels_that_were_launched_and_never_told_of_are_counted() {
+    for major in [12, 13] {
+        let (_scratch, ran) = need_some!(ran(major, &["4", "queue"], &[]));
+        assert_eq!(ran.traced.outcome.code, Some(3), "{:?}", ran.traced.outcome);
+        // What ended is there; the rest was told of as launches alone.
+        assert_kernels(&ran);
+        assert_calls(&ran);
+        assert_eq!(losses(&ran, "kernels", "CUPTI gave no record of them"), 50);
+        assert_eq!(losses(&ran, "", ""), 50);
+    }
+}
+
+/// Each way in which the stand-in can go wrong, but for those that lose whole buffers.
+#[test]
+fn whatever_goes_wrong_the_rest_is_exact() {
+    for (fault, lost) in [
+        ("drop=5", "dropped"),
+        ("zero=7", "no times"),
+        ("drop=3,zero=4,late", ""),
+        ("unknown=10", ""),
+        ("overhead=3", ""),
+        ("late", ""),
+        ("subscriber", ""),
+    ] {
+        for (major, words) in [(12, ["9", "threads", "overlap"]), (13, ["9", "graph", "memory"])] {
+            let faulty = [("FAKE_CUPTI_FAULTS", fault)];
+            let (_scratch, ran) = need_some!(ran(major, &words, &faulty));
+            assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+            let place = |line: &Value| (number(line, "correlation"), number(line, "node"));
+            let missing: Vec<(u64, u64)> =
+                of_kind(&ran.log, "fault").into_iter().map(place).collect();
+            let left: Vec<Value> = (ran.log.iter())
+                .filter(|line| line["what"] != "kernel" || !missing.contains(&place(line)))
+                .cloned()
+                .collect();
+            let (wanted, got) = (kernels_of_log(&left), kernels_of_file(&ran.file));
+            assert_eq!(wanted.len() + missing.len(), kernels_of_log(&ran.log).len());
+            assert_same(wanted, got, uncertainty(&ran.file));
+            assert_copies(&ran);
+            assert_waits(&ran);
+            assert_calls(&ran);
+            // Each that is missing is counted, and counted once.
+            let (dropped, timeless) = (faults(&ran.log, "dropped"), faults(&ran.log, "no times"));
+            assert_eq!(dropped + timeless, missing.len(), "{fault}");
+            assert!(lost.is_empty() || !missing.is_empty(), "{fault}");
+            assert_eq!(losses(&ran, "GPU records", "no room"), dropped as u64, "{fault}");
+            assert_eq!(losses(&ran, "GPU records", "no times"), timeless as u64, "{fault}");
+            assert_eq!(losses(&ran, "kernels", ""), 0, "{fault}");
+        }
+    }
+}

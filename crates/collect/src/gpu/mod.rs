@@ -5,6 +5,7 @@
 //! comes of it.
 
 mod joins;
+mod launches;
 mod ranges;
 mod rows;
 mod texts;
@@ -15,6 +16,7 @@ pub use rows::Place;
 use crate::clock::Clock;
 use crate::story::Story;
 use joins::Joins;
+use launches::{Launches, Told};
 use ranges::Ranges;
 use std::collections::HashMap;
 use texts::Texts;
@@ -50,6 +52,7 @@ pub struct Gpu {
     /// Device memory that is live: address → bytes.
     live: HashMap<u64, u64>,
     ranges: Ranges,
+    launches: Launches,
     /// Rows taken.
     pub recorded: u64,
     /// From then on CUPTI tells of the calls of CUDA's runtime.
@@ -75,6 +78,7 @@ impl Gpu {
             externals: Vec::new(),
             live: HashMap::new(),
             ranges: Ranges::default(),
+            launches: Launches::default(),
             recorded: 0,
             tells_calls_from_ns: None,
             told: None,
@@ -123,7 +127,11 @@ impl Gpu {
                 self.contexts.insert(context.context, (context.device, context.null_stream));
             }
             ExtKind::Kernel => {
-                let row = self.kernel(&gpu::Kernel::unpack(payload)?, place);
+                let kernel = gpu::Kernel::unpack(payload)?;
+                if kernel.graph == 0 {
+                    self.launches.ran(kernel.correlation);
+                }
+                let row = self.kernel(&kernel, place);
                 self.kernels.push(row);
                 self.recorded += 1;
             }
@@ -133,9 +141,19 @@ impl Gpu {
                 self.recorded += 1;
             }
             ExtKind::Call => {
-                let row = self.call(&gpu::Call::unpack(payload)?, place);
+                let call = gpu::Call::unpack(payload)?;
+                let row = self.call(&call, place);
                 if row.kind == SpanKind::Runtime {
                     self.told = Some((row.thread, row.start_ns));
+                    let told = Told {
+                        name: call.name,
+                        correlation: call.correlation,
+                        thread: row.thread,
+                        start_ns: row.start_ns,
+                        end_ns: row.start_ns + row.duration_ns,
+                        succeeded: call.result == 0,
+                    };
+                    self.launches.told(&told, || self.texts.text(call.name).unwrap_or_default());
                 }
                 self.spans.push(row);
                 self.recorded += 1;
@@ -212,6 +230,9 @@ impl Gpu {
         match what {
             trouble::NO_CUPTI => blind("what the GPU did", text),
             trouble::REFUSED => {
+                if text.starts_with("kernels: ") {
+                    self.launches.cannot_know();
+                }
                 let (of, why) = text.split_once(": ").unwrap_or(("records of the GPU", text));
                 blind(of, &format!("CUPTI refused it ({why}, {count})"));
             }
@@ -224,7 +245,10 @@ impl Gpu {
                 let value = place.writer().name(&value.to_string());
                 place.writer().property(Property { key, value });
             }
-            trouble::DROPPED => story.lose("GPU records", "CUPTI had no room for them", count),
+            trouble::DROPPED => {
+                self.launches.counted += count;
+                story.lose("GPU records", "CUPTI had no room for them", count);
+            }
             trouble::NO_BUFFER => {
                 let why =
                     "all were full; the records that it cost are counted beside, if CUPTI does";
@@ -237,7 +261,10 @@ impl Gpu {
                     &format!("CUPTI {version} is newer than 13.5, the newest that tprof knows"),
                 );
             }
-            trouble::NO_TIMES => story.lose("GPU records", "CUPTI gave them no times", count),
+            trouble::NO_TIMES => {
+                self.launches.counted += count;
+                story.lose("GPU records", "CUPTI gave them no times", count);
+            }
             trouble::UNKNOWN_KIND => {
                 story.lose("GPU records", "they are of kinds that this tprof does not know", count)
             }
@@ -307,6 +334,15 @@ impl Gpu {
             if count > 0 {
                 story.lose(what, why, count);
             }
+        }
+    }
+
+    /// Says how many kernels were launched of which no record came.
+    pub fn tell_untold(&self, story: &mut Story) {
+        let untold = self.launches.without_kernels();
+        if untold > 0 {
+            let why = "they were launched, and CUPTI gave no record of them before the end";
+            story.lose("kernels", why, untold);
         }
     }
 

@@ -1,0 +1,246 @@
+//! Launches that CUPTI told of, beside the kernels that it told of: at the end of a
+//! process those without a kernel are lost, and how many is known.
+//!
+//! The record of a call and that of its kernel come in different buffers, in either
+//! order. Work that is captured into a graph runs under other calls, so a launch during
+//! any capture of the process counts as no launch.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use tprof_trace::model::ThreadIndex;
+
+/// Launches that may wait at one time: beyond it how many are lost is not known.
+const WAITING_MOST: usize = 1 << 20;
+/// Kernels that may come before their calls. Those that no call of the runtime launched
+/// wait for none, and go when so many newer ones have come twice.
+const EARLY_MOST: usize = 1 << 18;
+/// Captures that are told apart.
+const CAPTURES_MOST: usize = 1 << 16;
+/// Classes that are remembered, by the low bits of a name's id.
+const RECENT: usize = 256;
+
+/// What a call means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Launch,
+    CaptureBegins,
+    CaptureEnds,
+    Other,
+}
+
+fn class_of(name: &str) -> Class {
+    match name {
+        _ if name.starts_with("cudaLaunchKernel") => Class::Launch,
+        _ if name.starts_with("cudaLaunchCooperativeKernel_") => Class::Launch,
+        "cudaLaunchCooperativeKernel" => Class::Launch,
+        _ if name.starts_with("cudaStreamBeginCapture") => Class::CaptureBegins,
+        _ if name.starts_with("cudaStreamEndCapture") => Class::CaptureEnds,
+        _ => Class::Other,
+    }
+}
+
+/// Correlations rise by one: a multiplication spreads them.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        let mixed = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+type Build = BuildHasherDefault<Spread>;
+
+/// A call, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// Id of its name's text.
+    pub name: u32,
+    /// Its number.
+    pub correlation: u32,
+    /// By whom.
+    pub thread: ThreadIndex,
+    /// When it began, ns.
+    pub start_ns: u64,
+    /// When it returned, ns.
+    pub end_ns: u64,
+    /// Whether it succeeded.
+    pub succeeded: bool,
+}
+
+/// See the module.
+pub struct Launches {
+    waiting: HashMap<u32, u64, Build>,
+    early: [HashSet<u32, Build>; 2],
+    /// Captures that ended: from when to when.
+    captures: Vec<(u64, u64)>,
+    open: HashMap<ThreadIndex, u64>,
+    recent: Box<[(u32, Class); RECENT]>,
+    /// Kernels do not come, or there were too many of something.
+    unknown: bool,
+    /// Records that are counted as lost already.
+    pub counted: u64,
+}
+
+impl Default for Launches {
+    fn default() -> Launches {
+        Launches {
+            waiting: HashMap::default(),
+            early: Default::default(),
+            captures: Vec::new(),
+            open: HashMap::new(),
+            recent: Box::new([(0, Class::Other); RECENT]),
+            unknown: false,
+            counted: 0,
+        }
+    }
+}
+
+impl Launches {
+    /// CUPTI told of a call; its name is asked for where it is not remembered.
+    pub fn told<'t>(&mut self, call: &Told, text: impl FnOnce() -> &'t str) {
+        if self.unknown {
+            return;
+        }
+        let recent = &mut self.recent[call.name as usize % RECENT];
+        if recent.0 != call.name {
+            *recent = (call.name, class_of(text()));
+        }
+        match recent.1 {
+            Class::Other => {}
+            _ if !call.succeeded => {}
+            Class::Launch => {
+                let correlation = call.correlation;
+                if self.early.iter_mut().any(|early| early.remove(&correlation)) {
+                    return;
+                }
+                if self.waiting.len() >= WAITING_MOST {
+                    return self.cannot_know();
+                }
+                self.waiting.insert(correlation, call.start_ns);
+            }
+            Class::CaptureBegins => {
+                self.open.insert(call.thread, call.start_ns);
+            }
+            Class::CaptureEnds => {
+                // Another thread may have begun it: then all that came before lies within.
+                let from_ns = self.open.remove(&call.thread).unwrap_or(0);
+                if self.captures.len() >= CAPTURES_MOST {
+                    return self.cannot_know();
+                }
+                self.captures.push((from_ns, call.end_ns));
+            }
+        }
+    }
+
+    /// CUPTI told of a kernel that no graph launched.
+    pub fn ran(&mut self, correlation: u32) {
+        if self.unknown || self.waiting.remove(&correlation).is_some() {
+            return;
+        }
+        if self.early[0].len() >= EARLY_MOST {
+            self.early.swap(0, 1);
+            self.early[0].clear();
+        }
+        self.early[0].insert(correlation);
+    }
+
+    /// Kernels do not come.
+    pub fn cannot_know(&mut self) {
+        *self = Launches { unknown: true, counted: self.counted, ..Launches::default() };
+    }
+
+    /// Launches whose kernels CUPTI told nothing of, so far as they are not counted already.
+    pub fn without_kernels(&self) -> u64 {
+        let captured = |start_ns: u64| {
+            self.captures.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&start_ns))
+                || self.open.values().any(|from_ns| *from_ns <= start_ns)
+        };
+        let waiting = self.waiting.values().filter(|start_ns| !captured(**start_ns)).count();
+        (waiting as u64).saturating_sub(self.counted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAUNCH: (u32, &str) = (1, "cudaLaunchKernel");
+    const BEGIN: (u32, &str) = (2, "cudaStreamBeginCapture");
+    const END: (u32, &str) = (3, "cudaStreamEndCapture");
+    /// At the same place of the table of classes as the first.
+    const FREE: (u32, &str) = (1 + RECENT as u32, "cudaFree");
+
+    fn call((name, _): (u32, &str), correlation: u32, start_ns: u64) -> Told {
+        let end_ns = start_ns + 5;
+        Told { name, correlation, thread: 0, start_ns, end_ns, succeeded: true }
+    }
+
+    impl Launches {
+        fn hear(&mut self, name: (u32, &'static str), correlation: u32, start_ns: u64) {
+            self.told(&call(name, correlation, start_ns), || name.1);
+        }
+    }
+
+    #[test]
+    fn launches_without_a_kernel_are_counted_whichever_comes_first() {
+        let mut launches = Launches::default();
+        for correlation in 0..1000 {
+            if correlation % 2 == 0 {
+                launches.hear(LAUNCH, correlation, 0);
+                launches.ran(correlation);
+            } else {
+                launches.ran(correlation);
+                launches.hear(LAUNCH, correlation, 0);
+            }
+        }
+        assert_eq!(launches.without_kernels(), 0);
+        for correlation in 1000..1010 {
+            launches.hear(LAUNCH, correlation, 5000);
+        }
+        launches.told(&Told { succeeded: false, ..call(LAUNCH, 2000, 5000) }, || LAUNCH.1);
+        launches.hear(FREE, 3000, 5000);
+        assert_eq!(launches.without_kernels(), 10);
+        launches.counted = 4;
+        assert_eq!(launches.without_kernels(), 6);
+    }
+
+    #[test]
+    fn what_is_captured_is_no_launch() {
+        let mut launches = Launches::default();
+        launches.hear(BEGIN, 1, 100);
+        // Of another thread, into the same graph.
+        launches.told(&Told { thread: 1, ..call(LAUNCH, 2, 120) }, || LAUNCH.1);
+        launches.hear(END, 3, 200);
+        launches.hear(LAUNCH, 4, 300);
+        assert_eq!(launches.without_kernels(), 1);
+        launches.hear(BEGIN, 5, 400);
+        launches.hear(LAUNCH, 6, 500);
+        assert_eq!(launches.without_kernels(), 1);
+    }
+
+    #[test]
+    fn where_kernels_do_not_come_nothing_is_held() {
+        let mut launches = Launches::default();
+        for correlation in 0..=WAITING_MOST as u32 {
+            launches.hear(LAUNCH, correlation, 0);
+        }
+        assert_eq!((launches.without_kernels(), launches.waiting.len()), (0, 0));
+        let mut launches = Launches::default();
+        for correlation in 0..3 * EARLY_MOST as u32 {
+            launches.ran(correlation);
+        }
+        assert!(launches.early.iter().map(HashSet::len).sum::<usize>() <= 2 * EARLY_MOST);
+    }
+}
