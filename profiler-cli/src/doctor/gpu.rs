@@ -9,6 +9,7 @@ use super::{Check, Verdict};
 use object::{Object, ObjectSection};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -162,8 +163,23 @@ fn owner(name: &'static str, variable: &str, then: &str) -> Option<Check> {
     if path.file_name() == Some(OsStr::new(env::AGENT_LIBRARY)) {
         return None;
     }
+    if !may_load(path) {
+        let found = format!("{variable} names {}, which is no library", path.display());
+        return Some(Check::new(name, Verdict::Part, found).hint(format!("unset {variable}")));
+    }
     let found = format!("{variable} names {}, which {then}", path.display());
     Some(Check::new(name, Verdict::Part, found))
+}
+
+/// Whether the loader may find a library under a path; of a name alone that is not known.
+fn may_load(path: &Path) -> bool {
+    let alone = path.parent().is_none_or(|folder| folder.as_os_str().is_empty());
+    let is_elf = || {
+        let mut magic = [0; 4];
+        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        read.is_ok() && magic == *b"\x7fELF"
+    };
+    alone || path.is_file() && is_elf()
 }
 
 /// Tools that run now and are known to take CUPTI, or the counters, for themselves.

@@ -31,20 +31,31 @@ fn the_doctor_says_what_of_gpus_can_be_seen() {
     assert!(cupti["found"].as_str().unwrap().contains("12/libcupti.so.12"), "{cupti}");
     assert_eq!(check(&found, "machine", "nvtx").unwrap()["verdict"], "ok");
 
-    let tool = Path::new("/opt/tool/libtool.so");
+    let absent = Path::new("/opt/tool/libtool.so");
+    let found = doctor(&[], &[path, ("NVTX_INJECTION64_PATH", absent)]);
+    let nvtx = check(&found, "machine", "nvtx").unwrap();
+    assert_eq!(nvtx["verdict"], "part", "{nvtx}");
+    assert!(nvtx["found"].as_str().unwrap().contains("libtool.so, which is no library"), "{nvtx}");
+
+    let tool = stand_ins.join("libnccl.so.2");
+    let tool = tool.as_path();
     let found = doctor(
         &[],
         &[
             path,
             ("NVTX_INJECTION64_PATH", tool),
             ("CUDA_INJECTION64_PATH", tool),
-            ("TPROF_CUPTI", tool),
+            ("TPROF_CUPTI", absent),
         ],
     );
-    for name in ["nvtx", "cuda tool", "cupti"] {
+    for (name, named) in [
+        ("nvtx", "12/libnccl.so.2, which keeps"),
+        ("cuda tool", "12/libnccl.so.2, which is loaded first"),
+        ("cupti", "/opt/tool/libtool.so"),
+    ] {
         let check = check(&found, "machine", name).unwrap();
         assert_eq!(check["verdict"], "part", "{check}");
-        assert!(check["found"].as_str().unwrap().contains("/opt/tool/libtool.so"), "{check}");
+        assert!(check["found"].as_str().unwrap().contains(named), "{check}");
     }
 
     let dynamic = doctor(&[&home.join("train-12")], &[path]);
