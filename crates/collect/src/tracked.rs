@@ -511,7 +511,10 @@ impl Tracked {
             }
             self.gpu.tell_gaps(&gaps, self.start_ns, &mut open.writer, story);
             if untold > 0 {
-                let why = "CUPTI gave no records of them before the end";
+                let why = match always_on {
+                    true => "CUPTI gave no records of them before the end",
+                    false => "CUPTI gave no records of them before recording was switched off",
+                };
                 story.lose("launches and copies", why, untold);
             }
         }
