@@ -25,7 +25,7 @@ fn sampled(job: &Job, options: &[&str], scratch: &Scratch) -> Option<(Value, Val
 
 fn is_refused(report: &Value) -> bool {
     let blind = report["completeness"]["blind"].as_array().unwrap();
-    blind.iter().any(|entry| entry["what"] == "CPU samples")
+    blind.iter().any(|entry| entry["what"] == "CPU samples of native code")
 }
 
 /// The share of a function's total.

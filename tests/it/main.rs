@@ -21,6 +21,7 @@ mod hta;
 mod import;
 mod life;
 mod loss;
+mod no_perf;
 mod nvtx;
 mod open;
 mod places;

@@ -311,8 +311,10 @@ impl Engine {
     fn attached(&mut self, attached: Attached) {
         let now = sys::monotonic_ns();
         // Without a launcher nobody else says what is to be sampled.
-        if let (Some(sampler), true) = (&self.sampler, self.linger.is_some()) {
-            sampler.cover(attached.pid);
+        match &self.sampler {
+            Some(sampler) if self.linger.is_some() => sampler.cover(attached.pid),
+            Some(sampler) => sampler.met(attached.pid),
+            None => {}
         }
         if let Some(tracked) = Tracked::place(attached, self, now) {
             self.images.insert(tracked.number, tracked);

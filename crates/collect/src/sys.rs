@@ -286,6 +286,18 @@ pub fn children_cpu_ns() -> u64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
+/// CPU time of another process, its threads that have ended included; `None` if it is
+/// gone.
+pub fn process_clock_ns(pid: u32) -> Option<u64> {
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: both point at live variables of the types that are written.
+    let got = unsafe {
+        libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    got.then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// Reads a small file whose size the file system does not tell, as those of
 /// `/proc`: one `read` where `std::fs::read` needs several. Empty if it cannot be read.
 pub fn read_small(path: &str) -> Vec<u8> {
@@ -446,11 +458,39 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
     entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// How many threads a process has; 0 if it is gone.
+pub fn count_threads(pid: u32) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    // A directory has a link from each directory in it, and two more.
+    let directory = std::fs::metadata(format!("/proc/{pid}/task"));
+    directory.map_or(0, |directory| directory.nlink().saturating_sub(2))
+}
+
+/// Children of a process, where the kernel lists them.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let mut all = Vec::new();
+    for tid in threads_of(pid) {
+        let listed = read_small(&format!("/proc/{pid}/task/{tid}/children"));
+        let listed = String::from_utf8_lossy(&listed);
+        all.extend(listed.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    all
+}
+
 /// State of a thread, as `/proc` writes it: `R`, `S`, `D`, …
 pub fn thread_state(pid: u32, tid: u32) -> Option<u8> {
     let stat = read_small(&format!("/proc/{pid}/task/{tid}/stat"));
     let after = stat.iter().rposition(|b| *b == b')')?;
     stat.get(after + 2).copied()
+}
+
+/// State of a thread, and the processor that it is or was on.
+pub fn thread_on(pid: u32, tid: u32) -> Option<(u8, u32)> {
+    let stat = String::from_utf8(read_small(&format!("/proc/{pid}/task/{tid}/stat"))).ok()?;
+    // Behind the name: state is the first, `processor` the 37th.
+    let mut fields = stat.rsplit_once(") ")?.1.split_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    Some((state, fields.nth(35)?.parse().ok()?))
 }
 
 /// Minor and major page faults of a thread, from `/proc`.

@@ -116,7 +116,8 @@ fn cpu() -> Vec<Check> {
     let found = tprof_collect::cpu::permitted();
     let samples = match (&found.user, &found.kernel) {
         (Err(why), _) => {
-            Check::new("CPU samples", Verdict::Part, format!("none: {why}")).hint(ALLOWED)
+            let text = format!("times, waits and Python functions; none of native code: {why}");
+            Check::new("CPU samples", Verdict::Part, text).hint(ALLOWED)
         }
         (Ok(()), Err(_)) => {
             let text = "of user code; no kernel frames, no stacks of short waits";

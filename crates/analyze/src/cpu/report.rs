@@ -150,7 +150,8 @@ impl Analysis for CpuReport {
         let share = |part: u64| part as f64 / all.running_ns.max(1) as f64;
         if share(all.unknown_ns) >= 0.01 {
             notes.push(format!(
-                "{} of it was too short to be sampled: threads that ran for less than a period",
+                "{} of it no sample stands for: threads that ran for less than a period, or native \
+                 code where perf events were refused",
                 percent(share(all.unknown_ns))
             ));
         }

@@ -10,6 +10,7 @@ mod blocked;
 pub mod counters;
 mod events;
 mod merge;
+mod polled;
 mod probe;
 mod python;
 mod rows;
@@ -27,7 +28,7 @@ use crate::config::PerfEvent;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -168,6 +169,8 @@ enum Command {
     Attach(Vec<u32>, Sender<Result<(), String>>),
     /// Watch a process that runs already, unless it is watched through its parent.
     Cover(u32),
+    /// A process attached, and processes are looked at.
+    Met(u32),
     /// Read what there is.
     Drain,
     /// Hand out everything and end.
@@ -180,6 +183,8 @@ pub struct Sampler {
     wake: Arc<OwnedFd>,
     /// All that happened until then was handed out.
     until_ns: Arc<AtomicU64>,
+    /// Perf events are refused: processes are looked at instead.
+    polls: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -189,16 +194,18 @@ impl Sampler {
         let (commands, orders) = channel();
         let wake = Arc::new(sys::eventfd()?);
         let until_ns = Arc::new(AtomicU64::new(0));
+        let polls = Arc::new(AtomicBool::new(false));
         let parts = worker::Parts {
             wanted,
             orders,
             heard,
             wake: Arc::clone(&wake),
             until_ns: Arc::clone(&until_ns),
+            polls: Arc::clone(&polls),
         };
         let named = std::thread::Builder::new().name("tprof-sampler".to_owned());
         let thread = named.spawn(move || worker::run(parts))?;
-        Ok(Sampler { commands, wake, until_ns, thread: Mutex::new(Some(thread)) })
+        Ok(Sampler { commands, wake, until_ns, polls, thread: Mutex::new(Some(thread)) })
     }
 
     fn tell(&self, command: Command) {
@@ -223,6 +230,14 @@ impl Sampler {
     /// Watches a process that attached by itself, unless it is watched already.
     pub fn cover(&self, pid: u32) {
         self.tell(Command::Cover(pid));
+    }
+
+    /// A process attached that a launched one started: nobody else tells of it where
+    /// perf events are refused.
+    pub fn met(&self, pid: u32) {
+        if self.polls.load(Acquire) {
+            self.tell(Command::Met(pid));
+        }
     }
 
     /// Until when everything was handed out.

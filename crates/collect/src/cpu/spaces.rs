@@ -84,6 +84,24 @@ impl Spaces {
         self.of.insert(pid, space);
     }
 
+    /// Takes in mappings that are new; whether there are any.
+    pub fn refresh(&mut self, pid: u32, mappings: Vec<Mapping>, time_ns: u64) -> bool {
+        let space = self.of.entry(pid).or_default();
+        let mut any = false;
+        for mapping in mappings {
+            let at = space.regions.partition_point(|r| r.start < mapping.start);
+            let known = space.regions.get(at).is_some_and(|r| {
+                (r.start, r.end) == (mapping.start, mapping.end)
+                    && (r.mapping.inode, r.mapping.offset) == (mapping.inode, mapping.offset)
+            });
+            if !known {
+                insert(space, mapping, time_ns);
+                any = true;
+            }
+        }
+        any
+    }
+
     /// A process forked.
     pub fn forked(&mut self, pid: u32, parent: u32) {
         let regions = self.of.get(&parent).map(|space| Arc::clone(&space.regions));

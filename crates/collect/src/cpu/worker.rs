@@ -5,8 +5,10 @@
 //! read past their time, one pass later.
 
 mod frames;
+mod poll;
 
 use super::counters::{Counters, Purpose, Wanted, why_refused};
+use super::polled::Polled;
 use super::python::{PyStack, Pythons};
 use super::spaces::Spaces;
 use super::threads::{Stretch, Threads};
@@ -21,7 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -48,6 +50,8 @@ pub struct Parts {
     pub heard: Box<dyn Fn(Heard) + Send>,
     pub wake: Arc<OwnedFd>,
     pub until_ns: Arc<AtomicU64>,
+    /// Perf events are refused.
+    pub polls: Arc<AtomicBool>,
 }
 
 /// A record that waits for its turn.
@@ -123,11 +127,21 @@ struct Worker {
     scratch: Vec<u64>,
     /// A processor's ring whose thread is gone is not waited for any more.
     hung_up: Vec<bool>,
+    /// Processes that are looked at, as perf events are refused.
+    polled: Polled,
+    /// When they were last, and will be next.
+    polled_ns: u64,
+    poll_at_ns: u64,
+    /// When their children were last looked for.
+    children_ns: u64,
+    /// When the mappings of each were last read.
+    maps_ns: HashMap<u32, u64>,
+    polls: Arc<AtomicBool>,
 }
 
 /// Runs until told to finish.
 pub fn run(parts: Parts) {
-    let Parts { wanted, orders, heard, wake, until_ns } = parts;
+    let Parts { wanted, orders, heard, wake, until_ns, polls } = parts;
     sys::raise_priority();
     let mut worker = Worker {
         wanted,
@@ -150,6 +164,12 @@ pub fn run(parts: Parts) {
         told_missing: false,
         scratch: Vec::new(),
         hung_up: Vec::new(),
+        polled: Polled::default(),
+        polled_ns: 0,
+        poll_at_ns: 0,
+        children_ns: 0,
+        maps_ns: HashMap::new(),
+        polls,
     };
     loop {
         worker.rest(&wake);
@@ -169,6 +189,7 @@ pub fn run(parts: Parts) {
                         (worker.heard)(Heard::Missing(pid.to_string(), "CPU samples", why));
                     }
                 }
+                Command::Met(pid) => worker.met(pid),
                 Command::Drain => worker.wanted_ns = sys::monotonic_ns(),
                 Command::Finish => finish = true,
             }
@@ -196,7 +217,11 @@ impl Worker {
         }
         // Somebody waits for what happened until a moment ago.
         let hurry = self.settled_ns() < self.wanted_ns;
-        let hung_up = sys::poll_readable(&fds, if hurry { HURRY } else { PASS });
+        let mut time = if hurry { HURRY } else { PASS };
+        if let Some(at_ns) = self.next_poll_ns() {
+            time = time.min(Duration::from_nanos(at_ns.saturating_sub(sys::monotonic_ns())));
+        }
+        let hung_up = sys::poll_readable(&fds, time);
         self.hung_up.resize(self.counters.rings.len(), false);
         for (at, ring) in rings.into_iter().enumerate() {
             self.hung_up[ring] |= hung_up.get(at + 1).copied().unwrap_or(false);
@@ -207,7 +232,8 @@ impl Worker {
     /// Everything until then was handed out.
     fn settled_ns(&self) -> u64 {
         match self.counters.rings.is_empty() {
-            true => u64::MAX,
+            true if self.polled.is_empty() => u64::MAX,
+            true => self.polled_ns,
             false => self.settled_ns,
         }
     }
@@ -238,10 +264,12 @@ impl Worker {
 
     fn launch(&mut self, pid: u32) {
         let result = self.counters.open(&self.wanted, &[pid], true);
-        if let Err(why) = self.opened(result) {
-            (self.heard)(Heard::Missing(String::new(), "CPU samples", why));
+        match self.opened(result) {
+            Ok(()) => self.spaces.replaced(pid),
+            // Its exec shows when it is looked at.
+            Err(why) if self.poll_instead(pid, 0, &why) => self.polls.store(true, Release),
+            Err(why) => (self.heard)(Heard::Missing(String::new(), "CPU samples", why)),
         }
-        self.spaces.replaced(pid);
     }
 
     fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
@@ -258,6 +286,10 @@ impl Worker {
             let tids = sys::threads_of(*pid);
             let opened = self.counters.open(&self.wanted, &tids, false);
             if let Err(why) = self.opened(opened) {
+                if self.poll_instead(*pid, since_ns, &why) {
+                    result = Ok(());
+                    continue;
+                }
                 // A child that has ended meanwhile is no reason to fail.
                 if result.is_err() {
                     result = Err(why);
@@ -284,11 +316,13 @@ impl Worker {
         self.settled_ns = self.read_ns.saturating_sub(MARGIN_NS);
         self.work_off(self.settled_ns);
         self.read_ns = now;
+        self.poll(now);
         self.look_at_waits(now);
         if now - self.given_ns > GIVE_NS {
             self.given_ns = now;
             let mut stretches = Vec::new();
             self.threads.give(&mut stretches);
+            self.polled.give(&mut stretches);
             self.take_stretches(stretches);
         }
         self.hand_out();
@@ -561,6 +595,11 @@ impl Worker {
             self.count(pid, tid, now, faults);
         }
         self.threads.end(now, &mut stretches);
+        for pid in self.polled.pids() {
+            self.poll_process(pid, now);
+            self.lose_unseen(pid);
+            self.polled.ended(pid, false, &mut stretches);
+        }
         self.take_stretches(stretches);
         self.hand_out();
         (self.heard)(Heard::EventShares(self.counters.event_shares()));

@@ -1,0 +1,193 @@
+//! Looks at processes whose perf events are refused.
+
+use super::super::polled::{self, Found, Program};
+use super::super::{Heard, Taken, Told, blocked};
+use super::Worker;
+use crate::config::StackMode;
+use crate::modules::read_code_maps;
+use crate::sys;
+use tprof_wire::record::StackEnd;
+
+/// Looks may take this share of the time: with many threads they become rarer.
+const MOST_OF_TIME: u64 = 10;
+/// How often children are looked for: those of programs without tprof's library tell
+/// nobody that they began.
+const CHILDREN_NS: u64 = 100_000_000;
+/// What a process has mapped is read again when a wait lies elsewhere, not more often.
+const MAPS_NS: u64 = 200_000_000;
+
+impl Worker {
+    /// Watches a process by asking, and says what that lacks. `refused`: why there are
+    /// no perf events.
+    pub(super) fn poll_instead(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
+        let now = sys::monotonic_ns();
+        if !polled::is_possible() || !self.polled.begin(pid, now, since_ns == 0) {
+            return false;
+        }
+        if !std::mem::replace(&mut self.told_missing, true) {
+            (self.heard)(Heard::Missing(
+                String::new(),
+                "CPU samples of native code",
+                format!(
+                    "{refused}; threads are looked at from outside instead: their times, waits \
+                     and Python functions"
+                ),
+            ));
+        }
+        let parent = sys::parent_of(pid).unwrap_or(0);
+        (self.heard)(Heard::Forked { pid, parent, time_ns: since_ns });
+        self.spaces.read(pid, since_ns);
+        self.maps_ns.insert(pid, now);
+        true
+    }
+
+    /// When the next look is due, if any is.
+    pub(super) fn next_poll_ns(&self) -> Option<u64> {
+        (!self.polled.is_empty()).then_some(self.poll_at_ns)
+    }
+
+    /// Looks at all threads, if it is time to.
+    pub(super) fn poll(&mut self, now_ns: u64) {
+        if self.polled.is_empty() || (now_ns < self.poll_at_ns && self.wanted_ns <= self.polled_ns)
+        {
+            return;
+        }
+        let for_children = now_ns.saturating_sub(self.children_ns) >= CHILDREN_NS;
+        for pid in self.polled.pids() {
+            self.poll_process(pid, now_ns);
+            if for_children {
+                self.find_children(pid);
+            }
+        }
+        if for_children {
+            self.children_ns = now_ns;
+        }
+        self.polled_ns = now_ns;
+        let took_ns = sys::monotonic_ns().saturating_sub(now_ns);
+        self.poll_at_ns = now_ns + self.wanted.period_ns().max(took_ns * MOST_OF_TIME);
+    }
+
+    /// A process attached: a new one, or another program of one that is watched.
+    pub(super) fn met(&mut self, pid: u32) {
+        let now_ns = sys::monotonic_ns();
+        match self.polled.has(pid) {
+            true => self.poll_process(pid, now_ns),
+            false => drop(self.poll_instead(pid, 0, "")),
+        }
+    }
+
+    fn find_children(&mut self, pid: u32) {
+        for child in sys::children_of(pid) {
+            if !self.polled.has(child) {
+                self.poll_instead(child, 0, "");
+            }
+        }
+    }
+
+    pub(super) fn poll_process(&mut self, pid: u32, now_ns: u64) {
+        let mut stretches = Vec::new();
+        match self.polled.program(pid, now_ns) {
+            Program::Same => {}
+            Program::Replaced(last_ns) => {
+                self.polled.ended(pid, true, &mut stretches);
+                self.take_stretches(std::mem::take(&mut stretches));
+                self.hand_out();
+                self.pythons.forget(pid);
+                (self.heard)(Heard::Replaced(pid, last_ns));
+                self.spaces.read(pid, last_ns);
+                self.maps_ns.remove(&pid);
+            }
+            Program::Gone => {
+                self.lose_unseen(pid);
+                self.polled.ended(pid, false, &mut stretches);
+                self.take_stretches(stretches);
+                self.hand_out();
+                self.spaces.gone(pid);
+                self.pythons.forget(pid);
+                self.maps_ns.remove(&pid);
+                return (self.heard)(Heard::Ended(pid, now_ns));
+            }
+        }
+        let tids = self.polled.tids(pid, now_ns);
+        for tid in &tids {
+            self.poll_thread(pid, *tid, &mut stretches);
+        }
+        self.polled.keep_threads(pid, &tids, &mut stretches);
+        self.take_stretches(stretches);
+    }
+
+    /// Counts as lost what a process ran that no thread is known to have run.
+    pub(super) fn lose_unseen(&self, pid: u32) {
+        let unseen_ms = self.polled.unseen_ns(pid) / 1_000_000;
+        // Threads that run on have done so since they were looked at.
+        if unseen_ms > sys::threads_of(pid).len() as u64 {
+            let why = "they began and ended between two looks";
+            (self.heard)(Heard::Lost("milliseconds on a core of short threads", why, unseen_ms));
+        }
+    }
+
+    fn poll_thread(&mut self, pid: u32, tid: u32, stretches: &mut Vec<super::Stretch>) {
+        let now_ns = sys::monotonic_ns();
+        let mut cpu = None;
+        let runs = || {
+            let state = sys::thread_on(pid, tid);
+            cpu = state.map(|(_, cpu)| cpu);
+            state.is_some_and(|(state, _)| state == b'R')
+        };
+        match self.polled.look(pid, tid, now_ns, runs, stretches) {
+            None | Some(Found::Still) => {}
+            Some(Found::Runs(ran_ns)) => {
+                let python = match self.wanted.stacks {
+                    StackMode::Off => None,
+                    _ => self.pythons.stack(pid, tid, &mut self.spaces),
+                };
+                let gil = python.as_ref().and_then(|python| python.gil);
+                let (frames, end) = self.with_python(pid, Vec::new(), StackEnd::Whole, python);
+                // Without a stack it is no sample, but time that none stands for.
+                let cpu = cpu.filter(|_| !frames.is_empty());
+                self.taken.push(Taken {
+                    weight_ns: ran_ns,
+                    cpu,
+                    gil,
+                    frames,
+                    end: end as u8,
+                    ..Taken::of(pid, tid, now_ns, Told::Time)
+                });
+            }
+            Some(Found::Waits) if self.wanted.stacks != StackMode::Off => {
+                if let Some(place) = self.place_of_wait(pid, tid, now_ns) {
+                    self.polled.waits_at(pid, tid, Some(place));
+                }
+            }
+            Some(Found::Waits) => {}
+        }
+    }
+
+    fn place_of_wait(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        now_ns: u64,
+    ) -> Option<(Vec<super::Frame>, u8)> {
+        let (registers, stack) = blocked::stack_of(pid, tid)?;
+        let (mut frames, mut end) = self.frames(pid, &[], Some(registers), &stack);
+        let known = !frames.is_empty() && end == StackEnd::Whole;
+        if !known && self.read_maps_again(pid, now_ns) {
+            (frames, end) = self.frames(pid, &[], Some(registers), &stack);
+        }
+        let python = self.pythons.stack(pid, tid, &mut self.spaces);
+        let (frames, end) = self.with_python(pid, frames, end, python);
+        (!frames.is_empty()).then_some((frames, end as u8))
+    }
+
+    /// Reads what a process has mapped since, if that was not done a moment ago.
+    fn read_maps_again(&mut self, pid: u32, now_ns: u64) -> bool {
+        let read_ns = self.maps_ns.entry(pid).or_insert(0);
+        if now_ns.saturating_sub(*read_ns) < MAPS_NS {
+            return false;
+        }
+        *read_ns = now_ns;
+        let mappings = read_code_maps(pid).unwrap_or_default();
+        self.spaces.refresh(pid, mappings, now_ns)
+    }
+}

@@ -1,0 +1,115 @@
+//! Where perf events are refused, as in most containers, threads are looked at from
+//! outside instead, and what that lacks is said.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tprof_tests::{Job, Scratch, document, need, program, tprof, traced};
+
+const OPTIONS: &[&str] = &["--sample-rate", "499", "--mem", "off"];
+
+fn rows<'a>(document: &'a Value, table: &str) -> &'a [Value] {
+    let rows = document["tables"][table].as_array();
+    rows.unwrap_or_else(|| panic!("no {table}: {document:#}"))
+}
+
+#[track_caller]
+fn says_what_is_not_seen(document: &Value) {
+    let blind = document["completeness"]["blind"].as_array().unwrap();
+    let told = blind.iter().find(|entry| entry["what"] == "CPU samples of native code");
+    let why = told.unwrap_or_else(|| panic!("{blind:#?}"))["why"].as_str().unwrap();
+    assert!(why.contains("perf_event_open is refused") && why.contains("PERFMON"), "{why}");
+}
+
+fn refused(job: Job) -> Job {
+    job.under([program("no_perf")])
+}
+
+#[test]
+fn times_of_threads_and_waits_are_known() {
+    let scratch = Scratch::new();
+    let run = traced(&refused(Job::new(program("cpu_shares"))), OPTIONS, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let threads = document("threads", &run.run);
+    says_what_is_not_seen(&threads);
+    let rows = rows(&threads, "threads");
+    let sum = |key: &str| rows.iter().map(|row| row[key].as_f64().unwrap()).sum::<f64>();
+    assert!((1.15e9..1.6e9).contains(&sum("running_ns")), "{rows:#?}");
+    assert!((0.69e9..1.5e9).contains(&sum("sleep_ns")), "{rows:#?}");
+    let cpu = document("cpu", &run.run);
+    let notes = cpu["notes"].as_array().unwrap();
+    let told = notes.iter().any(|note| note.as_str().unwrap().contains("no sample stands for"));
+    assert!(told, "{notes:#?}");
+}
+
+#[test]
+fn pythons_functions_are_seen() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/cpu_shares.py");
+    need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
+    let scratch = Scratch::new();
+    let job = refused(Job::new("/usr/bin/python3").arg(script));
+    let run = traced(&job, OPTIONS, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let cpu = document("cpu", &run.run);
+    says_what_is_not_seen(&cpu);
+    let total = |name: &str| {
+        let row = rows(&cpu, "python").iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no {name}: {cpu:#}"))["total_ns"].as_f64().unwrap()
+    };
+    // Half a second each of its parent and its child, and half a second in a library.
+    let (interpreted, native) = (total("victim_interpreted"), total("Victim.victim_native"));
+    assert!((0.9e9..1.1e9).contains(&interpreted), "{interpreted}");
+    assert!((0.45e9..0.55e9).contains(&native), "{native}");
+    let threads = document("threads", &run.run);
+    let sleeps = |row: &&Value| row["waited_in"] == "victim_sleeps (programs/cpu_shares.py)";
+    let sleeper = rows(&threads, "threads").iter().find(sleeps);
+    assert!(sleeper.is_some_and(|row| row["sleep_ns"].as_f64() > Some(0.6e9)), "{threads:#}");
+}
+
+#[test]
+fn programs_that_follow_one_another_have_times_of_their_own() {
+    let scratch = Scratch::new();
+    let spin = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
+    let job = Job::sh(&format!("{spin}; exec sleep 0.4"));
+    let run = traced(&refused(job), OPTIONS, &scratch);
+    let threads = document("threads", &run.run);
+    let of = |program: &str, key: &str| -> f64 {
+        let all = rows(&threads, "threads").iter().filter(|row| row["program"] == program);
+        all.map(|row| row[key].as_f64().unwrap()).sum()
+    };
+    assert!(of("sleep", "sleep_ns") > 0.3e9, "{threads:#}");
+    assert!(of("sleep", "running_ns") < of("sh", "running_ns"), "{threads:#}");
+    assert!(of("sh", "sleep_ns") < 0.1e9, "{threads:#}");
+}
+
+#[test]
+fn a_running_process_is_looked_at_with_children_that_it_starts_later() {
+    let scratch = Scratch::new();
+    let script = "sleep 0.5; (while kill -0 $$; do :; done) 2>/dev/null & sleep 60";
+    let mut victim = Command::new("/bin/sh")
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let run = scratch.path().join("run");
+    let job = tprof(["attach", "--duration", "1500ms", "-q", "-o"]);
+    let job = refused(job.arg(&run).arg(victim.id().to_string()));
+    let outcome = job.run_in(scratch.path());
+    let lives = victim.try_wait().unwrap().is_none();
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(lives);
+    let threads = document("threads", &run);
+    says_what_is_not_seen(&threads);
+    let busy = |row: &&Value| {
+        row["running_ns"].as_f64().unwrap() + row["ready_ns"].as_f64().unwrap() > 0.2e9
+    };
+    let rows = rows(&threads, "threads");
+    assert_eq!(rows.iter().filter(busy).count(), 1, "{rows:#?}");
+    assert!(rows.iter().any(|row| row["sleep_ns"].as_f64() > Some(0.2e9)), "{rows:#?}");
+}
