@@ -8,6 +8,8 @@ use super::page::shorten;
 const LEAST_NAME: usize = 12;
 /// Frames shown of a stack.
 const MOST_FRAMES: usize = 6;
+/// Native frames shown of what a Python function called.
+const MOST_CALLED: usize = 2;
 
 /// Functions through which memory is asked for; whoever called them is of interest.
 const ALLOCATORS: [&str; 31] = [
@@ -82,6 +84,9 @@ pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     if stack.is_empty() {
         return vec!["(no stack was taken)".to_owned()];
     }
+    if let Some(python) = stack.iter().position(|frame| is_python(frame)) {
+        return with_python(stack, python, width);
+    }
     let from = stack.iter().position(|frame| !is_allocator(frame)).unwrap_or(0);
     // What lies outside a starter is the program's entry, often without a name.
     let starter = stack[from..].iter().position(|frame| is_starter(frame));
@@ -111,15 +116,65 @@ pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     shown
 }
 
+/// As [`shown`], of a stack whose innermost Python frame is at `python`: what that called,
+/// as far as there is room, then Python's own callers. The interpreter's frames between
+/// them say nothing more.
+fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
+    let native: Vec<&str> =
+        stack[..python].iter().map(|frame| &**frame).filter(|frame| !is_allocator(frame)).collect();
+    let mut shown: Vec<String> =
+        native.iter().take(MOST_CALLED).map(|frame| frame_line(frame, width)).collect();
+    match native.len().saturating_sub(MOST_CALLED) {
+        0 => {}
+        1 => shown.push(frame_line(native[MOST_CALLED], width)),
+        more => shown.push(format!("... {more} frames of the interpreter and its libraries")),
+    }
+    let mut runs: Vec<(&str, usize)> = Vec::new();
+    let mut left = 0;
+    for frame in stack[python..].iter().filter(|frame| is_python(frame)) {
+        let full = runs.len() == MOST_FRAMES;
+        match runs.last_mut() {
+            Some((last, times)) if left == 0 && function(last) == function(frame) => *times += 1,
+            _ if full => left += 1,
+            _ => runs.push((frame, 1)),
+        }
+    }
+    shown.extend(runs.into_iter().map(|(frame, times)| {
+        let line = frame_line(frame, width.saturating_sub(8));
+        if times > 1 { format!("{line} x{times}") } else { line }
+    }));
+    match left {
+        0 => {}
+        1 => shown.push("... 1 more frame of Python".to_owned()),
+        left => shown.push(format!("... {left} more frames of Python")),
+    }
+    shown
+}
+
+/// Whether a frame is a function of Python's: its place is a Python file, or code that
+/// was made up or is part of the interpreter (`<string>`, `<frozen runpy>`).
+fn is_python(frame: &str) -> bool {
+    split(frame).1.is_some_and(|place| {
+        let file = place.rsplit_once(':').map_or(place, |(file, _)| file);
+        file.ends_with(".py") || file.starts_with('<') && file.ends_with('>')
+    })
+}
+
 /// A site in one line: the frame that names it, then its callers as far as they fit.
 pub fn name(stack: &[Arc<str>], width: usize) -> String {
-    let own = stack.iter().position(|frame| !is_allocator(frame) && !is_library(frame));
+    let python = stack.iter().position(|frame| is_python(frame));
+    let own = python
+        .or_else(|| stack.iter().position(|frame| !is_allocator(frame) && !is_library(frame)));
     let own = own.or_else(|| stack.iter().position(|frame| !is_allocator(frame))).unwrap_or(0);
     let Some(frame) = stack.get(own) else { return "(no stack was taken)".to_owned() };
     let mut line = frame_line(frame, width);
     let mut callee = function(frame);
-    for caller in &stack[own + 1..] {
-        let name = without_arguments(&function(caller).replace("(anonymous namespace)::", ""));
+    for caller in stack[own + 1..].iter().filter(|f| python.is_none() || is_python(f)) {
+        let name = match python {
+            // What stands in angles there is no argument: `<module>`.
+            Some(_) => function(caller).to_owned(),
+            None => without_arguments(&function(caller).replace("(anonymous namespace)::", "")),
+        };
         if is_starter(caller) {
             break;
         }
@@ -238,6 +293,36 @@ mod tests {
         assert_eq!(shown(&stack(&["malloc (libc.so.6)"]), 72), ["malloc (libc.so.6)"]);
         assert_eq!(shown(&stack(&["_start (a)"]), 72), ["_start (a)"]);
         assert_eq!(shown(&[], 72), ["(no stack was taken)"]);
+    }
+
+    #[test]
+    fn pythons_functions_are_shown_rather_than_the_interpreters() {
+        let frames = stack(&[
+            "_PyObject_Malloc (obmalloc.c:9)",
+            "PyByteArray_Resize (bytearrayobject.c:234)",
+            "bytearray___init___impl (bytearrayobject.c:819)",
+            "type_call (typeobject.c:1673)",
+            "_PyObject_MakeTpCall (call.c:240)",
+            "Model.__init__ (/home/u/train.py:6)",
+            "slot_tp_init (typeobject.c:7714)",
+            "main (/home/u/train.py:19)",
+            "<module> (<frozen runpy>:88)",
+            "Py_BytesMain (python3.11)",
+        ]);
+        let lines = shown(&frames, 72);
+        assert_eq!(lines[0], "PyByteArray_Resize (bytearrayobject.c:234)");
+        assert_eq!(lines[2], "... 2 frames of the interpreter and its libraries");
+        assert_eq!(
+            lines[3..],
+            ["Model.__init__ (train.py:6)", "main (train.py:19)", "<module> (<frozen runpy>:88)"]
+        );
+        assert_eq!(name(&frames, 72), "Model.__init__ (train.py:6) < main < <module>");
+        let mut deep = vec!["walk (tree.py:7)"; 30];
+        deep.extend(["a (t.py:1)", "b (t.py:2)", "c (t.py:3)", "d (t.py:4)", "e (t.py:5)"]);
+        deep.extend(["f (t.py:6)", "g (t.py:7)"]);
+        let lines = shown(&stack(&deep), 72);
+        assert_eq!(lines[0], "walk (tree.py:7) x30");
+        assert_eq!(lines.last().unwrap(), "... 2 more frames of Python");
     }
 
     #[test]
