@@ -141,7 +141,7 @@ pub struct RunOptions {
     /// Allocations: exact, sampled, sampled=BYTES or off [default: sampled]
     #[arg(long, value_name = "MODE")]
     pub mem: Option<OsString>,
-    /// Stacks: auto, fp, dwarf or off [default: auto]
+    /// Stacks: auto, fp, dwarf, python or off [default: auto]
     #[arg(long, value_name = "MODE")]
     pub stacks: Option<OsString>,
     /// CPU samples a second and thread [default: 99]

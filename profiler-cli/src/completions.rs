@@ -84,7 +84,7 @@ fn with_values() -> Command {
     let recording = |command: Command| {
         command
             .mut_arg("mem", |arg| arg.value_parser(["exact", "sampled", "off"]))
-            .mut_arg("stacks", |arg| arg.value_parser(["auto", "fp", "dwarf", "off"]))
+            .mut_arg("stacks", |arg| arg.value_parser(["auto", "fp", "dwarf", "python", "off"]))
             .mut_arg("on_full", |arg| arg.value_parser(["wait", "drop"]))
             .mut_arg("activities", |arg| arg.value_parser(["cpu", "gpu", "mem", "comm", "nvtx"]))
             .mut_arg("export", |arg| arg.value_parser(formats()))

@@ -36,10 +36,11 @@ const MEM_MODES: [(&str, MemMode); 3] = [
     ("sampled", MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL }),
     ("off", MemMode::Off),
 ];
-const STACK_MODES: [(&str, StackMode); 4] = [
+const STACK_MODES: [(&str, StackMode); 5] = [
     ("auto", StackMode::Auto),
     ("fp", StackMode::Fp),
     ("dwarf", StackMode::Dwarf),
+    ("python", StackMode::Python),
     ("off", StackMode::Off),
 ];
 const ON_FULL: [(&str, OnFull); 2] = [("wait", OnFull::Wait), ("drop", OnFull::Drop)];
@@ -148,7 +149,7 @@ impl Resolved {
             "force" => config.force = flag(given)?,
             "activities" => config.activities = activities(given)?,
             "mem" => config.mem = mem(given)?,
-            "stacks" => config.stacks = stacks(given)?,
+            "stacks" => config.stacks = one_of(given, &STACK_MODES)?,
             "sample-rate" => config.sample_rate = rate(given)?,
             "counters" => config.counters = counters(given)?,
             "max-size" => config.max_size = Some(size(given)?),
@@ -290,16 +291,6 @@ fn mem(given: &Given) -> Result<MemMode, Failure> {
     }
     one_of(given, &MEM_MODES)
         .map_err(|failure| failure.cause("it takes exact, sampled, sampled=BYTES or off"))
-}
-
-fn stacks(given: &Given) -> Result<StackMode, Failure> {
-    if given.text()? == "python" {
-        return Err(given.refuse(
-            "this build cannot take Python stacks yet; it takes auto, fp, dwarf or off",
-            "auto",
-        ));
-    }
-    one_of(given, &STACK_MODES)
 }
 
 /// Events to count.

@@ -138,12 +138,6 @@ fn an_outer_recording_does_not_choose_the_output() {
 }
 
 #[test]
-fn what_is_not_built_is_said() {
-    let failure = variable("TPROF_STACKS", "python").unwrap_err();
-    assert!(failure.cause.unwrap().contains("Python stacks yet"));
-}
-
-#[test]
 fn files_that_are_not_toml_are_refused_with_the_line() {
     let failure = file("mem = 'exact'\nstacks =").unwrap_err();
     assert!(failure.cause.unwrap().starts_with("line 2: "));

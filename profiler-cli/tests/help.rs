@@ -52,7 +52,7 @@ fn mistakes_are_three_lines_and_125() {
         &["run", "--ouput", "x", "--", "true"],
         &["run", "--mem", "exat", "--", "true"],
         &["run", "--activities", "gup", "--", "true"],
-        &["run", "--stacks", "python", "--", "true"],
+        &["run", "--stacks", "lua", "--", "true"],
         &["run", "--sample-rate", "0", "--", "true"],
         &["attach", "0"],
         &["report"],

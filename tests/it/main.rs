@@ -25,6 +25,7 @@ mod no_perf;
 mod nvtx;
 mod open;
 mod places;
+mod python_stacks;
 mod ranks;
 mod round_trip;
 mod stacks;

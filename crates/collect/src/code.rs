@@ -6,12 +6,15 @@
 //! before (`docs/format.md`).
 
 use crate::modules::LoadedModule;
+use crate::process::PythonKeys;
+use crate::python::{Found, Told, ToldFrame, merge};
 use crate::symbols::{self, ModuleFile};
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
+use tprof_wire::python::Ends;
 use tprof_wire::record::StackEnd;
 
 /// Where a frame's generation begins.
@@ -34,6 +37,16 @@ pub struct Placement {
     generation: u64,
 }
 
+/// Python frames of a stack that the process took: as the trace has them, with whether
+/// each is the outermost of its call of the interpreter's loop; and how they end.
+struct PythonFrames {
+    frames: Vec<(u64, bool)>,
+    ends: Ends,
+}
+
+/// An interpreter, as more than one image may have it.
+pub type Interpreter = Arc<Mutex<Found>>;
+
 /// See the module.
 pub struct Code {
     process: ProcessIndex,
@@ -47,7 +60,11 @@ pub struct Code {
     /// Mappings that were read, and when; not in force yet.
     heard: VecDeque<(u64, Vec<LoadedModule>)>,
     /// Stacks of the last pass, and when they were taken.
-    stacks: Vec<(u64, Stack)>,
+    stacks: Vec<(u64, Stack, PythonFrames)>,
+    /// Python frames that the process told of.
+    told: Told,
+    /// Its interpreter; shared with forked children.
+    interpreter: Option<Interpreter>,
     /// Addresses that were met.
     seen: HashSet<u64>,
     /// Those whose module is not known yet, and when they were met.
@@ -68,6 +85,8 @@ impl Code {
             known: Vec::new(),
             heard: VecDeque::new(),
             stacks: Vec::new(),
+            told: Told::default(),
+            interpreter: None,
             seen: HashSet::new(),
             homeless: Vec::new(),
             to_name: Vec::new(),
@@ -90,7 +109,58 @@ impl Code {
     /// Takes a stack; it is written in the next pass. Not sooner: the mappings
     /// that a target waited for before it took the stack have arrived by then.
     pub fn take(&mut self, time_ns: u64, stack: Stack) {
-        self.stacks.push((time_ns, stack));
+        let none = PythonFrames { frames: Vec::new(), ends: Ends::Whole };
+        self.stacks.push((time_ns, stack, none));
+    }
+
+    /// As [`Code::take`], with Python frames that are put in then: the interpreter that a
+    /// target waited for has arrived as well.
+    pub fn take_told(&mut self, time_ns: u64, stack: Stack, python: &PythonKeys) {
+        let known =
+            python.keys.iter().filter_map(|key| Some((self.told.frame(key & !1)?, key & 1 == 1)));
+        let frames = known.collect();
+        self.stacks.push((time_ns, stack, PythonFrames { frames, ends: python.ends }));
+    }
+
+    /// Takes the name of a Python frame.
+    pub fn tell(&mut self, told: ToldFrame, writer: &mut TraceWriter) {
+        self.told.tell(told, self.process, self.redact, writer);
+    }
+
+    /// Names that never came; called once, at the end.
+    pub fn names_lost(&mut self, writer: &mut TraceWriter) -> u64 {
+        self.told.give_up(self.process, writer)
+    }
+
+    /// Learns of the process's interpreter.
+    pub fn interprets(&mut self, interpreter: Interpreter) {
+        self.interpreter = Some(interpreter);
+    }
+
+    /// Its interpreter, for a forked child.
+    pub fn interpreter(&self) -> Option<Interpreter> {
+        self.interpreter.clone()
+    }
+
+    /// Puts Python's frames where they belong among a stack's.
+    fn put_python_in(&self, stack: &mut Stack, python: PythonFrames) {
+        if python.frames.is_empty() {
+            return;
+        }
+        let mut found = self
+            .interpreter
+            .as_ref()
+            .map(|found| found.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_loop = |frame: &u64| found.as_mut().is_some_and(|found| found.is_loop(*frame));
+        let whole = stack.end == StackEnd::Whole as u8;
+        let cut = python.ends != Ends::Whole;
+        stack.frames = merge(std::mem::take(&mut stack.frames), python.frames, whole, cut, is_loop);
+        stack.end = match python.ends {
+            // Python's outermost frame is as good an end as the C library's.
+            Ends::Whole => StackEnd::Whole as u8,
+            Ends::TooDeep => StackEnd::TooDeep as u8,
+            Ends::Unreadable => stack.end,
+        };
     }
 
     /// Hears of the mappings as they were at a time.
@@ -117,10 +187,11 @@ impl Code {
             return;
         }
         let mut stacks = std::mem::take(&mut self.stacks);
-        stacks.sort_by_key(|(time, _)| *time);
-        for (time, mut stack) in stacks.drain(..) {
+        stacks.sort_by_key(|(time, ..)| *time);
+        for (time, mut stack, python) in stacks.drain(..) {
             self.learn(time, writer);
             self.not_ready += u64::from(stack.end == StackEnd::NotReady as u8);
+            self.put_python_in(&mut stack, python);
             for frame in stack.frames.iter_mut().filter(|f| **f & SYNTHETIC_FRAME == 0) {
                 let address = *frame & ADDRESS_BITS;
                 let generation = self.at(address, time).map_or(0, |p| p.generation);

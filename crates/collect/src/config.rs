@@ -88,6 +88,8 @@ pub enum StackMode {
     Fp,
     /// As `Auto`.
     Dwarf,
+    /// As `Auto`; allocations' stacks have the frames of Python's functions too.
+    Python,
     /// None.
     Off,
 }

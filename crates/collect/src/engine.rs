@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-use tprof_trace::run::RunInfo;
+use tprof_trace::run::{Blind, RunInfo};
 
 const MS: u64 = 1_000_000;
 /// How often rows and totals are written: what a kill of the collector loses.
@@ -298,6 +298,16 @@ impl Engine {
                         tracked.modules_open = tracked.modules_open.saturating_sub(1);
                         tracked.code.hear(read_ns, modules);
                     }
+                }
+                Answer::Python(image, interpreter) => {
+                    self.story.messages += 1;
+                    if let Some(tracked) = self.images.get_mut(&image) {
+                        tracked.code.interprets(interpreter);
+                    }
+                }
+                Answer::NoPython(process, why) => {
+                    let what = "Python frames in stacks of allocations".to_owned();
+                    self.story.is_blind(Blind { process, what, why });
                 }
                 Answer::Symbols(file, symbols) => {
                     self.state.symbols_open = self.state.symbols_open.saturating_sub(1);

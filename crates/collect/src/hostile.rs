@@ -101,8 +101,12 @@ impl Notes for Desk {
     fn note(&mut self, _: &mut Follow, _: u64, note: Note) {
         self.notes += 1;
         match note {
-            Note::Stack(id, _, frames) => {
+            Note::Stack(id, _, frames, python) => {
                 assert!(id < record::STACK_ID_LIMIT && frames.len() <= record::MAX_FRAMES);
+                assert!(python.keys.len() <= tprof_wire::python::MAX_PYTHON_FRAMES);
+            }
+            Note::PythonFrame(told) => {
+                assert!(told.named.function.len() <= 3 * 1024 && told.named.file.len() <= 3 * 2048);
             }
             Note::Name(name) => assert!(name.len() <= 3 * 16),
             Note::Exec(_, _, _, path) => assert!(path.len() <= 3 * LARGE_BYTES),

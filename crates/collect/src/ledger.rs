@@ -4,6 +4,7 @@
 use crate::code::Code;
 use crate::cpu::{Counted, Frame, Kind, Named, Taken, Told};
 use crate::files::OpenFile;
+use crate::python;
 use crate::sys;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -184,22 +185,8 @@ impl Ledger {
                 if let Some(frame) = self.named.get(named) {
                     return *frame;
                 }
-                let file = match desk.redact {
-                    true => named.file.rsplit('/').next().unwrap_or_default(),
-                    false => &named.file,
-                };
                 let writer = &mut desk.open.writer;
-                let (function, file, module) =
-                    (writer.name(&named.function), writer.name(file), writer.name("[python]"));
-                writer.symbol(&Symbol {
-                    process: desk.process,
-                    address: next,
-                    depth: 0,
-                    function,
-                    file,
-                    line: named.line,
-                    module,
-                });
+                python::write_name(next, named, desk.process, desk.redact, writer);
                 self.named.insert(Arc::clone(named), next);
                 next
             }

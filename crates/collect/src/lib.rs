@@ -29,6 +29,7 @@ mod nvml;
 mod observe;
 pub mod perf;
 mod process;
+mod python;
 pub mod ranks;
 mod rundir;
 mod sampled;

@@ -8,7 +8,7 @@ mod note;
 mod totals;
 
 pub use follow::Follow;
-pub use note::Note;
+pub use note::{Note, PythonKeys};
 pub use totals::SlotTotals;
 
 use crate::clock::Clock;

@@ -289,6 +289,7 @@ impl Server {
             StackMode::Auto => stack_mode::AUTO,
             StackMode::Fp => stack_mode::FP,
             StackMode::Dwarf => stack_mode::DWARF,
+            StackMode::Python => stack_mode::PYTHON,
             StackMode::Off => stack_mode::OFF,
         };
         header.stack_mode.store(stacks, Relaxed);

@@ -24,7 +24,7 @@ use demangle::{demangle, is_mangled};
 use dwarf::DebugInfo;
 use kernel::KernelTable;
 pub use kernel::{KERNEL, module as kernel, some_function as some_kernel_function};
-pub(crate) use table::{SymbolTable, variable};
+pub(crate) use table::{SymbolTable, routine, variable};
 
 /// Debug information that is mapped at one time; few of its pages are resident.
 const MAX_MAPPED: u64 = 256 << 20;

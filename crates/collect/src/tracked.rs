@@ -554,6 +554,18 @@ impl Tracked {
             let why = "their process ended before its mappings could be read";
             story.lose("names of functions", why, nameless);
         }
+        if let Some(open) = files.open.get_mut(self.file) {
+            let lost = self.code.names_lost(&mut open.writer);
+            if lost > 0 {
+                let why = "the ring or a table was full, or they could not be read";
+                story.lose("names of Python functions", why, lost);
+            }
+        }
+        let unread = header.python_unread.load(Relaxed);
+        if unread > 0 {
+            let why = "they could not be read whole at that moment";
+            story.lose("Python frames in stacks of allocations", why, unread);
+        }
         let end = self.end.take();
         let end_ns = end.as_ref().map(|e| e.time_ns);
         let status = end

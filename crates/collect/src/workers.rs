@@ -1,16 +1,18 @@
 //! What takes longer than a drain pass may: reading a process's mappings and
 //! compiling unwind tables (one thread), resolving symbols (another).
 
-use crate::code::ToName;
+use crate::code::{Interpreter, ToName};
 use crate::modules::{LoadedModule, ModuleCache, TableState};
+use crate::python;
 use crate::shared::{Region, Session, Tables};
 use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
 use crate::sys;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tprof_wire::region::MAX_MODULES;
+use tprof_wire::region::{MAX_MODULES, stack_mode};
 
 /// Frame information that is compiled before a target gets its answer, bytes:
 /// some 70 ms, of the 100 that a target waits. Enough for cc1 (32 ms), whose
@@ -58,6 +60,10 @@ pub enum Answer {
     Modules(u64, u64, Vec<LoadedModule>),
     /// Symbols by address, innermost first, with the module's path.
     Symbols(u64, Vec<(u64, Arc<ModuleFile>, Vec<ResolvedFrame>)>),
+    /// The interpreter of an image.
+    Python(u64, Interpreter),
+    /// An interpreter whose frames cannot be had: whose, and why.
+    NoPython(String, String),
 }
 
 /// Both workers.
@@ -98,7 +104,9 @@ fn serve_modules(
     session: &Session,
 ) {
     let mut cache = ModuleCache::new();
+    let mut pythons: HashMap<u64, Looked> = HashMap::new();
     while let Ok(question) = wanted.recv() {
+        let unloads = question.region.header().python_unloads.load(Acquire);
         let read_ns = sys::monotonic_ns();
         let mut modules = cache.loaded(question.pid).unwrap_or_default();
         let mut open: Vec<_> = modules
@@ -118,6 +126,11 @@ fn serve_modules(
             }
         }
         publish(&question.region, &mut modules, &cache);
+        if question.region.header().stack_mode.load(Relaxed) == stack_mode::PYTHON
+            && let Some(answer) = look_for_python(&question, unloads, &modules, &mut pythons)
+        {
+            let _ = answers.send(answer);
+        }
         // Before the target goes on: it may be gone in no time.
         if answers.send(Answer::Modules(question.image, read_ns, modules.clone())).is_err() {
             return;
@@ -131,6 +144,62 @@ fn serve_modules(
             publish(&question.region, &mut modules, &cache);
         }
     }
+}
+
+/// What was found when a process was last looked at for an interpreter.
+enum Looked {
+    /// None among that many modules.
+    None(usize),
+    /// One whose code begins there.
+    At(u64),
+    /// One whose frames cannot be had.
+    Refused,
+}
+
+/// Looks for an image's interpreter, unless that is known, and tells the image of it.
+/// `unloads`: those that it had seen unloaded before its modules were read.
+fn look_for_python(
+    question: &ModulesWanted,
+    unloads: u32,
+    modules: &[LoadedModule],
+    pythons: &mut HashMap<u64, Looked>,
+) -> Option<Answer> {
+    let header = question.region.header();
+    let again = match pythons.get(&question.image) {
+        None => true,
+        Some(Looked::None(before)) => *before != modules.len(),
+        Some(Looked::At(start)) => {
+            header.python_epoch.load(Acquire) != unloads.wrapping_add(1)
+                || !modules.iter().any(|m| m.start == *start && python::may_be(&m.path))
+        }
+        Some(Looked::Refused) => false,
+    };
+    if !again {
+        return None;
+    }
+    let candidates = modules.iter().filter(|m| python::may_be(&m.path)).cloned();
+    let found = python::find(question.pid, candidates);
+    let found = found.map(|found| {
+        found.and_then(|found| {
+            let named = |why| (format!("{} python", question.pid), why);
+            found.interpreter().map(|words| (found, words)).map_err(named)
+        })
+    });
+    let (looked, answer) = match found {
+        None => (Looked::None(modules.len()), None),
+        Some(Err((whose, why))) => (Looked::Refused, Some(Answer::NoPython(whose, why))),
+        Some(Ok((found, interpreter))) => {
+            for (place, word) in header.python.iter().zip(interpreter.words()) {
+                place.store(word, Relaxed);
+            }
+            header.python_epoch.store(unloads.wrapping_add(1), Release);
+            let start = found.start;
+            let found = Arc::new(Mutex::new(found));
+            (Looked::At(start), Some(Answer::Python(question.image, found)))
+        }
+    };
+    pythons.insert(question.image, looked);
+    answer
 }
 
 /// Tells the target that its request is answered.

@@ -156,6 +156,7 @@ pub mod number {
     pub const CLOCK_GETTIME: usize = 228;
     pub const FGETXATTR: usize = 193;
     pub const PRLIMIT64: usize = 302;
+    pub const PROCESS_VM_READV: usize = 310;
     pub const CLOSE_RANGE: usize = 436;
 }
 

@@ -2,13 +2,13 @@
 //! descriptors, three mappings, and nothing left open.
 
 use crate::sys::{self, flags};
-use crate::{arch, ring, stacks, start_collector, state};
+use crate::{arch, python, ring, stacks, start_collector, state};
 use core::ffi::{c_char, c_ulong};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
     REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_OFFSET, SPARING_REGION_BYTES,
-    SPARING_TABLES_BYTES, TABLES_BYTES,
+    SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
 };
 use tprof_wire::{WIRE_VERSION, env};
 
@@ -233,6 +233,9 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
         sys::advise(page, 4096, flags::MADV_WIPEONFORK);
     }
     stacks::prepare();
+    if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
+        python::attached(header);
+    }
     // SAFETY: mapped above, published below.
     unsafe { ring::prepare(region, sparing) };
     state::SESSION.store(session.cast(), Release);

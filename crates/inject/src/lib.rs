@@ -27,6 +27,7 @@ pub mod heap;
 pub mod life;
 pub mod loaded;
 pub mod nvtx;
+pub mod python;
 pub mod real;
 pub mod ring;
 pub mod sampling;

@@ -1,7 +1,7 @@
 //! Records of process and thread life, and of mappings.
 
 use crate::thread::{self, Thread};
-use crate::{ring, stacks, state, sys};
+use crate::{python, ring, stacks, state, sys};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::{mem_mode, slot_state};
@@ -69,6 +69,7 @@ pub fn thread_ended() {
     }
     let clock = thread.clock();
     ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid), 0]);
+    python::ended(thread);
     thread.slot().state.store(slot_state::ENDING, Release);
     if let Some(header) = state::header() {
         header.threads_changed.fetch_add(1, Release);

@@ -57,6 +57,17 @@ pub fn named(prefix: &[u8]) -> Option<Loaded> {
     })
 }
 
+/// Whether an address lies in a loaded object.
+pub fn is_loaded(address: usize) -> bool {
+    unsafe extern "C" fn holds(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: `data` is the address that is asked for; `info` is the loader's.
+        unsafe { c_int::from((*info).holds(*data.cast::<usize>())) }
+    }
+    let mut address = address;
+    // SAFETY: the callback lives for the call, and treats its data as `address`.
+    unsafe { dl_iterate_phdr(holds, (&raw mut address).cast()) != 0 }
+}
+
 /// A function of the C library's own: not of a library that was loaded before
 /// it to stand in its way.
 pub fn libc_function(name: &CStr) -> Option<usize> {
@@ -84,5 +95,6 @@ mod tests {
         assert!(libc_function(c"dlopen").is_some());
         assert!(libc_function(c"pthread_create").is_some());
         assert!(named(b"libnever.so").is_none());
+        assert!(is_loaded(malloc as *const () as usize) && !is_loaded(4096));
     }
 }

@@ -5,6 +5,7 @@
 //! claimed by one compare-and-swap and never removed. The hash has 64 bits: a
 //! million stacks collide with probability 3e-8, so frames are not compared.
 
+use crate::python::{self, Scratch};
 use crate::sys::{self, flags};
 use crate::thread::Thread;
 use crate::unwind::{self, Walk};
@@ -55,7 +56,7 @@ fn map_table(index: usize) {
     }
 }
 
-fn map_wiped<T>(table: &AtomicPtr<T>, bytes: usize) {
+pub(crate) fn map_wiped<T>(table: &AtomicPtr<T>, bytes: usize) {
     if !table.load(Relaxed).is_null() {
         return;
     }
@@ -107,15 +108,23 @@ fn take_now(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
     if walk.len == 0 {
         return 0;
     }
-    intern(thread, walk)
+    if state::STACK_MODE.load(Relaxed) == stack_mode::PYTHON
+        && let Some(python) = python::take(thread, walk)
+    {
+        let id = intern(thread, walk, Some(python));
+        python::release(thread);
+        return id;
+    }
+    intern(thread, walk, None)
 }
 
 #[inline(always)]
-fn intern(thread: &mut Thread, walk: &Walk) -> u32 {
-    let hash = (walk.hash ^ (walk.end as u64) << 56).max(1);
+fn intern(thread: &mut Thread, walk: &Walk, python: Option<&mut Scratch>) -> u32 {
+    let with_python = python.as_ref().map_or(0, |python| python.hash());
+    let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 56).max(1);
     let front = FRONT.load(Relaxed);
     if front.is_null() {
-        return intern_slowly(thread, walk, hash);
+        return intern_slowly(thread, walk, python, hash);
     }
     // SAFETY: the index has FRONT_BITS bits.
     let entry = unsafe { &*front.add((hash >> (64 - FRONT_BITS)) as usize) };
@@ -123,13 +132,18 @@ fn intern(thread: &mut Thread, walk: &Walk) -> u32 {
     if (seen ^ hash << ID_BITS) >> ID_BITS == 0 && seen & ID_MASK != 0 {
         return (seen & ID_MASK) as u32;
     }
-    let id = intern_slowly(thread, walk, hash);
+    let id = intern_slowly(thread, walk, python, hash);
     entry.store(hash << ID_BITS | u64::from(id), Relaxed);
     id
 }
 
 #[inline(never)]
-fn intern_slowly(thread: &mut Thread, walk: &Walk, hash: u64) -> u32 {
+fn intern_slowly(
+    thread: &mut Thread,
+    walk: &Walk,
+    mut python: Option<&mut Scratch>,
+    hash: u64,
+) -> u32 {
     for (index, (table, size)) in TABLES.iter().zip(SIZES).enumerate() {
         if table.load(Relaxed).is_null()
             && !thread.is_quiet()
@@ -147,7 +161,7 @@ fn intern_slowly(thread: &mut Thread, walk: &Walk, hash: u64) -> u32 {
             let mut now = entry.hash.load(Acquire);
             if now == 0 {
                 match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
-                    Ok(_) => return define(thread, walk, entry),
+                    Ok(_) => return define(thread, walk, python.take(), entry),
                     Err(other) => now = other,
                 }
             }
@@ -177,7 +191,7 @@ fn wait_for_id(entry: &Entry) -> u32 {
 
 #[cold]
 #[inline(never)]
-fn define(thread: &mut Thread, walk: &Walk, entry: &Entry) -> u32 {
+fn define(thread: &mut Thread, walk: &Walk, python: Option<&mut Scratch>, entry: &Entry) -> u32 {
     let Some(header) = state::header() else { return 0 };
     let id = header.stacks.fetch_add(1, Relaxed) + 1;
     if id >= STACK_ID_LIMIT {
@@ -192,7 +206,11 @@ fn define(thread: &mut Thread, walk: &Walk, entry: &Entry) -> u32 {
         to.copy_from_slice(from);
     }
     let clock = thread.clock();
-    let whole = payload.get(..=len).unwrap_or(&payload);
+    let mut whole = payload.get(..=len).unwrap_or(&payload);
+    if let Some(python) = python {
+        python::tell(thread, python);
+        whole = python.payload(walk);
+    }
     if ring::ext(thread, ExtKind::Stack, id | (walk.end as u32) << 24, clock, whole) {
         entry.id.store(u64::from(id), Release);
         id

@@ -88,6 +88,34 @@ pub fn is_readable(address: usize) -> bool {
     address >= 4096 && call!(n::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT
 }
 
+/// Reads words of a process's memory; false if they are not all there, or may not be read.
+pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> bool {
+    let bytes = size_of_val(into);
+    let local = [into.as_mut_ptr() as usize, bytes];
+    let remote = [at as usize, bytes];
+    let got = call!(n::PROCESS_VM_READV, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0);
+    got == bytes as isize
+}
+
+/// Reads blocks of one size of a process's memory, by one system call; how many were
+/// read before the first that is not there.
+pub fn read_blocks<const WORDS: usize, const MOST: usize>(
+    pid: u32,
+    starts: &[u64],
+    into: &mut [[u64; WORDS]; MOST],
+) -> usize {
+    let bytes = WORDS * 8;
+    let mut remote = [[0usize; 2]; MOST];
+    let mut count = 0;
+    for (place, start) in remote.iter_mut().zip(starts) {
+        *place = [*start as usize, bytes];
+        count += 1;
+    }
+    let local = [into.as_mut_ptr() as usize, count * bytes];
+    let got = call!(n::PROCESS_VM_READV, pid, local.as_ptr(), 1, remote.as_ptr(), count, 0);
+    got.max(0) as usize / bytes
+}
+
 /// Process id.
 pub fn pid() -> u32 {
     call!(n::GETPID) as u32

@@ -2,7 +2,7 @@
 
 use crate::arch;
 use crate::state::{self, WIPED, phase};
-use crate::{attach, life, ring, sys};
+use crate::{attach, life, python, ring, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, SessionPage, ThreadSlot, slot_state};
 
@@ -58,6 +58,10 @@ pub struct Thread {
     pub masked: bool,
     /// Open NVTX ranges: of the default domain, and of the first that the program made.
     pub levels: [u16; 16],
+    /// What this thread takes Python frames with; null until it first does.
+    pub python: *mut python::Scratch,
+    /// It is in use.
+    pub python_busy: bool,
 }
 const _: () = assert!(size_of::<Thread>() <= arch::THREAD_BYTES);
 

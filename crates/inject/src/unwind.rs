@@ -45,6 +45,8 @@ pub struct Walk {
     pub hash: u64,
     /// Why it ends.
     pub end: StackEnd,
+    /// It goes through a signal handler.
+    pub interrupted: bool,
 }
 
 /// Maps the memo; without it every lookup is a search.
@@ -83,6 +85,7 @@ pub fn walk(thread: &mut Thread, sp: usize, fp: usize, out: &mut Walk) {
     let code = CODE.load(Relaxed);
     let mut hash = code;
     out.end = StackEnd::Whole;
+    out.interrupted = false;
     if memo.is_null() || !readable(thread, sp) {
         out.len = 0;
         out.hash = 0;
@@ -137,6 +140,7 @@ pub fn walk(thread: &mut Thread, sp: usize, fp: usize, out: &mut Walk) {
                 Special::Signal(at) => {
                     (sp, fp, ra) = at;
                     after_call = 0;
+                    out.interrupted = true;
                     continue;
                 }
                 Special::Ends(end) => {
@@ -468,6 +472,7 @@ fn walk_frame_pointers(thread: &mut Thread, sp: usize, fp: usize, out: &mut Walk
     out.len = 0;
     out.hash = 0;
     out.end = StackEnd::Whole;
+    out.interrupted = false;
     if !readable(thread, sp) {
         out.end = StackEnd::OutsideStack;
         return;

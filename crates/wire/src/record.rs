@@ -95,7 +95,10 @@ pub enum ExtKind {
     /// address, size, stack id, 0.
     Wide = 1,
     /// Stack definition: id in the argument's low 24 bits, [`StackEnd`] in its
-    /// high 8; payload: number of frames, then return addresses, innermost first.
+    /// high 8; payload: number of return addresses | number of Python frames << 16 |
+    /// [`crate::python::Ends`] << 32, then return addresses, then keys of Python frames
+    /// (see [`ExtKind::PythonFrame`]; bit 0 is set in the outermost that a call of the
+    /// interpreter's loop runs); both innermost first.
     Stack = 2,
     /// `mmap` succeeded: address, length, prot | flags << 32, fd | stack id << 32.
     Map = 3,
@@ -122,6 +125,11 @@ pub enum ExtKind {
     Reaped = 13,
     /// `posix_spawn` returned: pid (0: failed), error.
     Spawned = 14,
+    /// What a Python frame is: its key (bit 0 clear, a hash of all that follows), line |
+    /// [`crate::python::Chars`] of the name << 32 | of the file << 40, bytes of the name
+    /// and << 32 of the file that follow, bytes of both in whole; then the name's bytes,
+    /// then the file's, each NUL padded to words.
+    PythonFrame = 15,
     /// CUPTI's clock at this moment: [`crate::gpu::ClockJoin`].
     ClockJoin = 16,
     /// A text: its id in the argument; length in bytes, then the bytes, NUL padded.
@@ -196,6 +204,7 @@ impl ExtKind {
             ExecFailed,
             Reaped,
             Spawned,
+            PythonFrame,
         ];
         const AGENT: &[ExtKind] = &[
             ClockJoin, Text, Kernel, Copy, Call, Wait, Memory, Overhead, Device, Stream, Context,
@@ -347,12 +356,12 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=14u64).chain(16..=28).chain(32..=37).chain(48..=52) {
+        for value in (1..=28u64).chain(32..=37).chain(48..=52) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));
         }
         assert_eq!(ExtKind::of(15), None);
-        assert_eq!(ExtKind::of(15 << 4 | 15), None);
+        assert_eq!(ExtKind::of(29 << 4 | 15), None);
     }
 }

@@ -15,6 +15,7 @@
 //! LARGE      chunks of 64 KiB                  32 MiB
 //! ```
 
+use crate::python::INTERPRETER_WORDS;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 /// First word of a region.
@@ -90,6 +91,8 @@ pub mod stack_mode {
     pub const FP: u32 = 2;
     /// As `AUTO`, kept apart so that the run can say what was asked for.
     pub const DWARF: u32 = 3;
+    /// As `AUTO`, with the frames of Python's functions.
+    pub const PYTHON: u32 = 4;
 }
 
 /// Head of a region. The collector fills the first part before the handshake
@@ -152,6 +155,15 @@ pub struct RegionHeader {
     pub lost_children: AtomicU32,
     /// Pids of the last of them.
     pub lost_pids: [AtomicU32; 16],
+    /// Interpreters that the target saw unloaded. The collector reads it before it looks
+    /// for one, so that the target knows one that is gone.
+    pub python_unloads: AtomicU32,
+    /// Written by the collector after `python`: `python_unloads` as it was, and one more.
+    pub python_epoch: AtomicU32,
+    /// The process's interpreter: [`crate::python::Interpreter::words`].
+    pub python: [AtomicU64; INTERPRETER_WORDS],
+    /// Recorded allocations and calls whose Python frames could not be read, or not all.
+    pub python_unread: AtomicU64,
 }
 
 /// Values of [`ThreadSlot::state`].

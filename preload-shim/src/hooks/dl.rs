@@ -5,12 +5,14 @@
 
 use crate::real;
 use core::ffi::{c_int, c_void};
-use tprof_inject::unwind;
+use tprof_inject::{python, unwind};
 
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    python::unloading();
     let error = real!(DLCLOSE(handle) as fn(*mut c_void) -> c_int, else -1);
+    python::unloaded();
     if error == 0 {
         unwind::code_changed();
     }

@@ -22,7 +22,6 @@ pub fn checks() -> Vec<Check> {
     checks.extend(open_files());
     checks.push(memory_limit());
     checks.extend(cpu());
-    checks.push(Check::new("not built", Verdict::Note, "Python stacks of allocations"));
     checks
 }
 

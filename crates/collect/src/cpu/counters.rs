@@ -95,7 +95,7 @@ impl Wanted {
 
     /// Whether samples hold registers and stack, to be unwound here.
     fn with_stack(&self) -> bool {
-        matches!(self.stacks, StackMode::Auto | StackMode::Dwarf) && cfg!(target_arch = "x86_64")
+        !matches!(self.stacks, StackMode::Fp | StackMode::Off) && cfg!(target_arch = "x86_64")
     }
 
     /// Bytes of stack in a sample: deep at low rates, cheap at high ones.

@@ -9,10 +9,8 @@
 mod blocked;
 pub mod counters;
 mod events;
-mod merge;
 mod polled;
 mod probe;
-mod python;
 mod rows;
 mod spaces;
 mod threads;
@@ -22,6 +20,7 @@ mod worker;
 pub use counters::Wanted;
 pub use probe::{Permitted, permitted};
 pub use spaces::Met;
+pub(crate) use spaces::Spaces;
 pub use threads::{Counts, Kind};
 
 use crate::config::PerfEvent;

@@ -9,13 +9,13 @@ mod poll;
 
 use super::counters::{Counters, Purpose, Wanted, why_refused};
 use super::polled::Polled;
-use super::python::{PyStack, Pythons};
 use super::spaces::Spaces;
 use super::threads::{Stretch, Threads};
 use super::{Command, Counted, Frame, Heard, Taken, Told, blocked};
 use crate::config::{PerfEvent, StackMode};
 use crate::modules::Mapping;
 use crate::perf::record::{self, Origin, Record, Registers};
+use crate::python::{PyStack, Pythons};
 use crate::sys;
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -1,13 +1,26 @@
 //! What a record of the preloaded library says, other than a heap event.
 
 use crate::calls::CallNote;
+use crate::python::ToldFrame;
+use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
 use tprof_wire::record::{self, ExtKind};
+
+/// Python's frames of a stack.
+#[derive(Debug)]
+pub struct PythonKeys {
+    /// What stands for each, innermost first; bit 0: see [`ExtKind::Stack`].
+    pub keys: Vec<u64>,
+    /// How they end.
+    pub ends: Ends,
+}
 
 /// Something other than a heap event.
 #[derive(Debug)]
 pub enum Note {
-    /// A stack: id, end, frames.
-    Stack(u32, u8, Vec<u64>),
+    /// A stack: id, end, frames, Python's frames.
+    Stack(u32, u8, Vec<u64>, PythonKeys),
+    /// What a Python frame is.
+    PythonFrame(ToldFrame),
     /// `mmap`: address, length, stack.
     Map(u64, u64, u32),
     /// `munmap`.
@@ -40,9 +53,17 @@ impl Note {
         let at = |i: usize| p.get(i).copied();
         Some(match kind {
             ExtKind::Stack => {
-                let len = usize::try_from(at(0)?).ok()?.min(record::MAX_FRAMES);
-                Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, p.get(1..=len)?.to_vec())
+                let head = at(0)?;
+                let len = ((head & 0xffff) as usize).min(record::MAX_FRAMES);
+                let python = ((head >> 16 & 0xffff) as usize).min(MAX_PYTHON_FRAMES);
+                let python = PythonKeys {
+                    keys: p.get(len + 1..len + 1 + python)?.to_vec(),
+                    ends: Ends::of(head >> 32),
+                };
+                let frames = p.get(1..=len)?.to_vec();
+                Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, frames, python)
             }
+            ExtKind::PythonFrame => Note::PythonFrame(ToldFrame::decode(p)?),
             ExtKind::Map => Note::Map(at(0)?, pages(at(1)?), (at(3)? >> 32) as u32),
             ExtKind::Unmap => Note::Unmap(at(0)?, pages(at(1)?)),
             ExtKind::Remap => Note::Remap(pages(at(1)?), at(2)?, pages(at(3)?)),

@@ -120,6 +120,17 @@ impl SymbolTable {
 /// ELF address of the variable of this name in `.symtab`, which unstripped files have.
 pub(crate) fn variable(elf: &Elf, name: &str) -> Option<u64> {
     const OBJECT: u8 = 1;
+    symbol(elf, name, OBJECT)
+}
+
+/// ELF address of the function of this name in `.symtab`.
+pub(crate) fn routine(elf: &Elf, name: &str) -> Option<u64> {
+    const FUNCTION: u8 = 2;
+    symbol(elf, name, FUNCTION)
+}
+
+/// ELF address of the symbol of this name and kind in `.symtab`.
+fn symbol(elf: &Elf, name: &str, kind: u8) -> Option<u64> {
     let sections = elf.sections();
     let table = sections.iter().find(|s| s.kind == SHT_SYMTAB && s.has_contents())?;
     let names = sections.get(table.link as usize).filter(|s| s.bytes <= MAX_NAMES)?;
@@ -131,7 +142,7 @@ pub(crate) fn variable(elf: &Elf, name: &str) -> Option<u64> {
     while at < table.bytes {
         let block = elf.read(table.offset.checked_add(at)?, BLOCK.min(table.bytes - at)).ok()?;
         let mut entries = block.chunks_exact(24);
-        let is_it = |entry: &&[u8]| u32_at(entry, 0) == wanted && entry[4] & 15 == OBJECT;
+        let is_it = |entry: &&[u8]| u32_at(entry, 0) == wanted && entry[4] & 15 == kind;
         if let Some(entry) = entries.find(is_it) {
             return Some(u64_at(entry, 8));
         }

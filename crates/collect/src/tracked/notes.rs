@@ -57,9 +57,10 @@ impl Notes for Desk<'_> {
             stack,
         };
         match note {
-            Note::Stack(stack, end, frames) => {
-                self.code.take(time_ns, Stack { process, stack, end, frames });
+            Note::Stack(stack, end, frames, python) => {
+                self.code.take_told(time_ns, Stack { process, stack, end, frames }, &python);
             }
+            Note::PythonFrame(told) => self.code.tell(told, writer),
             Note::Map(address, length, stack) => {
                 writer.map(map(MapKind::Map, address, length, 0, stack))
             }

@@ -131,6 +131,8 @@ impl Tracked {
         let forked_from = parent_image.filter(|_| attached.hello.flags & hello_flags::FORKED != 0);
         let modules =
             forked_from.and_then(|p| images.get(&p)).map(|t| t.code.in_force()).unwrap_or_default();
+        let interpreter =
+            forked_from.and_then(|p| images.get(&p)).and_then(|t| t.code.interpreter());
         let whole_life = session.page().recording.load(Relaxed) != 0;
         let mut tracked = Tracked {
             number: attached.image,
@@ -167,6 +169,9 @@ impl Tracked {
         tracked.observe(now, files);
         if let Some(open) = files.open.get_mut(file) {
             tracked.code.inherit(&modules, attached.time_ns, &mut open.writer);
+        }
+        if let Some(interpreter) = interpreter {
+            tracked.code.interprets(interpreter);
         }
         Some(tracked)
     }

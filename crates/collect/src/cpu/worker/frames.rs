@@ -1,10 +1,9 @@
 //! The stack of a sample: the kernel's frames, the user's unwound, Python's put in.
 
-use super::super::merge::merge;
-use super::super::python::PyStack;
 use super::super::{Frame, unwind};
 use super::Worker;
 use crate::perf::record::{self, Registers};
+use crate::python::{PyStack, merge};
 use tprof_wire::record::StackEnd;
 
 impl Worker {
@@ -50,7 +49,9 @@ impl Worker {
         let whole = end == StackEnd::Whole;
         // Python's outermost frame is as good an end as the C library's.
         let end = if python.cut { end } else { StackEnd::Whole };
-        (merge(frames, python, whole, |address| self.pythons.is_loop(pid, address)), end)
+        let named = python.frames.into_iter().map(|f| (Frame::Named(f.named), f.entry));
+        let is_loop = |frame: &Frame| matches!(frame, Frame::Address(address) if self.pythons.is_loop(pid, *address));
+        (merge(frames, named, whole, python.cut, is_loop), end)
     }
 
     /// Looks at the modules of frames that the kernel found.

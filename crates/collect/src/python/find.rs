@@ -1,27 +1,29 @@
 //! Finds the interpreter of a process: which file it is in, which version it
 //! is, where its runtime lies, and which code is its loop.
 
-use super::layout::Layout;
+use super::layout::{Known, Lock};
 use super::memory::Memory;
-use crate::cpu::spaces::Spaces;
 use crate::elf::Elf;
-use crate::symbols::{SymbolTable, variable};
+use crate::modules::LoadedModule;
+use crate::symbols::{SymbolTable, routine, variable};
 use std::collections::HashMap;
 use std::path::Path;
+use tprof_wire::python::{Interpreter, Memory as _};
 
 /// The function that runs Python code; its cold part has a suffix.
 const LOOP: &str = "_PyEval_EvalFrameDefault";
 
 /// An interpreter that can be read.
 pub struct Found {
-    /// Offsets.
-    pub layout: Layout,
+    /// Offsets, and the lock.
+    pub known: Known,
     /// Address of `_PyRuntime`.
     pub runtime: u64,
     elf: Elf,
     symbols: Option<SymbolTable>,
     bias: u64,
-    start: u64,
+    /// First address of its code.
+    pub start: u64,
     end: u64,
     /// Return addresses asked for, and whether they lie in the loop.
     loops: HashMap<u64, bool>,
@@ -41,46 +43,79 @@ impl Found {
             name.is_some_and(|name| name.starts_with(LOOP))
         })
     }
+
+    /// What a target must know to read its own frames; why it cannot be had.
+    pub fn interpreter(&self) -> Result<Interpreter, String> {
+        let missing = |name: &str| {
+            format!("it is stripped and does not export what tells a thread's state (`{name}`)")
+        };
+        let code = |names: &[&str]| {
+            let found = names.iter().find_map(|name| {
+                let export = self.elf.export(name).map(|(address, _)| address);
+                export.or_else(|| routine(&self.elf, name))
+            });
+            let address = found.ok_or_else(|| missing(names.first().unwrap_or(&"")))?;
+            Ok::<u64, String>(address.wrapping_add(self.bias))
+        };
+        let code_type = place_of(&self.elf, "PyCode_Type").ok_or_else(|| missing("PyCode_Type"))?;
+        Ok(Interpreter {
+            runtime: self.runtime,
+            thread_of: code(&["PyGILState_GetThisThreadState"])?,
+            current: code(&["_PyThreadState_UncheckedGet", "PyThreadState_GetUnchecked"])?,
+            code_type: code_type.wrapping_add(self.bias),
+            text: (self.start, self.end),
+            one_lock: matches!(self.known.lock, Lock::Runtime(..)),
+            layout: self.known.layout.clone(),
+        })
+    }
 }
 
-/// The interpreter of a process, if it has one; why it cannot be read.
-pub fn find(pid: u32, spaces: &mut Spaces) -> Option<Result<Found, (String, String)>> {
+/// Whether a file is called like an interpreter or its library.
+pub fn may_be(path: &Path) -> bool {
+    minor_of(path).is_some()
+}
+
+/// The interpreter of a process among modules that [`may_be`] one, if it has any; whose
+/// cannot be read, and why.
+pub fn find(
+    pid: u32,
+    modules: impl IntoIterator<Item = LoadedModule>,
+) -> Option<Result<Found, (String, String)>> {
     let mut last = None;
-    for mapping in spaces.mappings(pid) {
-        let Some(minor) = minor_of(&mapping.path) else { continue };
-        let module = spaces.identify(pid, &mapping);
+    for module in modules {
+        let Some(minor) = minor_of(&module.path) else { continue };
         let Ok(elf) = Elf::open(&module.reached) else { continue };
         let Some(runtime) = place_of(&elf, "_PyRuntime") else {
-            if is_whole(&mapping.path, &elf) {
+            if is_whole(&module.path, &elf) {
                 let why = "it is stripped and does not export where its state lies (`_PyRuntime`)";
-                last = Some(Err((whose(pid, &mapping.path), why.to_owned())));
+                last = Some(Err((whose(pid, &module.path), why.to_owned())));
             }
             continue;
         };
         let runtime = runtime.wrapping_add(module.bias);
         let memory = Memory::new(pid);
-        if memory.u64(runtime).is_none() {
-            last = Some(Err((whose(pid, &mapping.path), unreadable())));
+        let mut reader = &memory;
+        if reader.u64(runtime).is_none() {
+            last = Some(Err((whose(pid, &module.path), unreadable())));
             continue;
         }
         let minor = version(&elf, &memory, module.bias).or(minor);
-        let layout = layout(&memory, runtime, minor, &mapping.path);
-        let layout = match layout {
-            Ok(layout) => layout,
+        let known = match layout(&memory, runtime, minor, &module.path) {
+            Ok(known) => known,
             Err(why) => {
-                last = Some(Err((whose(pid, &mapping.path), why)));
+                last = Some(Err((whose(pid, &module.path), why)));
                 continue;
             }
         };
         let symbols = SymbolTable::full(&elf).or_else(|| SymbolTable::dynamic(&elf));
         return Some(Ok(Found {
-            layout,
+            known,
             runtime,
             elf,
             symbols,
             bias: module.bias,
-            start: mapping.start,
-            end: mapping.end,
+            start: module.start,
+            end: module.end,
             loops: HashMap::new(),
         }));
     }
@@ -133,15 +168,15 @@ fn minor_of(path: &Path) -> Option<Option<u8>> {
 }
 
 /// The version that the interpreter tells of itself (from 3.11).
-fn version(elf: &Elf, memory: &Memory, bias: u64) -> Option<u8> {
+fn version(elf: &Elf, mut memory: &Memory, bias: u64) -> Option<u8> {
     let address = place_of(elf, "Py_Version")?;
     let version = memory.u64(address.wrapping_add(bias))?;
     (version >> 24 == 3).then_some((version >> 16) as u8)
 }
 
-fn layout(memory: &Memory, runtime: u64, minor: Option<u8>, path: &Path) -> Result<Layout, String> {
+fn layout(memory: &Memory, runtime: u64, minor: Option<u8>, path: &Path) -> Result<Known, String> {
     match minor {
-        Some(minor @ 13..) => Layout::published(memory, runtime)
+        Some(minor @ 13..) => Known::published(memory, runtime)
             .map_err(|why| if minor > 14 { format!("Python 3.{minor}: {why}") } else { why }),
         Some(minor) => {
             let name = path.to_string_lossy();
@@ -149,9 +184,9 @@ fn layout(memory: &Memory, runtime: u64, minor: Option<u8>, path: &Path) -> Resu
                 return Err("a debug build of Python before 3.13 lays its objects out differently"
                     .to_owned());
             }
-            Layout::of(minor).ok_or(format!("Python 3.{minor} is older than 3.8"))
+            Known::of(minor).ok_or(format!("Python 3.{minor} is older than 3.8"))
         }
-        None => Layout::published(memory, runtime)
+        None => Known::published(memory, runtime)
             .map_err(|_| "which version it is cannot be told".to_owned()),
     }
 }

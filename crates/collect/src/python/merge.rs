@@ -1,38 +1,34 @@
 //! Puts Python's frames where they belong among the native ones: each call of
 //! the interpreter's loop gives way to the Python functions that it runs.
 
-use super::Frame;
-use super::python::PyStack;
-
-/// Native frames with Python's in the place of the interpreter's loop; both
-/// innermost first. `whole`: the native stack reaches its outermost frame.
+/// Native frames with Python's in the place of the interpreter's loop; both innermost
+/// first, Python's with whether each is the outermost of its call of the loop. `whole`:
+/// the native stack reaches its outermost frame; `cut`: Python's do not.
 ///
-/// The two were not read at the same moment. Where one has more calls of the
+/// The two may not have been read at the same moment. Where one has more calls of the
 /// loop than the other, they are joined from the end that both surely have: the
 /// outermost of a whole stack, else the innermost.
-pub fn merge(
-    native: Vec<Frame>,
-    python: PyStack,
+pub fn merge<F>(
+    native: Vec<F>,
+    python: impl IntoIterator<Item = (F, bool)>,
     whole: bool,
-    mut is_loop: impl FnMut(u64) -> bool,
-) -> Vec<Frame> {
-    let mut groups: Vec<Vec<Frame>> = Vec::new();
+    cut: bool,
+    is_loop: impl FnMut(&F) -> bool,
+) -> Vec<F> {
+    let mut groups: Vec<Vec<F>> = Vec::new();
     let mut group = Vec::new();
-    for frame in python.frames {
-        group.push(Frame::Named(frame.named));
-        if frame.entry {
+    for (frame, entry) in python {
+        group.push(frame);
+        if entry {
             groups.push(std::mem::take(&mut group));
         }
     }
     if !group.is_empty() {
         groups.push(group);
     }
-    let loops: Vec<bool> = native
-        .iter()
-        .map(|frame| matches!(frame, Frame::Address(address) if is_loop(*address)))
-        .collect();
+    let loops: Vec<bool> = native.iter().map(is_loop).collect();
     let count = loops.iter().filter(|is| **is).count();
-    let from_outside = whole && !python.cut && count > 0;
+    let from_outside = whole && !cut && count > 0;
     // Which call of the loop the first group belongs to, and which groups are
     // too many on the inner side.
     let (skipped_loops, extra) = match from_outside {
@@ -40,7 +36,7 @@ pub fn merge(
         false => (0, 0),
     };
     let mut groups = groups.into_iter();
-    let mut inner: Vec<Frame> = groups.by_ref().take(extra).flatten().collect();
+    let mut inner: Vec<F> = groups.by_ref().take(extra).flatten().collect();
     let mut merged = Vec::with_capacity(native.len());
     let mut met = 0;
     for (frame, is_loop) in native.into_iter().zip(loops) {
@@ -69,28 +65,13 @@ pub fn merge(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Named;
-    use super::super::python::PyFrame;
     use super::*;
-    use std::sync::Arc;
-
-    fn python(frames: &[(&str, bool)]) -> PyStack {
-        let frame = |(name, entry): &(&str, bool)| PyFrame {
-            named: Arc::new(Named { function: (*name).into(), file: String::new(), line: 1 }),
-            entry: *entry,
-        };
-        PyStack { frames: frames.iter().map(frame).collect(), cut: false, gil: None }
-    }
 
     /// Native frames: 0 is the loop.
     fn merged(native: &[u64], frames: &[(&str, bool)], whole: bool) -> Vec<String> {
-        let native = native.iter().map(|a| Frame::Address(*a)).collect();
-        let show = |frame| match frame {
-            Frame::Address(address) => address.to_string(),
-            Frame::Named(named) => named.function.clone(),
-            Frame::Kernel(_) => "kernel".to_owned(),
-        };
-        merge(native, python(frames), whole, |a| a == 0).into_iter().map(show).collect()
+        let native = native.iter().map(u64::to_string).collect();
+        let frames = frames.iter().map(|(name, entry)| ((*name).to_owned(), *entry));
+        merge(native, frames, whole, false, |frame| frame == "0")
     }
 
     #[test]

@@ -5,26 +5,7 @@
 //! the release builds' own headers; they do not change within a minor version.
 
 use super::memory::Memory;
-
-/// How a frame finds the interpreter's current instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Instruction {
-    /// An offset in the code, in units of so many bytes.
-    Offset(u32),
-    /// An address in the code.
-    Address,
-}
-
-/// How lines are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
-    /// Pairs of bytes (to 3.9).
-    Pairs,
-    /// Pairs of bytes with signs and gaps (3.10).
-    Ranges,
-    /// Locations of variable length (from 3.11).
-    Locations,
-}
+use tprof_wire::python::{Instruction, Layout, Lines, Memory as _};
 
 /// Where the lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,58 +18,18 @@ pub enum Lock {
     Free,
 }
 
-/// Offsets.
+/// Offsets, and the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// First interpreter, in the runtime.
-    pub interpreters: u64,
-    /// Next interpreter, in an interpreter.
-    pub next_interpreter: u64,
-    /// First thread, in an interpreter.
-    pub threads: u64,
-    /// In a thread's state.
-    pub next_thread: u64,
-    /// Its interpreter.
-    pub interpreter: u64,
-    /// Its `pthread_t`.
-    pub pthread: u64,
-    /// Its tid, where it keeps one.
-    pub tid: Option<u64>,
-    /// Its frame; where there is a second offset, behind that pointer.
-    pub frame: (u64, Option<u64>),
-    /// In a frame: its caller.
-    pub previous: u64,
-    /// Its code.
-    pub code: u64,
-    /// Where it is.
-    pub instruction: u64,
-    /// What that is.
-    pub instruction_is: Instruction,
-    /// Who owns it: from 3.12 on the interpreter's own frames are told by this.
-    pub owner: Option<u64>,
-    /// Whether a call of the interpreter's loop began with it (3.11).
-    pub is_entry: Option<u64>,
-    /// In a code object.
-    pub file: u64,
-    /// Its name, qualified where there is one.
-    pub name: u64,
-    /// First line.
-    pub first_line: u64,
-    /// Table of lines.
-    pub lines: u64,
-    /// How it is written.
-    pub lines_are: Lines,
-    /// First instruction, where frames keep addresses.
-    pub instructions: u64,
-    /// Characters of a string of ASCII; of another.
-    pub text: (u64, u64),
+pub struct Known {
+    /// Offsets.
+    pub layout: Layout,
     /// The lock.
     pub lock: Lock,
 }
 
-impl Layout {
+impl Known {
     /// Offsets of a version without published ones.
-    pub fn of(minor: u8) -> Option<Layout> {
+    pub fn of(minor: u8) -> Option<Known> {
         let old = Layout {
             interpreters: 32,
             next_interpreter: 0,
@@ -111,16 +52,19 @@ impl Layout {
             lines_are: Lines::Pairs,
             instructions: 0,
             text: (48, 72),
-            lock: Lock::Runtime(1160, 1168),
         };
-        Some(match minor {
-            8 => old,
-            9 => Layout { lock: Lock::Runtime(360, 368), ..old },
+        let lock = match minor {
+            8 => Lock::Runtime(1160, 1168),
+            9 | 10 => Lock::Runtime(360, 368),
+            11 => Lock::Runtime(368, 376),
+            _ => Lock::Interpreter(384, 8, 16),
+        };
+        let layout = match minor {
+            8 | 9 => old,
             10 => Layout {
                 instruction: 96,
                 instruction_is: Instruction::Offset(2),
                 lines_are: Lines::Ranges,
-                lock: Lock::Runtime(360, 368),
                 ..old
             },
             11 => Layout {
@@ -140,7 +84,6 @@ impl Layout {
                 lines: 136,
                 lines_are: Lines::Locations,
                 instructions: 184,
-                lock: Lock::Runtime(368, 376),
                 ..old
             },
             12 => Layout {
@@ -161,21 +104,22 @@ impl Layout {
                 lines_are: Lines::Locations,
                 instructions: 192,
                 text: (40, 56),
-                lock: Lock::Interpreter(384, 8, 16),
                 ..old
             },
             _ => return None,
-        })
+        };
+        Some(Known { layout, lock })
     }
 
     /// The offsets that an interpreter publishes at the head of its runtime.
-    pub fn published(memory: &Memory, runtime: u64) -> Result<Layout, String> {
+    pub fn published(mut memory: &Memory, runtime: u64) -> Result<Known, String> {
         const COOKIE: &[u8] = b"xdebugpy";
         let head = memory.bytes(runtime, 24).ok_or("its memory may not be read")?;
         if &head[..8] != COOKIE {
             return Err("its runtime does not begin as CPython's does".to_owned());
         }
-        let word = |at: u64| memory.u64(runtime + 24 + at * 8).ok_or("its memory may not be read");
+        let mut word =
+            |at: u64| memory.u64(runtime + 24 + at * 8).ok_or("its memory may not be read");
         let minor = head[8 + 2];
         let free_threaded = head[16] != 0;
         // Where each part begins, in words: they grew between versions.
@@ -193,7 +137,7 @@ impl Layout {
                 word(gil + 3)?.wrapping_sub(base),
             ),
         };
-        Ok(Layout {
+        let layout = Layout {
             interpreters: word(2)?,
             next_interpreter: word(5)?,
             threads: word(threads_head)?,
@@ -215,7 +159,7 @@ impl Layout {
             lines_are: Lines::Locations,
             instructions: word(code + 9)?,
             text: (ascii, ascii + 16),
-            lock,
-        })
+        };
+        Ok(Known { layout, lock })
     }
 }

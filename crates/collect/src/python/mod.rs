@@ -1,7 +1,7 @@
-//! Reads CPython's frames from outside, out of the memory of a process that is
-//! not stopped for it.
+//! CPython's frames: read from outside, out of the memory of a process that is not
+//! stopped for it, or told by the process itself with the stacks of its allocations.
 //!
-//! Frames are read the moment after a sample interrupted the thread, or while it
+//! From outside, frames are read the moment after a sample interrupted the thread, or while it
 //! waits. What moved meanwhile shows as frames that do not fit together; such a
 //! reading ends early, and says so. CPython 3.8 to 3.14 on 64-bit machines;
 //! debug builds before 3.13 lay their objects out differently and are refused.
@@ -10,11 +10,16 @@ mod code;
 mod find;
 mod layout;
 mod memory;
+mod merge;
 mod stack;
+mod told;
 
-use super::Named;
-use super::spaces::Spaces;
-use find::Found;
+pub use code::decode;
+pub use find::{Found, find, may_be};
+pub use merge::merge;
+pub use told::{Told, ToldFrame, write as write_name};
+
+use crate::cpu::{Named, Spaces};
 use memory::Memory;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,7 +108,9 @@ impl Pythons {
             Some(_) => false,
         };
         if look {
-            let process = match find::find(pid, spaces) {
+            let mappings = spaces.mappings(pid).into_iter().filter(|m| may_be(&m.path));
+            let modules: Vec<_> = mappings.map(|m| spaces.identify(pid, &m)).collect();
+            let process = match find(pid, modules) {
                 None => Process::None(count),
                 Some(Err(why)) => {
                     self.refused.push(why);
@@ -126,16 +133,23 @@ impl Interpreter {
     fn stack(&mut self, pid: u32, tid: u32) -> Option<PyStack> {
         let memory = Memory::new(pid);
         let state = self.thread(&memory, tid)?;
-        let layout = &self.found.layout;
+        let layout = &self.found.known.layout;
         let (raw, cut) = stack::read(&memory, layout, state)?;
-        let gil = stack::holds_lock(&memory, layout, self.found.runtime, state);
+        let gil = stack::holds_lock(&memory, &self.found.known, self.found.runtime, state);
         let mut stack = PyStack { cut, gil, ..PyStack::default() };
         for frame in raw {
             let Some(code) = self.codes.get(&memory, layout, frame.code) else {
                 stack.cut = true;
                 break;
             };
-            let line = code.line(layout, frame.instruction);
+            if code.is_own {
+                // It may have begun the call of the loop all the same.
+                if let Some(last) = stack.frames.last_mut() {
+                    last.entry |= frame.entry;
+                }
+                continue;
+            }
+            let line = code.line(layout, frame.code, frame.instruction);
             let named = self.named.entry((frame.code, line)).or_insert_with(|| {
                 Arc::new(Named { function: code.name.clone(), file: code.file.clone(), line })
             });
@@ -151,7 +165,7 @@ impl Interpreter {
 
     /// The state of a thread, found once and then checked.
     fn thread(&mut self, memory: &Memory, tid: u32) -> Option<u64> {
-        let layout = &self.found.layout;
+        let layout = &self.found.known.layout;
         if let Some(state) = self.threads.get(&tid)
             && stack::tid_of(memory, layout, *state) == Some(tid)
         {

@@ -2,6 +2,7 @@
 
 use crate::sys;
 use std::cell::RefCell;
+use tprof_wire::python;
 
 /// Bytes read at once: frames of an interpreter lie close together.
 const BLOCK: usize = 2048;
@@ -56,21 +57,18 @@ impl Memory {
         blocks.push((from, bytes));
         found
     }
+}
 
-    /// A pointer or number of eight bytes.
-    pub fn u64(&self, address: u64) -> Option<u64> {
-        let bytes = self.bytes(address, 8)?;
-        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+impl python::Memory for &Memory {
+    fn u64(&mut self, at: u64) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(at, 8)?.try_into().ok()?))
     }
 
-    /// A number of four bytes.
-    pub fn u32(&self, address: u64) -> Option<u32> {
-        let bytes = self.bytes(address, 4)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    fn u32(&mut self, at: u64) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(at, 4)?.try_into().ok()?))
     }
 
-    /// A byte.
-    pub fn u8(&self, address: u64) -> Option<u8> {
-        self.bytes(address, 1)?.first().copied()
+    fn u8(&mut self, at: u64) -> Option<u8> {
+        self.bytes(at, 1)?.first().copied()
     }
 }

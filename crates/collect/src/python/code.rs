@@ -1,0 +1,122 @@
+//! Code objects: name, file, and lines by instruction.
+
+use super::memory::Memory;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use tprof_wire::python::{self, Chars, CodeHead, Layout};
+
+/// Code objects that are kept.
+const MAX_CODES: usize = 1 << 16;
+/// An object is checked to be the same at least that often: its memory may have
+/// been given to another.
+const CHECK: Duration = Duration::from_secs(1);
+/// One that was met a moment ago is checked sooner, after this share of the time
+/// since: what a program compiles and runs once, as it begins, is soon gone.
+const CHECK_SHARE: u32 = 16;
+
+/// A code object.
+pub struct Code {
+    /// Function, qualified by its class where the version tells.
+    pub name: String,
+    /// File.
+    pub file: String,
+    /// The interpreter keeps it for itself: it belongs to no function.
+    pub is_own: bool,
+    first_line: u32,
+    lines: Vec<u8>,
+    /// Pointers that tell it from another at the same address.
+    identity: [u64; 3],
+    read: Instant,
+    checked: Instant,
+}
+
+/// Code objects met so far, by address; `None` for what is none.
+#[derive(Default)]
+pub struct Codes {
+    known: HashMap<u64, Option<Code>>,
+}
+
+impl Codes {
+    /// The code object at an address.
+    pub fn get(&mut self, mut memory: &Memory, layout: &Layout, at: u64) -> Option<&Code> {
+        if self.known.len() > MAX_CODES {
+            self.known.clear();
+        }
+        let stale = match self.known.get_mut(&at) {
+            Some(Some(code)) if code.is_due() => {
+                code.checked = Instant::now();
+                {
+                    let head = python::code(&mut memory, layout, at);
+                    head.as_ref().map(identity) != Some(code.identity)
+                }
+            }
+            Some(Some(_)) => false,
+            // What could not be read once may be whole now.
+            Some(None) | None => true,
+        };
+        if stale {
+            self.known.insert(at, read(memory, layout, at));
+        }
+        self.known.get(&at)?.as_ref()
+    }
+}
+
+/// Pointers and numbers that tell a code object from another at its address.
+fn identity(head: &CodeHead) -> [u64; 3] {
+    [head.name, head.file, u64::from(head.first_line)]
+}
+
+fn read(mut memory: &Memory, layout: &Layout, at: u64) -> Option<Code> {
+    let head = python::code(&mut memory, layout, at)?;
+    let len = head.lines_bytes as usize;
+    let is_own = head.name == 0;
+    let text = |at: u64| if is_own { Some(String::new()) } else { text(memory, layout, at) };
+    Some(Code {
+        name: text(head.name)?,
+        file: text(head.file)?,
+        is_own,
+        first_line: head.first_line,
+        lines: if len == 0 { Vec::new() } else { memory.bytes(head.lines, len)? },
+        identity: identity(&head),
+        read: Instant::now(),
+        checked: Instant::now(),
+    })
+}
+
+/// A string: compact ones alone, as all names of code are.
+fn text(mut memory: &Memory, layout: &Layout, at: u64) -> Option<String> {
+    let text = python::text(&mut memory, layout, at)?;
+    let bytes = match text.bytes {
+        0 => Vec::new(),
+        len => memory.bytes(text.at, len as usize)?,
+    };
+    decode(text.chars, &bytes)
+}
+
+/// The characters of a string.
+pub fn decode(chars: Chars, bytes: &[u8]) -> Option<String> {
+    Some(match chars {
+        Chars::Ascii => String::from_utf8(bytes.to_vec()).ok()?,
+        Chars::Latin => bytes.iter().map(|b| char::from(*b)).collect(),
+        Chars::Two => {
+            let units = bytes.chunks_exact(2).map(|b| u32::from(u16::from_le_bytes([b[0], b[1]])));
+            units.map(|unit| char::from_u32(unit).unwrap_or('\u{fffd}')).collect()
+        }
+        Chars::Four => {
+            let units = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            units.map(|unit| char::from_u32(unit).unwrap_or('\u{fffd}')).collect()
+        }
+    })
+}
+
+impl Code {
+    fn is_due(&self) -> bool {
+        self.checked.elapsed() > CHECK.min(self.read.elapsed() / CHECK_SHARE)
+    }
+
+    /// The line of an instruction; the first one's if it is not in the table.
+    pub fn line(&self, layout: &Layout, code: u64, instruction: u64) -> u32 {
+        let table = self.lines.iter().copied();
+        python::line(layout, code, self.first_line, instruction, table)
+    }
+}

@@ -1,0 +1,68 @@
+//! Walks an interpreter's threads and frames.
+
+use super::MAX_FRAMES;
+use super::layout::{Known, Lock};
+use super::memory::Memory;
+use tprof_wire::python::{self, Ends, Layout, Memory as _, RawFrame};
+
+/// Interpreters and threads that are believed.
+const MAX_INTERPRETERS: usize = 64;
+const MAX_THREADS: usize = 16_384;
+/// Offset of the tid in the C library's description of a thread (glibc, x86-64
+/// and aarch64, since 2.4).
+#[cfg(target_arch = "x86_64")]
+const PTHREAD_TID: u64 = 720;
+/// See above.
+#[cfg(not(target_arch = "x86_64"))]
+const PTHREAD_TID: u64 = 208;
+
+/// The states of all threads of all interpreters.
+pub fn thread_states(mut memory: &Memory, layout: &Layout, runtime: u64) -> Vec<u64> {
+    let mut states = Vec::new();
+    let mut interpreter = memory.u64(runtime + layout.interpreters).unwrap_or(0);
+    for _ in 0..MAX_INTERPRETERS {
+        if interpreter == 0 {
+            break;
+        }
+        let mut state = memory.u64(interpreter + layout.threads).unwrap_or(0);
+        while state != 0 && states.len() < MAX_THREADS {
+            states.push(state);
+            state = memory.u64(state + layout.next_thread).unwrap_or(0);
+        }
+        interpreter = memory.u64(interpreter + layout.next_interpreter).unwrap_or(0);
+    }
+    states
+}
+
+/// The tid of a thread's state.
+pub fn tid_of(mut memory: &Memory, layout: &Layout, state: u64) -> Option<u32> {
+    if let Some(tid) = layout.tid {
+        return u32::try_from(memory.u64(state + tid)?).ok();
+    }
+    let pthread = memory.u64(state + layout.pthread)?;
+    memory.u32(pthread.checked_add(PTHREAD_TID)?)
+}
+
+/// The frames of a thread, innermost first, and whether the reading ended early.
+pub fn read(mut memory: &Memory, layout: &Layout, state: u64) -> Option<(Vec<RawFrame>, bool)> {
+    let mut frames = Vec::new();
+    let ends = python::frames(&mut memory, layout, state, MAX_FRAMES, |frame| {
+        frames.push(frame);
+        true
+    })?;
+    Some((frames, ends != Ends::Whole))
+}
+
+/// Whether a thread holds the lock; `None` if there is none, or nobody can tell.
+pub fn holds_lock(mut memory: &Memory, known: &Known, runtime: u64, state: u64) -> Option<bool> {
+    let (holder, locked) = match known.lock {
+        Lock::Free => return None,
+        Lock::Runtime(holder, locked) => (runtime + holder, runtime + locked),
+        Lock::Interpreter(pointer, holder, locked) => {
+            let interpreter = memory.u64(state + known.layout.interpreter)?;
+            let lock = memory.u64(interpreter + pointer)?;
+            (lock + holder, lock + locked)
+        }
+    };
+    Some(memory.u64(holder)? == state && memory.u32(locked)? == 1)
+}

@@ -1,0 +1,198 @@
+//! Python frames that a process told of itself: numbers of the trace, and names.
+//!
+//! A stack may refer to a frame whose name is still on its way, in another thread's
+//! ring: the number is given at the first mention, the name is written when it comes.
+
+use super::decode;
+use crate::cpu::Named;
+use std::collections::{HashMap, HashSet};
+use tprof_trace::TraceWriter;
+use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Symbol};
+use tprof_wire::python::{Chars, FILE_BYTES, NAME_BYTES};
+
+/// Numbers of these frames begin here; those of samples' frames at 0.
+const FIRST: u64 = 1 << 31;
+/// Frames that are numbered: as many as a target tells.
+const MOST: usize = 1 << 20;
+
+/// A frame's name, as it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldFrame {
+    /// What stands for it in stacks.
+    pub key: u64,
+    /// What it is.
+    pub named: Named,
+}
+
+impl ToldFrame {
+    /// Reads a record's payload; `None` if it makes no sense.
+    pub fn decode(payload: &[u64]) -> Option<ToldFrame> {
+        let [key, line, sent, whole, rest @ ..] = payload else { return None };
+        let (name, file) = ((sent & 0xffff_ffff) as usize, (sent >> 32) as usize);
+        if name > NAME_BYTES || file > FILE_BYTES {
+            return None;
+        }
+        let words = name.div_ceil(8);
+        let bytes = |words: &[u64], len: usize| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_ne_bytes()).take(len).collect()
+        };
+        let text = |chars: u64, words: &[u64], len| {
+            decode(Chars::of(chars & 0xff)?, &bytes(words.get(..usize::div_ceil(len, 8))?, len))
+        };
+        let mut function = text(line >> 32, rest, name)?;
+        let mut path = text(line >> 40, rest.get(words..)?, file)?;
+        if whole & 0xffff_ffff > name as u64 {
+            function.push('…');
+        }
+        if whole >> 32 > file as u64 {
+            path.insert(0, '…');
+        }
+        Some(ToldFrame { key: *key, named: Named { function, file: path, line: *line as u32 } })
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Told {
+    numbers: HashMap<u64, u64>,
+    named: HashMap<Named, u64>,
+    nameless: HashSet<u64>,
+    next: u64,
+}
+
+impl Told {
+    fn next(&mut self) -> u64 {
+        let number = FIRST + self.next;
+        self.next += 1;
+        SYNTHETIC_FRAME | number
+    }
+
+    /// The frame of the trace that stands for a key; `None` past what a target tells.
+    pub fn frame(&mut self, key: u64) -> Option<u64> {
+        if let Some(frame) = self.numbers.get(&key) {
+            return Some(*frame);
+        }
+        if self.numbers.len() >= MOST {
+            return None;
+        }
+        let frame = self.next();
+        self.numbers.insert(key, frame);
+        self.nameless.insert(frame);
+        Some(frame)
+    }
+
+    /// Writes a frame's name.
+    pub fn tell(
+        &mut self,
+        told: ToldFrame,
+        process: ProcessIndex,
+        redact: bool,
+        writer: &mut TraceWriter,
+    ) {
+        let ToldFrame { key, named } = told;
+        let frame = match self.numbers.get(&key) {
+            Some(frame) if !self.nameless.remove(frame) => return,
+            Some(frame) => *frame,
+            None if self.numbers.len() >= MOST => return,
+            // One function and line is one frame, however many instructions it has.
+            None => match self.named.get(&named) {
+                Some(frame) => {
+                    self.numbers.insert(key, *frame);
+                    return;
+                }
+                None => {
+                    let frame = self.next();
+                    self.numbers.insert(key, frame);
+                    frame
+                }
+            },
+        };
+        write(frame, &named, process, redact, writer);
+        self.named.insert(named, frame);
+    }
+
+    /// Says of frames whose names never came that they have none; how many.
+    pub fn give_up(&mut self, process: ProcessIndex, writer: &mut TraceWriter) -> u64 {
+        let unknown = "(a Python function whose name was lost)".to_owned();
+        let unknown = Named { function: unknown, file: String::new(), line: 0 };
+        let count = self.nameless.len() as u64;
+        for frame in self.nameless.drain() {
+            write(frame, &unknown, process, false, writer);
+        }
+        count
+    }
+}
+
+/// Writes the name of a frame that is a function of Python's.
+pub fn write(
+    frame: u64,
+    named: &Named,
+    process: ProcessIndex,
+    redact: bool,
+    writer: &mut TraceWriter,
+) {
+    let file = match redact {
+        true => named.file.rsplit('/').next().unwrap_or_default(),
+        false => &named.file,
+    };
+    let (function, file, module) =
+        (writer.name(&named.function), writer.name(file), writer.name("[python]"));
+    let (line, depth) = (named.line, 0);
+    writer.symbol(&Symbol { process, address: frame, depth, function, file, line, module });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(key: u64, line: u32, name: &str, file: &str) -> Vec<u64> {
+        let sent = name.len() as u64 | (file.len() as u64) << 32;
+        let mut words = vec![key, u64::from(line), sent, sent];
+        for text in [name, file] {
+            for part in text.as_bytes().chunks(8) {
+                let mut word = [0; 8];
+                word[..part.len()].copy_from_slice(part);
+                words.push(u64::from_ne_bytes(word));
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn a_name_crosses_and_nonsense_does_not() {
+        let words = payload(9, 7, "Class.method", "/a/b.py");
+        let told = ToldFrame::decode(&words).unwrap();
+        let named = Named { function: "Class.method".into(), file: "/a/b.py".into(), line: 7 };
+        assert_eq!(told, ToldFrame { key: 9, named });
+        assert_eq!(ToldFrame::decode(&words[..words.len() - 1]), None);
+        assert_eq!(ToldFrame::decode(&words[..3]), None);
+        let mut cut = words.clone();
+        cut[3] += 1 | 1 << 32;
+        let told = ToldFrame::decode(&cut).unwrap();
+        assert_eq!((&*told.named.function, &*told.named.file), ("Class.method…", "…/a/b.py"));
+        for (at, value) in [(1, 3 << 32), (2, u64::MAX), (2, 5000)] {
+            let mut words = words.clone();
+            words[at] = value;
+            assert_eq!(ToldFrame::decode(&words), None);
+        }
+    }
+
+    #[test]
+    fn a_number_stands_for_a_key_whether_the_name_or_the_stack_comes_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.tprof");
+        let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
+        let mut told = Told::default();
+        let tell = |key, line| ToldFrame::decode(&payload(key, line, "f", "f.py")).unwrap();
+        let first = told.frame(1).unwrap();
+        told.tell(tell(1, 5), 0, false, &mut writer);
+        told.tell(tell(2, 5), 0, false, &mut writer);
+        told.tell(tell(3, 6), 0, false, &mut writer);
+        assert_eq!((told.frame(1), told.frame(2)), (Some(first), Some(first)));
+        assert!(told.frame(3).unwrap() != first && first & SYNTHETIC_FRAME != 0);
+        assert_eq!(told.give_up(0, &mut writer), 0);
+        told.frame(4);
+        assert_eq!(told.give_up(0, &mut writer), 1);
+        assert_eq!(told.give_up(0, &mut writer), 0);
+    }
+}

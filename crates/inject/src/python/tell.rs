@@ -1,0 +1,129 @@
+//! Tells what a frame is, once: a record of its name, file and line.
+
+use super::memory::Here;
+use super::{PAYLOAD, Scratch, Taken, interpreter};
+use crate::thread::Thread;
+use crate::{ring, stacks};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text};
+use tprof_wire::record::ExtKind;
+
+/// Keys of frames that were told: an open table, whose entries are claimed by one
+/// compare-and-swap and never removed. Empty in a forked child.
+static TOLD: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+const ENTRIES: usize = 1 << 17;
+/// Entries looked at before the table counts as full for a key.
+const PROBES: usize = 16;
+
+/// Maps the table, if it is not yet.
+pub fn prepare() {
+    stacks::map_wiped(&TOLD, ENTRIES * size_of::<AtomicU64>());
+}
+
+/// Tells what the frames of a stack are, as far as nobody did. A frame that cannot be
+/// told stays without a name, which the collector counts.
+#[cold]
+#[inline(never)]
+pub fn tell(thread: &mut Thread, scratch: &mut Scratch) {
+    let Some(interpreter) = interpreter() else { return };
+    let layout = &interpreter.layout;
+    let Scratch { taken, kernel } = scratch;
+    let Taken { frames, keys, len, direct, payload, .. } = taken;
+    for (raw, key) in frames.iter().zip(keys).take(*len) {
+        let key = *key & !1;
+        if !is_new(key) {
+            continue;
+        }
+        let words = match direct {
+            true => describe(&mut Here, layout, *raw, key, payload),
+            false => describe(kernel, layout, *raw, key, payload),
+        };
+        let clock = thread.clock();
+        if let Some(payload) = words.and_then(|words| payload.get(..words)) {
+            ring::ext(thread, ExtKind::PythonFrame, 0, clock, payload);
+        }
+    }
+}
+
+/// Whether a frame is to be told by whoever asks: it then counts as told.
+fn is_new(key: u64) -> bool {
+    let table = TOLD.load(Acquire);
+    if table.is_null() {
+        return false;
+    }
+    for probe in 0..PROBES {
+        // SAFETY: the index is masked to the table's size.
+        let entry = unsafe { &*table.add(((key >> 20) as usize + probe) & (ENTRIES - 1)) };
+        let now = match entry.load(Relaxed) {
+            0 => match entry.compare_exchange(0, key, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(other) => other,
+            },
+            now => now,
+        };
+        if now == key {
+            return false;
+        }
+    }
+    false
+}
+
+/// Fills the payload of a frame's record; its words.
+fn describe(
+    memory: &mut impl Memory,
+    layout: &Layout,
+    raw: RawFrame,
+    key: u64,
+    payload: &mut [u64; PAYLOAD],
+) -> Option<usize> {
+    let head = python::code(memory, layout, raw.code)?;
+    let name = python::text(memory, layout, head.name)?;
+    let file = python::text(memory, layout, head.file)?;
+    let mut table = Table { memory: &mut *memory, at: head.lines, left: head.lines_bytes };
+    let line = python::line(layout, raw.code, head.first_line, raw.instruction, &mut table);
+    let sent_name = Text { bytes: name.bytes.min(NAME_BYTES as u64), ..name };
+    // Of a file, its last bytes: from an aligned one on.
+    let skipped = file.bytes.saturating_sub(FILE_BYTES as u64).next_multiple_of(8);
+    let sent_file = Text {
+        at: file.at.wrapping_add(skipped),
+        bytes: file.bytes - skipped.min(file.bytes),
+        ..file
+    };
+    let [first, second, third, fourth, rest @ ..] = payload;
+    *first = key;
+    *second = u64::from(line) | (name.chars as u64) << 32 | (file.chars as u64) << 40;
+    *third = sent_name.bytes | sent_file.bytes << 32;
+    *fourth = name.bytes | file.bytes << 32;
+    let name_words = copy(memory, sent_name, rest)?;
+    let file_words = copy(memory, sent_file, rest.get_mut(name_words..)?)?;
+    Some(4 + name_words + file_words)
+}
+
+/// Copies characters, NUL padded to words; how many words.
+fn copy(memory: &mut impl Memory, text: Text, to: &mut [u64]) -> Option<usize> {
+    let words = text.bytes.div_ceil(8) as usize;
+    for (at, word) in to.get_mut(..words)?.iter_mut().enumerate() {
+        let left = text.bytes - 8 * at as u64;
+        let whole = memory.u64(text.at.wrapping_add(8 * at as u64))?;
+        *word = if left < 8 { whole & ((1 << (left * 8)) - 1) } else { whole };
+    }
+    Some(words)
+}
+
+/// The bytes of a table of lines, as far as they can be read.
+struct Table<'a, M: Memory> {
+    memory: &'a mut M,
+    at: u64,
+    left: u64,
+}
+
+impl<M: Memory> Iterator for Table<'_, M> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        self.left = self.left.checked_sub(1)?;
+        let byte = self.memory.u8(self.at);
+        self.at = self.at.wrapping_add(1);
+        byte
+    }
+}

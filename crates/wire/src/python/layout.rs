@@ -1,0 +1,237 @@
+//! Offsets in CPython's objects, and where an interpreter lies.
+
+/// How a frame finds the interpreter's current instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instruction {
+    /// An offset in the code, in units of so many bytes.
+    Offset(u32),
+    /// An address in the code.
+    Address,
+}
+
+/// How lines are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// Pairs of bytes (to 3.9).
+    Pairs,
+    /// Pairs of bytes with signs and gaps (3.10).
+    Ranges,
+    /// Locations of variable length (from 3.11).
+    Locations,
+}
+
+/// Offsets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// First interpreter, in the runtime; to 3.11 the main one follows it.
+    pub interpreters: u64,
+    /// Next interpreter, in an interpreter.
+    pub next_interpreter: u64,
+    /// First thread, in an interpreter.
+    pub threads: u64,
+    /// In a thread's state.
+    pub next_thread: u64,
+    /// Its interpreter.
+    pub interpreter: u64,
+    /// Its `pthread_t`.
+    pub pthread: u64,
+    /// Its tid, where it keeps one.
+    pub tid: Option<u64>,
+    /// Its frame; where there is a second offset, behind that pointer.
+    pub frame: (u64, Option<u64>),
+    /// In a frame: its caller.
+    pub previous: u64,
+    /// Its code.
+    pub code: u64,
+    /// Where it is.
+    pub instruction: u64,
+    /// What that is.
+    pub instruction_is: Instruction,
+    /// Who owns it: from 3.12 on the interpreter's own frames are told by this.
+    pub owner: Option<u64>,
+    /// Whether a call of the interpreter's loop began with it (3.11).
+    pub is_entry: Option<u64>,
+    /// In a code object.
+    pub file: u64,
+    /// Its name, qualified where there is one.
+    pub name: u64,
+    /// First line.
+    pub first_line: u64,
+    /// Table of lines.
+    pub lines: u64,
+    /// How it is written.
+    pub lines_are: Lines,
+    /// First instruction, where frames keep addresses.
+    pub instructions: u64,
+    /// Characters of a string of ASCII; of another.
+    pub text: (u64, u64),
+}
+
+/// An interpreter, as a target must know it to read its own threads' frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interpreter {
+    /// Address of `_PyRuntime`.
+    pub runtime: u64,
+    /// Address of `PyGILState_GetThisThreadState`: reads a variable of the thread.
+    pub thread_of: u64,
+    /// Address of `_PyThreadState_UncheckedGet` or its successor: reads a variable, to
+    /// 3.11 of the runtime (whoever holds the lock), later of the thread (the state with
+    /// which it may run Python now).
+    pub current: u64,
+    /// Address of `PyCode_Type`.
+    pub code_type: u64,
+    /// `current` tells of whoever holds the one lock.
+    pub one_lock: bool,
+    /// First address of its code, and one past the last: a thread that runs Python has
+    /// return addresses there.
+    pub text: (u64, u64),
+    /// Offsets.
+    pub layout: Layout,
+}
+
+/// Words of an [`Interpreter`] as it crosses.
+pub const INTERPRETER_WORDS: usize = 30;
+
+/// An offset that there is not.
+const NONE: u64 = u64::MAX;
+
+impl Interpreter {
+    /// As words.
+    pub fn words(&self) -> [u64; INTERPRETER_WORDS] {
+        let l = &self.layout;
+        let or_none = |offset: Option<u64>| offset.unwrap_or(NONE);
+        [
+            self.runtime,
+            self.thread_of,
+            self.current,
+            self.code_type,
+            u64::from(self.one_lock),
+            l.interpreters,
+            l.next_interpreter,
+            l.threads,
+            l.next_thread,
+            l.interpreter,
+            l.pthread,
+            or_none(l.tid),
+            l.frame.0,
+            or_none(l.frame.1),
+            l.previous,
+            l.code,
+            l.instruction,
+            match l.instruction_is {
+                Instruction::Offset(unit) => u64::from(unit),
+                Instruction::Address => 0,
+            },
+            or_none(l.owner),
+            or_none(l.is_entry),
+            l.file,
+            l.name,
+            l.first_line,
+            l.lines,
+            l.lines_are as u64,
+            l.instructions,
+            l.text.0,
+            l.text.1,
+            self.text.0,
+            self.text.1,
+        ]
+    }
+
+    /// From words.
+    pub fn of_words(words: &[u64; INTERPRETER_WORDS]) -> Interpreter {
+        let [
+            runtime,
+            thread_of,
+            current,
+            code_type,
+            one_lock,
+            interpreters,
+            next_interpreter,
+            threads,
+            next_thread,
+            interpreter,
+            pthread,
+            tid,
+            frame,
+            behind,
+            previous,
+            code,
+            instruction,
+            unit,
+            owner,
+            is_entry,
+            file,
+            name,
+            first_line,
+            lines,
+            lines_are,
+            instructions,
+            ascii,
+            other,
+            start,
+            end,
+        ] = *words;
+        let or_none = |offset: u64| (offset != NONE).then_some(offset);
+        Interpreter {
+            runtime,
+            thread_of,
+            current,
+            code_type,
+            one_lock: one_lock != 0,
+            text: (start, end),
+            layout: Layout {
+                interpreters,
+                next_interpreter,
+                threads,
+                next_thread,
+                interpreter,
+                pthread,
+                tid: or_none(tid),
+                frame: (frame, or_none(behind)),
+                previous,
+                code,
+                instruction,
+                instruction_is: match unit {
+                    0 => Instruction::Address,
+                    unit => Instruction::Offset(unit as u32),
+                },
+                owner: or_none(owner),
+                is_entry: or_none(is_entry),
+                file,
+                name,
+                first_line,
+                lines,
+                lines_are: match lines_are {
+                    0 => Lines::Pairs,
+                    1 => Lines::Ranges,
+                    _ => Lines::Locations,
+                },
+                instructions,
+                text: (ascii, other),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpreter_crosses_as_it_is() {
+        let mut words = [0; INTERPRETER_WORDS];
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = 100 + at as u64;
+        }
+        (words[4], words[11], words[13], words[17], words[18], words[24]) =
+            (1, NONE, NONE, 0, NONE, 1);
+        let interpreter = Interpreter::of_words(&words);
+        assert_eq!(interpreter.words(), words);
+        assert_eq!(interpreter.layout.instruction_is, Instruction::Address);
+        assert_eq!((interpreter.layout.tid, interpreter.layout.is_entry), (None, Some(119)));
+        assert_eq!(interpreter.layout.lines_are, Lines::Ranges);
+        let units = Layout { instruction_is: Instruction::Offset(2), ..interpreter.layout };
+        let other = Interpreter { layout: units, ..interpreter };
+        assert_eq!(Interpreter::of_words(&other.words()), other);
+    }
+}

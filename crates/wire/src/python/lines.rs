@@ -1,0 +1,133 @@
+//! Lines by instruction.
+
+use super::layout::{Instruction, Layout, Lines};
+
+/// The line of an instruction of a code object at `code`, whose table of lines is given;
+/// the first line if the table does not say.
+pub fn line(
+    layout: &Layout,
+    code: u64,
+    first_line: u32,
+    instruction: u64,
+    table: impl Iterator<Item = u8>,
+) -> u32 {
+    let offset = offset(layout, code, instruction);
+    let line = match layout.lines_are {
+        Lines::Pairs => by_pairs(table, offset),
+        Lines::Ranges => by_ranges(table, offset),
+        Lines::Locations => by_locations(table, offset),
+    };
+    first_line.saturating_add_signed(line.unwrap_or(0))
+}
+
+/// Bytes from the first instruction on.
+pub fn offset(layout: &Layout, code: u64, instruction: u64) -> u64 {
+    match layout.instruction_is {
+        // Before the first instruction there is none: -1.
+        Instruction::Offset(unit) => (instruction as u32 as i32).max(0) as u64 * u64::from(unit),
+        Instruction::Address => instruction.saturating_sub(code.wrapping_add(layout.instructions)),
+    }
+}
+
+/// To 3.9: how many bytes of code, then how many lines further.
+fn by_pairs(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
+    let (mut at, mut line) = (0u64, 0i32);
+    while let (Some(bytes), Some(step)) = (table.next(), table.next()) {
+        at += u64::from(bytes);
+        if at > offset {
+            break;
+        }
+        line = line.saturating_add(i32::from(step as i8));
+    }
+    Some(line)
+}
+
+/// 3.10: how many lines further, for how many bytes; -128 is no line.
+fn by_ranges(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
+    let (mut at, mut line) = (0u64, 0i32);
+    while let (Some(bytes), Some(step)) = (table.next(), table.next()) {
+        at += u64::from(bytes);
+        let step = step as i8;
+        if step != -128 {
+            line = line.saturating_add(i32::from(step));
+        }
+        if at > offset {
+            return (step != -128).then_some(line);
+        }
+    }
+    None
+}
+
+/// From 3.11: entries of a kind and a length in instructions, with lines as
+/// signed numbers of variable length.
+fn by_locations(table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
+    let mut bytes = table.peekable();
+    let (mut at, mut line) = (0u64, 0i32);
+    while let Some(head) = bytes.next() {
+        let (kind, units) = (head >> 3 & 15, u64::from(head & 7) + 1);
+        let mut known = true;
+        match kind {
+            15 => known = false,
+            13 | 14 => line = line.saturating_add(signed(&mut bytes)?),
+            10..=12 => line = line.saturating_add(i32::from(kind) - 10),
+            _ => {}
+        }
+        // Columns follow; the next entry begins with the high bit.
+        while bytes.peek().is_some_and(|b| b & 0x80 == 0) {
+            bytes.next();
+        }
+        at += units * 2;
+        if at > offset {
+            return known.then_some(line);
+        }
+    }
+    None
+}
+
+/// Six bits a byte, the lowest first; the lowest bit of the number is its sign.
+fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i32> {
+    let (mut value, mut shift) = (0u32, 0);
+    loop {
+        let byte = bytes.next()?;
+        value |= u32::from(byte & 63).checked_shl(shift)?;
+        shift += 6;
+        if byte & 64 == 0 {
+            break;
+        }
+    }
+    let size = (value >> 1) as i32;
+    Some(if value & 1 == 1 { -size } else { size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_every_version_are_found() {
+        // Two instructions on the first line, then one each two and three further.
+        let pairs = [0, 0, 4, 2, 2, 3];
+        let at = |offset| by_pairs(pairs.into_iter(), offset);
+        assert_eq!([at(0), at(2), at(4), at(6)], [Some(0), Some(0), Some(2), Some(5)]);
+        let ranges = [4, 0, 2, 2, 2, 0x80, 2, 3];
+        let at = |offset| by_ranges(ranges.into_iter(), offset);
+        assert_eq!([at(0), at(4), at(6), at(8)], [Some(0), Some(2), None, Some(5)]);
+        // A short form (two instructions), one line on (one), a long form with
+        // two lines on (one), no line (one), and three lines back (one).
+        let locations = [
+            0x80 | 1,
+            0x12,
+            0x80 | 11 << 3,
+            1,
+            2,
+            0x80 | 13 << 3,
+            4,
+            0x80 | 15 << 3,
+            0x80 | 13 << 3,
+            7,
+        ];
+        let at = |offset| by_locations(locations.into_iter(), offset);
+        assert_eq!([at(0), at(2), at(4)], [Some(0), Some(0), Some(1)]);
+        assert_eq!([at(6), at(8), at(10), at(12)], [Some(3), None, Some(0), None]);
+    }
+}

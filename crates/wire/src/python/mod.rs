@@ -1,0 +1,32 @@
+//! CPython's frames: where its objects keep what is read, and how to read it.
+//!
+//! The collector finds an interpreter and says in the region where it lies and how it
+//! lays its objects out ([`Interpreter`]); the target reads its own threads' frames by
+//! it. The collector reads other processes by the same code, through another [`Memory`].
+
+mod frames;
+mod layout;
+mod lines;
+mod objects;
+
+pub use frames::{Ends, RawFrame, frames};
+pub use layout::{INTERPRETER_WORDS, Instruction, Interpreter, Layout, Lines};
+pub use lines::{line, offset};
+pub use objects::{Chars, CodeHead, MAX_LINES, MAX_TEXT, Text, code, text};
+
+/// Most Python frames of a target's stack.
+pub const MAX_PYTHON_FRAMES: usize = 192;
+/// Bytes of a function's name that cross; the rest is cut off.
+pub const NAME_BYTES: usize = 1024;
+/// Bytes of a file's path that cross: its last ones.
+pub const FILE_BYTES: usize = 2048;
+
+/// Memory that can be read; `None` where it cannot.
+pub trait Memory {
+    /// Eight bytes.
+    fn u64(&mut self, at: u64) -> Option<u64>;
+    /// Four bytes.
+    fn u32(&mut self, at: u64) -> Option<u32>;
+    /// One byte.
+    fn u8(&mut self, at: u64) -> Option<u8>;
+}

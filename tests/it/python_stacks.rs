@@ -1,0 +1,287 @@
+//! `--stacks python`: allocations are told by the Python functions that made them, on
+//! every Python that is at hand.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tprof_tests::{
+    Job, Report, Scratch, assert_unchanged, memory_report, need, program, stack, tprof, traced,
+};
+
+/// Every block, with Python's frames.
+const EXACT: &[&str] = &["--stacks", "python", "--mem", "exact", "--activities", "mem"];
+/// Every block that is looked at here, since they are larger than the interval.
+const LARGE: &[&str] = &["--stacks", "python", "--mem", "sampled=40000", "--activities", "mem"];
+
+/// The Pythons from 3.8 on that are installed, each once.
+fn pythons() -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten();
+    let mut found: Vec<PathBuf> = (8..=14)
+        .map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}")))
+        .chain(versions.flatten().flat_map(|version| {
+            (8..=14).map(move |minor| version.path().join(format!("bin/python3.{minor}")))
+        }))
+        .filter(|path| path.is_file())
+        .collect();
+    found.sort();
+    found
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
+}
+
+/// Number of the line of a program that holds a marker.
+fn line_of(program: &str, marker: &str) -> usize {
+    let source = std::fs::read_to_string(script(program)).unwrap();
+    let marker = format!("# line: {marker}");
+    1 + source.lines().position(|line| line.ends_with(&marker)).unwrap()
+}
+
+/// Whether a frame of a report is Python's: its place is a Python file or made-up code.
+fn is_python(frame: &str) -> bool {
+    frame.contains(".py:") || frame.contains("(<")
+}
+
+/// The Python frames of a site, innermost first.
+fn python_frames(site: &Value) -> Vec<&str> {
+    stack(site).into_iter().filter(|frame| is_python(frame)).collect()
+}
+
+/// Blocks of one size whose innermost Python frame is this: how many, bytes of those live
+/// at the end. The function's name is taken without its class: older Pythons do not tell.
+fn blocks(sites: &[Value], place: &str, size: i64) -> (i64, i64) {
+    let is_it = |frame: &str| {
+        let (name, at) = frame.split_once(" (").unwrap_or((frame, ""));
+        let last = name.rsplit('.').next().unwrap_or(name);
+        format!("{last} ({at}").contains(place)
+    };
+    let own = sites.iter().filter(|site| {
+        let count = site["allocations"].as_i64().unwrap();
+        let innermost = python_frames(site).first().is_some_and(|frame| is_it(frame));
+        innermost && site["bytes"].as_i64() == Some(count * size)
+    });
+    own.fold((0, 0), |(count, live), site| {
+        (count + site["allocations"].as_i64().unwrap(), live + site["live_bytes"].as_i64().unwrap())
+    })
+}
+
+/// `function (…/program:line)`, as far as a frame must hold it.
+fn place(program: &str, function: &str, marker: &str) -> String {
+    format!("{function} ({}:{})", script(program).display(), line_of(program, marker))
+}
+
+#[track_caller]
+fn whole(report: &Report, name: &str) {
+    assert_eq!(report.lost(), 0, "{name}: {}", report.0["completeness"]);
+    assert_eq!(report.0["completeness"]["blind"], serde_json::json!([]), "{name}");
+}
+
+#[test]
+fn allocations_are_told_by_python_function_and_line() {
+    need!(!pythons().is_empty(), "there is no Python");
+    const HEAP: &str = "python_heap.py";
+    for python in pythons() {
+        let name = python.display().to_string();
+        let scratch = Scratch::new();
+        let job = Job::new(&python).arg(script(HEAP));
+        // Both ways of recording, on one Python of each kind.
+        let options = if name.ends_with("3.10") || name.ends_with("3.12") { EXACT } else { LARGE };
+        let run = traced(&job, options, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{name}: {:?}", run.outcome);
+        let report = memory_report(&run.run);
+        whole(&report, &name);
+        let sites = report.sites(is_python);
+        // A bytearray takes a byte more than was asked for.
+        for (function, marker, size, count, live) in [
+            ("victim_plain", "plain", 300_018, 7, 7),
+            ("victim_dropped", "dropped", 310_018, 5, 0),
+            ("__init__", "init", 320_018, 40, 40),
+            ("victim_generator", "generator", 330_018, 3, 3),
+            ("victim_recurses", "recursion", 340_018, 1, 1),
+            ("victim_unlocked", "unlocked", 360_017, 11, 11),
+            ("victim_locked", "locked", 370_017, 12, 12),
+            ("victim_thread", "thread", 380_018, 80, 80),
+            ("victim_thread", "thread unlocked", 390_017, 80, 80),
+            ("victim_key", "key", 400_018, 3, 3),
+            ("victim_ünïcode", "unicode", 410_018, 1, 1),
+            ("victim_child", "child", 420_018, 1, 1),
+        ] {
+            let found = blocks(&sites, &place(HEAP, function, marker), size);
+            assert_eq!(found, (count, live * size), "{name}: {function}, {marker}");
+        }
+        for i in 0..30 {
+            let found = blocks(&sites, &format!("<module> (<made {i:02}>:{})", i + 1), 350_018);
+            assert_eq!(found, (1, 350_018), "{name}: code made {i}");
+        }
+        let deep =
+            report.sites(|frame| frame.contains(&place(HEAP, "victim_recurses", "recursion")));
+        let deep = deep.iter().find(|site| site["bytes"] == 340_018).unwrap();
+        let frames = python_frames(deep);
+        let callers = frames.iter().filter(|frame| frame.starts_with("victim_recurses")).count();
+        let outer: Vec<&str> = frames[31..].iter().map(|f| f.split(' ').next().unwrap()).collect();
+        assert_eq!((callers, outer), (31, vec!["main", "<module>"]), "{name}: {frames:#?}");
+        // Native frames stand where they belong: the sort between the key and its caller.
+        let sorts = report.sites(|frame| frame.contains(&place(HEAP, "victim_key", "key")));
+        for site in sorts.iter().filter(|site| site["bytes"] == 3 * 400_018) {
+            let frames = stack(site);
+            let at = |part: &str| frames.iter().position(|frame| frame.contains(part)).unwrap();
+            let between = &frames[at("victim_key (") + 1..at("victim_sorts (")];
+            assert!(between.iter().any(|frame| frame.contains("sort")), "{name}: {frames:#?}");
+        }
+    }
+}
+
+#[test]
+fn python_counts_the_same_blocks_by_line() {
+    let pythons = pythons();
+    need!(!pythons.is_empty(), "there is no Python");
+    let python = pythons.last().unwrap();
+    let scratch = Scratch::new();
+    let native = Job::new(python).arg(script("python_heap.py")).arg("count");
+    let told = native.clone().env("PYTHONTRACEMALLOC", "1").run_in(scratch.cwd()).expect_code(0);
+    let counted: Value = serde_json::from_str(&told.stdout).unwrap();
+    let job = Job::new(python).arg(script("python_heap.py"));
+    let sites = memory_report(&traced(&job, LARGE, &scratch).run).sites(is_python);
+    let lines = counted.as_object().unwrap();
+    assert!(lines.len() >= 7, "{counted}");
+    for (line, sum) in lines {
+        let (count, bytes) = (sum[0].as_i64().unwrap(), sum[1].as_i64().unwrap());
+        let at = format!("({}:{line})", script("python_heap.py").display());
+        let (_, live) = blocks(&sites, &at, bytes / count);
+        assert_eq!(live, bytes, "line {line}: {counted}");
+    }
+}
+
+#[test]
+fn workers_are_told_as_well() {
+    const WORKERS: &str = "python_workers.py";
+    need!(!pythons().is_empty(), "there is no Python");
+    for python in pythons() {
+        let scratch = Scratch::new();
+        let methods = ["fork", "spawn", "forkserver"];
+        let run = traced(&Job::new(&python).arg(script(WORKERS)).args(methods), LARGE, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{python:?}: {:?}", run.outcome);
+        let report = memory_report(&run.run);
+        let sites = report.sites(is_python);
+        let (count, _) = blocks(&sites, &place(WORKERS, "victim_item", "item"), 500_018);
+        assert_eq!(count, 9, "{python:?}: {}", report.0["completeness"]);
+        assert_eq!(report.lost(), 0, "{python:?}: {}", report.0["completeness"]);
+    }
+}
+
+#[test]
+fn an_interpreter_that_ends_while_threads_allocate_is_left_alone() {
+    need!(!pythons().is_empty(), "there is no Python");
+    for python in pythons() {
+        let job = Job::new(&python).arg(script("python_ends.py"));
+        for mode in ["exact", "sampled"] {
+            let options = ["--stacks", "python", "--mem", mode, "--activities", "mem"];
+            for _ in 0..3 {
+                assert_unchanged(&job, &[&options], &Scratch::new());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interpreter_may_come_and_go() {
+    let libraries = pythons().into_iter().filter_map(|python| {
+        let version = python.file_name()?.to_str()?.strip_prefix("python")?.to_owned();
+        let folder = python.parent()?.parent()?.join("lib");
+        let library = folder.join(format!("libpython{version}.so.1.0"));
+        library.is_file().then_some((library, folder))
+    });
+    let mut tried = 0;
+    for (library, _) in libraries {
+        tried += 1;
+        let scratch = Scratch::new();
+        let home = library.parent().unwrap().parent().unwrap();
+        let job = Job::new(program("python_embedded")).arg(&library).env("PYTHONHOME", home);
+        let native = job.run_in(scratch.cwd());
+        if native.code != Some(0) {
+            // An interpreter that cannot be begun twice is no fault of ours.
+            tprof_tests::skip(&format!("{library:?}: {native:?}"));
+            continue;
+        }
+        let run = traced(&job, LARGE, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{library:?}: {:?}", run.outcome);
+        let report = memory_report(&run.run);
+        let sites = report.sites(is_python);
+        for (function, size, count) in [("victim_first", 610_018, 6), ("victim_second", 620_018, 8)]
+        {
+            let found = blocks(&sites, &format!("{function} (<string>:2)"), size);
+            assert_eq!(found, (count, 0), "{library:?}: {function}");
+        }
+        // What Python does not know has no frames of it.
+        let native = report.sites(|frame| frame.starts_with("victim_native"));
+        assert!(!native.is_empty());
+        for site in native {
+            assert!(python_frames(&site).is_empty(), "{library:?}: {site:#}");
+        }
+    }
+    need!(tried > 0, "there is no shared library of Python");
+}
+
+#[test]
+fn no_system_call_is_made_where_none_is_allowed() {
+    const CLOSED: &str = "python_closed.py";
+    need!(!pythons().is_empty(), "there is no Python");
+    for python in pythons() {
+        for way in ["filter", "strict"] {
+            let code = 7;
+            let scratch = Scratch::new();
+            let job = Job::new(&python).arg(script(CLOSED)).arg(way);
+            let native = job.run_in(scratch.cwd());
+            if native.code != Some(code) {
+                // A Python that asks the kernel for memory here cannot live under it.
+                tprof_tests::skip(&format!("{python:?}, {way}: {native:?}"));
+                continue;
+            }
+            let run = traced(&job, LARGE, &scratch);
+            assert_eq!(run.outcome.code, Some(code), "{python:?}, {way}: {:?}", run.outcome);
+            let report = memory_report(&run.run);
+            let sites = report.sites(is_python);
+            let (count, _) = blocks(&sites, &place(CLOSED, "victim_closed", "closed"), 50_018);
+            assert_eq!(count, 9, "{python:?}, {way}");
+            let lost = report.lost_of("Python frames in stacks of allocations");
+            assert_eq!(
+                lost > 0,
+                way == "filter",
+                "{python:?}, {way}: {}",
+                report.0["completeness"]
+            );
+        }
+    }
+}
+
+#[test]
+fn text_and_exports_name_pythons_functions() {
+    let pythons = pythons();
+    need!(!pythons.is_empty(), "there is no Python");
+    let scratch = Scratch::new();
+    let job = Job::new(pythons.last().unwrap()).arg(script("python_heap.py"));
+    let run = traced(&job, LARGE, &scratch).run;
+    let out = |arguments: &[&str]| {
+        let all = arguments.iter().copied().chain([run.to_str().unwrap()]);
+        tprof(all).run_in(scratch.cwd()).expect_code(0).stdout
+    };
+    let text = out(&["report", "memory"]);
+    let line = line_of("python_heap.py", "init");
+    assert!(text.contains(&format!("Victim.__init__ (python_heap.py:{line})")), "{text}");
+    assert!(text.contains("main (python_heap.py:"), "{text}");
+    let folded = out(&["export", "--to", "folded"]);
+    let of_key = folded.lines().find(|line| line.contains("victim_key")).unwrap();
+    let at = |name: &str| of_key.find(name).unwrap_or_else(|| panic!("no {name} in {of_key}"));
+    assert!(at("main") < at("victim_sorts") && at("victim_sorts") < at("victim_key"), "{of_key}");
+    let file = scratch.join("heap.speedscope.json");
+    out(&["export", "--to", "speedscope", "-o", file.to_str().unwrap()]);
+    let speedscope: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let frames = speedscope["shared"]["frames"].as_array().unwrap();
+    let line = line_of("python_heap.py", "key");
+    let key = frames.iter().find(|frame| frame["name"] == "victim_key" && frame["line"] == line);
+    assert!(
+        key.is_some_and(|f| f["file"].as_str().unwrap().ends_with("python_heap.py")),
+        "{frames:#?}"
+    );
+}
