@@ -19,7 +19,9 @@ const RING_BYTES: [usize; 5] = [4 << 20, 1 << 20, 512 << 10, 128 << 10, 32 << 10
 /// All rings together, where one can be this small and still hold a tenth of a
 /// second.
 const RINGS_BYTES: usize = 16 << 20;
-/// Wake-ups a second and processor that the sampler may ask for.
+/// Up to so many samples a second, each wakes the sampler, so that Python's frames are
+/// read at once. At 999 Hz that cost the job's threads one percent of their time
+/// (2.9 % in all instead of 3.9 %; virtual processors wake each other dearly).
 const WAKE_UPS: u32 = 250;
 /// Counters of a process that runs already, at most.
 const MOST_COUNTERS: usize = 8192;
@@ -93,6 +95,12 @@ impl Wanted {
         1_000_000_000 / u64::from(self.rate.max(1))
     }
 
+    /// Whether samples wake the sampler. Else it looks by itself; a ring that is half
+    /// full wakes it always.
+    pub fn wakes(&self) -> bool {
+        self.rate <= WAKE_UPS
+    }
+
     /// Whether samples hold registers and stack, to be unwound here.
     fn with_stack(&self) -> bool {
         !matches!(self.stacks, StackMode::Fp | StackMode::Off) && cfg!(target_arch = "x86_64")
@@ -140,7 +148,7 @@ impl Wanted {
             sample: if with_stack { FIELDS | WITH_STACK } else { FIELDS },
             read_format: read::TIME_RUNNING,
             flags,
-            wakeup_events: (self.rate / WAKE_UPS).max(1),
+            wakeup_events: u32::from(self.wakes()),
             regs_user: if with_stack { REGISTERS } else { 0 },
             stack_user: if with_stack { self.stack_bytes() } else { 0 },
             clockid: libc::CLOCK_MONOTONIC,

@@ -86,7 +86,7 @@ impl PerfEvent {
             read_format: read::TIME_RUNNING,
             flags,
             // The clock's samples wake the reader.
-            wakeup_events: u32::MAX,
+            wakeup_events: 0,
             clockid: libc::CLOCK_MONOTONIC,
             ..Attr::default()
         }

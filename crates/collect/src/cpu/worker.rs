@@ -6,8 +6,9 @@
 
 mod frames;
 mod poll;
+mod watch;
 
-use super::counters::{Counters, Purpose, Wanted, why_refused};
+use super::counters::{Counters, Purpose, Wanted};
 use super::polled::Polled;
 use super::spaces::Spaces;
 use super::threads::{Stretch, Threads};
@@ -29,6 +30,8 @@ use std::time::Duration;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
+/// Longest sleep where Python's frames must be read and samples do not wake the thread.
+const PYTHON_PASS: Duration = Duration::from_millis(4);
 /// Waits of this length are looked at, if nothing else tells where they are.
 const LONG_WAIT_NS: u64 = 10_000_000;
 /// Python frames are read for samples that are no older.
@@ -217,7 +220,11 @@ impl Worker {
         }
         // Somebody waits for what happened until a moment ago.
         let hurry = self.settled_ns() < self.wanted_ns;
-        let mut time = if hurry { HURRY } else { PASS };
+        let mut time = match hurry {
+            true => HURRY,
+            false if !self.wanted.wakes() && self.pythons.any() => PYTHON_PASS,
+            false => PASS,
+        };
         if let Some(at_ns) = self.next_poll_ns() {
             time = time.min(Duration::from_nanos(at_ns.saturating_sub(sys::monotonic_ns())));
         }
@@ -236,77 +243,6 @@ impl Worker {
             true => self.polled_ns,
             false => self.settled_ns,
         }
-    }
-
-    fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
-        for (event, why) in self.counters.refused_events.drain(..) {
-            (self.heard)(Heard::Missing(String::new(), event.name(), why));
-        }
-        if let Err(e) = result {
-            return Err(why_refused(&e));
-        }
-        if self.counters.kernel_refused.is_some() && !self.told_missing {
-            self.told_missing = true;
-            let level = sys::read_small("/proc/sys/kernel/perf_event_paranoid");
-            let level = String::from_utf8_lossy(&level);
-            (self.heard)(Heard::Missing(
-                String::new(),
-                "kernel frames, and where threads wait",
-                format!(
-                    "kernel.perf_event_paranoid is {}; `sysctl kernel.perf_event_paranoid=1` \
-                     or CAP_PERFMON would allow them",
-                    level.trim()
-                ),
-            ));
-        }
-        Ok(())
-    }
-
-    fn launch(&mut self, pid: u32) {
-        let result = self.counters.open(&self.wanted, &[pid], true);
-        match self.opened(result) {
-            Ok(()) => self.spaces.replaced(pid),
-            // Its exec shows when it is looked at.
-            Err(why) if self.poll_instead(pid, 0, &why) => self.polls.store(true, Release),
-            Err(why) => (self.heard)(Heard::Missing(String::new(), "CPU samples", why)),
-        }
-    }
-
-    fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
-        let mut result = Err("the process is gone".to_owned());
-        for pid in pids {
-            // What was read so far may say that it is watched through its parent.
-            self.drain();
-            let began =
-                |w: &Waiting| matches!(w.what, What::Began { pid: child, .. } if child == *pid);
-            if self.spaces.knows(*pid) || self.waiting.iter().any(began) {
-                result = Ok(());
-                continue;
-            }
-            let tids = sys::threads_of(*pid);
-            let opened = self.counters.open(&self.wanted, &tids, false);
-            if let Err(why) = self.opened(opened) {
-                if self.poll_instead(*pid, since_ns, &why) {
-                    result = Ok(());
-                    continue;
-                }
-                // A child that has ended meanwhile is no reason to fail.
-                if result.is_err() {
-                    result = Err(why);
-                }
-                continue;
-            }
-            result = Ok(());
-            let now = sys::monotonic_ns();
-            let parent = sys::parent_of(*pid).unwrap_or(0);
-            (self.heard)(Heard::Forked { pid: *pid, parent, time_ns: since_ns });
-            self.spaces.read(*pid, since_ns);
-            for tid in tids {
-                let waits = sys::thread_state(*pid, tid).is_some_and(|state| state != b'R');
-                self.threads.found(*pid, tid, now, waits);
-            }
-        }
-        result
     }
 
     /// Reads all rings, and works off what every ring was read past.

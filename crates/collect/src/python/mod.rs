@@ -87,6 +87,11 @@ impl Pythons {
         matches!(self.of.get(&pid), Some(Process::Python(_)))
     }
 
+    /// Whether any process is known to.
+    pub fn any(&self) -> bool {
+        self.of.values().any(|process| matches!(process, Process::Python(_)))
+    }
+
     /// Whether a return address lies in the interpreter's loop.
     pub fn is_loop(&mut self, pid: u32, address: u64) -> bool {
         match self.of.get_mut(&pid) {

@@ -1,0 +1,85 @@
+//! Begins to watch processes: opens their counters, or looks at them where that is
+//! refused.
+
+use super::super::Heard;
+use super::super::counters::why_refused;
+use super::{Waiting, What, Worker};
+use crate::sys;
+use std::sync::atomic::Ordering::Release;
+
+impl Worker {
+    /// What came of opening counters; what they lack is told once.
+    fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
+        for (event, why) in self.counters.refused_events.drain(..) {
+            (self.heard)(Heard::Missing(String::new(), event.name(), why));
+        }
+        if let Err(e) = result {
+            return Err(why_refused(&e));
+        }
+        if self.counters.kernel_refused.is_some() && !self.told_missing {
+            self.told_missing = true;
+            let level = sys::read_small("/proc/sys/kernel/perf_event_paranoid");
+            let level = String::from_utf8_lossy(&level);
+            (self.heard)(Heard::Missing(
+                String::new(),
+                "kernel frames, and where threads wait",
+                format!(
+                    "kernel.perf_event_paranoid is {}; `sysctl kernel.perf_event_paranoid=1` \
+                     or CAP_PERFMON would allow them",
+                    level.trim()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Watches a process that will exec, from then on.
+    pub(super) fn launch(&mut self, pid: u32) {
+        let result = self.counters.open(&self.wanted, &[pid], true);
+        match self.opened(result) {
+            Ok(()) => self.spaces.replaced(pid),
+            // Its exec shows when it is looked at.
+            Err(why) if self.poll_instead(pid, 0, &why) => self.polls.store(true, Release),
+            Err(why) => (self.heard)(Heard::Missing(String::new(), "CPU samples", why)),
+        }
+    }
+
+    /// Watches processes that run already; what they did since `since_ns` counts as
+    /// theirs.
+    pub(super) fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
+        let mut result = Err("the process is gone".to_owned());
+        for pid in pids {
+            // What was read so far may say that it is watched through its parent.
+            self.drain();
+            let began =
+                |w: &Waiting| matches!(w.what, What::Began { pid: child, .. } if child == *pid);
+            if self.spaces.knows(*pid) || self.waiting.iter().any(began) {
+                result = Ok(());
+                continue;
+            }
+            let tids = sys::threads_of(*pid);
+            let opened = self.counters.open(&self.wanted, &tids, false);
+            if let Err(why) = self.opened(opened) {
+                if self.poll_instead(*pid, since_ns, &why) {
+                    result = Ok(());
+                    continue;
+                }
+                // A child that has ended meanwhile is no reason to fail.
+                if result.is_err() {
+                    result = Err(why);
+                }
+                continue;
+            }
+            result = Ok(());
+            let now = sys::monotonic_ns();
+            let parent = sys::parent_of(*pid).unwrap_or(0);
+            (self.heard)(Heard::Forked { pid: *pid, parent, time_ns: since_ns });
+            self.spaces.read(*pid, since_ns);
+            for tid in tids {
+                let waits = sys::thread_state(*pid, tid).is_some_and(|state| state != b'R');
+                self.threads.found(*pid, tid, now, waits);
+            }
+        }
+        result
+    }
+}
