@@ -32,6 +32,9 @@ use std::time::Duration;
 const PASS: Duration = Duration::from_millis(50);
 /// Longest sleep where Python's frames must be read and samples do not wake the thread.
 const PYTHON_PASS: Duration = Duration::from_millis(4);
+/// A process that mapped code so lately may be about to run Python: its mappings must
+/// be known before its frames can be read.
+const STIR_NS: u64 = 200_000_000;
 /// Waits of this length are looked at, if nothing else tells where they are.
 const LONG_WAIT_NS: u64 = 10_000_000;
 /// Python frames are read for samples that are no older.
@@ -140,6 +143,8 @@ struct Worker {
     /// When the mappings of each were last read.
     maps_ns: HashMap<u32, u64>,
     polls: Arc<AtomicBool>,
+    /// When code was last mapped, or a process began to be watched.
+    mapped_ns: u64,
 }
 
 /// Runs until told to finish.
@@ -173,6 +178,7 @@ pub fn run(parts: Parts) {
         children_ns: 0,
         maps_ns: HashMap::new(),
         polls,
+        mapped_ns: 0,
     };
     loop {
         worker.rest(&wake);
@@ -222,7 +228,7 @@ impl Worker {
         let hurry = self.settled_ns() < self.wanted_ns;
         let mut time = match hurry {
             true => HURRY,
-            false if !self.wanted.wakes() && self.pythons.any() => PYTHON_PASS,
+            false if !self.wanted.wakes() && self.may_be_python() => PYTHON_PASS,
             false => PASS,
         };
         if let Some(at_ns) = self.next_poll_ns() {
@@ -234,6 +240,12 @@ impl Worker {
             self.hung_up[ring] |= hung_up.get(at + 1).copied().unwrap_or(false);
         }
         sys::clear_eventfd(wake.as_raw_fd());
+    }
+
+    /// Whether samples may be of Python.
+    fn may_be_python(&self) -> bool {
+        let stir_ns = sys::monotonic_ns().saturating_sub(self.mapped_ns);
+        self.pythons.any() || stir_ns < STIR_NS
     }
 
     /// Everything until then was handed out.
@@ -351,6 +363,7 @@ impl Worker {
                 What::Events { event, frame, count }
             }
             Record::Mapped { pid, start, len, offset, inode, path } => {
+                self.mapped_ns = self.mapped_ns.max(origin.time_ns);
                 let path = PathBuf::from(OsStr::from_bytes(path));
                 let end = start.saturating_add(len);
                 let mapping =

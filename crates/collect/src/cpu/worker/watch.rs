@@ -36,6 +36,7 @@ impl Worker {
     /// Watches a process that will exec, from then on.
     pub(super) fn launch(&mut self, pid: u32) {
         let result = self.counters.open(&self.wanted, &[pid], true);
+        self.mapped_ns = sys::monotonic_ns();
         match self.opened(result) {
             Ok(()) => self.spaces.replaced(pid),
             // Its exec shows when it is looked at.
@@ -75,6 +76,7 @@ impl Worker {
             let parent = sys::parent_of(*pid).unwrap_or(0);
             (self.heard)(Heard::Forked { pid: *pid, parent, time_ns: since_ns });
             self.spaces.read(*pid, since_ns);
+            self.mapped_ns = now;
             for tid in tids {
                 let waits = sys::thread_state(*pid, tid).is_some_and(|state| state != b'R');
                 self.threads.found(*pid, tid, now, waits);
