@@ -47,5 +47,5 @@ scripts/setup.sh
 # The interpreter itself: python3 may be a version manager's shell script, whose
 # own processes would be recorded as well.
 python=$(python3 -c 'import sys; print(sys.executable)')
-"$tprof" run --output "$target/clicks" --force -- "$python" examples/clicks.py "$@"
+"$tprof" run --output "$target/clicks" --force --stacks python -- "$python" examples/clicks.py "$@"
 "$tprof" report memory "$target/clicks" --top 3

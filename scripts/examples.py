@@ -76,7 +76,7 @@ def shown(desk, name, command, before="", top=3):
 def demo(desk):
     """What scripts/demo.sh does, shortened for the first page."""
     desk.sh("mkdir target")
-    said = desk.sh("tprof run -o target/clicks -- python3 examples/clicks.py")
+    said = desk.sh("tprof run -o target/clicks --stacks python -- python3 examples/clicks.py")
     memory = desk.sh("tprof report memory target/clicks --top 3")
     sites = section(memory, "Top sites").split("\n")
     rows = [i for i, line in enumerate(sites) if re.match(r" +[~0-9]", line) and "/" not in line]
@@ -87,9 +87,9 @@ def demo(desk):
 
 
 def clicks(desk):
-    said = desk.sh("tprof run -o clicks -- python3 examples/clicks.py")
+    said = desk.sh("tprof run -o clicks --stacks python -- python3 examples/clicks.py")
     memory = desk.sh("tprof report memory clicks --top 3")
-    fixed = desk.sh("tprof run -o clicks-fixed -- python3 examples/clicks.py --keep id")
+    fixed = desk.sh("tprof run -o clicks-fixed --stacks python -- python3 examples/clicks.py --keep id")
     return {
         "guide-summary": fenced(said),
         "guide-sites": fenced(section(memory, "Top sites")),

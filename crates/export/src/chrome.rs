@@ -151,8 +151,7 @@ fn document(
     })?;
     if samples > 0 {
         written.notes.push(format!(
-            "{}: {samples} samples were left out, the format has no place for them; \
-             --to perfetto or speedscope has",
+            "{}: {samples} samples were left out; --to perfetto, speedscope or pprof has them",
             part.file.label
         ));
     }
