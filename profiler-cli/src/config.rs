@@ -313,9 +313,13 @@ fn counter(word: &str, given: &Given) -> Result<PerfEvent, Failure> {
         let right = nearest(word, names).unwrap_or("auto");
         let why = match word {
             "" => "an event's name is missing",
+            "auto" | "none" => &format!("`{word}` stands alone"),
             _ => &format!("no event is called `{word}`"),
         };
-        given.refuse(format!("{why}; it takes auto, none, or of {}", names.join(", ")), right)
+        given.refuse(
+            format!("{why}; it takes auto, or none, or some of {}", names.join(", ")),
+            right,
+        )
     })
 }
 

@@ -36,12 +36,26 @@ fn times_of_threads_and_waits_are_known() {
     says_what_is_not_seen(&threads);
     let rows = rows(&threads, "threads");
     let sum = |key: &str| rows.iter().map(|row| row[key].as_f64().unwrap()).sum::<f64>();
-    assert!((1.15e9..1.6e9).contains(&sum("running_ns")), "{rows:#?}");
+    let losses = threads["completeness"]["losses"].as_array().unwrap();
+    let lost = losses.iter().find(|loss| loss["what"] == "milliseconds on a core");
+    let lost_ns = lost.map_or(0.0, |loss| loss["count"].as_f64().unwrap() * 1e6);
+    assert!((1.15e9..1.6e9).contains(&(sum("running_ns") + lost_ns)), "{lost_ns}: {rows:#?}");
     assert!((0.69e9..1.5e9).contains(&sum("sleep_ns")), "{rows:#?}");
     let cpu = document("cpu", &run.run);
     let notes = cpu["notes"].as_array().unwrap();
     let told = notes.iter().any(|note| note.as_str().unwrap().contains("no sample stands for"));
     assert!(told, "{notes:#?}");
+}
+
+#[test]
+fn a_thread_is_not_given_what_others_ran() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("many_threads")).arg("3000").arg("10");
+    let run = traced(&refused(job), OPTIONS, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let threads = document("threads", &run.run);
+    let (first, rest) = rows(&threads, "threads").split_first().unwrap();
+    assert!(rest.iter().all(|row| row["running_ns"].as_f64() < Some(5e6)), "{first} {rest:#?}");
 }
 
 #[test]

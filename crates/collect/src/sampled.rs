@@ -339,7 +339,7 @@ impl Sampled {
                 Some(t) => (t.file, t.image.index, t.pid, &mut t.code, &mut t.ledger),
                 None => {
                     return room.story.lose(
-                        "CPU samples",
+                        if taken.cpu.is_some() { "CPU samples" } else { "times of threads" },
                         "they came after their process's end",
                         1,
                     );

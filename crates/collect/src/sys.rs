@@ -447,8 +447,15 @@ pub fn clear_eventfd(fd: RawFd) {
 pub fn poll_readable(fds: &[RawFd], time: Duration) -> Vec<bool> {
     let poll = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     let mut polled: Vec<_> = fds.iter().map(poll).collect();
-    // SAFETY: points at live entries, as many as are told.
-    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as _, time.as_millis() as i32) };
+    // To the nanosecond: whole milliseconds would make a shorter wait none at all.
+    let time = libc::timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    // SAFETY: points at live entries, as many as are told, and at a live time.
+    unsafe {
+        libc::ppoll(polled.as_mut_ptr(), polled.len() as _, &raw const time, std::ptr::null());
+    }
     polled.iter().map(|p| p.revents & (libc::POLLHUP | libc::POLLERR) != 0).collect()
 }
 
@@ -528,6 +535,15 @@ pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
     usize::try_from(got).unwrap_or(0)
 }
 
+/// Whether memory of another process can be read now: not while it is becoming another
+/// program or is ending (`ESRCH`, `EFAULT`), never without the permission (`EPERM`).
+pub fn can_read(pid: u32, address: u64) -> io::Result<()> {
+    match read_memory(pid, address, &mut [0; 8]) {
+        8 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Lets this thread run before others of the same urge, where that is permitted:
 /// what it reads must be fresh.
 pub fn raise_priority() {
@@ -558,4 +574,26 @@ pub fn with_descendants(pid: u32) -> Vec<u32> {
 pub fn parent_of(pid: u32) -> Option<u32> {
     let stat = String::from_utf8(read_small(&format!("/proc/{pid}/stat"))).ok()?;
     stat.rsplit_once(") ")?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_of_less_than_a_millisecond_is_one() {
+        let (time, began) = (Duration::from_micros(300), std::time::Instant::now());
+        poll_readable(&[], time);
+        assert!(began.elapsed() >= time);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_told_from_memory_that_may_not_be_read() {
+        let (pid, word) = (std::process::id(), 7u64);
+        assert!(can_read(pid, &raw const word as u64).is_ok());
+        let not_mapped = can_read(pid, 4096).unwrap_err().raw_os_error();
+        assert_eq!(not_mapped, Some(libc::EFAULT));
+        let gone = can_read(u32::MAX >> 1, 4096).unwrap_err().raw_os_error();
+        assert_eq!(gone, Some(libc::ESRCH));
+    }
 }

@@ -112,11 +112,14 @@ fn directory() -> Check {
 fn cpu() -> Vec<Check> {
     const ALLOWED: &str = "sysctl kernel.perf_event_paranoid=1 (a container: --cap-add PERFMON, \
                            and a seccomp profile that allows perf_event_open)";
+    const IN_CONTAINERS: &str =
+        "--cap-add PERFMON for the container, and a seccomp profile that allows perf_event_open";
     let found = tprof_collect::cpu::permitted();
     let samples = match (&found.user, &found.kernel) {
         (Err(why), _) => {
             let text = format!("times, waits and Python functions; none of native code: {why}");
-            Check::new("CPU samples", Verdict::Part, text).hint(ALLOWED)
+            let hint = if why.contains("seccomp") { IN_CONTAINERS } else { ALLOWED };
+            Check::new("CPU samples", Verdict::Part, text).hint(hint)
         }
         (Ok(()), Err(_)) => {
             let text = "of user code; no kernel frames, no stacks of short waits";

@@ -17,7 +17,7 @@ use crate::rank::RankTrace;
 
 /// Of a file that nobody asked for counts while it was recorded.
 const NOT_TOLD: &str = "the file does not tell: it was imported, or an older tprof recorded it";
-const NOT_ASKED: &str = "--counters did not ask for it";
+const NOT_ASKED: &str = "--counters does not name it";
 const NO_TURN: &str = "the processor had no counter free for it";
 const NO_SAMPLE: &str = "no sample of it: too few to tell";
 
@@ -121,6 +121,11 @@ impl Asked {
     /// Names of all events that were asked for.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.events.keys().map(String::as_str)
+    }
+
+    /// Whether somebody chose what to count, and this was not among it.
+    pub fn leaves_out(&self, event: &str) -> bool {
+        self.told && !self.events.is_empty() && !self.events.contains_key(event)
     }
 
     /// Why there is no number of an event.

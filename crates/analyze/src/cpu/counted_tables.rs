@@ -63,7 +63,8 @@ impl All<'_> {
         for asked in &self.0 {
             let standard = STANDARD.iter().copied();
             for event in standard.chain(asked.all().filter(|event| !STANDARD.contains(event))) {
-                if asked.counted().any(|counted| counted == event) {
+                let is_counted = asked.counted().any(|counted| counted == event);
+                if is_counted || asked.leaves_out(event) {
                     continue;
                 }
                 let why = asked.why_missing(event);

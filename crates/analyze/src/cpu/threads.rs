@@ -10,7 +10,7 @@ use super::names::{Func, Layer};
 use super::report::{estimated, shown};
 use super::waits::word;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
 use crate::rank::{Needs, RankTrace};
 
@@ -22,7 +22,8 @@ pub const KIND: DocumentKind = DocumentKind {
 };
 
 /// Why switches are not known.
-const NO_SWITCHES: &str = "records of switches were lost, or nobody counted them";
+const NO_SWITCHES: &str =
+    "records of switches were lost, or nobody counted them, as where perf events are refused";
 /// Why faults are not known.
 const NO_FAULTS: &str =
     "it began and ended while it was watched, became another program, or could not be asked";
@@ -227,7 +228,12 @@ fn switches(all: &[(RankAt, Row)], ranked: bool) -> Table {
         cells.extend([row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]);
         table.row(cells);
     }
-    table
+    // Ten rows of question marks tell nobody anything.
+    let known = |(_, row): &(RankAt, Row)| {
+        let counts = &row.counts;
+        counts.voluntary.is_some() || counts.minor_faults.is_some()
+    };
+    if all.iter().any(known) { table } else { table.view(View::Data) }
 }
 
 /// What was counted of threads beside time.

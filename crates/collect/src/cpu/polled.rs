@@ -5,7 +5,8 @@
 //! (`schedstat`), so those times are exact; the rest is waiting. Where a thread
 //! waits is read as for long waits elsewhere. Of one that runs, only Python's frames
 //! can be read: its registers are nobody's to see. What threads ran after the last look
-//! at them follows from the process's own clock, which goes on counting them.
+//! at them is in the process's own clock, which goes on counting them; whose it was is
+//! not known, so it is given to none.
 
 use super::threads::{Kind, Place, Stretch};
 use crate::sys;
@@ -118,6 +119,8 @@ struct Process {
     clock_ns: u64,
     /// What its threads ran since, as far as they were seen.
     ran_ns: u64,
+    /// See [`Polled::read_clock`].
+    unseen_ns: u64,
 }
 
 /// All processes that are asked.
@@ -182,6 +185,7 @@ impl Polled {
             count: 0,
             clock_ns,
             ran_ns: 0,
+            unseen_ns: 0,
         };
         self.of.insert(pid, process);
         true
@@ -254,31 +258,33 @@ impl Polled {
         }
     }
 
-    /// Forgets threads that are gone; what they ran after the last look is theirs in
-    /// equal parts.
+    /// Forgets threads that are gone.
     pub fn keep_threads(&mut self, pid: u32, tids: &[u32], out: &mut Vec<Stretch>) {
         let Some(process) = self.of.get_mut(&pid) else { return };
-        let is_gone = |tid: &u32, thread: &Thread| thread.is_gone || !tids.contains(tid);
-        let gone = process.threads.iter().filter(|(tid, of)| is_gone(tid, of)).count() as u64;
-        if gone == 0 {
-            return;
-        }
-        let each_ns = process.unseen_ns(pid) / gone;
-        process.ran_ns += each_ns * gone;
         process.threads.retain(|tid, thread| {
-            let lives = !is_gone(tid, thread);
+            let lives = !thread.is_gone && tids.contains(tid);
             if !lives {
-                thread.unseen_ns += each_ns;
                 thread.end(pid, *tid, out);
             }
             lives
         });
     }
 
-    /// What a process ran that no thread is known to have run: threads that began and
-    /// ended between two looks.
-    pub fn unseen_ns(&self, pid: u32) -> u64 {
-        self.of.get(&pid).map_or(0, |process| process.unseen_ns(pid))
+    /// Reads a process's clock, after a look at its threads: what it ran that no thread
+    /// is known to have run.
+    pub fn read_clock(&mut self, pid: u32) {
+        let Some(process) = self.of.get_mut(&pid) else { return };
+        let Some(clock_ns) = sys::process_clock_ns(pid) else { return };
+        process.unseen_ns = clock_ns.saturating_sub(process.clock_ns + process.ran_ns);
+    }
+
+    /// What a process ran, by its clock, of which nobody knows whose it was: threads that
+    /// ended between two looks. Threads that run on have done so since they were looked
+    /// at: less than a millisecond for each of them is none.
+    pub fn unseen_ms(&self, pid: u32) -> u64 {
+        let Some(process) = self.of.get(&pid) else { return 0 };
+        let unseen_ms = process.unseen_ns / 1_000_000;
+        if unseen_ms > process.tids.len() as u64 { unseen_ms } else { 0 }
     }
 
     /// All threads of a program end; those of its process begin anew if `goes_on`.
@@ -292,14 +298,6 @@ impl Polled {
             true => process.threads.retain(|tid, _| *tid == pid),
             false => drop(self.of.remove(&pid)),
         }
-    }
-}
-
-impl Process {
-    /// See [`Polled::unseen_ns`].
-    fn unseen_ns(&self, pid: u32) -> u64 {
-        let clock_ns = sys::process_clock_ns(pid).unwrap_or(0);
-        clock_ns.saturating_sub(self.clock_ns).saturating_sub(self.ran_ns)
     }
 }
 

@@ -6,6 +6,7 @@ use super::memory::Memory;
 use crate::elf::Elf;
 use crate::modules::LoadedModule;
 use crate::symbols::{SymbolTable, routine, variable};
+use crate::sys;
 use std::collections::HashMap;
 use std::path::Path;
 use tprof_wire::python::{Interpreter, Memory as _};
@@ -94,9 +95,10 @@ pub fn find(
         };
         let runtime = runtime.wrapping_add(module.bias);
         let memory = Memory::new(pid);
-        let mut reader = &memory;
-        if reader.u64(runtime).is_none() {
-            last = Some(Err((whose(pid, &module.path), unreadable())));
+        if let Err(e) = sys::can_read(pid, runtime) {
+            if e.raw_os_error() == Some(libc::EPERM) {
+                last = Some(Err((whose(pid, &module.path), unreadable())));
+            }
             continue;
         }
         let minor = version(&elf, &memory, module.bias).or(minor);

@@ -113,16 +113,16 @@ impl Worker {
             self.poll_thread(pid, *tid, &mut stretches);
         }
         self.polled.keep_threads(pid, &tids, &mut stretches);
+        self.polled.read_clock(pid);
         self.take_stretches(stretches);
     }
 
     /// Counts as lost what a process ran that no thread is known to have run.
     pub(super) fn lose_unseen(&self, pid: u32) {
-        let unseen_ms = self.polled.unseen_ns(pid) / 1_000_000;
-        // Threads that run on have done so since they were looked at.
-        if unseen_ms > sys::threads_of(pid).len() as u64 {
-            let why = "they began and ended between two looks";
-            (self.heard)(Heard::Lost("milliseconds on a core of short threads", why, unseen_ms));
+        let unseen_ms = self.polled.unseen_ms(pid);
+        if unseen_ms > 0 {
+            let why = "whose they were is not known: threads that ended between two looks at them";
+            (self.heard)(Heard::Lost("milliseconds on a core", why, unseen_ms));
         }
     }
 
