@@ -99,6 +99,8 @@ impl Worker {
             }
             Program::Gone => {
                 self.lose_unseen(pid);
+                let why = "they had ended when they were looked at again";
+                (self.heard)(Heard::Lost("last moments of processes", why, 1));
                 self.polled.ended(pid, false, &mut stretches);
                 self.take_stretches(stretches);
                 self.hand_out();
