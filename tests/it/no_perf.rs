@@ -55,6 +55,9 @@ fn a_thread_is_not_given_what_others_ran() {
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let threads = document("threads", &run.run);
     let (first, rest) = rows(&threads, "threads").split_first().unwrap();
+    let losses = threads["completeness"]["losses"].as_array().unwrap();
+    let lost = losses.iter().any(|loss| loss["what"] == "milliseconds on a core");
+    assert!(lost || !rest.is_empty(), "3,000 threads left no trace: {threads:#}");
     assert!(rest.iter().all(|row| row["running_ns"].as_f64() < Some(5e6)), "{first} {rest:#?}");
 }
 

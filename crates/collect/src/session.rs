@@ -102,9 +102,9 @@ impl Session {
         let workers =
             workers::start(tables, Arc::clone(&page), answers).map_err(system("start a thread"))?;
         let sampler = match config.activities.contains(&Activity::Cpu) {
-            true => {
-                Some(Arc::new(start_sampler(&config, &events).map_err(system("start a thread"))?))
-            }
+            true => Some(Arc::new(
+                start_sampler(&config, &counted, &events).map_err(system("start a thread"))?,
+            )),
             false => None,
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -350,12 +350,16 @@ fn why_not_counted(config: &Config) -> serde_json::Value {
     serde_json::json!(all.collect::<BTreeMap<_, _>>())
 }
 
-fn start_sampler(config: &Config, events: &Sender<Event>) -> std::io::Result<Sampler> {
-    let counted = config.counters.iter().filter(|event| event.counts().is_ok());
+fn start_sampler(
+    config: &Config,
+    counted: &serde_json::Value,
+    events: &Sender<Event>,
+) -> std::io::Result<Sampler> {
+    let counted = |event: &PerfEvent| counted[event.name()].is_null();
     let wanted = Wanted {
         rate: config.sample_rate,
         stacks: config.stacks,
-        events: counted.copied().collect(),
+        events: config.counters.iter().copied().filter(counted).collect(),
     };
     let events = events.clone();
     let heard = move |heard| {

@@ -129,6 +129,7 @@ struct Worker {
     late: u64,
     pythons: Pythons,
     told_missing: bool,
+    told_polling: bool,
     /// Frames of the sample at hand.
     scratch: Vec<u64>,
     /// A processor's ring whose thread is gone is not waited for any more.
@@ -170,6 +171,7 @@ pub fn run(parts: Parts) {
         late: 0,
         pythons: Pythons::default(),
         told_missing: false,
+        told_polling: false,
         scratch: Vec::new(),
         hung_up: Vec::new(),
         polled: Polled::default(),

@@ -24,7 +24,7 @@ impl Worker {
         if !polled::is_possible() || !self.polled.begin(pid, now, since_ns == 0) {
             return false;
         }
-        if !std::mem::replace(&mut self.told_missing, true) {
+        if !refused.is_empty() && !std::mem::replace(&mut self.told_polling, true) {
             (self.heard)(Heard::Missing(
                 String::new(),
                 "CPU samples of native code",
