@@ -7,7 +7,7 @@
 use tprof_trace::model::ThreadState;
 
 use super::load::CpuTrace;
-use super::names::{Func, Layer};
+use super::names::Layer;
 use crate::document::{Column, Table, Unit};
 
 /// Time around data loading.
@@ -21,6 +21,45 @@ pub struct Loading {
     pub consumer_running_ns: u64,
     /// The consumer waiting for a batch.
     pub consumer_waited_ns: u64,
+    /// The consumer making the loader and starting its workers, on a core or not.
+    pub starting_ns: u64,
+}
+
+/// What a stack has to do with data loading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A worker's.
+    Worker,
+    /// Of who takes batches.
+    Consumer,
+    /// Of who makes the loader: the workers are forked below this.
+    Starter,
+}
+
+impl Role {
+    /// Of one of Python's functions. Since 3.11 its name has the class before it.
+    pub(crate) fn of(function: &str, file: &str) -> Option<Role> {
+        let own = function.rsplit('.').next().unwrap_or(function);
+        match own {
+            "_worker_loop" if file.ends_with("_utils/worker.py") => Some(Role::Worker),
+            "__next__" | "_next_data" if file.ends_with("data/dataloader.py") => {
+                Some(Role::Consumer)
+            }
+            "__iter__" if file.ends_with("data/dataloader.py") => Some(Role::Starter),
+            _ => None,
+        }
+    }
+
+    /// Of a stack, from what its functions say: a forked worker's has its parent's
+    /// frames below its own.
+    pub(crate) fn of_all(roles: impl Iterator<Item = Role>) -> Option<Role> {
+        let rank = |role: &Role| match role {
+            Role::Worker => 2,
+            Role::Consumer => 1,
+            Role::Starter => 0,
+        };
+        roles.max_by_key(rank)
+    }
 }
 
 impl Loading {
@@ -28,14 +67,17 @@ impl Loading {
     pub fn of(trace: &CpuTrace) -> Loading {
         let mut sum = Loading::default();
         for stretch in &trace.stretches {
-            let funcs = || stretch.stack.iter().map(|id| trace.names.get(*id));
+            let funcs = stretch.stack.iter().map(|id| trace.names.get(*id));
+            let python = funcs.filter(|func| func.layer == Layer::Python);
+            let role = Role::of_all(python.filter_map(|func| Role::of(&func.name, &func.file)));
             let running = stretch.state == ThreadState::Running;
-            let into = if funcs().any(is_worker) {
-                if running { &mut sum.worker_running_ns } else { &mut sum.worker_waited_ns }
-            } else if funcs().any(is_consumer) {
-                if running { &mut sum.consumer_running_ns } else { &mut sum.consumer_waited_ns }
-            } else {
-                continue;
+            let into = match (role, running) {
+                (None, _) => continue,
+                (Some(Role::Worker), true) => &mut sum.worker_running_ns,
+                (Some(Role::Worker), false) => &mut sum.worker_waited_ns,
+                (Some(Role::Consumer), true) => &mut sum.consumer_running_ns,
+                (Some(Role::Consumer), false) => &mut sum.consumer_waited_ns,
+                (Some(Role::Starter), _) => &mut sum.starting_ns,
             };
             *into += stretch.weight_ns;
         }
@@ -48,6 +90,7 @@ impl Loading {
         self.worker_waited_ns += other.worker_waited_ns;
         self.consumer_running_ns += other.consumer_running_ns;
         self.consumer_waited_ns += other.consumer_waited_ns;
+        self.starting_ns += other.starting_ns;
     }
 
     /// Its table, if there was any.
@@ -63,6 +106,7 @@ impl Loading {
         for (ns, what) in [
             (self.consumer_waited_ns, "the training thread waits for a batch"),
             (self.consumer_running_ns, "the training thread loads or collates itself"),
+            (self.starting_ns, "the training thread starts the loader and its workers"),
             (self.worker_running_ns, "loader workers run"),
             (self.worker_waited_ns, "loader workers wait"),
         ] {
@@ -72,14 +116,22 @@ impl Loading {
     }
 }
 
-fn is_in(func: &Func, file: &str) -> bool {
-    func.layer == Layer::Python && func.file.ends_with(file)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn is_worker(func: &Func) -> bool {
-    &*func.name == "_worker_loop" && is_in(func, "_utils/worker.py")
-}
-
-fn is_consumer(func: &Func) -> bool {
-    matches!(&*func.name, "__next__" | "_next_data") && is_in(func, "data/dataloader.py")
+    #[test]
+    fn loaders_are_known_with_and_without_the_class_in_a_functions_name() {
+        let loader = "/lib/python3/site-packages/torch/utils/data/dataloader.py";
+        for name in ["__next__", "_BaseDataLoaderIter.__next__", "_next_data"] {
+            assert_eq!(Role::of(name, loader), Some(Role::Consumer), "{name}");
+        }
+        assert_eq!(Role::of("DataLoader.__iter__", loader), Some(Role::Starter));
+        assert_eq!(Role::of("__next__", "/home/me/dataloader_test.py"), None);
+        let worker = "/lib/torch/utils/data/_utils/worker.py";
+        assert_eq!(Role::of("_worker_loop", worker), Some(Role::Worker));
+        let roles = [Role::Worker, Role::Consumer, Role::Starter];
+        assert_eq!(Role::of_all(roles.into_iter()), Some(Role::Worker));
+        assert_eq!(Role::of_all([].into_iter()), None);
+    }
 }

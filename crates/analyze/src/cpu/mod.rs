@@ -22,6 +22,7 @@ mod waits;
 pub use functions::{Function, Functions, Sum};
 pub use load::{CpuTrace, Stretch};
 pub use loading::Loading;
+pub(crate) use loading::Role;
 pub use names::{Func, FuncId, Layer, Names};
 pub use report::{CpuReport, KIND as CPU};
 pub use threads::{KIND as THREADS, ThreadsReport};

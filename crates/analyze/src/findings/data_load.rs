@@ -26,6 +26,10 @@ const NAMES: [&str; 8] = [
     "iteratorgetnext",
 ];
 
+const ADVICE: &str = "Load ahead, in other processes: DataLoader(num_workers=…, \
+    prefetch_factor=…, persistent_workers=True, pin_memory=True); make decoding and collating \
+    cheaper; copy with non_blocking=True.";
+
 /// Ranges of the main threads that load data, while the device is idle.
 pub(super) struct DataLoadBound;
 
@@ -38,10 +42,14 @@ impl Rule for DataLoadBound {
         let spans = spans(scene);
         let idle = scene.late.length();
         if spans.is_empty() {
-            return match scene.share(idle) < 0.01 {
-                true => Verdict::clear("the device hardly waits for the host"),
-                false => Verdict::undecided(
-                    "no range in the trace is named like one that loads data",
+            return match scene.sampled_loading().is_empty() {
+                false => judge_samples(scene),
+                true if scene.share(idle) < 0.01 => {
+                    Verdict::clear("the device hardly waits for the host")
+                }
+                true => Verdict::undecided(
+                    "no range in the trace is named like one that loads data, and no CPU \
+                     sample lies in PyTorch's DataLoader",
                     "a range around the wait for the next batch: PyTorch's DataLoader has \
                      one; otherwise torch.profiler.record_function or an NVTX range named \
                      data_load",
@@ -83,11 +91,7 @@ impl Rule for DataLoadBound {
             scene
                 .finding("the job waits for its next batch")
                 .seen(seen)
-                .advice(
-                    "Load ahead, in other processes: DataLoader(num_workers=…, \
-                     prefetch_factor=…, persistent_workers=True, pin_memory=True); make \
-                     decoding and collating cheaper; copy with non_blocking=True.",
-                )
+                .advice(ADVICE)
                 // Ready data saves no more host time than the loading takes, and no more
                 // device time than waits for the host.
                 .bound(loading.length().min(idle))
@@ -96,9 +100,66 @@ impl Rule for DataLoadBound {
     }
 }
 
+/// Judges by CPU samples: PyTorch's DataLoader on the stack of a main thread.
+fn judge_samples(scene: &Scene<'_>) -> Verdict {
+    let sampled = scene.sampled_loading();
+    let loading = sampled.cover().intersection(&scene.window);
+    let direct = scene.late.intersection(&loading);
+    if scene.share(direct.length()) < 0.01 {
+        return Verdict::clear(format!(
+            "PyTorch's DataLoader takes {} {}, by CPU samples; the device waits for {} of it",
+            duration(scene.per_step(loading.length())),
+            scene.a_step(),
+            duration(scene.per_step(direct.length())),
+        ));
+    }
+    let within = |part: Cover| part.intersection(&scene.window).length();
+    let (waiting, starting) = (within(sampled.waiting()), within(sampled.starting()));
+    let who = match scene.has_device() {
+        true => format!("The device is idle for {} while a", time(scene, direct.length())),
+        false => "A".to_owned(),
+    };
+    let mut seen = format!(
+        "{who} main thread is in PyTorch's DataLoader for {}, estimated from {}",
+        time(scene, loading.length()),
+        times(scene, sampled.len(), "waits and samples"),
+    );
+    if waiting > 0 {
+        seen.push_str(&format!(": it waits for {} of that", duration(scene.per_step(waiting))));
+    }
+    if starting > 0 {
+        seen.push_str(&format!(
+            ", and starts the loader for {}",
+            duration(scene.per_step(starting))
+        ));
+    }
+    let (whose, most) = match sampled.workers.is_empty() {
+        true => ("No worker was seen: it runs in", &sampled.own),
+        false => ("The workers run in", &sampled.workers),
+    };
+    if !most.is_empty() {
+        seen.push_str(&format!(". {whose} {}", top(scene, most, 2)));
+    }
+    seen.push('.');
+    let measure = direct.measure();
+    let waits = sampled.places().filter(|place| measure.within(place.interval) > 0);
+    Verdict::Found(vec![
+        scene
+            .finding("the job waits for its next batch")
+            .seen(seen)
+            .advice(ADVICE)
+            .bound(loading.length().min(scene.late.length()))
+            .at(waits),
+    ])
+}
+
 /// Time in which a main thread loads data.
 pub(super) fn cover(scene: &Scene<'_>) -> Cover {
-    cover_of(scene, &spans(scene))
+    let spans = spans(scene);
+    match spans.is_empty() {
+        true => scene.sampled_loading().cover().intersection(&scene.window),
+        false => cover_of(scene, &spans),
+    }
 }
 
 fn cover_of(scene: &Scene<'_>, spans: &[&HostSpan]) -> Cover {

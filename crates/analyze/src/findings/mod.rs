@@ -26,6 +26,7 @@ mod memory_bound;
 mod pageable_copies;
 mod recompilation;
 mod rule;
+mod sampled_loading;
 mod scene;
 mod small_batches;
 mod stragglers;

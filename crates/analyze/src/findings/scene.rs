@@ -13,6 +13,7 @@ use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 use super::copies::{self, Copy};
 use super::gaps::Gap;
 use super::rule::{Evidence, Finding, Place};
+use super::sampled_loading::SampledLoading;
 use crate::clock::Clock;
 use crate::intervals::{Cover, Interval};
 use crate::rank::{
@@ -63,6 +64,8 @@ pub(super) struct Scene<'a> {
     /// Ranges that somebody named and operators, but no steps, in nesting order; once
     /// a rule asked.
     ranges: OnceLock<Vec<Range>>,
+    /// PyTorch's DataLoader in CPU samples; once a rule asked.
+    sampled_loading: OnceLock<SampledLoading>,
 }
 
 /// A range that somebody named, or an operator.
@@ -130,6 +133,7 @@ impl<'a> Scene<'a> {
             work_in_window_ns,
             is_brief: false,
             ranges: OnceLock::new(),
+            sampled_loading: OnceLock::new(),
             rank,
         }
     }
@@ -238,6 +242,11 @@ impl<'a> Scene<'a> {
             place: Place::Stream(self.rank.stream(work)),
             name: self.rank.work_name(work),
         }
+    }
+
+    /// What CPU samples tell of PyTorch's DataLoader.
+    pub fn sampled_loading(&self) -> &SampledLoading {
+        self.sampled_loading.get_or_init(|| SampledLoading::of(self))
     }
 
     /// Names of the innermost ranges around moments of threads, each with the sum

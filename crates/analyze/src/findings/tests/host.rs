@@ -1,5 +1,7 @@
 //! DataLoadBound, SyncBound, DeviceAllocations, Recompilation.
 
+use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
+
 use super::job::{Job, MS, US};
 
 const NEXT: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
@@ -42,6 +44,75 @@ fn a_job_without_a_device_waits_for_its_data_too() {
     let mut job = Job::new(1, 100 * MS);
     job.range(20 * MS, 30 * MS, NEXT);
     assert_eq!(job.bound("DataLoadBound"), Some(30 * MS));
+}
+
+/// A job whose thread waits for a batch for 30 of 100 ms and unpickles it for 10, while
+/// a worker augments; only samples tell.
+fn sampled() -> Job {
+    let mut job = Job::new(1, 100 * MS);
+    let stacks: [&[(&str, &str)]; 4] = [
+        &[("Queue.get", "/lib/queues.py"), ("_BaseDataLoaderIter.__next__", LOADER)],
+        &[("loads", "/lib/pickle.py"), ("_BaseDataLoaderIter.__next__", LOADER)],
+        &[("augment", "train.py"), ("_worker_loop", WORKER), ("DataLoader.__iter__", LOADER)],
+        &[("train_step", "train.py")],
+    ];
+    for (stack, functions) in (1_u32..).zip(stacks) {
+        let frames = (0..functions.len()).map(|at| u64::from(stack) * 16 + at as u64);
+        let frames: Vec<u64> = frames.collect();
+        for (&address, (function, file)) in frames.iter().zip(functions) {
+            let symbol = Symbol {
+                process: 0,
+                address,
+                depth: 0,
+                function: job.fixture.name(function),
+                file: job.fixture.name(file),
+                line: 0,
+                module: job.fixture.name("[python]"),
+            };
+            job.fixture.writer.symbol(&symbol);
+        }
+        job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+    }
+    let row = |time_ns, weight_ns, thread, stack, state| Sample {
+        time_ns,
+        weight_ns,
+        thread,
+        stack,
+        state,
+        ..Sample::default()
+    };
+    let mut rows = vec![
+        row(20 * MS, 30 * MS, 0, 1, ThreadState::Poll),
+        row(60 * MS, 10 * MS, 0, 2, ThreadState::Running),
+        row(90 * MS, 25 * MS, 1, 3, ThreadState::Running),
+        row(95 * MS, 10 * MS, 0, 4, ThreadState::Running),
+    ];
+    job.fixture.writer.write(&mut rows).unwrap();
+    job
+}
+
+const LOADER: &str = "/lib/torch/utils/data/dataloader.py";
+const WORKER: &str = "/lib/torch/utils/data/_utils/worker.py";
+
+#[test]
+fn samples_tell_that_a_job_waits_for_pytorchs_loader() {
+    let outcome = sampled().ask("DataLoadBound");
+    let (finding, _) = &outcome.found[0];
+    assert_eq!((finding.bound_ns, finding.places), (40 * MS, 2));
+    assert_eq!(
+        finding.seen,
+        "A main thread is in PyTorch's DataLoader for 40.0 ms a step (40.0 %), estimated from 2 \
+         waits and samples a step: it waits for 30.0 ms of that. The workers run in augment \
+         (25.0 ms)."
+    );
+    // A device that is busy meanwhile waits for nobody.
+    let mut job = sampled();
+    job.busy(0, 100 * MS);
+    let clear = job.ask("DataLoadBound").clear.unwrap();
+    assert_eq!(
+        clear,
+        "PyTorch's DataLoader takes 40.0 ms a step, by CPU samples; the device waits for 0 ns of it"
+    );
 }
 
 /// A step of 100 ms in which the host waits for the first kernel, and launches
