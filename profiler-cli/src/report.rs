@@ -1,5 +1,6 @@
 //! `tprof report`: what a run's files say, as text, JSON or CSV on stdout.
 
+mod apart;
 mod csv;
 pub mod document;
 mod failure;

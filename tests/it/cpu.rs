@@ -290,6 +290,13 @@ fn pythons_functions_are_seen_from_outside() {
         .find(|row| row["module"].as_str().is_some_and(|name| name.starts_with("libz.so")));
     let zlib = zlib.unwrap_or_else(|| panic!("no zlib in {modules:#?}"));
     is_near(zlib["self_share"].as_f64().unwrap(), 1.0 / 3.0);
+    // Which library ran below which function of Python's.
+    let native = |row: &&Value| row["name"] == "Victim.victim_native";
+    let row = table.as_array().unwrap().iter().find(native).unwrap();
+    assert!(row["mostly"].as_str().unwrap().starts_with("libz.so"), "{row}");
+    let below = cpu["tables"]["python_modules"].as_array().unwrap().iter().filter(native);
+    let below: f64 = below.map(|row| row["self_ns"].as_f64().unwrap()).sum();
+    assert_eq!(row["self_ns"].as_f64(), Some(below), "{row}");
     let rows = threads["tables"]["threads"].as_array().unwrap();
     let sleeper =
         rows.iter().find(|row| row["waited_in"] == "victim_sleeps (programs/cpu_shares.py)");

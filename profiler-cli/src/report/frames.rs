@@ -198,8 +198,14 @@ fn is_library(frame: &str) -> bool {
     LIBRARIES.iter().any(|library| function(frame).starts_with(library))
 }
 
-fn function(frame: &str) -> &str {
+/// A frame's function.
+pub fn function(frame: &str) -> &str {
     split(frame).0
+}
+
+/// A function in at most `width` characters.
+pub fn brief(function: &str, width: usize) -> String {
+    shorten(&without_arguments(&function.replace("(anonymous namespace)::", "")), width)
 }
 
 fn is_allocator(frame: &str) -> bool {

@@ -1,10 +1,13 @@
 //! Allocation sites: one table with stacks, and short lists by other orders.
 
+use std::sync::Arc;
+
 use tprof_analyze::Reading;
 use tprof_analyze::memory::HostMemory;
 use tprof_analyze::memory::sites::Site;
 use tprof_analyze::units::{bytes, count, percent};
 
+use super::apart;
 use super::frames;
 use super::head::{cell, plural};
 use super::page::{Page, Table};
@@ -39,10 +42,17 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
         "live at exit",
         if estimates(memory) { "    \u{b1} of peak" } else { "" }
     ));
-    for site in sites.into_iter().take(top) {
+    sites.truncate(top);
+    let stacks: Vec<&[Arc<str>]> = sites.iter().map(|site| &*site.stack).collect();
+    let lines: Vec<Vec<String>> = stacks.iter().map(|stack| frames::shown(stack, 72)).collect();
+    let apart = apart::functions(&stacks, &lines);
+    for ((site, lines), function) in sites.into_iter().zip(lines).zip(apart) {
         page.line(&row(site, memory));
-        for frame in frames::shown(&site.stack, 72) {
+        for frame in lines {
             page.line(&format!("      {frame}"));
+        }
+        if let Some(function) = function {
+            page.line(&format!("      told apart by {}", frames::brief(function, 58)));
         }
     }
     if estimates(memory) {

@@ -50,6 +50,9 @@ pub struct Functions {
     pub all: FxHashMap<Func, Sum>,
     /// By module.
     pub modules: FxHashMap<std::sync::Arc<str>, Sum>,
+    /// Of Python functions, the time with no other Python function below, by the module
+    /// that ran: the interpreter's or a library's.
+    pub under: FxHashMap<Func, FxHashMap<std::sync::Arc<str>, u64>>,
     /// On a core, all threads.
     pub running_ns: u64,
     /// Of that, with no stack to tell where.
@@ -64,6 +67,7 @@ impl Functions {
     /// Adds a file up.
     pub fn add_file(&mut self, trace: &CpuTrace) {
         let mut of: FxHashMap<u32, Sum> = FxHashMap::default();
+        let mut under: FxHashMap<(u32, u32), u64> = FxHashMap::default();
         let mut seen = FxHashSet::default();
         let mut seen_modules: FxHashSet<std::sync::Arc<str>> = FxHashSet::default();
         for stretch in &trace.stretches {
@@ -94,6 +98,8 @@ impl Functions {
                 if running && func.layer == Layer::Python && !python {
                     python = true;
                     sum.own_ns += weight;
+                    let innermost = stretch.stack.get(stretch.inlined).unwrap_or(id);
+                    *under.entry((*id, *innermost)).or_default() += weight;
                 }
                 if seen.insert(*id) {
                     if running {
@@ -108,6 +114,10 @@ impl Functions {
                 }
             }
         }
+        for ((id, innermost), ns) in under {
+            let of = self.under.entry(trace.names.get(id).clone()).or_default();
+            *of.entry(trace.names.get(innermost).module.clone()).or_default() += ns;
+        }
         for (id, sum) in of {
             self.all.entry(trace.names.get(id).clone()).or_default().add(&sum);
         }
@@ -121,10 +131,24 @@ impl Functions {
         for (module, sum) in &other.modules {
             self.modules.entry(module.clone()).or_default().add(sum);
         }
+        for (func, modules) in &other.under {
+            let of = self.under.entry(func.clone()).or_default();
+            for (module, ns) in modules {
+                *of.entry(module.clone()).or_default() += ns;
+            }
+        }
         self.running_ns += other.running_ns;
         self.unknown_ns += other.unknown_ns;
         self.cut_ns += other.cut_ns;
         self.samples += other.samples;
+    }
+
+    /// Modules that ran for a Python function, most time first.
+    pub fn under(&self, func: &Func) -> Vec<(&str, u64)> {
+        let modules = self.under.get(func).into_iter().flatten();
+        let mut modules: Vec<(&str, u64)> = modules.map(|(name, ns)| (&**name, *ns)).collect();
+        modules.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+        modules
     }
 
     /// Functions in order of a sum, the largest first; equal ones by name.

@@ -123,7 +123,8 @@ impl<'a> Frames<'a> {
             let module = base_name(module);
             // Addresses apart would hide how much of a stripped module it is.
             let name = match module {
-                "" => self.code.unnamed(file, process, frame),
+                // Made at run time, most likely: its addresses are others in each run.
+                "" => "(code of no known file)".to_owned(),
                 module => format!("({module}, no name)"),
             };
             return vec![names.id(Func {

@@ -174,6 +174,9 @@ impl Analysis for CpuReport {
         };
         let mut tables = vec![functions(&all, why)];
         tables.extend(python(&all));
+        if options.data {
+            tables.extend(python_modules(&all));
+        }
         tables.push(modules(&all, why));
         tables.extend(split_tables::tables(&split, options.data));
         if within.is_none() {
@@ -300,10 +303,13 @@ fn python(all: &Functions) -> Option<Table> {
         Column::new("waited_ns", "waited", Unit::Duration),
         Column::data("file", Unit::Text),
         Column::data("name", Unit::Text),
+        Column::new("mostly", "mostly in", Unit::Text),
         Column::new("function", "function", Unit::Name),
     ];
-    let mut table = Table::new("python", "Python functions", columns)
-        .about("self: with the native code that they call; waited: with what they call");
+    let mut table = Table::new("python", "Python functions", columns).about(
+        "self: with the native code that they call, mostly of that module; waited: with what \
+         they call",
+    );
     let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
     let own = |sum: &Sum| sum.own_ns;
     let mut rows = all.by(own);
@@ -316,10 +322,44 @@ fn python(all: &Functions) -> Option<Table> {
             sum.waited_ns.into(),
             func.file.to_string().into(),
             func.name.to_string().into(),
+            match all.under(func).first() {
+                Some((module, _)) => named(module).to_owned().into(),
+                None => Cell::missing("it ran no code of its own"),
+            },
             shown(func).into(),
         ]);
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+/// Python's functions by the module that ran below them, with no other Python function
+/// between.
+fn python_modules(all: &Functions) -> Option<Table> {
+    let columns = vec![
+        Column::new("self_ns", "self", Unit::Duration),
+        Column::new("module", "module", Unit::Name),
+        Column::new("function", "function", Unit::Name),
+        Column::data("file", Unit::Text),
+        Column::data("name", Unit::Text),
+    ];
+    let mut table = Table::new("python_modules", "Python functions by module below", columns);
+    for (func, _) in all.by(|sum| sum.own_ns) {
+        for (module, ns) in all.under(func) {
+            table.row(vec![
+                ns.into(),
+                named(module).to_owned().into(),
+                shown(func).into(),
+                func.file.to_string().into(),
+                func.name.to_string().into(),
+            ]);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// A module as reports name it.
+fn named(module: &str) -> &str {
+    if module.is_empty() { "(no file)" } else { module }
 }
 
 fn modules(all: &Functions, why: &str) -> Table {
@@ -335,7 +375,7 @@ fn modules(all: &Functions, why: &str) -> Table {
         (b.1.self_ns, b.1.total_ns).cmp(&(a.1.self_ns, a.1.total_ns)).then_with(|| a.0.cmp(b.0))
     });
     for (module, sum) in rows {
-        let name = if module.is_empty() { "(unknown)" } else { module };
+        let name = named(module);
         table.row(vec![
             sum.self_ns.into(),
             (sum.self_ns as f64 / all.running_ns.max(1) as f64).into(),

@@ -1,0 +1,66 @@
+//! Tells stacks apart whose lines are the same: those of a library's many functions
+//! that one call of Python's runs, say.
+
+use std::sync::Arc;
+
+use super::frames::function;
+
+/// For each of these stacks, the outermost function that tells it from those shown with
+/// the same lines, but for how many frames were left out: one that the fewest of those
+/// have. None where the lines differ
+/// anyway, or the stacks do not.
+pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Option<&'s str>> {
+    let told = |at: usize| lines[at].iter().filter(|line| !line.starts_with("... "));
+    let one = |at: usize| {
+        let alike: Vec<&[Arc<str>]> = (0..stacks.len())
+            .filter(|&other| other != at && told(other).eq(told(at)))
+            .map(|other| stacks[other])
+            .collect();
+        if alike.is_empty() {
+            return None;
+        }
+        let has = |stack: &[Arc<str>], name| stack.iter().any(|frame| function(frame) == name);
+        let shared = |name| alike.iter().filter(|stack| has(stack, name)).count();
+        let names = stacks[at].iter().rev().map(|frame| function(frame));
+        let (fewest, name) =
+            names.map(|name| (shared(name), name)).min_by_key(|(shared, _)| *shared)?;
+        (fewest < alike.len()).then_some(name)
+    };
+    (0..stacks.len()).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outermost_function_that_others_lack_tells_a_stack_apart() {
+        let stack = |frames: &[&str]| -> Vec<Arc<str>> {
+            frames.iter().map(|&frame| Arc::from(frame)).collect()
+        };
+        let backward = |own: &[&str]| {
+            stack(
+                &[&["alloc (a.so)", "empty (a.so)"], own, &["run (a.so)", "step (t.py:3)"]]
+                    .concat(),
+            )
+        };
+        let all = [
+            backward(&["conv_inner (a.so)", "ConvBackward (a.so)"]),
+            backward(&["pool_inner (a.so)", "PoolBackward (a.so)"]),
+            backward(&["pool_inner (a.so)", "grow (a.so)", "PoolBackward (a.so)"]),
+            stack(&["alloc (a.so)", "main (t.py:9)"]),
+        ];
+        let stacks: Vec<&[Arc<str>]> = all.iter().map(Vec::as_slice).collect();
+        let same = vec!["alloc".to_owned()];
+        let mut more = same.clone();
+        more.push("... 3 more frames".to_owned());
+        let lines = [same.clone(), same.clone(), more, vec!["main".to_owned()]];
+        assert_eq!(
+            functions(&stacks, &lines),
+            [Some("ConvBackward"), Some("PoolBackward"), Some("grow"), None]
+        );
+        // Stacks that differ in nothing but lines of source are not told apart by name.
+        assert_eq!(functions(&[stacks[0], stacks[0]], &lines[..2]), [None, None]);
+        assert_eq!(functions(&[], &[]), Vec::<Option<&str>>::new());
+    }
+}
