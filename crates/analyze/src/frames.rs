@@ -14,6 +14,21 @@ use tprof_trace::{CodeMap, TraceFile};
 /// An interned frame text.
 pub type FrameId = u32;
 
+/// What stands for the outer frames of a stack that was cut begins so; then comes why.
+pub const CUT: &str = "(cut off";
+
+/// Why a stack ends early, by the number that says so in the file.
+fn why_cut(end: u8) -> Option<&'static str> {
+    match end {
+        0 => None,
+        1 => Some(": too deep"),
+        2 => Some(": code without unwind information"),
+        3 => Some(": the next frame lay outside the stack"),
+        4 => Some(": unwind tables were not ready"),
+        _ => Some(""),
+    }
+}
+
 /// Names the frames of one file and interns the texts.
 pub struct Frames<'a> {
     file: &'a TraceFile,
@@ -36,6 +51,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Frames of a stack, innermost first, inlined ones included; empty where none was taken.
+    /// Where it was cut, what [`CUT`] begins stands for the frames that are missing.
     pub fn stack(&mut self, process: ProcessIndex, stack: StackId) -> Vec<FrameId> {
         let mut frames = Vec::new();
         let Some(found) = self.file.stack(process, stack) else { return frames };
@@ -45,6 +61,9 @@ impl<'a> Frames<'a> {
                 self.addresses.insert((process, address), named);
             }
             frames.extend_from_slice(&self.addresses[&(process, address)]);
+        }
+        if let Some(why) = why_cut(found.end).filter(|_| !frames.is_empty()) {
+            frames.push(self.intern(format!("{CUT}{why})")));
         }
         frames
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::page::shorten;
+use tprof_analyze::frames::CUT;
 
 /// A caller's name is not cut below this.
 const LEAST_NAME: usize = 12;
@@ -79,8 +80,23 @@ const STARTERS: [&str; 8] = [
 ];
 
 /// Frames of a stack that are worth a line, innermost first, each of at most
-/// `width` characters.
+/// `width` characters. That it was cut is one of them.
 pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
+    let (stack, cut) = without_cut(stack);
+    let mut shown = frames_shown(stack, width);
+    shown.extend(cut.map(|cut| shorten(cut, width)));
+    shown
+}
+
+/// A stack's own frames, and what says that it was cut.
+fn without_cut(stack: &[Arc<str>]) -> (&[Arc<str>], Option<&str>) {
+    match stack.split_last() {
+        Some((cut, frames)) if cut.starts_with(CUT) => (frames, Some(cut)),
+        _ => (stack, None),
+    }
+}
+
+fn frames_shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     if stack.is_empty() {
         return vec!["(no stack was taken)".to_owned()];
     }
@@ -162,6 +178,7 @@ fn is_python(frame: &str) -> bool {
 
 /// A site in one line: the frame that names it, then its callers as far as they fit.
 pub fn name(stack: &[Arc<str>], width: usize) -> String {
+    let (stack, _) = without_cut(stack);
     let python = stack.iter().position(|frame| is_python(frame));
     let own = python
         .or_else(|| stack.iter().position(|frame| !is_allocator(frame) && !is_library(frame)));
@@ -292,6 +309,17 @@ mod tests {
             ["std::vector<int>::push_back (stl_vector.h:1281)", "main (train.cc:12)"]
         );
         assert_eq!(name(&stack, 72), "main (train.cc:12)");
+    }
+
+    #[test]
+    fn that_a_stack_was_cut_is_a_line_of_its_own() {
+        let deep = ["(cut off: too deep)"; 1];
+        let mut frames = vec!["malloc (libc.so.6)"];
+        frames.extend(["descend (train.cc:9)"; 190]);
+        frames.extend(deep);
+        let stack = stack(&frames);
+        assert_eq!(shown(&stack, 72), ["descend (train.cc:9) x190", "(cut off: too deep)"]);
+        assert_eq!(name(&stack, 72), "descend (train.cc:9)");
     }
 
     #[test]
