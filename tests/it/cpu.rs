@@ -210,6 +210,36 @@ fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
     assert_eq!(of_it["what"], "everything but CPU samples");
 }
 
+#[test]
+fn the_kernel_without_names_is_one_function_and_the_report_says_why() {
+    let under = program("no_kernel_names");
+    let shown = Command::new(&under).args(["head", "-n", "50", "/proc/kallsyms"]).output();
+    let hides = |line: &str| line.starts_with("0000000000000000 ");
+    let hidden = String::from_utf8_lossy(&shown.unwrap().stdout).lines().all(hides);
+    need!(hidden, "the kernel's names cannot be hidden here");
+    let scratch = Scratch::new();
+    let job = Job::sh("exec dd if=/dev/zero of=/dev/null bs=1k count=400000 2>&1").under([under]);
+    let Some((cpu, _)) = sampled(&job, OFTEN, &scratch) else { return };
+    let rows = |table: &str| cpu["tables"][table].as_array().unwrap().clone();
+    let kernel: Vec<_> =
+        rows("functions").into_iter().filter(|row| row["layer"] == "kernel").collect();
+    need!(!kernel.is_empty(), "the kernel's frames are not sampled here");
+    assert_eq!(kernel.len(), 1, "{kernel:#?}");
+    for tree in ["top_down", "bottom_up"] {
+        let rows = rows(tree);
+        let twice = rows.windows(2).find(|two| {
+            let is_kernel = |row: &Value| row["function"] == "[kernel]";
+            let deeper = two[0]["depth"].as_u64() < two[1]["depth"].as_u64();
+            deeper && is_kernel(&two[0]) && is_kernel(&two[1])
+        });
+        assert_eq!(twice, None, "{tree}: {rows:#?}");
+        assert!(rows.iter().any(|row| row["function"] == "[kernel]"), "{tree}: {rows:#?}");
+    }
+    let notes = cpu["notes"].as_array().unwrap();
+    let told = notes.iter().any(|n| n.as_str().unwrap().contains("kernel.kptr_restrict=0"));
+    assert!(told, "{notes:#?}");
+}
+
 /// A Python that holds its interpreter and exports nothing of it.
 fn closed_python(scratch: &Scratch) -> Result<PathBuf, String> {
     let ask = "import sysconfig as s; v = s.get_config_vars(); \

@@ -127,6 +127,12 @@ impl Sampled {
                     open.fact(property::EVENT_SHARES, &value);
                 }
             }
+            Heard::KernelNamesHidden(why) => {
+                let value = serde_json::json!(why).to_string();
+                for open in &mut room.files.open {
+                    open.fact(property::KERNEL_NAMES_HIDDEN, &value);
+                }
+            }
             Heard::Lost(what, why, count) => room.story.lose(what, why, count),
             Heard::Missing(process, what, why) => room.story.is_blind(Blind {
                 process: if process.is_empty() { "all processes".to_owned() } else { process },

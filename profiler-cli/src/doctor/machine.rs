@@ -125,9 +125,10 @@ fn cpu() -> Vec<Check> {
             let text = "of user code; no kernel frames, no stacks of short waits";
             Check::new("CPU samples", Verdict::Part, text).hint(ALLOWED)
         }
-        (Ok(()), Ok(())) if !found.kernel_names => {
+        (Ok(()), Ok(())) if found.kernel_names.is_err() => {
             let text = "user and kernel; the kernel's functions have no names";
-            Check::new("CPU samples", Verdict::Part, text).hint("sysctl kernel.kptr_restrict=0")
+            let hint = "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1, or CAP_SYSLOG";
+            Check::new("CPU samples", Verdict::Part, text).hint(hint)
         }
         (Ok(()), Ok(())) => Check::new(
             "CPU samples",

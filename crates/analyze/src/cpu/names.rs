@@ -46,6 +46,16 @@ pub struct Func {
     pub layer: Layer,
 }
 
+impl Func {
+    /// The kernel's, and nobody knows which.
+    pub fn is_nameless_kernel(&self) -> bool {
+        self.layer == Layer::Kernel && &*self.name == NAMELESS_KERNEL
+    }
+}
+
+/// What stands for the kernel's functions where their names are hidden.
+const NAMELESS_KERNEL: &str = "[kernel]";
+
 /// Interned functions; of several files together.
 #[derive(Debug, Default)]
 pub struct Names {
@@ -108,7 +118,11 @@ impl<'a> Frames<'a> {
             if all.is_empty() {
                 inlined = functions.len().saturating_sub(1);
             }
-            all.extend_from_slice(functions);
+            // How many functions of the kernel had no name tells nobody anything.
+            let nameless = functions.last().is_some_and(|id| names.get(*id).is_nameless_kernel());
+            if !nameless || all.last() != functions.last() {
+                all.extend_from_slice(functions);
+            }
         }
         Stack { functions: all, inlined, cut: found.end != 0 }
     }

@@ -2,7 +2,8 @@
 //! where threads waited.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::{Sample, SpanKind, ThreadState};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Sample, SpanKind, ThreadState, property};
 
 use super::counted::Counted;
 use super::counted_tables::{self, All};
@@ -55,6 +56,8 @@ pub struct Part {
     ranges_within: usize,
     rows: u64,
     counted: Counted,
+    /// Why the kernel's functions have no names.
+    hidden: Option<String>,
 }
 
 impl Analysis for CpuReport {
@@ -83,6 +86,7 @@ impl Analysis for CpuReport {
             ranges_within: windows.as_ref().map_or(0, |windows| windows.count),
             rows: rank.cpu.rows,
             counted: Counted::of(rank, true, windows.as_ref()),
+            hidden: why_hidden(rank.file),
         };
         part.functions.add_file(cpu);
         for stretch in &cpu.stretches {
@@ -116,7 +120,9 @@ impl Analysis for CpuReport {
         let of_ranks = counted_tables::of_ranks(parts.iter().map(|(at, part)| (at, &part.counted)));
         let of_places = counted_tables::of_places(parts.iter().map(|(_, part)| &part.counted));
         let of_counts = All(parts.iter().map(|(_, part)| &part.counted.asked).collect()).notes();
+        let mut hidden = None;
         for (_, part) in parts {
+            hidden = hidden.or(part.hidden);
             all.add(&part.functions);
             top_down.merge(&part.top_down);
             bottom_up.merge(&part.bottom_up);
@@ -155,6 +161,15 @@ impl Analysis for CpuReport {
                 percent(share(all.unknown_ns))
             ));
         }
+        let nameless = all.all.iter().filter(|(func, _)| func.is_nameless_kernel());
+        let nameless = share(nameless.map(|(_, sum)| sum.self_ns).sum());
+        if nameless >= 0.01 {
+            notes.push(format!(
+                "{} of it went to the kernel's functions, which are shown as one: their names are {}",
+                percent(nameless),
+                hidden.as_deref().unwrap_or("not read for a run of less than a second")
+            ));
+        }
         if share(all.cut_ns) >= 0.01 {
             notes.push(format!(
                 "{} has stacks that end early: outer functions may miss that much of their total",
@@ -189,6 +204,12 @@ impl Analysis for CpuReport {
         tables.extend(of_ranks);
         Body { tables, notes }
     }
+}
+
+/// Why a file's functions of the kernel have no names.
+fn why_hidden(file: &TraceFile) -> Option<String> {
+    let json = file.property(property::KERNEL_NAMES_HIDDEN)?;
+    Some(format!("hidden: {}", serde_json::from_str::<String>(json).ok()?))
 }
 
 /// The innermost function that says most about a wait: not the kernel's, and

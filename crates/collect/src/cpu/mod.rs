@@ -18,6 +18,7 @@ mod unwind;
 mod worker;
 
 pub use counters::Wanted;
+use probe::why_kernel_names_are_hidden;
 pub use probe::{Permitted, permitted};
 pub use spaces::Met;
 pub(crate) use spaces::Spaces;
@@ -157,6 +158,8 @@ pub enum Heard {
     Lost(&'static str, &'static str, u64),
     /// For which share of the time events were counted.
     EventShares(Vec<(PerfEvent, f64)>),
+    /// The kernel was sampled, but its functions have no names; why.
+    KernelNamesHidden(String),
     /// Something cannot be seen: of whom (empty: of all), what, why.
     Missing(String, &'static str, String),
 }

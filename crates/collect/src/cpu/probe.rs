@@ -5,7 +5,7 @@ use crate::config::PerfEvent;
 use crate::perf::attr::{SOFTWARE, flag, software};
 use crate::perf::{Attr, Counter};
 use crate::sys;
-use std::io;
+use std::io::{self, Read};
 
 /// What was found; an error says why not.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Permitted {
     /// Kernel frames, and stacks of threads that leave their processor.
     pub kernel: Result<(), String>,
     /// Names of the kernel's functions.
-    pub kernel_names: bool,
+    pub kernel_names: Result<(), String>,
     /// Cycles, instructions, cache references and misses, each.
     pub hardware: [(PerfEvent, Result<(), String>); 4],
     /// Yama's level, where it is there: 0 lets any own process be read, 1
@@ -45,17 +45,42 @@ pub(super) fn why_no_hardware(error: &io::Error) -> String {
     }
 }
 
+/// Why addresses of the kernel's functions may not be seen, if that is so.
+pub fn why_kernel_names_are_hidden() -> Option<String> {
+    // One page of it tells: of 200,000 lines, the first may have an address of 0.
+    let mut page = vec![0; 4096];
+    let mut file = std::fs::File::open("/proc/kallsyms").ok();
+    let got = file.as_mut().and_then(|file| file.read(&mut page).ok()).unwrap_or(0);
+    if shows_addresses(&page[..got]) {
+        return None;
+    }
+    let number = |path| {
+        let text = String::from_utf8_lossy(&sys::read_small(path)).trim().to_owned();
+        if text.is_empty() { "not there".to_owned() } else { text }
+    };
+    let restrict = number("/proc/sys/kernel/kptr_restrict");
+    let paranoid = number("/proc/sys/kernel/perf_event_paranoid");
+    Some(format!(
+        "kernel.kptr_restrict is {restrict} and kernel.perf_event_paranoid {paranoid}; \
+         `sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1` or CAP_SYSLOG would show \
+         them"
+    ))
+}
+
+fn shows_addresses(lines: &[u8]) -> bool {
+    let address = |line: &[u8]| line.iter().take_while(|b| **b != b' ').any(|b| *b != b'0');
+    lines.split(|b| *b == b'\n').filter(|line| line.len() > 16).any(address)
+}
+
 /// Tries it.
 pub fn permitted() -> Permitted {
     let user_only = flag::EXCLUDE_KERNEL;
-    let names = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let known = |line: &str| !line.starts_with("0000000000000000");
     let scope = sys::read_small("/proc/sys/kernel/yama/ptrace_scope");
     let cpu_clock = |flags| open_clock(flags).map(drop).map_err(|e| why_refused(&e));
     Permitted {
         user: cpu_clock(user_only),
         kernel: cpu_clock(0),
-        kernel_names: names.lines().next().is_some_and(known),
+        kernel_names: why_kernel_names_are_hidden().map_or(Ok(()), Err),
         hardware: PerfEvent::STANDARD.map(|event| (event, event.counts())),
         ptrace_scope: String::from_utf8_lossy(&scope).trim().parse().ok(),
     }
@@ -64,6 +89,13 @@ pub fn permitted() -> Permitted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_for_addresses_hide_the_kernels_names() {
+        let hidden = b"0000000000000000 T _stext\n0000000000000000 t do_one\n00000";
+        assert!(!shows_addresses(hidden) && !shows_addresses(b""));
+        assert!(shows_addresses(b"0000000000000000 A first\n0000000000001000 A next\n"));
+    }
 
     #[test]
     fn no_counters_and_no_permission_are_told_apart() {

@@ -12,7 +12,9 @@ use super::counters::{Counters, Purpose, Wanted};
 use super::polled::Polled;
 use super::spaces::Spaces;
 use super::threads::{Stretch, Threads};
-use super::{Command, Counted, Frame, Heard, Taken, Told, blocked};
+use super::{
+    Command, Counted, Frame, Heard, Taken, Told, blocked, why_kernel_names_are_hidden,
+};
 use crate::config::{PerfEvent, StackMode};
 use crate::modules::Mapping;
 use crate::perf::record::{self, Origin, Record, Registers};
@@ -554,6 +556,11 @@ impl Worker {
         self.take_stretches(stretches);
         self.hand_out();
         (self.heard)(Heard::EventShares(self.counters.event_shares()));
+        let sampled = !self.counters.rings.is_empty();
+        let sees_kernel = sampled && self.counters.kernel_refused.is_none();
+        if let Some(why) = why_kernel_names_are_hidden().filter(|_| sees_kernel) {
+            (self.heard)(Heard::KernelNamesHidden(why));
+        }
         self.settled_ns = u64::MAX;
     }
 }

@@ -327,6 +327,8 @@ pub mod property {
     /// For which share of the time each event was counted, once that is known: an
     /// object of names. Below 1 where the processor has too few counters.
     pub const EVENT_SHARES: &str = "tprof.event_shares";
+    /// Why the kernel's functions have no names, where they were sampled: a text.
+    pub const KERNEL_NAMES_HIDDEN: &str = "tprof.kernel_names_hidden";
 }
 
 /// Something that was not recorded.
