@@ -33,3 +33,4 @@ mod state;
 mod sums;
 mod terminal;
 mod unchanged;
+mod waits;

@@ -5,6 +5,7 @@ use crate::code::Code;
 use crate::cpu::{Counted, Frame, Kind, Named, Taken, Told};
 use crate::files::OpenFile;
 use crate::python;
+use crate::symbols;
 use crate::sys;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub struct Ledger {
     stacks: HashMap<(Vec<u64>, u8), StackId>,
     next_stack: StackId,
     kernel: HashMap<u64, u64>,
+    kernel_functions: HashMap<Arc<str>, u64>,
     named: HashMap<Arc<Named>, u64>,
 }
 
@@ -100,7 +102,7 @@ impl Ledger {
             state: match taken.kind {
                 Kind::Ran => ThreadState::Running,
                 Kind::Ready => ThreadState::Runnable,
-                Kind::Waited => ThreadState::Blocked,
+                Kind::Waited => taken.waits_for.unwrap_or(ThreadState::Blocked),
             },
             cpu: taken.cpu,
             gil: taken.gil,
@@ -174,13 +176,34 @@ impl Ledger {
 
     /// A frame as the trace has it, before its generation.
     fn frame(&mut self, frame: &Frame, desk: &mut Desk<'_>) -> u64 {
-        let next = SYNTHETIC_FRAME | (self.kernel.len() + self.named.len()) as u64 & 0xffff_ffff;
+        let made = self.kernel.len() + self.kernel_functions.len() + self.named.len();
+        let next = SYNTHETIC_FRAME | made as u64 & 0xffff_ffff;
         match frame {
             Frame::Address(address) => address & (SYNTHETIC_FRAME - 1),
             Frame::Kernel(address) => *self.kernel.entry(*address).or_insert_with(|| {
                 desk.code.name_kernel(next, *address);
                 next
             }),
+            Frame::KernelFunction(name) => {
+                if let Some(frame) = self.kernel_functions.get(name) {
+                    return *frame;
+                }
+                let writer = &mut desk.open.writer;
+                let (function, file) = (writer.name(name), writer.name(""));
+                let (process, module) = (desk.process, writer.name(symbols::KERNEL));
+                let (line, depth) = (0, 0);
+                writer.symbol(&Symbol {
+                    process,
+                    address: next,
+                    depth,
+                    function,
+                    file,
+                    line,
+                    module,
+                });
+                self.kernel_functions.insert(Arc::clone(name), next);
+                next
+            }
             Frame::Named(named) => {
                 if let Some(frame) = self.named.get(named) {
                     return *frame;

@@ -274,6 +274,14 @@ pub fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// CPU time of this thread so far.
+pub fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// CPU time of children that were waited for, theirs included.
 pub fn children_cpu_ns() -> u64 {
     // SAFETY: all-zero is a valid rusage, and it is valid for writes.
@@ -491,13 +499,17 @@ pub fn thread_state(pid: u32, tid: u32) -> Option<u8> {
     stat.get(after + 2).copied()
 }
 
-/// State of a thread, and the processor that it is or was on.
-pub fn thread_on(pid: u32, tid: u32) -> Option<(u8, u32)> {
-    let stat = String::from_utf8(read_small(&format!("/proc/{pid}/task/{tid}/stat"))).ok()?;
+/// Name and state of a thread, and the processor that it is or was on.
+pub fn thread_on(pid: u32, tid: u32) -> Option<(String, u8, u32)> {
+    let stat = read_small(&format!("/proc/{pid}/task/{tid}/stat"));
+    // A name may be cut within a character.
+    let stat = String::from_utf8_lossy(&stat);
+    let (name, fields) = stat.rsplit_once(") ")?;
     // Behind the name: state is the first, `processor` the 37th.
-    let mut fields = stat.rsplit_once(") ")?.1.split_whitespace();
+    let mut fields = fields.split_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
-    Some((state, fields.nth(35)?.parse().ok()?))
+    let name = name.split_once(" (")?.1.to_owned();
+    Some((name, state, fields.nth(35)?.parse().ok()?))
 }
 
 /// Minor and major page faults of a thread, from `/proc`.

@@ -1,7 +1,7 @@
 //! What a thread waited for, told by the functions on its stack.
 //!
-//! The kernel's own functions tell most; where they may not be seen, the C
-//! library's do. Names are those of Linux, glibc, CPython and CUDA.
+//! The kernel's own functions tell most; where they may not be seen, the system
+//! call does, which the row says, or the C library's functions. Names are those of Linux, glibc, CPython and CUDA.
 
 use tprof_trace::model::ThreadState;
 
@@ -11,11 +11,14 @@ use super::names::{FuncId, Layer, Names};
 const LOOKED_AT: usize = 40;
 
 /// Functions that tell the wait wherever on the stack they are.
-const ANYWHERE: [(&str, ThreadState); 13] = [
+const ANYWHERE: [(&str, ThreadState); 15] = [
     ("take_gil", ThreadState::Gil),
     // Who was asked to let go waits until another has taken it.
     ("drop_gil", ThreadState::Gil),
     ("PyEval_RestoreThread", ThreadState::Gil),
+    // Before 3.11 it waits for no descriptor until its time is over.
+    ("pysleep", ThreadState::Sleep),
+    ("time_sleep", ThreadState::Sleep),
     ("cuCtxSynchronize", ThreadState::Device),
     ("cuStreamSynchronize", ThreadState::Device),
     ("cuEventSynchronize", ThreadState::Device),
@@ -29,17 +32,20 @@ const ANYWHERE: [(&str, ThreadState); 13] = [
 ];
 
 /// Beginnings of names of the kernel's functions.
-const KERNEL: [(&str, ThreadState); 34] = [
+const KERNEL: [(&str, ThreadState); 37] = [
     ("futex_", ThreadState::Lock),
     ("do_futex", ThreadState::Lock),
     ("rwsem_", ThreadState::Lock),
     ("__mutex_lock", ThreadState::Lock),
+    ("fcntl_setlk", ThreadState::Lock),
+    ("locks_lock_inode_wait", ThreadState::Lock),
     ("do_nanosleep", ThreadState::Sleep),
     ("hrtimer_nanosleep", ThreadState::Sleep),
     ("common_nsleep", ThreadState::Sleep),
     ("ep_poll", ThreadState::Poll),
     ("do_epoll", ThreadState::Poll),
     ("do_sys_poll", ThreadState::Poll),
+    ("poll_schedule_timeout", ThreadState::Poll),
     ("do_poll", ThreadState::Poll),
     ("do_select", ThreadState::Poll),
     ("core_sys_select", ThreadState::Poll),
@@ -114,10 +120,13 @@ const LIBC: [(&str, ThreadState); 44] = [
     ("fsync", ThreadState::Io),
 ];
 
-/// What a thread waited for: what its row says, or what its stack shows.
+/// What a thread waited for: what its row says, or what its stack shows. A row tells the
+/// system call; whose lock or event that was, functions further out tell.
 pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &Names) -> ThreadState {
-    if state != ThreadState::Blocked {
-        return state;
+    match state {
+        ThreadState::Running | ThreadState::Runnable => return state,
+        ThreadState::Gil | ThreadState::Device => return state,
+        _ => {}
     }
     let frames = || stack.iter().take(LOOKED_AT).map(|id| names.get(*id));
     let native = frames().filter(|f| f.layer == Layer::Native);
@@ -126,6 +135,9 @@ pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &Names) -> ThreadSta
         if let Some((_, state)) = ANYWHERE.iter().find(|(name, _)| *name == plain) {
             return *state;
         }
+    }
+    if state != ThreadState::Blocked {
+        return state;
     }
     // The innermost that says something decides.
     for func in frames().filter(|f| f.layer == Layer::Kernel) {
@@ -221,6 +233,22 @@ mod tests {
     #[test]
     fn what_the_row_says_stands() {
         let (names, ids) = stack(&[("poll", "libc.so.6", Layer::Native)]);
-        assert_eq!(wait_of(ThreadState::Runnable, &ids, &names), ThreadState::Runnable);
+        for state in [ThreadState::Runnable, ThreadState::Sleep, ThreadState::Gil] {
+            assert_eq!(wait_of(state, &ids, &names), state);
+        }
+    }
+
+    #[test]
+    fn whose_lock_it_was_functions_further_out_tell() {
+        let of = |outer| {
+            let (names, ids) = stack(&[
+                ("__futex_abstimed_wait_common", "libc.so.6", Layer::Native),
+                (outer, "libpython3.11.so.1.0", Layer::Native),
+            ]);
+            wait_of(ThreadState::Lock, &ids, &names)
+        };
+        assert_eq!(of("take_gil"), ThreadState::Gil);
+        assert_eq!(of("cuStreamSynchronize"), ThreadState::Device);
+        assert_eq!(of("PyThread_acquire_lock_timed"), ThreadState::Lock);
     }
 }

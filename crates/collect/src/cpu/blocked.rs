@@ -1,52 +1,149 @@
-//! Where a thread waits, read while it waits: its pc and stack pointer from
-//! `/proc`, its stack from its memory. It is not stopped, and does not notice.
+//! Where a thread waits and what for, read while it waits: its system call, pc and stack
+//! pointer from `/proc`, its stack from its memory. It is not stopped, and does not notice.
 //!
 //! This needs the permission that a debugger needs, which a user has over their
-//! own processes unless Yama restricts it.
+//! own processes unless Yama restricts it. The name of the kernel's function (`wchan`)
+//! needs less.
 
+use super::call::Call;
 use crate::perf::record::Registers;
 use crate::sys;
+use tprof_trace::model::ThreadState;
 
 /// Bytes of stack that are read.
 const STACK_BYTES: usize = 32 << 10;
 
-/// A thread's registers and the top of its stack, if it waits in a system call.
-/// The frame pointer is not told: 0 stands for unknown and leads nowhere.
-pub fn stack_of(pid: u32, tid: u32) -> Option<(Registers, Vec<u8>)> {
-    let (sp, pc) = place_of(pid, tid)?;
-    let mut bytes = vec![0; STACK_BYTES];
-    let got = sys::read_memory(pid, sp, &mut bytes);
-    bytes.truncate(got);
+/// A thread that waits.
+#[derive(Debug, Default)]
+pub struct Blocked {
+    /// What for, if its system call tells.
+    pub waits_for: Option<ThreadState>,
+    /// The kernel's function in which it waits; asked where the call does not tell.
+    pub function: Option<String>,
+    /// Its registers, if they may be seen. The frame pointer is not told: 0 stands for
+    /// unknown and leads nowhere. The argument is the futex that it waits for.
+    pub registers: Option<Registers>,
+    /// The top of its stack; empty if that may not be read.
+    pub stack: Vec<u8>,
+}
+
+/// A thread that waits; `None` if it does not, or nothing can be known of it.
+/// `stack`: what is on its stack is wanted.
+pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
+    let text = text_of(pid, tid);
+    let mut blocked = Blocked::default();
+    if let Some(at) = parse(&text) {
+        let call = at.call();
+        blocked.waits_for = call.and_then(|call| call.waits_for(pid, tid));
+        if stack {
+            let mut bytes = vec![0; STACK_BYTES];
+            let got = sys::read_memory(pid, at.sp, &mut bytes);
+            bytes.truncate(got);
+            blocked.stack = bytes;
+            let argument = call.and_then(|call| call.futex()).unwrap_or(0);
+            blocked.registers = Some(Registers { argument, fp: 0, sp: at.sp, pc: at.pc });
+        }
+    } else if text.starts_with("running") {
+        return None;
+    }
+    if blocked.waits_for.is_none() {
+        blocked.function = function_of(pid, tid);
+    }
+    let known =
+        blocked.registers.is_some() || blocked.waits_for.is_some() || blocked.function.is_some();
     // It may have gone on meanwhile.
-    (got >= 8 && place_of(pid, tid)? == (sp, pc)).then_some((Registers { fp: 0, sp, pc }, bytes))
+    (known && text_of(pid, tid) == text).then_some(blocked)
 }
 
-/// Stack pointer and pc of a thread in a system call.
-fn place_of(pid: u32, tid: u32) -> Option<(u64, u64)> {
+fn text_of(pid: u32, tid: u32) -> String {
     let text = sys::read_small(&format!("/proc/{pid}/task/{tid}/syscall"));
-    parse(std::str::from_utf8(&text).ok()?)
+    String::from_utf8(text).unwrap_or_default()
 }
 
-fn parse(text: &str) -> Option<(u64, u64)> {
+/// The kernel's function in which a thread waits.
+fn function_of(pid: u32, tid: u32) -> Option<String> {
+    let name = sys::read_small(&format!("/proc/{pid}/task/{tid}/wchan"));
+    // "0" if it runs, or if that may not be seen.
+    String::from_utf8(name).ok().filter(|name| !name.is_empty() && name != "0")
+}
+
+/// What the kernel shows of a thread that waits.
+#[derive(Debug, PartialEq, Eq)]
+struct Shown {
+    /// Number and arguments of its system call; none if something else holds it up.
+    words: Option<(i64, [u64; 6])>,
+    sp: u64,
+    pc: u64,
+}
+
+impl Shown {
+    /// Numbers of system calls are another's in a 32-bit program, whose stack and code lie
+    /// below 4 GiB.
+    fn call(&self) -> Option<Call> {
+        let is_narrow = self.sp.max(self.pc) <= u64::from(u32::MAX);
+        let (number, args) = self.words.filter(|_| !is_narrow)?;
+        Some(Call { number, args })
+    }
+}
+
+fn parse(text: &str) -> Option<Shown> {
     // "running", or number, six arguments, sp, pc; or "-1", sp, pc.
     let words: Vec<&str> = text.split_whitespace().collect();
     let [.., sp, pc] = words.as_slice() else { return None };
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
-    Some((hex(sp)?, hex(pc)?)).filter(|(sp, _)| *sp != 0)
+    let (sp, pc) = (hex(sp)?, hex(pc)?);
+    let call = || {
+        let [number, args @ .., _, _] = words.as_slice() else { return None };
+        let args: Option<Vec<u64>> = args.iter().map(|word| hex(word)).collect();
+        Some((number.parse().ok()?, args?.try_into().ok()?))
+    };
+    (sp != 0).then(|| Shown { words: call(), sp, pc })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{PipeWriter, Read, pipe};
+    use std::sync::mpsc::channel;
 
     #[test]
     fn a_thread_that_runs_has_no_place() {
         assert_eq!(parse("running\n"), None);
-        assert_eq!(parse("-1 0x7ffd10 0x55aa\n"), Some((0x7f_fd10, 0x55aa)));
-        assert_eq!(
-            parse("202 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffd10 0x55aa\n"),
-            Some((0x7f_fd10, 0x55aa))
-        );
+        let held_up = Shown { words: None, sp: 0x7ffd_0000_0010, pc: 0x55aa };
+        assert_eq!(parse("-1 0x7ffd00000010 0x55aa\n"), Some(held_up));
+        let shown = parse("202 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffd00000010 0x55aa\n").unwrap();
+        let call = Call { number: 202, args: [1, 0x80, 0, 0, 0, 0] };
+        assert_eq!((shown.call(), shown.sp, shown.pc), (Some(call), 0x7ffd_0000_0010, 0x55aa));
         assert_eq!(parse("0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0\n"), None);
+    }
+
+    #[test]
+    fn numbers_of_a_32_bit_program_are_not_taken_for_ours() {
+        let shown = parse("240 0x1 0x80 0x0 0x0 0x0 0x0 0xffd10010 0x565aa\n").unwrap();
+        assert_eq!((shown.call(), shown.sp), (None, 0xffd1_0010));
+        assert_eq!(parse("202 0x1 x y z 0x0 0x0 0x7ffd00000010 0x5\n").unwrap().call(), None);
+    }
+
+    #[test]
+    fn a_thread_in_a_read_waits_for_input() {
+        let (mut reader, writer): (_, PipeWriter) = pipe().unwrap();
+        let (tell, told) = channel();
+        let thread = std::thread::spawn(move || {
+            let own = std::fs::read_link("/proc/thread-self").unwrap();
+            tell.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            reader.read(&mut [0]).unwrap()
+        });
+        let (pid, tid): (_, u32) = (std::process::id(), told.recv().unwrap());
+        let blocked = loop {
+            let found = look(pid, tid, true);
+            match found.filter(|found| found.waits_for == Some(ThreadState::Io)) {
+                Some(found) => break found,
+                None => std::thread::yield_now(),
+            }
+        };
+        drop(writer);
+        assert_eq!(thread.join().unwrap(), 0);
+        assert!(blocked.registers.is_some() && blocked.stack.len() > 8);
+        assert_eq!(blocked.function, None);
     }
 }

@@ -7,6 +7,7 @@
 //! records of it leaving its processor.
 
 mod blocked;
+mod call;
 pub mod counters;
 mod events;
 mod polled;
@@ -33,6 +34,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tprof_trace::model::ThreadState;
 
 /// How long the launcher waits for counters to be open.
 const OPEN_TIME: Duration = Duration::from_secs(2);
@@ -69,6 +71,8 @@ pub struct Taken {
     pub weight_ns: u64,
     /// What the thread did.
     pub kind: Kind,
+    /// What it waited for, if its system call told.
+    pub waits_for: Option<ThreadState>,
     /// Processor, of a sample.
     pub cpu: Option<u32>,
     /// Whether it held Python's lock, where that is known.
@@ -90,6 +94,7 @@ impl Taken {
             tid,
             weight_ns: 0,
             kind: Kind::Ran,
+            waits_for: None,
             cpu: None,
             gil: None,
             frames: Vec::new(),
@@ -117,6 +122,8 @@ pub enum Frame {
     Address(u64),
     /// An address in the kernel.
     Kernel(u64),
+    /// A function of the kernel, by its name.
+    KernelFunction(Arc<str>),
     /// A function of an interpreter.
     Named(Arc<Named>),
 }

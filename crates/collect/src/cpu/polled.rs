@@ -77,18 +77,20 @@ struct Thread {
     /// as ready once it runs again: what looked like waiting may turn out not to be.
     owed_ns: i64,
     wait: Option<Wait>,
+    /// What it is called, as far as that was told.
+    name: String,
 }
 
 /// A wait that goes on.
 #[derive(Debug)]
 struct Wait {
     since_ns: u64,
-    place: Place,
+    place: Option<Place>,
     /// How often its place was looked for.
     looks: u32,
 }
 
-/// A place that could not be read is looked for again, so often.
+/// A stack that could not be read is looked for again, so often.
 const MOST_TRIES: u32 = 8;
 
 /// What a thread was found to do.
@@ -241,11 +243,20 @@ impl Polled {
         Some(thread.look(pid, tid, times, now_ns, runs, out))
     }
 
+    /// Whether a thread was not called so when it was last looked at.
+    pub fn is_new_name(&mut self, pid: u32, tid: u32, name: &str) -> bool {
+        let thread = self.of.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
+        thread.filter(|thread| thread.name != name).is_some_and(|thread| {
+            name.clone_into(&mut thread.name);
+            true
+        })
+    }
+
     /// Where a thread was found to wait.
     pub fn waits_at(&mut self, pid: u32, tid: u32, place: Place) {
         let thread = self.of.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         if let Some(wait) = thread.and_then(|thread| thread.wait.as_mut()) {
-            wait.place = place;
+            wait.place = Some(place);
         }
     }
 
@@ -314,6 +325,7 @@ impl Thread {
             ready_ns: 0,
             owed_ns: 0,
             wait: None,
+            name: String::new(),
         }
     }
 
@@ -339,7 +351,8 @@ impl Thread {
         {
             self.owed_ns += rest_ns;
             wait.looks += 1;
-            let look = wait.place.is_none() && wait.looks <= MOST_TRIES;
+            let seen = wait.place.as_ref().is_some_and(|place| !place.frames.is_empty());
+            let look = !seen && wait.looks <= MOST_TRIES;
             return if look { Found::Waits } else { Found::Still };
         }
         // What it was ready for after the wait is not part of it.
@@ -409,7 +422,8 @@ mod tests {
         let mut thread = thread();
         assert_eq!(look(&mut thread, 10, 10, 0, true), (Found::Runs(10 * MS), 0));
         assert_eq!(look(&mut thread, 20, 14, 2, false), (Found::Waits, 0));
-        thread.wait.as_mut().unwrap().place = Some((vec![Frame::Address(7)], 0));
+        let place = Place { frames: vec![Frame::Address(7)], ..Place::default() };
+        thread.wait.as_mut().unwrap().place = Some(place);
         assert_eq!(look(&mut thread, 30, 14, 2, false), (Found::Still, 0));
         assert_eq!(look(&mut thread, 40, 14, 2, false), (Found::Still, 0));
         // The wait is over, and what ran before it is where it runs now.

@@ -3,14 +3,23 @@
 
 use super::Frame;
 use std::collections::HashMap;
+use tprof_trace::model::ThreadState;
 
 /// Shorter waits are added up by thread and place.
 const SHORT_WAIT_NS: u64 = 1_000_000;
 /// As are shorter times of being ready.
 const SHORT_READY_NS: u64 = 20_000_000;
 
-/// Where a thread was when it left its processor: frames, and why they end.
-pub type Place = Option<(Vec<Frame>, u8)>;
+/// Where a thread was when it left its processor, and what for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Innermost first; none if its stack could not be seen.
+    pub frames: Vec<Frame>,
+    /// Why they end.
+    pub end: u8,
+    /// What it waits for, if its system call told.
+    pub waits_for: Option<ThreadState>,
+}
 
 /// A stretch of time of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +35,7 @@ pub struct Stretch {
     /// What it was.
     pub kind: Kind,
     /// Where, if that is known.
-    pub place: Place,
+    pub place: Option<Place>,
 }
 
 /// What was counted of a thread.
@@ -59,7 +68,7 @@ struct Thread {
     /// Off since, and whether it could have gone on.
     off_since: Option<(u64, bool)>,
     /// Sampled as it left.
-    leaving: Place,
+    leaving: Option<Place>,
     /// It was looked at while it waited.
     looked: bool,
     /// Exact time on processors that no sample stands for yet.
@@ -68,7 +77,7 @@ struct Thread {
     counts: Counts,
     last_cpu: Option<u32>,
     /// Short stretches by kind and place.
-    short: HashMap<(Kind, Place), (u64, u64)>,
+    short: HashMap<(Kind, Option<Place>), (u64, u64)>,
 }
 
 /// All threads.
@@ -127,11 +136,11 @@ impl Threads {
     }
 
     /// A sample of a thread that leaves its processor.
-    pub fn leaves(&mut self, pid: u32, tid: u32, time_ns: u64, frames: Vec<Frame>, end: u8) {
+    pub fn leaves(&mut self, pid: u32, tid: u32, time_ns: u64, place: Place) {
         if self.is_gone(tid, time_ns) {
             return;
         }
-        self.of(pid, tid, time_ns).leaving = Some((frames, end));
+        self.of(pid, tid, time_ns).leaving = Some(place);
     }
 
     /// It left.
@@ -166,9 +175,9 @@ impl Threads {
     }
 
     /// Where a thread was found to wait.
-    pub fn waits_at(&mut self, tid: u32, frames: Vec<Frame>, end: u8) {
+    pub fn waits_at(&mut self, tid: u32, place: Place) {
         if let Some(thread) = self.of.get_mut(&tid).filter(|t| t.off_since.is_some()) {
-            thread.leaving = Some((frames, end));
+            thread.leaving = Some(place);
         }
     }
 
@@ -291,7 +300,8 @@ mod tests {
         threads.sampled(1, 2, 10 * ms, 10 * ms);
         threads.left(1, 2, 15 * ms, true);
         threads.came(1, 2, 0, 18 * ms, &mut out);
-        threads.leaves(1, 2, 20 * ms, vec![Frame::Address(7)], 0);
+        let place = Place { frames: vec![Frame::Address(7)], ..Place::default() };
+        threads.leaves(1, 2, 20 * ms, place.clone());
         threads.left(1, 2, 20 * ms, false);
         threads.came(1, 2, 1, 50 * ms, &mut out);
         for n in 0..5 {
@@ -308,7 +318,7 @@ mod tests {
         assert_eq!(10 * ms + sum(Kind::Ran), 60 * ms - 33 * ms - 2500);
         let waits: Vec<_> = out.iter().filter(|s| s.kind == Kind::Waited).collect();
         assert_eq!(waits.len(), 2, "short waits are added up");
-        assert_eq!(waits[0].place, Some((vec![Frame::Address(7)], 0)));
+        assert_eq!(waits[0].place, Some(place));
     }
 
     #[test]

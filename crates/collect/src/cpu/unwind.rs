@@ -39,7 +39,7 @@ pub fn walk(
     out: &mut Vec<u64>,
 ) -> StackEnd {
     let copy = Copy { base: registers.sp, bytes: stack };
-    let Registers { mut fp, mut sp, mut pc } = registers;
+    let Registers { mut fp, mut sp, mut pc, .. } = registers;
     let most = out.len() + MAX_FRAMES;
     // Whether `pc` is a return address, whose call lies before it.
     let mut after_call = 0;

@@ -11,11 +11,9 @@ mod watch;
 use super::counters::{Counters, Purpose, Wanted};
 use super::polled::Polled;
 use super::spaces::Spaces;
-use super::threads::{Stretch, Threads};
-use super::{
-    Command, Counted, Frame, Heard, Taken, Told, blocked, why_kernel_names_are_hidden,
-};
-use crate::config::{PerfEvent, StackMode};
+use super::threads::{Place, Stretch, Threads};
+use super::{Command, Counted, Frame, Heard, Taken, Told, why_kernel_names_are_hidden};
+use crate::config::PerfEvent;
 use crate::modules::Mapping;
 use crate::perf::record::{self, Origin, Record, Registers};
 use crate::python::{PyStack, Pythons};
@@ -29,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
+use tprof_trace::model::ThreadState;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
@@ -141,6 +140,8 @@ struct Worker {
     /// When they were last, and will be next.
     polled_ns: u64,
     poll_at_ns: u64,
+    /// CPU time that a look takes, lately.
+    took_ns: u64,
     /// When their children were last looked for.
     children_ns: u64,
     /// When the mappings of each were last read.
@@ -179,6 +180,7 @@ pub fn run(parts: Parts) {
         polled: Polled::default(),
         polled_ns: 0,
         poll_at_ns: 0,
+        took_ns: 0,
         children_ns: 0,
         maps_ns: HashMap::new(),
         polls,
@@ -282,16 +284,11 @@ impl Worker {
 
     /// Long waits that were not sampled as they began are looked at while they last.
     fn look_at_waits(&mut self, now: u64) {
-        if self.wanted.stacks == StackMode::Off {
-            return;
-        }
         let waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
         for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {
-            let Some((registers, stack)) = blocked::stack_of(pid, tid) else { continue };
-            let (frames, end) = self.frames(pid, &[], Some(registers), &stack);
-            let python = self.pythons.stack(pid, tid, &mut self.spaces);
-            let (frames, end) = self.with_python(pid, frames, end, python);
-            self.threads.waits_at(tid, frames, end as u8);
+            if let Some(place) = self.place_of_wait(pid, tid, None) {
+                self.threads.waits_at(tid, place);
+            }
         }
     }
 
@@ -431,7 +428,11 @@ impl Worker {
                         });
                     }
                     Purpose::Event(_) => {}
-                    Purpose::Leave => self.threads.leaves(pid, tid, time_ns, frames, end as u8),
+                    Purpose::Leave => {
+                        let gil = self.is_at_lock(pid, registers).then_some(ThreadState::Gil);
+                        let place = Place { frames, end: end as u8, waits_for: gil };
+                        self.threads.leaves(pid, tid, time_ns, place);
+                    }
                 }
             }
             What::Events { event, frame, count } => {
@@ -492,10 +493,11 @@ impl Worker {
 
     fn take_stretches(&mut self, stretches: Vec<Stretch>) {
         for s in stretches {
-            let (frames, end) = s.place.unwrap_or_default();
+            let Place { frames, end, waits_for } = s.place.unwrap_or_default();
             self.taken.push(Taken {
                 weight_ns: s.length_ns,
                 kind: s.kind,
+                waits_for,
                 frames,
                 end,
                 ..Taken::of(s.pid, s.tid, s.time_ns, Told::Time)

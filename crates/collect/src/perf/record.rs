@@ -13,12 +13,13 @@ pub const EVENT_FIELDS: u64 =
     sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU;
 /// Registers and stack, where stacks are unwound here.
 pub const WITH_STACK: u64 = sample::REGS_USER | sample::STACK_USER;
-/// The registers that unwinding needs: frame pointer, stack pointer, pc.
+/// The registers that unwinding needs, frame pointer, stack pointer and pc, and before them
+/// that of a first argument.
 #[cfg(target_arch = "x86_64")]
-pub const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
-/// x29, stack pointer, pc.
+pub const REGISTERS: u64 = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8;
+/// x0, x29, stack pointer, pc.
 #[cfg(target_arch = "aarch64")]
-pub const REGISTERS: u64 = 1 << 29 | 1 << 31 | 1 << 32;
+pub const REGISTERS: u64 = 1 << 0 | 1 << 29 | 1 << 31 | 1 << 32;
 
 /// Bytes that end every record but a sample: pid, tid, time, cpu, identifier.
 const TRAILER: usize = 32;
@@ -26,6 +27,8 @@ const TRAILER: usize = 32;
 /// Registers of the user's code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
+    /// The first argument, in a system call.
+    pub argument: u64,
     /// Frame pointer.
     pub fp: u64,
     /// Stack pointer.
@@ -258,8 +261,9 @@ fn decode_sample(
     if layout == Layout::Stack {
         let abi = words.u64()?;
         if abi != 0 {
-            let (fp, sp, pc) = (words.u64()?, words.u64()?, words.u64()?);
-            registers = (abi == ABI_64).then_some(Registers { fp, sp, pc });
+            let (argument, fp) = (words.u64()?, words.u64()?);
+            let (sp, pc) = (words.u64()?, words.u64()?);
+            registers = (abi == ABI_64).then_some(Registers { argument, fp, sp, pc });
         }
         let len = usize::try_from(words.u64()?).ok()?;
         let dump = words.bytes(len)?;
@@ -306,13 +310,14 @@ mod tests {
         let pair = |low: u64, high: u64| low | high << 32;
         let mut body = words(&[7, 0x1234, pair(10, 11), 99, pair(3, 0)]);
         body.extend(words(&[3, -128i64 as u64, 0xffff_ffff_8100_0000, -512i64 as u64]));
-        body.extend(words(&[2, 0x100, 0x200, 0x300]));
+        body.extend(words(&[2, 0x50, 0x100, 0x200, 0x300]));
         body.extend(words(&[24, 1, 2, 3, 16]));
         let (origin, record) = decode(9, 0, &body, |_| Layout::Stack).unwrap();
         assert_eq!(origin, Origin { pid: 10, tid: 11, time_ns: 99, cpu: 3 });
         let Record::Sample(sample) = record else { panic!() };
         assert_eq!(sample.id, 7);
-        assert_eq!(sample.registers, Some(Registers { fp: 0x100, sp: 0x200, pc: 0x300 }));
+        let registers = Registers { argument: 0x50, fp: 0x100, sp: 0x200, pc: 0x300 };
+        assert_eq!(sample.registers, Some(registers));
         assert_eq!(sample.stack, words(&[1, 2]));
         let mut seen = Vec::new();
         chain(sample.chain, |kernel, address| seen.push((kernel, address)));

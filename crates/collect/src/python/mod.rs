@@ -22,6 +22,7 @@ pub use told::{Told, ToldFrame, write as write_name};
 use crate::cpu::{Named, Spaces};
 use memory::Memory;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Most Python frames of a stack.
@@ -64,6 +65,8 @@ struct Interpreter {
     threads: HashMap<u32, u64>,
     codes: code::Codes,
     named: HashMap<(u64, u32), Arc<Named>>,
+    /// Where its lock lies; of several, the one that was last looked at.
+    lock: Option<Range<u64>>,
 }
 
 /// All processes.
@@ -80,6 +83,14 @@ impl Pythons {
     pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut Spaces) -> Option<PyStack> {
         let Process::Python(interpreter) = self.process(pid, spaces) else { return None };
         interpreter.stack(pid, tid)
+    }
+
+    /// Where the lock of a process's interpreter lies, once it was looked at.
+    pub fn lock(&self, pid: u32) -> Option<&Range<u64>> {
+        match self.of.get(&pid)? {
+            Process::Python(interpreter) => interpreter.lock.as_ref(),
+            _ => None,
+        }
     }
 
     /// Whether a process is known to run Python.
@@ -126,6 +137,7 @@ impl Pythons {
                     threads: HashMap::new(),
                     codes: code::Codes::default(),
                     named: HashMap::new(),
+                    lock: None,
                 })),
             };
             self.of.insert(pid, process);
@@ -140,7 +152,9 @@ impl Interpreter {
         let state = self.thread(&memory, tid)?;
         let layout = &self.found.known.layout;
         let (raw, cut) = stack::read(&memory, layout, state)?;
-        let gil = stack::holds_lock(&memory, &self.found.known, self.found.runtime, state);
+        let lock = stack::look_at_lock(&memory, &self.found.known, self.found.runtime, state);
+        let gil = lock.as_ref().and_then(|lock| lock.held);
+        self.lock = lock.map(|lock| lock.place).or(self.lock.take());
         let mut stack = PyStack { cut, gil, ..PyStack::default() };
         for frame in raw {
             let Some(code) = self.codes.get(&memory, layout, frame.code) else {

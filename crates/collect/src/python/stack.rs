@@ -3,6 +3,7 @@
 use super::MAX_FRAMES;
 use super::layout::{Known, Lock};
 use super::memory::Memory;
+use std::ops::Range;
 use tprof_wire::python::{self, Ends, Layout, Memory as _, RawFrame};
 
 /// Interpreters and threads that are believed.
@@ -53,8 +54,25 @@ pub fn read(mut memory: &Memory, layout: &Layout, state: u64) -> Option<(Vec<Raw
     Some((frames, ends != Ends::Whole))
 }
 
-/// Whether a thread holds the lock; `None` if there is none, or nobody can tell.
-pub fn holds_lock(mut memory: &Memory, known: &Known, runtime: u64, state: u64) -> Option<bool> {
+/// What the lock consists of, from its holder on: whether it is taken, how often it was,
+/// two conditions and two mutexes of pthreads.
+const LOCK_BYTES: u64 = 24 + 2 * (48 + 40);
+
+/// The lock of a thread's interpreter.
+pub struct LockSeen {
+    /// Where it lies.
+    pub place: Range<u64>,
+    /// Whether the thread holds it; `None` if nobody can tell.
+    pub held: Option<bool>,
+}
+
+/// Looks at the lock; `None` if there is none, or it could not be found.
+pub fn look_at_lock(
+    mut memory: &Memory,
+    known: &Known,
+    runtime: u64,
+    state: u64,
+) -> Option<LockSeen> {
     let (holder, locked) = match known.lock {
         Lock::Free => return None,
         Lock::Runtime(holder, locked) => (runtime + holder, runtime + locked),
@@ -64,5 +82,7 @@ pub fn holds_lock(mut memory: &Memory, known: &Known, runtime: u64, state: u64) 
             (lock + holder, lock + locked)
         }
     };
-    Some(memory.u64(holder)? == state && memory.u32(locked)? == 1)
+    let (by, taken) = (memory.u64(holder), memory.u32(locked));
+    let held = by.zip(taken).map(|(by, taken)| by == state && taken == 1);
+    Some(LockSeen { place: holder..holder.saturating_add(LOCK_BYTES), held })
 }

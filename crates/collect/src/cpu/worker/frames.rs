@@ -1,9 +1,13 @@
 //! The stack of a sample: the kernel's frames, the user's unwound, Python's put in.
 
+use super::super::blocked::{self, Blocked};
+use super::super::threads::Place;
 use super::super::{Frame, unwind};
 use super::Worker;
+use crate::config::StackMode;
 use crate::perf::record::{self, Registers};
 use crate::python::{PyStack, merge};
+use tprof_trace::model::ThreadState;
 use tprof_wire::record::StackEnd;
 
 impl Worker {
@@ -52,6 +56,46 @@ impl Worker {
         let named = python.frames.into_iter().map(|f| (Frame::Named(f.named), f.entry));
         let is_loop = |frame: &Frame| matches!(frame, Frame::Address(address) if self.pythons.is_loop(pid, *address));
         (merge(frames, named, whole, python.cut, is_loop), end)
+    }
+
+    /// Whether a thread that waits does so for Python's lock, by the address that it waits
+    /// at: the interpreter's functions that take it have no names where it is stripped.
+    pub(super) fn is_at_lock(&self, pid: u32, registers: Option<Registers>) -> bool {
+        let lock = self.pythons.lock(pid);
+        lock.zip(registers).is_some_and(|(lock, at)| lock.contains(&at.argument))
+    }
+
+    /// Where a thread waits, looked at from outside while it does, and what for.
+    /// `maps_at_ns`: nobody tells what the process maps; if need be it is read again then.
+    pub(super) fn place_of_wait(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        maps_at_ns: Option<u64>,
+    ) -> Option<Place> {
+        let with_stack = self.wanted.stacks != StackMode::Off;
+        let blocked = blocked::look(pid, tid, with_stack)?;
+        let Blocked { mut waits_for, function, registers, stack } = blocked;
+        if !with_stack {
+            return Some(Place { waits_for, ..Place::default() });
+        }
+        let (mut frames, mut end) = self.frames(pid, &[], registers, &stack);
+        let known = !frames.is_empty() && end == StackEnd::Whole;
+        if !known && maps_at_ns.is_some_and(|now_ns| self.read_maps_again(pid, now_ns)) {
+            (frames, end) = self.frames(pid, &[], registers, &stack);
+        }
+        let python = self.pythons.stack(pid, tid, &mut self.spaces);
+        if self.is_at_lock(pid, registers) {
+            waits_for = Some(ThreadState::Gil);
+        }
+        let (mut frames, mut end) = self.with_python(pid, frames, end, python);
+        if let Some(function) = function {
+            if frames.is_empty() {
+                end = StackEnd::OutsideStack;
+            }
+            frames.insert(0, Frame::KernelFunction(function.into()));
+        }
+        Some(Place { frames, end: end as u8, waits_for })
     }
 
     /// Looks at the modules of frames that the kernel found.

@@ -1,15 +1,19 @@
 //! Looks at processes whose perf events are refused.
 
 use super::super::polled::{self, Found, Program};
-use super::super::{Heard, Taken, Told, blocked};
+use super::super::{Heard, Taken, Told};
 use super::Worker;
 use crate::config::StackMode;
 use crate::modules::read_code_maps;
 use crate::sys;
 use tprof_wire::record::StackEnd;
 
-/// Looks may take this share of the time: with many threads they become rarer.
+/// Looks may take this share of the time, in CPU time of this thread: with many threads
+/// they become rarer.
 const MOST_OF_TIME: u64 = 10;
+/// What a look took weighs so much in what looks take: meeting a program takes long
+/// once, and delays several looks a little instead of the next one for long.
+const SHARE_OF_LAST: u64 = 8;
 /// How often children are looked for: those of programs without tprof's library tell
 /// nobody that they began.
 const CHILDREN_NS: u64 = 100_000_000;
@@ -52,6 +56,7 @@ impl Worker {
         {
             return;
         }
+        let began_ns = sys::thread_cpu_ns();
         let for_children = now_ns.saturating_sub(self.children_ns) >= CHILDREN_NS;
         for pid in self.polled.pids() {
             self.poll_process(pid, now_ns);
@@ -63,8 +68,9 @@ impl Worker {
             self.children_ns = now_ns;
         }
         self.polled_ns = now_ns;
-        let took_ns = sys::monotonic_ns().saturating_sub(now_ns);
-        self.poll_at_ns = now_ns + self.wanted.period_ns().max(took_ns * MOST_OF_TIME);
+        let took_ns = sys::thread_cpu_ns().saturating_sub(began_ns);
+        self.took_ns = (self.took_ns * (SHARE_OF_LAST - 1) + took_ns) / SHARE_OF_LAST;
+        self.poll_at_ns = now_ns + self.wanted.period_ns().max(self.took_ns * MOST_OF_TIME);
     }
 
     /// A process attached: a new one, or another program of one that is watched.
@@ -130,13 +136,17 @@ impl Worker {
 
     fn poll_thread(&mut self, pid: u32, tid: u32, stretches: &mut Vec<super::Stretch>) {
         let now_ns = sys::monotonic_ns();
-        let mut cpu = None;
+        let (mut cpu, mut name) = (None, None);
         let runs = || {
-            let state = sys::thread_on(pid, tid);
-            cpu = state.map(|(_, cpu)| cpu);
-            state.is_some_and(|(state, _)| state == b'R')
+            let Some((named, state, on)) = sys::thread_on(pid, tid) else { return false };
+            (cpu, name) = (Some(on), Some(named));
+            state == b'R'
         };
-        match self.polled.look(pid, tid, now_ns, runs, stretches) {
+        let found = self.polled.look(pid, tid, now_ns, runs, stretches);
+        if let Some(name) = name.filter(|name| self.polled.is_new_name(pid, tid, name)) {
+            (self.heard)(Heard::Named(pid, tid, now_ns, name));
+        }
+        match found {
             None | Some(Found::Still) => {}
             Some(Found::Runs(ran_ns)) => {
                 let python = match self.wanted.stacks {
@@ -156,34 +166,16 @@ impl Worker {
                     ..Taken::of(pid, tid, now_ns, Told::Time)
                 });
             }
-            Some(Found::Waits) if self.wanted.stacks != StackMode::Off => {
-                if let Some(place) = self.place_of_wait(pid, tid, now_ns) {
-                    self.polled.waits_at(pid, tid, Some(place));
+            Some(Found::Waits) => {
+                if let Some(place) = self.place_of_wait(pid, tid, Some(now_ns)) {
+                    self.polled.waits_at(pid, tid, place);
                 }
             }
-            Some(Found::Waits) => {}
         }
-    }
-
-    fn place_of_wait(
-        &mut self,
-        pid: u32,
-        tid: u32,
-        now_ns: u64,
-    ) -> Option<(Vec<super::Frame>, u8)> {
-        let (registers, stack) = blocked::stack_of(pid, tid)?;
-        let (mut frames, mut end) = self.frames(pid, &[], Some(registers), &stack);
-        let known = !frames.is_empty() && end == StackEnd::Whole;
-        if !known && self.read_maps_again(pid, now_ns) {
-            (frames, end) = self.frames(pid, &[], Some(registers), &stack);
-        }
-        let python = self.pythons.stack(pid, tid, &mut self.spaces);
-        let (frames, end) = self.with_python(pid, frames, end, python);
-        (!frames.is_empty()).then_some((frames, end as u8))
     }
 
     /// Reads what a process has mapped since, if that was not done a moment ago.
-    fn read_maps_again(&mut self, pid: u32, now_ns: u64) -> bool {
+    pub(super) fn read_maps_again(&mut self, pid: u32, now_ns: u64) -> bool {
         let read_ns = self.maps_ns.entry(pid).or_insert(0);
         if now_ns.saturating_sub(*read_ns) < MAPS_NS {
             return false;

@@ -1,0 +1,227 @@
+//! What a thread waits for, told by the system call that it waits in.
+//!
+//! `/proc/PID/task/TID/syscall` shows its number and arguments. A call that may wait for
+//! several things tells by its arguments, or does not tell.
+
+use std::fs::read_link;
+use std::path::Path;
+use tprof_trace::model::ThreadState;
+
+/// A system call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// Its number.
+    pub number: i64,
+    /// Its arguments.
+    pub args: [u64; 6],
+}
+
+impl Call {
+    /// The futex that it waits for.
+    pub fn futex(&self) -> Option<u64> {
+        let waits = self.number == libc::SYS_futex && is_wait_for_futex(self.args[1]);
+        waits.then_some(self.args[0])
+    }
+
+    /// What it waits for; `None` if that is none of the kinds there are, or not known.
+    pub fn waits_for(&self, pid: u32, tid: u32) -> Option<ThreadState> {
+        if is_ioctl(self.number) {
+            // CUDA's driver waits in its own device files.
+            let file = read_link(format!("/proc/{pid}/task/{tid}/fd/{}", self.args[0] as u32)).ok();
+            return file.filter(|path| is_accelerator(path)).map(|_| ThreadState::Device);
+        }
+        self.kind()
+    }
+
+    fn kind(&self) -> Option<ThreadState> {
+        let Call { number, args } = *self;
+        match number {
+            libc::SYS_futex => self.futex().map(|_| ThreadState::Lock),
+            libc::SYS_fcntl => is_wait_for_record(args[1]).then_some(ThreadState::Lock),
+            libc::SYS_flock | libc::SYS_semop | libc::SYS_semtimedop => Some(ThreadState::Lock),
+            FUTEX_WAITV | FUTEX_WAIT => Some(ThreadState::Lock),
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Some(ThreadState::Sleep),
+            // Of no descriptors: until its time is over, or for a signal.
+            libc::SYS_ppoll if args[1] == 0 => (args[2] != 0).then_some(ThreadState::Sleep),
+            libc::SYS_pselect6 if args[1..4] == [0; 3] => {
+                (args[4] != 0).then_some(ThreadState::Sleep)
+            }
+            libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait | EPOLL_PWAIT2 => {
+                Some(ThreadState::Poll)
+            }
+            _ if IO.contains(&number) => Some(ThreadState::Io),
+            _ => self.kind_of_old(),
+        }
+    }
+
+    /// Calls that only x86-64 still has.
+    #[cfg(target_arch = "x86_64")]
+    fn kind_of_old(&self) -> Option<ThreadState> {
+        let Call { number, args } = *self;
+        match number {
+            // Its time is a number of milliseconds; below 0 it has none.
+            libc::SYS_poll if args[1] == 0 => (args[2] as i32 >= 0).then_some(ThreadState::Sleep),
+            libc::SYS_select if args[1..4] == [0; 3] => {
+                (args[4] != 0).then_some(ThreadState::Sleep)
+            }
+            libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait => Some(ThreadState::Poll),
+            _ if OLD_IO.contains(&number) => Some(ThreadState::Io),
+            _ => None,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn kind_of_old(&self) -> Option<ThreadState> {
+        None
+    }
+}
+
+/// Numbers that all architectures share, newer than the `libc` crate's oldest.
+const EPOLL_PWAIT2: i64 = 441;
+const FUTEX_WAITV: i64 = 449;
+const FUTEX_WAIT: i64 = 455;
+
+/// Calls that wait for a file, a pipe or the network if they wait at all.
+const IO: [i64; 47] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_tee,
+    libc::SYS_vmsplice,
+    libc::SYS_copy_file_range,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync,
+    libc::SYS_syncfs,
+    libc::SYS_sync_file_range,
+    libc::SYS_msync,
+    libc::SYS_readahead,
+    libc::SYS_fallocate,
+    libc::SYS_ftruncate,
+    libc::SYS_truncate,
+    libc::SYS_openat,
+    libc::SYS_close,
+    libc::SYS_statx,
+    libc::SYS_fstat,
+    libc::SYS_getdents64,
+    libc::SYS_unlinkat,
+    libc::SYS_io_getevents,
+    libc::SYS_io_uring_enter,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_timedsend,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_newfstatat,
+];
+
+#[cfg(target_arch = "x86_64")]
+const OLD_IO: [i64; 8] = [
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_unlink,
+    libc::SYS_rename,
+    libc::SYS_mkdir,
+    libc::SYS_readlink,
+];
+
+fn is_ioctl(number: i64) -> bool {
+    number == libc::SYS_ioctl
+}
+
+/// Whether an operation on a futex waits for it.
+fn is_wait_for_futex(operation: u64) -> bool {
+    const LOCK_PI2: i32 = 13;
+    // Without the flags for private memory and for the clock.
+    let command = operation as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    matches!(
+        command,
+        libc::FUTEX_WAIT
+            | libc::FUTEX_WAIT_BITSET
+            | libc::FUTEX_WAIT_REQUEUE_PI
+            | libc::FUTEX_LOCK_PI
+            | LOCK_PI2
+    )
+}
+
+/// Whether a command of `fcntl` waits for a part of a file that another has locked.
+fn is_wait_for_record(command: u64) -> bool {
+    matches!(command as i32, libc::F_SETLKW | libc::F_OFD_SETLKW)
+}
+
+/// Whether a file is the door to an accelerator.
+fn is_accelerator(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    ["/dev/nvidia", "/dev/dri/", "/dev/kfd"].iter().any(|start| text.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(number: i64, args: [u64; 6]) -> Option<ThreadState> {
+        Call { number, args }.kind()
+    }
+
+    #[test]
+    fn numbers_and_arguments_tell_what_is_waited_for() {
+        use ThreadState::{Io, Lock, Poll, Sleep};
+        let private = libc::FUTEX_PRIVATE_FLAG as u64;
+        let timed = libc::FUTEX_WAIT_BITSET as u64 | libc::FUTEX_CLOCK_REALTIME as u64 | private;
+        assert_eq!(kind(libc::SYS_futex, [1, timed, 2, 0, 0, 0]), Some(Lock));
+        assert_eq!(kind(libc::SYS_futex, [1, private, 2, 0, 0, 0]), Some(Lock));
+        assert_eq!(kind(libc::SYS_futex, [1, libc::FUTEX_WAKE as u64, 1, 0, 0, 0]), None);
+        assert_eq!(kind(libc::SYS_fcntl, [3, libc::F_SETLKW as u64, 9, 0, 0, 0]), Some(Lock));
+        assert_eq!(kind(libc::SYS_fcntl, [3, libc::F_GETFL as u64, 0, 0, 0, 0]), None);
+        assert_eq!(kind(libc::SYS_clock_nanosleep, [0, 0, 9, 9, 0, 0]), Some(Sleep));
+        assert_eq!(kind(libc::SYS_read, [0; 6]), Some(Io));
+        assert_eq!(kind(libc::SYS_epoll_pwait, [3, 9, 1, u64::MAX, 0, 0]), Some(Poll));
+        assert_eq!(kind(libc::SYS_ppoll, [9, 1, 0, 0, 0, 0]), Some(Poll));
+        // For a child, for a signal, or nothing that anybody knows.
+        assert_eq!(kind(libc::SYS_wait4, [u64::MAX, 0, 0, 0, 0, 0]), None);
+        assert_eq!(kind(libc::SYS_ppoll, [0; 6]), None);
+        assert_eq!(kind(-1, [0; 6]), None);
+        assert_eq!(kind(100_000, [0; 6]), None);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn waiting_for_no_descriptor_is_sleep_if_it_ends() {
+        use ThreadState::{Poll, Sleep};
+        assert_eq!(kind(libc::SYS_poll, [0, 0, 500, 0, 0, 0]), Some(Sleep));
+        assert_eq!(kind(libc::SYS_poll, [0, 0, 0xffff_ffff, 0, 0, 0]), None);
+        assert_eq!(kind(libc::SYS_poll, [9, 2, 0xffff_ffff, 0, 0, 0]), Some(Poll));
+        assert_eq!(kind(libc::SYS_select, [0, 0, 0, 0, 9, 0]), Some(Sleep));
+        assert_eq!(kind(libc::SYS_select, [4, 9, 0, 0, 0, 0]), Some(Poll));
+    }
+
+    #[test]
+    fn only_accelerators_files_are_devices() {
+        for path in ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dri/renderD128"] {
+            assert!(is_accelerator(Path::new(path)), "{path}");
+        }
+        assert!(!is_accelerator(Path::new("/dev/tty")));
+        let pid = std::process::id();
+        let call = Call { number: libc::SYS_ioctl, args: [u64::MAX, 0, 0, 0, 0, 0] };
+        assert_eq!(call.waits_for(pid, pid), None);
+    }
+}

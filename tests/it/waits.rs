@@ -1,0 +1,96 @@
+//! What threads wait for is told apart: with perf events and without them, with stacks
+//! and names of functions and without.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tprof_tests::{Job, Kind, Scratch, build, document, need, need_some, program, traced};
+
+const OPTIONS: &[&str] = &["--sample-rate", "499", "--mem", "off"];
+
+/// As in most containers.
+fn refused(job: Job) -> Job {
+    job.under([program("no_perf")])
+}
+
+#[track_caller]
+fn threads(job: &Job, options: &[&str]) -> Value {
+    let scratch = Scratch::new();
+    let run = traced(job, options, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let mut threads = document("threads", &run.run);
+    threads["tables"]["threads"].take()
+}
+
+/// Each thread of the program is named after what it waits for, most of its life; `idle`:
+/// what those wait for that sleep by polling nothing.
+#[track_caller]
+fn waits_are_told_apart(job: &Job, more: &[&str], idle: &[&str]) {
+    let threads = threads(job, &[OPTIONS, more].concat());
+    let rows = threads.as_array().unwrap();
+    let expected = [
+        ("lock", 5, &["lock"][..]),
+        ("I/O", 4, &["I/O"]),
+        ("sleep", 1, &["sleep"]),
+        ("main", 1, &["sleep"]),
+        ("idle", 2, idle),
+        ("poll", 3, &["poll"]),
+        ("other", 2, &["other"]),
+    ];
+    for (name, count, waits) in expected {
+        let of: Vec<_> = rows.iter().filter(|row| row["name"] == name).collect();
+        assert_eq!(of.len(), count, "{name}: {rows:#?}");
+        let told = |row: &&Value| waits.iter().any(|wait| row["most_for"] == *wait);
+        assert!(of.iter().all(told), "{name}: {of:#?}");
+    }
+}
+
+#[test]
+fn waits_are_told_apart_by_samples() {
+    // The kernel's functions are the same for both; where a sample was lost, the call tells.
+    waits_are_told_apart(&Job::new(program("waits")), &[], &["poll", "sleep"]);
+}
+
+#[test]
+fn waits_are_told_apart_where_perf_events_are_refused() {
+    waits_are_told_apart(&refused(Job::new(program("waits"))), &[], &["sleep"]);
+}
+
+#[test]
+fn waits_of_a_static_program_without_names_are_told_apart() {
+    let program = need_some!(build("waits", Kind::Static));
+    waits_are_told_apart(&refused(Job::new(program)), &[], &["sleep"]);
+}
+
+#[test]
+fn waits_are_told_apart_without_stacks() {
+    let job = refused(Job::new(program("waits")));
+    waits_are_told_apart(&job, &["--stacks", "off"], &["sleep"]);
+}
+
+/// Debian's Python is stripped: no name says which of its functions takes the lock.
+#[track_caller]
+fn pythons_lock_is_told_apart(under: impl Fn(Job) -> Job) {
+    need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/gil.py");
+    let threads = threads(&under(Job::new("/usr/bin/python3").arg(script)), OPTIONS);
+    let rows = threads.as_array().unwrap();
+    let ns = |row: &Value, key: &str| row[key].as_f64().unwrap();
+    let spins =
+        |row: &&Value| row["ran_in"].as_str().is_some_and(|f| f.starts_with("victim_spins"));
+    let of_spinning = |key| rows.iter().filter(spins).map(|row| ns(row, key)).sum::<f64>();
+    let (gil, lock) = (of_spinning("gil_ns"), of_spinning("lock_ns"));
+    assert!(gil > 0.2e9 && gil > 4.0 * lock, "{gil} {lock}: {rows:#?}");
+    let of_the_program = rows.iter().filter(|row| ns(row, "lock_ns") > 0.5e9).count();
+    assert_eq!(of_the_program, 2, "{rows:#?}");
+}
+
+#[test]
+fn pythons_lock_is_told_apart_by_samples() {
+    pythons_lock_is_told_apart(|job| job);
+}
+
+#[test]
+fn pythons_lock_is_told_apart_where_perf_events_are_refused() {
+    pythons_lock_is_told_apart(refused);
+}
