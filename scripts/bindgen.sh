@@ -57,7 +57,7 @@ printf '#include <cupti.h>\n#include <cupti_activity_deprecated.h>\n' >"$work/al
 # The numbers of the few calls that are told apart by number.
 calls='cudaMalloc_v3020|cudaFree_v3020|cudaMemcpy_v3020|cudaMemcpyAsync_v3020|cudaMemset_v3020|cudaMemsetAsync_v3020'
 calls="$calls|cudaLaunchKernel_v7000|cudaLaunchKernelExC_v11060|cudaGraphLaunch_v10000|cudaStreamSynchronize_v3020"
-calls="$calls|cudaDeviceSynchronize_v3020|cudaEventSynchronize_v3020|cudaEventRecord_v3020|cudaStreamWaitEvent_v3020"
+calls="$calls|cudaDeviceReset_v3020|cudaDeviceSynchronize_v3020|cudaEventSynchronize_v3020|cudaEventRecord_v3020|cudaStreamWaitEvent_v3020"
 calls="$calls|cudaStreamCreate_v3020|cudaStreamCreateWithFlags_v5000|cudaStreamDestroy_v5050|cudaEventCreateWithFlags_v3020"
 calls="$calls|cudaEventDestroy_v3020|cudaEventQuery_v3020|cudaMallocAsync_v11020|cudaFreeAsync_v11020|cudaMallocHost_v3020"
 calls="$calls|cudaFreeHost_v3020|cudaMallocManaged_v6000|cudaHostAlloc_v3020|cudaSetDevice_v3020|cudaGetDevice_v3020"

@@ -5,7 +5,7 @@
  * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them, `overlap` copies on a second
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
  * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
- * goes on, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
+ * goes on, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ extern void **__cudaRegisterFatBinary(void *);
 extern void __cudaRegisterFatBinaryEnd(void **);
 extern void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
 extern int cudaGetDeviceCount(int *), cudaSetDevice(int), cudaDeviceSynchronize(void), cudaGetLastError(void);
-extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
+extern int cudaDeviceReset(void), cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
 extern int cudaMemcpyAsync(void *, const void *, size_t, int, void *), cudaMemcpy(void *, const void *, size_t, int);
 extern int cudaMemcpyPeerAsync(void *, int, const void *, int, size_t, void *);
 extern int cudaMemsetAsync(void *, int, size_t, void *);
@@ -245,6 +245,19 @@ int main(int argc, char **argv)
     if (has("threads")) pthread_create(&second, 0, train, 0);
     train(communicator);
     if (has("threads")) pthread_join(second, 0);
+    if (has("reset")) {
+        void *block;
+        CHECK(cudaMalloc(&block, 1 << 20));
+        CHECK(cudaMalloc(&block, 1 << 20));
+        CHECK(cudaMallocHost(&block, 1 << 16));
+        if (devices > 1) {
+            CHECK(cudaSetDevice(1));
+            CHECK(cudaMalloc(&block, 2 << 20));
+            CHECK(cudaSetDevice(0));
+        }
+        CHECK(cudaDeviceReset());
+        CHECK(cudaMalloc(&block, 3 << 20));
+    }
     if (has("fork")) {
         fflush(stdout);
         pid_t child = fork();

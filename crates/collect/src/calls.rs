@@ -332,6 +332,7 @@ impl Calls {
             Does::Allocates { memory, stream, .. } | Does::Frees { memory, stream } => {
                 (memory, stream.is_some())
             }
+            Does::Resets => (memory::DEVICE, false),
             _ => return,
         };
         let device = self.threads.entry(thread).or_default().device;

@@ -1490,6 +1490,7 @@ pub const CUPTI_RUNTIME_TRACE_CBID_cudaEventSynchronize_v3020: u32 = 137;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020: u32 = 138;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaEventElapsedTime_v3020: u32 = 139;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020: u32 = 147;
+pub const CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020: u32 = 164;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020: u32 = 165;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000: u32 = 171;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000: u32 = 172;

@@ -69,7 +69,10 @@ unsafe fn word(address: u64, offset: usize) -> u64 {
 /// Memory is taken and given back, communicators are made, devices selected,
 /// whether or not recording is on at this moment: what happens later refers to them.
 fn matters(does: Does) -> bool {
-    matches!(does, Does::Allocates { .. } | Does::Frees { .. } | Does::Joins(_) | Does::Selects)
+    matches!(
+        does,
+        Does::Allocates { .. } | Does::Frees { .. } | Does::Resets | Does::Joins(_) | Does::Selects
+    )
 }
 
 /// A function is about to be called.
@@ -121,6 +124,12 @@ pub fn leave(number: u32, frame: &Frame) {
         }
         Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
         Does::Selects => detail = frame.register(0),
+        // As of before the call: what another thread takes meanwhile is not given back.
+        Does::Resets if succeeded => {
+            let payload = [0, 0, 0, 1 << 32];
+            ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
+        }
+        Does::Resets => {}
         Does::Communicates { .. } => {
             return communicated(thread, number, frame, function.does, end);
         }

@@ -41,6 +41,8 @@ pub enum Does {
         /// [`memory`] that it gives back.
         memory: u32,
     },
+    /// Gives back all memory of the thread's device.
+    Resets,
     /// Launches a kernel, known by the address of its stub.
     Launches {
         /// Which argument is the stub.
@@ -340,6 +342,7 @@ functions! {
     Cublas cublasSgemmGroupedBatched_64 10 groups(Types::All(gemm::FLOAT), 8, true);
     Cublas cublasDgemmGroupedBatched_64 10 groups(Types::All(gemm::DOUBLE), 8, true);
     Cublas cublasGemmGroupedBatchedEx_64 14 groups(GROUPED, 11, true);
+    Runtime cudaDeviceReset 0 Does::Resets;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
@@ -348,8 +351,8 @@ functions! {
 /// kernel's stub, or the device.
 pub const HOST_CALL_WORDS: usize = 4;
 /// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
-/// given back (stamped before). Argument: the function's number. Words: address; bytes (0 for a
-/// free); stream; stack id, bit 32 set for a free.
+/// given back (stamped before). Argument: the function's number. Words: address (0: all that is
+/// live on the thread's device); bytes (0 for a free); stream; stack id, bit 32 set for a free.
 pub const HOST_MEMORY_WORDS: usize = 4;
 /// [`crate::record::ExtKind::Collective`]: as a host call. Words: clock when it returned; what it
 /// returned, `ncclDataType_t` in the high half; communicator; elements; stream; root or other
@@ -368,7 +371,7 @@ mod tests {
     fn numbers_are_places_in_the_table() {
         assert_eq!(FUNCTIONS[Number::cudaMalloc as usize].name, "cudaMalloc");
         assert_eq!(FUNCTIONS[Number::ncclGroupEnd as usize].name, "ncclGroupEnd");
-        assert_eq!(FUNCTIONS[FUNCTIONS.len() - 1].name, "cublasGemmGroupedBatchedEx_64");
+        assert_eq!(FUNCTIONS[FUNCTIONS.len() - 1].name, "cudaDeviceReset");
     }
 
     #[test]
@@ -408,9 +411,11 @@ mod tests {
                     typed && counted
                 }
                 Does::Matmul => function.stack_words > 5,
-                Does::Allocates { .. } | Does::Frees { .. } | Does::Joins(_) | Does::Selects => {
-                    true
-                }
+                Does::Allocates { .. }
+                | Does::Frees { .. }
+                | Does::Resets
+                | Does::Joins(_)
+                | Does::Selects => true,
             };
             assert!(fits, "{}", function.name);
         }

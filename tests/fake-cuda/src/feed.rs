@@ -134,6 +134,8 @@ pub struct Engine {
     pub allocate: extern "C" fn(u32, usize, u32) -> *mut c_void,
     /// Gives memory back; false if it was not handed out.
     pub release: extern "C" fn(*mut c_void, u32) -> bool,
+    /// Frees all blocks of the thread's device, for a call.
+    pub release_all: extern "C" fn(u32),
     /// Begins to put a stream's work into a graph.
     pub capture: extern "C" fn(*mut c_void),
     /// Ends that: the graph.

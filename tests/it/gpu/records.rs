@@ -56,6 +56,37 @@ fn reports_in_nsights_columns_agree_with_the_log() {
 }
 
 #[test]
+fn a_reset_of_a_device_ends_what_was_live_on_it() {
+    for (major, devices) in [(12, "1"), (13, "2")] {
+        let (_scratch, ran) =
+            need_some!(ran(major, &["3", "reset"], &[("FAKE_CUDA_DEVICES", devices)]));
+        assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+        assert_calls(&ran);
+        let report = document("device-memory", &ran.traced.run);
+        let row = |device: Value| {
+            let rows = report["tables"]["pools"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["device"] == device);
+            let row = row.unwrap_or_else(|| panic!("no {device} in {rows:#?}"));
+            ["reset_frees", "reset_bytes", "last_bytes"].map(|key| number(row, key))
+        };
+        assert_eq!(row(0.into()), [2, 2 << 20, 3 << 20]);
+        let notes = report["notes"].to_string();
+        match devices {
+            // The host's blocks are those of the only device.
+            "1" => {
+                assert_eq!(row(Value::Null), [1, 1 << 16, 0]);
+                assert!(notes.contains("1 reset of a device gave back 3 blocks"), "{notes}");
+            }
+            _ => {
+                assert_eq!(row(1.into()), [0, 0, 2 << 20]);
+                assert_eq!(row(Value::Null), [0, 0, 1 << 16]);
+                assert!(notes.contains("1 block is of pinned host memory"), "{notes}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_kernel_knows_the_call_that_launched_it() {
     let (_scratch, ran) = need_some!(ran(13, &["6"], &[]));
     let spans = rows::<Span>(&ran.file);

@@ -2,6 +2,7 @@
 
 mod phases;
 mod replay;
+mod resets;
 mod sites;
 mod tables;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use tprof_trace::model::{Allocator, DeviceAllocation};
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 pub use phases::Category;
+pub use resets::Resets;
 pub use sites::Site;
 
 /// The report.
@@ -55,6 +57,10 @@ pub struct PoolMemory {
     pub allocations: u64,
     /// Blocks given back.
     pub frees: u64,
+    /// Of these, by resets of the device; and their bytes.
+    pub reset_frees: u64,
+    /// Bytes of blocks that resets gave back.
+    pub reset_bytes: u64,
     /// Bytes taken.
     pub taken_bytes: u64,
     /// Whether the allocator itself said how much was given out. Else it is added up
@@ -74,14 +80,26 @@ pub struct PoolMemory {
 
 /// Memory of a rank's pools.
 pub fn of_rank(rank: &RankTrace<'_>) -> Vec<PoolMemory> {
-    let mut pools: Vec<Pool> = rank.allocations.iter().map(pool_of).collect();
+    let (rows, resets) = resets::told_by_block(&rank.allocations);
+    of_rows(rank, &rows, &resets)
+}
+
+fn of_rows(
+    rank: &RankTrace<'_>,
+    allocations: &[DeviceAllocation],
+    resets: &Resets,
+) -> Vec<PoolMemory> {
+    let mut pools: Vec<Pool> = allocations.iter().map(pool_of).collect();
     pools.sort_unstable();
     pools.dedup();
     let operators = phases::Operators::of(rank);
     let of_pool = |pool: Pool| {
         let rows: Vec<&DeviceAllocation> =
-            rank.allocations.iter().filter(|row| pool_of(row) == pool).collect();
-        replay::replay(pool, &rows, &operators)
+            allocations.iter().filter(|row| pool_of(row) == pool).collect();
+        let mut memory = replay::replay(pool, &rows, &operators)?;
+        (memory.reset_frees, memory.reset_bytes) =
+            resets.by_pool.get(&pool).copied().unwrap_or_default();
+        Some(memory)
     };
     pools.into_iter().filter_map(of_pool).collect()
 }
@@ -94,6 +112,7 @@ fn pool_of(row: &DeviceAllocation) -> Pool {
 struct Part {
     pools: Vec<PoolMemory>,
     sites: Vec<Site>,
+    resets: Resets,
 }
 
 /// `tprof report device-memory`.
@@ -109,9 +128,10 @@ impl Analysis for DeviceMemory {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Part {
-        let pools = of_rank(rank);
-        let sites = sites::of_rank(rank.file, &rank.allocations, &pools);
-        Part { pools, sites }
+        let (rows, resets) = resets::told_by_block(&rank.allocations);
+        let pools = of_rows(rank, &rows, &resets);
+        let sites = sites::of_rank(rank.file, &rows, &pools);
+        Part { pools, sites, resets }
     }
 
     fn join(&self, parts: Vec<(RankAt, Part)>, _: &Options) -> Body {

@@ -1,7 +1,7 @@
 //! One pool's events in order, as levels.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::DeviceAllocation;
+use tprof_trace::model::{DeviceAllocation, ProcessIndex};
 
 use super::phases::{Category, Operators, categories};
 use super::{BUCKETS, Level, Pool, PoolMemory};
@@ -17,7 +17,7 @@ struct Blocks {
 
 impl Blocks {
     fn of(rows: &[&DeviceAllocation]) -> Blocks {
-        let mut live: FxHashMap<u64, u32> = FxHashMap::default();
+        let mut live: FxHashMap<(ProcessIndex, u64), u32> = FxHashMap::default();
         let mut blocks = Blocks {
             freed_by: vec![None; rows.len()],
             taken_by: vec![None; rows.len()],
@@ -25,10 +25,10 @@ impl Blocks {
         };
         for (row, at) in rows.iter().zip(0_u32..) {
             if !row.free {
-                live.insert(row.address, at);
+                live.insert((row.process, row.address), at);
                 continue;
             }
-            match live.remove(&row.address) {
+            match live.remove(&(row.process, row.address)) {
                 Some(taken) => {
                     blocks.freed_by[taken as usize] = Some(at);
                     blocks.taken_by[at as usize] = Some(taken);
@@ -61,6 +61,8 @@ pub(super) fn replay(
         pool,
         allocations: rows.iter().filter(|row| !row.free).count() as u64,
         frees: rows.iter().filter(|row| row.free).count() as u64,
+        reset_frees: 0,
+        reset_bytes: 0,
         taken_bytes: rows.iter().filter(|row| !row.free).filter_map(|row| row.bytes).sum(),
         exact,
         peak: level,

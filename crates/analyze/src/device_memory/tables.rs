@@ -6,6 +6,7 @@ use tprof_trace::model::Allocator;
 
 use super::{Category, Level, Part, Pool, PoolMemory};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::units::{bytes, count};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
                               them with profile_memory=True";
@@ -33,7 +34,35 @@ pub(super) fn body(parts: &[(RankAt, Part)]) -> Body {
                 .to_owned(),
         );
     }
+    notes.extend(parts.iter().filter_map(|(at, part)| of_resets(at, part)));
     Body { tables, notes }
+}
+
+/// What resets gave back, in a sentence.
+fn of_resets(at: &RankAt, part: &Part) -> Option<String> {
+    let resets = &part.resets;
+    if resets.count == 0 {
+        return None;
+    }
+    let sum = |of: fn(&(u64, u64)) -> u64| resets.by_pool.values().map(of).sum::<u64>();
+    let unclear = match resets.unclear {
+        0 => String::new(),
+        n => format!(
+            "; {} of pinned host memory and counted as live: of which device, is not recorded",
+            number(n, "block is", "blocks are")
+        ),
+    };
+    Some(format!(
+        "rank {}: {} of a device gave back {} with {}{unclear}",
+        at.label,
+        number(resets.count, "reset", "resets"),
+        number(sum(|of| of.0), "block", "blocks"),
+        bytes(sum(|of| of.1)),
+    ))
+}
+
+fn number(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
 fn allocator(pool: Pool) -> &'static str {
@@ -56,6 +85,8 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
         Column::new("last_bytes", "at end", Unit::Bytes),
         Column::new("allocations", "blocks", Unit::Count),
         Column::data("frees", Unit::Count),
+        Column::data("reset_frees", Unit::Count),
+        Column::data("reset_bytes", Unit::Bytes),
         Column::data("taken_bytes", Unit::Bytes),
         Column::data("unused_at_peak_bytes", Unit::Bytes),
         Column::data("exact", Unit::Flag),
@@ -76,6 +107,8 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
             row.last.allocated_bytes.into(),
             row.allocations.into(),
             row.frees.into(),
+            row.reset_frees.into(),
+            row.reset_bytes.into(),
             row.taken_bytes.into(),
             Cell::known(unused(&row.peak), NO_RESERVED),
             row.exact.into(),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixture::Fixture;
-use tprof_trace::model::{Span, SpanKind};
+use tprof_trace::model::{MemoryKind, Span, SpanKind};
 
 fn event(time_ns: u64, address: u64, bytes: i64, total: Option<u64>) -> DeviceAllocation {
     DeviceAllocation {
@@ -87,4 +87,51 @@ fn categories_sum_to_what_was_given_out() {
     for level in &found.curve {
         assert_eq!(level.by_category.iter().sum::<u64>(), level.allocated_bytes);
     }
+}
+
+#[test]
+fn a_reset_gives_back_what_its_process_has_on_the_device() {
+    let taken = |time_ns, process, device, address| DeviceAllocation {
+        time_ns,
+        process,
+        device,
+        address,
+        bytes: Some(100),
+        kind: if device.is_none() { MemoryKind::Pinned } else { MemoryKind::Device },
+        ..DeviceAllocation::default()
+    };
+    let reset = DeviceAllocation {
+        time_ns: 10,
+        free: true,
+        device: Some(0),
+        ..DeviceAllocation::default()
+    };
+    let of_both = |other: Option<u32>| {
+        let mut made = Fixture::new();
+        made.allocations = vec![
+            taken(1, 0, Some(0), 0x1000),
+            taken(2, 0, Some(0), 0x2000),
+            DeviceAllocation { free: true, bytes: None, ..taken(3, 0, Some(0), 0x1000) },
+            taken(4, 0, None, 0x3000),
+            // Of another process, at the same address.
+            taken(5, 1, Some(0), 0x2000),
+            reset,
+            taken(11, 0, Some(0), 0x2000),
+        ];
+        made.allocations.extend(other.map(|device| taken(6, 0, Some(device), 0x4000)));
+        let file = made.finish();
+        let rank = RankTrace::load(&file, Needs::ALLOCATIONS | Needs::OPERATORS);
+        (of_rank(&rank), resets::told_by_block(&rank.allocations).1)
+    };
+    let facts = |pool: &PoolMemory| (pool.frees, pool.reset_frees, pool.last.allocated_bytes);
+    let (pools, resets) = of_both(None);
+    let [host, device] = &pools[..] else { panic!("{pools:?}") };
+    assert_eq!((facts(host), facts(device)), ((1, 1, 0), (2, 1, 200)));
+    assert_eq!((device.peak.time_ns, device.reset_bytes), (2, 100));
+    assert_eq!((resets.count, resets.unclear), (1, 0));
+    // With a second device nobody knows whose the pinned memory is.
+    let (pools, resets) = of_both(Some(1));
+    let [host, device, second] = &pools[..] else { panic!("{pools:?}") };
+    assert_eq!((facts(host), facts(device)), ((0, 0, 100), (2, 1, 200)));
+    assert_eq!((facts(second), resets.unclear), ((0, 0, 100), 1));
 }

@@ -269,6 +269,7 @@ impl<'a> Rows<'a> {
         let (category, name) = match (row.allocator, row.free) {
             (Allocator::Framework, _) => ("cpu_instant_event", "[memory]"),
             (Allocator::Library, false) => ("device_memory", "device allocation"),
+            (Allocator::Library, true) if row.address == 0 => ("device_memory", "device reset"),
             (Allocator::Library, true) => ("device_memory", "device free"),
             (Allocator::Pool, false) => ("device_memory", "allocation from a pool"),
             (Allocator::Pool, true) => ("device_memory", "free to a pool"),

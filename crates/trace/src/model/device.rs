@@ -303,7 +303,8 @@ pub struct DeviceAllocation {
     pub free: bool,
     /// Device; none for host memory.
     pub device: Option<u32>,
-    /// Address.
+    /// Address; 0 in a free: all that the process has live on this device is given back
+    /// (`cudaDeviceReset`), however it was taken from the device's library.
     pub address: u64,
     /// Bytes; none for a free that does not say them: the last allocation at its
     /// address does, in order of time.

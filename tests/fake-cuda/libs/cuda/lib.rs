@@ -37,6 +37,7 @@ static ENGINE: Engine = Engine {
     devices,
     allocate: memory::allocate,
     release: memory::release,
+    release_all: memory::release_all,
     capture: graphs::capture,
     captured: graphs::captured,
     is_capturing: graphs::is_capturing,

@@ -6,8 +6,8 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use tprof_fake_cuda::{Happened, Place, memory};
 
-/// Address → kind and bytes.
-static LIVE: Mutex<BTreeMap<usize, (u32, usize)>> = Mutex::new(BTreeMap::new());
+/// Address → kind, bytes, and the device whose it is.
+static LIVE: Mutex<BTreeMap<usize, (u32, usize, u32)>> = Mutex::new(BTreeMap::new());
 
 const ALLOCATION: u32 = 1;
 const RELEASE: u32 = 2;
@@ -27,7 +27,7 @@ pub extern "C" fn allocate(kind: u32, bytes: usize, correlation: u32) -> *mut c_
     if unsafe { libc::posix_memalign(&raw mut at, ALIGN, bytes.max(1)) } != 0 {
         return std::ptr::null_mut();
     }
-    LIVE.lock().unwrap().insert(at as usize, (kind, bytes));
+    LIVE.lock().unwrap().insert(at as usize, (kind, bytes, crate::chosen()));
     let now = time::now();
     let what = Happened::Memory(ALLOCATION, kind, at as u64, bytes as u64);
     happened(&place(correlation), now, now, &what);
@@ -36,7 +36,7 @@ pub extern "C" fn allocate(kind: u32, bytes: usize, correlation: u32) -> *mut c_
 
 /// See [`tprof_fake_cuda::Engine::release`].
 pub extern "C" fn release(at: *mut c_void, correlation: u32) -> bool {
-    let Some((kind, bytes)) = LIVE.lock().unwrap().remove(&(at as usize)) else { return false };
+    let Some((kind, bytes, _)) = LIVE.lock().unwrap().remove(&(at as usize)) else { return false };
     let now = time::now();
     let what = Happened::Memory(RELEASE, kind, at as u64, bytes as u64);
     happened(&place(correlation), now, now, &what);
@@ -45,11 +45,21 @@ pub extern "C" fn release(at: *mut c_void, correlation: u32) -> bool {
     true
 }
 
+/// See [`tprof_fake_cuda::Engine::release_all`].
+pub extern "C" fn release_all(correlation: u32) {
+    let device = crate::chosen();
+    let of_device = |(at, (_, _, of)): (&usize, &(u32, usize, u32))| (*of == device).then_some(*at);
+    let all: Vec<usize> = LIVE.lock().unwrap().iter().filter_map(of_device).collect();
+    for at in all {
+        release(at as *mut c_void, correlation);
+    }
+}
+
 /// What kind of memory an address is in.
 pub fn kind_of(at: *const c_void) -> u32 {
     let live = LIVE.lock().unwrap();
     let block = live.range(..=at as usize).next_back();
     block
-        .filter(|(start, (_, bytes))| (at as usize) < *start + (*bytes).max(1))
-        .map_or(memory::PAGEABLE, |(_, (kind, _))| *kind)
+        .filter(|(start, (_, bytes, _))| (at as usize) < *start + (*bytes).max(1))
+        .map_or(memory::PAGEABLE, |(_, (kind, ..))| *kind)
 }

@@ -39,6 +39,17 @@ pub extern "C" fn cudaFree(at: *mut c_void) -> u32 {
     release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, c"cudaFree", at)
 }
 
+/// As the runtime's, but that streams and events stay.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaDeviceReset() -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020;
+    call(number, c"cudaDeviceReset", |engine, id| {
+        (engine.drain_all)(id);
+        (engine.release_all)(id);
+        SUCCESS
+    })
+}
+
 /// As the runtime's, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, _stream: *mut c_void) -> u32 {

@@ -297,6 +297,7 @@ pub fn name_of(number: u32) -> Option<&'static CStr> {
         CUPTI_RUNTIME_TRACE_CBID_cudaStreamCreateWithFlags_v5000 c"cudaStreamCreateWithFlags_v5000"
         CUPTI_RUNTIME_TRACE_CBID_cudaStreamDestroy_v5050 c"cudaStreamDestroy_v5050"
         CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020 c"cudaStreamSynchronize_v3020"
+        CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020 c"cudaDeviceReset_v3020"
         CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020 c"cudaDeviceSynchronize_v3020"
         CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020 c"cudaStreamWaitEvent_v3020"
         CUPTI_RUNTIME_TRACE_CBID_cudaEventCreateWithFlags_v3020 c"cudaEventCreateWithFlags_v3020"

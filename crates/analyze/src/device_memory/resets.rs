@@ -1,0 +1,71 @@
+//! What `cudaDeviceReset` gave back, block by block.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
+
+use super::{Pool, pool_of};
+
+/// What resets gave back.
+#[derive(Debug, Default)]
+pub struct Resets {
+    /// How many there were.
+    pub count: u64,
+    /// Blocks and bytes, by pool.
+    pub by_pool: BTreeMap<Pool, (u64, u64)>,
+    /// Blocks of pinned host memory that may have been given back, or not: it belongs to a
+    /// device, but which is not recorded, and their process used several.
+    pub unclear: u64,
+}
+
+/// Puts frees of its blocks in the place of each reset. Rows lie in order of time.
+pub fn told_by_block(rows: &[DeviceAllocation]) -> (Vec<DeviceAllocation>, Resets) {
+    let mut resets = Resets::default();
+    if !rows.iter().any(is_reset) {
+        return (rows.to_vec(), resets);
+    }
+    let mut used: BTreeMap<ProcessIndex, BTreeSet<u32>> = BTreeMap::new();
+    for row in rows {
+        used.entry(row.process).or_default().extend(row.device);
+    }
+    let mut all = Vec::with_capacity(rows.len());
+    let mut live: BTreeMap<(ProcessIndex, u64), DeviceAllocation> = BTreeMap::new();
+    for row in rows {
+        if !is_reset(row) {
+            match row.free {
+                true => live.remove(&(row.process, row.address)),
+                false => live.insert((row.process, row.address), *row),
+            };
+            all.push(*row);
+            continue;
+        }
+        resets.count += 1;
+        let has_one = used.get(&row.process).is_some_and(|used| used.len() == 1);
+        let of_process = live.range((row.process, 0)..=(row.process, u64::MAX));
+        let mut gone = Vec::new();
+        for (key, block) in of_process.filter(|(_, one)| one.allocator != Allocator::Framework) {
+            let is_pinned = block.device.is_none() && block.kind == MemoryKind::Pinned;
+            if block.device == row.device || is_pinned && has_one {
+                gone.push(*key);
+            } else if is_pinned {
+                resets.unclear += 1;
+            }
+        }
+        for block in gone.into_iter().filter_map(|key| live.remove(&key)) {
+            let sum = resets.by_pool.entry(pool_of(&block)).or_default();
+            *sum = (sum.0 + 1, sum.1.saturating_add(block.bytes.unwrap_or(0)));
+            let DeviceAllocation { time_ns, thread, .. } = *row;
+            all.push(DeviceAllocation { time_ns, thread, free: true, ..block });
+        }
+    }
+    (all, resets)
+}
+
+fn is_reset(row: &DeviceAllocation) -> bool {
+    // The agent's rows have a correlation; no reset is told by them.
+    row.free
+        && row.address == 0
+        && row.allocator == Allocator::Library
+        && row.device.is_some()
+        && row.correlation.is_none()
+}
