@@ -111,18 +111,23 @@ pub enum Change {
     Ended(i32),
     /// Stopped by this signal.
     Stopped(i32),
+    /// Continued, and not stopped again since.
+    Continued,
 }
 
 /// What happened to the child since last asked.
 pub fn change_of(pid: i32) -> Option<Change> {
     let mut status = 0;
+    let options = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
     // SAFETY: points at a live local; `pid` is our child.
-    let found = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG | libc::WUNTRACED) };
+    let found = unsafe { libc::waitpid(pid, &mut status, options) };
     if found != pid {
         return None;
     }
     Some(if libc::WIFSTOPPED(status) {
         Change::Stopped(libc::WSTOPSIG(status))
+    } else if libc::WIFCONTINUED(status) {
+        Change::Continued
     } else {
         Change::Ended(status)
     })

@@ -40,14 +40,17 @@ impl Interrupts {
 pub fn wait(pid: i32, signals: &Signals) -> Outcome {
     let init = std::process::id() == 1;
     let mut interrupts = Interrupts::default();
-    let mut was_stopped = false;
+    // Tprof was stopped and has not taken the SIGCONT since; the job is still in that stop.
+    let (mut was_stopped, mut job_is_stopped) = (false, false);
+    let mut changed = None;
     loop {
-        match signals::change_of(pid) {
+        match changed.take().or_else(|| signals::change_of(pid)) {
             Some(Change::Ended(status)) => return Outcome::Ended(status),
             Some(Change::Stopped(signal)) if has_terminal() => {
                 signals::stop_by(signal);
-                was_stopped = true;
+                (was_stopped, job_is_stopped) = (true, true);
             }
+            Some(Change::Continued) => job_is_stopped = false,
             Some(Change::Stopped(_)) | None => {}
         }
         if init {
@@ -57,7 +60,15 @@ pub fn wait(pid: i32, signals: &Signals) -> Outcome {
         let Some(taken) = signals.next(Duration::from_secs(1)) else { continue };
         match taken.signal {
             libc::SIGCHLD => {}
-            libc::SIGCONT if std::mem::take(&mut was_stopped) && !is_stopped(pid) => {}
+            libc::SIGCONT if std::mem::take(&mut was_stopped) => {
+                // Who continued the whole group continued the job, which may have stopped
+                // once more by now: its state would not tell. If nothing changed, tprof
+                // alone was continued.
+                changed = signals::change_of(pid);
+                if changed.is_none() && job_is_stopped {
+                    signals::send(pid, libc::SIGCONT);
+                }
+            }
             signal => {
                 if is_for_job(taken, pid) {
                     signals::send(pid, signal);
@@ -96,30 +107,24 @@ fn has_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
 
-fn is_stopped(pid: i32) -> bool {
-    stat(pid.unsigned_abs()).is_some_and(|(state, _)| state == 'T')
-}
-
 fn descends_from(mut pid: u32, ancestor: u32) -> bool {
     // Deep enough for any real tree; a bound, since pids change hands.
     for _ in 0..64 {
         if pid == ancestor {
             return true;
         }
-        match stat(pid) {
-            Some((_, parent)) if parent > 1 => pid = parent,
+        match parent_of(pid) {
+            Some(parent) if parent > 1 => pid = parent,
             _ => return false,
         }
     }
     false
 }
 
-/// State and parent of a process.
-fn stat(pid: u32) -> Option<(char, u32)> {
+fn parent_of(pid: u32) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, parentheses included.
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+    // The name in parentheses may hold anything, parentheses included; then the state.
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

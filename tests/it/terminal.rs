@@ -85,5 +85,5 @@ fn a_quit_typed_reaches_the_job_once() {
 
 #[test]
 fn a_suspended_job_stops_and_goes_on() {
-    typed("suspend", &["victim stopped", "stopped by 20", "CONT=2", "exited 49"]);
+    typed("suspend", &["victim stopped", "stopped by 20", "CONT=30", "exited 49"]);
 }

@@ -16,6 +16,8 @@ import sys
 import time
 
 LIMIT_S = 60
+# One stop is typed as soon as the job has answered the last: tprof may still be on its way.
+SUSPENDED = 30
 
 
 class Terminal:
@@ -83,7 +85,7 @@ def main():
         terminal.type(b"\x1c")
         terminal.wait_for(b"got 03")
     elif what == "suspend":
-        for turn in 1, 2:
+        for turn in range(1, SUSPENDED + 1):
             terminal.type(b"\x1a")
             terminal.wait_for(b"stopped by", turn)
             with open(f"/proc/{victim}/stat") as stat:
