@@ -22,6 +22,20 @@ fn attached(
     (traced, run)
 }
 
+/// Waits until each collector that joined a run has written its last.
+fn all_finished(run: &std::path::Path) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let infos = || std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
+    let is_over = |path: &std::path::PathBuf| {
+        let info = serde_json::from_slice(&std::fs::read(path).unwrap());
+        info.is_ok_and(|info: serde_json::Value| info["finished"] == true)
+    };
+    while !infos().filter(|path| path.extension() == Some("json".as_ref())).all(|p| is_over(&p)) {
+        assert!(std::time::Instant::now() < end, "{} does not end", run.display());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn counts_are_exact_without_a_launcher() {
     let scratch = Scratch::new();
@@ -80,6 +94,21 @@ fn processes_started_together_share_one_run() {
     let body = "for i in 1 2 3 4 5 6 7 8; do \"$1\" $i & done; wait; echo all";
     let (_, run) = attached(body, &[program("short")], &scratch);
     assert_eq!(memory_report(&run).in_victims("allocations"), 8);
+}
+
+/// A collector on demand leaves half a second after its last process: whoever comes in that
+/// moment is recorded by it or by the next one.
+#[test]
+fn processes_that_come_as_the_collector_leaves_are_recorded() {
+    let scratch = Scratch::new();
+    let body = "for i in 0 1 2 3 4 5 6 7; do
+        for j in 0 1 2 3 4 5 6 7 8 9; do
+            (LD_PRELOAD= sleep 0.5$i$j; \"$1\" $i) &
+        done; wait
+    done; echo all";
+    let (_, run) = attached(body, &[program("short")], &scratch);
+    all_finished(&run);
+    assert_eq!(memory_report(&run).in_victims("allocations"), 80);
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub struct Code {
     to_name: Vec<ToName>,
     /// Stacks that were cut for want of tables.
     pub not_ready: u64,
+    /// Its mappings could not be read when they were asked for.
+    pub was_late: bool,
 }
 
 impl Code {
@@ -91,6 +93,7 @@ impl Code {
             homeless: Vec::new(),
             to_name: Vec::new(),
             not_ready: 0,
+            was_late: false,
         }
     }
 
@@ -176,9 +179,11 @@ impl Code {
         none && !(self.homeless.is_empty() && self.stacks.is_empty())
     }
 
-    /// Addresses that will never be named, since no mapping was ever read.
+    /// Addresses that will never be named, since their mapping was not read.
     pub fn nameless(&self) -> u64 {
-        if self.current.is_empty() { self.homeless.len() as u64 } else { 0 }
+        // Others lie in code that no file holds.
+        let unread = self.current.is_empty() || self.was_late;
+        if unread { self.homeless.len() as u64 } else { 0 }
     }
 
     /// Writes the stacks taken so far, each by the mappings of its time.

@@ -7,6 +7,7 @@ use crate::calibrate::Costs;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::cpu::{Heard, Sampler};
+use crate::door::Door;
 use crate::files::Files;
 use crate::info;
 use crate::nvml::Devices;
@@ -17,7 +18,7 @@ use crate::shared::Session;
 use crate::story::Story;
 use crate::symbols::KERNEL;
 use crate::tracked::{End, Tracked};
-use crate::workers::{Answer, ModulesWanted, Nameless, SymbolsWanted, Workers};
+use crate::workers::{Answer, ModulesWanted, Nameless, Read, SymbolsWanted, Workers};
 use crate::{error::CollectError, sys};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,8 @@ const SAMPLES_NS: u64 = 1000 * MS;
 const SETTLED_NS: u64 = 200 * MS;
 /// How long the end of a process waits to learn how it ended.
 const STATUS_NS: u64 = 1000 * MS;
+/// How long it waits for its mappings to be read.
+const MODULES_NS: u64 = 10_000 * MS;
 /// What is lost of devices, and why.
 const READINGS: &str = "readings of devices";
 const NO_FILE: &str = "no process was recorded whose file would hold them";
@@ -82,6 +85,8 @@ pub struct Engine {
     /// Leave when nothing has been attached for this long (a collector that was
     /// started on demand).
     pub linger: Option<Duration>,
+    /// Where processes come in.
+    pub door: Arc<Door>,
     /// Recording was on all the time.
     pub always_on: bool,
     /// Takes samples of the CPU.
@@ -104,6 +109,7 @@ struct Loop {
     modules_open: usize,
     finish_by: Option<u64>,
     empty_since: Option<u64>,
+    all_heard: Option<u32>,
     oom_at_start: Option<u64>,
     samples_at: u64,
     /// All samples until then are among the messages taken.
@@ -140,6 +146,8 @@ pub struct Parts {
     #[allow(missing_docs)]
     pub linger: Option<Duration>,
     #[allow(missing_docs)]
+    pub door: Arc<Door>,
+    #[allow(missing_docs)]
     pub sampler: Option<Arc<Sampler>>,
 }
 
@@ -172,6 +180,7 @@ impl Engine {
             info_path: parts.info_path,
             cgroup,
             linger: parts.linger,
+            door: parts.door,
             always_on: begins_on,
             sampler: parts.sampler,
             sampled: Sampled::new(redact),
@@ -213,6 +222,9 @@ impl Engine {
                     pid: tracked.pid,
                     region: Arc::clone(&tracked.image.region),
                     request,
+                    ended: tracked.end.is_some(),
+                    begun_ns: tracked.start_ns,
+                    begun_with: std::mem::take(&mut tracked.begun_with),
                 });
             }
         }
@@ -282,6 +294,7 @@ impl Engine {
                     self.story.root_ended = true;
                     self.story.tree_cpu_ns = sys::children_cpu_ns();
                 }
+                Event::AllHeard(turn) => self.state.all_heard = Some(turn),
                 Event::StopWaiting => self.state.finish_by = Some(0),
                 Event::Finish(wait) => {
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;
@@ -291,11 +304,12 @@ impl Engine {
         }
         while let Ok(answer) = self.answers.try_recv() {
             match answer {
-                Answer::Modules(image, read_ns, modules) => {
+                Answer::Modules(Read { image, read_ns, modules, late }) => {
                     self.state.modules_open = self.state.modules_open.saturating_sub(1);
                     self.story.messages += 1;
                     if let Some(tracked) = self.images.get_mut(&image) {
                         tracked.modules_open = tracked.modules_open.saturating_sub(1);
+                        tracked.code.was_late |= late;
                         tracked.code.hear(read_ns, modules);
                     }
                 }
@@ -406,8 +420,10 @@ impl Engine {
             .iter()
             .filter(|(_, t)| {
                 let sampled = t.end.as_ref().is_none_or(|e| self.was_sampled(e.time_ns));
-                let explained = sampled && t.status_is_known(&self.story) && t.modules_open == 0;
-                t.end.is_some() && (explained || t.end_age(now) > STATUS_NS)
+                let explained = sampled && t.status_is_known(&self.story);
+                let age = t.end_age(now);
+                let read = t.modules_open == 0 || age > MODULES_NS;
+                t.end.is_some() && read && (explained || age > STATUS_NS)
             })
             .map(|(number, _)| *number)
             .collect();
@@ -509,12 +525,29 @@ impl Engine {
             return now >= by || self.images.is_empty();
         }
         let Some(linger) = self.linger else { return false };
+        if let closing @ Some(_) = self.door.closing() {
+            return self.state.all_heard == closing && self.leaves();
+        }
         if !self.images.is_empty() {
             self.state.empty_since = None;
             return false;
         }
         let since = *self.state.empty_since.get_or_insert(now);
-        now - since >= linger.as_nanos() as u64
+        if now - since >= linger.as_nanos() as u64 {
+            self.door.pull_to();
+        }
+        false
+    }
+
+    /// Leaves the session to the next collector, unless somebody came while the door closed.
+    fn leaves(&mut self) -> bool {
+        self.state.empty_since = None;
+        let empty = self.images.is_empty();
+        match empty {
+            true => self.door.leave(),
+            false => self.door.reopen(),
+        }
+        empty
     }
 
     /// Writes everything off, whatever still runs.

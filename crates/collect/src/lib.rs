@@ -12,6 +12,7 @@ mod code;
 pub mod config;
 pub mod control;
 pub mod cpu;
+mod door;
 pub mod elf;
 mod engine;
 mod error;

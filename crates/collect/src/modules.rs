@@ -174,9 +174,13 @@ impl ModuleCache {
     /// The executable mappings of a process that have a file, or are the vDSO,
     /// in order of address.
     pub fn loaded(&mut self, pid: u32) -> io::Result<Vec<LoadedModule>> {
-        let mut maps = read_code_maps(pid)?;
+        Ok(self.identified(pid, read_code_maps(pid)?))
+    }
+
+    /// As [`ModuleCache::loaded`], of mappings that were read before.
+    pub fn identified(&mut self, pid: u32, mut maps: Vec<Mapping>) -> Vec<LoadedModule> {
         maps.retain(|m| m.inode != 0 || m.path == Path::new(VDSO));
-        Ok(maps.into_iter().map(|m| self.identify(pid, m)).collect())
+        maps.into_iter().map(|m| self.identify(pid, m)).collect()
     }
 
     /// Finds the file behind one executable mapping.

@@ -3,6 +3,8 @@
 
 use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
 use crate::control::{self, Reply, Request};
+use crate::door::Door;
+use crate::modules::{self, Mapping};
 use crate::shared::{Region, Session};
 use crate::workers::wake;
 use crate::{ranks, sys};
@@ -46,6 +48,8 @@ pub struct Attached {
     pub watched: bool,
     /// When, ns.
     pub time_ns: u64,
+    /// The code that was mapped then; a forked child has its parent's.
+    pub begun_with: Vec<Mapping>,
 }
 
 /// What reaches the engine.
@@ -87,12 +91,16 @@ pub enum Event {
     StopWaiting,
     /// Finish: wait for descendants that long.
     Finish(Duration),
+    /// All were heard who had found the door open before this closing of it.
+    AllHeard(u32),
 }
 
 /// What the server needs to answer.
 pub struct Server {
     /// Listening socket.
     pub listener: OwnedFd,
+    /// Whether others still find it.
+    pub door: Arc<Door>,
     /// Options.
     pub config: Config,
     /// Session page and its file.
@@ -166,7 +174,11 @@ impl Server {
         // Images of which the agent alone has attached: in a forked child whoever has the first
         // event is first.
         let mut agents: HashSet<u64> = HashSet::new();
+        // The closing of the door in which all were heard.
+        let mut heard = None;
         while !self.stop.load(Acquire) {
+            // Asked before looking who waits: afterwards nobody finds the way any more.
+            let closing = self.door.closing();
             // Ends before beginnings, one beginning at a time: whoever was reaped
             // before a process connected is told to have ended before it began.
             let ready = poller.wait(Duration::from_millis(100));
@@ -179,10 +191,19 @@ impl Server {
                     agents.remove(token);
                 }
             }
-            if !ready.contains(&LISTENER) {
+            if !ready.contains(&LISTENER) && closing.is_none() {
                 continue;
             }
-            let Ok(Some(client)) = sys::accept(&self.listener) else { continue };
+            let accepted = sys::accept(&self.listener);
+            if let Some(turn) = closing.filter(|_| closing != heard && matches!(accepted, Ok(None)))
+            {
+                heard = closing;
+                self.tell(Event::AllHeard(turn));
+            }
+            let Ok(Some(client)) = accepted else { continue };
+            if closing.is_some() && closing == heard {
+                continue; // hears no answer, and looks for another collector
+            }
             let Some((mut attached, fds)) = self.receive(&client, next_image) else { continue };
             let agent = attached.hello.flags & hello_flags::AGENT != 0;
             let forked = attached.hello.flags & hello_flags::FORKED != 0;
@@ -267,6 +288,11 @@ impl Server {
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             watched: false,
             time_ns: sys::monotonic_ns(),
+            // Now, while it waits: a short process can be gone before anybody asks.
+            begun_with: match hello.flags & hello_flags::FORKED {
+                0 => modules::read_code_maps(pid).unwrap_or_default(),
+                _ => Vec::new(),
+            },
         };
         Some((attached, region_fd))
     }

@@ -4,6 +4,7 @@
 use crate::clock::Clock;
 use crate::config::{Activity, Config, OnFull, PerfEvent};
 use crate::cpu::{Sampler, Wanted};
+use crate::door::{self, Door};
 use crate::engine::{Engine, Parts};
 use crate::error::CollectError;
 use crate::files::Files;
@@ -13,7 +14,6 @@ use crate::workers::{self, wake};
 use crate::{calibrate, info, nvml, rundir, sys};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
@@ -49,6 +49,7 @@ pub struct Session {
     libraries: Libraries,
     page: Arc<shared::Session>,
     events: Sender<Event>,
+    door: Arc<Door>,
     stop: Arc<AtomicBool>,
     sampler: Option<Arc<Sampler>>,
     devices: Mutex<Option<nvml::Sampler>>,
@@ -83,8 +84,8 @@ impl Session {
     ) -> Result<Session, CollectError> {
         let system = |what: &'static str| move |source| CollectError::System { what, source };
         sys::raise_file_limit();
-        let listener = sys::listen(&directory.join(env::SOCKET_NAME))
-            .map_err(system("listen on a Unix socket"))?;
+        let (door, listener) = Door::open(&directory).map_err(system("listen on a Unix socket"))?;
+        let door = Arc::new(door);
         let (page, session_fd) =
             shared::Session::new().map_err(system("make shared memory (memfd_create)"))?;
         let (tables, tables_fd) =
@@ -120,6 +121,7 @@ impl Session {
         let wait_ns = if config.on_full == OnFull::Wait { FULL_WAIT_NS } else { 0 };
         let server = Server {
             listener,
+            door: Arc::clone(&door),
             config: config.clone(),
             session: Arc::clone(&page),
             session_fd,
@@ -142,6 +144,7 @@ impl Session {
             info,
             info_path,
             linger,
+            door: Arc::clone(&door),
             sampler: sampler.clone(),
         });
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -155,6 +158,7 @@ impl Session {
             libraries,
             page,
             events,
+            door,
             stop,
             sampler,
             devices: Mutex::new(None),
@@ -251,13 +255,11 @@ impl Session {
 
     fn close(&mut self) {
         self.stop.store(true, Release);
-        // Wakes the server, which sleeps until somebody knocks.
-        drop(sys::connect(&self.directory.join(env::SOCKET_NAME)));
-        let _ = std::fs::remove_file(self.directory.join(env::SOCKET_NAME));
+        self.door.knock();
+        self.door.leave();
         if let Some(server) = self.server.take() {
             let _ = server.join();
         }
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -301,34 +303,7 @@ pub fn injections(
 /// Body of the hidden command that an attached process starts when nobody
 /// listens in its session directory. Returns at once if another one does.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
-    let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
-    match std::fs::DirBuilder::new().mode(0o700).create(session) {
-        Ok(()) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            let meta = std::fs::symlink_metadata(session).map_err(unwritable)?;
-            if !meta.is_dir() || meta.uid() != sys::user() || meta.permissions().mode() & 0o077 != 0
-            {
-                return Err(CollectError::NoSession {
-                    tried: format!("`{}`", session.display()),
-                    source: std::io::Error::other(
-                        "it is not a directory that only this user can use",
-                    ),
-                });
-            }
-        }
-        Err(e) => return Err(unwritable(e)),
-    }
-    let lock = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(session.join("lock"))
-        .map_err(unwritable)?;
-    if lock.try_lock().is_err() {
-        return Ok(()); // another process was faster
-    }
-    // Left behind by a collector that was killed.
-    let _ = std::fs::remove_file(session.join(env::SOCKET_NAME));
+    let Some(_charge) = door::take_charge(session)? else { return Ok(()) };
     let info_path = rundir::join(&config.output)?;
     let libraries = Libraries { preload: PathBuf::new(), agent: None };
     let mut running =

@@ -10,6 +10,7 @@ use crate::code::Code;
 use crate::files::Files;
 use crate::gpu::{Gpu, Place};
 use crate::ledger::Ledger;
+use crate::modules::Mapping;
 use crate::observe;
 use crate::process::Image;
 use crate::shared::Region;
@@ -50,6 +51,8 @@ pub struct Tracked {
     pub end: Option<End>,
     /// Mappings were asked for.
     pub asked_modules: bool,
+    /// The code that was mapped as it attached, for where it is gone before it is asked.
+    pub begun_with: Vec<Mapping>,
     /// Questions about mappings that are not answered yet.
     pub modules_open: u32,
     same_namespace: bool,
@@ -205,7 +208,8 @@ impl Tracked {
 
     /// Whether there are stacks whose modules nobody has read yet.
     pub fn wants_modules(&self) -> bool {
-        !self.asked_modules && self.end.is_none() && self.code.is_in_the_dark()
+        let known = self.end.is_none() || !self.begun_with.is_empty();
+        !self.asked_modules && known && self.code.is_in_the_dark()
     }
 
     /// Puts the mappings into force that were read until then.

@@ -2,7 +2,7 @@
 //! compiling unwind tables (one thread), resolving symbols (another).
 
 use crate::code::{Interpreter, ToName};
-use crate::modules::{LoadedModule, ModuleCache, TableState};
+use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
 use crate::python;
 use crate::shared::{Region, Session, Tables};
 use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
@@ -19,6 +19,9 @@ use tprof_wire::region::{MAX_MODULES, stack_mode};
 /// first stacks would be cut otherwise. The rest follows.
 const AT_ONCE: u64 = 7 << 20;
 
+/// A number that no process has.
+const NOBODY: u32 = 0;
+
 /// A question for the module worker.
 pub struct ModulesWanted {
     /// Image that asks.
@@ -29,6 +32,24 @@ pub struct ModulesWanted {
     pub region: Arc<Region>,
     /// The request that is answered; `None` if the target did not ask.
     pub request: Option<u32>,
+    /// The image is gone: its pid may be another's.
+    pub ended: bool,
+    /// Its mappings at its beginning, and when that was, ns; taken if it is gone.
+    pub begun_with: Vec<Mapping>,
+    #[allow(missing_docs)]
+    pub begun_ns: u64,
+}
+
+/// The executable mappings of an image.
+pub struct Read {
+    /// Image.
+    pub image: u64,
+    /// When they were as they are told, ns.
+    pub read_ns: u64,
+    /// Mappings.
+    pub modules: Vec<LoadedModule>,
+    /// The image was gone: these are those of its beginning, if they are known.
+    pub late: bool,
 }
 
 /// A question for the symbol worker.
@@ -56,8 +77,8 @@ const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
 /// What the workers send back.
 pub enum Answer {
-    /// The executable mappings of an image, and when they were read, ns.
-    Modules(u64, u64, Vec<LoadedModule>),
+    /// What an image has mapped.
+    Modules(Read),
     /// Symbols by address, innermost first, with the module's path.
     Symbols(u64, Vec<(u64, Arc<ModuleFile>, Vec<ResolvedFrame>)>),
     /// The interpreter of an image.
@@ -105,10 +126,9 @@ fn serve_modules(
 ) {
     let mut cache = ModuleCache::new();
     let mut pythons: HashMap<u64, Looked> = HashMap::new();
-    while let Ok(question) = wanted.recv() {
+    while let Ok(mut question) = wanted.recv() {
         let unloads = question.region.header().python_unloads.load(Acquire);
-        let read_ns = sys::monotonic_ns();
-        let mut modules = cache.loaded(question.pid).unwrap_or_default();
+        let Read { image, read_ns, mut modules, late } = read(&mut question, &mut cache);
         let mut open: Vec<_> = modules
             .iter()
             .filter_map(|m| m.file)
@@ -126,13 +146,15 @@ fn serve_modules(
             }
         }
         publish(&question.region, &mut modules, &cache);
-        if question.region.header().stack_mode.load(Relaxed) == stack_mode::PYTHON
+        if !late
+            && question.region.header().stack_mode.load(Relaxed) == stack_mode::PYTHON
             && let Some(answer) = look_for_python(&question, unloads, &modules, &mut pythons)
         {
             let _ = answers.send(answer);
         }
         // Before the target goes on: it may be gone in no time.
-        if answers.send(Answer::Modules(question.image, read_ns, modules.clone())).is_err() {
+        let told = Read { image, read_ns, modules: modules.clone(), late };
+        if answers.send(Answer::Modules(told)).is_err() {
             return;
         }
         wake(session);
@@ -142,6 +164,22 @@ fn serve_modules(
                 cache.compile_now(file, &mut tables);
             }
             publish(&question.region, &mut modules, &cache);
+        }
+    }
+}
+
+/// What an image has mapped: now, or as it began if it is gone.
+fn read(question: &mut ModulesWanted, cache: &mut ModuleCache) -> Read {
+    let ModulesWanted { image, pid, ended, begun_ns, .. } = *question;
+    let read_ns = sys::monotonic_ns();
+    // A zombie's file is empty.
+    let now = (!ended).then(|| cache.loaded(pid).unwrap_or_default());
+    match now.filter(|modules| !modules.is_empty()) {
+        Some(modules) => Read { image, read_ns, modules, late: false },
+        None => {
+            // Whatever /proc has under its number is another's by now.
+            let modules = cache.identified(NOBODY, std::mem::take(&mut question.begun_with));
+            Read { image, read_ns: begun_ns, modules, late: true }
         }
     }
 }

@@ -126,6 +126,7 @@ pub mod number {
     pub const WRITE: usize = 1;
     pub const OPEN: usize = 2;
     pub const CLOSE: usize = 3;
+    pub const POLL: usize = 7;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
@@ -157,6 +158,7 @@ pub mod number {
     pub const FGETXATTR: usize = 193;
     pub const PRLIMIT64: usize = 302;
     pub const PROCESS_VM_READV: usize = 310;
+    pub const PIDFD_OPEN: usize = 434;
     pub const CLOSE_RANGE: usize = 436;
 }
 

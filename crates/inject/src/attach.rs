@@ -21,6 +21,11 @@ unsafe extern "C" {
 const PATH_MAX: usize = 107;
 /// How long a process waits for the collector's answer, once.
 const ANSWER_NS: u64 = 5_000_000_000;
+/// How long a process waits for a collector that it started, and how often it looks.
+const START_NS: u64 = 5_000_000_000;
+const STEP_NS: u64 = 2_000_000;
+/// After so many collectors that left or could not begin a process goes on alone.
+const IN_VAIN_MOST: u32 = 4;
 
 static SOCKET_PATH: PathBuffer =
     PathBuffer { bytes: [const { AtomicU32::new(0) }; PATH_MAX + 1], len: AtomicUsize::new(0) };
@@ -63,18 +68,59 @@ pub fn environment() -> *const *const c_char {
     unsafe { environ }
 }
 
+/// What came of one meeting with a collector.
+enum Answer {
+    Attached,
+    /// It will have nothing to do with this process, or cannot.
+    Refused,
+    /// None: it is just leaving.
+    None,
+}
+
 /// Attaches this process; false leaves it inert. Called with signals blocked,
 /// by one thread at a time.
 pub fn attach(forked: bool) -> bool {
+    const ENOENT: isize = -2;
+    const ECONNREFUSED: isize = -111;
     if !forked && !remember_socket() {
         return false;
     }
     let (path, len) = socket_path();
     let Some(path) = path.get(..len) else { return false };
-    let Some(fd) = connect(path, forked) else { return false };
-    let ok = shake_hands(fd, forked);
-    sys::close(fd);
-    ok
+    let mut started = None;
+    let mut in_vain = 0;
+    for _ in 0..START_NS / STEP_NS {
+        match sys::socket::connect(path, ANSWER_NS) {
+            Ok(fd) => {
+                let answer = shake_hands(fd, forked);
+                sys::close(fd);
+                match answer {
+                    Answer::Attached => return true,
+                    Answer::Refused => return false,
+                    Answer::None => in_vain += 1,
+                }
+            }
+            // Refused by the socket of a collector that was killed.
+            Err(ENOENT | ECONNREFUSED) if !forked && may_start() => match started {
+                None => match start_collector::start() {
+                    None => return false,
+                    pid => started = pid,
+                },
+                Some(pid) if !sys::has_ended(pid) => {}
+                // Another one was faster, and has left since; or it could not begin.
+                Some(_) => {
+                    started = None;
+                    in_vain += 1;
+                }
+            },
+            Err(_) => return false,
+        }
+        if in_vain >= IN_VAIN_MOST {
+            return false;
+        }
+        sys::sleep_ns(STEP_NS);
+    }
+    false
 }
 
 /// Whether the session's socket can be reached from here: not after a change of
@@ -112,27 +158,6 @@ fn remember_socket() -> bool {
     true
 }
 
-fn connect(path: &[u8], forked: bool) -> Option<i32> {
-    const ENOENT: isize = -2;
-    const ECONNREFUSED: isize = -111;
-    match sys::socket::connect(path, ANSWER_NS) {
-        Ok(fd) => return Some(fd),
-        Err(ENOENT) if !forked && may_start() => {}
-        Err(_) => return None,
-    }
-    if !start_collector::start() {
-        return None;
-    }
-    for _ in 0..500 {
-        match sys::socket::connect(path, ANSWER_NS) {
-            Ok(fd) => return Some(fd),
-            Err(ENOENT | ECONNREFUSED) => sys::sleep_ns(10_000_000),
-            Err(_) => return None,
-        }
-    }
-    None
-}
-
 /// Whether a missing session means "start one here": by `tprof env` on any
 /// host, after `tprof run` on every host but its own.
 fn may_start() -> bool {
@@ -149,7 +174,7 @@ fn may_start() -> bool {
     }
 }
 
-fn shake_hands(fd: i32, forked: bool) -> bool {
+fn shake_hands(fd: i32, forked: bool) -> Answer {
     if state::STACK_TOP.load(Relaxed) == 0 {
         const AT_EXECFN: c_ulong = 31;
         // SAFETY: reads the auxiliary vector.
@@ -170,10 +195,14 @@ fn shake_hands(fd: i32, forked: bool) -> bool {
     let bytes =
         unsafe { core::slice::from_raw_parts((&raw const hello).cast::<u8>(), size_of::<Hello>()) };
     if !sys::socket::send(fd, bytes) {
-        return false;
+        return Answer::None;
     }
     let mut answer = [0u8; size_of::<Welcome>()];
-    let Some(fds) = sys::socket::receive(fd, &mut answer) else { return false };
+    let fds = match sys::socket::receive(fd, &mut answer) {
+        Ok(fds) => fds,
+        Err(sys::socket::Unheard::Closed) => return Answer::None,
+        Err(sys::socket::Unheard::Other) => return Answer::Refused,
+    };
     // SAFETY: `Welcome` is plain integers and the buffer is exactly as long.
     let welcome = unsafe { answer.as_ptr().cast::<Welcome>().read_unaligned() };
     let ok = welcome.magic == HELLO_MAGIC
@@ -183,7 +212,7 @@ fn shake_hands(fd: i32, forked: bool) -> bool {
     for fd in fds {
         sys::close(fd);
     }
-    ok
+    if ok { Answer::Attached } else { Answer::Refused }
 }
 
 fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {

@@ -2,40 +2,53 @@
 //! no child to wait for, no inherited descriptor, a session of its own.
 
 use crate::arch::{number as n, syscall};
-use crate::{attach, sys};
+use crate::attach;
+use crate::sys::{self, flags};
 use core::ffi::c_char;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::env;
 
 /// Environment entries passed on; the rest is dropped.
 const MOST_ENTRIES: usize = 4096;
+const PAGE: usize = 4096;
 
-/// True if the intermediate child was started; whether the collector comes up
-/// shows on its socket.
-pub fn start() -> bool {
-    let Some(bin) = attach::variable(env::BIN) else { return false };
-    let Some(session) = attach::variable(env::SESSION) else { return false };
+/// Pid of a collector that was started; whether it comes up shows on its socket.
+pub fn start() -> Option<u32> {
+    let bin = attach::variable(env::BIN)?;
+    let session = attach::variable(env::SESSION)?;
+    let shared = flags::MAP_SHARED | flags::MAP_ANONYMOUS;
+    let page = sys::map(PAGE, flags::PROT_READ | flags::PROT_WRITE, shared, -1)?;
+    // SAFETY: a zeroed page, shared with the child below.
+    let told = unsafe { &*page.cast::<AtomicU32>() };
     // A plain fork with exit signal 0: no SIGCHLD, and `wait` without __WALL
     // never sees it. Called with signals blocked, by syscalls alone.
     // SAFETY: `clone` without a new stack behaves like `fork`.
     let child = unsafe { syscall(n::CLONE, [0; 6]) };
     if child == 0 {
         // SAFETY: in the child, which owns a copy of everything; never returns.
-        unsafe { become_collector(bin, session) };
+        unsafe { become_collector(bin, session, told) };
     }
-    if child < 0 {
-        return false;
+    if child > 0 {
+        const WALL: usize = 0x4000_0000;
+        // SAFETY: waits for exactly that child.
+        unsafe { syscall(n::WAIT4, [child as usize, 0, WALL, 0, 0, 0]) };
     }
-    const WALL: usize = 0x4000_0000;
-    // SAFETY: waits for exactly that child.
-    unsafe { syscall(n::WAIT4, [child as usize, 0, WALL, 0, 0, 0]) };
-    true
+    let pid = told.load(Acquire);
+    // SAFETY: `told` is not used any more.
+    unsafe { sys::unmap(page, PAGE) };
+    (pid != 0).then_some(pid)
 }
 
-unsafe fn become_collector(bin: &'static [u8], session: &'static [u8]) -> ! {
+/// `told` gets the collector's pid before the child between ends.
+unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], told: &AtomicU32) -> ! {
     // SAFETY: system calls with valid arguments, in a single-threaded child.
     unsafe {
         syscall(n::SETSID, [0; 6]);
-        if syscall(n::CLONE, [0; 6]) != 0 {
+        let collector = syscall(n::CLONE, [0; 6]);
+        if collector != 0 {
+            if collector > 0 {
+                told.store(collector as u32, Release);
+            }
             exit();
         }
         if sys::is_error(syscall(n::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0])) {

@@ -228,6 +228,21 @@ pub fn may_use(path: *const u8) -> bool {
     call!(n::ACCESS, path, 6) == 0
 }
 
+/// Whether a process has ended, reaped or not; false where the kernel (before 5.3) cannot tell.
+pub fn has_ended(pid: u32) -> bool {
+    const ESRCH: isize = -3;
+    const POLLIN: u64 = 1;
+    let fd = call!(n::PIDFD_OPEN, pid, 0);
+    if is_error(fd) {
+        return fd == ESRCH;
+    }
+    // struct pollfd: descriptor, events, what happened
+    let mut asked = fd as u64 | POLLIN << 32;
+    let ended = call!(n::POLL, &raw mut asked, 1, 0) == 1;
+    close(fd as i32);
+    ended
+}
+
 /// Whether there is something at `path` that the caller's real ids may read.
 pub fn is_there(path: *const u8) -> bool {
     call!(n::ACCESS, path, 4) == 0
@@ -301,8 +316,17 @@ pub mod socket {
             == message.len() as isize
     }
 
+    /// Why a message did not come.
+    pub enum Unheard {
+        /// The other side closed without a word.
+        Closed,
+        /// It said something else, or nothing in time.
+        Other,
+    }
+
     /// Receives one message of exactly `message.len()` bytes with [`FDS`] descriptors.
-    pub fn receive(fd: i32, message: &mut [u8]) -> Option<[i32; FDS]> {
+    pub fn receive(fd: i32, message: &mut [u8]) -> Result<[i32; FDS], Unheard> {
+        const ECONNRESET: isize = -104;
         const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
         #[repr(C)]
         struct Control {
@@ -329,8 +353,12 @@ pub mod socket {
                     close(fd);
                 }
             }
-            return None;
+            return Err(if matches!(got, 0 | ECONNRESET) {
+                Unheard::Closed
+            } else {
+                Unheard::Other
+            });
         }
-        Some(fds)
+        Ok(fds)
     }
 }

@@ -141,6 +141,7 @@ impl Tracked {
             file,
             end: None,
             asked_modules: false,
+            begun_with: attached.begun_with,
             modules_open: 0,
             same_namespace: attached.hello.pid == attached.pid,
             watched: attached.watched,
