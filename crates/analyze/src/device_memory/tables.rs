@@ -53,7 +53,7 @@ fn of_resets(at: &RankAt, part: &Part) -> Option<String> {
         ),
     };
     Some(format!(
-        "rank {}: {} of a device gave back {} with {}{unclear}",
+        "{}: {} of a device gave back {} with {}{unclear}",
         at.label,
         number(resets.count, "reset", "resets"),
         number(sum(|of| of.0), "block", "blocks"),
