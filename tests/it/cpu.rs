@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tprof_tests::{
-    Job, Kind, Scratch, build, document, need, program, report, skip, tprof, traced,
+    Job, Kind, Scratch, build, document, need, need_some, program, report, skip, tprof, traced,
 };
 
 /// Samples enough for shares to be told apart.
@@ -208,6 +208,29 @@ fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
     let of_it = blind.iter().find(|b| b["why"].as_str().is_some_and(|why| why.contains("static")));
     let of_it = of_it.unwrap_or_else(|| panic!("{blind:#?}"));
     assert_eq!(of_it["what"], "everything but CPU samples");
+}
+
+#[test]
+fn a_program_that_samples_alone_tell_of_is_one_process_with_its_end() {
+    let fixed = need_some!(build("cpu_shares", Kind::Static));
+    let scratch = Scratch::new();
+    let job = Job::sh("\"$1\"; true").arg(&fixed);
+    let run = traced(&job, OFTEN, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let summary = document("summary", &run.run);
+    need!(!is_refused(&summary), "perf_event_open is not permitted here");
+    let of_it = |row: &&Value| {
+        let command = row["command"].as_str().unwrap();
+        command.ends_with("/cpu_shares")
+            && !command.starts_with("sh ")
+            && row["exit_status"] != Value::Null
+    };
+    let processes = summary["processes"].as_array().unwrap();
+    let of_it: Vec<_> = processes.iter().filter(of_it).collect();
+    let [it] = of_it[..] else { panic!("{processes:#?}") };
+    let same = processes.iter().filter(|row| row["pid"] == it["pid"]);
+    let same = same.filter(|row| row["command"] == it["command"]).count();
+    assert_eq!((same, &it["exit_status"]), (1, &0.into()), "{processes:#?}");
 }
 
 #[test]

@@ -63,6 +63,36 @@ impl Serialize for ProcessRow {
     }
 }
 
+impl ProcessRow {
+    /// Takes over what the collector knows of a process that samples alone told of: when it
+    /// began, and how it ended.
+    fn take(&mut self, told: &ProcessRow) {
+        self.ended = told.ended.clone();
+        self.end_ns = told.end_ns.clone();
+        self.start_ns = told.start_ns;
+    }
+}
+
+/// Whether a row of the collector's is that of a program which a file has a row of too, made
+/// from samples: nothing of it attached, so that nobody knew its end.
+fn is_same(row: &ProcessRow, told: &ProcessRow) -> bool {
+    let program = |command: &str| {
+        let first = command.split(' ').next().unwrap_or_default();
+        first.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    row.pid == told.pid
+        && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
+        && told.end_ns.get().is_none_or(|end_ns| row.start_ns < end_ns)
+        && row.end_ns.get().is_none_or(|end_ns| told.start_ns < end_ns)
+        && is_cut_to(&program(&row.command), &program(&told.command))
+}
+
+/// Whether a program's name is one, or what the kernel keeps of one: its first 15 bytes.
+fn is_cut_to(shown: &str, name: &str) -> bool {
+    shown == name || shown.len() == 15 && name.starts_with(shown)
+}
+
+const UNKNOWN: &str = "unknown";
 const NO_END: &str = "its end was not recorded";
 
 /// Process images of one file.
@@ -83,7 +113,7 @@ pub(crate) fn of_file(
                 Some(ProcessEnd::Exited(status)) => Ended::Status(status),
                 Some(ProcessEnd::Signal(signal)) => Ended::Signal(signal),
                 Some(ProcessEnd::Exec) => otherwise("exec"),
-                Some(ProcessEnd::Unknown) => otherwise("unknown"),
+                Some(ProcessEnd::Unknown) => otherwise(UNKNOWN),
                 None => otherwise(""),
             },
             start_ns: clock.since_start(process.start_ns),
@@ -108,12 +138,21 @@ pub(crate) fn join(
     let known: HashSet<(u32, u64)> = rows.iter().map(|row| (row.pid, row.start_ns)).collect();
     for info in infos {
         let clock = clock(info);
-        let wanted = |process: &&ProcessInfo| {
+        for process in &info.processes {
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
-            only.is_none_or(mine)
-                && !known.contains(&(process.pid, clock.since_start(process.start_ns)))
-        };
-        rows.extend(info.processes.iter().filter(wanted).map(|process| of_info(process, clock)));
+            if known.contains(&(process.pid, clock.since_start(process.start_ns))) {
+                continue;
+            }
+            let told = of_info(process, clock);
+            let same = |row: &&mut ProcessRow| {
+                row.file.is_some() && told.file.is_none() && is_same(row, &told)
+            };
+            match rows.iter_mut().find(same) {
+                Some(row) => row.take(&told),
+                None if only.is_none_or(mine) => rows.push(told),
+                None => {}
+            }
+        }
     }
     rows.sort_by_key(|row| (row.start_ns, row.pid));
     rows
@@ -146,4 +185,39 @@ fn otherwise(how: &str) -> Ended {
         "unknown" => "gone; nobody saw how".to_owned(),
         _ => NO_END.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pid: u32, command: &str, lasted: (u64, u64), ended: Ended) -> ProcessRow {
+        ProcessRow {
+            pid,
+            parent: 1,
+            rank: None,
+            command: command.to_owned(),
+            ended,
+            start_ns: lasted.0,
+            end_ns: Reading::Is(lasted.1),
+            file: None,
+        }
+    }
+
+    #[test]
+    fn a_program_that_samples_and_the_collector_tell_of_is_one() {
+        let unknown = || otherwise(UNKNOWN);
+        let sampled = row(7, "./fixed a b", (0, 100), unknown());
+        let told = row(7, "/opt/fixed", (20, 90), Ended::Status(3));
+        assert!(is_same(&sampled, &told));
+        let mut both = sampled.clone();
+        both.take(&told);
+        assert_eq!((&*both.command, both.start_ns, &both.ended), ("./fixed a b", 20, &told.ended));
+        assert_eq!(both.end_ns, Reading::Is(90));
+        // Another process, program or time, and one whose end is in its file.
+        assert!(!is_same(&row(8, "fixed", (0, 100), unknown()), &told));
+        assert!(!is_same(&row(7, "sh -c fixed", (0, 100), unknown()), &told));
+        assert!(!is_same(&row(7, "fixed", (95, 100), unknown()), &told));
+        assert!(!is_same(&row(7, "fixed", (0, 100), Ended::Status(0)), &told));
+    }
 }

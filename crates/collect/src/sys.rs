@@ -274,6 +274,22 @@ pub fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// When a process started, by CLOCK_MONOTONIC: no later than it did, and 20 ms earlier at
+/// most, since the kernel tells hundredths of a second.
+pub fn started_ns(pid: u32) -> Option<u64> {
+    const TICK_NS: u64 = 10_000_000;
+    let stat = read_small(&format!("/proc/{pid}/stat"));
+    let stat = String::from_utf8_lossy(&stat);
+    // Behind the name: the state is the first field, `starttime` the 20th.
+    let ticks: u64 = stat.rsplit_once(") ")?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let since_boot_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    let lasted_ns = since_boot_ns.checked_sub(ticks.checked_mul(TICK_NS)?)?;
+    monotonic_ns().checked_sub(lasted_ns + TICK_NS)
+}
+
 /// CPU time of this thread so far.
 pub fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -591,6 +607,17 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_started_before_it_could_say_so() {
+        let before_ns = monotonic_ns();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let started_ns = started_ns(child.id()).unwrap();
+        let after_ns = monotonic_ns();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!((before_ns - 20_000_000..after_ns).contains(&started_ns), "{started_ns}");
+    }
 
     #[test]
     fn a_wait_of_less_than_a_millisecond_is_one() {

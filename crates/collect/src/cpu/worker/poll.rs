@@ -39,7 +39,11 @@ impl Worker {
             ));
         }
         let parent = sys::parent_of(pid).unwrap_or(0);
-        (self.heard)(Heard::Forked { pid, parent, time_ns: since_ns });
+        let time_ns = match since_ns {
+            0 => sys::started_ns(pid).unwrap_or(0),
+            since_ns => since_ns,
+        };
+        (self.heard)(Heard::Forked { pid, parent, time_ns });
         self.spaces.read(pid, since_ns);
         self.maps_ns.insert(pid, now);
         true
