@@ -2,7 +2,7 @@
 //! compiling unwind tables (one thread), resolving symbols (another).
 
 use crate::code::{Interpreter, ToName};
-use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
+use crate::modules::{FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::python;
 use crate::shared::{Region, Session, Tables};
 use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
@@ -10,14 +10,18 @@ use crate::sys;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tprof_wire::region::{MAX_MODULES, stack_mode};
 
-/// Frame information that is compiled before a target gets its answer, bytes:
-/// some 70 ms, of the 100 that a target waits. Enough for cc1 (32 ms), whose
-/// first stacks would be cut otherwise. The rest follows.
-const AT_ONCE: u64 = 7 << 20;
+/// Frame information that is compiled before a target gets its answer, bytes: some 400 ms on
+/// one processor, of the second that a target waits. Enough for PyTorch with CUDA, which loads
+/// 27 MB of it at once (180 ms on two): the stacks of its start would be cut otherwise. The
+/// rest follows.
+const AT_ONCE: u64 = 64 << 20;
+/// Frame information that is worth more threads, bytes, and how many at most.
+const WORTH_THREADS: u64 = 1 << 20;
+const MOST_THREADS: usize = 4;
 
 /// A number that no process has.
 const NOBODY: u32 = 0;
@@ -136,15 +140,11 @@ fn serve_modules(
             .collect();
         open.sort_by_key(|file| cache.module_cost(*file));
         let mut cost = 0;
-        let mut later = Vec::new();
-        for file in open {
-            cost += cache.module_cost(file);
-            if cost <= AT_ONCE {
-                cache.compile_now(file, &mut tables);
-            } else {
-                later.push(file);
-            }
-        }
+        let (at_once, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|file| {
+            cost += cache.module_cost(*file);
+            cost <= AT_ONCE
+        });
+        compile(&at_once, &mut cache, &mut tables);
         publish(&question.region, &mut modules, &cache);
         if !late
             && question.region.header().stack_mode.load(Relaxed) == stack_mode::PYTHON
@@ -160,12 +160,46 @@ fn serve_modules(
         wake(session);
         answer(&question);
         if !later.is_empty() {
-            for file in later {
-                cache.compile_now(file, &mut tables);
-            }
+            compile(&later, &mut cache, &mut tables);
             publish(&question.region, &mut modules, &cache);
         }
     }
+}
+
+/// Compiles tables of files, given in order of what they cost.
+fn compile(files: &[FileKey], cache: &mut ModuleCache, tables: &mut Tables) {
+    let cost: u64 = files.iter().map(|file| cache.module_cost(*file)).sum();
+    let threads = match cost {
+        WORTH_THREADS.. => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        _ => 1,
+    };
+    // The dearest is taken first.
+    let jobs: Mutex<Vec<_>> = Mutex::new(files.iter().filter_map(|f| cache.job(*f)).collect());
+    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let (done, compiled) = channel();
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(MOST_THREADS).min(files.len()) {
+            let done = done.clone();
+            let work = move || {
+                while let Some(job) = next() {
+                    let _ = done.send(job.run());
+                }
+            };
+            // Refused where no thread may be started: this one does it all.
+            let named = std::thread::Builder::new().name("tprof-modules".to_owned());
+            let _ = named.spawn_scoped(scope, work);
+        }
+        drop(done);
+        while let Some(job) = next() {
+            cache.publish(job.run(), tables);
+            for compiled in compiled.try_iter() {
+                cache.publish(compiled, tables);
+            }
+        }
+        for compiled in &compiled {
+            cache.publish(compiled, tables);
+        }
+    });
 }
 
 /// What an image has mapped: now, or as it began if it is gone.

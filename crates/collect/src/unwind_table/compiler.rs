@@ -11,6 +11,7 @@ use gimli::{
 };
 use tprof_wire::unwind::{Row, RowKind};
 
+use super::plain::{Entry, Plain, PlainCie};
 use super::{UnwindError, UnwindTable};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -25,12 +26,21 @@ const MAX_CIES: usize = 4096;
 
 /// Code that one FDE describes.
 #[derive(Clone, Copy)]
-struct Range {
-    start: u32,
-    end: u32,
+pub(super) struct Range {
+    pub start: u32,
+    pub end: u32,
     /// Offset of the FDE in its section.
-    fde: usize,
-    debug: bool,
+    pub fde: usize,
+    pub debug: bool,
+}
+
+impl Range {
+    /// `None` for what has no place in a table. Address 0 stands for code that the linker
+    /// threw away.
+    fn new(start: u64, end: u64, fde: usize, debug: bool) -> Option<Range> {
+        let (start, end) = (u32::try_from(start).ok()?, u32::try_from(end).ok()?);
+        (start != 0 && start < end).then_some(Range { start, end, fde, debug })
+    }
 }
 
 /// Lists FDEs, then turns them into rows.
@@ -46,6 +56,8 @@ struct Section<'a, S: UnwindSection<Bytes<'a>>> {
     section: S,
     bases: BaseAddresses,
     cies: Cies<'a>,
+    /// Its bytes, where its entries may be plain.
+    plain: Option<Plain<'a>>,
 }
 
 /// Parsed CIEs by offset. Neighbouring FDEs mostly share one.
@@ -95,13 +107,50 @@ impl<'a> Cies<'a> {
 
 impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
     fn new(section: S, bases: BaseAddresses) -> Self {
-        Section { section, bases, cies: Cies::default() }
+        Section { section, bases, cies: Cies::default(), plain: None }
+    }
+
+    /// As [`Section::list`], of a section that compilers wrote; false, and nothing listed, if
+    /// anything about its structure is odd.
+    fn list_plain(&mut self, ranges: &mut Vec<Range>) -> bool {
+        let Section { section, bases, cies, plain } = self;
+        let Some(plain) = plain else { return false };
+        let before = ranges.len();
+        let mut at = 0;
+        while let Some((entry, next)) = plain.entry(at) {
+            match entry {
+                Entry::Cie => {
+                    let Ok(cie) = cies.get(section, bases, S::Offset::from(at)) else { break };
+                    let mut program = cie.instructions(section, bases);
+                    plain.meet(at, PlainCie::of(&cie, || program.next()));
+                }
+                Entry::Fde(cie) if plain.cie(cie).is_some() => {
+                    let code = plain.code(at);
+                    ranges.extend(code.and_then(|(start, end)| Range::new(start, end, at, false)));
+                }
+                Entry::Fde(_) => {
+                    let fde = section.partial_fde_from_offset(bases, S::Offset::from(at));
+                    let parsed =
+                        fde.and_then(|fde| fde.parse(|s, bases, cie| cies.get(s, bases, cie)));
+                    ranges.extend(parsed.ok().and_then(|fde| {
+                        let start = fde.initial_address();
+                        Range::new(start, start.checked_add(fde.len())?, at, false)
+                    }));
+                }
+            }
+            at = next;
+        }
+        let whole = plain.is_end(at);
+        if !whole {
+            ranges.truncate(before);
+        }
+        whole
     }
 
     /// Lists the code ranges that the section describes. Stops at damage:
     /// beyond it no boundary can be trusted.
     fn list(&mut self, debug: bool, ranges: &mut Vec<Range>) {
-        let Section { section, bases, cies } = self;
+        let Section { section, bases, cies, .. } = self;
         let mut entries = section.entries(bases);
         while let Ok(Some(entry)) = entries.next() {
             let gimli::CieOrFde::Fde(partial) = entry else {
@@ -111,16 +160,9 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
             let Ok(parsed) = partial.parse(|s, bases, offset| cies.get(s, bases, offset)) else {
                 continue;
             };
-            let end = parsed.initial_address().checked_add(parsed.len());
-            let (Ok(start), Some(Ok(end))) =
-                (u32::try_from(parsed.initial_address()), end.map(u32::try_from))
-            else {
-                continue;
-            };
-            // Address 0 stands for code that the linker threw away.
-            if start != 0 && start < end {
-                ranges.push(Range { start, end, fde, debug });
-            }
+            let start = parsed.initial_address();
+            let end = start.checked_add(parsed.len());
+            ranges.extend(end.and_then(|end| Range::new(start, end, fde, debug)));
         }
     }
 
@@ -132,7 +174,18 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
         context: &mut UnwindContext<usize>,
         table: &mut UnwindTable,
     ) -> gimli::Result<()> {
-        let Section { section, bases, cies } = self;
+        let Section { section, bases, cies, plain } = self;
+        if let Some(rows) = plain.as_mut().and_then(|plain| plain.run(range)) {
+            let ends = rows.iter().skip(1).map(|(start, _)| *start);
+            for ((start, row), end) in rows.iter().zip(ends.chain([u64::from(range.end)])) {
+                let end = end.min(u64::from(range.end)) as u32;
+                let start = ((*start).min(u64::from(range.end)) as u32).max(from);
+                if start < end {
+                    table.push(start, *row);
+                }
+            }
+            return Ok(());
+        }
         let fde = section
             .partial_fde_from_offset(bases, S::Offset::from(range.fde))?
             .parse(|s, bases, offset| cies.get(s, bases, offset))?;
@@ -156,9 +209,16 @@ impl<'a> Compiler<'a> {
     }
 
     /// Lists what `.eh_frame` describes.
-    pub fn add(&mut self, section: EhFrame<Bytes<'a>>, bases: BaseAddresses) {
+    pub fn add(&mut self, bytes: &'a [u8], address: u64) {
+        let mut section = EhFrame::new(bytes, LittleEndian);
+        section.set_address_size(8);
+        let bases = BaseAddresses::default().set_eh_frame(address);
         let mut section = Section::new(section, bases);
-        section.list(false, &mut self.ranges);
+        section.plain = Some(Plain::new(bytes, address));
+        if !section.list_plain(&mut self.ranges) {
+            section.plain = None;
+            section.list(false, &mut self.ranges);
+        }
         self.eh = Some(section);
     }
 
@@ -255,4 +315,36 @@ fn is_signal_frame<'a, S: UnwindSection<Bytes<'a>>>(
     );
     let second = matches!(operations.next(), Ok(Some(Operation::Deref { size: 8, .. })));
     first && second && matches!(operations.next(), Ok(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::Elf;
+    use std::path::Path;
+
+    /// What is plain gives the rows that gimli gives, in whole files and in all of them.
+    #[test]
+    fn plain_programs_are_run_as_gimli_runs_them() {
+        let maps = crate::modules::read_code_maps(std::process::id()).unwrap();
+        let mut plain_ones = 0;
+        for path in maps.iter().map(|m| &m.path).filter(|path| path.is_absolute()) {
+            let elf = Elf::open(Path::new(path)).unwrap();
+            let sections = elf.sections();
+            let Some(section) = sections.iter().find(|s| s.name == ".eh_frame") else { continue };
+            let bytes = elf.contents(section, 1 << 30).unwrap();
+            let mut fast = Compiler::default();
+            fast.add(&bytes, section.address);
+            let plain = |range: &Range| fast.eh.as_mut()?.plain.as_mut()?.run(*range).map(drop);
+            plain_ones += fast.ranges.iter().filter_map(plain).count();
+            let mut slow = Compiler::default();
+            slow.add(&bytes, section.address);
+            let eh = slow.eh.as_mut().unwrap();
+            eh.plain = None;
+            slow.ranges.clear();
+            eh.list(false, &mut slow.ranges);
+            assert_eq!(fast.run().unwrap(), slow.run().unwrap(), "{}", path.display());
+        }
+        assert!(plain_ones > 5_000, "{plain_ones} were plain");
+    }
 }
