@@ -24,6 +24,8 @@ class Terminal:
     def __init__(self, master):
         self.master, self.seen = master, b""
 
+    # To the end of its line: what is typed in the middle of one is echoed into it, and a signal
+    # ends the job's write there.
     def wait_for(self, text, count=1):
         end = time.monotonic() + LIMIT_S
         while self.seen.count(text) < count:
@@ -80,24 +82,24 @@ def main():
     victim = int(terminal.seen.split(b"ready ")[1].split()[0])
     if what == "interrupt":
         terminal.type(b"\x03")
-        terminal.wait_for(b"got 02")
+        terminal.wait_for(b"got 02\r\n")
     elif what == "quit":
         terminal.type(b"\x1c")
-        terminal.wait_for(b"got 03")
+        terminal.wait_for(b"got 03\r\n")
     elif what == "suspend":
         for turn in range(1, SUSPENDED + 1):
             terminal.type(b"\x1a")
-            terminal.wait_for(b"stopped by", turn)
+            terminal.wait_for(b"stopped by 20\r\n", turn)
             with open(f"/proc/{victim}/stat") as stat:
                 state = stat.read().rsplit(")", 1)[1].split()[0]
             print("victim", "stopped" if state == "T" else f"is {state}")
             terminal.type(b"\n")
-            terminal.wait_for(b"got 18", turn)
+            terminal.wait_for(b"got 18\r\n", turn)
     # A second delivery would come within this time.
     time.sleep(0.3)
     os.kill(victim, signal.SIGUSR1)
     terminal.wait_for(b"counts ")
-    terminal.wait_for(b"exited")
+    terminal.wait_for(b"exited 49\r\n")
     said = terminal.seen.decode().replace("\r", "")
     for typed in "^C", "^\\", "^Z":
         said = said.replace(typed, "")
