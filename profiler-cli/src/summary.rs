@@ -5,10 +5,10 @@ use crate::peak::Peak;
 use crate::units::{about_count, about_time};
 use crate::wait::Outcome;
 use crate::{paint, quote};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tprof_collect::Config;
-use tprof_trace::run::RunInfo;
+use tprof_trace::run::{RunInfo, blind_alike};
 
 /// Blind processes named one by one; the report lists them all.
 const MOST_BLIND: usize = 3;
@@ -100,17 +100,10 @@ fn unseen(info: &RunInfo) -> Vec<String> {
             count => format!("lost: {} {} ({})", about_count(count), loss.what, loss.why),
         });
     }
-    let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for blind in &info.completeness.blind {
-        groups.entry((&blind.what, &blind.why)).or_default().push(&blind.process);
-    }
+    let groups = blind_alike(&info.completeness.blind);
     let more = groups.len().saturating_sub(MOST_BLIND);
-    for ((what, why), who) in groups.into_iter().take(MOST_BLIND) {
-        let others = match who.len() {
-            1 => String::new(),
-            n => format!(" and {} more", n - 1),
-        };
-        lines.push(format!("not seen: {what} of {}{others} ({why})", who[0]));
+    for (what, whom, why) in groups.into_iter().take(MOST_BLIND) {
+        lines.push(format!("not seen: {what} of {whom} ({why})"));
     }
     if more > 0 {
         lines.push(format!("not seen: {more} more; the report lists them"));

@@ -2,6 +2,7 @@
 //! (to a temporary name, then renamed) while the job runs and at its end.
 
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// Version of `run.json` that this build writes.
 pub const RUN_VERSION: u32 = 1;
@@ -87,6 +88,27 @@ pub struct Blind {
     pub what: String,
     /// Why.
     pub why: String,
+}
+
+/// What could not be seen of processes, those alike together: of whom in words, in order of
+/// the first.
+///
+/// `(what, of whom, why)`, e.g. `("everything", "7 sh and 2 more", "statically linked")`.
+pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
+    let mut groups: Vec<(&Blind, usize)> = Vec::new();
+    let mut known: HashMap<(&str, &str), usize> = HashMap::new();
+    for one in blind {
+        let at = *known.entry((&one.what, &one.why)).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some((_, others)) => *others += 1,
+            None => groups.push((one, 0)),
+        }
+    }
+    let told = |(first, others): (&'_ Blind, usize)| match others {
+        0 => first.process.clone(),
+        n => format!("{} and {n} more", first.process),
+    };
+    groups.into_iter().map(|g| (g.0.what.as_str(), told(g), g.0.why.as_str())).collect()
 }
 
 /// What the recording cost.

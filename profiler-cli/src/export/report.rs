@@ -10,6 +10,7 @@ use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
 use tprof_export::report_page::{self, Chart, Complete, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
 use tprof_trace::RunDir;
+use tprof_trace::run::blind_alike;
 
 use super::failure;
 use crate::cli::ExportArgs;
@@ -174,10 +175,8 @@ fn complete(report: &Report) -> Complete {
             lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         })
         .collect();
-    let blind = seen.blind.iter();
-    gaps.extend(
-        blind.map(|blind| format!("{}: {} not seen: {}", blind.process, blind.what, blind.why)),
-    );
+    let blind = blind_alike(&seen.blind).into_iter();
+    gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not seen: {why}")));
     gaps.extend(report.problems.iter().cloned());
     gaps.extend(report.notes.iter().cloned());
     let sentence = match seen.complete {

@@ -7,6 +7,7 @@ use tprof_analyze::processes::{Ended, ProcessRow};
 use tprof_analyze::summary::{Rank, Run};
 use tprof_analyze::units::{bytes, count, duration, percent, signal};
 use tprof_analyze::{Document, Reading, Report};
+use tprof_trace::run::blind_alike;
 
 use super::page::Page;
 
@@ -64,11 +65,9 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     if sum.lost > 0 && sum.losses.is_empty() {
         page.item(&format!("{} events lost", count(sum.lost)));
     }
-    let blind = sum
-        .blind
-        .iter()
-        .map(|blind| format!("{}: {} not seen ({})", blind.process, blind.what, blind.why));
-    list(page, blind.collect(), "processes not seen");
+    let blind = blind_alike(&sum.blind).into_iter();
+    let blind = blind.map(|(what, whom, why)| format!("{whom}: {what} not seen ({why})"));
+    list(page, blind.collect(), "groups of processes not seen");
     list(page, head.problems.to_vec(), "problems");
     notes(page, head.notes);
 }
