@@ -229,6 +229,10 @@ impl Server {
             if agent {
                 agents.insert(image);
             }
+            if !forked {
+                // While it waits: a short process can be gone before anybody asks.
+                attached.begun_with = modules::read_code_maps(attached.pid).unwrap_or_default();
+            }
             let old = newest.insert(attached.pid, image);
             self.tell(Event::Attached(Box::new(attached)));
             if let Some(image) = old.filter(|_| !forked) {
@@ -288,11 +292,7 @@ impl Server {
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             watched: false,
             time_ns: sys::monotonic_ns(),
-            // Now, while it waits: a short process can be gone before anybody asks.
-            begun_with: match hello.flags & hello_flags::FORKED {
-                0 => modules::read_code_maps(pid).unwrap_or_default(),
-                _ => Vec::new(),
-            },
+            begun_with: Vec::new(),
         };
         Some((attached, region_fd))
     }
