@@ -1,6 +1,7 @@
 //! The collector's main loop: drains every image, writes the files, keeps
 //! `run.json`, and comes to an end.
 
+mod ending;
 mod requests;
 
 use crate::calibrate::Costs;
@@ -516,90 +517,6 @@ impl Engine {
             if let Err(e) = open.write_samples() {
                 self.story.lose("CPU samples", "the trace file could not be written", count);
                 self.story.complain(&e.to_string());
-            }
-        }
-    }
-
-    fn is_over(&mut self, now: u64) -> bool {
-        if let Some(by) = self.state.finish_by {
-            return now >= by || self.images.is_empty();
-        }
-        let Some(linger) = self.linger else { return false };
-        if let closing @ Some(_) = self.door.closing() {
-            return self.state.all_heard == closing && self.leaves();
-        }
-        if !self.images.is_empty() {
-            self.state.empty_since = None;
-            return false;
-        }
-        let since = *self.state.empty_since.get_or_insert(now);
-        if now - since >= linger.as_nanos() as u64 {
-            self.door.pull_to();
-        }
-        false
-    }
-
-    /// Leaves the session to the next collector, unless somebody came while the door closed.
-    fn leaves(&mut self) -> bool {
-        self.state.empty_since = None;
-        let empty = self.images.is_empty();
-        match empty {
-            true => self.door.leave(),
-            false => self.door.reopen(),
-        }
-        empty
-    }
-
-    /// Writes everything off, whatever still runs.
-    fn end(mut self) -> RunInfo {
-        let page = self.session.page();
-        let recording = page.recording.swap(0, SeqCst);
-        page.closed.store(1, SeqCst);
-        let now = sys::monotonic_ns();
-        self.pass(now);
-        self.state.ends_on = recording != 0;
-        if let Some(sampler) = &self.sampler {
-            sampler.finish();
-        }
-        self.take_messages();
-        self.assign_samples(u64::MAX);
-        self.wait_for_workers(|state| state.modules_open > 0, Duration::from_secs(5));
-        let numbers: Vec<u64> = self.images.keys().copied().collect();
-        for number in numbers {
-            self.finish_image(number, now);
-        }
-        self.flush_samples(u64::MAX, true);
-        let _ = self.workers.symbols.send(SymbolsWanted::Last);
-        self.wait_for_workers(|state| state.symbols_open > 0, Duration::from_secs(120));
-        let still = self.state.symbols_open;
-        if still > 0 {
-            self.story.lose("symbols", "resolving them took too long", 0);
-        }
-        self.observe(sys::monotonic_ns());
-        self.info.end_ns = Some(self.story.last_end_ns.unwrap_or(now));
-        let blind = self.story.blind(&self.config, now);
-        self.devices.write(&mut self.files);
-        if self.devices.waiting() > 0 {
-            self.story.lose(READINGS, NO_FILE, self.devices.waiting());
-        }
-        info::write_losses(&mut self.files, &self.story, now);
-        info::flush_files(&mut self.files, &mut self.story, now);
-        self.refresh_info();
-        self.info.completeness.blind = blind;
-        self.info.finished = true;
-        info::close_files(&mut self.files, &mut self.info);
-        self.write_info_now();
-        self.info
-    }
-
-    fn wait_for_workers(&mut self, open: fn(&Loop) -> bool, most: Duration) {
-        let by = sys::monotonic_ns() + most.as_nanos() as u64;
-        while open(&self.state) && sys::monotonic_ns() < by {
-            let session = Arc::clone(&self.session);
-            let page = session.page();
-            let seen = page.sleep.load(Acquire);
-            if !self.has_messages() {
-                sys::futex_wait(&page.sleep, seen, Duration::from_millis(20));
             }
         }
     }
