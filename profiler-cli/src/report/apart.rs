@@ -7,8 +7,7 @@ use super::frames::function;
 
 /// For each of these stacks, the outermost function that tells it from those shown with
 /// the same lines, but for how many frames were left out: one that the fewest of those
-/// have. None where the lines differ
-/// anyway, or the stacks do not.
+/// have. None where the lines differ anyway, or the stacks do not.
 pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Option<&'s str>> {
     let told = |at: usize| lines[at].iter().filter(|line| !line.starts_with("... "));
     let one = |at: usize| {

@@ -1,7 +1,8 @@
 //! What a thread waited for, told by the functions on its stack.
 //!
 //! The kernel's own functions tell most; where they may not be seen, the system
-//! call does, which the row says, or the C library's functions. Names are those of Linux, glibc, CPython and CUDA.
+//! call does, which the row says, or the C library's functions. Names are those of
+//! Linux, glibc, CPython and CUDA.
 
 use tprof_trace::model::ThreadState;
 
