@@ -1,5 +1,6 @@
 //! What `cudaDeviceReset` gave back, block by block.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
@@ -19,10 +20,10 @@ pub struct Resets {
 }
 
 /// Puts frees of its blocks in the place of each reset. Rows lie in order of time.
-pub fn told_by_block(rows: &[DeviceAllocation]) -> (Vec<DeviceAllocation>, Resets) {
+pub fn told_by_block(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>, Resets) {
     let mut resets = Resets::default();
     if !rows.iter().any(is_reset) {
-        return (rows.to_vec(), resets);
+        return (Cow::Borrowed(rows), resets);
     }
     let mut used: BTreeMap<ProcessIndex, BTreeSet<u32>> = BTreeMap::new();
     for row in rows {
@@ -58,7 +59,7 @@ pub fn told_by_block(rows: &[DeviceAllocation]) -> (Vec<DeviceAllocation>, Reset
             all.push(DeviceAllocation { time_ns, thread, free: true, ..block });
         }
     }
-    (all, resets)
+    (Cow::Owned(all), resets)
 }
 
 fn is_reset(row: &DeviceAllocation) -> bool {
