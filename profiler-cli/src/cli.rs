@@ -150,6 +150,12 @@ pub struct RunOptions {
     /// Events to count, e.g. cycles,page-faults, auto or none [default: auto]
     #[arg(long, value_name = "LIST")]
     pub counters: Option<OsString>,
+    /// Time between readings of RSS and cgroup, 10ms to 1m [default: 100ms]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub rss_interval: Option<OsString>,
+    /// Time between readings of GPUs by NVML, 100ms to 1m [default: 500ms]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub gpu_interval: Option<OsString>,
     /// Stop recording when the files hold this much, e.g. 2GiB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub max_size: Option<OsString>,

@@ -12,11 +12,13 @@ use crate::units::{exact_duration, exact_size, parse_duration, parse_size};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tprof_collect::{
-    Activity, Config, DEFAULT_SAMPLE_INTERVAL, DEFAULT_SAMPLE_RATE, MemMode, OnFull, PerfEvent,
-    StackMode, highest_sample_rate,
+    Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
+    DEFAULT_SAMPLE_RATE, GPU_INTERVALS, MemMode, OnFull, PerfEvent, RSS_INTERVALS, StackMode,
+    highest_sample_rate,
 };
 
 const ACTIVITIES: [(&str, Activity); 6] = [
@@ -114,6 +116,8 @@ fn from_layers(
             stacks: StackMode::Auto,
             sample_rate: DEFAULT_SAMPLE_RATE,
             counters: PerfEvent::STANDARD.to_vec(),
+            rss_interval: DEFAULT_RSS_INTERVAL,
+            gpu_interval: DEFAULT_GPU_INTERVAL,
             on_full: OnFull::Wait,
             max_size: None,
             duration: None,
@@ -152,6 +156,8 @@ impl Resolved {
             "stacks" => config.stacks = one_of(given, &STACK_MODES)?,
             "sample-rate" => config.sample_rate = rate(given)?,
             "counters" => config.counters = counters(given)?,
+            "rss-interval" => config.rss_interval = interval(given, RSS_INTERVALS)?,
+            "gpu-interval" => config.gpu_interval = interval(given, GPU_INTERVALS)?,
             "max-size" => config.max_size = Some(size(given)?),
             "duration" => config.duration = Some(duration(given, false)?),
             "delay" => config.delay = Some(duration(given, true)?),
@@ -216,6 +222,8 @@ impl Resolved {
                 let names = config.counters.iter().map(|event| event.name());
                 names.collect::<Vec<_>>().into()
             }
+            "rss-interval" => exact_duration(config.rss_interval).into(),
+            "gpu-interval" => exact_duration(config.gpu_interval).into(),
             "max-size" => exact_size(config.max_size?).into(),
             "duration" => exact_duration(config.duration?).into(),
             "delay" => exact_duration(config.delay?).into(),
@@ -338,6 +346,16 @@ fn rate(given: &Given) -> Result<u32, Failure> {
             "99",
         )),
     }
+}
+
+/// A time between readings, within what can be kept.
+fn interval(given: &Given, bounds: RangeInclusive<Duration>) -> Result<Duration, Failure> {
+    let every = parse_duration(given.text()?);
+    every.filter(|every| bounds.contains(every)).ok_or_else(|| {
+        let (least, most) = (exact_duration(*bounds.start()), exact_duration(*bounds.end()));
+        let why = format!("a time between readings is from {least} to {most}");
+        given.refuse(why, if every > Some(*bounds.end()) { &most } else { &least })
+    })
 }
 
 fn size(given: &Given) -> Result<u64, Failure> {

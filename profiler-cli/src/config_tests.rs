@@ -60,6 +60,8 @@ fn every_setting_is_a_variable_and_a_key() {
         ("mem", "'sampled=64K'"),
         ("stacks", "'dwarf'"),
         ("sample-rate", "999"),
+        ("rss-interval", "'50ms'"),
+        ("gpu-interval", "2"),
         ("max-size", "'2GiB'"),
         ("duration", "5"),
         ("delay", "'1m30s'"),
@@ -101,6 +103,12 @@ fn bad_values_are_named_where_they_were_given() {
         ("TPROF_SAMPLE_RATE", "-1"),
         ("TPROF_SAMPLE_RATE", "fast"),
         ("TPROF_SAMPLE_RATE", "99999999999"),
+        ("TPROF_RSS_INTERVAL", "0"),
+        ("TPROF_RSS_INTERVAL", "9ms"),
+        ("TPROF_RSS_INTERVAL", "61s"),
+        ("TPROF_RSS_INTERVAL", "often"),
+        ("TPROF_GPU_INTERVAL", "99ms"),
+        ("TPROF_GPU_INTERVAL", "2m"),
     ] {
         let failure = variable(name, text).unwrap_err();
         assert_eq!(failure.what, format!("bad value `{text}` for {name}"));
@@ -152,6 +160,8 @@ fn the_printed_configuration_reads_back() {
         output: Some("a \"b\"".into()),
         max_size: Some("3G".into()),
         delay: Some("250ms".into()),
+        rss_interval: Some("1500ms".into()),
+        gpu_interval: Some("1m".into()),
         paused: Some("true".into()),
         export: Some("folded".into()),
         ..RunOptions::default()

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tprof_wire::env as names;
 
 /// Every option of a run, as its flag and its key in `tprof.toml` spell it.
-pub const SETTINGS: [&str; 15] = [
+pub const SETTINGS: [&str; 17] = [
     "output",
     "force",
     "activities",
@@ -22,6 +22,8 @@ pub const SETTINGS: [&str; 15] = [
     "stacks",
     "sample-rate",
     "counters",
+    "rss-interval",
+    "gpu-interval",
     "max-size",
     "duration",
     "delay",
@@ -121,6 +123,8 @@ pub fn from_flags(options: RunOptions) -> Vec<Given> {
         stacks,
         sample_rate,
         counters,
+        rss_interval,
+        gpu_interval,
         max_size,
         duration,
         delay,
@@ -138,6 +142,8 @@ pub fn from_flags(options: RunOptions) -> Vec<Given> {
         stacks,
         sample_rate,
         counters,
+        rss_interval,
+        gpu_interval,
         max_size,
         duration,
         delay,

@@ -12,6 +12,8 @@ fn config() -> Config {
         stacks: StackMode::Auto,
         sample_rate: 99,
         counters: Vec::new(),
+        rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
+        gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
         on_full: OnFull::Wait,
         max_size: None,
         duration: None,

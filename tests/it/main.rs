@@ -27,6 +27,7 @@ mod open;
 mod places;
 mod python_stacks;
 mod ranks;
+mod readings;
 mod round_trip;
 mod stacks;
 mod state;

@@ -37,8 +37,10 @@ const COUNTERS: [&str; 8] = [
     GPU_THROTTLE,
 ];
 
-/// A value holds until the next, but no longer: then readings had stopped.
+/// A value holds until the next, but no longer than this, or than so many readings
+/// take: then they had stopped. One that stays is written once a second.
 const HOLDS_NS: u64 = 2_500_000_000;
+const HOLDS_READINGS: u64 = 5;
 
 /// Why clocks are low, by bit, and whether that slows what runs: the others say that
 /// there is nothing to do, or what somebody set.
@@ -94,19 +96,19 @@ struct Sums {
     max: f64,
 }
 
-/// How long each value held; a single one, or the last, for no time.
-fn held(series: &Series) -> impl Iterator<Item = (u64, f64)> + '_ {
+/// How long each value held, `most_ns` at most; a single one, or the last, for no time.
+fn held(series: &Series, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ {
     let next = series.keys().skip(1);
-    series.iter().zip(next).filter_map(|((at, value), next)| {
+    series.iter().zip(next).filter_map(move |((at, value), next)| {
         let held = next - at;
-        (held <= HOLDS_NS).then_some((held, *value))
+        (held <= most_ns).then_some((held, *value))
     })
 }
 
-fn sums(series: &Series) -> Option<Sums> {
+fn sums(series: &Series, most_ns: u64) -> Option<Sums> {
     let last = *series.values().last()?;
     let (mut area, mut time) = (0.0, 0.0);
-    for (held, value) in held(series) {
+    for (held, value) in held(series, most_ns) {
         area += held as f64 * value;
         time += held as f64;
     }
@@ -119,10 +121,10 @@ fn sums(series: &Series) -> Option<Sums> {
 }
 
 /// Share of the time in which any of these bits was set.
-fn share(series: &Series, bits: u64) -> Option<f64> {
+fn share(series: &Series, most_ns: u64, bits: u64) -> Option<f64> {
     let set = |value: f64| value as u64 & bits != 0;
     let last = *series.values().last()?;
-    let (all, with) = held(series).fold((0, 0), |(all, with), (held, value)| {
+    let (all, with) = held(series, most_ns).fold((0, 0), |(all, with), (held, value)| {
         (all + held, with + if set(value) { held } else { 0 })
     });
     Some(if all > 0 { with as f64 / all as f64 } else { f64::from(u8::from(set(last))) })
@@ -253,6 +255,12 @@ impl Host<'_> {
         }
     }
 
+    /// How long a reading holds at most, ns.
+    fn holds_ns(&self) -> u64 {
+        let every_ms = self.facts.and_then(|facts| facts["every_ms"].as_u64()).unwrap_or(0);
+        every_ms.saturating_mul(HOLDS_READINGS * 1_000_000).max(HOLDS_NS)
+    }
+
     fn devices(&self) -> impl Iterator<Item = &Value> {
         self.facts.and_then(|facts| facts["devices"].as_array()).into_iter().flatten()
     }
@@ -273,6 +281,15 @@ impl Device<'_> {
         self.host.series.get(&(self.index(), name)).filter(|series| !series.is_empty())
     }
 
+    fn sums(&self, name: &'static str) -> Option<Sums> {
+        sums(self.series(name)?, self.host.holds_ns())
+    }
+
+    /// Share of the time in which clocks were held down for any of these reasons.
+    fn throttled(&self, bits: u64) -> Option<f64> {
+        share(self.series(GPU_THROTTLE)?, self.host.holds_ns(), bits)
+    }
+
     /// Why a quantity has no value.
     fn why(&self, name: &str) -> &str {
         self.facts["missing"][name].as_str().unwrap_or(NO_READING)
@@ -284,9 +301,9 @@ impl Device<'_> {
             None => Reading::missing(why),
         };
         let of = |name: &'static str, of: fn(Sums) -> f64| {
-            known(self.series(name).and_then(sums).map(of), self.why(name))
+            known(self.sums(name).map(of), self.why(name))
         };
-        let throttled = self.series(GPU_THROTTLE).and_then(|series| share(series, slowing()));
+        let throttled = self.throttled(slowing());
         let bytes = |reading: Reading<f64>| match reading {
             Reading::Is(value) => Reading::Is(value as u64),
             _ => Reading::missing(self.why(GPU_MEMORY_BYTES)),
@@ -312,7 +329,7 @@ impl Device<'_> {
 
     /// A quantity in numbers.
     fn cell(&self, name: &'static str, of: impl Fn(Sums) -> f64) -> Cell {
-        Cell::known(self.series(name).and_then(sums).map(of), self.why(name))
+        Cell::known(self.sums(name).map(of), self.why(name))
     }
 
     fn cells(&self, host: &str) -> Vec<Cell> {
@@ -320,8 +337,8 @@ impl Device<'_> {
         let visible = self.visible_to();
         let readings = COUNTERS.iter().filter_map(|name| Some(self.series(name)?.len())).max();
         let bytes = |value: f64| value as u64;
-        let most = self.series(GPU_MEMORY_BYTES).and_then(sums).map(|sums| bytes(sums.max));
-        let throttled = self.series(GPU_THROTTLE).and_then(|series| share(series, slowing()));
+        let most = self.sums(GPU_MEMORY_BYTES).map(|sums| bytes(sums.max));
+        let throttled = self.throttled(slowing());
         let unknown = UNKNOWN;
         vec![
             host.into(),
@@ -351,9 +368,8 @@ impl Device<'_> {
     }
 
     fn throttling(&self, host: &str, table: &mut Table) {
-        let Some(series) = self.series(GPU_THROTTLE) else { return };
         for (at, (reason, slows)) in REASONS.iter().enumerate() {
-            match share(series, 1 << at) {
+            match self.throttled(1 << at) {
                 Some(share) if share > 0.0 => table.row(vec![
                     host.into(),
                     self.index().into(),
@@ -451,10 +467,20 @@ mod tests {
         // The device told nothing between seconds 2 and 60.
         let series: Series =
             [(0, 10.0), (SECOND, 30.0), (2 * SECOND, 90.0), (60 * SECOND, 0.0)].into();
-        let found = sums(&series).unwrap();
+        let found = sums(&series, 5 * SECOND).unwrap();
         assert_eq!(found, Sums { mean: 20.0, min: 0.0, max: 90.0 });
-        assert_eq!(sums(&[(5, 7.0)].into()).unwrap().mean, 7.0);
-        assert_eq!(sums(&Series::new()), None);
+        assert_eq!(sums(&[(5, 7.0)].into(), SECOND).unwrap().mean, 7.0);
+        assert_eq!(sums(&Series::new(), SECOND), None);
+    }
+
+    #[test]
+    fn readings_that_are_far_apart_hold_as_long_as_they_are_wanted() {
+        let holds = |every_ms: u64| {
+            let facts = serde_json::json!({ "every_ms": every_ms });
+            Host { facts: Some(&facts), ..Host::default() }.holds_ns()
+        };
+        assert_eq!([holds(100), holds(500), holds(60_000)], [HOLDS_NS, HOLDS_NS, 300 * SECOND]);
+        assert_eq!(Host::default().holds_ns(), HOLDS_NS);
     }
 
     #[test]
@@ -462,10 +488,10 @@ mod tests {
         let series: Series =
             [(0, 1.0), (SECOND, f64::from(0x4 | 0x40)), (2 * SECOND, 2.0), (4 * SECOND, 1.0)]
                 .into();
-        assert_eq!(share(&series, slowing()), Some(0.25));
-        assert_eq!(share(&series, 0x40), Some(0.25));
-        assert_eq!(share(&series, 0x2), Some(0.5));
-        assert_eq!(share(&[(1, 8.0)].into(), slowing()), Some(1.0));
+        assert_eq!(share(&series, 2 * SECOND, slowing()), Some(0.25));
+        assert_eq!(share(&series, 2 * SECOND, 0x40), Some(0.25));
+        assert_eq!(share(&series, 2 * SECOND, 0x2), Some(0.5));
+        assert_eq!(share(&[(1, 8.0)].into(), SECOND, slowing()), Some(1.0));
         assert_eq!(slowing(), 0xec);
     }
 }

@@ -1,6 +1,7 @@
 //! What to record: the resolved options of a run, shared by launcher and collector.
 
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,10 @@ pub struct Config {
     pub sample_rate: u32,
     /// What is counted beside time.
     pub counters: Vec<PerfEvent>,
+    /// Time between readings of RSS, mapped bytes, live heap and cgroup.
+    pub rss_interval: Duration,
+    /// Time between readings of devices by NVML.
+    pub gpu_interval: Duration,
     /// What a thread does when its ring is full.
     pub on_full: OnFull,
     /// Stop recording when the run's files hold this many bytes.
@@ -156,3 +161,15 @@ pub enum OnFull {
 
 /// Mean bytes between samples by default (jemalloc's and heapprofd's practice).
 pub const DEFAULT_SAMPLE_INTERVAL: u64 = 512 << 10;
+
+/// Time between readings of RSS and cgroup by default.
+pub const DEFAULT_RSS_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between readings of NVML by default.
+pub const DEFAULT_GPU_INTERVAL: Duration = Duration::from_millis(500);
+/// What the first may be: the collector sleeps 10 ms at a time.
+pub const RSS_INTERVALS: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(60);
+/// What the second may be: a call of NVML takes milliseconds, a device has several
+/// quantities, and utilisation is the driver's mean over 1/6 s at least.
+pub const GPU_INTERVALS: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(60);

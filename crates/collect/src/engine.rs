@@ -36,8 +36,8 @@ const FLUSH_NS: u64 = 150 * MS;
 const INFO_NS: u64 = 500 * MS;
 /// Share of the time that writing `run.json` may take.
 const INFO_SHARE: u64 = 50;
-/// How often RSS, mapped bytes and the cgroup are read.
-const OBSERVE_NS: u64 = 100 * MS;
+/// How often the CPU time of processes is read: what overhead is a share of.
+const CPU_TIME_NS: u64 = 100 * MS;
 /// How often threads are looked after that may be gone.
 const THREADS_NS: u64 = 50 * MS;
 /// Longest sleep while images are attached. Targets wake the collector when a
@@ -103,6 +103,7 @@ pub struct Engine {
 struct Loop {
     flushed_at: u64,
     info_due: u64,
+    cpu_time_at: u64,
     observed_at: u64,
     threads_at: u64,
     idle: u32,
@@ -392,7 +393,11 @@ impl Engine {
         }
         self.assign_samples(now);
         self.write_off(now);
-        if now - self.state.observed_at >= OBSERVE_NS {
+        if now - self.state.cpu_time_at >= CPU_TIME_NS {
+            self.state.cpu_time_at = now;
+            self.images.values_mut().for_each(Tracked::read_cpu_time);
+        }
+        if now - self.state.observed_at >= self.config.rss_interval.as_nanos() as u64 {
             self.state.observed_at = now;
             self.observe(now);
         }

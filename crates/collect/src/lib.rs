@@ -45,7 +45,8 @@ pub mod unwind_table;
 mod workers;
 
 pub use config::{
-    Activity, Config, DEFAULT_SAMPLE_INTERVAL, MemMode, OnFull, PerfEvent, StackMode,
+    Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
+    GPU_INTERVALS, MemMode, OnFull, PerfEvent, RSS_INTERVALS, StackMode,
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use error::CollectError;

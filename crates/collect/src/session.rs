@@ -209,7 +209,7 @@ impl Session {
         if self.config.activities.contains(&Activity::Gpu)
             && let Ok(mut devices) = self.devices.lock()
         {
-            *devices = nvml::Sampler::start(self.events.clone());
+            *devices = nvml::Sampler::start(self.config.gpu_interval, self.events.clone());
         }
     }
 

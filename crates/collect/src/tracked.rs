@@ -224,13 +224,20 @@ impl Tracked {
         (self.file as u64) << 32 | u64::from(self.image.index)
     }
 
-    /// Reads RSS and mapped bytes.
-    pub fn observe(&mut self, now: u64, files: &mut Files) {
+    /// Reads the CPU time that the process took so far.
+    pub fn read_cpu_time(&mut self) {
         if self.end.is_some() {
             return;
         }
         if let Some(cpu) = observe::cpu_ns_of(self.pid) {
             self.cpu_ns = cpu.saturating_sub(self.cpu_before_ns);
+        }
+    }
+
+    /// Reads RSS and mapped bytes.
+    pub fn observe(&mut self, now: u64, files: &mut Files) {
+        if self.end.is_some() {
+            return;
         }
         let Some((rss, mapped)) = observe::memory_of(self.pid) else { return };
         if rss == 0 {

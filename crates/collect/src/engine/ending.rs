@@ -1,6 +1,7 @@
 //! How a run comes to its end: when it is over, and what is still written then.
 
 use super::{Engine, Loop, NO_FILE, READINGS};
+use crate::tracked::Tracked;
 use crate::workers::SymbolsWanted;
 use crate::{info, sys};
 use std::sync::Arc;
@@ -64,6 +65,7 @@ impl Engine {
         if still > 0 {
             self.story.lose("symbols", "resolving them took too long", 0);
         }
+        self.images.values_mut().for_each(Tracked::read_cpu_time);
         self.observe(sys::monotonic_ns());
         self.info.end_ns = Some(self.story.last_end_ns.unwrap_or(now));
         let blind = self.story.blind(&self.config, now);

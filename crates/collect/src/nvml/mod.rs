@@ -1,7 +1,7 @@
 //! Devices, sampled from outside the job: utilisation, memory, clocks, power,
 //! temperature, and why clocks are low. The driver's management library is asked
-//! twice a second, on a thread of the collector's: a call of it may take
-//! milliseconds, and no thread of the job's waits for one.
+//! on a thread of the collector's, since a call of it may take milliseconds; no
+//! thread of the job's waits for one.
 //!
 //! What a device does not tell is no row, and the reason is kept beside its name.
 
@@ -19,9 +19,6 @@ use std::sync::mpsc::Sender;
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use tprof_trace::model::{Counter, Property, counter};
-
-/// How often.
-const EVERY: Duration = Duration::from_millis(500);
 
 /// What the sampler tells.
 #[derive(Debug)]
@@ -54,12 +51,12 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts one. Not before the job's command was started: descriptors that the
+    /// Starts one that asks once in `every`. Not before the job's command was started: descriptors that the
     /// driver's library opens must not be inherited.
-    pub fn start(events: Sender<Event>) -> Option<Sampler> {
+    pub fn start(every: Duration, events: Sender<Event>) -> Option<Sampler> {
         let stop = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&stop);
-        let run = move || sample(&own, &|told| drop(events.send(Event::Device(told))));
+        let run = move || sample(every, &own, &|told| drop(events.send(Event::Device(told))));
         // Not waited for: a call into a driver whose device is lost may not return.
         let thread: JoinHandle<()> =
             std::thread::Builder::new().name("tprof-nvml".to_owned()).spawn(run).ok()?;
@@ -83,7 +80,7 @@ struct Known {
     missing: BTreeMap<&'static str, String>,
 }
 
-fn sample(stop: &AtomicBool, tell: &dyn Fn(Told)) {
+fn sample(every: Duration, stop: &AtomicBool, tell: &dyn Fn(Told)) {
     let missing = |why: String| Told::Facts(json!({ "missing": why }));
     let library = match Library::open() {
         Ok(library) => library,
@@ -110,9 +107,9 @@ fn sample(stop: &AtomicBool, tell: &dyn Fn(Told)) {
         }
         if news {
             first = false;
-            tell(Told::Facts(facts(&driver, &devices)));
+            tell(Told::Facts(facts(every, &driver, &devices)));
         }
-        std::thread::park_timeout(EVERY);
+        std::thread::park_timeout(every);
     }
 }
 
@@ -142,7 +139,7 @@ fn devices(library: &Library) -> Result<Vec<Known>, String> {
     Ok(known)
 }
 
-fn facts(driver: &str, devices: &[Known]) -> Value {
+fn facts(every: Duration, driver: &str, devices: &[Known]) -> Value {
     let of_device = |device: &Known| {
         let mut facts = device.facts.clone();
         facts.insert("index".to_owned(), device.index.into());
@@ -152,7 +149,7 @@ fn facts(driver: &str, devices: &[Known]) -> Value {
     };
     json!({
         "driver": driver,
-        "every_ms": EVERY.as_millis() as u64,
+        "every_ms": every.as_millis() as u64,
         "devices": devices.iter().map(of_device).collect::<Vec<_>>(),
     })
 }

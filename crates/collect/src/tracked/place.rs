@@ -167,6 +167,7 @@ impl Tracked {
                 0
             },
         };
+        tracked.read_cpu_time();
         tracked.observe(now, files);
         if let Some(open) = files.open.get_mut(file) {
             tracked.code.inherit(&modules, attached.time_ns, &mut open.writer);
