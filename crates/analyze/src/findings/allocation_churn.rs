@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
+use super::absent::Thing;
 use super::rule::{Evidence, Place, Rule, Verdict};
 use super::scene::Scene;
 use super::words::time;
@@ -41,6 +42,8 @@ const PREFIXES: [&str; 7] =
 /// Frames from the innermost on that are looked at: the allocator's own.
 const DEPTH: usize = 4;
 
+const SAMPLE: Thing = Thing::new("sample of the heap's allocator");
+
 impl Rule for AllocationChurn {
     fn name(&self) -> &'static str {
         "AllocationChurn"
@@ -52,15 +55,19 @@ impl Rule for AllocationChurn {
         let rates = (has_heap && !scene.is_brief)
             .then(|| rates(&memory::rank_memory(file, scene.clock).host_memory.churn));
         if file.row_count::<Sample>() == 0 {
-            let why = rates.flatten().unwrap_or("host allocations were not recorded".to_owned());
+            let why = match (has_heap, rates.flatten()) {
+                (_, Some(rates)) => rates,
+                (true, None) => "how often the host allocates is not known".to_owned(),
+                (false, None) => "host allocations were not recorded".to_owned(),
+            };
             return Verdict::undecided(
                 format!("{why}; the time that they cost was not measured"),
                 "CPU samples (`tprof run --activities cpu,mem`): their stacks show the allocator",
             );
         }
-        let (threads, samples) = allocator_time(scene);
+        let (threads, samples, is_recorded) = allocator_time(scene);
         let Some((_, most)) = threads.iter().max_by_key(|(thread, ns)| (**ns, **thread)) else {
-            return Verdict::clear("no sample lies in the heap's allocator");
+            return Verdict::none(scene.none(&SAMPLE, is_recorded));
         };
         let seen = format!(
             "The thread that is in the heap's allocator longest is there for {} (estimated \
@@ -103,25 +110,29 @@ fn rates(churn: &Churn) -> Option<String> {
     ))
 }
 
-/// Time of each thread in the allocator, and the samples that say so.
-fn allocator_time(scene: &Scene<'_>) -> (FxHashMap<ThreadIndex, u64>, Vec<Evidence<'static>>) {
+/// Time of each thread in the allocator within what is judged, the samples that say so,
+/// and whether any sample of the recording does.
+fn allocator_time(
+    scene: &Scene<'_>,
+) -> (FxHashMap<ThreadIndex, u64>, Vec<Evidence<'static>>, bool) {
     let file = scene.rank.file;
     let mut known: FxHashMap<(u32, u32), bool> = FxHashMap::default();
     let mut threads: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
-    let mut samples = Vec::new();
+    let (mut samples, mut is_recorded) = (Vec::new(), false);
     for row in file.blocks::<Sample>().flatten() {
         let interval = Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
         let is_in = row.state == ThreadState::Running
             && *known
                 .entry((row.process, row.stack))
                 .or_insert_with(|| in_allocator(scene, row.process, row.stack));
-        if is_in && scene.in_window(interval) > 0 {
+        is_recorded |= is_in;
+        if is_in && scene.holds(interval) {
             *threads.entry(row.thread).or_default() += row.weight_ns;
             let name = "in the allocator".into();
             samples.push(Evidence { interval, place: Place::Thread(row.thread), name });
         }
     }
-    (threads, samples)
+    (threads, samples, is_recorded)
 }
 
 fn in_allocator(scene: &Scene<'_>, process: u32, stack: u32) -> bool {

@@ -33,10 +33,10 @@ pub(super) struct Limit {
 
 /// Judges kernels by a counter; without it, says what is known by their names.
 pub(super) fn judge(scene: &Scene<'_>, limit: &Limit) -> Verdict {
-    if !scene.has_device() && scene.rank.device_spans.is_empty() {
-        return super::no_device();
-    }
     let measured = percentages(scene, limit.counter);
+    if let Some(verdict) = scene.no_compute().filter(|_| measured.is_empty()) {
+        return verdict;
+    }
     if measured.is_empty() && scene.is_brief {
         return Verdict::undecided("it was not measured", "");
     }
@@ -54,7 +54,8 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &Limit) -> Verdict {
     if bound.is_empty() {
         let known = measured.len();
         return Verdict::clear(format!(
-            "none of {known} kernels with counters uses {} for {BOUND} % or more of its peak",
+            "no kernel {} uses {} for {BOUND} % or more of its peak, by the counters of {known}",
+            scene.place(),
             limit.unit
         ));
     }

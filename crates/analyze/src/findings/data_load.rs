@@ -2,6 +2,7 @@
 
 use tprof_trace::model::SpanKind;
 
+use super::absent::Thing;
 use super::rule::{Rule, Verdict};
 use super::scene::Scene;
 use super::words::{time, times, top};
@@ -30,6 +31,9 @@ const ADVICE: &str = "Load ahead, in other processes: DataLoader(num_workers=…
     prefetch_factor=…, persistent_workers=True, pin_memory=True); make decoding and collating \
     cheaper; copy with non_blocking=True.";
 
+const RANGE: Thing = Thing::of_main_threads("range named like one that loads data");
+const SAMPLE: Thing = Thing::of_main_threads("CPU sample in PyTorch's DataLoader");
+
 /// Ranges of the main threads that load data, while the device is idle.
 pub(super) struct DataLoadBound;
 
@@ -47,9 +51,12 @@ impl Rule for DataLoadBound {
                 true if scene.share(idle) < 0.01 => {
                     Verdict::clear("the device hardly waits for the host")
                 }
-                true => Verdict::undecided(
-                    "no range in the trace is named like one that loads data, and no CPU \
-                     sample lies in PyTorch's DataLoader",
+                true => Verdict::none_to_judge(
+                    format!(
+                        "{}; {}",
+                        scene.none(&RANGE, scene.has_spans(&KINDS, loads_data)),
+                        scene.none(&SAMPLE, scene.sampled_loading().is_recorded),
+                    ),
                     "a range around the wait for the next batch: PyTorch's DataLoader has \
                      one; otherwise torch.profiler.record_function or an NVTX range named \
                      data_load",
@@ -168,7 +175,7 @@ fn cover_of(scene: &Scene<'_>, spans: &[&HostSpan]) -> Cover {
 
 fn spans<'s>(scene: &'s Scene<'_>) -> Vec<&'s HostSpan> {
     let mut spans = scene.spans_named(&KINDS, loads_data);
-    spans.retain(|span| scene.in_window(span.interval()) > 0);
+    spans.retain(|span| scene.holds(span.interval()));
     spans
 }
 

@@ -1,6 +1,7 @@
 //! DeviceAllocations: device memory is taken from the driver and given back in
 //! the middle of steps.
 
+use super::absent::Thing;
 use super::calls::is_device_allocation;
 use super::rule::{Rule, Verdict};
 use super::scene::Scene;
@@ -9,21 +10,23 @@ use super::words::{time, times};
 /// Calls like `cudaMalloc` and `cudaFree` within steps.
 pub(super) struct DeviceAllocations;
 
+const CALL: Thing = Thing::of_main_threads("call such as cudaMalloc or cudaFree");
+
 impl Rule for DeviceAllocations {
     fn name(&self) -> &'static str {
         "DeviceAllocations"
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if !scene.has_device() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
         }
-        if scene.rank.calls.is_empty() {
-            return super::no_calls();
+        if let Some(verdict) = scene.no_calls() {
+            return verdict;
         }
         let calls = scene.calls_named(is_device_allocation);
         if calls.is_empty() {
-            return Verdict::clear("no call such as cudaMalloc or cudaFree");
+            return Verdict::none(scene.none(&CALL, scene.has_calls(is_device_allocation)));
         }
         let cover = scene.cover_of_calls(&calls);
         let start = match scene.steps {

@@ -2,6 +2,7 @@
 
 use tprof_trace::model::Collective;
 
+use super::absent::Thing;
 use super::rule::{Rule, Verdict};
 use super::scene::Scene;
 use super::words::{by_name, median, time, times, top};
@@ -16,17 +17,21 @@ const SMALL_BYTES: u64 = 1 << 20;
 /// Communication that no computation hides.
 pub(super) struct ExposedCommunication;
 
+const KERNEL: Thing = Thing::new("kernel that communicates with other ranks");
+
 impl Rule for ExposedCommunication {
     fn name(&self) -> &'static str {
         "ExposedCommunication"
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if !scene.has_device() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
         }
         if scene.communication.is_empty() {
-            return Verdict::clear("no kernel communicates with other ranks");
+            let mut work = scene.rank.work.iter();
+            let is_recorded = work.any(|work| work.class == Class::Communication);
+            return Verdict::none(scene.none(&KERNEL, is_recorded));
         }
         let exposed = scene.communication.without(&scene.compute);
         let kernels: Vec<(&Work, u64)> = kernels(scene, &exposed);

@@ -57,7 +57,7 @@ impl Rule for FragmentedMemory {
         let Some(pool) = pools.values().max_by_key(|pool| (pool.grown_bytes, pool.peak_allocated))
         else {
             return Verdict::undecided(
-                "what the framework's allocator holds and gives out was not recorded",
+                "no event says what the framework's allocator holds and gives out of a device",
                 "its events with both totals: torch.profiler(profile_memory=True)",
             );
         };
@@ -71,14 +71,15 @@ impl Rule for FragmentedMemory {
         );
         if pool.grown == 0 {
             return Verdict::clear(format!(
-                "no misfit; at the peak {} of {} held are free",
+                "no misfit in the recording; at the peak {} of {} held are free",
                 bytes(free),
                 bytes(pool.peak_reserved)
             ));
         }
         let calls = scene.cover_of_calls(&scene.calls_named(is_device_allocation));
         let seen = format!(
-            "{} of its requests took {} more from the device although as many bytes were free; {peak}. \
+            "In the recording {} of its requests took {} more from the device although as many \
+             bytes were free; {peak}. \
              Calls that take and give back device memory last for {}.",
             count(pool.grown),
             bytes(pool.grown_bytes),

@@ -18,14 +18,18 @@ impl Rule for GpuGaps {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if !scene.has_device() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
         }
         let least = scene.long_gap_ns();
         let gaps: Vec<&Gap> =
             scene.gaps.iter().filter(|gap| gap.interval.length() >= least).collect();
         if gaps.is_empty() {
-            return Verdict::clear(format!("no gap of {} or more", duration(least)));
+            return Verdict::clear(format!(
+                "no gap of {} or more {}",
+                duration(least),
+                scene.place()
+            ));
         }
         let idle = Cover::of(gaps.iter().map(|gap| gap.interval));
         let seen = format!(

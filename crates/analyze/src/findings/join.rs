@@ -2,11 +2,10 @@
 
 use super::rule::{Evidence, Finding, Place, Rule, Severity, Undecided, Verdict};
 use super::scene::Scene;
-use super::stragglers;
+use super::stragglers::{self, Company};
 use super::words::time;
 use crate::document::RankAt;
 use crate::ranks;
-use crate::stragglers::Meetings;
 
 /// Least share of a step that makes a finding.
 pub(super) const LEAST_SHARE: f64 = 0.01;
@@ -22,10 +21,10 @@ pub struct RankFindings {
     pub(super) step_ns: u64,
     /// Time that was judged.
     pub(super) window_ns: u64,
+    /// Time in which devices worked, and that is not judged.
+    pub(super) outside_ns: u64,
     /// Its collectives, for comparison with others.
-    pub(super) meetings: Meetings,
-    /// Ranks in its largest group.
-    pub(super) group_size: Option<u32>,
+    pub(super) company: Company,
     /// What each rule said, in their order.
     pub(super) outcomes: Vec<Outcome>,
 }
@@ -39,8 +38,17 @@ pub(super) struct Outcome {
     pub found: Vec<(Finding, Vec<PlaceRow>)>,
     /// Why it found nothing, or no more.
     pub clear: Option<String>,
+    /// Whether `clear` denies something: it may be untrue of another rank.
+    pub denies: bool,
     /// Why it cannot tell.
     pub undecided: Option<Undecided>,
+}
+
+impl Outcome {
+    /// A rule that has said nothing yet.
+    pub(super) fn of(rule: &'static str) -> Outcome {
+        Outcome { rule, found: Vec::new(), clear: None, denies: false, undecided: None }
+    }
 }
 
 /// A place, as the run's reader knows it.
@@ -50,6 +58,8 @@ pub(super) struct PlaceRow {
     pub thread: Option<u32>,
     pub device: Option<u32>,
     pub stream: Option<u64>,
+    /// Whether the rank used several devices.
+    pub names_device: bool,
     /// Since the run began.
     pub start_ns: u64,
     pub end_ns: u64,
@@ -61,15 +71,14 @@ impl RankFindings {
     pub(super) fn of(scene: &Scene<'_>, at: &RankAt, rules: &[&dyn Rule]) -> RankFindings {
         let cores = scene.rank.cores;
         let outcomes = || ranks::each_on(cores, rules, |rule| outcome(scene, *rule));
-        let (outcomes, (meetings, group_size)) =
-            ranks::both(cores, outcomes, || stragglers::meetings(scene));
+        let (outcomes, company) = ranks::both(cores, outcomes, || stragglers::company(scene));
         RankFindings {
             label: at.label.clone(),
             steps: scene.steps,
             step_ns: scene.step_ns(),
             window_ns: scene.window_ns(),
-            meetings,
-            group_size,
+            outside_ns: scene.outside_ns(),
+            company,
             outcomes,
         }
     }
@@ -77,9 +86,10 @@ impl RankFindings {
 
 fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
     let rule_name = rule.name();
-    let mut outcome = Outcome { rule: rule_name, found: Vec::new(), clear: None, undecided: None };
+    let mut outcome = Outcome::of(rule_name);
     match rule.judge(scene) {
         Verdict::Clear(why) => outcome.clear = Some(why),
+        Verdict::None(why) => (outcome.clear, outcome.denies) = (Some(why), true),
         Verdict::Undecided(why) => outcome.undecided = Some(why),
         Verdict::Found(findings) => {
             let most = findings.iter().map(|finding| finding.bound_ns).max().unwrap_or(0);
@@ -108,6 +118,7 @@ fn row(scene: &Scene<'_>, one: &Evidence<'_>) -> PlaceRow {
         thread: None,
         device: None,
         stream: None,
+        names_device: scene.rank.devices().len() > 1,
         start_ns: scene.clock.since_start(one.interval.start),
         end_ns: scene.clock.since_start(one.interval.end),
         name: one.name.clone().into_owned(),

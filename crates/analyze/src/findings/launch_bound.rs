@@ -19,8 +19,8 @@ impl Rule for LaunchBound {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if !scene.has_device() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
         }
         if (0..scene.rank.work.len()).all(|at| scene.rank.launches.call_of(at).is_none()) {
             return Verdict::undecided(

@@ -21,15 +21,16 @@ impl Rule for LowUtilization {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if !scene.has_device() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
         }
         let low = low_parts(&scene.window, &scene.idle);
         let busy = 1.0 - scene.share(scene.idle.length());
         if low.is_empty() {
             let busy = percent(busy);
             return Verdict::clear(format!(
-                "the device is busy for {busy} of the time, and never low"
+                "the device is busy for {busy} of the time {}, and never low",
+                scene.place()
             ));
         }
         let lost = scene.idle.shared(&low);

@@ -6,6 +6,7 @@
 //! of different findings overlap and must not be added. `docs/metrics.md` states
 //! every trigger and the reasoning behind every bound.
 
+mod absent;
 mod allocation_churn;
 mod calls;
 mod compute_bound;
@@ -22,6 +23,7 @@ mod kernel_kinds;
 mod launch_bound;
 pub(crate) mod lines;
 mod low_utilization;
+mod main_threads;
 mod memory_bound;
 mod pageable_copies;
 mod recompilation;
@@ -41,6 +43,7 @@ mod words;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
+use absent::Thing;
 use copies::{Copy, Words};
 use rule::{Rule, Verdict};
 use scene::Scene;
@@ -102,34 +105,26 @@ impl Analysis for Findings {
     }
 }
 
-/// For rules about devices where there is none.
-fn no_device() -> Verdict {
-    Verdict::undecided(
-        "no work on a device was recorded",
-        "kernels and copies: a job that uses a GPU, recorded with GPU activities",
-    )
-}
-
-/// For rules about calls where there are none.
-fn no_calls() -> Verdict {
-    Verdict::undecided(
-        "no call of the CUDA or HIP runtime was recorded",
-        "calls of the runtime: torch.profiler's CPU activities, or tprof's own recording",
-    )
-}
-
 /// Copies or memsets whose calls hold their thread.
-fn judge_synchronous(scene: &Scene<'_>, words: &Words, is_one: impl Fn(&Copy) -> bool) -> Verdict {
-    if !scene.has_device() {
-        return no_device();
+fn judge_synchronous(
+    scene: &Scene<'_>,
+    thing: &Thing,
+    words: &Words,
+    is_one: impl Fn(&Copy) -> bool,
+) -> Verdict {
+    if let Some(verdict) = scene.no_device() {
+        return verdict;
     }
-    let untold = |copy: &&Copy| copy.is_asynchronous(scene.rank).is_none();
-    let copies: Vec<Copy> = scene.copy_rows.iter().filter(|copy| is_one(copy)).copied().collect();
+    let copies = scene.copies(&is_one);
     if !copies.is_empty() {
         return Verdict::Found(vec![copies::finding(scene, &copies, words)]);
     }
-    match !scene.copy_rows.is_empty() && scene.copy_rows.iter().all(|copy| untold(&copy)) {
-        true => no_calls(),
-        false => Verdict::clear(format!("there are no {}", words.things)),
+    let all = scene.copies(|_| true);
+    match !all.is_empty() && all.iter().all(|copy| copy.is_asynchronous(scene.rank).is_none()) {
+        true => Verdict::undecided(
+            "which call started which copy was not recorded",
+            "calls of the CUDA or HIP runtime with the correlations of their copies",
+        ),
+        false => Verdict::none(scene.none(thing, scene.has_copies(is_one))),
     }
 }

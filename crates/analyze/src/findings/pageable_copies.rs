@@ -4,6 +4,7 @@
 
 use tprof_trace::model::{CopyKind, MemoryKind};
 
+use super::absent::Thing;
 use super::copies::{Copy, Words, finding};
 use super::rule::{Finding, Rule, Verdict};
 use super::scene::Scene;
@@ -28,20 +29,22 @@ const TO_HOST: Words = Words {
              buffer and read it a step later; .item() and .cpu() in each step are such copies.",
 };
 
+const COPY: Thing = Thing::new("copy between host and device");
+
 impl Rule for PageableCopies {
     fn name(&self) -> &'static str {
         "PageableCopies"
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if !scene.has_device() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
         }
         let across =
-            |copy: &&Copy| matches!(copy.row.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
-        let copies: Vec<Copy> = scene.copy_rows.iter().filter(across).copied().collect();
+            |copy: &Copy| matches!(copy.row.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
+        let copies = scene.copies(across);
         if copies.is_empty() {
-            return Verdict::clear("nothing is copied between host and device");
+            return Verdict::none(scene.none(&COPY, scene.has_copies(across)));
         }
         let host_side = |copy: &Copy| match copy.row.kind {
             CopyKind::HostToDevice => copy.row.from,
@@ -49,7 +52,7 @@ impl Rule for PageableCopies {
         };
         if copies.iter().all(|copy| host_side(copy) == MemoryKind::Unknown) {
             return Verdict::undecided(
-                "whether the host's memory is pinned was not recorded for any copy",
+                format!("no copy {} tells whether the host's memory is pinned", scene.place()),
                 "the kind of memory of each copy, which CUPTI tells and ROCm does not",
             );
         }
@@ -68,7 +71,10 @@ impl Rule for PageableCopies {
                 .flatten()
                 .collect();
         match found.is_empty() {
-            true => Verdict::clear("all copies between host and device use pinned memory"),
+            true => Verdict::clear(format!(
+                "all copies between host and device {} use pinned memory",
+                scene.place()
+            )),
             false => Verdict::Found(found),
         }
     }

@@ -34,6 +34,8 @@ pub(super) enum Verdict {
     Found(Vec<Finding>),
     /// Nothing, and what was measured instead.
     Clear(String),
+    /// There is none of what it looks for.
+    None(String),
     /// The data cannot tell.
     Undecided(Undecided),
 }
@@ -43,8 +45,18 @@ impl Verdict {
         Verdict::Clear(why.into())
     }
 
+    pub(super) fn none(why: impl Into<String>) -> Verdict {
+        Verdict::None(why.into())
+    }
+
     pub(super) fn undecided(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
-        Verdict::Undecided(Undecided { why: why.into(), needs: needs.into() })
+        let (why, needs) = (why.into(), needs.into());
+        Verdict::Undecided(Undecided { why, needs, denies: false })
+    }
+
+    /// There is none of what it would need.
+    pub(super) fn none_to_judge(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
+        Verdict::Undecided(Undecided { why: why.into(), needs: needs.into(), denies: true })
     }
 }
 
@@ -55,6 +67,8 @@ pub(super) struct Undecided {
     pub why: String,
     /// Which data would tell, and how to get it.
     pub needs: String,
+    /// Whether `why` denies something: it may be untrue of another rank.
+    pub denies: bool,
 }
 
 /// Something that may be gained.

@@ -19,6 +19,8 @@ pub(super) struct SampledLoading {
     pub workers: Vec<(String, u64)>,
     /// Time of the main threads on a core within the loader, likewise.
     pub own: Vec<(String, u64)>,
+    /// Whether any thread was in the loader at any time.
+    pub is_recorded: bool,
 }
 
 /// A main thread in the loader: a wait, or the period of a sample.
@@ -66,14 +68,17 @@ impl SampledLoading {
             let stretch = Stretch { interval, thread: row.thread, waits: !runs, role: *role };
             found.stretches.push(stretch);
         }
+        found.is_recorded = !found.stretches.is_empty();
         let longest = found.longest();
-        let is_main = |thread| match scene.main_threads.is_empty() {
-            true => Some(thread) == longest,
-            false => scene.main_threads.contains(&thread),
+        let main = &scene.main_threads;
+        // Ranges may name another thread than the one that takes batches.
+        let is_known =
+            main.are_certain() || found.stretches.iter().any(|one| main.contains(one.thread));
+        let is_main = |thread| match is_known {
+            true => main.contains(thread),
+            false => Some(thread) == longest,
         };
-        found
-            .stretches
-            .retain(|stretch| is_main(stretch.thread) && scene.in_window(stretch.interval) > 0);
+        found.stretches.retain(|stretch| is_main(stretch.thread) && scene.holds(stretch.interval));
         let own = own.into_iter().filter(|((thread, _), _)| is_main(*thread));
         found.own = by_time(own.map(|((_, function), ns)| (function, ns)));
         found.workers = by_time(workers.into_iter());

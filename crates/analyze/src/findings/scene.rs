@@ -12,6 +12,7 @@ use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
 use super::copies::{self, Copy};
 use super::gaps::Gap;
+use super::main_threads::MainThreads;
 use super::rule::{Evidence, Finding, Place};
 use super::sampled_loading::SampledLoading;
 use crate::clock::Clock;
@@ -52,10 +53,10 @@ pub(super) struct Scene<'a> {
     pub late: Cover,
     /// The same, gap by gap, with what ended each.
     pub gaps: Vec<Gap>,
-    /// Threads that launch device work; without any, those that mark steps.
-    pub main_threads: FxHashSet<ThreadIndex>,
-    /// Copies and memsets with their calls, in order of start.
-    pub copy_rows: Vec<Copy>,
+    /// The threads that drive the job.
+    pub main_threads: MainThreads,
+    /// Copies and memsets with their calls, in order of start: all that were recorded.
+    copy_rows: Vec<Copy>,
     /// Of each piece of work, how much is in the window.
     pub work_in_window_ns: Vec<u64>,
     /// Nobody reads the words that tell what was seen, and where: leave out of them what
@@ -113,7 +114,7 @@ impl<'a> Scene<'a> {
             let work_in_window_ns: Vec<u64> = within.collect();
             let compute = of_devices(rank, |busy| &busy.compute).intersection(&window);
             let communication = of_devices(rank, |busy| &busy.communication).intersection(&window);
-            let main_threads = main_threads(rank, &steps);
+            let main_threads = MainThreads::of(rank, &steps);
             (work_in_window_ns, compute, communication, main_threads, copies::all(rank))
         };
         let ((idle, gaps, late), of_work) = ranks::both(rank.cores, of_time, of_work);
@@ -153,6 +154,11 @@ impl<'a> Scene<'a> {
         self.window.length()
     }
 
+    /// Time in which a device worked outside of the window.
+    pub fn outside_ns(&self) -> u64 {
+        of_devices(self.rank, |busy| &busy.any).without(&self.window).length()
+    }
+
     /// Length of a mean step; of the window where no steps were seen.
     pub fn step_ns(&self) -> u64 {
         self.window_ns() / self.steps.max(1) as u64
@@ -186,19 +192,29 @@ impl<'a> Scene<'a> {
         let Some(span) = self.window.span() else { return Vec::new() };
         let calls = self.rank.calls.iter().enumerate();
         calls
-            .filter(|(_, call)| self.main_threads.contains(&call.thread))
+            .filter(|(_, call)| self.main_threads.contains(call.thread))
             .filter(|(_, call)| call.interval().overlap(span).length() > 0)
             .filter(|(_, call)| named(call.name))
             .map(|(at, _)| at)
             .collect()
     }
 
-    /// Nanoseconds of an interval that are in the window.
-    pub fn in_window(&self, interval: Interval) -> u64 {
+    /// Whether a moment or a part of an interval is in the window.
+    pub fn holds(&self, interval: Interval) -> bool {
         let parts = self.window.parts();
         let first = parts.partition_point(|part| part.end <= interval.start);
-        let here = parts[first..].iter().take_while(|part| part.start < interval.end);
-        here.map(|part| part.overlap(interval).length()).sum()
+        parts.get(first).is_some_and(|part| part.start < interval.end.max(interval.start + 1))
+    }
+
+    /// Copies and memsets in the window that pass.
+    pub fn copies(&self, passes: impl Fn(&Copy) -> bool) -> Vec<Copy> {
+        let rows = self.copy_rows.iter().filter(|copy| self.holds(copy.interval()));
+        rows.filter(|copy| passes(copy)).copied().collect()
+    }
+
+    /// Whether a copy or a memset that passes was recorded at all.
+    pub fn has_copies(&self, passes: impl Fn(&Copy) -> bool) -> bool {
+        self.copy_rows.iter().any(passes)
     }
 
     /// Work in the window.
@@ -213,12 +229,37 @@ impl<'a> Scene<'a> {
         Cover::of(intervals).intersection(&self.window)
     }
 
+    /// Whether a call whose name passes was recorded at all.
+    pub fn has_calls(&self, passes: impl Fn(&str) -> bool) -> bool {
+        self.has_named(self.rank.calls.iter(), passes)
+    }
+
+    /// Whether a host span of these kinds whose name passes was recorded at all.
+    pub fn has_spans(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> bool {
+        self.has_named(kinds.iter().flat_map(|kind| self.rank.spans(*kind)), passes)
+    }
+
+    fn has_named<'s>(
+        &self,
+        mut spans: impl Iterator<Item = &'s HostSpan>,
+        passes: impl Fn(&str) -> bool,
+    ) -> bool {
+        let mut failed: FxHashSet<NameId> = FxHashSet::default();
+        spans.any(|span| {
+            !failed.contains(&span.name) && {
+                let passed = passes(self.rank.name(span.name));
+                failed.insert(span.name);
+                passed
+            }
+        })
+    }
+
     /// Host spans of the main threads of these kinds whose name passes.
     pub fn spans_named(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> Vec<&HostSpan> {
         let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
         let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));
         let spans = kinds.iter().flat_map(|kind| self.rank.spans(*kind));
-        spans.filter(|span| self.main_threads.contains(&span.thread) && named(span.name)).collect()
+        spans.filter(|span| self.main_threads.contains(span.thread) && named(span.name)).collect()
     }
 
     /// Calls as places.
@@ -308,23 +349,6 @@ fn window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
         }
     }
     Cover::of(parts)
-}
-
-fn main_threads(rank: &RankTrace<'_>, steps: &[Step]) -> FxHashSet<ThreadIndex> {
-    let launches = (0..rank.calls.len()).filter(|&at| !rank.launches.work_of(at).is_empty());
-    let (mut threads, mut last) = (FxHashSet::default(), None);
-    for thread in launches.map(|at| rank.calls[at].thread) {
-        // Most calls come from the thread of the call before.
-        if last.replace(thread) != Some(thread) {
-            threads.insert(thread);
-        }
-    }
-    if !threads.is_empty() {
-        return threads;
-    }
-    let begins: FxHashSet<u64> = steps.iter().map(|step| step.interval.start).collect();
-    let marks = rank.spans(SpanKind::Annotation).iter();
-    marks.filter(|span| begins.contains(&span.start_ns)).map(|span| span.thread).collect()
 }
 
 fn ranges(rank: &RankTrace<'_>) -> Vec<Range> {

@@ -22,8 +22,8 @@ impl Rule for SmallBatches {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if scene.compute.is_empty() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_compute() {
+            return verdict;
         }
         let Some(processors) = processors(scene) else {
             return Verdict::undecided(
@@ -48,7 +48,7 @@ impl Rule for SmallBatches {
             }
         }
         if kernels == 0 {
-            return Verdict::clear("no kernel that computes lies in the window whole");
+            return Verdict::clear(format!("no kernel that computes lies {} whole", scene.place()));
         }
         let (empty, narrow_time) = (sweep.finish(), narrow_time.finish());
         let named = |(name, sum)| (scene.rank.name(name), sum);

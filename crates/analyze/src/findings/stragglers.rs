@@ -14,42 +14,85 @@ const NAME: &str = "Stragglers";
 /// From this share of all delay on, one rank is to blame rather than all in turn.
 const BLAME: f64 = 0.5;
 
-/// What a rank's collectives tell, for the comparison; and the size of the largest
-/// group of ranks.
-pub(super) fn meetings(scene: &Scene<'_>) -> (Meetings, Option<u32>) {
+/// What a rank's collectives tell, for the comparison.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Company {
+    /// Those that ran a kernel and make all ranks wait.
+    pub meetings: Meetings,
+    /// Ranks of the job, or of its largest group, where the trace says so.
+    pub ranks: Option<u32>,
+    /// Operations that ran a kernel, of any sort.
+    pub operations: usize,
+    /// Collectives without a kernel that was seen.
+    pub without_kernel: u64,
+}
+
+/// Looks at a rank's collectives.
+pub(super) fn company(scene: &Scene<'_>) -> Company {
     let steps = scene.rank.steps();
-    let (operations, _) = operations(scene.rank);
+    let (operations, without_kernel) = operations(scene.rank);
     let steps_of_work = scene.rank.steps_of_work(&steps);
-    let size = operations.iter().filter_map(|operation| operation.group_size).max();
-    (Meetings::of(scene.rank, &operations, &steps, &steps_of_work), size)
+    let group = operations.iter().filter_map(|operation| operation.group_size).max();
+    Company {
+        meetings: Meetings::of(scene.rank, &operations, &steps, &steps_of_work),
+        ranks: group.max(world_size(scene)),
+        operations: operations.len(),
+        without_kernel,
+    }
+}
+
+/// Ranks of the job, as an imported trace says.
+fn world_size(scene: &Scene<'_>) -> Option<u32> {
+    let info = scene.rank.file.property("distributedInfo")?;
+    let info: serde_json::Value = serde_json::from_str(info).ok()?;
+    info.get("world_size")?.as_u64()?.try_into().ok()
 }
 
 /// Compares the ranks, and adds what was found to each.
 pub(super) fn judge(ranks: &mut [RankFindings]) {
-    let seen = ranks.iter().any(|rank| rank.meetings.seen > 0);
-    let found = arrivals(&ranks.iter().map(|rank| &rank.meetings).collect::<Vec<_>>());
-    let met = found.iter().any(|arrival| arrival.met > 0);
-    let nothing = Outcome { rule: NAME, found: Vec::new(), clear: None, undecided: None };
-    let all_say = |outcome: Outcome, ranks: &mut [RankFindings]| {
-        ranks.iter_mut().for_each(|rank| rank.outcomes.push(outcome.clone()));
+    let found = arrivals(&ranks.iter().map(|rank| &rank.company.meetings).collect::<Vec<_>>());
+    if found.iter().any(|arrival| arrival.met > 0) {
+        return compare(ranks, &found);
+    }
+    let outcome = not_compared(ranks);
+    ranks.iter_mut().for_each(|rank| rank.outcomes.push(outcome.clone()));
+}
+
+/// Why no rank was compared with another.
+fn not_compared(ranks: &[RankFindings]) -> Outcome {
+    let any = |is: fn(&Company) -> bool| ranks.iter().any(|rank| is(&rank.company));
+    let are_many = ranks.len() > 1 || any(|one| one.ranks.is_some_and(|ranks| ranks > 1));
+    let undecided = |why: &str, needs: &str| {
+        let undecided = Undecided { why: why.to_owned(), needs: needs.to_owned(), denies: true };
+        Outcome { undecided: Some(undecided), ..Outcome::of(NAME) }
     };
-    match (seen, met) {
-        (false, _) => {
-            let clear = Some("no collective makes ranks wait for each other".to_owned());
-            all_say(Outcome { clear, ..nothing }, ranks);
-        }
-        (true, false) => {
-            let undecided = Some(Undecided {
-                why: "ranks meet in collectives, but no collective was seen on two ranks".into(),
-                needs: "the files of the other ranks, recorded in the same steps".into(),
-            });
-            all_say(Outcome { undecided, ..nothing }, ranks);
-        }
-        (true, true) => compare(ranks, &found, &nothing),
+    let clear =
+        |why: &str| Outcome { clear: Some(why.to_owned()), denies: true, ..Outcome::of(NAME) };
+    if any(|one| one.meetings.seen > 0) {
+        undecided(
+            "ranks meet in collectives, but no collective was recorded on two ranks",
+            "the files of the other ranks, recorded in the same steps",
+        )
+    } else if any(|one| one.operations > 0) {
+        clear("no collective that makes all ranks wait for each other was recorded")
+    } else if any(|one| one.without_kernel > 0) {
+        undecided(
+            "collectives were recorded, but no kernel of theirs, which shows how long a rank waits",
+            "collectives of NCCL or RCCL with their kernels",
+        )
+    } else if are_many {
+        undecided(
+            "no collective was recorded; those of gloo and MPI never are",
+            "collectives of NCCL or RCCL with their kernels; for others, compare the ranks' waits \
+             in `tprof report threads --rank N`",
+        )
+    } else {
+        clear("there is one rank, and no collective was recorded")
     }
 }
 
-fn compare(ranks: &mut [RankFindings], found: &[Arrival], nothing: &Outcome) {
+fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
+    let nothing = Outcome::of(NAME);
     let delay = |at: usize| delay_ns(&ranks[at], &found[at]);
     let Some(worst) = (0..ranks.len()).max_by_key(|&at| (delay(at), std::cmp::Reverse(at))) else {
         return;
@@ -77,7 +120,7 @@ fn compare(ranks: &mut [RankFindings], found: &[Arrival], nothing: &Outcome) {
 
 /// What a rank's delays cost in the window; scaled up where a sample was kept.
 fn delay_ns(rank: &RankFindings, arrival: &Arrival) -> u64 {
-    arrival.delay_ns.saturating_mul(rank.meetings.stride.max(1))
+    arrival.delay_ns.saturating_mul(rank.company.meetings.stride.max(1))
 }
 
 fn finding(
@@ -93,11 +136,11 @@ fn finding(
         true => format!("{} comes late, and the others wait", rank.label),
         false => "ranks hold each other up in turn".to_owned(),
     };
-    let estimate = match rank.meetings.stride > 1 {
-        true => format!(" Estimated from one in {} collectives.", rank.meetings.stride),
+    let estimate = match rank.company.meetings.stride > 1 {
+        true => format!(" Estimated from one in {} collectives.", rank.company.meetings.stride),
         false => String::new(),
     };
-    let compared = match ranks.iter().filter_map(|rank| rank.group_size).max() {
+    let compared = match ranks.iter().filter_map(|rank| rank.company.ranks).max() {
         Some(size) if size as usize > ranks.len() => {
             format!(" Only {} of {} ranks were compared.", ranks.len(), count(size.into()))
         }

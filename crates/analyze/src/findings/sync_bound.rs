@@ -1,6 +1,7 @@
 //! SyncBound: the host waits for the device, and then the device for the host.
 //! The rule "CUDA synchronization APIs" of Nsight Systems, with what it costs.
 
+use super::absent::Thing;
 use super::calls::{Blocking, is_wait};
 use super::rule::{Rule, Verdict};
 use super::scene::{Scene, moment_of_call};
@@ -11,22 +12,24 @@ use crate::units::duration;
 /// Calls that wait for a device, followed by gaps on it.
 pub(super) struct SyncBound;
 
+const WAIT: Thing = Thing::of_main_threads("call that waits for the device");
+
 impl Rule for SyncBound {
     fn name(&self) -> &'static str {
         "SyncBound"
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if !scene.has_device() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
         }
-        if scene.rank.calls.is_empty() {
-            return super::no_calls();
+        if let Some(verdict) = scene.no_calls() {
+            return verdict;
         }
         let blocking = Blocking::of(scene, scene.calls_named(is_wait));
         let (wait, direct) = (blocking.wait.length(), blocking.idle.length());
         if blocking.calls.is_empty() {
-            return Verdict::clear("no call waits for the device");
+            return Verdict::none(scene.none(&WAIT, scene.has_calls(is_wait)));
         }
         if scene.share(direct) < 0.01 {
             return Verdict::clear(format!(

@@ -1,6 +1,7 @@
 //! SynchronousCopies: copies that hold their thread until they are done. The
 //! rule "CUDA synchronous memcpy" of Nsight Systems.
 
+use super::absent::Thing;
 use super::calls::is_synchronous_copy;
 use super::copies::{Copy, Words};
 use super::rule::{Rule, Verdict};
@@ -18,13 +19,15 @@ const WORDS: Words = Words {
              (cudaMemcpyAsync; in PyTorch non_blocking=True).",
 };
 
+const COPY: Thing = Thing::new("synchronous copy");
+
 impl Rule for SynchronousCopies {
     fn name(&self) -> &'static str {
         "SynchronousCopies"
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        super::judge_synchronous(scene, &WORDS, |copy: &Copy| {
+        super::judge_synchronous(scene, &COPY, &WORDS, |copy: &Copy| {
             !copy.is_memset() && by_a_call_named(scene, copy, is_synchronous_copy)
         })
     }

@@ -1,6 +1,7 @@
 //! SynchronousMemsets: memsets that may hold their thread until they are done.
 //! The rule "CUDA synchronous memset" of Nsight Systems.
 
+use super::absent::Thing;
 use super::calls::is_synchronous_memset;
 use super::copies::{Copy, Words};
 use super::rule::{Rule, Verdict};
@@ -18,13 +19,15 @@ const WORDS: Words = Words {
     advice: "Use cudaMemsetAsync on the stream that needs the memory.",
 };
 
+const MEMSET: Thing = Thing::new("synchronous memset");
+
 impl Rule for SynchronousMemsets {
     fn name(&self) -> &'static str {
         "SynchronousMemsets"
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        super::judge_synchronous(scene, &WORDS, |copy: &Copy| {
+        super::judge_synchronous(scene, &MEMSET, &WORDS, |copy: &Copy| {
             copy.is_memset() && by_a_call_named(scene, copy, is_synchronous_memset)
         })
     }

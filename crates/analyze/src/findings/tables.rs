@@ -1,6 +1,6 @@
 //! Findings as tables.
 
-use super::join::{Joined, PlaceRow, RankFindings, joined};
+use super::join::{Joined, Outcome, PlaceRow, RankFindings, joined};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
 use crate::units::{count, duration, percent};
 
@@ -38,6 +38,15 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
             duration(rank.window_ns)
         )),
         _ => {}
+    }
+    if let Some(rank) = ranks.iter().max_by_key(|rank| rank.outside_ns) {
+        if rank.outside_ns > 0 {
+            notes.push(format!(
+                "{} of work on devices, of {}, lies outside of the steps and is not judged",
+                duration(rank.outside_ns),
+                rank.label
+            ));
+        }
     }
     if all.len() > 1 {
         notes.push("each gain is an upper bound; they overlap, so do not add them up".to_owned());
@@ -142,7 +151,11 @@ fn look_at(one: &Joined<'_>) -> Option<String> {
 fn place(row: &PlaceRow) -> String {
     let place = match (row.thread, row.stream) {
         (Some(thread), _) => format!(", thread {thread}"),
-        (None, Some(stream)) => format!(", stream {stream}"),
+        (None, Some(stream)) => match row.device {
+            // A stream's number may be that of a stream of another device too.
+            Some(device) if row.names_device => format!(", stream {stream} of device {device}"),
+            _ => format!(", stream {stream}"),
+        },
         (None, None) => String::new(),
     };
     let length = row.end_ns.saturating_sub(row.start_ns);
@@ -193,23 +206,31 @@ struct Said {
     rule: &'static str,
     ranks: Vec<String>,
     text: Vec<String>,
+    /// Whether it denies something, so that it holds of these ranks alone.
+    denies: bool,
 }
 
 fn said(
     ranks: &[RankFindings],
-    text: impl Fn(&super::join::Outcome) -> Option<Vec<String>>,
+    text: impl Fn(&Outcome) -> Option<(Vec<String>, bool)>,
 ) -> Vec<Said> {
     let mut rows: Vec<Said> = Vec::new();
     let rules = ranks.first().map_or(0, |rank| rank.outcomes.len());
     for at in 0..rules {
         for rank in ranks {
             let outcome = &rank.outcomes[at];
-            let Some(text) = text(outcome) else { continue };
-            match rows.iter_mut().find(|row| row.rule == outcome.rule) {
+            let Some((text, denies)) = text(outcome) else { continue };
+            // Of figures those of the first rank are shown; that there is none of something
+            // may be untrue of another rank.
+            let fits = |row: &Said| match denies || row.denies {
+                true => row.text == text,
+                false => true,
+            };
+            match rows.iter_mut().find(|row| row.rule == outcome.rule && fits(row)) {
                 Some(row) => row.ranks.push(rank.label.clone()),
                 None => {
                     let ranks = vec![rank.label.clone()];
-                    rows.push(Said { rule: outcome.rule, ranks, text });
+                    rows.push(Said { rule: outcome.rule, ranks, text, denies });
                 }
             }
         }
@@ -235,8 +256,9 @@ fn undecided(ranks: &[RankFindings]) -> Table {
     let mut table = Table::new("undecided", "Cannot tell", columns)
         .view(View::Cards)
         .empty("the data was enough for every rule");
-    let text = |outcome: &super::join::Outcome| {
-        outcome.undecided.as_ref().map(|said| vec![said.why.clone(), said.needs.clone()])
+    let text = |outcome: &Outcome| {
+        let said = outcome.undecided.as_ref()?;
+        Some((vec![said.why.clone(), said.needs.clone()], said.denies))
     };
     // Reasons hold figures of a rank; what is needed is the same on all.
     let mut rows: Vec<(Vec<String>, Said)> = Vec::new();
@@ -271,7 +293,7 @@ fn clear(ranks: &[RankFindings]) -> Table {
     ];
     let mut table = Table::new("clear", "Looked for, not found", columns)
         .empty("every rule found something, or could not tell");
-    let text = |outcome: &super::join::Outcome| outcome.clear.clone().map(|said| vec![said]);
+    let text = |outcome: &Outcome| Some((vec![outcome.clear.clone()?], outcome.denies));
     for row in said(ranks, text) {
         let on = which(&row, ranks.len());
         let text = row.text.into_iter().next().unwrap_or_default();

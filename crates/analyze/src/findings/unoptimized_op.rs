@@ -81,14 +81,19 @@ impl Rule for UnoptimizedOp {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        if scene.compute.is_empty() {
-            return super::no_device();
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
         }
         let known = fitting(scene);
         let found: Vec<Finding> =
             (0..PATTERNS.len()).filter_map(|pattern| finding(scene, pattern, &known)).collect();
         match found.is_empty() {
-            true => Verdict::clear("no kernel for which a cheaper way is known here"),
+            true => scene.no_compute().unwrap_or_else(|| {
+                Verdict::clear(format!(
+                    "no kernel {} is one for which a cheaper way is known here",
+                    scene.place()
+                ))
+            }),
             false => Verdict::Found(found),
         }
     }

@@ -2,7 +2,8 @@
 
 use super::super::join::RankFindings;
 use super::super::stragglers;
-use super::job::{Job, MS, US, judged};
+use super::job::{Job, MS, US, ask, judged};
+use tprof_trace::model::Property;
 
 const REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
@@ -29,8 +30,34 @@ fn communication_is_exposed_where_nothing_computes() {
 fn a_job_of_one_rank_communicates_nothing() {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
-    let clear = job.ask("ExposedCommunication").clear.unwrap();
-    assert_eq!(clear, "no kernel communicates with other ranks");
+    let file = job.fixture.finish();
+    let clear = ask(&file, "ExposedCommunication").clear.unwrap();
+    assert_eq!(clear, "no kernel that communicates with other ranks was recorded");
+    let mut ranks = [judged(&file, "rank 0")];
+    stragglers::judge(&mut ranks);
+    let clear = last(&ranks[0]).clear.as_deref();
+    assert_eq!(clear, Some("there is one rank, and no collective was recorded"));
+}
+
+#[test]
+fn ranks_whose_collectives_were_not_recorded_may_have_stragglers() {
+    let rank = |label: &str, world: Option<&str>| {
+        let mut job = Job::new(2, 100 * MS);
+        if let Some(world) = world {
+            let (key, value) = (job.fixture.name("distributedInfo"), job.fixture.name(world));
+            job.fixture.writer.property(Property { key, value });
+        }
+        judged(&job.fixture.finish(), label)
+    };
+    let mut two = vec![rank("rank 0", None), rank("rank 1", None)];
+    let mut one_of_two = vec![rank("rank 0", Some(r#"{"backend":"gloo","world_size":2}"#))];
+    for ranks in [&mut two, &mut one_of_two] {
+        stragglers::judge(ranks);
+        let said = last(&ranks[0]);
+        let why = said.undecided.as_ref().map(|said| said.why.as_str());
+        assert_eq!(why, Some("no collective was recorded; those of gloo and MPI never are"));
+        assert_eq!(said.clear, None);
+    }
 }
 
 /// A rank whose all-reduce of each of two steps takes this long, up to the end of

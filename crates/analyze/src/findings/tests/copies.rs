@@ -25,7 +25,8 @@ fn an_asynchronous_copy_of_pageable_memory_holds_host_and_device() {
     assert!(places.iter().any(|place| place.stream == Some(0)), "{places:?}");
     assert_eq!(job(990, kind, MemoryKind::Pageable, call).bound("PageableCopies"), None);
     let pinned = job(10_000, kind, MemoryKind::Pinned, call).ask("PageableCopies");
-    assert_eq!(pinned.clear.unwrap(), "all copies between host and device use pinned memory");
+    let clear = pinned.clear.unwrap();
+    assert_eq!(clear, "all copies between host and device in the steps use pinned memory");
     assert!(job(10_000, kind, MemoryKind::Unknown, call).ask("PageableCopies").undecided.is_some());
 }
 
@@ -45,7 +46,7 @@ fn a_call_that_returns_when_the_copy_is_done_is_synchronous() {
     assert_eq!(copy(10_000, "hipMemcpyWithStream").bound("SynchronousCopies"), Some(10 * MS));
     assert_eq!(copy(990, "cudaMemcpy").bound("SynchronousCopies"), None);
     let clear = copy(10_000, "cudaMemcpyAsync").ask("SynchronousCopies").clear.unwrap();
-    assert_eq!(clear, "there are no synchronous copies");
+    assert_eq!(clear, "no synchronous copy was recorded");
 }
 
 #[test]

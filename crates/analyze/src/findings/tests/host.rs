@@ -1,6 +1,6 @@
 //! DataLoadBound, SyncBound, DeviceAllocations, Recompilation.
 
-use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
+use tprof_trace::model::{Process, Sample, Span, SpanKind, Stack, Symbol, Thread, ThreadState};
 
 use super::job::{Job, MS, US};
 
@@ -44,6 +44,61 @@ fn a_job_without_a_device_waits_for_its_data_too() {
     let mut job = Job::new(1, 100 * MS);
     job.range(20 * MS, 30 * MS, NEXT);
     assert_eq!(job.bound("DataLoadBound"), Some(30 * MS));
+}
+
+/// A span of a thread; times are nanoseconds since the job began.
+fn span(job: &mut Job, thread: u32, kind: SpanKind, start_ns: u64, end_ns: u64, name: &str) {
+    let duration_ns = end_ns - start_ns;
+    let row = Span { start_ns, duration_ns, thread, kind, ..Span::default() };
+    job.fixture.span(row, name);
+}
+
+#[test]
+fn a_job_without_device_and_steps_has_a_main_thread() {
+    let mut job = Job::new(0, 0);
+    // A thread that loads ahead all the time makes nobody wait; nor do workers.
+    job.fixture.writer.thread(&Thread { thread: 1, process: 0, tid: 4711, start_ns: 0 });
+    span(&mut job, 0, SpanKind::Nvtx, 0, 1000 * MS, "data_load ahead");
+    span(&mut job, 1, SpanKind::Nvtx, 100 * MS, 440 * MS, "data_load");
+    span(&mut job, 1, SpanKind::Nvtx, 440 * MS, 600 * MS, "forward");
+    let worker = Process { process: 1, pid: 5000, parent: 4711, ..job.process() };
+    job.fixture.writer.process(&worker);
+    job.fixture.writer.thread(&Thread { thread: 2, process: 1, tid: 5000, start_ns: 0 });
+    span(&mut job, 2, SpanKind::Nvtx, 0, 900 * MS, "load_batch");
+    let outcome = job.ask("DataLoadBound");
+    let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!(finding.bound_ns, 340 * MS);
+    assert!(finding.seen.contains("340.0 ms in all (34.0 %)"), "{}", finding.seen);
+    assert_eq!(places[0].thread, Some(4711));
+}
+
+#[test]
+fn a_process_whose_first_thread_shows_nothing_is_driven_by_the_one_in_ranges_longest() {
+    let mut job = Job::new(0, 0);
+    for (thread, tid) in [(1, 4711), (2, 4713)] {
+        job.fixture.writer.thread(&Thread { thread, process: 0, tid, start_ns: 0 });
+    }
+    span(&mut job, 0, SpanKind::Annotation, 0, 700 * MS, NEXT);
+    span(&mut job, 0, SpanKind::Operator, 700 * MS, 1000 * MS, "aten::mm");
+    span(&mut job, 2, SpanKind::Operator, 0, 600 * MS, "load_batch");
+    assert_eq!(job.bound("DataLoadBound"), Some(700 * MS));
+}
+
+#[test]
+fn ranges_that_load_data_elsewhere_are_not_denied() {
+    let why = |job: Job| job.ask("DataLoadBound").undecided.unwrap().why;
+    let mut job = Job::new(1, 100 * MS);
+    job.range(200 * MS, 50 * MS, NEXT);
+    let said = why(job);
+    assert!(
+        said.starts_with(
+            "no range named like one that loads data lies in the steps on a main thread, only \
+             elsewhere; no CPU sample in PyTorch's DataLoader was recorded"
+        ),
+        "{said}"
+    );
+    let said = why(Job::new(1, 100 * MS));
+    assert!(said.starts_with("no range named like one that loads data was recorded"), "{said}");
 }
 
 /// A job whose thread waits for a batch for 30 of 100 ms and unpickles it for 10, while

@@ -44,7 +44,7 @@ fn a_long_gap_is_named_with_what_the_host_did_in_it() {
     // 1 % of the step is 1 ms.
     assert_eq!(job(1000).bound("GpuGaps"), Some(MS));
     assert_eq!(job(999).bound("GpuGaps"), None);
-    assert_eq!(job(999).ask("GpuGaps").clear.unwrap(), "no gap of 1.0 ms or more");
+    assert_eq!(job(999).ask("GpuGaps").clear.unwrap(), "no gap of 1.0 ms or more in the steps");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn parts_that_are_idle_for_more_than_half_are_low() {
 fn without_a_device_rules_about_it_cannot_tell() {
     for rule in ["LowUtilization", "GpuGaps", "LaunchBound", "SyncBound", "SmallBatches"] {
         let said = Job::new(1, MS).ask(rule).undecided.unwrap();
-        assert_eq!(said.why, "no work on a device was recorded", "{rule}");
+        assert_eq!(said.why, "no kernel, copy or memset was recorded", "{rule}");
     }
 }
 

@@ -27,24 +27,28 @@ pub struct Job {
 impl Job {
     /// A job of steps of this length, one after the other.
     pub fn new(steps: u64, step_ns: u64) -> Job {
-        let mut fixture = Fixture::new();
-        let name = fixture.name("train.py");
-        fixture.writer.process(&Process {
-            process: 0,
-            pid: 4711,
-            parent: 1,
-            rank: Some(0),
-            command: name,
-            exe: NameId(0),
-            start_ns: 0,
-            memory: tprof_trace::model::MemoryRecording::Off,
-        });
-        fixture.writer.thread(&Thread { thread: 0, process: 0, tid: 4712, start_ns: 0 });
-        let mut job = Job { fixture, correlation: 0 };
+        let mut job = Job { fixture: Fixture::new(), correlation: 0 };
+        let process = job.process();
+        job.fixture.writer.process(&process);
+        job.fixture.writer.thread(&Thread { thread: 0, process: 0, tid: 4712, start_ns: 0 });
         for step in 0..steps {
             job.range(step * step_ns, step_ns, &format!("ProfilerStep#{step}"));
         }
         job
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> Process {
+        Process {
+            process: 0,
+            pid: 4711,
+            parent: 1,
+            rank: Some(0),
+            command: self.fixture.name("train.py"),
+            exe: NameId(0),
+            start_ns: 0,
+            memory: tprof_trace::model::MemoryRecording::Off,
+        }
     }
 
     /// The device, with [`PROCESSORS`] and this compute capability.

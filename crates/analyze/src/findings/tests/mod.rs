@@ -10,3 +10,4 @@ mod kernels;
 mod memory;
 mod properties;
 mod report;
+mod scope;

@@ -1,0 +1,84 @@
+//! What rules say where they find nothing of what they look for: that none was
+//! recorded, or that what was lies outside of what is judged.
+
+use super::rule::Verdict;
+use super::scene::Scene;
+
+/// What a rule looks for.
+pub(super) struct Thing {
+    /// One of it: `call that waits for the device`.
+    pub one: &'static str,
+    /// Whether only that of the main threads counts.
+    pub of_main_threads: bool,
+}
+
+impl Thing {
+    /// Something on a device.
+    pub const fn new(one: &'static str) -> Thing {
+        Thing { one, of_main_threads: false }
+    }
+
+    /// Something of the main threads.
+    pub const fn of_main_threads(one: &'static str) -> Thing {
+        Thing { one, of_main_threads: true }
+    }
+}
+
+/// Any kernel, copy or memset.
+const WORK: Thing = Thing::new("kernel, copy or memset");
+/// Kernels that compute.
+pub(super) const COMPUTE: Thing = Thing::new("kernel that computes");
+
+const NEEDS_WORK: &str = "kernels and copies: a job that uses a GPU, recorded with GPU activities";
+
+impl Scene<'_> {
+    /// Where rules look: the window in words.
+    pub fn place(&self) -> &'static str {
+        match (self.steps, self.has_device()) {
+            (0, true) => "from the first work on a device to the last",
+            (0, false) => "in the life of the job",
+            _ => "in the steps",
+        }
+    }
+
+    /// That there is none of something in the window. It says so of the whole recording
+    /// only where `is_recorded` tells that there is none in that either.
+    pub fn none(&self, thing: &Thing, is_recorded: bool) -> String {
+        let Thing { one, of_main_threads } = thing;
+        match (is_recorded, of_main_threads) {
+            (false, _) => format!("no {one} was recorded"),
+            (true, false) => format!("no {one} lies {}, only outside", self.place()),
+            (true, true) => {
+                format!("no {one} lies {} on a main thread, only elsewhere", self.place())
+            }
+        }
+    }
+
+    /// For rules about devices, where nothing ran on one.
+    pub fn no_device(&self) -> Option<Verdict> {
+        (!self.has_device()).then(|| Verdict::none_to_judge(self.none(&WORK, false), NEEDS_WORK))
+    }
+
+    /// For rules about kernels that compute, where none does in the window.
+    pub fn no_compute(&self) -> Option<Verdict> {
+        let is_recorded = || self.rank.devices().iter().any(|device| !device.compute.is_empty());
+        self.no_device().or_else(|| {
+            self.compute.is_empty().then(|| {
+                Verdict::none_to_judge(
+                    self.none(&COMPUTE, is_recorded()),
+                    "kernels that compute within what is judged",
+                )
+            })
+        })
+    }
+
+    /// For rules about calls, where none was recorded.
+    pub fn no_calls(&self) -> Option<Verdict> {
+        self.rank.calls.is_empty().then(|| {
+            Verdict::none_to_judge(
+                self.none(&Thing::new("call of the CUDA or HIP runtime"), false),
+                "calls of the runtime: torch.profiler's CPU activities, or tprof's own recording",
+            )
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! What lies outside of the steps is neither judged nor denied.
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::{CopyKind, MemoryKind};
+
+use super::super::join::RankFindings;
+use super::super::{stragglers, tables};
+use super::job::{Job, MS, ask, judged};
+use crate::document::{Cell, Table};
+
+/// A job of one step of 10 ms in which nothing happens but a copy, and everything after it.
+fn outside() -> TraceFile {
+    let mut job = Job::new(1, 10 * MS);
+    job.copy(MS, MS, CopyKind::HostToDevice, MemoryKind::Pinned, "cudaMemcpyAsync");
+    job.kernel(20 * MS, 21 * MS, 25 * MS, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    job.kernel(20 * MS, 25 * MS, 30 * MS, "volta_sgemm_128x32_nt");
+    job.call(25 * MS, 5 * MS, "cudaDeviceSynchronize");
+    job.call(30 * MS, MS, "cudaFree");
+    job.copy(31 * MS, MS, CopyKind::HostToDevice, MemoryKind::Pageable, "cudaMemcpy");
+    job.fixture.finish()
+}
+
+/// Nothing of this at all, in a job with a device.
+fn without() -> TraceFile {
+    let mut job = Job::new(1, 10 * MS);
+    job.copy(MS, MS, CopyKind::DeviceToDevice, MemoryKind::Device, "cudaMemcpyAsync");
+    job.fixture.finish()
+}
+
+#[test]
+fn what_lies_outside_of_the_steps_is_not_denied() {
+    for (rule, thing) in [
+        ("ExposedCommunication", "kernel that communicates with other ranks"),
+        ("SyncBound", "call that waits for the device"),
+        ("DeviceAllocations", "call such as cudaMalloc or cudaFree"),
+        ("SynchronousCopies", "synchronous copy"),
+        ("SmallBatches", "kernel that computes"),
+        ("MemoryBound", "kernel that computes"),
+    ] {
+        let said = |file| {
+            let outcome = ask(&file, rule);
+            outcome.clear.or(outcome.undecided.map(|said| said.why)).unwrap()
+        };
+        let there = said(outside());
+        assert!(there.starts_with(&format!("no {thing} lies in the steps")), "{rule}: {there}");
+        assert!(
+            there.ends_with(", only outside") || there.ends_with(", only elsewhere"),
+            "{there}"
+        );
+        assert_eq!(said(without()), format!("no {thing} was recorded"), "{rule}");
+    }
+    let pageable = ask(&outside(), "PageableCopies").clear.unwrap();
+    assert_eq!(pageable, "all copies between host and device in the steps use pinned memory");
+}
+
+fn text(table: &Table, key: &str) -> Vec<String> {
+    let at = table.columns.iter().position(|column| column.key == key).unwrap();
+    let text = |row: &Vec<Cell>| match &row[at] {
+        Cell::Is(value) => format!("{value:?}"),
+        _ => String::new(),
+    };
+    table.rows.iter().map(text).collect()
+}
+
+#[test]
+fn a_rank_denies_nothing_for_another() {
+    let mut ranks: Vec<RankFindings> =
+        vec![judged(&without(), "rank 0"), judged(&outside(), "rank 1")];
+    stragglers::judge(&mut ranks);
+    let body = tables::body(&ranks);
+    let clear = body.tables.iter().find(|table| table.key == "clear").unwrap();
+    let rows = text(clear, "rule").into_iter().zip(text(clear, "on")).zip(text(clear, "measured"));
+    let of_rule = rows.filter(|((rule, _), _)| rule.contains("DeviceAllocations"));
+    let said: Vec<(String, String)> = of_rule.map(|((_, on), said)| (on, said)).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].0.contains("rank 0") && said[0].1.contains("was recorded"), "{said:?}");
+    assert!(said[1].0.contains("rank 1") && said[1].1.contains("only elsewhere"), "{said:?}");
+    let outside =
+        "10.0 ms of work on devices, of rank 1, lies outside of the steps and is not judged";
+    assert!(body.notes.iter().any(|note| note == outside), "{:?}", body.notes);
+}
+
+#[test]
+fn copies_outside_of_the_steps_count_for_no_step() {
+    let mut job = Job::new(1, 10 * MS);
+    for at in [1, 20, 30] {
+        job.copy(at * MS, MS, CopyKind::HostToDevice, MemoryKind::Pageable, "cudaMemcpyAsync");
+    }
+    let outcome = job.ask("PageableCopies");
+    let (finding, places) = &outcome.found[0];
+    assert!(finding.seen.starts_with("1 asynchronous copy a step"), "{}", finding.seen);
+    assert_eq!((finding.places, places[0].start_ns), (2, MS), "a copy and its call");
+}
