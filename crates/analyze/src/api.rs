@@ -14,7 +14,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Api),
 };
 
-const NO_CALLS: &str = "no call of CUDA was recorded";
+const NO_CALLS: &str = "no call of CUDA or HIP was recorded";
 
 /// `tprof report api`.
 struct Api;

@@ -108,10 +108,9 @@ impl Analysis for Breakdown {
 }
 
 fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
-    let many = rows.iter().any(|(_, row)| row.device.is_some_and(|device| device > 0));
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
-        Column::new("device", if many { "device" } else { "" }, Unit::Id),
+        Column::device(rows.iter().map(|(_, row)| row.device)),
         Column::new("window_ns", "time", Unit::Duration),
         Column::new("compute_share", "compute", Unit::Share),
         Column::new("overlapped_share", "overlapped", Unit::Share),

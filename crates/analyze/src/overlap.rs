@@ -20,7 +20,8 @@ pub const KIND: DocumentKind = DocumentKind {
 };
 
 /// Why a share of communication is not known.
-const NO_COMMUNICATION: &str = "no communication kernel ran";
+const NO_KERNEL: &str = "no kernel that communicates was recorded";
+const NO_COMMUNICATION: &str = "no kernel communicated on that device";
 
 /// Communication of one device.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,10 +129,9 @@ impl Analysis for Overlap {
 }
 
 fn table(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
-    let many = rows.iter().any(|(_, row)| row.device.is_some_and(|device| device > 0));
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
-        Column::new("device", if many { "device" } else { "" }, Unit::Id),
+        Column::device(rows.iter().map(|(_, row)| row.device)),
         Column::new("communication_ns", "communicates", Unit::Duration),
         Column::new("hidden_ns", "hidden", Unit::Duration),
         Column::new("exposed_ns", "exposed", Unit::Duration),
@@ -172,7 +172,7 @@ fn by_kernel(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
     kernels.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let mut table = Table::new("by_kernel", "Exposed communication by kernel, all ranks", columns)
         .about("sums of durations: kernels that run at once each count")
-        .empty(NO_COMMUNICATION);
+        .empty(NO_KERNEL);
     for (name, (exposed_ns, total_ns, count)) in kernels {
         table.row(vec![
             exposed_ns.into(),

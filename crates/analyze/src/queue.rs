@@ -200,9 +200,10 @@ impl Analysis for Queue {
 }
 
 fn table(parts: &[(RankAt, RankQueues)]) -> Table {
+    let streams = parts.iter().flat_map(|(_, part)| &part.streams);
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
-        Column::data("device", Unit::Id),
+        Column::device(streams.map(|row| Some(row.stream.device))),
         Column::data("context", Unit::Id),
         Column::new("stream", "stream", Unit::Id),
         Column::new("mean_length", "mean", Unit::Number),

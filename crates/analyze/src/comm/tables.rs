@@ -11,17 +11,21 @@ const NO_SIZE: &str = "the trace does not say how large the message was (torch.p
 const NO_GROUP: &str = "the trace does not say how many ranks took part";
 const NO_FACTOR: &str = "nccl-tests define no bus bandwidth for this operation";
 const NO_TIME: &str = "it took less than the clock's resolution";
-const NOTHING: &str = "no kernel communicated: there is one rank, it does not use NCCL or RCCL, or \
-                       kernels were not recorded";
+const NOTHING: &str = "no kernel that communicates was recorded: there is one rank, it does not use \
+                       NCCL or RCCL, or kernels were not recorded";
+const NO_KERNELS: &str =
+    "collectives were recorded, but none of their kernels, which have the times";
 
 /// Tables over all ranks, and by rank for programs.
 pub(super) fn body(parts: &[(RankAt, Sums)]) -> Body {
     let mut all = Sums::default();
     parts.iter().for_each(|(_, sums)| all.add(sums));
-    let mut table = columns("comm", &[]);
+    let empty = if all.without_kernel > 0 { NO_KERNELS } else { NOTHING };
+    let mut table = columns("comm", &[]).empty(empty);
     add(&mut table, &all, None);
-    let mut by_rank =
-        columns("comm_by_rank", &[Column::new("rank", "rank", Unit::Text)]).view(View::Data);
+    let mut by_rank = columns("comm_by_rank", &[Column::new("rank", "rank", Unit::Text)])
+        .view(View::Data)
+        .empty(empty);
     parts.iter().for_each(|(at, sums)| add(&mut by_rank, sums, Some(at)));
     let notes = (all.without_kernel > 0).then(|| {
         format!("{} collectives ran no kernel that was seen, and have no time", all.without_kernel)
@@ -45,12 +49,10 @@ fn columns(key: &'static str, first: &[Column]) -> Table {
         Column::data("element_type", Unit::Text),
         Column::new("operation", "operation", Unit::Name),
     ]);
-    Table::new(key, "Collectives by message size", columns)
-        .about(
-            "times are of kernels, which wait in them for the last rank; bus: bus bandwidth at the \
+    Table::new(key, "Collectives by message size", columns).about(
+        "times are of kernels, which wait in them for the last rank; bus: bus bandwidth at the \
              mean time, best bus: at the shortest, where least was waited",
-        )
-        .empty(NOTHING)
+    )
 }
 
 fn add(table: &mut Table, sums: &Sums, at: Option<&RankAt>) {

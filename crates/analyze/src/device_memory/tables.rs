@@ -13,6 +13,7 @@ const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch
 const NO_STACKS: &str = "no stack was recorded with these allocations";
 const NO_RESERVED: &str = "this allocator does not say what it holds";
 const NO_OPERATORS: &str = "no operators were recorded, by which blocks are told apart";
+const HOST_ALONE: &str = "no allocation of device memory was recorded, only of the host's";
 
 pub(super) fn body(parts: &[(RankAt, Part)]) -> Body {
     let mut rows: Vec<(&RankAt, &PoolMemory)> =
@@ -149,6 +150,18 @@ fn sites(parts: &[(RankAt, Part)]) -> Table {
     table
 }
 
+/// Why no category of device memory is known.
+fn no_categories(rows: &[(&RankAt, &PoolMemory)]) -> &'static str {
+    match rows.iter().any(|(_, row)| row.pool.device.is_some()) {
+        _ if rows.is_empty() => NO_ALLOCATIONS,
+        false => HOST_ALONE,
+        true if rows.iter().any(|(_, row)| row.has_categories) => {
+            "no device memory was held at the peak"
+        }
+        true => NO_OPERATORS,
+    }
+}
+
 fn at_peak(rows: &[(&RankAt, &PoolMemory)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -160,7 +173,7 @@ fn at_peak(rows: &[(&RankAt, &PoolMemory)]) -> Table {
     ];
     let mut table = Table::new("at_peak", "What held device memory at the peak", columns)
         .about("by the phase in which a block was taken and that in which it was given back")
-        .empty(if rows.is_empty() { NO_ALLOCATIONS } else { NO_OPERATORS });
+        .empty(no_categories(rows));
     for (at, row) in rows.iter().filter(|(_, row)| row.has_categories && row.pool.device.is_some())
     {
         let total: u64 = row.peak.by_category.iter().sum();

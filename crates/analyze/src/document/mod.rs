@@ -131,6 +131,13 @@ impl Column {
         Column { key, heading, unit, signed: false }
     }
 
+    /// The device of each row: for everyone where another than a process's first one
+    /// was used, else in JSON and CSV alone.
+    pub fn device(devices: impl IntoIterator<Item = Option<u32>>) -> Column {
+        let many = devices.into_iter().flatten().any(|device| device > 0);
+        Column::new("device", if many { "device" } else { "" }, Unit::Id)
+    }
+
     /// A column of changes that everyone sees.
     pub const fn change(key: &'static str, heading: &'static str, unit: Unit) -> Column {
         Column { key, heading, unit, signed: true }

@@ -23,10 +23,24 @@ fn share(row: &StreamIdle, at: usize) -> Option<f64> {
     (row.total_ns() != 0).then(|| row.idle_ns[at] as f64 / row.total_ns() as f64)
 }
 
+/// Why there are no gaps: a device may be idle while each of its streams has but one
+/// kernel, or before and after.
+fn no_gap(parts: &[(RankAt, RankIdle)]) -> &'static str {
+    match parts.iter().all(|(_, part)| part.streams.is_empty()) {
+        true => NO_WORK,
+        false => "no stream was idle between two of its own kernels and copies",
+    }
+}
+
+fn device(parts: &[(RankAt, RankIdle)]) -> Column {
+    let streams = parts.iter().flat_map(|(_, part)| &part.streams);
+    Column::device(streams.map(|row| Some(row.stream.device)))
+}
+
 fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
-        Column::data("device", Unit::Id),
+        device(parts),
         Column::data("context", Unit::Id),
         Column::new("stream", "stream", Unit::Id),
         Column::new("busy_ns", "busy", Unit::Duration),
@@ -42,7 +56,7 @@ fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
     ];
     let mut table = Table::new("idle", "Idle time by stream", columns)
         .about(
-            "host wait: the next work's launch began after the stream fell idle; kernel wait: \
+            "between a stream's own kernels and copies. host wait: the next work's launch began after the stream fell idle; kernel wait: \
              it was launched before and began within 30 us; other: it began later; not seen: \
              its launch was not recorded",
         )
@@ -91,7 +105,7 @@ fn causes(parts: &[(RankAt, RankIdle)]) -> Table {
 fn longest(parts: &[(RankAt, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
-        Column::data("device", Unit::Id),
+        device(parts),
         Column::new("stream", "stream", Unit::Id),
         Column::new("start_ns", "start", Unit::Time),
         Column::new("length_ns", "idle", Unit::Duration),
@@ -99,7 +113,7 @@ fn longest(parts: &[(RankAt, RankIdle)]) -> Table {
         Column::data("next", Unit::Name),
         Column::new("next_short", "what ran next", Unit::Name),
     ];
-    let mut table = Table::new("longest", "Longest gaps", columns).empty("no stream was idle");
+    let mut table = Table::new("longest", "Longest gaps", columns).empty(no_gap(parts));
     let mut gaps: Vec<(&RankAt, &Gap)> =
         parts.iter().flat_map(|(at, part)| part.longest.iter().map(move |gap| (at, gap))).collect();
     gaps.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
@@ -134,9 +148,8 @@ fn lengths(parts: &[(RankAt, RankIdle)]) -> Table {
         Column::data("upper_quartile_ns", Unit::Duration),
         Column::new("max_ns", "max", Unit::Duration),
     ];
-    let mut table = Table::new("gap_lengths", "Lengths of gaps", columns)
-        .view(View::Data)
-        .empty("no stream was idle");
+    let mut table =
+        Table::new("gap_lengths", "Lengths of gaps", columns).view(View::Data).empty(no_gap(parts));
     for (at, part) in parts {
         for row in &part.streams {
             for (cause, found) in Cause::ALL.into_iter().zip(&row.gaps) {

@@ -7,7 +7,7 @@ use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 use crate::spread::Spread;
 
 const NO_STEPS: &str = "no steps were named; torch.profiler names them when the program calls its \
-                        step(), and so do NVTX ranges `step N`";
+                        step()";
 
 /// Tables of each rank, of each step, and of steps over ranks.
 pub(super) fn body(parts: &[(RankAt, Judged)]) -> Body {

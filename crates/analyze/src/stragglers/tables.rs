@@ -7,7 +7,7 @@ use super::{Part, hta, imbalance};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
 const ONE_RANK: &str = "there is one rank, and stragglers show in comparison with others";
-const NOT_MET: &str = "no collective that makes all ranks wait was seen on two ranks";
+const NOT_MET: &str = "no collective that makes all ranks wait was recorded on two ranks";
 
 /// Tables of all ranks.
 pub(super) fn body(parts: &[(RankAt, Part)], hta: bool) -> Body {
@@ -72,9 +72,10 @@ fn loaded(parts: &[(RankAt, Part)]) -> Vec<(&RankAt, u64)> {
 }
 
 fn no_load(parts: &[(RankAt, Part)]) -> &'static str {
-    match parts.len() {
-        0 | 1 => ONE_RANK,
-        _ => "no kernel was seen to compute",
+    match parts.iter().any(|(_, part)| part.load.steps.is_some()) {
+        _ if parts.len() < 2 => ONE_RANK,
+        true => "no kernel that computes was launched in the steps",
+        false => "no kernel that computes was recorded",
     }
 }
 
