@@ -6,6 +6,7 @@
 
 use crate::cli::EnvArgs;
 use crate::errors::{Failure, said};
+use crate::failures::not_started;
 use crate::{config, libraries, quote, run};
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
@@ -15,7 +16,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tprof_collect::Config;
-use tprof_trace::run::RunInfo;
 use tprof_wire::env as names;
 
 /// Prints the lines.
@@ -32,7 +32,9 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         .hint(format!("tprof export {path} --to {format}, once it has ended"))
         .into());
     }
-    refuse_existing_run(&resolved.config)?;
+    // Now: later there is nobody to tell.
+    let output = &resolved.config.output;
+    tprof_collect::free(&resolved.config).map_err(|e| not_started(output, &e))?;
     let preload = libraries::path_of(&libraries::HOOKS)?;
     let binary = std::env::current_exe().map_err(|e| {
         Failure::new("cannot tell where tprof is installed")
@@ -78,29 +80,6 @@ fn started_by_hand() -> Failure {
     Failure::new("`tprof __collect` is not for use by hand")
         .cause(format!("{} does not hold the options of a run", names::OPTIONS))
         .hint("eval \"$(tprof env -o DIR)\"")
-}
-
-/// The run directory must be free now: later there is nobody to tell.
-fn refuse_existing_run(config: &Config) -> Result<(), Failure> {
-    let output = &config.output;
-    let shown = output.display();
-    let refused = |why: &str, hint: &str| {
-        Failure::new(format!("cannot record into `{shown}`")).cause(why).hint(hint)
-    };
-    if output.exists() && !output.is_dir() {
-        return Err(refused("it is a file", "-o with another path"));
-    }
-    let existing = std::fs::read(output.join("run.json")).ok();
-    let ended = existing.is_some_and(|text| {
-        serde_json::from_slice::<RunInfo>(&text).map_or(true, |info| info.finished)
-    });
-    if ended && !config.force {
-        return Err(refused(
-            "a run is in it",
-            "--force to replace it, or -o with another directory",
-        ));
-    }
-    Ok(())
 }
 
 /// A fresh directory for the session's socket, closed to others. In /tmp, which

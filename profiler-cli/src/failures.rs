@@ -67,6 +67,12 @@ pub fn not_started(output: &Path, error: &CollectError) -> Failure {
         CollectError::RunExists(_) => failure
             .cause("a run is in it already")
             .hint("--force to replace it, or -o with another directory"),
+        CollectError::OtherJob { known, .. } => failure
+            .cause(match known {
+                true => "a run of another job is in it",
+                false => "a run that is over is in it, and no job id says that it is of this job",
+            })
+            .hint("--force to replace it, or -o with another directory"),
         CollectError::RunIsLive { pid, .. } => failure
             .cause(format!("a live run is in it: process {pid} is recording"))
             .hint("-o with another directory, or wait until that run has ended"),

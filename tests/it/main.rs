@@ -19,6 +19,7 @@ mod gemms;
 mod gpu;
 mod hta;
 mod import;
+mod joining;
 mod life;
 mod loss;
 mod no_perf;

@@ -11,8 +11,22 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Prefixes of variables that would change what is tested.
-const CLEARED: [&str; 9] =
-    ["TPROF_", "LD_", "RANK", "WORLD_SIZE", "LOCAL_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_"];
+const CLEARED: [&str; 14] = [
+    "TPROF_",
+    "LD_",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_",
+    "OMPI_",
+    "PMI",
+    "PALS_",
+    "JSM_",
+    "SLURM_",
+    "FLUX_",
+    "PBS_",
+    "LSB_",
+    "TORCHELASTIC_",
+];
 
 /// A command with its environment and the longest that it may take.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tprof_trace::live::collector_lives;
 use tprof_trace::run::RunInfo;
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
@@ -363,6 +364,10 @@ pub(crate) fn run_of(
         infos.iter().map(|info| info.host.clone()).filter(|host| !host.is_empty()).collect();
     hosts.sort();
     hosts.dedup();
+    let directory = match path.is_file() {
+        true => path.parent().unwrap_or(path),
+        false => path,
+    };
     let ended = infos.iter().filter_map(|info| Some(zero.of_info(info).since_start(info.end_ns?)));
     Run {
         path: path.to_path_buf(),
@@ -370,7 +375,7 @@ pub(crate) fn run_of(
         hosts,
         state: match finished {
             true => "finished",
-            false if infos.iter().any(is_running) => "running",
+            false if infos.iter().any(|info| collector_lives(info, directory)) => "running",
             false => "cut off",
         },
         start_unix_ns: match zero.unix_ns {
@@ -390,13 +395,6 @@ pub(crate) fn run_of(
 fn imported(info: &RunInfo) -> Vec<String> {
     let sources = info.options["imported"].as_array().into_iter().flatten();
     sources.filter_map(|source| source["path"].as_str().map(str::to_owned)).collect()
-}
-
-/// Whether the collector of an unfinished run is still there.
-fn is_running(info: &RunInfo) -> bool {
-    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let comm = std::fs::read_to_string(format!("/proc/{}/comm", info.collector_pid));
-    !info.finished && here.trim() == info.host && comm.is_ok_and(|comm| comm.contains("tprof"))
 }
 
 /// The run's zero: when its first collector began, by the wall clock.

@@ -9,6 +9,15 @@ pub enum CollectError {
     /// The run directory holds a run already.
     #[error("`{0}` already holds a run")]
     RunExists(PathBuf),
+    /// The run directory holds a run, and the rank that would join it is not known to be
+    /// of its job.
+    #[error("`{path}` already holds a run of another job")]
+    OtherJob {
+        /// The run directory.
+        path: PathBuf,
+        /// Both name their jobs; else the run is over, and nothing tells.
+        known: bool,
+    },
     /// The run directory holds a run that is being recorded.
     #[error("`{path}` holds a live run: process {pid} is recording it")]
     RunIsLive {

@@ -23,6 +23,7 @@ mod heap;
 #[cfg(test)]
 mod hostile;
 mod info;
+mod job;
 mod ledger;
 mod live;
 pub mod modules;
@@ -50,4 +51,5 @@ pub use config::{
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use error::CollectError;
+pub use rundir::free;
 pub use session::{Libraries, Session, collect_on_demand, injections};

@@ -1,44 +1,67 @@
-//! The run directory: made, joined by several collectors, or refused.
+//! The run directory: made, joined by several collectors of one job, or refused.
 
 use crate::config::Config;
 use crate::error::CollectError;
+use crate::job::{JobId, Relation};
 use crate::{ranks, sys};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use tprof_trace::live::{collector_lives, further_info, is_fresh};
 use tprof_trace::run::RunInfo;
 
 /// Makes the run directory of a launch; path of its `run.json`.
 ///
-/// A directory that holds a run is refused without `--force`, with one
-/// exception: several launches that are ranks of one job share it, each rank once.
+/// A directory that holds a run is refused without `--force`, with one exception:
+/// several launches that are ranks of one job share it, each rank once. They are
+/// while a collector of that run is at work, or where both name the same job.
 pub fn create(config: &Config) -> Result<PathBuf, CollectError> {
     let directory = &config.output;
     make(directory)?;
     let rank = ranks::read(&own_environment()).rank;
-    let taken = match rank {
-        Some(rank) => {
-            run_files(directory)?.into_iter().filter(|name| is_of_rank(name, rank)).collect()
+    // Once more if another rank was quicker to begin the run.
+    for _ in 0..2 {
+        let found = Found::read(directory)?;
+        if found.names.is_empty() {
+            match claim(&directory.join("run.json")) {
+                Err(CollectError::RunExists(_)) => continue,
+                other => return other,
+            }
         }
-        None => run_files(directory)?,
-    };
-    if !taken.is_empty() {
-        if !config.force {
-            return Err(CollectError::RunExists(directory.clone()));
-        }
-        if let Some(pid) = live_collector(directory, &taken) {
-            return Err(CollectError::RunIsLive { path: directory.clone(), pid });
-        }
-        for name in &taken {
-            let path = directory.join(name);
-            fs::remove_file(&path).map_err(|source| CollectError::Unwritable { path, source })?;
-        }
+        let refused = match rank {
+            Some(rank) => found.joined_by(rank, directory, config.force),
+            None => Err(CollectError::RunExists(directory.clone())),
+        };
+        return match refused {
+            Ok(()) => join(directory),
+            Err(_) if config.force => {
+                found.remove(directory, |_| true)?;
+                join(directory)
+            }
+            Err(error) => Err(error),
+        };
     }
-    match claim(&directory.join("run.json")) {
-        Err(CollectError::RunExists(_)) if rank.is_some() => join(directory),
-        Err(CollectError::RunExists(_)) => Err(CollectError::RunExists(directory.clone())),
-        other => other,
+    Err(CollectError::RunExists(directory.clone()))
+}
+
+/// Refuses a directory that holds a run which is over, unless it is of this job, or takes
+/// that run away under `--force`: for processes that will be recorded later.
+pub fn free(config: &Config) -> Result<(), CollectError> {
+    let directory = &config.output;
+    if !directory.exists() {
+        return Ok(());
+    }
+    if !directory.is_dir() {
+        return Err(CollectError::NotADirectory(directory.clone()));
+    }
+    let found = Found::read(directory)?;
+    let rank = ranks::read(&own_environment()).rank;
+    let joins = || rank.is_some_and(|rank| found.joined_by(rank, directory, false).is_ok());
+    match found.names.is_empty() || found.begins || found.live(directory).is_some() || joins() {
+        true => Ok(()),
+        false if config.force => found.remove(directory, |_| true),
+        false => Err(CollectError::RunExists(directory.clone())),
     }
 }
 
@@ -47,7 +70,7 @@ pub fn join(directory: &Path) -> Result<PathBuf, CollectError> {
     make(directory)?;
     match claim(&directory.join("run.json")) {
         Err(CollectError::RunExists(_)) => {
-            claim(&directory.join(format!("run-{}-{}.json", sys::host_name(), std::process::id())))
+            claim(&directory.join(further_info(&sys::host_name(), std::process::id())))
         }
         other => other,
     }
@@ -57,6 +80,78 @@ pub fn join(directory: &Path) -> Result<PathBuf, CollectError> {
 pub fn withdraw(directory: &Path, info: &Path) {
     let _ = fs::remove_file(info);
     let _ = fs::remove_dir(directory);
+}
+
+/// A run that a directory holds.
+struct Found {
+    /// Names of its files.
+    names: Vec<String>,
+    /// What its collectors say of it.
+    infos: Vec<RunInfo>,
+    /// A collector is about to say something.
+    begins: bool,
+}
+
+impl Found {
+    fn read(directory: &Path) -> Result<Found, CollectError> {
+        let names = run_files(directory)?;
+        let (mut infos, mut begins) = (Vec::new(), false);
+        for name in names.iter().filter(|name| name.ends_with(".json")) {
+            let path = directory.join(name);
+            let text = fs::read(&path).unwrap_or_default();
+            match serde_json::from_slice(&text) {
+                Ok(info) => infos.push(info),
+                Err(_) => begins |= text.is_empty() && is_fresh(&path),
+            }
+        }
+        Ok(Found { names, infos, begins })
+    }
+
+    /// A collector that is at work on it.
+    fn live(&self, directory: &Path) -> Option<&RunInfo> {
+        self.infos.iter().find(|info| collector_lives(info, directory))
+    }
+
+    /// Whether a rank may record into it; under `--force` in place of itself.
+    fn joined_by(&self, rank: u32, directory: &Path, force: bool) -> Result<(), CollectError> {
+        let own = JobId::own();
+        let relations: Vec<_> = self.infos.iter().map(|info| own.relation(info)).collect();
+        let live = self.live(directory).is_some() || self.begins;
+        if relations.contains(&Relation::Other) || !live && !relations.contains(&Relation::Same) {
+            return Err(CollectError::OtherJob {
+                path: directory.to_owned(),
+                known: relations.contains(&Relation::Other),
+            });
+        }
+        let is_own = |name: &str| is_of_rank(name, rank);
+        match self.names.iter().any(|name| is_own(name)) {
+            true if own.is_restarted() && relations.contains(&Relation::Same) => Ok(()),
+            true if force => self.remove(directory, is_own),
+            true => Err(CollectError::RunExists(directory.to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes files away, unless a collector is at work on them.
+    fn remove(&self, directory: &Path, which: impl Fn(&str) -> bool) -> Result<(), CollectError> {
+        let names: Vec<_> = self.names.iter().filter(|name| which(name)).collect();
+        let writes = |info: &&RunInfo| {
+            names.len() == self.names.len() || info.files.iter().any(|file| names.contains(&file))
+        };
+        let live = self.infos.iter().filter(|info| collector_lives(info, directory)).find(writes);
+        if let Some(info) = live {
+            let (path, pid) = (directory.to_owned(), info.collector_pid);
+            return Err(CollectError::RunIsLive { path, pid });
+        }
+        for name in names {
+            let path = directory.join(name);
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                other => other.map_err(|source| CollectError::Unwritable { path, source })?,
+            }
+        }
+        Ok(())
+    }
 }
 
 fn make(directory: &Path) -> Result<(), CollectError> {
@@ -98,17 +193,6 @@ fn run_files(directory: &Path) -> Result<Vec<String>, CollectError> {
         }
     }
     Ok(names)
-}
-
-/// A collector of this host that is still at work on one of these runs.
-fn live_collector(directory: &Path, names: &[String]) -> Option<u32> {
-    names.iter().filter(|name| name.ends_with(".json")).find_map(|name| {
-        let info: RunInfo = serde_json::from_slice(&fs::read(directory.join(name)).ok()?).ok()?;
-        let comm =
-            fs::read_to_string(format!("/proc/{}/comm", info.collector_pid)).unwrap_or_default();
-        let lives = !info.finished && info.host == sys::host_name() && comm.starts_with("tprof");
-        lives.then_some(info.collector_pid)
-    })
 }
 
 fn is_of_rank(name: &str, rank: u32) -> bool {

@@ -8,6 +8,7 @@ use crate::door::{self, Door};
 use crate::engine::{Engine, Parts};
 use crate::error::CollectError;
 use crate::files::Files;
+use crate::job::JobId;
 use crate::server::{Event, Server};
 use crate::shared::{self, Tables};
 use crate::workers::{self, wake};
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tprof_trace::TraceHeader;
+use tprof_trace::live;
 use tprof_trace::model::property;
 use tprof_trace::run::{RUN_VERSION, RunInfo};
 use tprof_wire::env;
@@ -388,6 +390,7 @@ fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
         Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
     });
+    let [boot, pid_namespace] = live::here();
     RunInfo {
         version: RUN_VERSION,
         tprof: env!("CARGO_PKG_VERSION").to_owned(),
@@ -398,11 +401,14 @@ fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         session: session.to_string_lossy().into_owned(),
         collector_pid: std::process::id(),
         options: serde_json::to_value(shown).unwrap_or_default(),
+        job: JobId::own().shown(config.redact),
         machine: serde_json::json!({
             "kernel": kernel.trim(),
             "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
             "memory_bytes": memory,
             "clock": if clock.is_tsc() { "tsc" } else { "CLOCK_MONOTONIC" },
+            boot.0: boot.1,
+            pid_namespace.0: pid_namespace.1,
         }),
         ..RunInfo::default()
     }

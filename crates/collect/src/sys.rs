@@ -139,14 +139,19 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// When a process started, in hundredths of a second since the machine did.
+pub fn start_tick(pid: u32) -> Option<u64> {
+    let stat = read_small(&format!("/proc/{pid}/stat"));
+    let stat = String::from_utf8_lossy(&stat);
+    // Behind the name: the state is the first field, `starttime` the 20th.
+    stat.rsplit_once(") ")?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// When a process started, by CLOCK_MONOTONIC: no later than it did, and 20 ms earlier at
 /// most, since the kernel tells hundredths of a second.
 pub fn started_ns(pid: u32) -> Option<u64> {
     const TICK_NS: u64 = 10_000_000;
-    let stat = read_small(&format!("/proc/{pid}/stat"));
-    let stat = String::from_utf8_lossy(&stat);
-    // Behind the name: the state is the first field, `starttime` the 20th.
-    let ticks: u64 = stat.rsplit_once(") ")?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let ticks = start_tick(pid)?;
     let lasted_ns = clock_ns(libc::CLOCK_BOOTTIME).checked_sub(ticks.checked_mul(TICK_NS)?)?;
     monotonic_ns().checked_sub(lasted_ns + TICK_NS)
 }

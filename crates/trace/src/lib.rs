@@ -14,6 +14,7 @@ mod file;
 mod heap_block;
 mod heap_events;
 mod in_order;
+pub mod live;
 mod loaded;
 mod map_events;
 pub mod model;

@@ -2,7 +2,7 @@
 //! (to a temporary name, then renamed) while the job runs and at its end.
 
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Version of `run.json` that this build writes.
 pub const RUN_VERSION: u32 = 1;
@@ -35,6 +35,9 @@ pub struct RunInfo {
     pub options: serde_json::Value,
     /// Machine: kernel, cpus, memory, clock.
     pub machine: serde_json::Value,
+    /// What names the job in the collector's environment, by variable; values are hashes
+    /// under `--redact`. Empty where no launcher or scheduler named it.
+    pub job: BTreeMap<String, String>,
     /// What was recorded and what was not.
     pub completeness: Completeness,
     /// What the recording cost.

@@ -38,3 +38,23 @@ pub const SOCKET_NAME: &str = "sock";
 /// trusted. `RANK` counts only beside `WORLD_SIZE`.
 pub const RANK_VARIABLES: [&str; 5] =
     ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+/// Variables that name one launch of MPI, in the order in which they are trusted:
+/// OpenMPI and other users of PMIx, OpenMPI before it, HPE Cray, IBM's jsrun.
+pub const MPI_JOB_VARIABLES: [&str; 4] =
+    ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID", "JSM_NAMESPACE"];
+/// Variables that MPICH's and Intel's launcher gives to its ranks, and by which its
+/// helper on each host is found; they name no job.
+pub const HYDRA_VARIABLES: [&str; 2] = ["PMI_RANK", "PMI_FD"];
+/// Name of a torchrun, `none` if its user gave it none.
+pub const TORCH_RUN: &str = "TORCHELASTIC_RUN_ID";
+/// How often torchrun started its ranks anew.
+pub const TORCH_RESTART: &str = "TORCHELASTIC_RESTART_COUNT";
+/// A job of Slurm, its step, and how often the job was queued anew.
+pub const SLURM_JOB: &str = "SLURM_JOB_ID";
+/// See [`SLURM_JOB`].
+pub const SLURM_STEP: &str = "SLURM_STEP_ID";
+/// See [`SLURM_JOB`].
+pub const SLURM_RESTART: &str = "SLURM_RESTART_COUNT";
+/// Variables by which other schedulers name a job: Flux, PBS, LSF.
+pub const SCHEDULER_JOB_VARIABLES: [&str; 3] = ["FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID"];

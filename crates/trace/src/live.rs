@@ -1,0 +1,99 @@
+//! Whether the collector of a run is still at work.
+
+use crate::run::RunInfo;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// A collector on another host, which writes its `run.json` every half second, or less
+/// often where that is dear, counts as gone after this time. A network file system may
+/// show a file's time up to a minute late.
+const SILENT: Duration = Duration::from_secs(120);
+
+/// Keys of [`RunInfo::machine`] that say where a collector's pid has a meaning.
+pub const BOOT: &str = "boot_id";
+/// See [`BOOT`].
+pub const PID_NAMESPACE: &str = "pid_namespace";
+
+/// What [`BOOT`] and [`PID_NAMESPACE`] are here.
+pub fn here() -> [(&'static str, String); 2] {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    [(BOOT, boot.trim().to_owned()), (PID_NAMESPACE, namespace.to_string_lossy().into_owned())]
+}
+
+/// Whether a collector that records into `directory` is at work: by its process where its
+/// pid means something here, else by the age of what it writes.
+pub fn collector_lives(info: &RunInfo, directory: &Path) -> bool {
+    if info.finished {
+        return false;
+    }
+    if is_here(info) {
+        let stat = std::fs::read(format!("/proc/{}/stat", info.collector_pid));
+        return stat.is_ok_and(|stat| is_tprof_at_work(&String::from_utf8_lossy(&stat)));
+    }
+    let own = directory.join(further_info(&info.host, info.collector_pid));
+    is_fresh(&if own.exists() { own } else { directory.join("run.json") })
+}
+
+/// Whether a line of `/proc/PID/stat` is of tprof, and not of one that has ended.
+fn is_tprof_at_work(stat: &str) -> bool {
+    let name = stat.split_once(" (").map_or("", |(_, rest)| rest);
+    let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    name.starts_with("tprof") && !state.starts_with(['Z', 'X'])
+}
+
+/// Name of the `run.json` of a collector that joins a run.
+pub fn further_info(host: &str, collector_pid: u32) -> String {
+    format!("run-{host}-{collector_pid}.json")
+}
+
+/// Whether a file was written a short time ago.
+pub fn is_fresh(file: &Path) -> bool {
+    let modified = std::fs::metadata(file).and_then(|about| about.modified());
+    let now = SystemTime::now();
+    modified.is_ok_and(|at| match now.duration_since(at) {
+        Ok(age) => age < SILENT,
+        // Another host's clock is ahead.
+        Err(ahead) => ahead.duration() < SILENT,
+    })
+}
+
+fn is_here(info: &RunInfo) -> bool {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let same = |(key, value): (&str, String)| info.machine[key].as_str().is_none_or(|v| v == value);
+    host.trim() == info.host && here().into_iter().all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn a_collector_is_known_by_its_process_here_and_by_its_file_elsewhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let (directory, file) = (directory.path(), directory.path().join("run.json"));
+        std::fs::write(&file, "").unwrap();
+        let age = |time| File::options().write(true).open(&file).unwrap().set_modified(time);
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let gone = RunInfo {
+            host: host.trim().to_owned(),
+            collector_pid: u32::MAX >> 1,
+            machine: here().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            ..RunInfo::default()
+        };
+        assert!(!collector_lives(&gone, directory));
+        assert!(is_tprof_at_work("7 (tprof) S 1"));
+        assert!(!is_tprof_at_work("7 (tprof) Z 1") && !is_tprof_at_work("7 (python) S 1"));
+        let elsewhere = RunInfo { host: "elsewhere".to_owned(), ..gone.clone() };
+        assert!(collector_lives(&elsewhere, directory));
+        let mut other_namespace = gone.clone();
+        other_namespace.machine[PID_NAMESPACE] = "pid:[1]".into();
+        assert!(collector_lives(&other_namespace, directory));
+        age(SystemTime::now() - 2 * SILENT).unwrap();
+        assert!(!collector_lives(&elsewhere, directory));
+        age(SystemTime::now()).unwrap();
+        let finished = RunInfo { finished: true, ..elsewhere };
+        assert!(!collector_lives(&finished, directory));
+    }
+}
