@@ -15,6 +15,7 @@ mod damage;
 mod devices;
 mod estimates;
 mod export;
+mod foreign;
 mod gemms;
 mod gpu;
 mod hta;

@@ -1,6 +1,7 @@
 //! A trace that was imported and exported again is the trace that it was.
 
 use std::path::{Path, PathBuf};
+use tprof_tests::foreign::{accelerator, first_kineto};
 use tprof_tests::{Scratch, tprof};
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
@@ -157,18 +158,40 @@ fn real_traces_come_back_as_they_were() {
         return;
     }
     for set in ["nccl_a100", "event_sync_multi_cp", "cupti_counters", "triton", "amd_mi250"] {
-        let scratch = Scratch::new();
-        let first = import(&data.join("kineto").join(set), &scratch.join("first"), &scratch);
-        let out = scratch.join("out");
-        let job =
-            tprof(["export", "--to", "chrome"]).arg(scratch.join("first")).arg("-o").arg(&out);
-        job.run_in(scratch.path()).expect_code(0);
-        let second = import(&out, &scratch.join("second"), &scratch);
-        for (before, after) in all(&first).iter().zip(&all(&second)) {
-            assert_eq!(before.len(), after.len(), "{set}");
-            for (before, after) in before.iter().zip(after) {
-                assert_eq!(before, after, "{set}");
-            }
+        comes_back(&data.join("kineto").join(set), set, &Scratch::new());
+    }
+}
+
+/// Checks that a trace is the same after an export and another import.
+fn comes_back(trace: &Path, what: &str, scratch: &Scratch) {
+    let first = import(trace, &scratch.join("first"), scratch);
+    let out = scratch.join("out");
+    let job = tprof(["export", "--to", "chrome"]).arg(scratch.join("first")).arg("-o").arg(&out);
+    job.run_in(scratch.path()).expect_code(0);
+    let second = import(&out, &scratch.join("second"), scratch);
+    for (before, after) in all(&first).iter().zip(&all(&second)) {
+        assert_eq!(before.len(), after.len(), "{what}");
+        for (before, after) in before.iter().zip(after) {
+            assert_eq!(before, after, "{what}");
         }
+    }
+}
+
+#[test]
+fn traces_of_other_ages_and_devices_come_back_as_they_were() {
+    let mtia = accelerator(
+        3,
+        ["mtia_runtime", "mtia_ccp_events", "mtia_ccp_events"],
+        ["fc_kernel", "dma_in"],
+    );
+    for (what, mut made) in [("PyTorch 1.8", first_kineto(3)), ("MTIA", mtia)] {
+        // A counter of a device belongs to no process.
+        made.event(
+            r#""ph":"C","cat":"mtia_counters","name":"HBM","pid":2,"ts":1100000,"args":{"value":7}"#,
+        );
+        let scratch = Scratch::new();
+        let trace = scratch.join("trace.json");
+        made.write(&trace);
+        comes_back(&trace, what, &scratch);
     }
 }

@@ -7,6 +7,7 @@
 //! would. Nothing here looks inside tprof.
 
 mod clients;
+pub mod foreign;
 mod job;
 mod live;
 mod many_ranks;

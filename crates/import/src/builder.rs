@@ -1,5 +1,6 @@
 //! From events to rows: one file of a run.
 
+use crate::categories::{self, Category};
 use crate::comm::Collectives;
 use crate::document::{Broken, Sink};
 use crate::error::ImportError;
@@ -7,7 +8,7 @@ use crate::event::Event;
 use crate::facts::Facts;
 use crate::kinds::Kinds;
 use crate::number;
-use crate::output::{Category, Output, Rows};
+use crate::output::{Output, Rows};
 use crate::pairs::Pairs;
 use crate::stacks::Stacks;
 use crate::tally::Lost;
@@ -133,14 +134,21 @@ impl Builder {
             self.facts.first_event_ns = Some(interval.start_ns);
         }
         match category {
-            Category::Span(kind, implied) => self.span(event, interval, kind, implied),
             Category::Kernel => self.kernel(event, interval),
             Category::Copy => self.copy(event, interval),
+            Category::KernelOrCopy => match categories::is_copy(event.inner(event.fields().name)) {
+                true => self.copy(event, interval),
+                false => self.kernel(event, interval),
+            },
             Category::Synchronization => self.synchronization(event, interval),
-            Category::DeviceAnnotation => {
+            Category::DeviceSpan(kind) => self.device_span(event, interval, kind),
+            Category::User if categories::stream_of(event.inner(event.fields().tid)).is_some() => {
                 self.device_span(event, interval, DeviceSpanKind::Annotation)
             }
-            Category::ProfilerRange => self.device_span(event, interval, DeviceSpanKind::Counters),
+            Category::Span(..) | Category::OperatorOrAnnotation | Category::User => {
+                let (kind, implied) = host_kind(&event, category);
+                self.span(event, interval, kind, implied)
+            }
         }
     }
 
@@ -171,6 +179,19 @@ impl Builder {
         }
         let kinds = self.kinds.to_json();
         Ok(Built { output: self.output, processes, extent, kinds })
+    }
+}
+
+/// The kind of a host thread's span, and whether it implies the category.
+pub(crate) fn host_kind(event: &Event<'_>, category: Category) -> (SpanKind, bool) {
+    match category {
+        Category::Span(kind, implied) => (kind, implied),
+        Category::OperatorOrAnnotation => {
+            let name = event.inner(event.fields().name);
+            let is_annotation = categories::is_annotation(name);
+            (if is_annotation { SpanKind::Annotation } else { SpanKind::Operator }, false)
+        }
+        _ => (SpanKind::Other, false),
     }
 }
 

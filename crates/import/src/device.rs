@@ -1,6 +1,7 @@
 //! What ran on devices: kernels, copies, waits, and intervals that are no work.
 
 use crate::builder::{Builder, Interval};
+use crate::categories::stream_of;
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
@@ -18,7 +19,10 @@ fn place(event: &mut Event<'_>) -> (u32, Option<u64>) {
     });
     let stream = match event.has(Key::Stream) {
         true => event.take_u64(Key::Stream),
-        false => number::unsigned(event.inner(fields.tid)),
+        false => {
+            let tid = event.inner(fields.tid);
+            number::unsigned(tid).or_else(|| stream_of(tid))
+        }
     };
     (device.unwrap_or(0), stream)
 }
@@ -168,7 +172,10 @@ impl Builder {
             stream,
             kind,
             name: self.output.name(event.inner(event.fields().name)),
-            category: NameId(0),
+            category: match kind {
+                DeviceSpanKind::Other => self.output.name(event.inner(event.fields().category)),
+                _ => NameId(0),
+            },
             external: event.take_u64(Key::External),
             correlation: event.take_u64(Key::Correlation),
             args: self.output.args(&event),

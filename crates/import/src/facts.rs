@@ -7,7 +7,7 @@ use crate::tally::Lost;
 use crate::text;
 use crate::threads::MAIN;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use tprof_trace::model::{Device, NameId, Property};
 
 /// Longest member that is kept, and most metadata.
@@ -21,8 +21,10 @@ pub(crate) struct Facts {
     /// Nanoseconds since 1970 that all times of the file are relative to.
     base_ns: i64,
     members: Vec<(String, String)>,
-    /// Order and labels of processes and threads.
+    /// Order and labels of processes and threads: what, of whom, and its JSON.
     metadata: Vec<Value>,
+    /// Where each kind is in `metadata`, by kind, `pid` and `tid`.
+    metadata_of: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
     metadata_bytes: usize,
     /// Start of the file's first event, if that is a complete one. Holistic Trace
     /// Analysis takes it for the launch of work without one, and tprof can say so.
@@ -55,23 +57,37 @@ impl Facts {
         self.members.push((name, json));
     }
 
-    /// Takes metadata that names nothing.
+    /// Takes metadata that names nothing. Kineto writes some again and again: the last
+    /// one counts.
     pub fn metadata(&mut self, kind: &[u8], event: &Event<'_>, output: &mut Output) {
         let fields = event.fields();
+        let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let mut args = Vec::new();
         event.rest(&mut args);
-        self.metadata_bytes += kind.len() + args.len() + 40;
-        if self.metadata_bytes > MAX_FACT_BYTES / 2 {
-            output.tally.lose(Lost::FactTooLong);
+        let id = |text: &[u8]| serde_json::from_slice(text).unwrap_or(Value::Null);
+        let row = json!({
+            "name": String::from_utf8_lossy(kind),
+            "pid": id(pid),
+            "tid": id(tid),
+            "args": serde_json::from_slice(&args).unwrap_or(Value::Null),
+        });
+        let key = [kind, b"\0", pid, b"\0", tid].concat().into_boxed_slice();
+        let known = self.metadata_of.get(&key).copied();
+        if known.is_some_and(|at| self.metadata[at] == row) {
             return;
         }
-        let id = |text: &[u8]| serde_json::from_slice(text).unwrap_or(Value::Null);
-        self.metadata.push(json!({
-            "name": String::from_utf8_lossy(kind),
-            "pid": id(event.text(fields.pid)),
-            "tid": id(event.text(fields.tid)),
-            "args": serde_json::from_slice(&args).unwrap_or(Value::Null),
-        }));
+        self.metadata_bytes += kind.len() + args.len() + 40;
+        if self.metadata_bytes > MAX_FACT_BYTES / 2 {
+            output.tally.lose(Lost::MetadataTooLong);
+            return;
+        }
+        match known {
+            Some(at) => self.metadata[at] = row,
+            None => {
+                self.metadata_of.insert(key, self.metadata.len());
+                self.metadata.push(row);
+            }
+        }
     }
 
     fn member(&self, key: &str) -> Option<Value> {

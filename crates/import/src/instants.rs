@@ -1,11 +1,13 @@
 //! Events without a duration: marks, memory, counters, arrows, metadata.
 
 use crate::builder::Builder;
+use crate::categories::{is_launch_arrow, stream_of};
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
 use crate::number;
 use crate::tally::Lost;
+use crate::threads::MAIN;
 use tprof_trace::model::*;
 
 /// Rows of small tables that wait, in bytes.
@@ -81,7 +83,15 @@ impl Builder {
         let Some(time_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
         let pid = event.text(fields.pid);
-        let process = (!pid.is_empty()).then(|| self.threads.process(pid, time_ns));
+        let (process, device) = match event.inner(fields.category) {
+            // Of a device, which has its number in place of a process: Kineto's category,
+            // and that of tprof's own traces.
+            b"mtia_counters" | b"gpu_counters" => {
+                let device = number::unsigned(number::unquoted(pid));
+                (None, device.and_then(|device| u32::try_from(device).ok()))
+            }
+            _ => ((!pid.is_empty()).then(|| self.threads.process(pid, time_ns)), None),
+        };
         let name = event.inner(fields.name);
         for (key, value) in event.members() {
             let Some(value) = number::float(number::unquoted(value)) else {
@@ -93,7 +103,7 @@ impl Builder {
                 _ if key == name => self.output.name(name),
                 _ => self.output.name(&[name, b" ", key].concat()),
             };
-            self.output.writer.counter(Counter { time_ns, process, device: None, name, value });
+            self.output.writer.counter(Counter { time_ns, process, device, name, value });
             self.small_row()?;
         }
         Ok(())
@@ -102,20 +112,29 @@ impl Builder {
     /// An end of an arrow.
     pub fn flow(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let fields = event.fields();
-        let category = event.inner(fields.category);
-        if matches!(category, b"ac2g" | b"async_cpu_to_gpu") {
+        let (category, name) = (event.inner(fields.category), event.inner(fields.name));
+        if is_launch_arrow(category, name) {
             self.output.tally.launch_arrows += 1;
             return Ok(());
         }
         let Some(time_ns) = self.time(&event) else { return Ok(()) };
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
-        let (process, thread) = self.threads.thread(pid, tid, time_ns, time_ns, &mut self.output);
+        let stream = stream_of(number::unquoted(tid));
+        let (process, thread) = match stream {
+            Some(_) => (MAIN, None),
+            None => {
+                let output = &mut self.output;
+                let (process, thread) = self.threads.thread(pid, tid, time_ns, time_ns, output);
+                (process, Some(thread))
+            }
+        };
+        let device = stream.and(number::unsigned(number::unquoted(pid)));
         let row = FlowPoint {
             time_ns,
             process,
-            thread: Some(thread),
-            device: None,
-            stream: None,
+            thread,
+            device: device.and_then(|device| u32::try_from(device).ok()),
+            stream,
             end: match event.inner(fields.phase) {
                 b"s" => FlowEnd::Start,
                 b"t" => FlowEnd::Step,
@@ -123,7 +142,7 @@ impl Builder {
             },
             id: arrow(event.inner(fields.id)),
             category: self.output.name(category),
-            name: self.output.name(event.inner(fields.name)),
+            name: self.output.name(name),
         };
         self.flows.push(row, &mut self.output)
     }

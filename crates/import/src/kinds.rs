@@ -1,6 +1,6 @@
 //! How many events of which phase and category there were.
 
-use crate::output::{Category, category};
+use crate::categories::{Category, category};
 use serde_json::{Map, Value};
 
 /// Kinds that are counted one by one.

@@ -7,6 +7,7 @@
 //! decompressor, and so that the trace model is seen to suffice for other sources.
 
 mod builder;
+mod categories;
 mod comm;
 mod cursor;
 mod device;

@@ -4,7 +4,7 @@ use crate::error::ImportError;
 use crate::event::Event;
 use crate::tally::{Lost, Tally};
 use crate::text;
-use tprof_trace::model::{NameId, SpanKind};
+use tprof_trace::model::NameId;
 use tprof_trace::{TraceRow, TraceWriter};
 
 /// Rows in a block.
@@ -157,43 +157,3 @@ macro_rules! by_time {
     )* };
 }
 by_time! { FlowPoint time_ns, DeviceAllocation time_ns, Collective start_ns, }
-
-/// Kinds of events, as Kineto's and its predecessors' categories name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Category {
-    /// A span of a host thread; whether the kind implies the category.
-    Span(SpanKind, bool),
-    Kernel,
-    Copy,
-    Synchronization,
-    DeviceAnnotation,
-    ProfilerRange,
-}
-
-/// What a category means.
-pub(crate) fn category(text: &[u8]) -> Category {
-    use SpanKind::*;
-    match text {
-        b"cpu_op" => Category::Span(Operator, true),
-        b"cuda_runtime" => Category::Span(Runtime, true),
-        b"cuda_driver" => Category::Span(Driver, true),
-        b"user_annotation" => Category::Span(Annotation, true),
-        b"python_function" => Category::Span(Python, true),
-        b"overhead" => Category::Span(Overhead, true),
-        b"nvtx" => Category::Span(Nvtx, true),
-        b"Operator" | b"hpu_op" => Category::Span(Operator, false),
-        b"Runtime"
-        | b"hip_runtime"
-        | b"xpu_runtime"
-        | b"mtia_runtime"
-        | b"glow_runtime"
-        | b"privateuse1_runtime" => Category::Span(Runtime, false),
-        b"xpu_driver" | b"privateuse1_driver" => Category::Span(Driver, false),
-        b"kernel" | b"Kernel" | b"concurrent_kernel" => Category::Kernel,
-        b"gpu_memcpy" | b"Memcpy" | b"gpu_memset" | b"Memset" => Category::Copy,
-        b"cuda_sync" | b"xpu_sync" | b"privateuse1_sync" => Category::Synchronization,
-        b"gpu_user_annotation" => Category::DeviceAnnotation,
-        b"cuda_profiler_range" => Category::ProfilerRange,
-        _ => Category::Span(Other, false),
-    }
-}

@@ -1,10 +1,10 @@
 //! Spans of host threads: complete events, and beginnings with their ends.
 
-use crate::builder::{Builder, Interval};
+use crate::builder::{Builder, Interval, host_kind};
+use crate::categories::Category;
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
-use crate::output::Category;
 use crate::tally::Lost;
 use tprof_trace::model::*;
 
@@ -90,10 +90,7 @@ impl Builder {
     /// A beginning: it waits for its end.
     pub fn begin(&mut self, event: Event<'_>, category: Category) {
         let Some(start_ns) = self.time(&event) else { return };
-        let (kind, implied) = match category {
-            Category::Span(kind, implied) => (kind, implied),
-            _ => (SpanKind::Other, false),
-        };
+        let (kind, implied) = host_kind(&event, category);
         let fields = event.fields();
         let mut span = self.span_of(fields.category, &event, kind, implied);
         span.start_ns = start_ns;

@@ -21,6 +21,7 @@ pub(crate) enum Lost {
     InstantDetails,
     LongStack,
     MemoryDetails,
+    MetadataTooLong,
     NameTooLong,
     NamesFull,
     NegativeDuration,
@@ -41,7 +42,7 @@ pub(crate) enum Lost {
     CounterValue,
 }
 
-const KINDS: [Lost; 32] = [
+const KINDS: [Lost; 33] = [
     Lost::CutOff,
     Lost::NotJson,
     Lost::NoObject,
@@ -70,6 +71,7 @@ const KINDS: [Lost; 32] = [
     Lost::OtherMembers,
     Lost::LongStack,
     Lost::FactTooLong,
+    Lost::MetadataTooLong,
     Lost::NameTooLong,
     Lost::NamesFull,
     Lost::ThreadsFull,
@@ -118,7 +120,10 @@ impl Lost {
                 ("thread and arguments of instants", "the model has name, time and process")
             }
             Lost::LongStack => ("frames of call stacks", "a stack of more than 65,536"),
-            Lost::MemoryDetails => ("memory events", "no address or no size"),
+            Lost::MemoryDetails => ("memory events", "no size"),
+            Lost::MetadataTooLong => {
+                ("labels and places of processes and threads", "more than 128 KiB of them")
+            }
             Lost::NameTooLong => ("ends of names", "a name longer than 256 KiB"),
             Lost::NamesFull => ("names and arguments", "more than 1 GiB of different ones"),
             Lost::NegativeDuration => ("events", "the duration is negative"),

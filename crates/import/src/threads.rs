@@ -84,7 +84,9 @@ impl Threads {
         end_ns: u64,
         output: &mut Output,
     ) -> (ProcessIndex, ThreadIndex) {
-        let known = match (number::integer(pid), number::integer(tid)) {
+        // Some writers quote numbers, and some only those of some events: it is one thread.
+        let number = |text| number::integer(number::unquoted(text));
+        let known = match (number(pid), number(tid)) {
             (Some(pid), Some(tid)) => self.thread_of.get(&(pid, tid)).copied(),
             _ => None,
         };

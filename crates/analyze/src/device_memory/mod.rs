@@ -74,8 +74,10 @@ pub struct PoolMemory {
     pub last: Level,
     /// The most in each of `BUCKETS` parts of the time.
     pub curve: Vec<Level>,
-    /// Whether operators were recorded, by which categories are told.
+    /// Whether operators were recorded, and addresses, by which categories are told.
     pub has_categories: bool,
+    /// Whether every block's address was recorded, by which its free is found.
+    pub is_placed: bool,
 }
 
 /// Memory of a rank's pools.

@@ -11,7 +11,8 @@ struct Blocks {
     freed_by: Vec<Option<u32>>,
     /// Per free: which event took the block; none if that was not recorded.
     taken_by: Vec<Option<u32>>,
-    /// Bytes of blocks whose taking was not recorded.
+    /// Bytes of blocks whose taking was not recorded. Of rows without an address, no more
+    /// than must have been there: as much as was given back beyond what was taken.
     earlier_bytes: u64,
 }
 
@@ -23,7 +24,14 @@ impl Blocks {
             taken_by: vec![None; rows.len()],
             earlier_bytes: 0,
         };
+        let (mut unplaced, mut lowest) = (0_i128, 0_i128);
         for (row, at) in rows.iter().zip(0_u32..) {
+            if !row.is_placed() {
+                let bytes = i128::from(row.bytes.unwrap_or(0));
+                unplaced += if row.free { -bytes } else { bytes };
+                lowest = lowest.min(unplaced);
+                continue;
+            }
             if !row.free {
                 live.insert((row.process, row.address), at);
                 continue;
@@ -36,6 +44,8 @@ impl Blocks {
                 None => blocks.earlier_bytes += row.bytes.unwrap_or(0),
             }
         }
+        let missing = u64::try_from(-lowest).unwrap_or(u64::MAX);
+        blocks.earlier_bytes = blocks.earlier_bytes.saturating_add(missing);
         blocks
     }
 }
@@ -49,6 +59,7 @@ pub(super) fn replay(
     let (first, end) = (rows.first()?, rows.last()?);
     let blocks = Blocks::of(rows);
     let categories = categories(operators, rows, &blocks.freed_by);
+    let is_placed = rows.iter().all(|row| row.is_placed());
     let exact = rows.iter().all(|row| row.total_allocated_bytes.is_some());
     let mut level = Level {
         time_ns: first.time_ns,
@@ -69,7 +80,8 @@ pub(super) fn replay(
         peak_reserved_bytes: rows.iter().filter_map(|row| row.total_reserved_bytes).max(),
         last: level,
         curve: Vec::new(),
-        has_categories: !operators.is_empty(),
+        has_categories: !operators.is_empty() && is_placed,
+        is_placed,
     };
     let bucket_ns = ((end.time_ns - first.time_ns) / BUCKETS).max(1);
     for (at, row) in rows.iter().enumerate() {

@@ -14,6 +14,8 @@ const NO_STACKS: &str = "no stack was recorded with these allocations";
 const NO_RESERVED: &str = "this allocator does not say what it holds";
 const NO_OPERATORS: &str = "no operators were recorded, by which blocks are told apart";
 const HOST_ALONE: &str = "no allocation of device memory was recorded, only of the host's";
+const NO_ADDRESSES: &str = "the addresses of blocks, which say which free belongs to which, were \
+                            not recorded; PyTorch writes them from 1.10 on";
 
 pub(super) fn body(parts: &[(RankAt, Part)]) -> Body {
     let mut rows: Vec<(&RankAt, &PoolMemory)> =
@@ -158,6 +160,7 @@ fn no_categories(rows: &[(&RankAt, &PoolMemory)]) -> &'static str {
         true if rows.iter().any(|(_, row)| row.has_categories) => {
             "no device memory was held at the peak"
         }
+        true if rows.iter().any(|(_, row)| !row.is_placed) => NO_ADDRESSES,
         true => NO_OPERATORS,
     }
 }
@@ -229,7 +232,7 @@ fn by_category(at: &RankAt, row: &PoolMemory) -> Table {
     columns.extend(keys.map(|key| Column::new(key, key, Unit::Bytes)));
     let mut table = Table::new("by_category", "Memory over time by category", columns)
         .view(View::Data)
-        .empty(NO_OPERATORS);
+        .empty(if row.is_placed { NO_OPERATORS } else { NO_ADDRESSES });
     for level in row.curve.iter().filter(|_| row.has_categories) {
         let mut cells: Vec<Cell> = vec![at.clock.since_start(level.time_ns).into()];
         cells.extend(level.by_category.map(Cell::from));

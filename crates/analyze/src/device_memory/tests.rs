@@ -72,6 +72,24 @@ fn without_totals_what_was_recorded_is_added_up() {
 }
 
 #[test]
+fn without_addresses_bytes_are_added_up_and_nothing_is_told_apart() {
+    let mut made = Fixture::new();
+    let row = Span { start_ns: 1, duration_ns: 90, kind: SpanKind::Operator, ..Span::default() };
+    made.span(row, "aten::mm");
+    made.allocations = [100, 50, -100, -50, 100, 50, -100, -50, -30, 20]
+        .into_iter()
+        .zip(10..)
+        .map(|(bytes, time_ns)| event(time_ns, 0, bytes, None))
+        .collect();
+    let found = memory(made);
+    // 30 bytes must have been there before: no more was given back than had been taken.
+    assert_eq!((found.peak.time_ns, found.peak.allocated_bytes), (11, 180));
+    assert_eq!(found.last.allocated_bytes, 20);
+    assert_eq!((found.allocations, found.frees, found.taken_bytes), (5, 5, 320));
+    assert!(!found.exact && !found.is_placed && !found.has_categories);
+}
+
+#[test]
 fn categories_sum_to_what_was_given_out() {
     let mut made = Fixture::new();
     let mut total = 2000;

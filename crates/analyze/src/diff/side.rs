@@ -380,8 +380,11 @@ fn collectives(
 fn device_peak(rank: &RankTrace<'_>) -> Reading<u64> {
     let rows = rank.allocations.iter().filter(|row| row.device.is_some());
     let framework = rows.filter(|row| row.allocator == Allocator::Framework);
-    match framework.filter_map(|row| row.total_allocated_bytes).max() {
+    let mut rows = framework.peekable();
+    let has_rows = rows.peek().is_some();
+    match rows.filter_map(|row| row.total_allocated_bytes).max() {
         Some(bytes) => Reading::Is(bytes),
+        None if has_rows => Reading::missing("the framework's allocator gives no totals"),
         None => Reading::missing("no allocator of a framework was recorded"),
     }
 }

@@ -252,7 +252,11 @@ fn point<W: Write>(
     };
     let time_ns = to.at(time_ns);
     to.event(|text| {
-        text.raw("\"ph\":\"C\",\"name\":");
+        text.raw("\"ph\":\"C\",");
+        if gpu.is_some() {
+            text.raw("\"cat\":\"gpu_counters\",");
+        }
+        text.raw("\"name\":");
         text.string(name);
         text.raw(",\"pid\":");
         text.raw(&pid);

@@ -290,7 +290,7 @@ impl<'a> Rows<'a> {
                 Some(device) => args.number("Device Id", Some(device.into())),
                 None => args.raw("Device Id", "-1"),
             }
-            args.number("Addr", Some(row.address));
+            args.number("Addr", row.is_placed().then_some(row.address));
             match row.bytes {
                 Some(bytes) if row.free => args.raw("Bytes", &format!("-{bytes}")),
                 bytes => args.number("Bytes", bytes),

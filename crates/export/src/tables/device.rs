@@ -103,7 +103,7 @@ columns! { pub ALLOCATIONS of DeviceAllocation:
     });
     "free" Bool "given back rather than taken" |r, _| Cell::Bool(r.free);
     "device" Uint "device; null for host memory" |r, _| Cell::opt(r.device);
-    "address" Uint "address" |r, _| Cell::Uint(r.address);
+    "address" Uint "address" |r, _| Cell::opt(r.is_placed().then_some(r.address));
     "bytes" Uint "bytes" |r, _| Cell::opt(r.bytes);
     "memory" Text "kind of memory" |r, _| Cell::text(memory(r.kind));
     "total_allocated_bytes" Uint "bytes that the allocator has given out afterwards" |r, _| Cell::opt(r.total_allocated_bytes);

@@ -304,7 +304,8 @@ pub struct DeviceAllocation {
     /// Device; none for host memory.
     pub device: Option<u32>,
     /// Address; 0 in a free: all that the process has live on this device is given back
-    /// (`cudaDeviceReset`), however it was taken from the device's library.
+    /// (`cudaDeviceReset`), however it was taken from the device's library. A framework's
+    /// rows have 0 where the address is not known ([`Self::is_placed`]).
     pub address: u64,
     /// Bytes; none for a free that does not say them: the last allocation at its
     /// address does, in order of time.
@@ -323,6 +324,14 @@ pub struct DeviceAllocation {
     pub external: Option<u64>,
     /// Where; 0 if no stack was taken.
     pub stack: StackId,
+}
+
+impl DeviceAllocation {
+    /// Whether the address is known, by which a free finds its allocation: PyTorch wrote
+    /// none before 1.10.
+    pub fn is_placed(&self) -> bool {
+        self.address != 0 || self.allocator != Allocator::Framework
+    }
 }
 
 /// Who gives memory.

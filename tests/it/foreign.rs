@@ -1,0 +1,102 @@
+//! Traces of other ages and devices, whose figures are known.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tprof_tests::foreign::{Foreign, accelerator, first_kineto};
+use tprof_tests::{Scratch, tprof};
+
+const STEPS: u64 = 5;
+const MS: u64 = 1_000_000;
+
+/// The run that a trace becomes.
+fn run_of(scratch: &Scratch, made: &Foreign) -> PathBuf {
+    let (trace, run) = (scratch.join("trace.json"), scratch.join("run"));
+    made.write(&trace);
+    tprof(["import"]).arg(&trace).arg("-o").arg(&run).run_in(scratch.path()).expect_code(0);
+    run
+}
+
+fn report(run: &Path, kind: &str, more: &[&str]) -> Value {
+    let job = more.iter().fold(tprof(["report", kind, "--json"]).arg(run), |job, arg| job.arg(arg));
+    let outcome = job.run_in(run.parent().unwrap()).expect_code(0);
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+/// Rows of a table of a report.
+fn rows(report: &Value, table: &str) -> Vec<Value> {
+    report["tables"][table].as_array().unwrap_or_else(|| panic!("no table {table}")).clone()
+}
+
+fn row<'v>(rows: &'v [Value], key: &str, value: &str) -> &'v Value {
+    rows.iter().find(|row| row[key] == value).unwrap_or_else(|| panic!("{value}: {rows:#?}"))
+}
+
+#[test]
+fn a_trace_of_pytorch_1_8_nests_and_has_steps_memory_and_launches() {
+    let scratch = Scratch::new();
+    let run = run_of(&scratch, &first_kineto(STEPS));
+    let summary = report(&run, "summary", &[]);
+    assert_eq!(summary["completeness"]["complete"], true, "{}", summary["completeness"]);
+    let operators = rows(&report(&run, "operators", &[]), "operators");
+    let own: u64 = operators.iter().map(|row| row["own_ns"].as_u64().unwrap()).sum();
+    assert_eq!(own, STEPS * 24 * MS, "{operators:#?}");
+    let linear = row(&operators, "operator", "aten::linear");
+    assert_eq!((&linear["own_ns"], &linear["kernels"]), (&(STEPS * 10 * MS).into(), &0.into()));
+    let addmm = row(&operators, "operator", "aten::addmm");
+    assert_eq!(addmm["device_ns"], STEPS * 25 * MS);
+    assert_eq!(addmm["kernels"], STEPS);
+    let steps = rows(&report(&run, "steps", &[]), "steps");
+    assert_eq!(steps.len() as u64, STEPS);
+    let pool = &rows(&report(&run, "device-memory", &[]), "pools")[0];
+    assert_eq!(pool["peak_bytes"], 1536_u64 << 20);
+    assert_eq!(pool["last_bytes"], 0);
+    let findings = report(&run, "findings", &[]);
+    let found = rows(&findings, "findings");
+    row(&found, "rule", "DataLoadBound");
+}
+
+#[test]
+fn an_arrow_of_an_old_trace_is_exported_once() {
+    let scratch = Scratch::new();
+    let run = run_of(&scratch, &first_kineto(STEPS));
+    let out = scratch.join("out");
+    let job = tprof(["export", "--to", "chrome"]).arg(&run).arg("-o").arg(&out);
+    job.run_in(scratch.path()).expect_code(0);
+    let trace = crate::export::chrome(&out.join("rank-0.trace.json.gz"));
+    let events = trace["traceEvents"].as_array().unwrap();
+    for phase in ["s", "f"] {
+        let arrows = events.iter().filter(|event| event["ph"] == phase);
+        assert_eq!(arrows.count() as u64, STEPS * 2, "{phase}");
+    }
+    assert!(events.iter().all(|event| event["pid"] != "python"));
+}
+
+#[test]
+fn any_accelerator_is_a_device() {
+    for (categories, names) in [
+        (["mtia_runtime", "mtia_ccp_events", "mtia_ccp_events"], ["fc_kernel", "dma_in"]),
+        (["xpu_runtime", "kernel", "gpu_memcpy"], ["gemm", "Memcpy HtoD (Host -> Device)"]),
+        (["privateuse1_runtime", "kernel", "gpu_memcpy"], ["gemm", "Memcpy HtoD"]),
+    ] {
+        let scratch = Scratch::new();
+        let run = run_of(&scratch, &accelerator(STEPS, categories, names));
+        let what = categories[0];
+        let summary = report(&run, "summary", &[]);
+        assert_eq!(summary["completeness"]["complete"], true, "{what}");
+        // From the first copy's start to the last kernel's end.
+        let window = (STEPS - 1) * 100 * MS + 50 * MS;
+        let breakdown = &rows(&report(&run, "breakdown", &[]), "breakdown")[0];
+        let [busy, copies] = [STEPS * 40 * MS, STEPS * 10 * MS];
+        let parts = ["window_ns", "compute_ns", "copies_ns", "idle_ns"].map(|key| &breakdown[key]);
+        let expected = [window, busy, copies, window - busy - copies].map(Value::from);
+        assert_eq!(parts, [&expected[0], &expected[1], &expected[2], &expected[3]], "{what}");
+        let launches = rows(&report(&run, "launches", &[]), "launches");
+        let launched: u64 = launches.iter().map(|row| row["work"].as_u64().unwrap()).sum();
+        assert_eq!(launched, STEPS * 2, "{what}: {launches:#?}");
+        assert!(!rows(&report(&run, "queue", &[]), "queue").is_empty(), "{what}");
+        assert!(!rows(&report(&run, "idle", &[]), "idle").is_empty(), "{what}");
+        // Read as HTA reads it, without the last step.
+        let hta = &rows(&report(&run, "breakdown", &["--hta"]), "breakdown")[0];
+        assert_eq!(hta["compute_ns"], (STEPS - 1) * 40 * MS, "{what}");
+    }
+}
