@@ -11,7 +11,7 @@ use crate::failures::{not_finished, not_started};
 use crate::run::current_directory;
 use crate::signals::Signals;
 use crate::units::{about_time, parse_duration};
-use crate::{paint, quote, system};
+use crate::{enabled, paint, quote, system};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +23,12 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Samples the process.
 pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
+    if !enabled::is_enabled()? {
+        return Err(Failure::new(format!("process {} is not sampled", args.pid))
+            .cause(format!("{} turns recording off", enabled::ENABLED))
+            .hint(format!("unset {}", enabled::ENABLED))
+            .into());
+    }
     let pid = process(&args.pid)?;
     let directory = current_directory()?;
     let duration = args.duration.clone();

@@ -9,14 +9,16 @@ mod diff;
 mod import;
 mod open;
 mod report;
+mod switches;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use diff::DiffArgs;
 pub use import::ImportArgs;
 pub use open::{OpenArgs, View};
-pub use report::{ReportArgs, ReportWords, report_kind_names, report_kinds};
+pub use report::{ReportArgs, ReportWords, report_kinds};
 use std::ffi::OsString;
 use std::path::PathBuf;
+pub use switches::shown as with_opposites_shown;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,6 +47,20 @@ pub struct Cli {
     /// Which command.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The definitions of all commands and options.
+pub fn command() -> clap::Command {
+    switches::with_opposites(Cli::command())
+}
+
+/// Reads a command line, its first word the program.
+pub fn parse_from<W: Into<OsString> + Clone>(
+    words: impl IntoIterator<Item = W>,
+) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// The commands.
@@ -104,7 +120,8 @@ pub enum Command {
 const RUN_NOTES: &str = "\
 Each option is also a variable (--max-size: TPROF_MAX_SIZE) and a key of
 tprof.toml (max-size) in the current directory or at $TPROF_CONFIG; a flag
-wins over a variable, a variable over the file.
+wins over a variable, a variable over the file. With TPROF_ENABLED=0 tprof
+becomes the command, and records nothing.
 
 Ctrl-C goes to the command. Two within 2 seconds make tprof finish with what
 it has and leave the command alone.
@@ -135,7 +152,8 @@ pub struct RunOptions {
     /// Replace an existing run
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub force: Option<OsString>,
-    /// What to record, separated by commas: cpu, gpu, mem, comm, nvtx [default: all]
+    /// What to record, separated by commas: cpu, gpu (or cuda), mem, comm, nvtx
+    /// [default: all]
     #[arg(long, value_name = "LIST")]
     pub activities: Option<OsString>,
     /// Allocations: exact, sampled, sampled=BYTES or off [default: sampled]
@@ -171,8 +189,8 @@ pub struct RunOptions {
     /// When a buffer is full: wait (briefly) or drop [default: wait]
     #[arg(long, value_name = "MODE")]
     pub on_full: Option<OsString>,
-    /// Also write this format after the run: chrome or folded
-    #[arg(long, value_name = "FORMAT")]
+    /// Also write this format after the run
+    #[arg(long, value_name = "FORMAT", help = crate::export::formats::export_help())]
     pub export: Option<OsString>,
     /// Keep no arguments, paths or environment in the run
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -274,13 +292,14 @@ pub struct ExportArgs {
     /// Format, see below
     #[arg(long, value_name = "FORMAT")]
     pub to: String,
-    /// File or directory to write [default: beside the run's files, or stdout]
+    /// File or directory to write, - for stdout [default: beside the run's files]
     #[arg(short, long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub output: Option<PathBuf>,
     /// Replace existing files
     #[arg(long)]
     pub force: bool,
-    /// With folded: what a stack's number counts [default: bytes]
+    /// With folded: what a stack's number counts [default: cpu, if it was sampled;
+    /// else bytes]
     #[arg(long, value_enum)]
     pub weight: Option<Weight>,
     /// Which part.
@@ -312,10 +331,9 @@ pub struct SliceArgs {
 }
 
 /// What the number behind a folded stack is.
-#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
     /// Allocated bytes
-    #[default]
     Bytes,
     /// Number of allocations
     Count,

@@ -1,25 +1,32 @@
 //! `tprof completions` and `tprof man`, from the same definitions as the help.
 
-use crate::cli::{Cli, CompletionsArgs, ManArgs, Shell, report_kind_names};
+mod report_words;
+
+use crate::cli::{self, CompletionsArgs, ManArgs, Shell, with_opposites_shown};
 use crate::errors::{Failure, said};
 use crate::export::formats;
+use clap::Command;
 use clap::builder::PossibleValuesParser;
-use clap::{Command, CommandFactory};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints the script.
 pub fn completions(args: CompletionsArgs) -> anyhow::Result<ExitCode> {
-    let shell = match args.shell {
+    io::stdout().write_all(script(args.shell).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The script for a shell.
+fn script(shell: Shell) -> String {
+    let of_clap = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
         Shell::Zsh => clap_complete::Shell::Zsh,
         Shell::Fish => clap_complete::Shell::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut with_values(), "tprof", &mut script);
-    io::stdout().write_all(&script)?;
-    Ok(ExitCode::SUCCESS)
+    clap_complete::generate(of_clap, &mut with_values(), "tprof", &mut script);
+    report_words::with_kinds(&String::from_utf8_lossy(&script), shell)
 }
 
 /// Prints the page, or writes one per command.
@@ -27,6 +34,7 @@ pub fn man(args: ManArgs) -> anyhow::Result<ExitCode> {
     match args.output {
         None => io::stdout().write_all(&page(visible())?)?,
         Some(directory) => {
+            crate::directory::make(&directory)?;
             write_pages(&directory).map_err(|e| {
                 Failure::new(format!("cannot write man pages into `{}`", directory.display()))
                     .cause(said(&e))
@@ -38,7 +46,6 @@ pub fn man(args: ManArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn write_pages(directory: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(directory)?;
     let command = visible();
     for one in command.get_subcommands().cloned() {
         let name = format!("tprof-{}", one.get_name());
@@ -62,7 +69,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
 
 /// The commands without those for tprof's own use.
 fn visible() -> Command {
-    let whole = Cli::command();
+    let whole = cli::command();
     let hidden = |one: &Command| one.is_hide_set();
     let kept: Vec<_> = whole.get_subcommands().filter(|one| !hidden(one)).cloned().collect();
     let mut command = Command::new("tprof")
@@ -86,17 +93,15 @@ fn with_values() -> Command {
             .mut_arg("mem", |arg| arg.value_parser(["exact", "sampled", "off"]))
             .mut_arg("stacks", |arg| arg.value_parser(["auto", "fp", "dwarf", "python", "off"]))
             .mut_arg("on_full", |arg| arg.value_parser(["wait", "drop"]))
-            .mut_arg("activities", |arg| arg.value_parser(["cpu", "gpu", "mem", "comm", "nvtx"]))
+            .mut_arg("activities", |arg| {
+                arg.value_parser(["cpu", "gpu", "cuda", "mem", "comm", "nvtx"])
+            })
             .mut_arg("export", |arg| arg.value_parser(formats()))
     };
-    visible()
+    with_opposites_shown(visible())
         .mut_subcommand("run", recording)
         .mut_subcommand("env", recording)
         .mut_subcommand("export", |command| {
             command.mut_arg("to", |arg| arg.value_parser(formats()))
-        })
-        .mut_subcommand("report", |command| {
-            let kinds = report_kind_names().join(" or ");
-            command.mut_arg("words", |arg| arg.help(format!("{kinds}, then a run; or a run alone")))
         })
 }

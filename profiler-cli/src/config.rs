@@ -251,15 +251,16 @@ fn listed(names: &[&str]) -> String {
 
 fn one_of<T: Copy>(given: &Given, names: &[(&'static str, T)]) -> Result<T, Failure> {
     let text = given.text()?;
-    let found = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-    found.ok_or_else(|| {
+    let found = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
         let right = nearest(text, names.iter().copied()).unwrap_or(names[0]);
         given.refuse(format!("it takes {}", listed(&names)), right)
     })
 }
 
-fn flag(given: &Given) -> Result<bool, Failure> {
+/// A switch.
+pub fn flag(given: &Given) -> Result<bool, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     FLAGS.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
         let right = nearest(&text, ["true", "false"]).unwrap_or("true");
@@ -271,7 +272,9 @@ fn activities(given: &Given) -> Result<Vec<Activity>, Failure> {
     let mut found = Vec::new();
     for word in given.text()?.split(',').map(str::trim) {
         let names = ACTIVITIES.map(|(name, _)| name);
-        let Some((_, activity)) = ACTIVITIES.iter().find(|(name, _)| *name == word) else {
+        let Some((_, activity)) =
+            ACTIVITIES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word))
+        else {
             let right = nearest(word, names).unwrap_or("mem");
             let why = match word {
                 "" => format!("a name is missing; the activities are {}", names.join(", ")),
@@ -287,7 +290,7 @@ fn activities(given: &Given) -> Result<Vec<Activity>, Failure> {
 }
 
 fn mem(given: &Given) -> Result<MemMode, Failure> {
-    let text = given.text()?;
+    let text = given.text()?.to_ascii_lowercase();
     if let Some(interval) = text.strip_prefix("sampled=") {
         return match parse_size(interval) {
             Some(interval) if interval > 0 => Ok(MemMode::Sampled { interval }),
@@ -303,7 +306,8 @@ fn mem(given: &Given) -> Result<MemMode, Failure> {
 
 /// Events to count.
 fn counters(given: &Given) -> Result<Vec<PerfEvent>, Failure> {
-    let mut found = match given.text()? {
+    let text = given.text()?.to_ascii_lowercase();
+    let mut found = match text.as_str() {
         "auto" => return Ok(PerfEvent::STANDARD.to_vec()),
         "none" => return Ok(Vec::new()),
         list => list.split(',').map(str::trim).map(|word| counter(word, given)),

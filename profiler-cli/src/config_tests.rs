@@ -117,6 +117,18 @@ fn bad_values_are_named_where_they_were_given() {
 }
 
 #[test]
+fn names_are_read_in_any_case() {
+    let activities = |text: &str| variable("TPROF_ACTIVITIES", text).unwrap().config.activities;
+    assert_eq!(activities("CPU,Mem"), [Activity::Cpu, Activity::Mem]);
+    assert_eq!(activities("CUDA"), [Activity::Gpu]);
+    assert_eq!(flags(mem("Exact")).unwrap().config.mem, MemMode::Exact);
+    assert_eq!(flags(mem("SAMPLED=64k")).unwrap().config.mem, MemMode::Sampled { interval: 65536 });
+    assert_eq!(variable("TPROF_STACKS", "FP").unwrap().config.stacks, StackMode::Fp);
+    let counters = variable("TPROF_COUNTERS", "Cycles").unwrap().config.counters;
+    assert_eq!(counters, [PerfEvent::Cycles]);
+}
+
+#[test]
 fn an_overridden_bad_value_is_still_refused() {
     assert!(layers(mem("exact"), &[("TPROF_MEM", "x")], "").is_err());
 }

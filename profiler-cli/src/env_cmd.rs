@@ -7,7 +7,7 @@
 use crate::cli::EnvArgs;
 use crate::errors::{Failure, said};
 use crate::failures::not_started;
-use crate::{config, libraries, quote, run};
+use crate::{config, enabled, libraries, quote, run};
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::io::{self, Read, Write};
@@ -20,6 +20,10 @@ use tprof_wire::env as names;
 
 /// Prints the lines.
 pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
+    if !enabled::is_enabled()? {
+        // Nothing to export: what is started then runs bare.
+        return Ok(ExitCode::SUCCESS);
+    }
     let directory = run::current_directory()?;
     let resolved = config::resolve(args.options, &[], &directory)?;
     // From a file or a variable it is meant for runs that have a launcher.

@@ -106,16 +106,41 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The name nearest to what was typed, if any is near.
+/// The name nearest to what was typed, if any is near: begun or ended alike, or a slip
+/// in every third letter away.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const BEGINNING: usize = 3;
     let typed = typed.to_lowercase();
-    names
-        .into_iter()
-        .map(|name| {
-            let score = strsim::jaro_winkler(&typed, &name.to_lowercase());
-            (score, name)
-        })
-        .filter(|(score, _)| *score > 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+    let slips = (typed.chars().count() / 3).max(1);
+    let distance = |name: &str| {
+        let name = name.to_lowercase();
+        let shorter = name.len().min(typed.len());
+        let begins = name.starts_with(&typed) || typed.starts_with(&name);
+        match strsim::osa_distance(&typed, &name) {
+            slip if slip <= slips => Some(slip),
+            slip if begins && shorter >= BEGINNING => Some(slip),
+            _ => None,
+        }
+    };
+    let near = names.into_iter().filter_map(|name| Some((distance(name)?, name)));
+    near.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_near_and_another_word_is_not() {
+        let names = ["run", "report", "export", "import", "doctor", "open", "completions"];
+        let near = |typed| nearest(typed, names);
+        assert_eq!(near("rum"), Some("run"));
+        assert_eq!(near("reprot"), Some("report"));
+        assert_eq!(near("REPORT"), Some("report"));
+        assert_eq!(near("completion"), Some("completions"));
+        assert_eq!(near("compl"), Some("completions"));
+        assert_eq!([near("ls"), near("top"), near("stat"), near("query"), near("")], [None; 5]);
+        assert_eq!(nearest("weit", ["wait", "drop"]), Some("wait"));
+        assert_eq!(nearest("gup", ["cpu", "gpu"]), Some("gpu"));
+    }
 }

@@ -4,11 +4,11 @@ pub mod failure;
 pub mod formats;
 mod report;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use tprof_export::{Options, Slice, Weight, Written};
+use tprof_export::{ExportError, Options, Slice, Weight, Written};
 use tprof_trace::RunDir;
 
 use crate::cli::{self, ExportArgs, SliceArgs};
@@ -23,7 +23,7 @@ use formats::{Format, Takes, Writer};
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     let format = wanted(&args)?;
     let opened = open_run_or_import(&args.path)?;
-    if opened.is_temporary() && args.output.is_none() && format.goes != "stdout" {
+    if opened.is_temporary() && args.output.is_none() {
         return Err(failure::nowhere(&args).into());
     }
     let written = write(format, &args, opened.path())?;
@@ -70,12 +70,12 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
         against: against.as_ref(),
         slice: slice(&args.slice)?,
         max_bytes: size(args)?,
-        weight: match args.weight.unwrap_or_default() {
+        weight: args.weight.map(|weight| match weight {
             cli::Weight::Bytes => Weight::Bytes,
             cli::Weight::Count => Weight::Count,
             cli::Weight::Cpu => Weight::Cpu,
             cli::Weight::Wait => Weight::Wait,
-        },
+        }),
         symbols: Some(&late),
     };
     let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
@@ -83,9 +83,13 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
         say(&format!("note: {}\n", problem.what));
     }
     let written = match format.writer {
-        Writer::Library(export) => {
-            export(&run, &options).map_err(|error| failure::failure(&args.path, &error))?
-        }
+        Writer::Library(export) => export(&run, &options).map_err(|error| match error {
+            // A reader of stdout that has enough is no failure.
+            ExportError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
+                anyhow::Error::from(source)
+            }
+            error => failure::failure(&args.path, &error).into(),
+        })?,
         Writer::Here(export) => export(&run, args, &options)?,
     };
     for note in late.notes() {
@@ -118,7 +122,7 @@ pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
     let numbers = |option: &str, text: &Option<String>| match text.as_deref() {
         None => Ok(None),
         Some(text) => {
-            text.parse().map(Some).map_err(|why: String| refused(option, text, &why, "0,4-7"))
+            text.parse().map(Some).map_err(|why: String| refused(option, text, &why, "0"))
         }
     };
     Ok(Slice {

@@ -94,7 +94,9 @@ fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     };
     let entries = match fs::read_dir(output) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return crate::directory::check_parent(output);
+        }
         Err(error) => return Err(cannot(error)),
     };
     for entry in entries {

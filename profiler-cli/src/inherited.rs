@@ -88,8 +88,8 @@ pub fn let_children_be_waited_for() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Closes what was closed. Async-signal-safe: for a forked child alone, since
-/// here those descriptors belong to Rust's runtime.
+/// Closes what was closed. Async-signal-safe: for a forked child, or right before an
+/// exec, since elsewhere those descriptors belong to Rust's runtime.
 pub fn close_what_was_closed() {
     let closed = CLOSED.load(Relaxed);
     for fd in 0..3 {

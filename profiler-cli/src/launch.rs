@@ -108,18 +108,7 @@ pub fn fork(
     changes: &[(OsString, OsString)],
     original: &Original,
 ) -> io::Result<Held> {
-    let words = command.iter().map(|word| CString::new(word.as_bytes()));
-    let words = words.collect::<Result<Vec<_>, _>>()?;
-    let tried = candidates(&command[0]).into_iter();
-    let tried = tried.map(|path| CString::new(path.into_os_string().into_vec()));
-    let plan = Plan {
-        arguments: pointers(&words, 0),
-        // `execvp` runs a file without a known format as `/bin/sh FILE ARGS…`.
-        script: pointers(&words, 1),
-        tried: tried.collect::<Result<Vec<_>, _>>()?,
-        environment: environment(changes)?,
-        binary: find(&command[0]).is_ok_and(|path| is_binary(&path)),
-    };
+    let plan = Plan::new(command, changes)?;
     let pointers_to_environment = pointers(&plan.environment, 0);
     let (gate_end, gate) = pipe()?;
     let (status, status_end) = pipe()?;
@@ -135,6 +124,17 @@ pub fn fork(
         }
         pid => Ok(Held { pid, gate, status }),
     }
+}
+
+/// Runs `command` in place of this process, in its environment; returns the error of
+/// `execve`. To be called while this process has no other thread.
+pub fn replace(command: &[OsString]) -> io::Error {
+    let plan = Plan::new(command, &[]);
+    let Ok(mut plan) = plan else { return io::Error::from_raw_os_error(libc::EINVAL) };
+    let environment = pointers(&plan.environment, 0);
+    inherited::restore_dispositions();
+    inherited::close_what_was_closed();
+    io::Error::from_raw_os_error(plan.execute(&environment))
 }
 
 impl Held {
@@ -163,6 +163,8 @@ impl Held {
 
 /// Everything the child needs, allocated before the fork.
 struct Plan {
+    /// What `arguments` and `script` point to.
+    _words: Vec<CString>,
     arguments: Vec<*const libc::c_char>,
     script: Vec<*const libc::c_char>,
     tried: Vec<CString>,
@@ -172,6 +174,22 @@ struct Plan {
 }
 
 impl Plan {
+    fn new(command: &[OsString], changes: &[(OsString, OsString)]) -> io::Result<Plan> {
+        let words = command.iter().map(|word| CString::new(word.as_bytes()));
+        let words = words.collect::<Result<Vec<_>, _>>()?;
+        let tried = candidates(&command[0]).into_iter();
+        let tried = tried.map(|path| CString::new(path.into_os_string().into_vec()));
+        Ok(Plan {
+            arguments: pointers(&words, 0),
+            // `execvp` runs a file without a known format as `/bin/sh FILE ARGS…`.
+            script: pointers(&words, 1),
+            tried: tried.collect::<Result<Vec<_>, _>>()?,
+            environment: environment(changes)?,
+            binary: find(&command[0]).is_ok_and(|path| is_binary(&path)),
+            _words: words,
+        })
+    }
+
     fn become_job(
         mut self,
         environment: &[*const libc::c_char],

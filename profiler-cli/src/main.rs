@@ -6,7 +6,9 @@ mod completions;
 mod config;
 mod ctl;
 mod diff;
+mod directory;
 mod doctor;
+mod enabled;
 mod env_cmd;
 mod errors;
 mod export;
@@ -30,12 +32,11 @@ mod units;
 mod usage;
 mod wait;
 
-use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match cli::parse_from(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return misuse(&error),
     };

@@ -7,7 +7,7 @@ use crate::failures::{cannot_start, missing_interpreter, not_finished, not_run, 
 use crate::launch::{self, Original, Unusable};
 use crate::signals::{self, Signals};
 use crate::wait::{self, Interrupts, Outcome};
-use crate::{export, inherited, libraries, peak, quote, summary, system};
+use crate::{enabled, export, inherited, libraries, peak, quote, summary, system};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,10 +20,16 @@ use tprof_trace::run::RunInfo;
 
 /// Runs the command.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let is_enabled = enabled::is_enabled()?;
+    if !is_enabled && !args.dry_run && !args.command.is_empty() {
+        return Err(enabled::become_command(&args.command).into());
+    }
     let directory = current_directory()?;
     let resolved = config::resolve(args.options, &args.command, &directory)?;
     if args.dry_run {
-        io::stdout().write_all(resolved.to_toml().as_bytes())?;
+        let bare = format!("# {} is off: the command runs without tprof\n", enabled::ENABLED);
+        let text = if is_enabled { String::new() } else { bare } + &resolved.to_toml();
+        io::stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(command) = args.command.first() else {
@@ -193,11 +199,9 @@ fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
         false => system::redirect_stdout(&io::stderr())?,
     }
     let output = &resolved.config.output;
-    let file = export::formats::find(format).and_then(|format| format.file);
     export::run(ExportArgs {
         path: output.clone(),
         to: format.to_owned(),
-        output: file.map(|file| output.join(file)),
         force: resolved.config.force,
         ..ExportArgs::default()
     })?;

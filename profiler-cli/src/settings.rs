@@ -6,6 +6,7 @@
 //! a mistyped variable that is silently ignored costs a night of a cluster.
 
 use crate::cli::RunOptions;
+use crate::enabled::ENABLED;
 use crate::errors::{Failure, nearest, said};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -40,7 +41,7 @@ pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
 /// Variables that mean something to another part of tprof.
-const OTHER_VARIABLES: [&str; 9] = [
+const OTHER_VARIABLES: [&str; 10] = [
     names::SESSION,
     names::BIN,
     names::HOST,
@@ -50,6 +51,7 @@ const OTHER_VARIABLES: [&str; 9] = [
     names::NEXT_INJECTION,
     CONFIG_FILE,
     LIBRARY_DIR,
+    ENABLED,
 ];
 /// Prefixes left to the test suite and the benchmark.
 const OTHER_PREFIXES: [&str; 2] = ["TPROF_TEST_", "TPROF_BENCH_"];
@@ -184,7 +186,7 @@ pub fn from_variables(
 
 fn unknown_variable(key: &str) -> Failure {
     let mut known = SETTINGS.map(variable).to_vec();
-    known.extend([CONFIG_FILE, LIBRARY_DIR, names::CUPTI].map(str::to_owned));
+    known.extend([CONFIG_FILE, LIBRARY_DIR, ENABLED, names::CUPTI].map(str::to_owned));
     Failure::new(format!("unknown variable {key}"))
         .cause("variables that begin with TPROF_ configure tprof, and it does not know this one")
         .hint(match nearest(key, known.iter().map(String::as_str)) {

@@ -1,14 +1,16 @@
 //! Mistakes on the command line, in the same three lines as every other error.
 
-use crate::cli::Cli;
+mod commands;
+
+use crate::cli;
 use crate::errors::{Failure, nearest};
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+pub use commands::unknown_command;
 use std::ffi::OsString;
 
 /// `tprof help`, for those who type it so.
 pub fn help(words: &[OsString]) -> Result<(), Failure> {
-    let mut command = Cli::command();
+    let mut command = cli::command();
     command.build();
     for word in words {
         let known = word.to_str().and_then(|word| command.find_subcommand(word).cloned());
@@ -17,21 +19,6 @@ pub fn help(words: &[OsString]) -> Result<(), Failure> {
     // Nobody to read it is no error.
     let _ = command.print_help();
     Ok(())
-}
-
-/// What a word in the place of a command means that is none.
-pub fn unknown_command(words: &[OsString]) -> Failure {
-    let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    let command = Cli::command();
-    let known: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
-    let known = known.iter().map(|one| one.get_name());
-    let failure = Failure::new(format!("unknown command `{word}`"));
-    match nearest(&word, known) {
-        Some(right) => failure.cause("tprof has no such command").hint(format!("tprof {right}")),
-        None => failure
-            .cause("the first word is one of tprof's own commands")
-            .hint(format!("tprof run -- {word}, to record it")),
-    }
 }
 
 /// An error of the parser as ours; `None` for help and version, which are none.
@@ -83,8 +70,8 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
         }
         // Only numbers are read by the parser itself.
         ErrorKind::ValueValidation => Failure::new(format!("bad value `{value}` for {argument}"))
-            .cause("it takes a whole number")
-            .hint(format!("{argument} 10")),
+            .cause(number_wanted(error))
+            .hint(format!("{argument} {}", usual_value(&argument))),
         ErrorKind::MissingRequiredArgument => {
             let missing = match error.get(ContextKind::InvalidArg) {
                 Some(ContextValue::Strings(list)) => {
@@ -131,9 +118,28 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
     Some(failure)
 }
 
+/// Which number an option takes.
+fn number_wanted(error: &clap::Error) -> String {
+    let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    match why.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
+        Some((least, most)) => format!("it takes a whole number from {least} to {most}"),
+        None => "it takes a whole number".to_owned(),
+    }
+}
+
+/// A value that an option could have: its default, or the first number.
+fn usual_value(argument: &str) -> String {
+    let command = cli::command();
+    let name = argument.trim_start_matches('-');
+    let mut options = command.get_subcommands().flat_map(|one| one.get_arguments());
+    let option = options.find(|one| one.get_long() == Some(name));
+    let default = option.and_then(|one| one.get_default_values().first().cloned());
+    default.map_or_else(|| "0".to_owned(), |value| value.to_string_lossy().into_owned())
+}
+
 /// The words that the command of a usage line takes.
 fn words_of(usage: &str) -> String {
-    let command = Cli::command();
+    let command = cli::command();
     let name = usage.split(' ').nth(1).unwrap_or_default();
     let words = command.find_subcommand(name).map(|command| {
         let words: Vec<&str> = command.get_subcommands().map(|word| word.get_name()).collect();
@@ -155,6 +161,17 @@ fn subcommands(error: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_is_suggested_that_the_option_could_have() {
+        let failure = |words: [&str; 5]| failure(&cli::parse_from(words).unwrap_err()).unwrap();
+        let rank = failure(["tprof", "report", "r1", "--rank", "x"]);
+        assert_eq!(rank.hint.as_deref(), Some("--rank 0"));
+        let top = failure(["tprof", "report", "r1", "--top", "x"]);
+        assert_eq!(top.hint.as_deref(), Some("--top 10"));
+        let port = failure(["tprof", "open", "r1", "--port", "70000"]);
+        assert_eq!(port.cause.as_deref(), Some("it takes a whole number from 0 to 65535"));
+    }
 
     #[test]
     fn an_unknown_word_is_answered_with_those_there_are() {

@@ -75,13 +75,62 @@ fn chrome_goes_beside_the_files_of_the_run_by_default() {
 }
 
 fn folded(run: &Path, weight: &str) -> Vec<(String, i64)> {
-    let job = tprof(["export", "--to", "folded", "--weight", weight]).arg(run);
+    let job = tprof(["export", "--to", "folded", "-o", "-", "--weight", weight]).arg(run);
     let outcome = job.run_in(run.parent().unwrap()).expect_code(0);
     let lines = outcome.stdout.lines().map(|line| {
         let (stack, number) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line:?}"));
         (stack.to_owned(), number.parse().unwrap_or_else(|_| panic!("{line:?}")))
     });
     lines.collect()
+}
+
+#[test]
+fn folded_stacks_go_into_a_file_and_to_stdout_by_its_name() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("stacks")), EXACT, &scratch).run;
+    let export = |words: &[&str]| tprof(words).arg(&run).run_in(scratch.cwd()).expect_code(0);
+    let to_file = export(&["export", "--to", "folded", "--weight", "bytes"]);
+    let file = run.join("stacks.folded");
+    assert_eq!(to_file.stdout.trim_end(), file.display().to_string());
+    let to_stdout = export(&["export", "--to", "folded", "--weight", "bytes", "-o", "-"]);
+    assert_eq!(to_stdout.stdout, std::fs::read_to_string(&file).unwrap());
+    // Every format of one file goes there; one of several cannot.
+    let json = export(&["export", "--to", "json", "-o", "-"]).stdout;
+    assert!(serde_json::from_str::<Value>(&json).is_ok(), "{json}");
+    assert!(
+        export(&["export", "--to", "flame", "-o", "-"])
+            .stdout
+            .to_lowercase()
+            .starts_with("<!doctype html>")
+    );
+    let refused = tprof(["export", "--to", "csv", "-o", "-"]).arg(&run).run_in(scratch.cwd());
+    tprof_tests::assert_refused(&refused, &["csv", "stdout", "-o DIR"]);
+}
+
+#[test]
+fn nothing_is_written_into_a_directory_that_is_not_there() {
+    let scratch = Scratch::new();
+    let cwd = scratch.cwd();
+    let run = traced(&Job::new(program("short")), EXACT, &scratch).run;
+    let run = run.display().to_string();
+    let trace = scratch.join("trace.json");
+    std::fs::write(&trace, r#"[{"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":5}]"#).unwrap();
+    let trace = trace.display().to_string();
+    for words in [
+        &["export", &run, "--to", "flame", "-o", "no/such/page.html"][..],
+        &["export", &run, "--to", "parquet", "-o", "no/such/tables"],
+        &["export", &run, "--to", "chrome", "-o", "no/such/traces"],
+        &["report", "all", &run, "--csv", "-o", "no/such/tables"],
+        &["import", &trace, "-o", "no/such/run"],
+        &["man", "-o", "no/such/pages"],
+    ] {
+        let outcome = tprof(words).run_in(&cwd);
+        tprof_tests::assert_refused(&outcome, &["no/such", "mkdir -p no/such"]);
+        assert!(!cwd.join("no").exists(), "{words:?}");
+    }
+    let made = tprof(["export", &run, "--to", "chrome", "-o", "traces"]).run_in(&cwd);
+    made.expect_code(0);
+    assert!(cwd.join("traces").is_dir());
 }
 
 #[test]

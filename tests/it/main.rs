@@ -13,6 +13,7 @@ mod cpu;
 mod ctl;
 mod damage;
 mod devices;
+mod enabled;
 mod estimates;
 mod export;
 mod foreign;

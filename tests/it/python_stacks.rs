@@ -270,7 +270,7 @@ fn text_and_exports_name_pythons_functions() {
     let line = line_of("python_heap.py", "init");
     assert!(text.contains(&format!("Victim.__init__ (python_heap.py:{line})")), "{text}");
     assert!(text.contains("main (python_heap.py:"), "{text}");
-    let folded = out(&["export", "--to", "folded"]);
+    let folded = out(&["export", "--to", "folded", "-o", "-", "--weight", "bytes"]);
     let of_key = folded.lines().find(|line| line.contains("victim_key")).unwrap();
     let at = |name: &str| of_key.find(name).unwrap_or_else(|| panic!("no {name} in {of_key}"));
     assert!(at("main") < at("victim_sorts") && at("victim_sorts") < at("victim_key"), "{of_key}");

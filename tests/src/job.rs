@@ -88,7 +88,7 @@ impl Job {
     }
 
     /// The same job with other words before its own: `tprof run … --`.
-    pub(crate) fn behind(&self, words: &[OsString]) -> Job {
+    pub fn behind(&self, words: &[OsString]) -> Job {
         let mut job = self.clone();
         job.argv = words.iter().chain(&self.argv).cloned().collect();
         job

@@ -45,7 +45,10 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     }
     for path in &paths {
         Output::check(path, options.force)?;
-        paths::parent(path)?;
+    }
+    match output.is_some_and(|output| paths.first().is_some_and(|path| path == output)) {
+        true => paths::parent(&paths[0])?,
+        false => paths::directory_of(&paths)?,
     }
     write_all(&selection, &paths, options)
 }
@@ -70,7 +73,7 @@ pub(crate) fn write_all(
         return Err(ExportError::EmptySlice);
     }
     for output in outputs {
-        written.paths.push(output.keep()?);
+        written.paths.extend(output.keep()?);
     }
     Ok(written)
 }

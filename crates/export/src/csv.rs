@@ -24,7 +24,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     options.without_max_bytes("csv")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("csv"));
-    OutputDir::check(&path, options.force)?;
+    OutputDir::check(&path, options.force, "csv")?;
     paths::parent(&path)?;
     let output = OutputDir::create(&path)?;
     let failed = |source| ExportError::Write { path: path.clone(), source };

@@ -85,11 +85,19 @@ pub enum ExportError {
         /// How many files there are.
         files: usize,
     },
-    /// Stdout could not be written.
-    #[error("cannot write to stdout: {source}")]
-    Stdout {
-        /// Why not.
-        source: io::Error,
+    /// Several files would be written to stdout.
+    #[error("{format} is several files, which do not fit stdout")]
+    NotToStdout {
+        /// Which format.
+        format: &'static str,
+    },
+    /// The directory in which the output would lie is not there.
+    #[error("there is no directory `{}`", directory.display())]
+    NoDirectory {
+        /// The output that was asked for.
+        path: PathBuf,
+        /// What is not there.
+        directory: PathBuf,
     },
     /// The operating system refused; nothing is left under the final name.
     #[error("cannot write `{}`: {source}", path.display())]

@@ -40,7 +40,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
             include_str!("flame/main.js"),
         ],
     };
-    written.paths.push(page.save(&path, &payload)?);
+    written.paths.extend(page.save(&path, &payload)?);
     Ok(written)
 }
 

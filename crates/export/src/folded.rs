@@ -7,7 +7,7 @@
 //! stands for `1 / (1 - exp(-s / interval))`, or itself from the interval on.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 use tprof_trace::RunDir;
@@ -21,10 +21,9 @@ use crate::stacks::{process_label, stands_for};
 use crate::{ExportError, Options, Part, Selection, Written, paths};
 
 /// What the number behind a stack is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// Requested bytes.
-    #[default]
     Bytes,
     /// Allocations; a realloc is one.
     Count,
@@ -39,15 +38,28 @@ impl Weight {
     fn is_of_memory(self) -> bool {
         matches!(self, Weight::Bytes | Weight::Count)
     }
+
+    /// What it counts.
+    fn about(self) -> &'static str {
+        match self {
+            Weight::Bytes => "allocated bytes",
+            Weight::Count => "allocations",
+            Weight::Cpu => "nanoseconds on a core",
+            Weight::Wait => "nanoseconds off a core",
+        }
+    }
 }
 
-/// Writes the stacks of a run, to stdout if no output is named.
+/// Writes one file: `DIR/stacks.folded`, or what the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("folded")?;
-    if let Some(path) = &options.output {
-        Output::check(path, options.force)?;
-    }
+    let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("stacks.folded"));
+    Output::check(&path, options.force)?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
+    let weight = match options.weight {
+        Some(weight) => weight,
+        None => usual(&selection)?,
+    };
     let mut lines = BTreeMap::new();
     let mut estimate = false;
     let mut written = Written::default();
@@ -58,8 +70,8 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
             None => clean(&file.label.to_string()),
         };
         let before = written.events;
-        estimate |= fold(&part, &root, options.weight, &mut lines, &mut written.events);
-        let all = match options.weight.is_of_memory() {
+        estimate |= fold(&part, &root, weight, &mut lines, &mut written.events);
+        let all = match weight.is_of_memory() {
             true => part.trace.heap_event_count(),
             false => part.trace.row_count::<Sample>(),
         };
@@ -69,24 +81,30 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
         written.notes.push("values are estimates from sampled allocations".to_owned());
     }
     if lines.is_empty() {
-        let what = if options.weight.is_of_memory() { "allocation" } else { "CPU sample" };
+        let what = if weight.is_of_memory() { "allocation" } else { "CPU sample" };
         written.notes.push(format!("no {what} was recorded: nothing to write"));
     }
-    match &options.output {
-        None => {
-            let mut stdout = BufWriter::new(io::stdout().lock());
-            let failed = |source| ExportError::Stdout { source };
-            write(&lines, &mut stdout).and_then(|()| stdout.flush()).map_err(failed)?;
-        }
-        Some(path) => {
-            paths::parent(path)?;
-            let mut output = Output::create(path)?;
-            let failed = |source| ExportError::Write { path: path.clone(), source };
-            write(&lines, &mut output).map_err(failed)?;
-            written.paths.push(output.keep()?);
+    if options.weight.is_none() {
+        written
+            .notes
+            .push(format!("a stack's number is {}; --weight chooses others", weight.about()));
+    }
+    paths::parent(&path)?;
+    let mut output = Output::create(&path)?;
+    let failed = |source| ExportError::Write { path: path.clone(), source };
+    write(&lines, &mut output).map_err(failed)?;
+    written.paths.extend(output.keep()?);
+    Ok(written)
+}
+
+/// What is counted unless something is asked for: time, where CPU samples were taken.
+fn usual(selection: &Selection<'_>) -> Result<Weight, ExportError> {
+    for file in &selection.files {
+        if selection.open(file)?.trace.row_count::<Sample>() > 0 {
+            return Ok(Weight::Cpu);
         }
     }
-    Ok(written)
+    Ok(Weight::Bytes)
 }
 
 fn write(lines: &BTreeMap<String, u64>, to: &mut impl Write) -> io::Result<()> {

@@ -47,7 +47,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     if written.events == 0 && !options.slice.is_all_time() {
         return Err(ExportError::EmptySlice);
     }
-    written.paths.push(output.keep()?);
+    written.paths.extend(output.keep()?);
     Ok(written)
 }
 

@@ -56,7 +56,7 @@ use tprof_trace::{RunDir, SymbolSource};
 /// Where to write, and what.
 #[derive(Clone, Default)]
 pub struct Options<'a> {
-    /// File or directory; each format has its own default.
+    /// File or directory; each format has its own default. `-` is stdout.
     pub output: Option<PathBuf>,
     /// Replace what is there.
     pub force: bool,
@@ -66,8 +66,8 @@ pub struct Options<'a> {
     pub max_bytes: Option<u64>,
     /// The run to compare with, for formats that compare.
     pub against: Option<&'a RunDir>,
-    /// What a stack's number counts.
-    pub weight: Weight,
+    /// What a stack's number counts; unless said, time where CPU samples were taken.
+    pub weight: Option<Weight>,
     /// Names addresses that the recorder left without one.
     pub symbols: Option<&'a dyn SymbolSource>,
 }

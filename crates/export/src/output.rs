@@ -2,19 +2,30 @@
 //!
 //! An output is written under a temporary name in its directory and renamed at
 //! the end, so that a full disk or a kill leaves no half file under the final name.
+//! The name `-` is stdout, where nothing can be taken back.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::ExportError;
 
+/// Name of the output that is stdout.
+pub const STDOUT: &str = "-";
+
+/// Whether a name means stdout.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == STDOUT
+}
+
 /// An output in the making.
 pub struct Output {
     path: PathBuf,
-    temporary: PathBuf,
+    /// None for stdout.
+    temporary: Option<PathBuf>,
     file: BufWriter<File>,
     bytes: u64,
     kept: bool,
@@ -23,7 +34,7 @@ pub struct Output {
 impl Output {
     /// Refuses an output that is there already, unless `force`.
     pub fn check(path: &Path, force: bool) -> Result<(), ExportError> {
-        if !force && path.symlink_metadata().is_ok() {
+        if !force && !is_stdout(path) && path.symlink_metadata().is_ok() {
             return Err(ExportError::Exists { path: path.to_path_buf() });
         }
         Ok(())
@@ -31,8 +42,12 @@ impl Output {
 
     /// Begins an output; only its owner may read it, as with the run itself.
     pub fn create(path: &Path) -> Result<Output, ExportError> {
-        let temporary = temporary(path);
         let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
+        if is_stdout(path) {
+            let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
+            return Ok(Output::of(path, None, stdout.into()));
+        }
+        let temporary = temporary(path);
         let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
         let file = match open() {
             // Left by a process of the same id that was killed.
@@ -42,8 +57,13 @@ impl Output {
             }
             opened => opened,
         };
-        let file = BufWriter::with_capacity(1 << 16, file.map_err(failed)?);
-        Ok(Output { path: path.to_path_buf(), temporary, file, bytes: 0, kept: false })
+        let file = file.map_err(failed)?;
+        Ok(Output::of(path, Some(temporary), file))
+    }
+
+    fn of(path: &Path, temporary: Option<PathBuf>, file: File) -> Output {
+        let file = BufWriter::with_capacity(1 << 16, file);
+        Output { path: path.to_path_buf(), temporary, file, bytes: 0, kept: false }
     }
 
     /// Bytes written so far.
@@ -51,17 +71,18 @@ impl Output {
         self.bytes
     }
 
-    /// Gives the output its name.
-    pub fn keep(mut self) -> Result<PathBuf, ExportError> {
+    /// Gives the output its name; none has stdout.
+    pub fn keep(mut self) -> Result<Option<PathBuf>, ExportError> {
         let path = self.path.clone();
         let failed = |source| ExportError::Write { path: path.clone(), source };
         self.file.flush().map_err(failed)?;
+        let Some(temporary) = &self.temporary else { return Ok(None) };
         if self.path.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
-        fs::rename(&self.temporary, &self.path).map_err(failed)?;
+        fs::rename(temporary, &self.path).map_err(failed)?;
         self.kept = true;
-        Ok(path)
+        Ok(Some(path))
     }
 }
 
@@ -79,9 +100,9 @@ impl Write for Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if !self.kept {
+        if let Some(temporary) = self.temporary.as_ref().filter(|_| !self.kept) {
             // The error that brought us here is the one to report.
-            let _ = fs::remove_file(&self.temporary);
+            let _ = fs::remove_file(temporary);
         }
     }
 }
@@ -94,8 +115,12 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Refuses a directory that is there already and not empty, unless `force`.
-    pub fn check(path: &Path, force: bool) -> Result<(), ExportError> {
+    /// Refuses a directory that is there already and not empty, unless `force`; and
+    /// stdout, which takes one file.
+    pub fn check(path: &Path, force: bool, format: &'static str) -> Result<(), ExportError> {
+        if is_stdout(path) {
+            return Err(ExportError::NotToStdout { format });
+        }
         let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         if is_empty() { Ok(()) } else { Output::check(path, force) }
     }
@@ -109,7 +134,7 @@ impl OutputDir {
         }
         let mut builder = fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(&temporary).map_err(failed)?;
+        builder.create(&temporary).map_err(failed)?;
         Ok(OutputDir { path: path.to_path_buf(), temporary, kept: false })
     }
 

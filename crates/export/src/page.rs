@@ -49,7 +49,7 @@ impl Page<'_> {
     }
 
     /// Writes the document to a file.
-    pub fn save(&self, path: &Path, payload: &Payload) -> Result<PathBuf, ExportError> {
+    pub fn save(&self, path: &Path, payload: &Payload) -> Result<Option<PathBuf>, ExportError> {
         paths::parent(path)?;
         let mut output = Output::create(path)?;
         let wrote = self.write(payload, &mut output);

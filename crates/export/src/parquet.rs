@@ -33,7 +33,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     options.without_max_bytes("parquet")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("parquet"));
-    OutputDir::check(&path, options.force)?;
+    OutputDir::check(&path, options.force, "parquet")?;
     paths::parent(&path)?;
     let output = OutputDir::create(&path)?;
     let mut written = Written::default();
@@ -98,10 +98,9 @@ impl Sink for Dataset<'_> {
             return Ok(());
         }
         let path = self.dir.join(name).join(&self.inside);
-        paths::parent(&path).map_err(|error| match error {
-            ExportError::Write { source, .. } => source,
-            other => io::Error::other(other.to_string()),
-        })?;
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
         let mut table = Table::begin(&path, name, columns)?;
         for batch in rows {
             table.add(&batch, columns, context)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tprof_trace::{RankFile, RankLabel, RunDir};
 
 use crate::ExportError;
+use crate::output::is_stdout;
 
 /// Where an output goes that nobody named: into the run's directory, beside a
 /// file that was given alone.
@@ -17,7 +18,7 @@ pub(crate) fn beside(run: &RunDir) -> PathBuf {
 }
 
 /// One path per file of a run: `DIR/rank-3SUFFIX`, or `output` itself if that
-/// ends in `suffix` or `ending` and there is but one file.
+/// ends in `suffix` or `ending`, or is stdout, and there is but one file.
 pub(crate) fn per_rank(
     run: &RunDir,
     files: &[&RankFile],
@@ -26,8 +27,7 @@ pub(crate) fn per_rank(
     ending: &str,
 ) -> Result<Vec<PathBuf>, ExportError> {
     if let Some(output) = output
-        && output.to_string_lossy().ends_with(ending)
-        && !output.is_dir()
+        && (output.to_string_lossy().ends_with(ending) && !output.is_dir() || is_stdout(output))
     {
         if files.len() > 1 {
             let path = output.to_path_buf();
@@ -67,9 +67,26 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Creates the directory that holds `path`.
+/// Refuses a path whose directory is not there: a slip in a name makes none.
 pub(crate) fn parent(path: &Path) -> Result<(), ExportError> {
-    let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) else { return Ok(()) };
+    if is_stdout(path) {
+        return Ok(());
+    }
+    match path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        Some(dir) if !dir.is_dir() => {
+            Err(ExportError::NoDirectory { path: path.to_path_buf(), directory: dir.to_path_buf() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Creates the directory that holds the files of `paths`, in a directory that is there.
+pub(crate) fn directory_of(paths: &[PathBuf]) -> Result<(), ExportError> {
+    let Some(dir) = paths.first().and_then(|path| path.parent()) else { return Ok(()) };
+    if dir.as_os_str().is_empty() || dir.is_dir() {
+        return Ok(());
+    }
+    parent(dir)?;
     let failed = |source| ExportError::Write { path: dir.to_path_buf(), source };
-    std::fs::create_dir_all(dir).map_err(failed)
+    std::fs::create_dir(dir).map_err(failed)
 }

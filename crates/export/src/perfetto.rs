@@ -76,7 +76,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     if written.events == 0 && !options.slice.is_all_time() {
         return Err(ExportError::EmptySlice);
     }
-    written.paths.push(finished.keep()?);
+    written.paths.extend(finished.keep()?);
     Ok(written)
 }
 

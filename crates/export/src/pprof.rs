@@ -72,7 +72,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut gzip = GzEncoder::new(output, Compression::new(1));
     let bytes = profile.finish(selection.zero.unix_ns);
     let wrote = gzip.write_all(bytes.bytes()).and_then(|()| gzip.finish());
-    written.paths.push(wrote.map_err(failed)?.keep()?);
+    written.paths.extend(wrote.map_err(failed)?.keep()?);
     Ok(written)
 }
 

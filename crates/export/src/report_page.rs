@@ -145,7 +145,7 @@ pub fn write(
     run: &RunDir,
     report: &ReportPage,
     path: &std::path::Path,
-) -> Result<PathBuf, ExportError> {
+) -> Result<Option<PathBuf>, ExportError> {
     let title = run_title(run);
     let body = html::body(&title, report);
     let page = Page {

@@ -54,7 +54,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut output = Output::create(&path)?;
     let failed = |source| ExportError::Write { path: path.clone(), source };
     document.write(&mut output).map_err(failed)?;
-    written.paths.push(output.keep()?);
+    written.paths.extend(output.keep()?);
     Ok(written)
 }
 

@@ -14,7 +14,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     // The plugin takes every file for a worker.
     selection.files.retain(|file| file.rank.is_some());
     let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("tensorboard"));
-    OutputDir::check(&path, options.force)?;
+    OutputDir::check(&path, options.force, "tensorboard")?;
     paths::parent(&path)?;
     let output = OutputDir::create(&path)?;
     let names = paths::names(&selection.files);

@@ -64,7 +64,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
                 return Err(ExportError::TooSmall { max_bytes, least_bytes: bytes });
             }
             _ => {
-                written.paths.push(page.save(&path, &payload)?);
+                written.paths.extend(page.save(&path, &payload)?);
                 return Ok(written);
             }
         }

@@ -92,7 +92,8 @@ fn of_rank(rank: u32) -> Slice {
 fn folded(run: &RunDir, slice: Slice, weight: Weight) -> (String, u64, Written) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("stacks.folded");
-    let options = Options { output: Some(path.clone()), slice, weight, ..Options::default() };
+    let options =
+        Options { output: Some(path.clone()), slice, weight: Some(weight), ..Options::default() };
     let written = folded::export(run, &options).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     let sum = text.lines().map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
@@ -175,7 +176,7 @@ fn ranks_of_several_hosts_share_a_clock() {
     rank(dir.path(), "rank-1.1.tprof", 0, MemoryRecording::Exact);
     rank(dir.path(), "launcher-node1.tprof", 0, MemoryRecording::Exact);
     let run = RunDir::open(dir.path()).unwrap();
-    let out = dir.path().join("made/here");
+    let out = dir.path().join("made");
     let paths = chrome::export(&run, &options(Some(out.clone()))).unwrap().paths;
     let names = ["rank-0", "rank-1", "rank-1.1", "launcher-node1"];
     assert_eq!(paths, names.map(|name| out.join(format!("{name}.trace.json.gz"))));
@@ -257,6 +258,49 @@ fn a_slice_outside_the_run_is_refused() {
     let error = sliced(None, None, Some("3-9"));
     assert!(matches!(&error, ExportError::NoStep { step: 3, there } if *there == [0]), "{error}");
     assert!(!dir.path().join("out").exists());
+}
+
+#[test]
+fn stacks_are_of_time_where_there_are_samples_and_of_bytes_elsewhere() {
+    let usual = |sampled: bool| {
+        let dir = tempfile::tempdir().unwrap();
+        rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
+        if sampled {
+            // Another rank of the run, which was sampled and allocated nothing.
+            let path = dir.path().join("rank-1.tprof");
+            common::write_rank(&path, 1, common::SMALL);
+        }
+        let run = RunDir::open(dir.path()).unwrap();
+        let written = folded::export(&run, &Options::default()).unwrap();
+        assert_eq!(written.paths, [dir.path().join("stacks.folded")]);
+        (std::fs::read_to_string(&written.paths[0]).unwrap(), written.notes.join("; "))
+    };
+    let (bytes, note) = usual(false);
+    assert!(bytes.lines().next().unwrap().starts_with("rank 0;"), "{bytes}");
+    assert!(note.contains("allocated bytes"), "{note}");
+    let (time, note) = usual(true);
+    assert!(time.lines().all(|line| line.starts_with("rank 1;")) && !time.is_empty(), "{time}");
+    assert!(note.contains("nanoseconds on a core"), "{note}");
+}
+
+#[test]
+fn an_export_makes_no_directories_but_the_one_that_was_named() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
+    let run = RunDir::open(dir.path()).unwrap();
+    let to = |path: &str| Options { output: Some(dir.path().join(path)), ..Options::default() };
+    let missing = |result: Result<Written, ExportError>| match result {
+        Err(ExportError::NoDirectory { directory, .. }) => directory == dir.path().join("no"),
+        other => panic!("{other:?}"),
+    };
+    assert!(missing(folded::export(&run, &to("no/stacks"))));
+    assert!(missing(chrome::export(&run, &to("no/rank.json.gz"))));
+    assert!(missing(chrome::export(&run, &to("no/traces"))));
+    assert!(missing(tprof_export::csv::export(&run, &to("no/tables"))));
+    assert!(missing(tprof_export::flame::export(&run, &to("no/page.html"))));
+    assert!(!dir.path().join("no").exists());
+    let written = chrome::export(&run, &to("traces")).unwrap();
+    assert_eq!(written.paths, [dir.path().join("traces/rank-0.trace.json.gz")]);
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use tprof_export::ExportError;
+use tprof_export::output::is_stdout;
 
 use super::formats::{self, Format, Takes};
 use crate::cli::ExportArgs;
+use crate::directory::no_directory;
 use crate::errors::{Failure, nearest, said};
 use crate::report::{no_rank, trace_failure};
 use crate::units::{about_size, about_time};
@@ -109,11 +111,21 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
             .cause("an export replaces nothing unless told to")
             .hint("--force, or another -o"),
         ExportError::NotADirectory { path, files } => {
-            Failure::new(format!("cannot write `{}`", path.display()))
+            let to = match is_stdout(path) {
+                true => "to stdout".to_owned(),
+                false => format!("`{}`", path.display()),
+            };
+            Failure::new(format!("cannot write {to}"))
                 .cause(format!("{files} files cannot be written to one name"))
                 .hint("give a directory to -o, or one rank to --rank")
         }
-        ExportError::Stdout { source } => {
+        ExportError::NotToStdout { format } => {
+            Failure::new(format!("cannot write {format} to stdout"))
+                .cause("it is a directory of several files")
+                .hint("-o DIR, or --to json")
+        }
+        ExportError::NoDirectory { path, directory } => no_directory(path, directory),
+        ExportError::Write { path, source } if is_stdout(path) => {
             Failure::new("cannot write the export").cause(said(source)).hint("-o FILE")
         }
         ExportError::Write { path, source } => {

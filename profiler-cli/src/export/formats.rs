@@ -17,9 +17,6 @@ pub struct Format {
     pub about: &'static str,
     /// Where it goes without `-o`, for the help.
     pub goes: &'static str,
-    /// Name in the run's directory when `tprof run --export` writes a format
-    /// that goes to stdout otherwise.
-    pub file: Option<&'static str>,
     /// Options that not all formats can honour, of which this one does.
     pub takes: &'static [Takes],
     /// What writes it.
@@ -53,7 +50,6 @@ pub const FORMATS: &[Format] = &[
         name: "perfetto",
         about: "all ranks in one file, for ui.perfetto.dev",
         goes: "trace.pftrace.gz",
-        file: None,
         takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(perfetto::export),
     },
@@ -61,7 +57,6 @@ pub const FORMATS: &[Format] = &[
         name: "chrome",
         about: "Chrome trace JSON, as torch.profiler writes it",
         goes: "rank-N.trace.json.gz",
-        file: None,
         takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(chrome::export),
     },
@@ -69,7 +64,6 @@ pub const FORMATS: &[Format] = &[
         name: "tensorboard",
         about: "a log directory for its PyTorch profiler plugin",
         goes: "tensorboard/",
-        file: None,
         takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(tensorboard::export),
     },
@@ -77,7 +71,6 @@ pub const FORMATS: &[Format] = &[
         name: "speedscope",
         about: "spans, samples and allocations, for speedscope.app",
         goes: "trace.speedscope.json",
-        file: None,
         takes: &[Takes::Times],
         writer: Writer::Library(speedscope::export),
     },
@@ -85,15 +78,13 @@ pub const FORMATS: &[Format] = &[
         name: "pprof",
         about: "samples and allocations, for go tool pprof",
         goes: "trace.pb.gz",
-        file: None,
         takes: &[Takes::Times],
         writer: Writer::Library(pprof::export),
     },
     Format {
         name: "folded",
-        about: "collapsed stacks, for flame graphs",
-        goes: "stdout",
-        file: Some("stacks.folded"),
+        about: "collapsed stacks of time or memory, for flame graphs",
+        goes: "stacks.folded",
         takes: &[Takes::Weight, Takes::Times],
         writer: Writer::Library(folded::export),
     },
@@ -101,7 +92,6 @@ pub const FORMATS: &[Format] = &[
         name: "flame",
         about: "flame graphs, one interactive HTML page",
         goes: "flame.html",
-        file: None,
         takes: &[Takes::Against, Takes::Times],
         writer: Writer::Library(flame::export),
     },
@@ -109,7 +99,6 @@ pub const FORMATS: &[Format] = &[
         name: "timeline",
         about: "threads, streams and memory over time, one interactive HTML page",
         goes: "timeline.html",
-        file: None,
         takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(timeline::export),
     },
@@ -117,7 +106,6 @@ pub const FORMATS: &[Format] = &[
         name: "report",
         about: "all reports of the run, one HTML page that prints",
         goes: "report.html",
-        file: None,
         takes: &[],
         writer: Writer::Here(super::report::export),
     },
@@ -125,7 +113,6 @@ pub const FORMATS: &[Format] = &[
         name: "parquet",
         about: "tables for DuckDB, Polars and pandas",
         goes: "parquet/",
-        file: None,
         takes: &[Takes::Times],
         writer: Writer::Library(parquet::export),
     },
@@ -133,7 +120,6 @@ pub const FORMATS: &[Format] = &[
         name: "csv",
         about: "the same tables as CSV",
         goes: "csv/",
-        file: None,
         takes: &[Takes::Times],
         writer: Writer::Library(csv::export),
     },
@@ -141,7 +127,6 @@ pub const FORMATS: &[Format] = &[
         name: "json",
         about: "the same tables in one document",
         goes: "tables.json.gz",
-        file: None,
         takes: &[Takes::Times],
         writer: Writer::Library(json::export),
     },
@@ -163,6 +148,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().map(|format| format.name)
 }
 
+/// Help of `tprof run --export`.
+pub fn export_help() -> String {
+    format!("Also write this format after the run: {}", names().collect::<Vec<_>>().join(", "))
+}
+
 /// The end of `tprof export --help`.
 pub fn help() -> String {
     let width = FORMATS.iter().map(|format| format.name.len()).max().unwrap_or(0);
@@ -171,7 +161,10 @@ pub fn help() -> String {
         text += &format!("  {name:width$}  {about}: {goes}\n");
     }
     text + "\
-\nA slice holds every event that touches it, whole. Times count from the run's
+\n-o - writes to stdout, where the format is one file. A directory that -o names
+must lie in one that exists.
+
+A slice holds every event that touches it, whole. Times count from the run's
 beginning: 1.5s, 300ms, 2m. Steps are those that the trace names, each rank's
 own. Lists and ranges: 0,4-7.
 

@@ -61,7 +61,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     page.links = links(&path);
     let path = report_page::write(run, &page, &path)
         .map_err(|error| failure::failure(&args.path, &error))?;
-    Ok(Written { paths: vec![path], ..Written::default() })
+    Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
 }
 
 /// The page shows whole ranks: one, or all.

@@ -144,7 +144,7 @@ pub fn write_csv(made: &Made, directory: &Path) -> Result<(), Failure> {
             .cause(said(error))
             .hint("-o at a directory that can be written")
     };
-    fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
+    crate::directory::make(directory)?;
     let write = |kind: &str, table: &str, text: String| {
         let path = directory.join(format!("{kind}.{table}.csv"));
         fs::write(&path, text).map_err(|error| failed(&path, &error))

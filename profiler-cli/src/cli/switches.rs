@@ -1,0 +1,168 @@
+//! Every switch has its opposite: `--redact` and `--no-redact`, `--no-browser` and
+//! `--browser`. The last one typed counts.
+//!
+//! Made of the definitions of switches, so that a new one has its own. Opposites are
+//! one line below the options of a command, not one each among them.
+
+use clap::builder::ArgPredicate;
+use clap::{Arg, ArgAction, Command, Id};
+
+/// How switches name their value that take one (`--redact=false`).
+const BOOL: &str = "BOOL";
+/// Columns of help.
+const WIDTH: usize = 80;
+
+/// A command, and those below it, with the opposites of their switches.
+pub fn with_opposites(command: Command) -> Command {
+    let command = command.mut_subcommands(with_opposites);
+    let switches: Vec<Arg> =
+        command.get_arguments().filter(|arg| is_switch(arg)).cloned().collect();
+    if switches.is_empty() {
+        return command;
+    }
+    let mut names = Vec::new();
+    let mut command = command;
+    for switch in switches {
+        let Some(opposite) = switch.get_long().map(opposite) else { continue };
+        let id = switch.get_id().clone();
+        names.push(format!("--{opposite}"));
+        command = command
+            .arg(
+                Arg::new(opposite.clone())
+                    .long(opposite.clone())
+                    .action(ArgAction::SetTrue)
+                    .overrides_with_all([id.clone(), Id::from(opposite.clone())])
+                    .hide(true),
+            )
+            .mut_arg(id.clone(), |switch| {
+                let has_value = takes_value(&switch);
+                let switch = switch.overrides_with(id.clone());
+                match has_value {
+                    true => switch.default_value_if(
+                        opposite,
+                        ArgPredicate::Equals("true".into()),
+                        "false",
+                    ),
+                    false => switch,
+                }
+            });
+    }
+    let line = folded(&format!("Switches go back, and the last one counts: {}", names.join(" ")));
+    let after = command.get_after_help().map(|text| format!("\n\n{text}")).unwrap_or_default();
+    command.after_help(line + &after)
+}
+
+/// The opposites that a command has, shown: for completions.
+pub fn shown(command: Command) -> Command {
+    let command = command.mut_subcommands(shown);
+    let names: Vec<String> = command
+        .get_arguments()
+        .filter(|arg| is_switch(arg))
+        .filter_map(|arg| Some(opposite(arg.get_long()?)))
+        .collect();
+    command.mut_args(|arg| match names.iter().any(|name| arg.get_id() == name) {
+        true => arg.hide(false),
+        false => arg,
+    })
+}
+
+fn is_switch(arg: &Arg) -> bool {
+    !arg.is_hide_set() && (matches!(arg.get_action(), ArgAction::SetTrue) || takes_value(arg))
+}
+
+/// Whether a switch takes `true` and `false`, too.
+fn takes_value(arg: &Arg) -> bool {
+    arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == BOOL))
+}
+
+/// `no-redact` of `redact`, and `browser` of `no-browser`.
+fn opposite(name: &str) -> String {
+    name.strip_prefix("no-").map_or_else(|| format!("no-{name}"), str::to_owned)
+}
+
+/// Text in lines of help.
+fn folded(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        match line.len() {
+            0 => line.push_str(word),
+            length if length + 1 + word.len() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("  {word}")),
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::{Cli, Command, RunOptions, command, parse_from};
+    use std::ffi::OsString;
+
+    fn options(words: &[&str]) -> RunOptions {
+        let words = [&["tprof", "run"], words, &["true"]].concat();
+        match parse_from(words).unwrap() {
+            Cli { command: Command::Run(args) } => args.options,
+            _ => panic!("not `run`"),
+        }
+    }
+
+    #[test]
+    fn the_last_of_a_switch_and_its_opposite_counts() {
+        let redact = |words: &[&str]| options(words).redact;
+        assert_eq!(redact(&[]), None);
+        assert_eq!(redact(&["--redact"]), Some("true".into()));
+        assert_eq!(redact(&["--no-redact"]), Some("false".into()));
+        assert_eq!(redact(&["--redact", "--no-redact"]), Some("false".into()));
+        assert_eq!(redact(&["--no-redact", "--redact"]), Some("true".into()));
+        assert_eq!(redact(&["--redact=true", "--no-redact"]), Some("false".into()));
+        assert_eq!(redact(&["--no-redact", "--no-redact"]), Some("false".into()));
+        assert_eq!(redact(&["--redact=false", "--redact"]), Some("true".into()));
+    }
+
+    #[test]
+    fn a_switch_without_value_has_an_opposite_too() {
+        let browser = |words: &[&str]| {
+            let words = [&["tprof", "open", "r1"], words].concat();
+            match parse_from(words).unwrap() {
+                Cli { command: Command::Open(args) } => !args.no_browser,
+                _ => panic!("not `open`"),
+            }
+        };
+        assert_eq!(
+            [browser(&[]), browser(&["--no-browser"]), browser(&["--no-browser", "--browser"])],
+            [true, false, true]
+        );
+    }
+
+    #[test]
+    fn the_words_of_the_job_are_its_own() {
+        let words = ["tprof", "run", "--", "job", "--no-redact"];
+        let Cli { command: Command::Run(args) } = parse_from(words).unwrap() else {
+            panic!("not `run`")
+        };
+        assert_eq!(args.options.redact, None);
+        assert_eq!(args.command, ["job", "--no-redact"].map(OsString::from));
+    }
+
+    #[test]
+    fn every_switch_of_every_command_is_named_with_its_opposite_in_help() {
+        let mut seen = 0;
+        for mut sub in command().get_subcommands().cloned().collect::<Vec<_>>() {
+            let help = sub.render_help().to_string();
+            let lines = help.lines().skip_while(|line| !line.starts_with("Switches go back"));
+            for line in lines.take(3) {
+                assert!(line.chars().count() <= 80, "wrapped: {line}");
+            }
+            for arg in sub.get_arguments().filter(|arg| super::is_switch(arg)) {
+                let opposite = super::opposite(arg.get_long().unwrap());
+                assert!(help.contains(&format!("--{opposite}")), "{}: {help}", sub.get_name());
+                seen += 1;
+            }
+        }
+        assert!(seen > 20, "{seen}");
+    }
+}

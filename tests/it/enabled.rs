@@ -1,0 +1,85 @@
+//! `TPROF_ENABLED=0`: the command runs as if it had been typed alone.
+
+use tprof_tests::{Job, Kind, Scratch, assert_refused, build, program, tprof, tprof_at};
+
+/// The job behind a tprof that is switched off.
+fn bare(job: &Job) -> Job {
+    let tprof = tprof_at().into();
+    job.behind(&[tprof, "run".into(), "--redact".into(), "-o".into(), "run".into(), "--".into()])
+        .env("TPROF_ENABLED", "0")
+}
+
+#[test]
+fn the_command_is_the_process_that_was_started_and_nothing_is_written() {
+    let scratch = Scratch::new();
+    let cwd = scratch.cwd();
+    let script = "echo pid $$ parent $PPID; env | sort; ls -l /proc/$$/fd | wc -l; \
+                  grep -E 'Sig|Shd' /proc/$$/status; cat /proc/$$/comm; ls; kill -9 $$";
+    let job = Job::new("sh").args(["-c", script]);
+    let native = job.clone().env("TPROF_ENABLED", "0").run_in(&cwd);
+    let switched = bare(&job).run_in(&cwd);
+    let without_pid = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(without_pid(&switched.stdout), without_pid(&native.stdout));
+    assert_eq!(
+        (switched.code, switched.signal, &switched.stderr),
+        (native.code, native.signal, &native.stderr)
+    );
+    assert_eq!(std::fs::read_dir(&cwd).unwrap().count(), 0);
+    // No process is between: the job's own pid is the one that was started.
+    let script = "TPROF_ENABLED=0 \"$0\" run -- sh -c 'echo $$ $PPID' & echo $! $$; wait";
+    let told = Job::new("sh").args(["-c", script]).arg(tprof_at()).run_in(&cwd).stdout;
+    let mut lines: Vec<&str> = told.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0], lines[1], "{told}");
+}
+
+#[test]
+fn what_the_command_inherits_is_what_tprof_inherited() {
+    let scratch = Scratch::new();
+    let cwd = scratch.cwd();
+    let inherited = Job::new(program("inherited"));
+    let closed = "trap '' PIPE CHLD; exec <&-; exec \"$@\"";
+    let wrapped = |job: &Job| job.behind(&["sh".into(), "-c".into(), closed.into(), "sh".into()]);
+    let native = wrapped(&inherited.clone().env("TPROF_ENABLED", "0")).run_in(&cwd);
+    assert_eq!(wrapped(&bare(&inherited)).run_in(&cwd), native);
+}
+
+#[test]
+fn a_command_that_cannot_be_run_ends_as_under_a_shell() {
+    let scratch = Scratch::new();
+    let cwd = scratch.cwd();
+    let off = |words: &[&str]| {
+        tprof(["run", "--"]).args(words).env("TPROF_ENABLED", "0").run_in(&cwd).code
+    };
+    assert_eq!(off(&["no-such-command"]), Some(127));
+    std::fs::write(cwd.join("plain"), "").unwrap();
+    assert_eq!(off(&["./plain"]), Some(126));
+    assert_eq!(off(&["sh", "-c", "exit 7"]), Some(7));
+    // A program that tprof would have to leave alone is one like others here.
+    if let Ok(program) = build("short", Kind::Static) {
+        assert_eq!(off(&[program.to_str().unwrap()]), Some(0));
+    }
+}
+
+#[test]
+fn one_means_what_no_variable_means_and_anything_else_is_refused() {
+    let scratch = Scratch::new();
+    let cwd = scratch.cwd();
+    let with = |value: &str, words: &[&str]| tprof(words).env("TPROF_ENABLED", value).run_in(&cwd);
+    let on = with("1", &["run", "--quiet", "-o", "run", "--", "true"]);
+    assert_eq!(on.code, Some(0), "{on:?}");
+    assert!(cwd.join("run/run.json").exists());
+    for value in ["2", "maybe", ""] {
+        let refused = with(value, &["run", "--", "true"]);
+        assert_refused(&refused, &["TPROF_ENABLED", "true or false"]);
+    }
+    let dry = with("off", &["run", "--dry-run", "--", "true"]).expect_code(0);
+    assert!(
+        dry.stdout.starts_with("# TPROF_ENABLED is off: the command runs without tprof"),
+        "{dry:?}"
+    );
+    assert_eq!(with("0", &["env"]).expect_code(0).stdout, "");
+    assert_refused(&with("0", &["attach", "1"]), &["not sampled", "unset TPROF_ENABLED"]);
+    assert_refused(&with("0", &["run"]), &["no command"]);
+}
