@@ -32,6 +32,7 @@ mod python_stacks;
 mod ranks;
 mod readings;
 mod round_trip;
+mod sandboxes;
 mod stacks;
 mod state;
 mod sums;

@@ -351,12 +351,16 @@ impl Tracked {
         let fresh = count.wrapping_sub(self.children_lost).min(header.lost_pids.len() as u32);
         for n in 0..fresh {
             let at = count.wrapping_sub(fresh).wrapping_add(n) as usize % header.lost_pids.len();
+            let who = match header.lost_pids[at].load(Relaxed) {
+                0 => format!("a child of {}", self.pid),
+                pid => format!("{pid} (a child of {})", self.pid),
+            };
+            let why = "it could not attach: it had another user, root or environment, no descriptor \
+                       left, or a seccomp filter";
             story.is_blind(Blind {
-                process: format!("{} child of {}", header.lost_pids[at].load(Relaxed), self.pid),
+                process: who,
                 what: "everything".to_owned(),
-                why:
-                    "it could not attach: it had another user, no descriptor left, or another root"
-                        .to_owned(),
+                why: why.to_owned(),
             });
         }
         let more = count.wrapping_sub(self.children_lost) - fresh;

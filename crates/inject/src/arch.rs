@@ -39,6 +39,53 @@ pub fn thread_block() -> *mut u8 {
     block
 }
 
+/// [`thread_block`], and its first word, read before anything else of the thread:
+/// the block of a task without thread-local storage may be out of reach.
+#[inline(always)]
+pub fn thread_block_and_word() -> (*mut u8, u64) {
+    let block: *mut u8;
+    let word: u64;
+    // SAFETY: the caller's function reads thread-local variables of its own, which lie beside.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
+            "mov {1}, qword ptr fs:[{0}]",
+            "add {0}, qword ptr fs:[0]",
+            out(reg) block,
+            out(reg) word,
+            options(readonly, nostack)
+        );
+    }
+    (block, word)
+}
+
+/// Where the block of the thread with this thread pointer lies.
+#[inline(always)]
+pub fn block_of(pointer: usize) -> *mut u8 {
+    let mut block = pointer;
+    // SAFETY: reads a GOT entry that the loader filled.
+    unsafe {
+        asm!(
+            "add {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
+            inout(reg) block,
+            options(pure, readonly, nostack)
+        );
+    }
+    block as *mut u8
+}
+
+/// The register that holds the thread pointer, itself.
+///
+/// # Safety
+/// The kernel lets user space read it (`HWCAP2_FSGSBASE`).
+#[inline(always)]
+pub unsafe fn thread_register() -> usize {
+    let pointer: usize;
+    // SAFETY: the caller's premise; touches no memory.
+    unsafe { asm!("rdfsbase {0}", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
 /// The thread pointer: on glibc and musl it lies at the top of the thread's
 /// own stack, for all threads but the first.
 #[inline(always)]
@@ -152,6 +199,7 @@ pub mod number {
     pub const GETPPID: usize = 110;
     pub const SETSID: usize = 112;
     pub const PRCTL: usize = 157;
+    pub const ARCH_PRCTL: usize = 158;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
     pub const CLOCK_GETTIME: usize = 228;

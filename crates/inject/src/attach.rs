@@ -2,7 +2,7 @@
 //! descriptors, three mappings, and nothing left open.
 
 use crate::sys::{self, flags};
-use crate::{arch, python, ring, stacks, start_collector, state};
+use crate::{arch, pointers, python, ring, stacks, start_collector, state};
 use core::ffi::{c_char, c_ulong};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
@@ -82,8 +82,11 @@ enum Answer {
 pub fn attach(forked: bool) -> bool {
     const ENOENT: isize = -2;
     const ECONNREFUSED: isize = -111;
-    if !forked && !remember_socket() {
-        return false;
+    if !forked {
+        pointers::prepare();
+        if !remember_socket() {
+            return false;
+        }
     }
     let (path, len) = socket_path();
     let Some(path) = path.get(..len) else { return false };
@@ -269,7 +272,6 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     unsafe { ring::prepare(region, sparing) };
     state::SESSION.store(session.cast(), Release);
     state::REGION.store(region, Release);
-    let generation = state::GENERATIONS.fetch_add(1, Relaxed) + 1;
-    state::WIPED.generation.store(generation, Release);
+    state::WIPED.generation.store(state::next_generation(), Release);
     true
 }

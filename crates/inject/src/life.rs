@@ -1,7 +1,8 @@
 //! Records of process and thread life, and of mappings.
 
+use crate::calls_made::{Class, Closing, closed};
 use crate::thread::{self, Thread};
-use crate::{python, ring, stacks, state, sys};
+use crate::{pointers, python, ring, stacks, state, sys};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::{mem_mode, slot_state};
@@ -15,7 +16,7 @@ pub mod how {
 }
 
 fn record(kind: ExtKind, argument: u32, payload: &[u64]) {
-    if let Some(thread) = thread::recording() {
+    if let Some(thread) = thread::recording_if_own() {
         let clock = thread.clock();
         ring::ext(thread, kind, argument, clock, payload);
     }
@@ -45,7 +46,7 @@ fn name_record(thread: &mut Thread, name: &[u8; 16]) {
 
 /// This thread was renamed.
 pub fn thread_renamed() {
-    if let Some(thread) = thread::recording()
+    if let Some(thread) = thread::recording_if_own()
         && !thread.is_quiet()
     {
         let name = sys::thread_name();
@@ -57,8 +58,7 @@ pub fn thread_renamed() {
 pub fn thread_ended() {
     // SAFETY: this thread's own block.
     let thread = unsafe { &mut *Thread::here() };
-    let generation = state::WIPED.generation.load(Relaxed);
-    if generation == 0 || thread.generation != generation || thread.ended {
+    if !thread.may_record() || thread.ended {
         return;
     }
     thread.ended = true;
@@ -69,6 +69,7 @@ pub fn thread_ended() {
     }
     let clock = thread.clock();
     ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid), 0]);
+    pointers::forget();
     python::ended(thread);
     thread.slot().state.store(slot_state::ENDING, Release);
     if let Some(header) = state::header() {
@@ -87,8 +88,20 @@ pub fn process_exit(status: i32, how: u64) {
 
 /// `fork` returned `child` here; `clock` was read before it.
 pub fn forked(child: u32, clock: u64) {
-    if let Some(thread) = thread::recording() {
+    if thread::process_is_attached() && closed(Class::Threads) {
+        // The child may not even ask for its own pid.
+        thread::say_lost(child);
+    }
+    if let Some(thread) = thread::recording_if_own() {
         ring::ext(thread, ExtKind::Fork, 0, clock, &[u64::from(child), 0]);
+    }
+}
+
+/// In a forked child: where its parent has said that nothing of it will be seen,
+/// it need not say so itself.
+pub fn born_under_filter() {
+    if closed(Class::Threads) && !state::REGION.load(Relaxed).is_null() {
+        state::PHASE.store(state::phase::OFF, Release);
     }
 }
 
@@ -102,7 +115,7 @@ pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     const MOST: usize = 512;
     let mut payload = [0u64; 2 + MOST / 8];
     // Under a filter nothing may be asked; a vfork child is not told apart then.
-    let quiet = state::FILTERED.load(Relaxed) != 0;
+    let quiet = closed(Class::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
     let parent = if quiet { 0 } else { sys::parent_pid() };
     payload[0] = if spawn { 0 } else { u64::from(pid) };
@@ -122,7 +135,7 @@ pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
 
 /// The exec that [`executing`] announced failed.
 pub fn exec_failed(error: i32) {
-    let quiet = state::FILTERED.load(Relaxed) != 0;
+    let quiet = closed(Class::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
     record(ExtKind::ExecFailed, 0, &[u64::from(pid), error as u32 as u64]);
 }
@@ -133,30 +146,56 @@ pub fn spawned(child: u32, error: i32) {
 }
 
 /// Strict seccomp begins for this thread: no clock and no system call from here on.
-pub fn entering_strict_seccomp() {
-    if let Some(thread) = thread::recording() {
-        ring::open_some();
-        thread.strict = true;
-    }
-}
-
-/// A seccomp filter is about to be installed: no system call from here on, in
-/// any thread. The clock may still be read.
-pub fn entering_seccomp_filter() {
-    if thread::recording().is_some_and(|thread| !thread.is_quiet()) {
-        ring::open_some();
-    }
-    state::FILTERED.store(1, SeqCst);
-}
-
-/// The attempt failed.
-pub fn strict_seccomp_refused() {
+/// Returns the block in which that is noted now, and was not before.
+pub fn entering_strict_seccomp() -> Option<*mut Thread> {
+    let is_recording = thread::recording_if_own().is_some();
+    let block = pointers::own_block()?;
     // SAFETY: this thread's own block.
-    unsafe { (*Thread::here()).strict = false };
+    let thread = unsafe { &mut *block };
+    if thread.strict {
+        return None;
+    }
+    if is_recording {
+        ring::open_some();
+    }
+    // Also one that has no place to record must be known: it may not be examined later.
+    pointers::remember();
+    pointers::STRICT.fetch_add(1, SeqCst);
+    thread.strict = true;
+    Some(block)
 }
 
-fn records_maps(thread: &Thread) -> bool {
-    thread.mem_mode != mem_mode::OFF && thread.is_on()
+/// The kernel refused it; `noted` is what [`entering_strict_seccomp`] returned.
+pub fn strict_seccomp_refused(noted: Option<*mut Thread>) {
+    if let Some(block) = noted {
+        // SAFETY: the block of the thread that calls.
+        unsafe { (*block).strict = false };
+        pointers::STRICT.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A seccomp filter is about to be installed, the `struct sock_fprog` at `program`:
+/// what it does not permit is not done from here on, in any thread. The clock may
+/// still be read.
+pub fn entering_seccomp_filter(program: usize) -> Closing {
+    let closing = Closing::by(program);
+    if closing.closes(Class::Threads) && thread::recording_if_own().is_some() {
+        ring::open_some();
+    }
+    closing.begin();
+    closing
+}
+
+/// This thread, where it records mappings.
+fn recording_maps() -> Option<&'static mut Thread> {
+    if state::MEM_MODE.load(Relaxed) == mem_mode::OFF {
+        return None;
+    }
+    let Some(thread) = thread::recording_if_own() else {
+        thread::lose_if_not_own();
+        return None;
+    };
+    thread.is_on().then_some(thread)
 }
 
 /// `mmap` succeeded.
@@ -168,10 +207,7 @@ pub fn mapped(
     sp: usize,
     fp: usize,
 ) {
-    let Some(thread) = thread::recording() else { return };
-    if !records_maps(thread) {
-        return;
-    }
+    let Some(thread) = recording_maps() else { return };
     let stack = stacks::stack(thread, sp, fp);
     let clock = thread.clock();
     let last = u64::from(fd as u32) | u64::from(stack) << 32;
@@ -186,32 +222,30 @@ pub fn mapped(
 
 /// `munmap` succeeded; `clock` was read before it, see [`clock_before`].
 pub fn unmapped(address: usize, bytes: usize, clock: u64) {
-    if let Some(thread) = thread::recording()
-        && records_maps(thread)
-    {
+    if let Some(thread) = recording_maps() {
         ring::ext(thread, ExtKind::Unmap, 0, clock, &[address as u64, bytes as u64]);
     }
 }
 
 /// The clock before a call whose success is not known yet.
 pub fn clock_before() -> u64 {
-    thread::recording().map_or(0, |t| t.clock())
+    thread::recording_if_own().map_or(0, |t| t.clock())
 }
 
 /// `mremap` succeeded.
 pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
-    if let Some(thread) = thread::recording()
-        && records_maps(thread)
-    {
+    if let Some(thread) = recording_maps() {
         let clock = thread.clock();
         let payload = [old as u64, old_bytes as u64, new as u64, bytes as u64];
         ring::ext(thread, ExtKind::Remap, 0, clock, &payload);
     }
 }
 
-/// `_exit`: recorded unless this is a vfork child, which leaves alone.
+/// `_exit`: recorded unless this is a vfork child, which leaves alone. Under a
+/// filter the two cannot be told apart: nothing is recorded, and the process's end
+/// is known from outside.
 pub fn leaving_at_once(status: i32) {
-    if state::FILTERED.load(Relaxed) != 0 || sys::pid() == state::PID.load(Relaxed) {
+    if !closed(Class::Threads) && sys::pid() == state::PID.load(Relaxed) {
         process_exit(status, how::IMMEDIATE);
     }
 }

@@ -25,6 +25,7 @@
 mod memory;
 mod tell;
 
+use crate::calls_made::{Class, closed};
 use crate::state;
 use crate::sys;
 use crate::thread::Thread;
@@ -280,7 +281,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
         return Some((own, true));
     }
     // Another thread's, or this one's in another interpreter.
-    if current != 0 && first != main && !thread.is_quiet() {
+    if current != 0 && first != main && !thread.is_quiet() && !closed(Class::Reading) {
         let mut pthread = [0];
         let at = current.wrapping_add(interpreter.layout.pthread);
         if memory::read(at, &mut pthread) && pthread == [arch::thread_pointer() as u64] {
@@ -298,7 +299,7 @@ fn frames<'a>(
     (state, attached): (u64, bool),
 ) -> Option<&'a mut Scratch> {
     let direct = attached && walk.end == StackEnd::Whole && !walk.interrupted;
-    if !direct && thread.is_quiet() {
+    if !direct && (thread.is_quiet() || closed(Class::Reading)) {
         unread();
         return None;
     }

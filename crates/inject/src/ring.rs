@@ -427,7 +427,7 @@ impl Wait {
             state::turn_off(off::COLLECTOR_GONE);
             return false;
         }
-        if state::FILTERED.load(Relaxed) != 0 {
+        if thread.is_quiet() {
             core::hint::spin_loop();
             return true;
         }

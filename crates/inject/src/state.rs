@@ -32,10 +32,7 @@ pub mod phase {
 }
 
 /// Generations given out so far; survives forks so that a child's differs from its parent's.
-pub static GENERATIONS: AtomicU64 = AtomicU64::new(0);
-/// Set once a seccomp filter was installed from inside: no system call of ours
-/// from then on, since the filter may kill for any.
-pub static FILTERED: AtomicU32 = AtomicU32::new(0);
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 /// Pid that attached, to tell a vfork child.
 pub static PID: AtomicU32 = AtomicU32::new(0);
 /// The region.
@@ -84,6 +81,13 @@ pub fn session() -> Option<&'static SessionPage> {
     let session = SESSION.load(Relaxed);
     // SAFETY: a non-null session page is mapped for the process's life.
     (!session.is_null()).then(|| unsafe { &*session })
+}
+
+/// A generation that no other has, and no word that lies about by chance: a task
+/// with a thread pointer of its own compares what it finds there.
+pub fn next_generation() -> u64 {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // odd: 0 comes again after 2^64
+    (GENERATIONS.fetch_add(1, Relaxed) + 1).wrapping_mul(SPREAD)
 }
 
 /// Turns recording off for good in this process.

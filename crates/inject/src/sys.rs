@@ -124,6 +124,12 @@ pub fn pid() -> u32 {
 pub fn parent_pid() -> u32 {
     call!(n::GETPPID) as u32
 }
+/// The thread pointer, by `arch_prctl`; 0 if it cannot be had.
+pub fn thread_register(get_fs: usize) -> usize {
+    let mut pointer = 0usize;
+    call!(n::ARCH_PRCTL, get_fs, &raw mut pointer);
+    pointer
+}
 /// Thread id.
 pub fn tid() -> u32 {
     call!(n::GETTID) as u32

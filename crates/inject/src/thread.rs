@@ -1,8 +1,9 @@
 //! One thread's own block, and the slow way into recording.
 
 use crate::arch;
+use crate::calls_made::{Class, closed};
 use crate::state::{self, WIPED, phase};
-use crate::{attach, life, python, ring, sys};
+use crate::{attach, life, pointers, python, ring, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, SessionPage, ThreadSlot, slot_state};
 
@@ -10,8 +11,10 @@ use tprof_wire::region::{self, SessionPage, ThreadSlot, slot_state};
 /// its own signal handlers, hence single-instruction updates).
 #[repr(C, align(64))]
 pub struct Thread {
-    /// Equals [`WIPED`]'s generation while this thread may record.
-    pub generation: u64,
+    /// The complement of [`WIPED`]'s generation while this thread may record. (The zero
+    /// that a thread begins with is the complement of no generation, nor of none.)
+    /// First: [`recording`] reads it by itself.
+    stamp: u64,
     /// Address of the next 16-byte slot.
     pub cursor: usize,
     /// Past this, the slow way.
@@ -64,12 +67,18 @@ pub struct Thread {
     pub python_busy: bool,
 }
 const _: () = assert!(size_of::<Thread>() <= arch::THREAD_BYTES);
+const _: () = assert!(core::mem::offset_of!(Thread, stamp) == 0);
 
 impl Thread {
     /// This thread's block.
     #[inline(always)]
     pub fn here() -> *mut Thread {
         arch::thread_block().cast()
+    }
+
+    /// Whether it is attached as this process is now.
+    pub fn may_record(&self) -> bool {
+        self.stamp == !WIPED.generation.load(Relaxed)
     }
 
     /// This thread's counters.
@@ -89,7 +98,7 @@ impl Thread {
     /// Whether system calls are out of the question here.
     #[inline(always)]
     pub fn is_quiet(&self) -> bool {
-        self.strict || state::FILTERED.load(Relaxed) != 0
+        self.strict || closed(Class::Threads)
     }
 
     /// The clock of this process.
@@ -129,33 +138,67 @@ pub fn process_is_attached() -> bool {
     WIPED.generation.load(Relaxed) != 0
 }
 
-/// This thread's block if it may record now; attaches it first if it must.
+/// This thread's block if it may record now; attaches it first if it must. For
+/// hooks of functions that use thread-local variables themselves; others ask
+/// [`recording_if_own`].
 #[inline(always)]
 pub fn recording() -> Option<&'static mut Thread> {
-    // SAFETY: the block belongs to this thread; nested handlers use it only
-    // through single-instruction updates or with signals blocked.
-    let thread = unsafe { &mut *Thread::here() };
-    let generation = WIPED.generation.load(Relaxed);
-    if generation == thread.generation && generation != 0 {
-        return Some(thread);
+    let (block, word) = arch::thread_block_and_word();
+    if word == !WIPED.generation.load(Relaxed) {
+        // SAFETY: a stamp is found in a thread's own block alone; nested handlers
+        // use it only through single-instruction updates or with signals blocked.
+        return Some(unsafe { &mut *block.cast() });
     }
-    enter(thread)
+    enter()
+}
+
+/// As [`recording`], for any task: `None`, and no memory touched, where this one
+/// has no thread-local storage of ours. See [`pointers`].
+pub fn recording_if_own() -> Option<&'static mut Thread> {
+    let block = pointers::own_block()?;
+    // SAFETY: the block belongs to this thread; as above.
+    let thread = unsafe { &mut *block };
+    if thread.may_record() { Some(thread) } else { enter() }
+}
+
+/// Counts an event of a task for which [`recording_if_own`] touched nothing.
+pub fn lose_if_not_own() {
+    if state::PHASE.load(Relaxed) != phase::OFF && pointers::own_block().is_none() {
+        lose_one(process_is_attached());
+    }
+}
+
+/// As [`lose_if_not_own`], for a program that is executed and will not attach.
+pub fn say_lost_if_not_own() {
+    if process_is_attached() && pointers::own_block().is_none() {
+        say_lost(own_pid());
+    }
 }
 
 /// The slow way: attaches the process, a forked child, or a new thread.
 #[cold]
 #[inline(never)]
-fn enter(thread: &'static mut Thread) -> Option<&'static mut Thread> {
-    if thread.entering || thread.strict || state::PHASE.load(Acquire) == phase::OFF {
+fn enter() -> Option<&'static mut Thread> {
+    if state::PHASE.load(Acquire) == phase::OFF {
         return None;
     }
-    if state::FILTERED.load(Relaxed) != 0 {
-        // A thread that began under a filter: it cannot even ask for its id.
-        if WIPED.generation.load(Relaxed) != 0
-            && let Some(header) = state::header()
-        {
-            header.lost.fetch_add(1, Relaxed);
-        }
+    let is_attached = process_is_attached();
+    if closed(Class::Threads) || !is_attached && closed(Class::Processes) {
+        stay_out(is_attached);
+        return None;
+    }
+    let Some(block) = pointers::own_block() else {
+        lose_one(is_attached);
+        return None;
+    };
+    // SAFETY: as in `recording`.
+    let thread = unsafe { &mut *block };
+    if thread.entering || thread.strict {
+        return None;
+    }
+    if is_attached && sys::pid() != state::PID.load(Relaxed) {
+        // A child that shares this memory and has thread-local storage of its own.
+        lose_one(is_attached);
         return None;
     }
     let mask = sys::block_signals();
@@ -164,6 +207,33 @@ fn enter(thread: &'static mut Thread) -> Option<&'static mut Thread> {
     thread.entering = false;
     sys::restore_signals(mask);
     ok.then_some(thread)
+}
+
+/// Under a filter that does not permit what attaching takes.
+#[cold]
+fn stay_out(is_attached: bool) {
+    if is_attached {
+        // A thread that began under it.
+        lose_one(is_attached);
+    } else if !state::REGION.load(Relaxed).is_null()
+        && state::PHASE.swap(phase::OFF, AcqRel) != phase::OFF
+    {
+        // A forked child.
+        say_lost(own_pid());
+    }
+}
+
+/// 0 where it may not be asked for.
+fn own_pid() -> u32 {
+    if closed(Class::Threads) { 0 } else { sys::pid() }
+}
+
+/// An event of a task that cannot record.
+#[cold]
+fn lose_one(is_attached: bool) {
+    if let Some(header) = state::header().filter(|_| is_attached) {
+        header.lost.fetch_add(1, Relaxed);
+    }
 }
 
 /// True once this process is attached.
@@ -187,7 +257,7 @@ fn enter_process() -> bool {
                     let forked = !state::REGION.load(Relaxed).is_null();
                     let ok = attach::attach(forked);
                     if forked && !ok {
-                        say_lost();
+                        say_lost(sys::pid());
                     }
                     state::PHASE.store(if ok { phase::ON } else { phase::OFF }, Release);
                     return ok;
@@ -197,13 +267,14 @@ fn enter_process() -> bool {
     }
 }
 
-/// A forked child that cannot attach (another user by now, no descriptor left,
-/// a chroot) says so in its parent's region, which it still shares.
-pub fn say_lost() {
+/// A forked child that cannot attach (another user by now, no descriptor left, a
+/// chroot, a seccomp filter) says so in its parent's region, which it still shares.
+/// A pid of 0: it cannot ask for its own.
+pub fn say_lost(pid: u32) {
     if let Some(header) = state::header() {
         let at = header.lost_children.fetch_add(1, AcqRel) as usize;
         if let Some(place) = header.lost_pids.get(at % header.lost_pids.len()) {
-            place.store(sys::pid(), Release);
+            place.store(pid, Release);
         }
     }
 }
@@ -253,7 +324,8 @@ fn enter_thread(thread: &mut Thread) -> bool {
     slot.state.store(slot_state::LIVE, Release);
     header.threads_seen.fetch_add(1, Relaxed);
     header.threads_changed.fetch_add(1, Release);
-    thread.generation = generation;
+    thread.stamp = !generation;
+    pointers::remember();
     life::thread_started(thread);
     true
 }

@@ -7,9 +7,9 @@
 
 use crate::real;
 use core::arch::naked_asm;
-use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::Ordering::Relaxed;
-use tprof_inject::{attach, exec, life, state, sys};
+use core::ffi::{CStr, c_char, c_int, c_long};
+use tprof_inject::calls_made::{Class, closed};
+use tprof_inject::{attach, exec, life, sys, thread};
 use tprof_wire::env;
 use tprof_wire::record::ExecVerdict;
 
@@ -59,12 +59,12 @@ fn verdict(path: *const c_char, environment: Strings) -> ExecVerdict {
 /// Whether a string begins where it can be read. (Under a filter the kernel may
 /// not be asked; NULL is told all the same.)
 fn is_text(at: *const c_char) -> bool {
-    !at.is_null() && (state::FILTERED.load(Relaxed) != 0 || sys::is_readable(at as usize & !7))
+    !at.is_null() && (closed(Class::Threads) || sys::is_readable(at as usize & !7))
 }
 
 /// Whether an environment can be read: asks once for each page it touches.
 fn are_texts(environment: Strings) -> bool {
-    if environment.is_null() || state::FILTERED.load(Relaxed) != 0 {
+    if environment.is_null() || closed(Class::Threads) {
         return true;
     }
     let mut at = environment;
@@ -102,10 +102,11 @@ fn announced(
     if !is_text(path) || !are_texts(environment) {
         return run(environment); // the kernel says EFAULT
     }
-    if state::FILTERED.load(Relaxed) != 0 {
+    if closed(Class::Threads) || closed(Class::Processes) {
         // The filter lives on in the new program, where attaching could be fatal.
         // SAFETY: looked at above.
         let name = unsafe { CStr::from_ptr(path) }.to_bytes();
+        thread::say_lost_if_not_own();
         life::executing(name, ExecVerdict::Filtered, spawn);
         let result = without_us(environment, run);
         if !spawn {
@@ -114,18 +115,17 @@ fn announced(
         return result;
     }
     // A forked child on its way to a program that will attach itself need not.
-    let fresh = !tprof_inject::thread::process_is_attached();
+    let fresh = !thread::process_is_attached();
     if fresh && verdict(path, environment) == ExecVerdict::Followed {
         if !attach::is_reachable() {
-            tprof_inject::thread::say_lost();
+            thread::say_lost(sys::pid());
         }
         return run(environment);
     }
-    // An unprofiled process stays out of the way.
-    if tprof_inject::thread::recording().is_none_or(|thread| thread.is_quiet()) {
-        return run(environment);
-    }
     let verdict = verdict(path, environment);
+    if verdict != ExecVerdict::Followed {
+        thread::say_lost_if_not_own();
+    }
     // SAFETY: a path given to exec is a string.
     life::executing(unsafe { CStr::from_ptr(path) }.to_bytes(), verdict, spawn);
     let result = if matches!(verdict, ExecVerdict::OtherClass | ExecVerdict::Sanitizer) {
@@ -319,6 +319,32 @@ pub unsafe extern "C" fn execveat(
         false,
         &mut |environment| real!(EXECVEAT(fd, path, arguments, environment, flags) as fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int, else -1),
     )
+}
+
+/// `syscall(SYS_execve)`.
+pub fn by_number(
+    path: *const c_char,
+    environment: Strings,
+    run: &mut dyn FnMut(usize) -> c_long,
+) -> c_long {
+    let mut run = |environment: Strings| run(environment as usize) as c_int;
+    c_long::from(announced(path, environment, false, &mut run))
+}
+
+/// `syscall(SYS_execveat)`.
+pub fn by_number_at(
+    fd: c_int,
+    path: *const c_char,
+    environment: Strings,
+    run: &mut dyn FnMut(usize) -> c_long,
+) -> c_long {
+    if !is_text(path) {
+        return run(environment as usize);
+    }
+    let mut buffer = [0u8; 32];
+    // SAFETY: its first byte was found readable.
+    let judged = if unsafe { *path } == 0 { descriptor_path(fd, &mut buffer) } else { path };
+    by_number(judged, environment, run)
 }
 
 /// The variadic forms: their arguments, in registers and then on the stack, are

@@ -13,6 +13,7 @@ pub unsafe extern "C" fn fork() -> c_int {
     let child = real!(FORK() as fn() -> c_int, else -1);
     if child == 0 {
         state::WIPED.generation.store(0, Relaxed);
+        life::born_under_filter();
     } else if child > 0 {
         life::forked(child as u32, clock);
     }

@@ -1,0 +1,312 @@
+//! What a seccomp filter would say of a call, learnt by running the filter.
+//!
+//! A filter is a program without loops over a call's number and arguments. Where
+//! an argument is not known beforehand both ways are followed, so that the answer
+//! "permitted" holds for every value of it.
+
+use crate::sys;
+
+/// One instruction, as the kernel reads it (`struct sock_filter`).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Instruction {
+    code: u16,
+    if_true: u8,
+    if_false: u8,
+    k: u32,
+}
+
+/// A system call that may be made: its number, and the arguments that are always the same.
+pub struct Call {
+    /// Its number.
+    pub number: u32,
+    /// What is passed; `None` where it differs.
+    pub arguments: [Option<u64>; 6],
+}
+
+/// The most instructions that the kernel takes.
+const MOST: usize = 4096;
+const AUDIT_ARCH: u32 = 0xc000_003e;
+
+/// What is known of the accumulator where an instruction begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+struct Known {
+    /// 0: the instruction is not reached; 1: the value; 2: nothing.
+    how: u32,
+    value: u32,
+}
+
+impl Known {
+    const NEVER: Known = Known { how: 0, value: 0 };
+    const ANY: Known = Known { how: 2, value: 0 };
+
+    fn value(value: u32) -> Known {
+        Known { how: 1, value }
+    }
+
+    fn get(self) -> Option<u32> {
+        (self.how == 1).then_some(self.value)
+    }
+
+    fn or(self, other: Known) -> Known {
+        match (self.how, other.how) {
+            (0, _) => other,
+            (_, 0) => self,
+            _ if self == other => self,
+            _ => Known::ANY,
+        }
+    }
+}
+
+impl From<Option<u32>> for Known {
+    fn from(value: Option<u32>) -> Known {
+        value.map_or(Known::ANY, Known::value)
+    }
+}
+
+/// A filter that is about to be installed.
+pub struct Filter {
+    at: *const Instruction,
+    len: usize,
+}
+
+impl Filter {
+    /// The filter of a `struct sock_fprog`; `None` where the kernel could not read it either.
+    pub fn at(program: usize) -> Option<Filter> {
+        if !sys::is_readable(program) || !sys::is_readable(program.wrapping_add(8)) {
+            return None;
+        }
+        // SAFETY: both words were found readable; no alignment is assumed.
+        let (len, at) = unsafe {
+            (
+                (program as *const u16).read_unaligned(),
+                ((program + 8) as *const usize).read_unaligned(),
+            )
+        };
+        let (len, bytes) = (usize::from(len), usize::from(len) * size_of::<Instruction>());
+        if len == 0 || len > MOST {
+            return None;
+        }
+        let last = at.checked_add(bytes - size_of::<Instruction>())?;
+        let mut page = at;
+        while page < last {
+            if !sys::is_readable(page) {
+                return None;
+            }
+            page = (page & !4095) + 4096;
+        }
+        sys::is_readable(last).then_some(Filter { at: at as *const Instruction, len })
+    }
+
+    fn instruction(&self, index: usize) -> Option<Instruction> {
+        // SAFETY: `at` found `len` instructions readable; no alignment is assumed.
+        (index < self.len).then(|| unsafe { self.at.add(index).read_unaligned() })
+    }
+
+    /// Whether all of these calls are permitted, whatever their unknown arguments.
+    pub fn permits(&self, calls: &[Call]) -> bool {
+        let bytes = MOST * size_of::<Known>();
+        let Some(room) = sys::map_anonymous(bytes) else { return false };
+        // SAFETY: just mapped, as long, zeroed (every field's type allows that), and used here alone.
+        let reached = unsafe { core::slice::from_raw_parts_mut(room.cast::<Known>(), MOST) };
+        let permitted = calls.iter().all(|call| self.permits_one(call, reached) == Some(true));
+        // SAFETY: nothing refers to it any more.
+        unsafe { sys::unmap(room, bytes) };
+        permitted
+    }
+
+    /// `None` where the filter does what this cannot follow.
+    fn permits_one(&self, call: &Call, reached: &mut [Known]) -> Option<bool> {
+        const ALLOW: u32 = 0x7fff_0000;
+        const ACTION: u32 = 0xffff_0000;
+        reached.fill(Known::NEVER);
+        *reached.first_mut()? = Known::value(0);
+        for index in 0..self.len {
+            let now = *reached.get(index)?;
+            if now == Known::NEVER {
+                continue;
+            }
+            let Instruction { code, if_true, if_false, k } = self.instruction(index)?;
+            let mut go = |by: usize, with: Known| -> Option<()> {
+                // Past the end, which the kernel does not take.
+                let next = index.checked_add(1 + by).filter(|next| *next < self.len)?;
+                let place = reached.get_mut(next)?;
+                *place = place.or(with);
+                Some(())
+            };
+            match code {
+                // LD: a word of the call, of the scratch memory, a constant, the length.
+                0x20 => go(0, data(call, k).into())?,
+                0x60 => go(0, Known::ANY)?,
+                0x00 => go(0, Known::value(k))?,
+                0x80 => go(0, Known::value(64))?,
+                // LDX, ST, STX, TAX: nothing is known of what they write.
+                0x01 | 0x61 | 0x81 | 0x02 | 0x03 | 0x07 => go(0, now)?,
+                // TXA, and arithmetic with X.
+                0x87 => go(0, Known::ANY)?,
+                0x04..=0xac if code & 0x0f == 0x0c => go(0, Known::ANY)?,
+                0x04 | 0x14 | 0x24 | 0x34 | 0x44 | 0x54 | 0x64 | 0x74 | 0x84 | 0xa4 => {
+                    go(0, now.get().and_then(|value| arithmetic(code, value, k)).into())?;
+                }
+                0x05 => go(k as usize, now)?,
+                0x15 | 0x25 | 0x35 | 0x45 => {
+                    let holds = now.get().map(|value| match code {
+                        0x15 => value == k,
+                        0x25 => value > k,
+                        0x35 => value >= k,
+                        _ => value & k != 0,
+                    });
+                    if holds != Some(false) {
+                        go(usize::from(if_true), now)?;
+                    }
+                    if holds != Some(true) {
+                        go(usize::from(if_false), now)?;
+                    }
+                }
+                // Compared with X.
+                0x1d | 0x2d | 0x3d | 0x4d => {
+                    go(usize::from(if_true), now)?;
+                    go(usize::from(if_false), now)?;
+                }
+                0x06 if k & ACTION == ALLOW => {}
+                0x16 if now.get().is_some_and(|value| value & ACTION == ALLOW) => {}
+                0x06 | 0x16 => return Some(false),
+                _ => return None,
+            }
+        }
+        Some(true)
+    }
+}
+
+/// A word of `struct seccomp_data`.
+fn data(call: &Call, offset: u32) -> Option<u32> {
+    match offset {
+        0 => Some(call.number),
+        4 => Some(AUDIT_ARCH),
+        16..=60 => {
+            let value = (*call.arguments.get((offset as usize - 16) / 8)?)?;
+            Some(if offset.is_multiple_of(8) { value as u32 } else { (value >> 32) as u32 })
+        }
+        _ => None,
+    }
+}
+
+fn arithmetic(code: u16, value: u32, k: u32) -> Option<u32> {
+    Some(match code {
+        0x04 => value.wrapping_add(k),
+        0x14 => value.wrapping_sub(k),
+        0x24 => value.wrapping_mul(k),
+        0x34 => value.checked_div(k)?,
+        0x44 => value | k,
+        0x54 => value & k,
+        0x64 => value.checked_shl(k)?,
+        0x74 => value.checked_shr(k)?,
+        0x84 => value.wrapping_neg(),
+        0xa4 => value ^ k,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOW: u32 = 0x7fff_0000;
+    const KILL: u32 = 0x8000_0000;
+
+    fn op(code: u16, if_true: u8, if_false: u8, k: u32) -> Instruction {
+        Instruction { code, if_true, if_false, k }
+    }
+
+    fn permits(program: &[Instruction], call: Call) -> bool {
+        Filter { at: program.as_ptr(), len: program.len() }.permits(&[call])
+    }
+
+    fn call(number: u32, first: Option<u64>) -> Call {
+        Call { number, arguments: [first, None, None, None, None, None] }
+    }
+
+    #[test]
+    fn a_list_of_permissions_is_followed() {
+        let program = [
+            op(0x20, 0, 0, 4),
+            op(0x15, 1, 0, AUDIT_ARCH),
+            op(0x06, 0, 0, KILL),
+            op(0x20, 0, 0, 0),
+            op(0x35, 0, 1, 0x4000_0000), // x32
+            op(0x06, 0, 0, KILL),
+            op(0x15, 1, 0, 39),
+            op(0x06, 0, 0, KILL),
+            op(0x06, 0, 0, ALLOW),
+        ];
+        assert!(permits(&program, call(39, None)));
+        assert!(!permits(&program, call(40, None)));
+        assert!(!permits(&program, call(0x4000_0000 + 39, None)));
+    }
+
+    #[test]
+    fn an_argument_counts_where_it_is_known_and_refuses_where_it_is_not() {
+        let program = [
+            op(0x20, 0, 0, 16), // the first argument's low word
+            op(0x54, 0, 0, 0xff),
+            op(0x15, 0, 3, 7),
+            op(0x20, 0, 0, 20), // and its high one
+            op(0x15, 0, 1, 0),
+            op(0x06, 0, 0, ALLOW),
+            op(0x06, 0, 0, 0x0005_0001), // an error
+        ];
+        assert!(permits(&program, call(1, Some(0x107))));
+        assert!(!permits(&program, call(1, Some(8))));
+        assert!(!permits(&program, call(1, Some(1 << 32 | 7))));
+        assert!(!permits(&program, call(1, None)));
+        // Where it decides nothing, it need not be known.
+        let either =
+            [op(0x20, 0, 0, 16), op(0x45, 1, 0, 6), op(0x06, 0, 0, ALLOW), op(0x06, 0, 0, ALLOW)];
+        assert!(permits(&either, call(1, None)));
+    }
+
+    #[test]
+    fn ways_that_meet_again_know_what_both_know() {
+        // A is 1 or 2, by an unknown argument; then it is returned as an action.
+        let program = |one: u32, other: u32| {
+            [
+                op(0x20, 0, 0, 16),
+                op(0x15, 0, 2, 5),
+                op(0x00, 0, 0, one),
+                op(0x05, 0, 0, 1),
+                op(0x00, 0, 0, other),
+                op(0x16, 0, 0, 0),
+            ]
+        };
+        assert!(permits(&program(ALLOW, ALLOW), call(1, None)));
+        assert!(!permits(&program(ALLOW, KILL), call(1, None)));
+        assert!(permits(&program(ALLOW, KILL), call(1, Some(5))));
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        assert!(!permits(&[op(0x20, 0, 0, 0)], call(1, None)), "without an end");
+        assert!(!permits(&[op(0x05, 0, 0, 9), op(0x06, 0, 0, ALLOW)], call(1, None)), "out of it");
+        assert!(!permits(&[op(0x05, 0, 0, u32::MAX), op(0x06, 0, 0, ALLOW)], call(1, None)));
+        assert!(!permits(&[op(0xff, 0, 0, 0), op(0x06, 0, 0, ALLOW)], call(1, None)), "unknown");
+        let by_x =
+            [op(0x01, 0, 0, 1), op(0x1d, 0, 1, 0), op(0x06, 0, 0, ALLOW), op(0x06, 0, 0, KILL)];
+        assert!(!permits(&by_x, call(1, None)), "by X");
+        assert!(!permits(&[op(0x06, 0, 0, 0x7ffc_0000)], call(1, None)), "logged");
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_read_is_none() {
+        assert!(Filter::at(0).is_none());
+        assert!(Filter::at(8).is_none());
+        let empty = [0usize, 4096];
+        assert!(Filter::at(empty.as_ptr() as usize).is_none(), "no instruction");
+        let nowhere = [3usize, 8];
+        assert!(Filter::at(nowhere.as_ptr() as usize).is_none());
+        let one = [op(0x06, 0, 0, ALLOW)];
+        let whole = [1usize, one.as_ptr() as usize];
+        let filter = Filter::at(whole.as_ptr() as usize).expect("it is readable");
+        assert!(filter.permits(&[call(1, None)]));
+    }
+}
