@@ -52,7 +52,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
             .map_err(|e| not_started(&output, &e))?;
     if let Err(why) = session.attach(pid) {
         // Taken back: an empty run would only mislead.
-        let _ = session.finish(false);
+        let _ = session.finish();
         let _ = std::fs::remove_dir_all(&output);
         return Err(Failure::new(format!("cannot sample process {pid}"))
             .cause(why)
@@ -67,7 +67,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
         say(&format!("tprof: sampling process {pid} {end}\n"));
     }
     wait(pid, time, &signals);
-    let info = session.finish(false).map_err(|e| not_finished(&output, &e))?;
+    let info = session.finish().map_err(|e| not_finished(&output, &e))?;
     if !resolved.quiet {
         let run = quote::word(quote::nearby(&output).as_os_str());
         let ran = info.end_ns.unwrap_or(info.start_ns).saturating_sub(info.start_ns);

@@ -124,7 +124,8 @@ wins over a variable, a variable over the file. With TPROF_ENABLED=0 tprof
 becomes the command, and records nothing.
 
 Ctrl-C goes to the command. Two within 2 seconds make tprof finish with what
-it has and leave the command alone.
+it has and leave the command alone. With --follow, once the command has ended,
+one makes it finish; so do the ends of --duration and --max-size.
 
 The exit status is the command's own, or 125 if tprof failed, 126 if the
 command cannot be executed, 127 if it was not found.";
@@ -186,6 +187,9 @@ pub struct RunOptions {
     /// Begin with recording off, until `tprof ctl start`
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub paused: Option<OsString>,
+    /// Stay until the last process of the job ends, daemons included
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub follow: Option<OsString>,
     /// When a buffer is full: wait (briefly) or drop [default: wait]
     #[arg(long, value_name = "MODE")]
     pub on_full: Option<OsString>,

@@ -123,6 +123,7 @@ fn from_layers(
             duration: None,
             delay: None,
             paused: false,
+            follow: false,
             redact: false,
             command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         },
@@ -162,6 +163,7 @@ impl Resolved {
             "duration" => config.duration = Some(duration(given, false)?),
             "delay" => config.delay = Some(duration(given, true)?),
             "paused" => config.paused = flag(given)?,
+            "follow" => config.follow = flag(given)?,
             "on-full" => config.on_full = one_of(given, &ON_FULL)?,
             "export" => {
                 let formats: Vec<_> = formats::names().map(|name| (name, name)).collect();
@@ -228,6 +230,7 @@ impl Resolved {
             "duration" => exact_duration(config.duration?).into(),
             "delay" => exact_duration(config.delay?).into(),
             "paused" => config.paused.into(),
+            "follow" => config.follow.into(),
             "on-full" => name_of(config.on_full, &ON_FULL).into(),
             "export" => self.export.clone()?.into(),
             "redact" => config.redact.into(),

@@ -13,6 +13,7 @@ mod env_cmd;
 mod errors;
 mod export;
 mod failures;
+mod follow;
 mod import;
 mod inherited;
 mod launch;

@@ -7,7 +7,7 @@ use crate::failures::{cannot_start, missing_interpreter, not_finished, not_run, 
 use crate::launch::{self, Original, Unusable};
 use crate::signals::{self, Signals};
 use crate::wait::{self, Interrupts, Outcome};
-use crate::{enabled, export, inherited, libraries, peak, quote, summary, system};
+use crate::{enabled, export, follow, inherited, libraries, peak, quote, summary, system};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -55,7 +55,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         say(&format!("tprof: recording is off; begin it with: tprof ctl start {run}\n"));
     }
     let (session, outcome) =
-        launch_and_wait(session, &args.command, &program, &original, &signals)?;
+        launch_and_wait(session, &args.command, &program, &original, &signals, &resolved)?;
     let info = finish(session, outcome, &signals);
     let info = info.map_err(|e| not_finished(&output, &e));
     after(&resolved, info, outcome);
@@ -83,6 +83,7 @@ fn launch_and_wait(
     program: &Path,
     original: &Original,
     signals: &Signals,
+    resolved: &Resolved,
 ) -> Result<(Session, Outcome), Failure> {
     let given = std::env::var_os("LD_PRELOAD");
     let preload = given.as_deref().map(libraries::without_ours);
@@ -105,7 +106,12 @@ fn launch_and_wait(
         Ok(pid) => {
             let outcome = wait::wait(pid, signals);
             match outcome {
-                Outcome::Ended(status) => session.root_ended(pid.unsigned_abs(), status),
+                Outcome::Ended(status) => {
+                    session.root_ended(pid.unsigned_abs(), status);
+                    if resolved.config.follow {
+                        follow::follow(&session, signals, resolved.quiet);
+                    }
+                }
                 Outcome::Interrupted => session.stop_waiting(),
             }
             Ok((session, outcome))
@@ -130,7 +136,7 @@ fn preload_changed(given: Option<&OsStr>) -> bool {
 /// may be shared with other runs.
 fn withdraw(session: Session) {
     let directory = session.run_dir().to_owned();
-    let Ok(info) = session.finish(false) else { return };
+    let Ok(info) = session.finish() else { return };
     for file in &info.files {
         let _ = std::fs::remove_file(directory.join(file));
     }
@@ -167,7 +173,7 @@ fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunIn
                 }
             }
         });
-        let info = session.finish(false);
+        let info = session.finish();
         done.store(true, Relaxed);
         info
     })

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tprof_wire::env as names;
 
 /// Every option of a run, as its flag and its key in `tprof.toml` spell it.
-pub const SETTINGS: [&str; 17] = [
+pub const SETTINGS: [&str; 18] = [
     "output",
     "force",
     "activities",
@@ -29,6 +29,7 @@ pub const SETTINGS: [&str; 17] = [
     "duration",
     "delay",
     "paused",
+    "follow",
     "on-full",
     "export",
     "redact",
@@ -131,6 +132,7 @@ pub fn from_flags(options: RunOptions) -> Vec<Given> {
         duration,
         delay,
         paused,
+        follow,
         on_full,
         export,
         redact,
@@ -150,6 +152,7 @@ pub fn from_flags(options: RunOptions) -> Vec<Given> {
         duration,
         delay,
         paused,
+        follow,
         on_full,
         export,
         redact,

@@ -8,7 +8,7 @@ use crate::{paint, quote};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tprof_collect::Config;
-use tprof_trace::run::{RunInfo, blind_alike};
+use tprof_trace::run::{LATER_EVENTS, RunInfo, blind_alike};
 
 /// Blind processes named one by one; the report lists them all.
 const MOST_BLIND: usize = 3;
@@ -18,7 +18,7 @@ pub fn summary(info: &RunInfo, peak: Option<Peak>, config: &Config, outcome: Out
     let mut lines = vec![("tprof", job(info, outcome)), ("", recorded(info))];
     lines.extend(peak.map(|peak| ("", peak.to_string())));
     lines.extend(in_part(info, config, outcome).map(|line| ("", line)));
-    lines.extend(unseen(info).into_iter().map(|line| ("", line)));
+    lines.extend(unseen(info, config.follow).into_iter().map(|line| ("", line)));
     let run = quote::word(quote::nearby(&config.output).as_os_str());
     lines.push(("run", run.clone()));
     lines.push(("next", format!("tprof report {run}")));
@@ -92,7 +92,7 @@ fn recorded(info: &RunInfo) -> String {
 }
 
 /// Losses and blind processes, like ones together.
-fn unseen(info: &RunInfo) -> Vec<String> {
+fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for loss in &info.completeness.losses {
         lines.push(match loss.count {
@@ -107,6 +107,9 @@ fn unseen(info: &RunInfo) -> Vec<String> {
     }
     if more > 0 {
         lines.push(format!("not seen: {more} more; the report lists them"));
+    }
+    if !followed && info.completeness.blind.iter().any(|blind| blind.what == LATER_EVENTS) {
+        lines.push("`tprof run --follow` records such processes to their ends".to_owned());
     }
     if info.processes.is_empty() && info.completeness.blind.is_empty() {
         lines.push("no process attached: `tprof doctor -- COMMAND` says why".to_owned());

@@ -19,6 +19,7 @@ fn config() -> Config {
         duration: None,
         delay: None,
         paused: false,
+        follow: false,
         redact: false,
         command: Vec::new(),
     }

@@ -27,6 +27,7 @@ mod loss;
 mod no_perf;
 mod nvtx;
 mod open;
+mod outlive;
 mod places;
 mod python_stacks;
 mod ranks;

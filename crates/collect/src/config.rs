@@ -36,6 +36,9 @@ pub struct Config {
     pub delay: Option<Duration>,
     /// Begin with recording off, until `tprof ctl start`.
     pub paused: bool,
+    /// Stay until the last process of the job has ended, not its command alone.
+    #[serde(default)]
+    pub follow: bool,
     /// Keep no arguments, paths or environment.
     pub redact: bool,
     /// Command line, empty when attached by hand.

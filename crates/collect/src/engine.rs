@@ -17,6 +17,7 @@ use crate::sampled::{Room, Sampled};
 use crate::server::{Attached, Event};
 use crate::shared::Session;
 use crate::story::Story;
+use crate::survivors::Survivor;
 use crate::symbols::KERNEL;
 use crate::tracked::{End, Tracked};
 use crate::workers::{Answer, ModulesWanted, Nameless, Read, SymbolsWanted, Workers};
@@ -110,6 +111,9 @@ struct Loop {
     symbols_open: usize,
     modules_open: usize,
     finish_by: Option<u64>,
+    /// The run ends with the job's last process.
+    follows: bool,
+    looked: Looked,
     empty_since: Option<u64>,
     all_heard: Option<u32>,
     oom_at_start: Option<u64>,
@@ -121,6 +125,17 @@ struct Loop {
     start_at: Option<u64>,
     stop_at: Option<u64>,
     full: bool,
+    /// Recording was switched off for good.
+    over: bool,
+}
+
+/// The last look at who of the job still runs.
+#[derive(Default)]
+struct Looked {
+    at_ns: u64,
+    /// Nobody, this many times in a row.
+    nobody: u32,
+    found: Vec<Survivor>,
 }
 
 /// Everything the engine is made of.
@@ -297,6 +312,7 @@ impl Engine {
                     self.story.tree_cpu_ns = sys::children_cpu_ns();
                 }
                 Event::AllHeard(turn) => self.state.all_heard = Some(turn),
+                Event::Follow => self.state.follows = true,
                 Event::StopWaiting => self.state.finish_by = Some(0),
                 Event::Finish(wait) => {
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;
@@ -372,7 +388,7 @@ impl Engine {
             && !self.state.full
             && self.files.bytes() >= most
         {
-            self.state.full = true;
+            (self.state.full, self.state.over) = (true, true);
             self.switch(false, "--max-size is reached");
             self.story.lose("events after the limit", "--max-size was reached", 0);
         }
@@ -382,6 +398,7 @@ impl Engine {
         }
         if self.state.stop_at.is_some_and(|at| now >= at) {
             self.state.stop_at = None;
+            self.state.over = true;
             self.switch(false, "--duration is over");
         }
         if now - self.state.threads_at >= THREADS_NS {

@@ -39,6 +39,7 @@ mod server;
 mod session;
 mod shared;
 mod story;
+mod survivors;
 pub mod symbols;
 mod sys;
 mod tracked;

@@ -142,6 +142,14 @@ impl Sampled {
         }
     }
 
+    /// Pids of the processes that are sampled, each with when it is known to be there, ns.
+    pub fn pids(&self) -> impl Iterator<Item = (u32, u64)> {
+        // Of some it is not known since when they are there.
+        let since =
+            |person: &Person| person.epochs.first().map(|e| e.since_ns).filter(|ns| *ns > 0);
+        self.people.iter().map(move |(pid, person)| (*pid, since(person).unwrap_or(u64::MAX)))
+    }
+
     fn person(&mut self, pid: u32) -> &mut Person {
         let person = self.people.entry(pid).or_default();
         if person.epochs.is_empty() {

@@ -87,6 +87,8 @@ pub enum Event {
     RootStarted(u32),
     /// The launcher's process ended with this wait status.
     RootEnded(u32, i32),
+    /// Stay until the last process of the job has ended.
+    Follow,
     /// Do not wait any longer.
     StopWaiting,
     /// Finish: wait for descendants that long.

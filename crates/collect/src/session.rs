@@ -228,6 +228,16 @@ impl Session {
         self.tell(Event::RootEnded(pid, status));
     }
 
+    /// Stays until the last process of the job has ended, or recording for good.
+    pub fn follow(&self) {
+        self.tell(Event::Follow);
+    }
+
+    /// Whether the run came to its end by itself.
+    pub fn is_over(&self) -> bool {
+        self.engine.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Finishes with what is there.
     pub fn stop_waiting(&self) {
         self.tell(Event::StopWaiting);
@@ -238,11 +248,10 @@ impl Session {
         &self.output
     }
 
-    /// Waits for descendants of the launched process (for as long as they take,
-    /// or for less than a second), writes the files and ends the session.
-    pub fn finish(mut self, wait_for_descendants: bool) -> Result<RunInfo, CollectError> {
-        let wait = if wait_for_descendants { Duration::from_secs(u32::MAX.into()) } else { GRACE };
-        self.tell(Event::Finish(wait));
+    /// Waits less than a second for descendants of the launched process, writes the
+    /// files and ends the session.
+    pub fn finish(mut self) -> Result<RunInfo, CollectError> {
+        self.tell(Event::Finish(GRACE));
         self.end()
     }
 

@@ -3,6 +3,7 @@
 
 use crate::config::Config;
 use crate::elf;
+use crate::survivors::Survivor;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use tprof_trace::model::ProcessEnd;
@@ -347,7 +348,7 @@ impl Story {
     }
 
     /// Everybody of whom something cannot be seen, at the end of the run.
-    pub fn blind(&mut self, config: &Config, _now: u64) -> Vec<Blind> {
+    pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<Blind> {
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();
         for (pid, expected) in left {
             // A program that execs over and over is not there twice.
@@ -379,6 +380,13 @@ impl Story {
                 ..ProcessInfo::default()
             });
         }
+        for survivor in survivors {
+            self.is_blind(survivor.blind());
+            let last = self.processes.iter_mut().rfind(|row| row.pid == survivor.pid);
+            if let Some(row) = last.filter(|row| row.end_ns.is_none()) {
+                row.ended_by = "running".to_owned();
+            }
+        }
         self.blind.sort_by(|a, b| a.process.cmp(&b.process));
         self.blind_so_far()
     }
@@ -393,6 +401,13 @@ impl Story {
             }
         }
         all
+    }
+
+    /// Pids of processes that are known by their parents, and did not attach; each with
+    /// when it is known to be there, ns.
+    pub fn unseen_pids(&self) -> impl Iterator<Item = (u32, u64)> {
+        let expected = self.expected.iter().map(|(pid, expected)| (*pid, expected.time_ns));
+        expected.chain(self.forks.iter().map(|(pid, (_, time_ns))| (*pid, *time_ns)))
     }
 
     /// Counts a loss; 0: an unknown number.

@@ -81,6 +81,9 @@ pub struct LossInfo {
     pub count: u64,
 }
 
+/// What is not seen of a process that still runs when recording ends.
+pub const LATER_EVENTS: &str = "later events";
+
 /// A process of which something could not be seen.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

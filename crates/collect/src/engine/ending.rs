@@ -1,18 +1,29 @@
 //! How a run comes to its end: when it is over, and what is still written then.
 
-use super::{Engine, Loop, NO_FILE, READINGS};
+use super::{Engine, Loop, MS, NO_FILE, READINGS};
+use crate::survivors::{self, Survivor};
 use crate::tracked::Tracked;
 use crate::workers::SymbolsWanted;
 use crate::{info, sys};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
 
+/// How often is looked who of the job still runs, after its command: some 10 us for each
+/// process of the machine.
+const ENDING_NS: u64 = 20 * MS;
+/// As [`ENDING_NS`], while some are followed that did not attach.
+const FOLLOWING_NS: u64 = 500 * MS;
+
 impl Engine {
     pub(super) fn is_over(&mut self, now: u64) -> bool {
         if let Some(by) = self.state.finish_by {
-            return now >= by || self.images.is_empty();
+            return now >= by || self.nobody_is_left(now, 1);
+        }
+        if self.state.follows {
+            return self.state.over || self.nobody_is_left(now, 2);
         }
         let Some(linger) = self.linger else { return false };
         if let closing @ Some(_) = self.door.closing() {
@@ -27,6 +38,50 @@ impl Engine {
             self.door.pull_to();
         }
         false
+    }
+
+    /// Whether the job's last process has ended, by so many looks in a row: one that
+    /// ends during a look may have left a child behind its back.
+    fn nobody_is_left(&mut self, now: u64, looks: u32) -> bool {
+        if !self.images.is_empty() {
+            self.state.looked.nobody = 0;
+            return false;
+        }
+        self.look_for_survivors(now);
+        self.state.looked.nobody >= looks
+    }
+
+    /// Finds out who of the job still runs, at most as often as it is worth.
+    fn look_for_survivors(&mut self, now: u64) {
+        let pause = match (self.state.looked.found.is_empty(), self.state.follows) {
+            (false, true) => FOLLOWING_NS,
+            _ => ENDING_NS,
+        };
+        if now.saturating_sub(self.state.looked.at_ns) < pause {
+            return;
+        }
+        let session = PathBuf::from(&self.info.session);
+        let images = self.images.values().filter(|image| image.end.is_none());
+        let images = images.map(|image| (image.pid, image.start_ns));
+        let root = self.story.root.filter(|_| !self.story.root_ended).map(|pid| (pid, u64::MAX));
+        let known = images.chain(root).chain(self.story.unseen_pids()).chain(self.sampled.pids());
+        let found = survivors::find(known, &session);
+        let looked = &mut self.state.looked;
+        looked.nobody = if found.is_empty() { looked.nobody + 1 } else { 0 };
+        (looked.at_ns, looked.found) = (now, found);
+    }
+
+    /// Who of a launched job still runs as recording ends.
+    fn survivors(&mut self, now: u64) -> Vec<Survivor> {
+        // Nobody launched what `tprof attach` looks at, or an on-demand collector records.
+        if self.story.root.is_none() {
+            return Vec::new();
+        }
+        if !self.images.is_empty() {
+            self.state.looked.at_ns = 0;
+        }
+        self.look_for_survivors(now);
+        std::mem::take(&mut self.state.looked.found)
     }
 
     /// Leaves the session to the next collector, unless somebody came while the door closed.
@@ -47,6 +102,7 @@ impl Engine {
         page.closed.store(1, SeqCst);
         let now = sys::monotonic_ns();
         self.pass(now);
+        let survivors = self.survivors(now);
         self.state.ends_on = recording != 0;
         if let Some(sampler) = &self.sampler {
             sampler.finish();
@@ -67,8 +123,11 @@ impl Engine {
         }
         self.images.values_mut().for_each(Tracked::read_cpu_time);
         self.observe(sys::monotonic_ns());
-        self.info.end_ns = Some(self.story.last_end_ns.unwrap_or(now));
-        let blind = self.story.blind(&self.config, now);
+        self.info.end_ns = Some(match survivors.is_empty() {
+            true => self.story.last_end_ns.unwrap_or(now),
+            false => now,
+        });
+        let blind = self.story.blind(&self.config, &survivors);
         self.devices.write(&mut self.files);
         if self.devices.waiting() > 0 {
             self.story.lose(READINGS, NO_FILE, self.devices.waiting());

@@ -57,6 +57,7 @@ impl Engine {
         let seconds = (sys::monotonic_ns() - self.info.start_ns) as f64 / 1e9;
         serde_json::json!({
             "recording": on,
+            "following": self.state.follows,
             "seconds": seconds,
             "processes": self.images.len(),
             "threads": self.images.values().map(|t| t.image.threads.len()).sum::<usize>(),
