@@ -48,10 +48,10 @@ impl SymbolSource for Late {
                 let module = ModuleFile {
                     path: place.path.into(),
                     build_id: place.build_id.to_owned(),
-                    reached: None,
+                    ..ModuleFile::default()
                 };
                 let symbolizer = symbolizer.get_or_insert_with(Symbolizer::sparing);
-                symbolizer.resolve(&module, place.pc)
+                symbolizer.resolve(&module, place.pc).to_vec()
             }
         };
         if let (true, Verdict::Elsewhere(why) | Verdict::Unknown(why)) = (found.is_empty(), verdict)

@@ -258,8 +258,9 @@ impl Code {
         time_ns: u64,
         writer: &mut TraceWriter,
     ) {
-        let same =
-            |p: &Placement| (p.start, p.end, p.bias) == (start, end, bias) && p.module == module;
+        let same = |p: &Placement| {
+            (p.start, p.end, p.bias) == (start, end, bias) && p.module.is_same_file(&module)
+        };
         if let Some((since, _)) = self.current.iter_mut().find(|(_, p)| same(p)) {
             *since = time_ns.min(*since);
             return;

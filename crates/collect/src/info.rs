@@ -25,16 +25,17 @@ const REFINING_NS: u64 = 3_000_000_000;
 pub fn write_symbols(
     files: &mut Files,
     target: u64,
-    symbols: Vec<(u64, Arc<ModuleFile>, Vec<ResolvedFrame>)>,
+    symbols: Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>,
     redact: bool,
 ) {
     let Some(open) = files.open.get_mut((target >> 32) as usize) else { return };
     let process = target as u32;
+    let nameless = [ResolvedFrame::default()];
     for (address, module, frames) in symbols {
         let path = shown_path(&module.path, redact);
         let module = open.writer.name(&path);
         // An address without a name still has its module.
-        let frames = if frames.is_empty() { vec![ResolvedFrame::default()] } else { frames };
+        let frames = if frames.is_empty() { &nameless[..] } else { &frames[..] };
         for (depth, frame) in frames.iter().enumerate() {
             let function = open.writer.name(&frame.function);
             let file = if redact { base(&frame.file) } else { &frame.file };

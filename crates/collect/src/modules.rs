@@ -92,6 +92,7 @@ impl LoadedModule {
             path: self.path.clone(),
             build_id: self.build_id.to_string(),
             reached: Some(self.reached.clone()),
+            identity: self.identity,
         }
     }
 }

@@ -18,8 +18,10 @@ mod table;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::elf::{Elf, u32_at};
+use crate::modules::FileId;
 use demangle::{demangle, is_mangled};
 use dwarf::DebugInfo;
 use kernel::KernelTable;
@@ -33,7 +35,7 @@ const MAX_HEAP: u64 = 48 << 20;
 /// Modules open at one time.
 const MAX_OPEN: usize = 64;
 /// Answers kept.
-const MAX_ANSWERS: usize = 8192;
+const MAX_ANSWERS: usize = 16_384;
 /// Modules that are known to have been asked about.
 const MAX_KNOWN: usize = 65_536;
 /// Largest debug file whose checksum is computed, for want of a build id.
@@ -48,6 +50,34 @@ pub struct ModuleFile {
     pub build_id: String,
     /// A path by which the collector reached it, e.g. through `/proc/PID/root`.
     pub reached: Option<PathBuf>,
+    /// What the file was known by then, if it could be looked at.
+    pub identity: Option<FileId>,
+}
+
+impl ModuleFile {
+    /// Whether both are the same file, by whatever path each was reached.
+    pub fn is_same_file(&self, other: &ModuleFile) -> bool {
+        let alike = self.path == other.path && self.build_id == other.build_id;
+        let known = self.identity.is_some() || self.reached == other.reached;
+        alike && known && self.identity == other.identity
+    }
+}
+
+/// What a module is remembered by. A file that was looked at is the same one under every
+/// path, above all under those through the thousand processes of a build that ran it.
+#[derive(PartialEq, Eq, Hash)]
+enum Known {
+    File(FileId, String),
+    Module(ModuleFile),
+}
+
+impl Known {
+    fn of(module: &ModuleFile) -> Known {
+        match module.identity {
+            Some(identity) => Known::File(identity, module.build_id.clone()),
+            None => Known::Module(module.clone()),
+        }
+    }
 }
 
 /// One function at an address.
@@ -64,9 +94,9 @@ pub struct ResolvedFrame {
 /// Resolves addresses of any number of modules in bounded memory.
 #[derive(Default)]
 pub struct Symbolizer {
-    known: HashMap<ModuleFile, u32>,
+    known: HashMap<Known, u32>,
     open: HashMap<u32, OpenModule>,
-    answers: HashMap<(u32, u64), Vec<ResolvedFrame>>,
+    answers: HashMap<(u32, u64), Arc<[ResolvedFrame]>>,
     clock: u64,
     sparing: bool,
     kernel: Option<KernelTable>,
@@ -79,8 +109,11 @@ const _: () = {
 };
 
 /// A module that is open for lookups.
+#[derive(Default)]
 struct OpenModule {
     used: u64,
+    /// The path that led to no such file: another process may still lead there.
+    missed: Option<PathBuf>,
     debug: Option<DebugInfo>,
     symbols: Option<(Elf, SymbolTable)>,
 }
@@ -111,34 +144,41 @@ impl Symbolizer {
     /// Resolves an ELF address, for a caller that of its return address less
     /// one: inlined functions, innermost first, then the function that holds
     /// them. Empty if nothing is known.
-    pub fn resolve(&mut self, module: &ModuleFile, pc: u64) -> Vec<ResolvedFrame> {
+    pub fn resolve(&mut self, module: &ModuleFile, pc: u64) -> Arc<[ResolvedFrame]> {
         if module.path == Path::new(KERNEL) {
             let table = self.kernel.get_or_insert_with(KernelTable::read);
-            return vec![ResolvedFrame { function: table.name_at(pc), ..ResolvedFrame::default() }];
+            let function = table.name_at(pc);
+            return Arc::new([ResolvedFrame { function, ..ResolvedFrame::default() }]);
         }
         let id = self.id_of(module);
         if let Some(answer) = self.answers.get(&(id, pc)) {
-            return answer.clone();
+            return Arc::clone(answer);
         }
         self.clock += 1;
         let used = self.clock;
+        if self.open.get(&id).is_some_and(|open| open.is_worth_another_look(module)) {
+            self.open.remove(&id);
+        }
         // The parsers do not panic on any file known; should one, the run goes
         // on without this module's names.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
             let open =
                 self.open.entry(id).or_insert_with(|| OpenModule::open(module, self.sparing));
             open.used = used;
-            open.resolve(pc)
+            (open.resolve(pc), open.missed.is_some())
         }));
-        let answer = resolved.unwrap_or_else(|_| {
-            self.open.insert(id, OpenModule { used, debug: None, symbols: None });
-            Vec::new()
+        let (answer, missed) = resolved.unwrap_or_else(|_| {
+            self.open.insert(id, OpenModule { used, ..OpenModule::default() });
+            (Vec::new(), false)
         });
         self.close_unused(id);
-        if self.answers.len() >= MAX_ANSWERS {
-            self.answers.clear();
+        let answer = Arc::from(answer);
+        if !missed {
+            if self.answers.len() >= MAX_ANSWERS {
+                self.answers.clear();
+            }
+            self.answers.insert((id, pc), Arc::clone(&answer));
         }
-        self.answers.insert((id, pc), answer.clone());
         answer
     }
 
@@ -148,14 +188,15 @@ impl Symbolizer {
     }
 
     fn id_of(&mut self, module: &ModuleFile) -> u32 {
-        if let Some(id) = self.known.get(module) {
+        let known = Known::of(module);
+        if let Some(id) = self.known.get(&known) {
             return *id;
         }
         if self.known.len() >= MAX_KNOWN {
             self.close();
         }
         let id = self.known.len() as u32;
-        self.known.insert(module.clone(), id);
+        self.known.insert(known, id);
         id
     }
 
@@ -178,8 +219,9 @@ impl Symbolizer {
 
 impl OpenModule {
     fn open(module: &ModuleFile, sparing: bool) -> OpenModule {
-        let mut open = OpenModule { used: 0, debug: None, symbols: None };
+        let mut open = OpenModule::default();
         let found = find_module(module);
+        open.missed = module.reached.clone().filter(|_| found.is_none());
         let own = found.as_ref().map(|(elf, path)| (elf, path.as_path()));
         let separate = match own {
             Some((elf, _)) if DebugInfo::is_in(elf) => None,
@@ -199,6 +241,11 @@ impl OpenModule {
             .find_map(|elf| Some((elf.clone(), SymbolTable::full(elf)?)))
             .or_else(|| Some((own?.clone(), SymbolTable::dynamic(own?)?)));
         open
+    }
+
+    /// Whether the file was missed under another path than this one.
+    fn is_worth_another_look(&self, module: &ModuleFile) -> bool {
+        self.missed.is_some() && self.missed != module.reached
     }
 
     fn resolve(&mut self, pc: u64) -> Vec<ResolvedFrame> {

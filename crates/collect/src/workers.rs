@@ -84,7 +84,7 @@ pub enum Answer {
     /// What an image has mapped.
     Modules(Read),
     /// Symbols by address, innermost first, with the module's path.
-    Symbols(u64, Vec<(u64, Arc<ModuleFile>, Vec<ResolvedFrame>)>),
+    Symbols(u64, Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>),
     /// The interpreter of an image.
     Python(u64, Interpreter),
     /// An interpreter whose frames cannot be had: whose, and why.
@@ -335,7 +335,7 @@ fn serve_symbols(wanted: &Receiver<SymbolsWanted>, answers: &Sender<Answer>, ses
             let mut done = Vec::with_capacity(places.len());
             for (address, module, pc) in places {
                 let frames = match brief {
-                    true => vec![symbols::some_kernel_function()],
+                    true => Arc::new([symbols::some_kernel_function()]),
                     false => symbolizer.resolve(&module, pc),
                 };
                 done.push((address, module, frames));

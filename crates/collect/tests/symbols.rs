@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::{Object, ObjectSymbol};
-use tprof_collect::modules::ModuleCache;
+use tprof_collect::modules::{FileId, ModuleCache};
 use tprof_collect::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
 
 const PROGRAM: &str = "\
@@ -49,7 +49,7 @@ fn extent(path: &Path, function: &str) -> std::ops::Range<u64> {
 /// The deepest answer among all addresses of a function.
 fn deepest(module: &ModuleFile, extent: std::ops::Range<u64>) -> Vec<ResolvedFrame> {
     let mut symbolizer = Symbolizer::new();
-    extent.map(|pc| symbolizer.resolve(module, pc)).max_by_key(Vec::len).unwrap()
+    extent.map(|pc| symbolizer.resolve(module, pc).to_vec()).max_by_key(Vec::len).unwrap()
 }
 
 fn shown(frames: &[ResolvedFrame]) -> Vec<(&str, &str, u32)> {
@@ -102,6 +102,45 @@ fn a_sparing_symbolizer_takes_names_alone_from_compressed_debug_files() {
     assert_eq!(shown(&frames), [("hidden", "program.c", 8)]);
 }
 
+/// A module as a process has it that was reached in `root`; what it is, not where it lies, is
+/// known of it there.
+fn through(root: &Path, program: &Path) -> ModuleFile {
+    let reached = root.join(program.strip_prefix("/").unwrap());
+    let identity = FileId::of(&std::fs::metadata(program).unwrap());
+    ModuleFile {
+        path: PathBuf::from("/gone/from/here"),
+        reached: Some(reached),
+        identity: Some(identity),
+        ..ModuleFile::default()
+    }
+}
+
+#[test]
+fn a_file_that_many_processes_run_is_read_once() {
+    let (_dir, program) = build(&["-O2"]);
+    let hidden = extent(&program, "hidden");
+    let mut symbolizer = Symbolizer::new();
+    let lives = through(Path::new("/proc/self/root"), &program);
+    let gone = through(Path::new("/proc/0/root"), &program);
+    assert_eq!(shown(&symbolizer.resolve(&lives, hidden.start)), [("hidden", "", 0)]);
+    // Neither the same address nor another one needs the second process.
+    for pc in [hidden.start, hidden.start + 1] {
+        assert_eq!(shown(&symbolizer.resolve(&gone, pc)), [("hidden", "", 0)]);
+    }
+}
+
+#[test]
+fn a_file_that_one_process_took_along_is_found_through_the_next() {
+    let (_dir, program) = build(&["-O2"]);
+    let hidden = extent(&program, "hidden");
+    let mut symbolizer = Symbolizer::new();
+    let gone = through(Path::new("/proc/0/root"), &program);
+    let lives = through(Path::new("/proc/self/root"), &program);
+    assert_eq!(shown(&symbolizer.resolve(&gone, hidden.start)), []);
+    assert_eq!(shown(&symbolizer.resolve(&lives, hidden.start)), [("hidden", "", 0)]);
+    assert_eq!(shown(&symbolizer.resolve(&gone, hidden.start)), [("hidden", "", 0)]);
+}
+
 #[test]
 fn a_file_with_another_build_id_is_not_used() {
     let (_dir, program) = build(&["-O2", "-g"]);
@@ -117,8 +156,8 @@ fn static_functions_come_from_the_symbol_table_without_debug_information() {
     let mut symbolizer = Symbolizer::new();
     let frames = symbolizer.resolve(&module(&program), hidden.start + 1);
     assert_eq!(shown(&frames), [("hidden", "", 0)]);
-    assert_eq!(symbolizer.resolve(&module(&program), 1), []);
-    assert_eq!(symbolizer.resolve(&module(&program), u64::MAX), []);
+    assert_eq!(symbolizer.resolve(&module(&program), 1)[..], []);
+    assert_eq!(symbolizer.resolve(&module(&program), u64::MAX)[..], []);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use super::rows::ModuleRows;
 use crate::elf::Elf;
-use crate::modules::{LoadedModule, Mapping, ModuleCache, own_vdso, read_code_maps};
+use crate::modules::{FileId, LoadedModule, Mapping, ModuleCache, own_vdso, read_code_maps};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub struct Spaces {
     of: HashMap<u32, Space>,
     cache: ModuleCache,
     rows: Vec<Option<ModuleRows>>,
-    by_file: HashMap<(crate::modules::FileId, std::path::PathBuf), usize>,
+    by_file: HashMap<FileId, usize>,
     memo: HashMap<(usize, u64), Row>,
     /// Modules met since they were last asked for.
     pub met: Vec<Met>,
@@ -193,19 +193,20 @@ impl Spaces {
         let Some(identity) = module.identity.filter(|_| mapping.inode != 0 || vdso) else {
             return (module, None);
         };
-        let key = (identity, module.reached.clone());
-        let rows = match self.by_file.get(&key) {
-            Some(rows) => *rows,
-            None => {
-                let elf = match vdso {
-                    true => own_vdso().and_then(|bytes| Elf::from_bytes(bytes).ok()),
-                    false => Elf::open(&module.reached).ok(),
-                };
-                self.rows.push(elf.map(ModuleRows::new));
-                self.by_file.insert(key, self.rows.len() - 1);
-                self.rows.len() - 1
-            }
+        if let Some(rows) = self.by_file.get(&identity) {
+            return (module, Some(*rows));
+        }
+        let elf = match vdso {
+            true => own_vdso().and_then(|bytes| Elf::from_bytes(bytes).ok()),
+            false => Elf::open(&module.reached).ok(),
         };
+        let found = elf.is_some();
+        self.rows.push(elf.map(ModuleRows::new));
+        let rows = self.rows.len() - 1;
+        // What one process took along may be reached through the next.
+        if found {
+            self.by_file.insert(identity, rows);
+        }
         (module, Some(rows))
     }
 }

@@ -25,7 +25,8 @@ pub struct FileId {
 }
 
 impl FileId {
-    pub(super) fn of(meta: &Metadata) -> FileId {
+    /// That of a file whose facts were read.
+    pub fn of(meta: &Metadata) -> FileId {
         FileId {
             dev: meta.dev(),
             inode: meta.ino(),
