@@ -46,6 +46,8 @@ const THREADS_NS: u64 = 50 * MS;
 const SLEEP_MOST: Duration = Duration::from_millis(10);
 /// How often samples are written, at least: small blocks are dear.
 const SAMPLES_NS: u64 = 1000 * MS;
+/// Records that are not worth another look soon: who fills a chunk wakes the engine.
+const LITTLE: u64 = 128;
 /// Stacks that were taken this long ago have been read from the rings.
 const SETTLED_NS: u64 = 200 * MS;
 /// How long the end of a process waits to learn how it ended.
@@ -178,6 +180,7 @@ impl Engine {
         let from_start = start_at.map_or(0, |at| at - now);
         let stop_at =
             after(parts.config.duration).map(|at| at + from_start).filter(|_| !parts.config.paused);
+        parts.session.eager.store(parts.linger.is_some(), Release);
         let cgroup = Cgroup::find();
         let oom_at_start = cgroup.read().oom_kills;
         parts.session.page().recording.store(u32::from(begins_on), Release);
@@ -256,7 +259,7 @@ impl Engine {
             self.state.idle = 0;
             return;
         }
-        self.state.idle = if taken > 0 { 1 } else { (self.state.idle + 1).min(6) };
+        self.state.idle = if taken >= LITTLE { 1 } else { (self.state.idle + 1).min(6) };
         let time = Duration::from_micros(500 << self.state.idle).min(SLEEP_MOST);
         let session = Arc::clone(&self.session);
         let page = session.page();
@@ -285,8 +288,8 @@ impl Engine {
                         tracked.joined(region, agent);
                     }
                 }
-                Event::Ended { image, status, pidfd, exec } => {
-                    self.ended(image, status, pidfd, exec)
+                Event::Ended { image, time_ns, status, pidfd, exec } => {
+                    self.ended(image, End { time_ns, status, pidfd, exec })
                 }
                 Event::Control(request, reply) => {
                     let _ = reply.send(self.control(request));
@@ -317,6 +320,10 @@ impl Engine {
                 Event::Finish(wait) => {
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;
                     self.state.finish_by = Some(self.state.finish_by.map_or(by, |old| old.min(by)));
+                    self.session.eager.store(true, Release);
+                    if let Some(sampler) = &self.sampler {
+                        sampler.hurry();
+                    }
                 }
             }
         }
@@ -355,25 +362,23 @@ impl Engine {
         // Without a launcher nobody else says what is to be sampled.
         match &self.sampler {
             Some(sampler) if self.linger.is_some() => sampler.cover(attached.pid),
-            Some(sampler) => sampler.met(attached.pid),
-            None => {}
+            Some(sampler) if sampler.polls() => {
+                self.session.eager.store(true, Release);
+                sampler.met(attached.pid);
+            }
+            Some(_) | None => {}
         }
         if let Some(tracked) = Tracked::place(attached, self, now) {
             self.images.insert(tracked.number, tracked);
         }
     }
 
-    fn ended(
-        &mut self,
-        number: u64,
-        status: Option<i32>,
-        pidfd: Option<std::os::fd::OwnedFd>,
-        exec: bool,
-    ) {
-        let now = sys::monotonic_ns();
+    fn ended(&mut self, number: u64, end: End) {
         if let Some(tracked) = self.images.get_mut(&number) {
-            tracked.end = Some(End { time_ns: now, status, pidfd, exec });
-            if let Some(sampler) = &self.sampler {
+            tracked.end = Some(end);
+            if let Some(sampler) =
+                self.sampler.as_ref().filter(|_| self.session.eager.load(Acquire))
+            {
                 sampler.hurry();
             }
             // From here on a restarted rank gets a file of its own.

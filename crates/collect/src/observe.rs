@@ -5,6 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 
+/// `USER_HZ` is 100 on every Linux ABI.
+const TICK_NS: u64 = 10_000_000;
 /// Address space that an attached process maps for tprof.
 const OWN_MAPPINGS: u64 = (REGION_BYTES + SESSION_BYTES + TABLES_BYTES) as u64;
 
@@ -18,6 +20,32 @@ pub fn memory_of(pid: u32) -> Option<(u64, Option<u64>)> {
     let mapped = fields.next()?? * page;
     let resident = fields.next()?? * page;
     Some((resident, mapped.checked_sub(OWN_MAPPINGS)))
+}
+
+/// What `/proc/PID/stat` says in one reading of a process that attaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Parent's pid.
+    pub parent: u32,
+    /// CPU time so far.
+    pub cpu_ns: u64,
+    /// Resident bytes; 0 of a zombie.
+    pub resident: u64,
+}
+
+/// Reads [`Usage`].
+pub fn usage_of(pid: u32) -> Option<Usage> {
+    let stat = sys::read_small(&format!("/proc/{pid}/stat"));
+    let stat = String::from_utf8_lossy(&stat);
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
+    // Behind the name: the state is the first; parent, user and system time and resident
+    // pages are the 2nd, 12th, 13th and 22nd.
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Usage {
+        parent: number(1)? as u32,
+        cpu_ns: (number(11)? + number(12)?) * TICK_NS,
+        resident: number(21)? * 4096,
+    })
 }
 
 /// Command line, joined by spaces, and executable of a process that lives.
@@ -38,11 +66,12 @@ pub fn program_of(command: &str) -> String {
 
 /// CPU time of a process so far, from `/proc/PID/stat` (a zombie's, too).
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
-    let stat = String::from_utf8(sys::read_small(&format!("/proc/{pid}/stat"))).ok()?;
+    let stat = sys::read_small(&format!("/proc/{pid}/stat"));
+    let stat = String::from_utf8_lossy(&stat);
     let mut fields =
         stat.rsplit_once(") ")?.1.split_whitespace().skip(11).map(|f| f.parse::<u64>().ok());
     let ticks = fields.next()?? + fields.next()??;
-    Some(ticks * 10_000_000) // USER_HZ is 100 on every Linux ABI
+    Some(ticks * TICK_NS)
 }
 
 /// The memory cgroup of this process (and of the job it launches).

@@ -5,6 +5,7 @@ use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
 use crate::control::{self, Reply, Request};
 use crate::door::Door;
 use crate::modules::{self, Mapping};
+use crate::observe::{self, Usage};
 use crate::shared::{Region, Session};
 use crate::workers::wake;
 use crate::{ranks, sys};
@@ -32,6 +33,8 @@ pub struct Attached {
     pub pid: u32,
     /// Parent's pid.
     pub parent: u32,
+    /// What it had used by then.
+    pub usage: Usage,
     /// What it said.
     pub hello: Hello,
     /// Shared memory.
@@ -70,6 +73,8 @@ pub enum Event {
     Ended {
         /// Which.
         image: u64,
+        /// When, ns.
+        time_ns: u64,
         /// Tells the status later, once the process was reaped.
         pidfd: Option<OwnedFd>,
         /// Wait status.
@@ -178,7 +183,12 @@ impl Server {
         let mut agents: HashSet<u64> = HashSet::new();
         // The closing of the door in which all were heard.
         let mut heard = None;
+        // Made while nobody waits for it.
+        let mut spare = None;
         while !self.stop.load(Acquire) {
+            if spare.is_none() {
+                spare = Region::new().ok();
+            }
             // Asked before looking who waits: afterwards nobody finds the way any more.
             let closing = self.door.closing();
             // Ends before beginnings, one beginning at a time: whoever was reaped
@@ -188,7 +198,8 @@ impl Server {
                 if let Some(fd) = watched.remove(token) {
                     let pid = newest.iter().find(|(_, image)| *image == token).map(|(pid, _)| *pid);
                     let status = sys::exit_status(&fd).or_else(|| pid.and_then(sys::zombie_status));
-                    self.tell(Event::Ended { image: *token, status, pidfd: Some(fd), exec: false });
+                    let (image, time_ns, pidfd) = (*token, sys::monotonic_ns(), Some(fd));
+                    self.tell(Event::Ended { image, time_ns, status, pidfd, exec: false });
                     newest.retain(|_, image| image != token);
                     agents.remove(token);
                 }
@@ -206,7 +217,9 @@ impl Server {
             if closing.is_some() && closing == heard {
                 continue; // hears no answer, and looks for another collector
             }
-            let Some((mut attached, fds)) = self.receive(&client, next_image) else { continue };
+            let Some((mut attached, fds)) = self.receive(&client, next_image, &mut spare) else {
+                continue;
+            };
             let agent = attached.hello.flags & hello_flags::AGENT != 0;
             let forked = attached.hello.flags & hello_flags::FORKED != 0;
             let joins = |image: &u64| agent || forked && agents.contains(image);
@@ -239,7 +252,8 @@ impl Server {
             self.tell(Event::Attached(Box::new(attached)));
             if let Some(image) = old.filter(|_| !forked) {
                 watched.remove(&image);
-                self.tell(Event::Ended { image, status: None, pidfd: None, exec: true });
+                let time_ns = sys::monotonic_ns();
+                self.tell(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
             }
             self.admit(&client, &fds);
         }
@@ -252,12 +266,20 @@ impl Server {
     }
 
     fn tell(&self, event: Event) {
+        let waits = matches!(event, Event::Attached(_) | Event::Ended { .. });
         let _ = self.events.send(event);
-        wake(&self.session);
+        if !waits || self.session.eager.load(Acquire) {
+            wake(&self.session);
+        }
     }
 
     /// Hears one client out; a target, and the file of its region.
-    fn receive(&self, client: &OwnedFd, image: u64) -> Option<(Attached, OwnedFd)> {
+    fn receive(
+        &self,
+        client: &OwnedFd,
+        image: u64,
+        spare: &mut Option<(Region, OwnedFd)>,
+    ) -> Option<(Attached, OwnedFd)> {
         let (pid, uid) = sys::peer(client).ok()?;
         if uid != sys::user() && uid != 0 {
             return None; // closed to others
@@ -276,14 +298,16 @@ impl Server {
             }
             return None;
         }
-        let (region, region_fd) = Region::new().ok()?;
+        let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
         self.configure(&region, hello.flags & hello_flags::AGENT != 0);
         let proc = |name: &str| sys::read_small(&format!("/proc/{pid}/{name}"));
         let (command, environ) = (proc("cmdline"), proc("environ"));
+        let usage = observe::usage_of(pid);
         let attached = Attached {
             image,
             pid,
-            parent: sys::parent_of(pid).unwrap_or(hello.parent),
+            parent: usage.map_or(hello.parent, |usage| usage.parent),
+            usage: usage.unwrap_or_default(),
             hello,
             region: Arc::new(region),
             command: words(&command),

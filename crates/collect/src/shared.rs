@@ -6,7 +6,7 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
 
@@ -85,6 +85,11 @@ impl Drop for Mapping {
 /// The session page.
 pub struct Session {
     map: Mapping,
+    /// Whether the engine wants to learn at once of processes that come and go: where nobody
+    /// else tells the sampler of them, and once the run waits for their ends. Otherwise its
+    /// next pass, 10 ms later at most, is soon enough; waking it twice for each process of a
+    /// build cost more than what it then did.
+    pub eager: AtomicBool,
 }
 
 impl Session {
@@ -92,7 +97,8 @@ impl Session {
     pub fn new() -> io::Result<(Session, OwnedFd)> {
         let fd = sys::memfd("tprof-session", SESSION_BYTES)?;
         sys::reserve(&fd, SESSION_BYTES)?;
-        let session = Session { map: Mapping::new(&fd, SESSION_BYTES)? };
+        let map = Mapping::new(&fd, SESSION_BYTES)?;
+        let session = Session { map, eager: AtomicBool::new(false) };
         session.page().magic.store(REGION_MAGIC, Release);
         Ok((session, fd))
     }

@@ -73,7 +73,8 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
 /// The wait status of a process that has ended and was not reaped yet, where
 /// `/proc` shows it (field 52 of `stat`).
 pub fn zombie_status(pid: u32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_small(&format!("/proc/{pid}/stat"));
+    let stat = String::from_utf8_lossy(&stat);
     let mut fields = stat.rsplit_once(") ")?.1.split_whitespace();
     if fields.next()? != "Z" {
         return None;
@@ -90,13 +91,9 @@ pub fn thread_lives(pid: u32, tid: u32) -> bool {
 
 /// Whether a process is still there, a zombie counting as gone.
 pub fn process_lives(pid: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => !matches!(
-            stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]),
-            Some(b'Z' | b'X') | None
-        ),
-        Err(_) => false,
-    }
+    let stat = read_small(&format!("/proc/{pid}/stat"));
+    let behind_name = stat.iter().rposition(|byte| *byte == b')');
+    !matches!(behind_name.and_then(|at| stat.get(at + 2)), Some(b'Z' | b'X') | None)
 }
 
 /// Sleeps on a shared futex while it holds `value`.
@@ -388,7 +385,8 @@ pub fn thread_on(pid: u32, tid: u32) -> Option<(String, u8, u32)> {
 
 /// Minor and major page faults of a thread, from `/proc`.
 pub fn faults_of(pid: u32, tid: u32) -> Option<[u64; 2]> {
-    let stat = String::from_utf8(read_small(&format!("/proc/{pid}/task/{tid}/stat"))).ok()?;
+    let stat = read_small(&format!("/proc/{pid}/task/{tid}/stat"));
+    let stat = String::from_utf8_lossy(&stat);
     // Behind the name: state is the first; `minflt` and `majflt` the 8th and 10th.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
     Some([fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?])
@@ -458,7 +456,8 @@ pub fn with_descendants(pid: u32) -> Vec<u32> {
 
 /// Parent's pid as this namespace sees it.
 pub fn parent_of(pid: u32) -> Option<u32> {
-    let stat = String::from_utf8(read_small(&format!("/proc/{pid}/stat"))).ok()?;
+    let stat = read_small(&format!("/proc/{pid}/stat"));
+    let stat = String::from_utf8_lossy(&stat);
     stat.rsplit_once(") ")?.1.split_whitespace().nth(1)?.parse().ok()
 }
 

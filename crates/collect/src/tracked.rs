@@ -244,12 +244,17 @@ impl Tracked {
             return; // a zombie
         }
         let heap = self.heap_now().map(|(live, _)| live);
-        let Some(open) = files.open.get_mut(self.file) else { return };
         let values = [
             (counter::RSS_BYTES, Some(rss)),
             (counter::MAPPED_BYTES, mapped),
             (counter::HEAP_BYTES, heap),
         ];
+        self.note(now, &values, files);
+    }
+
+    /// Writes readings of its memory.
+    fn note(&self, now: u64, values: &[(&str, Option<u64>)], files: &mut Files) {
+        let Some(open) = files.open.get_mut(self.file) else { return };
         for (name, value) in values {
             if let Some(value) = value {
                 let name = open.writer.name(name);
@@ -258,7 +263,7 @@ impl Tracked {
                     process: Some(self.image.index),
                     device: None,
                     name,
-                    value: value as f64,
+                    value: *value as f64,
                 });
             }
         }

@@ -241,12 +241,15 @@ impl Sampler {
         self.tell(Command::Cover(pid));
     }
 
+    /// Whether perf events are refused, so that processes are looked at instead.
+    pub fn polls(&self) -> bool {
+        self.polls.load(Acquire)
+    }
+
     /// A process attached that a launched one started: nobody else tells of it where
     /// perf events are refused.
     pub fn met(&self, pid: u32) {
-        if self.polls.load(Acquire) {
-            self.tell(Command::Met(pid));
-        }
+        self.tell(Command::Met(pid));
     }
 
     /// Until when everything was handed out.

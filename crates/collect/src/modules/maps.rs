@@ -4,7 +4,8 @@
 //! so lines are parsed from one read, and paths copied only for those kept.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
@@ -31,12 +32,35 @@ pub struct Mapping {
 
 /// Reads all mappings of a process.
 pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
-    Ok(parse_maps(&std::fs::read(format!("/proc/{pid}/maps"))?, |_| true))
+    Ok(parse_maps(&read(pid)?, |_| true))
 }
 
 /// Reads the mappings from which a process may run code.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
-    Ok(parse_maps(&std::fs::read(format!("/proc/{pid}/maps"))?, |exec| exec))
+    Ok(parse_maps(&read(pid)?, |exec| exec))
+}
+
+/// The text. The kernel gives a page at a time at most, and less where it is given less
+/// room: `std::fs::read`, which is not told the size, takes nine calls for that of a small
+/// program.
+fn read(pid: u32) -> io::Result<Vec<u8>> {
+    const ROOM: usize = 8 << 10;
+    let mut file = File::open(format!("/proc/{pid}/maps"))?;
+    let mut text = vec![0; 2 * ROOM];
+    let mut len = 0;
+    loop {
+        if text.len() - len < ROOM {
+            text.resize(text.len() * 2, 0);
+        }
+        match file.read(&mut text[len..]) {
+            Ok(0) => break,
+            Ok(got) => len += got,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    text.truncate(len);
+    Ok(text)
 }
 
 /// Parses the text of a `maps` file; `keep` sees whether a mapping is

@@ -8,7 +8,6 @@ use crate::engine::Engine;
 use crate::files::Holds;
 use crate::gpu::Gpu;
 use crate::ledger::Ledger;
-use crate::observe;
 use crate::process::Image;
 use crate::server::Attached;
 use crate::story::{Place, Story};
@@ -134,6 +133,7 @@ impl Tracked {
         let interpreter =
             forked_from.and_then(|p| images.get(&p)).and_then(|t| t.code.interpreter());
         let whole_life = session.page().recording.load(Relaxed) != 0;
+        let cpu_before_ns = same_pid.map_or(0, |_| attached.usage.cpu_ns);
         let mut tracked = Tracked {
             number: attached.image,
             pid: attached.pid,
@@ -160,15 +160,11 @@ impl Tracked {
             gpu: Gpu::new(index, format!("{} {}", attached.pid, base_name(&attached.command))),
             agent: None,
             tids: HashMap::new(),
-            cpu_ns: 0,
-            cpu_before_ns: if same_pid.is_some() {
-                observe::cpu_ns_of(attached.pid).unwrap_or(0)
-            } else {
-                0
-            },
+            cpu_ns: attached.usage.cpu_ns - cpu_before_ns,
+            cpu_before_ns,
         };
-        tracked.read_cpu_time();
-        tracked.observe(now, files);
+        let resident = Some(attached.usage.resident).filter(|bytes| *bytes > 0);
+        tracked.note(attached.time_ns, &[(counter::RSS_BYTES, resident)], files);
         if let Some(open) = files.open.get_mut(file) {
             tracked.code.inherit(&modules, attached.time_ns, &mut open.writer);
         }
