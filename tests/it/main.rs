@@ -1,6 +1,7 @@
 //! Real processes under tprof, checked from outside: each module holds the
 //! facts of one idea.
 
+mod agree;
 mod attach;
 mod attach_pid;
 mod bad_input;

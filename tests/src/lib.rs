@@ -29,7 +29,7 @@ pub use report::{
 };
 pub use scratch::Scratch;
 pub use stand_ins::{gemms, stand_ins, train, what_ran};
-pub use synthetic::{Counts, Synthetic};
+pub use synthetic::{Counts, Synthetic, scatter};
 pub use sys::{am_root, can_mount, host_name, kill, mode_of};
 pub use tprof::{
     DEFAULT, EXACT, Traced, assert_refused, assert_unchanged, attach_script, tprof, tprof_at,

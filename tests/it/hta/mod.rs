@@ -5,7 +5,8 @@ mod diff;
 mod host;
 mod reference;
 
-use reference::{Rows, near, number, rows, sets, us};
+pub use reference::sets;
+use reference::{Rows, near, number, rows, us};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use tprof_tests::need_some;

@@ -10,7 +10,7 @@ const MOST_RANKS: usize = 8;
 const NAMED_PLACES: usize = 2;
 /// Why there is nothing per step.
 pub(super) const NO_STEPS: &str =
-    "no steps were seen: neither ProfilerStep annotations nor marks of steps";
+    "no steps were seen on the rank of these figures: neither ProfilerStep annotations nor marks";
 
 /// The report.
 pub(super) fn body(ranks: &[RankFindings]) -> Body {
@@ -22,9 +22,10 @@ pub(super) fn body(ranks: &[RankFindings]) -> Body {
 
 fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
     let mut notes = Vec::new();
-    let longest = ranks.iter().max_by_key(|rank| rank.step_ns);
-    match longest {
-        Some(rank) if rank.steps > 0 => notes.push(format!(
+    let (stepped, whole): (Vec<&RankFindings>, Vec<&RankFindings>) =
+        ranks.iter().partition(|rank| rank.steps > 0);
+    if let Some(rank) = stepped.iter().max_by_key(|rank| rank.step_ns) {
+        notes.push(format!(
             "judged over {}; the longest mean step is {}, of {}",
             match rank.steps {
                 1 => "1 step".to_owned(),
@@ -32,12 +33,19 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
             },
             duration(rank.step_ns),
             rank.label
-        )),
-        Some(rank) if rank.window_ns > 0 => notes.push(format!(
-            "no steps were seen, so gains are for the {} that were recorded",
-            duration(rank.window_ns)
-        )),
-        _ => {}
+        ));
+    }
+    if let Some(rank) = whole.iter().max_by_key(|rank| rank.step_ns).filter(|rank| rank.step_ns > 0)
+    {
+        let on = match (stepped.is_empty(), whole.len()) {
+            (true, _) => String::new(),
+            (false, 1) => format!(" on {}", rank.label),
+            (false, some) => format!(" on {some} of {} ranks", ranks.len()),
+        };
+        notes.push(format!(
+            "no steps were seen{on}, so gains are for the {} that were recorded",
+            duration(rank.step_ns)
+        ));
     }
     if let Some(rank) = ranks.iter().max_by_key(|rank| rank.outside_ns) {
         if rank.outside_ns > 0 {

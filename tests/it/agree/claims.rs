@@ -1,0 +1,267 @@
+//! What reports deny, in sentences, held against what they count.
+
+use super::facts::{Facts, Subject, rows};
+use Subject::*;
+use serde_json::Value;
+
+/// Things of which `findings` says that none was recorded, or that none is judged.
+const THINGS: [(&str, Subject); 11] = [
+    ("kernel, copy or memset", Work),
+    ("kernel that computes", Computes),
+    ("kernel that communicates with other ranks", Communicates),
+    ("copy between host and device", HostCopies),
+    ("synchronous copy", SynchronousCopies),
+    ("synchronous memset", SynchronousMemsets),
+    ("call of the CUDA or HIP runtime", Calls),
+    ("call that waits for the device", Waits),
+    ("call such as cudaMalloc or cudaFree", MemoryCalls),
+    ("range named like one that loads data", Loading),
+    ("sample of the heap's allocator", Samples),
+];
+
+/// Beginnings of other sentences which say that none of something was recorded.
+const DENIED: [(&str, Subject); 29] = [
+    ("no kernel, copy or memset was recorded", Work),
+    ("no call of CUDA or HIP was recorded", Calls),
+    ("no call of cuBLAS was recorded", Gemms),
+    ("no call was recorded that started a kernel or a copy", Launches),
+    ("no copy or memset ran", Copies),
+    ("no copy or memset was recorded", Copies),
+    ("no communication kernel ran", Communicates),
+    ("no kernel that communicates was recorded", Communicates),
+    ("no kernel that computes was recorded", Computes),
+    ("no allocation of device memory was recorded", DeviceMemory),
+    ("no event says what the framework's allocator holds", DeviceTotals),
+    ("no steps were named", Steps),
+    ("no steps were seen, so gains are for", Steps),
+    ("no operators, calls or device work were recorded", Work),
+    ("no operators, calls or device work were recorded", Calls),
+    ("no annotations or NVTX ranges were recorded", Ranges),
+    ("the trace has no annotations on device streams", Images),
+    ("no NVTX range was pushed and popped", Nvtx),
+    ("no operators of a framework were recorded", Operators),
+    ("no operators were recorded", Operators),
+    ("no call inside an operator launched device work", OperatorLaunches),
+    ("no counters were recorded", Gauges),
+    ("no hardware counters were recorded", HardwareCounters),
+    ("no stream was idle", StreamGaps),
+    ("the run has no CPU samples", Samples),
+    ("no CPU sample in PyTorch's DataLoader was recorded", Samples),
+    ("no RSS was sampled", Rss),
+    ("allocations were not recorded", Heap),
+    ("no collective was recorded; those of gloo and MPI never are", Communicates),
+];
+
+/// Beginnings of sentences that deny what no report counts, or only a part of it that they name.
+const UNCOUNTED: [&str; 28] = [
+    "no steps were seen on ",
+    "there are no findings, or no moment shows them",
+    "nothing in the trace would show compilation",
+    "no operator, call or annotation",
+    "no kernel communicated on that device",
+    "no gap of ",
+    "no misfit in the recording",
+    "no step after the first ",
+    "no rule sees 1 % or more",
+    "no NVTX range was started and ended",
+    "no run of an operator launched 3 kernels or more",
+    "no stack was recorded with these allocations",
+    "no cgroup memory ",
+    "no count of OOM kills",
+    "no virtual size was sampled",
+    "no recorded block was freed",
+    "no memory of the ",
+    "no process is known that sees it",
+    "no kernel in the steps is one for which",
+    "no kernel from the first work on a device to the last is one for which",
+    "no copy in the steps tells",
+    "no copy from the first work on a device to the last tells",
+    "no collective that makes all ranks wait ",
+    "no device memory was held at the peak",
+    "no steps: ",
+    "no allocator ",
+    "no kernel was recorded that these calls launched",
+    "no kernel that computes was launched in the steps",
+];
+
+/// A sentence, and the ranks that it is about.
+struct Said {
+    text: String,
+    place: String,
+    ranks: Ranks,
+}
+
+enum Ranks {
+    All,
+    One(String),
+    /// So many.
+    Some(usize),
+}
+
+/// Sentences of all reports which contradict what a report counts, or which nobody
+/// has told this test how to hold against that.
+pub fn contradictions(reports: &Value, facts: &Facts) -> Vec<String> {
+    let said = sentences(reports);
+    said.iter()
+        .filter_map(|said| Some(format!("{}: {}: {}", said.place, said.text, judge(said, facts)?)))
+        .collect()
+}
+
+fn judge(said: &Said, facts: &Facts) -> Option<String> {
+    let text = said.text.as_str();
+    for (thing, subject) in THINGS {
+        let Some(rest) = text.strip_prefix("no ").and_then(|rest| rest.strip_prefix(thing)) else {
+            continue;
+        };
+        if rest.starts_with(" was recorded") {
+            return denied(said, subject, facts);
+        }
+        if rest.starts_with(" lies ") {
+            return elsewhere(rest, said, subject, facts);
+        }
+    }
+    let mut denials = DENIED.iter().filter(|(start, _)| text.starts_with(start)).peekable();
+    if denials.peek().is_some() {
+        return denials.find_map(|(_, subject)| denied(said, *subject, facts));
+    }
+    if text.starts_with("there is one rank") {
+        return (facts.ranks.len() > 1).then(|| format!("there are {:?}", facts.ranks));
+    }
+    let denies = ["no ", "none", "nothing ", "there is no", "there are no"];
+    let is_denial = denies.iter().any(|start| text.starts_with(start));
+    let known = !is_denial || UNCOUNTED.iter().any(|start| text.starts_with(start));
+    (!known).then(|| "say in claims.rs what it denies".to_owned())
+}
+
+/// That none was recorded.
+fn denied(said: &Said, subject: Subject, facts: &Facts) -> Option<String> {
+    let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
+    match &said.ranks {
+        Ranks::All => {
+            let (kind, amount) = facts.anywhere(subject)?;
+            Some(format!("`{kind}` counts {amount} of {subject:?}"))
+        }
+        Ranks::One(rank) => has(rank).then(|| format!("{rank} has {subject:?}")),
+        Ranks::Some(ranks) => {
+            let without = facts.ranks.iter().filter(|rank| !has(rank)).count();
+            (without < *ranks).then(|| format!("only {without} ranks lack {subject:?}"))
+        }
+    }
+}
+
+/// That what was recorded lies elsewhere: it was recorded, and what is judged is named right.
+fn elsewhere(rest: &str, said: &Said, subject: Subject, facts: &Facts) -> Option<String> {
+    let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
+    let with = facts.ranks.iter().filter(|rank| has(rank)).count();
+    let wanted = match said.ranks {
+        Ranks::All => facts.ranks.len(),
+        Ranks::One(_) => 1,
+        Ranks::Some(ranks) => ranks,
+    };
+    let stepped = facts.ranks.iter().filter(|rank| facts.on_rank(Steps, rank) > 0.0).count();
+    if with < wanted {
+        Some(format!("only {with} ranks have {subject:?}"))
+    } else if rest.starts_with(" lies in the steps") && stepped < wanted {
+        Some(format!("only {stepped} ranks have steps"))
+    } else {
+        None
+    }
+}
+
+/// Sentences in which reports say why something is not there.
+fn sentences(reports: &Value) -> Vec<Said> {
+    let mut all = Vec::new();
+    for (kind, report) in reports.as_object().unwrap() {
+        visit(report, kind, &Ranks::All, &mut all);
+    }
+    let ranks = reports["summary"]["ranks"].as_array().map_or(0, Vec::len);
+    for (table, key) in [("undecided", "why"), ("clear", "measured")] {
+        for row in rows(&reports["findings"], table) {
+            let number = |text: &str| text.split(' ').next().and_then(|first| first.parse().ok());
+            let of = match (row["ranks"].as_u64(), row["on"].as_str()) {
+                (Some(some), _) if some as usize == ranks => Ranks::All,
+                (Some(some), _) => Ranks::Some(some as usize),
+                (None, Some(on)) => match number(on) {
+                    Some(some) if some == ranks => Ranks::All,
+                    Some(some) => Ranks::Some(some),
+                    None => Ranks::One(on.to_owned()),
+                },
+                (None, None) => panic!("a row without ranks: {row}"),
+            };
+            // Several things may be denied at once.
+            let of = &of;
+            let parts = row[key].as_str().unwrap().split("; no ").enumerate();
+            all.extend(parts.map(|(at, part)| Said {
+                text: if at == 0 { part.to_owned() } else { format!("no {part}") },
+                place: format!("findings.{table}"),
+                ranks: of.copy(),
+            }));
+        }
+    }
+    all
+}
+
+impl Ranks {
+    fn copy(&self) -> Ranks {
+        match self {
+            Ranks::All => Ranks::All,
+            Ranks::One(rank) => Ranks::One(rank.clone()),
+            Ranks::Some(ranks) => Ranks::Some(*ranks),
+        }
+    }
+}
+
+fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Said>) {
+    match value {
+        Value::Object(object) => {
+            let label = ["rank", "label"].iter().find_map(|key| object.get(*key)?.as_str());
+            let of = label.map_or_else(|| ranks.copy(), |rank| Ranks::One(rank.to_owned()));
+            for (key, value) in object {
+                let path = format!("{path}.{key}");
+                match value {
+                    Value::String(text) if key.ends_with("_missing") => {
+                        all.push(Said { text: text.clone(), place: path, ranks: of.copy() });
+                    }
+                    Value::Array(notes) if key == "notes" => {
+                        let notes = notes.iter().filter_map(Value::as_str);
+                        all.extend(notes.map(|text| Said {
+                            text: text.to_owned(),
+                            place: path.clone(),
+                            ranks: of.copy(),
+                        }));
+                    }
+                    value => visit(value, &path, &of, all),
+                }
+            }
+        }
+        Value::Array(array) => array.iter().for_each(|value| visit(value, path, ranks, all)),
+        _ => {}
+    }
+}
+
+/// What the text says none of, and the JSON does not.
+pub fn unlike_text(reports: &Value, text: &str) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for (kind, report) in reports.as_object().unwrap() {
+        visit(report, kind, &Ranks::All, &mut reasons);
+    }
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut unlike = Vec::new();
+    for paragraph in text.split("\n\n") {
+        let paragraph = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Some((_, reason)) = paragraph.split_once(" none: ") else { continue };
+        if !reasons.iter().any(|said| reason.starts_with(&said.text)) {
+            unlike.push(format!("text alone: none: {reason}"));
+        }
+    }
+    for (table, key) in [("undecided", "why"), ("clear", "measured")] {
+        for row in rows(&reports["findings"], table) {
+            let said = row[key].as_str().unwrap();
+            let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            if !joined.contains(&said) && said.len() < 50 {
+                unlike.push(format!("JSON alone: {said}"));
+            }
+        }
+    }
+    unlike
+}

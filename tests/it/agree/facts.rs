@@ -1,0 +1,255 @@
+//! What each kind of report counts of what was recorded, by rank.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Something that reports count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Work,
+    Kernels,
+    Computes,
+    Communicates,
+    Copies,
+    HostCopies,
+    Calls,
+    Waits,
+    MemoryCalls,
+    SynchronousCopies,
+    SynchronousMemsets,
+    Launches,
+    Operators,
+    OperatorLaunches,
+    Ranges,
+    Nvtx,
+    Loading,
+    Images,
+    Steps,
+    StreamGaps,
+    DeviceMemory,
+    DeviceTotals,
+    Heap,
+    Rss,
+    Samples,
+    Gauges,
+    HardwareCounters,
+    Gemms,
+    Met,
+}
+
+use Subject::*;
+
+/// Where a kind counts something: rows of a table, and how much each row is.
+struct Source {
+    subject: Subject,
+    kind: &'static str,
+    table: &'static str,
+    /// Whether it counts all that was recorded: then none here is none anywhere.
+    whole: bool,
+    amount: fn(&Value) -> f64,
+}
+
+const fn whole(
+    subject: Subject,
+    kind: &'static str,
+    table: &'static str,
+    amount: fn(&Value) -> f64,
+) -> Source {
+    Source { subject, kind, table, whole: true, amount }
+}
+
+const fn part(
+    subject: Subject,
+    kind: &'static str,
+    table: &'static str,
+    amount: fn(&Value) -> f64,
+) -> Source {
+    Source { subject, kind, table, whole: false, amount }
+}
+
+const SOURCES: &[Source] = &[
+    whole(Work, "summary", "ranks", |row| present(&row["gpu"])),
+    whole(Work, "breakdown", "breakdown", one),
+    whole(Work, "idle", "idle", one),
+    whole(Work, "overlap", "overlap", one),
+    whole(Work, "kernels", "by_rank", count),
+    part(Work, "launches", "launches", |row| number(row, "work")),
+    whole(Kernels, "summary", "ranks", |row| number(&row["gpu"], "kernels")),
+    whole(Kernels, "kernels", "by_rank", |row| of_class(row, &["compute", "communication"])),
+    whole(Computes, "breakdown", "breakdown", |row| sum(row, &["compute_ns", "overlapped_ns"])),
+    whole(Computes, "kernels", "by_rank", |row| of_class(row, &["compute"])),
+    part(Computes, "stragglers", "load", |row| number(row, "compute_ns")),
+    part(Computes, "critical-path", "critical_path", |row| number(row, "compute_ns")),
+    whole(Communicates, "summary", "ranks", |row| number(&row["gpu"], "communication_kernels")),
+    whole(Communicates, "breakdown", "breakdown", |row| sum(row, &["exposed_ns", "overlapped_ns"])),
+    whole(Communicates, "overlap", "overlap", |row| number(row, "communication_ns")),
+    whole(Communicates, "kernels", "by_rank", |row| of_class(row, &["communication"])),
+    whole(Communicates, "comm", "comm_by_rank", |row| number(row, "calls")),
+    part(Communicates, "critical-path", "critical_path", |row| number(row, "communication_ns")),
+    whole(Copies, "kernels", "by_rank", |row| of_class(row, &["memory"])),
+    whole(Copies, "bandwidth", "bandwidth", count),
+    whole(Copies, "memcpy", "cuda_gpu_mem_time_sum", count),
+    whole(HostCopies, "bandwidth", "bandwidth", |row| between_host(row, "kind")),
+    whole(HostCopies, "memcpy", "cuda_gpu_mem_time_sum", |row| between_host(row, "operation")),
+    whole(Calls, "api", "cuda_api_sum", count),
+    part(Calls, "launches", "launches", |row| number(row, "calls")),
+    whole(Waits, "api", "cuda_api_sum", |row| named(row, "name", &["Synchronize"])),
+    whole(MemoryCalls, "api", "cuda_api_sum", |row| {
+        f64::from(["cudaMalloc", "cudaFree", "hipMalloc", "hipFree"].contains(&text(row, "name")))
+    }),
+    whole(SynchronousCopies, "api", "cuda_api_sum", |row| {
+        f64::from(["cudaMemcpy", "hipMemcpyWithStream"].contains(&text(row, "name")))
+    }),
+    whole(SynchronousMemsets, "api", "cuda_api_sum", |row| {
+        f64::from(["cudaMemset", "hipMemset"].contains(&text(row, "name")))
+    }),
+    whole(Launches, "launches", "launches", |row| number(row, "calls")),
+    whole(Launches, "queue", "queue", one),
+    whole(Operators, "operators", "operators_by_rank", |row| number(row, "runs")),
+    whole(OperatorLaunches, "operators", "kernel_sequences_by_rank", |row| number(row, "runs")),
+    whole(OperatorLaunches, "operators", "operators_by_rank", |row| number(row, "kernels")),
+    whole(Ranges, "annotations", "annotations", |row| number(row, "runs")),
+    part(Ranges, "nvtx", "nvtx_pushpop_sum", count),
+    part(Ranges, "nvtx", "nvtx_startend_sum", count),
+    part(Nvtx, "nvtx", "nvtx_pushpop_sum", count),
+    part(Loading, "annotations", "annotations", |row| named(row, "range", &LOADING)),
+    part(Loading, "operators", "operators_by_rank", |row| named(row, "operator", &LOADING)),
+    whole(Images, "annotations", "device_annotations", |row| number(row, "spans")),
+    whole(Steps, "steps", "steps", one),
+    part(Steps, "annotations", "annotations", |row| named(row, "range", &["ProfilerStep#"])),
+    whole(StreamGaps, "idle", "idle", |row| number(row, "idle_ns")),
+    whole(StreamGaps, "idle", "gap_lengths", |row| number(row, "gaps")),
+    part(StreamGaps, "idle", "longest", one),
+    whole(DeviceMemory, "device-memory", "pools", |row| present(&row["device"])),
+    part(DeviceMemory, "device-memory", "at_peak", one),
+    part(DeviceTotals, "device-memory", "pools", |row| {
+        present(&row["device"]) * present(&row["peak_reserved_bytes"])
+    }),
+    whole(Heap, "summary", "ranks", |row| number(&row["host_memory"], "allocations")),
+    whole(Heap, "memory", "ranks", |row| number(&row["host_memory"], "allocations")),
+    whole(Rss, "summary", "ranks", |row| present(&row["timeline"]["rss_peak_bytes"])),
+    whole(Rss, "memory", "ranks", |row| present(&row["timeline"]["rss_peak_bytes"])),
+    part(Samples, "cpu", "functions", one),
+    part(Samples, "threads", "threads", one),
+    whole(Gauges, "counters", "counters", one),
+    whole(HardwareCounters, "counters", "hardware_counters", one),
+    whole(HardwareCounters, "counters", "counter_ranges", one),
+    whole(Gemms, "gemms", "gemms", one),
+    whole(Met, "stragglers", "late_arrivals", |row| number(row, "collectives")),
+];
+
+/// Names that DataLoadBound knows, as far as the traces here use them.
+const LOADING: [&str; 2] = ["dataloader", "data_load"];
+
+fn one(_: &Value) -> f64 {
+    1.0
+}
+
+fn count(row: &Value) -> f64 {
+    number(row, "count")
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or(0.0)
+}
+
+fn sum(row: &Value, keys: &[&str]) -> f64 {
+    keys.iter().map(|key| number(row, key)).sum()
+}
+
+fn present(value: &Value) -> f64 {
+    f64::from(!value.is_null())
+}
+
+fn text<'v>(row: &'v Value, key: &str) -> &'v str {
+    row[key].as_str().unwrap_or_default()
+}
+
+fn of_class(row: &Value, classes: &[&str]) -> f64 {
+    if classes.contains(&text(row, "class")) { count(row) } else { 0.0 }
+}
+
+fn between_host(row: &Value, key: &str) -> f64 {
+    if ["Memcpy HtoD", "Memcpy DtoH"].contains(&text(row, key)) { count(row) } else { 0.0 }
+}
+
+fn named(row: &Value, key: &str, parts: &[&str]) -> f64 {
+    let name = text(row, key);
+    let lower = name.to_ascii_lowercase();
+    f64::from(parts.iter().any(|part| name.contains(part) || lower.contains(part)))
+}
+
+/// What all kinds count of one run.
+pub struct Facts {
+    /// Labels of the ranks.
+    pub ranks: Vec<String>,
+    /// By subject and source: how much on each rank; "" where a table is of all of them.
+    counts: BTreeMap<Subject, Vec<(&'static Source, BTreeMap<String, f64>)>>,
+}
+
+impl Facts {
+    /// Of `tprof report all --json`.
+    pub fn of(reports: &Value) -> Facts {
+        let ranks = reports["summary"]["ranks"].as_array().unwrap();
+        let ranks: Vec<String> = ranks.iter().map(|row| text(row, "label").to_owned()).collect();
+        let mut counts: BTreeMap<Subject, Vec<_>> = BTreeMap::new();
+        for source in SOURCES {
+            let found = rows(&reports[source.kind], source.table);
+            let mut of_source: BTreeMap<String, f64> = BTreeMap::new();
+            for row in found {
+                let rank = ["rank", "label"].iter().find_map(|key| row[*key].as_str());
+                *of_source.entry(rank.unwrap_or_default().to_owned()).or_default() +=
+                    (source.amount)(row);
+            }
+            if !of_source.contains_key("") {
+                for rank in &ranks {
+                    of_source.entry(rank.clone()).or_default();
+                }
+            }
+            counts.entry(source.subject).or_default().push((source, of_source));
+        }
+        Facts { ranks, counts }
+    }
+
+    /// How much of something any kind counts on a rank.
+    pub fn on_rank(&self, subject: Subject, rank: &str) -> f64 {
+        let sources = self.counts[&subject].iter();
+        sources.filter_map(|(_, ranks)| ranks.get(rank)).copied().fold(0.0, f64::max)
+    }
+
+    /// How much of something any kind counts at all, and which kind.
+    pub fn anywhere(&self, subject: Subject) -> Option<(&'static str, f64)> {
+        let sources = self.counts[&subject].iter();
+        let most = |ranks: &BTreeMap<String, f64>| ranks.values().copied().fold(0.0, f64::max);
+        let found = sources.map(|(source, ranks)| (source.kind, most(ranks)));
+        found.filter(|(_, amount)| *amount > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Kinds that count none of what another counts on the same rank.
+    pub fn disagreements(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (subject, sources) in &self.counts {
+            for rank in &self.ranks {
+                let of_rank =
+                    sources.iter().filter_map(|(source, ranks)| Some((source, *ranks.get(rank)?)));
+                let (some, none): (Vec<_>, Vec<_>) = of_rank.partition(|(_, amount)| *amount > 0.0);
+                for (denies, _) in
+                    none.iter().filter(|(source, _)| source.whole && !some.is_empty())
+                {
+                    let (counts, amount) = some[0];
+                    found.push(format!(
+                        "{rank}, {subject:?}: `{}` has none in {}, `{}` has {amount} in {}",
+                        denies.kind, denies.table, counts.kind, counts.table
+                    ));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Rows of a table of a document, or of the summary.
+pub fn rows<'v>(report: &'v Value, table: &str) -> &'v [Value] {
+    let rows = report["tables"][table].as_array().or_else(|| report[table].as_array());
+    rows.map_or(&[], Vec::as_slice)
+}
