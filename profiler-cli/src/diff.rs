@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use tprof_analyze::diff::{Comparison, Gate, Metric, Side, SideOptions, find, keys};
 use tprof_analyze::document::Value;
+use tprof_trace::live::collector_lives;
 
 use crate::cli::DiffArgs;
 use crate::errors::{Failure, nearest, said, say};
@@ -21,7 +22,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     let steps_a = args.steps_a.as_deref().map(steps).transpose()?;
     let steps_b = args.steps_b.as_deref().map(steps).transpose()?;
     let read = |path: &Path, steps| -> anyhow::Result<Side> {
-        let options = SideOptions { rank: args.rank, steps };
+        let options = SideOptions { rank: args.rank, steps, is_running: Some(collector_lives) };
         let run = open_run_or_import(path)?;
         let read = Side::read(run.path(), &options);
         let mut side = read.map_err(|error| analyze_failure(path, &error))?;

@@ -7,11 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tempfile::TempDir;
+use tprof_analyze::units::recorded;
 use tprof_import::{ImportError, Imported, Options};
 
 use crate::cli::ImportArgs;
 use crate::errors::{Failure, said, say};
+use crate::scratch::Scratch;
 use crate::units::{about_count, parse_size};
 use failure::failure;
 
@@ -37,7 +38,7 @@ pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
 /// of a foreign trace, which is gone when this is dropped.
 pub struct OpenRun {
     path: PathBuf,
-    scratch: Option<TempDir>,
+    scratch: Option<Scratch>,
 }
 
 impl OpenRun {
@@ -58,7 +59,7 @@ pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
     if !tprof_import::is_foreign(path) {
         return Ok(OpenRun { path: path.to_owned(), scratch: None });
     }
-    let scratch = tempfile::Builder::new().prefix("tprof-import-").tempdir().map_err(|error| {
+    let scratch = Scratch::new("import").map_err(|error| {
         Failure::new(format!("cannot import `{}`", path.display()))
             .cause(format!("no temporary directory: {}", said(&error)))
             .hint("TMPDIR at a directory with room")
@@ -126,7 +127,7 @@ fn summary(imported: &Imported, output: &Path) -> String {
         1 => "1 file".to_owned(),
         count => format!("{count} files"),
     };
-    let mut text = format!("tprof: imported {} rows of {files}\n", about_count(imported.rows));
+    let mut text = format!("tprof: imported {} of {files}\n", recorded(imported.recorded));
     for note in &imported.notes {
         text += &format!("note: {note}\n");
     }

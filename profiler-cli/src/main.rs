@@ -24,6 +24,7 @@ mod peak;
 mod quote;
 mod report;
 mod run;
+mod scratch;
 mod settings;
 mod signals;
 mod summary;

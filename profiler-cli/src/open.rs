@@ -4,17 +4,19 @@
 //! it out under a name that cannot be guessed; a trace to the origin of Perfetto's
 //! page alone, whose own policy allows it to fetch from port 9001 and no other.
 
+mod browser;
 mod serve;
 
 use std::io::{IsTerminal, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use crate::cli::{ExportArgs, OpenArgs, View};
 use crate::errors::{Failure, said, say};
 use crate::export::formats::{Format, find};
 use crate::import::open_run_or_import;
+use crate::scratch::Scratch;
 
 /// Perfetto's page, unless another is named.
 const UI: &str = "https://ui.perfetto.dev";
@@ -39,7 +41,11 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|e| busy(&args, port, &e))?;
     let port = listener.local_addr()?.port();
     let opened = open_run_or_import(&args.path)?;
-    let dir = tempfile::tempdir()?;
+    let dir = Scratch::new("open").map_err(|error| {
+        Failure::new("cannot make a directory for what the browser gets")
+            .cause(said(&error))
+            .hint("TMPDIR at a directory with room")
+    })?;
     let mut files = Vec::new();
     for format in formats {
         let options = export_args(&args, format, &dir.path().join(format.goes));
@@ -55,7 +61,7 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
         _ => server.url(port),
     };
     writeln!(std::io::stdout(), "{url}")?;
-    if !args.no_browser && !open_browser(&url) {
+    if !args.no_browser && !browser::open(&url, dir.path()).unwrap_or(false) {
         say("note: no browser could be started here: open the address above in one.\n");
         say(&format!(
             "note: from another machine: ssh -L {port}:127.0.0.1:{port} to this one first\n"
@@ -99,27 +105,4 @@ fn busy(args: &OpenArgs, port: u16, error: &std::io::Error) -> Failure {
         )),
         _ => failure.hint("leave out --port, for any that is free"),
     }
-}
-
-/// Whether something took the address.
-fn open_browser(url: &str) -> bool {
-    let has_display = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER"];
-    if !has_display.iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty())) {
-        return false;
-    }
-    let named = std::env::var("BROWSER").ok().filter(|name| Path::new(name).is_absolute());
-    let openers = named.into_iter().chain(["xdg-open".to_owned(), "wslview".to_owned()]);
-    for opener in openers {
-        let mut command = Command::new(opener);
-        let quiet = command.arg(url).stdin(Stdio::null()).stdout(Stdio::null());
-        if let Ok(mut child) = quiet.stderr(Stdio::null()).spawn() {
-            // Openers hand over and end; a browser itself may stay.
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            match child.try_wait() {
-                Ok(Some(status)) if !status.success() => continue,
-                _ => return true,
-            }
-        }
-    }
-    false
 }

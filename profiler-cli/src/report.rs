@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use tprof_analyze::document::{Document, DocumentKind, Options, Table};
 use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
+use tprof_trace::live::collector_lives;
 
 use crate::cli::ReportArgs;
 use crate::errors::{Failure, said};
@@ -79,6 +80,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         operator: args.operator.clone(),
         within: args.within.clone(),
         data: args.json || args.csv,
+        is_running: Some(collector_lives),
     };
     let run = open_run_or_import(&args.path)?;
     let wanted = Wanted { reports: &reports, kinds: &kinds };

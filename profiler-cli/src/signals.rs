@@ -53,6 +53,22 @@ impl Signals {
         Self { set, original }
     }
 
+    /// Blocks those alone that end a command: an interrupt, a hang-up, a request to end. One that
+    /// is ignored, as `nohup` has it, stays ignored.
+    pub fn block_ending() -> Self {
+        let mut original = empty();
+        let set = ending();
+        // SAFETY: both point at live sets.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut original) };
+        Self { set, original }
+    }
+
+    /// Takes [`Signals::block_ending`] back.
+    pub fn unblock_ending() {
+        // SAFETY: a live set.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &ending(), std::ptr::null_mut()) };
+    }
+
     /// The mask as it was.
     pub fn original(&self) -> libc::sigset_t {
         self.original
@@ -95,6 +111,23 @@ fn empty() -> libc::sigset_t {
     let mut set = unsafe { std::mem::zeroed() };
     // SAFETY: a live set.
     unsafe { libc::sigemptyset(&mut set) };
+    set
+}
+
+fn ending() -> libc::sigset_t {
+    let mut set = empty();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: all zeroes is a valid `sigaction`; the call only reads into it.
+        let ignored = unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+                && now.sa_sigaction == libc::SIG_IGN
+        };
+        if !ignored {
+            // SAFETY: a live set and a signal's number.
+            unsafe { libc::sigaddset(&mut set, signal) };
+        }
+    }
     set
 }
 

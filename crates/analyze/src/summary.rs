@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tprof_trace::live::collector_lives;
 use tprof_trace::run::RunInfo;
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
@@ -302,7 +301,7 @@ pub(crate) fn report_of(
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let zero = Zero::of(dir);
     let last_ns = parts.iter().map(|part| part.last_ns).max();
-    let run = run_of(path, infos, finished, last_ns, &zero);
+    let run = run_of(path, infos, options.is_running, last_ns, &zero);
     let seen = parts.iter_mut().map(|part| std::mem::take(&mut part.seen)).collect();
     let whole = finished && problems.is_empty();
     let completeness = Completeness::of(infos, finished && !in_part, whole, seen);
@@ -356,7 +355,7 @@ pub(crate) fn report_of(
 pub(crate) fn run_of(
     path: &Path,
     infos: &[RunInfo],
-    finished: bool,
+    is_running: Option<fn(&RunInfo, &Path) -> bool>,
     last_ns: Option<u64>,
     zero: &Zero,
 ) -> Run {
@@ -369,13 +368,15 @@ pub(crate) fn run_of(
         false => path,
     };
     let ended = infos.iter().filter_map(|info| Some(zero.of_info(info).since_start(info.end_ns?)));
+    let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
+    let lasts = |info: &RunInfo| is_running.is_some_and(|is_running| is_running(info, directory));
     Run {
         path: path.to_path_buf(),
         command: infos.first().map(|info| info.command.clone()).unwrap_or_default(),
         hosts,
         state: match finished {
             true => "finished",
-            false if infos.iter().any(|info| collector_lives(info, directory)) => "running",
+            false if infos.iter().any(lasts) => "running",
             false => "cut off",
         },
         start_unix_ns: match zero.unix_ns {

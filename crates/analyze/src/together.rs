@@ -147,7 +147,7 @@ pub(crate) fn read_ranks(
         OfKind { completeness, problems }
     };
     let of_kinds = problems.into_iter().map(of_kind).collect();
-    let run = run_of(path, infos, finished, last_ns, &context.zero);
+    let run = run_of(path, infos, options.is_running, last_ns, &context.zero);
     Ok(Read { run, of_kinds, parts, dir })
 }
 

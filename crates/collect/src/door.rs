@@ -7,6 +7,7 @@
 //! writes its files. If somebody came, the socket gets its name back.
 
 use crate::error::CollectError;
+use crate::owned::OWNER;
 use crate::sys;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -68,7 +69,7 @@ impl Door {
         if self.gone.swap(true, AcqRel) {
             return;
         }
-        for name in [SOCKET_NAME, LEAVING, UNREADY] {
+        for name in [SOCKET_NAME, LEAVING, UNREADY, OWNER] {
             let _ = fs::remove_file(self.path(name));
         }
         // Last, since whoever holds this name's lock is in charge.
@@ -110,7 +111,7 @@ pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
 }
 
 /// The lock, unless somebody holds it or the directory is just given up.
-fn lock(session: &Path) -> io::Result<Option<File>> {
+pub fn lock(session: &Path) -> io::Result<Option<File>> {
     let path = session.join(LOCK);
     let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let file = match opened {

@@ -29,6 +29,7 @@ mod live;
 pub mod modules;
 mod nvml;
 mod observe;
+mod owned;
 pub mod perf;
 mod process;
 mod python;
@@ -52,5 +53,6 @@ pub use config::{
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use error::CollectError;
+pub use owned::{Owned, PREFIX, claim, places, sweep};
 pub use rundir::free;
 pub use session::{Libraries, Session, collect_on_demand, injections};

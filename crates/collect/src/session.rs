@@ -9,6 +9,7 @@ use crate::engine::{Engine, Parts};
 use crate::error::CollectError;
 use crate::files::Files;
 use crate::job::JobId;
+use crate::owned::{self, Owned};
 use crate::server::{Event, Server};
 use crate::shared::{self, Tables};
 use crate::workers::{self, wake};
@@ -57,6 +58,9 @@ pub struct Session {
     devices: Mutex<Option<nvml::Sampler>>,
     engine: Option<JoinHandle<RunInfo>>,
     server: Option<JoinHandle<()>>,
+    sweeper: Option<JoinHandle<()>>,
+    /// Says that the session's directory is not abandoned; the kernel may not tell enough for it.
+    _owned: Option<Owned>,
 }
 
 impl Session {
@@ -86,6 +90,7 @@ impl Session {
     ) -> Result<Session, CollectError> {
         let system = |what: &'static str| move |source| CollectError::System { what, source };
         sys::raise_file_limit();
+        let owned = owned::claim(&directory).ok();
         let (door, listener) = Door::open(&directory).map_err(system("listen on a Unix socket"))?;
         let door = Arc::new(door);
         let (page, session_fd) =
@@ -151,6 +156,8 @@ impl Session {
         });
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let spawn = system("start a thread");
+        let sweeper = named("tprof-sweeper");
+        let sweeper = sweeper.spawn(|| _ = owned::sweep(&owned::places())).map_err(&spawn)?;
         let server = named("tprof-server").spawn(move || server.run()).map_err(&spawn)?;
         let engine = named("tprof-engine").spawn(move || engine.run()).map_err(spawn)?;
         Ok(Session {
@@ -166,6 +173,8 @@ impl Session {
             devices: Mutex::new(None),
             engine: Some(engine),
             server: Some(server),
+            sweeper: Some(sweeper),
+            _owned: owned,
         })
     }
 
@@ -268,8 +277,8 @@ impl Session {
         self.stop.store(true, Release);
         self.door.knock();
         self.door.leave();
-        if let Some(server) = self.server.take() {
-            let _ = server.join();
+        for thread in [self.server.take(), self.sweeper.take()].into_iter().flatten() {
+            let _ = thread.join();
         }
     }
 }
@@ -367,7 +376,7 @@ fn make_session_directory() -> Result<PathBuf, CollectError> {
         if place.as_os_str().len() > 80 {
             continue;
         }
-        match sys::make_private_directory(&place, "tprof-") {
+        match sys::make_private_directory(&place, owned::PREFIX) {
             Ok(directory) => return Ok(directory),
             Err(e) => {
                 tried.push(format!("`{}`", place.display()));
@@ -409,6 +418,7 @@ fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         start_unix_ns: unix,
         session: session.to_string_lossy().into_owned(),
         collector_pid: std::process::id(),
+        collector_start_tick: sys::start_tick(std::process::id()),
         options: serde_json::to_value(shown).unwrap_or_default(),
         job: JobId::own().shown(config.redact),
         machine: serde_json::json!({

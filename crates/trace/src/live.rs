@@ -29,17 +29,26 @@ pub fn collector_lives(info: &RunInfo, directory: &Path) -> bool {
     }
     if is_here(info) {
         let stat = std::fs::read(format!("/proc/{}/stat", info.collector_pid));
-        return stat.is_ok_and(|stat| is_tprof_at_work(&String::from_utf8_lossy(&stat)));
+        let start = info.collector_start_tick;
+        return stat.is_ok_and(|stat| is_at_work(&String::from_utf8_lossy(&stat), start));
     }
     let own = directory.join(further_info(&info.host, info.collector_pid));
     is_fresh(&if own.exists() { own } else { directory.join("run.json") })
 }
 
-/// Whether a line of `/proc/PID/stat` is of tprof, and not of one that has ended.
-fn is_tprof_at_work(stat: &str) -> bool {
+/// Whether a line of `/proc/PID/stat` is of the process that started at a tick, and has not
+/// ended. A run that tells no tick has its collector known by name, which a later process of its
+/// pid may have too.
+fn is_at_work(stat: &str, start_tick: Option<u64>) -> bool {
     let name = stat.split_once(" (").map_or("", |(_, rest)| rest);
     let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    name.starts_with("tprof") && !state.starts_with(['Z', 'X'])
+    // Behind the name: the state is the first field, the start the 20th.
+    let started = state.split_whitespace().nth(19).and_then(|tick| tick.parse::<u64>().ok());
+    let same = match start_tick {
+        Some(tick) => started == Some(tick),
+        None => name.starts_with("tprof"),
+    };
+    same && !state.starts_with(['Z', 'X'])
 }
 
 /// Name of the `run.json` of a collector that joins a run.
@@ -83,8 +92,18 @@ mod tests {
             ..RunInfo::default()
         };
         assert!(!collector_lives(&gone, directory));
-        assert!(is_tprof_at_work("7 (tprof) S 1"));
-        assert!(!is_tprof_at_work("7 (tprof) Z 1") && !is_tprof_at_work("7 (python) S 1"));
+        assert!(is_at_work("7 (tprof) S 1", None));
+        assert!(!is_at_work("7 (tprof) Z 1", None) && !is_at_work("7 (python) S 1", None));
+        let of_this = |start| RunInfo {
+            collector_pid: std::process::id(),
+            collector_start_tick: start,
+            ..gone.clone()
+        };
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let fields = stat.rsplit_once(") ").unwrap().1;
+        let started: u64 = fields.split_whitespace().nth(19).unwrap().parse().unwrap();
+        assert!(collector_lives(&of_this(Some(started)), directory));
+        assert!(!collector_lives(&of_this(Some(started - 1)), directory), "a reused pid");
         let elsewhere = RunInfo { host: "elsewhere".to_owned(), ..gone.clone() };
         assert!(collector_lives(&elsewhere, directory));
         let mut other_namespace = gone.clone();

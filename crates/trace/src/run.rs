@@ -31,6 +31,9 @@ pub struct RunInfo {
     pub session: String,
     /// Collector's process id.
     pub collector_pid: u32,
+    /// When the collector started, in clock ticks since the machine's boot: with its pid, what
+    /// tells it from later processes of that pid.
+    pub collector_start_tick: Option<u64>,
     /// Resolved options.
     pub options: serde_json::Value,
     /// Machine: kernel, cpus, memory, clock.
@@ -59,8 +62,10 @@ impl RunInfo {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Completeness {
-    /// Events recorded.
+    /// Events recorded, as [`crate::Recorded`] defines them.
     pub recorded: u64,
+    /// CPU samples recorded.
+    pub samples: u64,
     /// Events known to be lost.
     pub lost: u64,
     /// The losses, by kind.

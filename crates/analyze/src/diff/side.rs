@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use rustc_hash::FxHashMap;
 use tprof_trace::RunDir;
 use tprof_trace::model::{Allocator, NameId, SpanKind};
+use tprof_trace::run::RunInfo;
 
 use super::facts::{self, Facts};
 use super::figures::{Figure, Figures, Sum};
@@ -85,7 +86,8 @@ pub struct Side {
 impl Side {
     /// Reads a run directory or one of its files.
     pub fn read(path: &Path, options: &SideOptions) -> Result<Side, AnalyzeError> {
-        let common = Options { rank: options.rank, ..Options::default() };
+        let SideOptions { rank, is_running, .. } = *options;
+        let common = Options { rank, is_running, ..Options::default() };
         let analysis = OfRank { steps: options.steps, names: Mutex::default() };
         let begun = begin(analysis);
         let read = read_ranks(path, &[], &[&begun], &common, None)?;
@@ -144,6 +146,8 @@ pub struct SideOptions {
     pub rank: Option<u32>,
     /// Only steps with these numbers, both ends included.
     pub steps: Option<(u64, u64)>,
+    /// As in [`Options`].
+    pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }
 
 /// Highest memory of any rank, bytes.

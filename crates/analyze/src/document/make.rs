@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use tprof_trace::SymbolSource;
+use tprof_trace::run::RunInfo;
 
 use super::{Document, Table};
 use crate::clock::Clock;
@@ -25,6 +26,9 @@ pub struct Options {
     pub within: Option<String>,
     /// Long tables too that a person does not see ([`super::View::Data`]).
     pub data: bool,
+    /// Whether the collector of an unfinished run in a directory is still at work; `None`: it
+    /// counts as gone.
+    pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }
 
 /// A kind of report.

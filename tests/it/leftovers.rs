@@ -1,0 +1,167 @@
+//! What tprof makes in shared places: gone at its end, swept after a kill, for its user alone.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tprof_tests::{
+    EXACT, Job, Live, Scratch, am_root, kill, need, program, run_info, tprof, tprof_at, traced,
+    traced_job,
+};
+
+/// Directories in a place, by name.
+fn left(place: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> =
+        fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+/// A private place to which sessions and temporary directories go.
+fn place(scratch: &Scratch) -> PathBuf {
+    let place = scratch.join("runtime");
+    fs::create_dir_all(&place).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
+    place
+}
+
+fn there(job: Job, place: &Path) -> Job {
+    job.env("XDG_RUNTIME_DIR", place).env("TMPDIR", place)
+}
+
+/// A job in mid-run under tprof, whose session is in `place`.
+fn live(scratch: &Scratch, place: &Path, name: &str) -> (Live, PathBuf) {
+    let run = scratch.join(name);
+    let job = traced_job(&Job::new(program("steady")).arg("200"), EXACT, &run);
+    let mut live = Live::start(&there(job, place), &scratch.cwd());
+    live.wait_for("ready");
+    run_info(&run, |info| info["session"].as_str().is_some_and(|path| !path.is_empty()));
+    (live, run)
+}
+
+/// A run whose collector is killed; the directory that it left.
+fn killed(scratch: &Scratch, place: &Path, name: &str) -> PathBuf {
+    let before = left(place);
+    let (live, _) = live(scratch, place, name);
+    let fresh = left(place).into_iter().find(|path| !before.contains(path)).unwrap();
+    kill(live.pid(), 9);
+    live.finish();
+    assert!(fresh.join("sock").exists());
+    fresh
+}
+
+#[track_caller]
+fn run_something(scratch: &Scratch, place: &Path, name: &str) {
+    let job = traced_job(&Job::new("true"), EXACT, &scratch.join(name));
+    assert_eq!(there(job, place).run_in(scratch.cwd()).code, Some(0));
+}
+
+#[test]
+fn the_next_run_sweeps_what_a_killed_collector_left() {
+    let scratch = Scratch::new();
+    let place = place(&scratch);
+    let session = killed(&scratch, &place, "killed");
+    assert!(session.exists());
+    run_something(&scratch, &place, "next");
+    assert_eq!(left(&place), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_live_neighbour_keeps_its_session() {
+    let scratch = Scratch::new();
+    let place = place(&scratch);
+    let (neighbour, run) = live(&scratch, &place, "neighbour");
+    run_something(&scratch, &place, "other");
+    assert_eq!(left(&place).len(), 1);
+    tprof(["ctl", "status"]).arg(&run).run_in(scratch.path()).expect_code(0);
+    assert_eq!(neighbour.finish().code, Some(48));
+    assert_eq!(left(&place), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn directories_of_others_and_those_that_look_alike_stay() {
+    need!(am_root(), "only root can give a directory to another user");
+    let scratch = Scratch::new();
+    let place = place(&scratch);
+    let foreign = killed(&scratch, &place, "foreign");
+    for path in left(&foreign).into_iter().chain([foreign.clone()]) {
+        chown(&path, Some(65534), Some(65534)).unwrap();
+    }
+    let alike = place.join("tprof-AbCdEf");
+    fs::create_dir(&alike).unwrap();
+    fs::set_permissions(&alike, fs::Permissions::from_mode(0o700)).unwrap();
+    for name in ["sock", "owner"] {
+        fs::write(alike.join(name), "mine").unwrap();
+    }
+    let before = left(&place);
+    run_something(&scratch, &place, "next");
+    assert_eq!(left(&place), before);
+    assert!(foreign.join("sock").exists() && alike.join("sock").exists());
+}
+
+/// `tprof open` of a small run, with a browser that writes down what it is given; its address.
+fn open(scratch: &Scratch, place: &Path, said: &Path) -> (Child, String) {
+    let browser = scratch.join("browser.sh");
+    let script = "#!/bin/sh\n\
+        { tr '\\0' '\\n' < /proc/$$/cmdline; grep SigBlk /proc/$$/status; } > \"$SAID.new\"\n\
+        cp -p \"$1\" \"$SAID.page\"; mv \"$SAID.new\" \"$SAID\"\n";
+    fs::write(&browser, script).unwrap();
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = traced(&Job::new(program("thread_names")), EXACT, scratch).run;
+    let mut child = Command::new(tprof_at())
+        .args(["open", "--as", "flame"])
+        .arg(run)
+        .env("BROWSER", browser)
+        .env("SAID", said)
+        .env("TMPDIR", place)
+        .env("XDG_RUNTIME_DIR", place)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while !said.exists() {
+        assert!(Instant::now() < until, "no browser was started");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (child, line.trim().to_owned())
+}
+
+#[test]
+fn the_address_of_open_is_in_a_file_for_its_user_alone() {
+    let scratch = Scratch::new();
+    let place = place(&scratch);
+    let said = scratch.join("said");
+    let (mut child, url) = open(&scratch, &place, &said);
+    let token = url.rsplit('/').nth(1).unwrap();
+    assert_eq!(token.len(), 32, "{url}");
+    let told = fs::read_to_string(&said).unwrap();
+    assert!(!told.contains(token), "its arguments show the token: {told}");
+    assert!(told.contains("SigBlk:\t0000000000000000"), "a browser with blocked signals: {told}");
+    let page = scratch.join("said.page");
+    assert!(fs::read_to_string(&page).unwrap().contains(&url), "the page leads there");
+    assert_eq!(fs::metadata(&page).unwrap().mode() & 0o777, 0o600);
+    let folders = left(&place);
+    assert_eq!(folders.len(), 1, "{folders:?}");
+    assert_eq!(fs::metadata(&folders[0]).unwrap().mode() & 0o777, 0o700);
+    kill(child.id(), 15);
+    let status = child.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    assert_eq!(left(&place), [] as [PathBuf; 0], "what it made is gone");
+}
+
+#[test]
+fn what_a_killed_open_left_is_swept() {
+    let scratch = Scratch::new();
+    let place = place(&scratch);
+    let (mut child, _) = open(&scratch, &place, &scratch.join("said"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(left(&place).len(), 1);
+    run_something(&scratch, &place, "next");
+    assert_eq!(left(&place), [] as [PathBuf; 0]);
+}
