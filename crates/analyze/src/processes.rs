@@ -1,6 +1,6 @@
 //! Every process image of a run: who, when, and how it ended.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tprof_trace::TraceFile;
@@ -135,15 +135,22 @@ pub(crate) fn join(
     only: Option<&[&str]>,
     clock: impl Fn(&RunInfo) -> Clock,
 ) -> Vec<ProcessRow> {
-    let known: HashSet<(u32, u64)> = rows.iter().map(|row| (row.pid, row.start_ns)).collect();
+    let known = rows.iter().enumerate().map(|(at, row)| ((row.pid, row.start_ns), at));
+    let known: HashMap<(u32, u64), usize> = known.collect();
     for info in infos {
         let clock = clock(info);
         for process in &info.processes {
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
-            if known.contains(&(process.pid, clock.since_start(process.start_ns))) {
+            let told = of_info(process, clock);
+            if let Some(at) = known.get(&(told.pid, told.start_ns)) {
+                // How it ended may have been told after its file was written.
+                let row = &mut rows[*at];
+                let ended = matches!(told.ended, Ended::Status(_) | Ended::Signal(_));
+                if ended && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended) {
+                    row.take(&told);
+                }
                 continue;
             }
-            let told = of_info(process, clock);
             let same = |row: &&mut ProcessRow| {
                 row.file.is_some() && told.file.is_none() && is_same(row, &told)
             };

@@ -5,7 +5,7 @@
 //! process gets a row of its own.
 
 use crate::code::Code;
-use crate::cpu::{Heard, Taken, Told};
+use crate::cpu::{Heard, Taken};
 use crate::files::Files;
 use crate::ledger::{Desk, Ledger};
 use crate::modules::LoadedModule;
@@ -28,6 +28,14 @@ struct Own {
     index: ProcessIndex,
     code: Code,
     ledger: Ledger,
+    /// Its row in the story.
+    row: usize,
+}
+
+/// A program of a row of its own that has ended, and of which nobody has told how.
+struct Leaving {
+    own: usize,
+    end_ns: u64,
 }
 
 /// Whose samples those of a program are.
@@ -65,8 +73,7 @@ pub struct Sampled {
     /// Arrival, program, sample.
     held: VecDeque<(u64, usize, Taken)>,
     own: Vec<Own>,
-    /// Samples written.
-    pub written: u64,
+    leaving: Vec<Leaving>,
     redact: bool,
 }
 
@@ -167,13 +174,26 @@ impl Sampled {
         self.assign(room, Some(pid), u64::MAX);
         let Some(person) = self.people.remove(&pid) else { return };
         for epoch in person.epochs {
-            if let Owner::Own(own) = epoch.owner
-                && let Some(own) = self.own.get(own)
-                && let Some(open) = room.files.open.get_mut(own.file)
-            {
-                open.writer.process_end(own.index, time_ns, ProcessEnd::Unknown);
+            if let Owner::Own(own) = epoch.owner {
+                self.leaving.push(Leaving { own, end_ns: time_ns });
             }
         }
+    }
+
+    /// Writes how programs ended that have rows of their own, once it is known: whoever reaped
+    /// them is heard of later than of their end. Those that ended before `until_ns` wait no more.
+    pub fn write_ends(&mut self, until_ns: u64, files: &mut Files, story: &mut Story) {
+        self.leaving.retain(|left| {
+            let Some(own) = self.own.get(left.own) else { return false };
+            let Some(end) = story.sampled_ended(own.row, left.end_ns, left.end_ns < until_ns)
+            else {
+                return true;
+            };
+            if let Some(open) = files.open.get_mut(own.file) {
+                open.writer.process_end(own.index, left.end_ns, end);
+            }
+            false
+        });
     }
 
     fn named(&mut self, pid: u32, tid: u32, time_ns: u64, name: String, room: &mut Room<'_>) {
@@ -291,7 +311,11 @@ impl Sampled {
         let open = room.files.open.get_mut(file)?;
         let index = open.processes;
         open.processes += 1;
-        let (command, exe) = observe::command_of(pid).unwrap_or((name, String::new()));
+        // A child that is gone by now, and ran no other program, ran its parent's.
+        let of_parent = room.story.image_of(parent).filter(|_| program == 0);
+        let of_parent = of_parent.and_then(|image| room.story.process(image));
+        let gone = || of_parent.map_or(name, |parent| parent.command.clone());
+        let (command, exe) = observe::command_of(pid).unwrap_or_else(|| (gone(), String::new()));
         let command = match self.redact {
             true => observe::program_of(&command),
             false => command,
@@ -310,19 +334,17 @@ impl Sampled {
         open.writer.process(&process);
         let mut code = Code::new(index, self.redact);
         code.inherit(&inherited, since_ns, &mut open.writer);
-        self.own.push(Own { pid, file, index, code, ledger: Ledger::default() });
-        room.story.sampled(
-            ProcessInfo {
-                pid,
-                parent,
-                rank,
-                command,
-                ended_by: "unknown".to_owned(),
-                start_ns: since_ns,
-                ..ProcessInfo::default()
-            },
-            file,
-        );
+        let info = ProcessInfo {
+            pid,
+            parent,
+            rank,
+            command,
+            ended_by: "unknown".to_owned(),
+            start_ns: since_ns,
+            ..ProcessInfo::default()
+        };
+        let row = room.story.sampled(info, file);
+        self.own.push(Own { pid, file, index, code, ledger: Ledger::default(), row });
         Some(self.own.len() - 1)
     }
 
@@ -365,7 +387,6 @@ impl Sampled {
             }
         };
         let Some(open) = room.files.open.get_mut(file) else { return };
-        self.written += u64::from(!matches!(taken.told, Told::Events(..)));
         let redact = self.redact;
         ledger.take(taken, &mut Desk { open, process, pid, code, names, redact });
     }

@@ -1,6 +1,8 @@
 //! What became of every process: who began whom, how each ended, who could not
 //! be seen, and what was lost.
 
+mod unattached;
+
 use crate::config::Config;
 use crate::elf;
 use crate::survivors::Survivor;
@@ -8,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::{Blind, ProcessInfo};
+use unattached::Unattached;
 
 /// Verdicts of an exec, as `tprof_wire::record::ExecVerdict` numbers them.
 mod verdict {
@@ -62,8 +65,8 @@ pub struct Story {
     /// Forked children that recorded nothing so far: parent's image and when.
     forks: HashMap<u32, (u64, u64)>,
     blind: Vec<Blind>,
-    /// Pids of processes that samples tell of and that did not attach.
-    sampled: HashSet<u32>,
+    /// Programs of which no ring tells.
+    unattached: Unattached,
     losses: BTreeMap<(String, String), u64>,
     /// Pid that the launcher started.
     pub root: Option<u32>,
@@ -71,8 +74,6 @@ pub struct Story {
     pub root_ended: bool,
     /// End of the last process that ended.
     pub last_end_ns: Option<u64>,
-    /// Records of images that are written off.
-    pub recorded: u64,
     /// Waits of images that are written off, ns.
     pub wait_ns: u64,
     /// Estimated hook time of images that are written off, ns.
@@ -131,15 +132,30 @@ impl Story {
         self.newest.get(&pid).copied()
     }
 
-    /// A process was sampled that did not attach. One that is told as blind, or
-    /// became another program, has a row already.
-    pub fn sampled(&mut self, info: ProcessInfo, file: usize) {
-        self.sampled.insert(info.pid);
-        let known = self.newest.contains_key(&info.pid) || self.expected.contains_key(&info.pid);
-        if !known && self.root != Some(info.pid) {
-            self.file.insert(self.processes.len(), file);
-            self.processes.push(info);
+    /// A program was sampled that did not attach; its row.
+    pub fn sampled(&mut self, info: ProcessInfo, file: usize) -> usize {
+        let row = self.unattached.sampled(info, &mut self.processes);
+        self.file.insert(row, file);
+        row
+    }
+
+    /// A program that was sampled has ended; how, if anyone saw it.
+    pub fn sampled_ended(&mut self, row: usize, end_ns: u64, last: bool) -> Option<ProcessEnd> {
+        let process = self.processes.get(row)?;
+        let told = process.exit_status.is_some() || process.signal.is_some();
+        let status = self.status_of(process.pid, process.start_ns).filter(|_| !told);
+        let process = self.processes.get_mut(row)?;
+        if let Some(status) = status {
+            (process.exit_status, process.signal, process.ended_by) = self::told(Some(status));
         }
+        let end = match (process.exit_status, process.signal) {
+            (Some(status), _) => ProcessEnd::Exited(status),
+            (None, Some(signal)) => ProcessEnd::Signal(signal),
+            (None, None) if last => ProcessEnd::Unknown,
+            (None, None) => return None,
+        };
+        process.end_ns = Some(end_ns);
+        Some(end)
     }
 
     /// An image forked a child, which attaches only once it allocates.
@@ -163,7 +179,7 @@ impl Story {
     ) {
         let Some(parent) = self.process(parent).cloned() else { return };
         let (exit_status, signal, ended_by) = told(status);
-        self.processes.push(ProcessInfo {
+        let child = ProcessInfo {
             pid,
             parent: parent.pid,
             exit_status,
@@ -172,7 +188,8 @@ impl Story {
             start_ns,
             end_ns,
             ..parent
-        });
+        };
+        self.unattached.told(child, &mut self.processes);
     }
 
     /// A process was reaped by its parent (or by the launcher).
@@ -282,7 +299,7 @@ impl Story {
         let (what, why) = self.reason(expected);
         self.is_blind(Blind { process: format!("{pid} {name}"), what, why });
         let (exit_status, signal, ended_by) = told(end.map(|(status, _)| status));
-        self.processes.push(ProcessInfo {
+        let program = ProcessInfo {
             pid,
             parent: expected.parent,
             rank: None,
@@ -293,7 +310,8 @@ impl Story {
             start_ns: expected.time_ns,
             end_ns: end.map(|(_, at)| at),
             file: None,
-        });
+        };
+        self.unattached.told(program, &mut self.processes);
     }
 
     fn reason(&self, expected: &Expected) -> (String, String) {
@@ -369,7 +387,7 @@ impl Story {
             self.is_blind(Blind { process: format!("{root} {base}"), what, why });
             let status = self.status_of(root, 0);
             let (exit_status, signal, ended_by) = told(status);
-            self.processes.push(ProcessInfo {
+            let program = ProcessInfo {
                 pid: root,
                 parent: std::process::id(),
                 command: if config.redact { base } else { config.command.join(" ") },
@@ -378,7 +396,8 @@ impl Story {
                 ended_by,
                 end_ns: self.reaped.get(&root).and_then(|r| r.last()).map(|(at, _)| *at),
                 ..ProcessInfo::default()
-            });
+            };
+            self.unattached.told(program, &mut self.processes);
         }
         for survivor in survivors {
             self.is_blind(survivor.blind());
@@ -396,7 +415,7 @@ impl Story {
         let mut all = self.blind.clone();
         for blind in all.iter_mut().filter(|blind| blind.what == "everything") {
             let pid = blind.process.split(' ').next().and_then(|pid| pid.parse().ok());
-            if pid.is_some_and(|pid: u32| self.sampled.contains(&pid)) {
+            if pid.is_some_and(|pid: u32| self.unattached.was_sampled(pid)) {
                 blind.what = "everything but CPU samples".to_owned();
             }
         }

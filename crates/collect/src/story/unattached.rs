@@ -1,0 +1,116 @@
+//! Programs of which no ring tells: samples tell of one, its parent tells of it, or both do, in
+//! any order. Each is one row.
+
+use std::collections::HashMap;
+use tprof_trace::run::ProcessInfo;
+
+/// Rows of such programs, by pid.
+#[derive(Default)]
+pub struct Unattached {
+    /// Those that samples tell of.
+    sampled: HashMap<u32, Vec<usize>>,
+    /// Those that a parent, or the launcher, alone told of so far.
+    told: HashMap<u32, Vec<usize>>,
+}
+
+impl Unattached {
+    /// Samples tell of a program; its row.
+    pub fn sampled(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) -> usize {
+        let told = self.told.entry(info.pid).or_default();
+        let same = |row: &usize| rows.get(*row).is_some_and(|told| is_same(told, &info));
+        let pid = info.pid;
+        let row = match told.iter().position(same) {
+            Some(at) => {
+                let row = told.remove(at);
+                if let Some(place) = rows.get_mut(row) {
+                    let told = std::mem::replace(place, info);
+                    join(place, told);
+                }
+                row
+            }
+            None => {
+                rows.push(info);
+                rows.len() - 1
+            }
+        };
+        self.sampled.entry(pid).or_default().push(row);
+        row
+    }
+
+    /// Somebody else tells of a program: when it began, how it ended.
+    pub fn told(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) {
+        let sampled = self.sampled.get(&info.pid).into_iter().flatten();
+        let same = |row: &&usize| rows.get(**row).is_some_and(|row| is_same(&info, row));
+        match sampled.copied().find(|row| same(&row)).and_then(|row| rows.get_mut(row)) {
+            Some(row) => join(row, info),
+            None => {
+                self.told.entry(info.pid).or_default().push(rows.len());
+                rows.push(info);
+            }
+        }
+    }
+
+    /// Whether samples tell of a process of this pid.
+    pub fn was_sampled(&self, pid: u32) -> bool {
+        self.sampled.contains_key(&pid)
+    }
+}
+
+/// Whether both are one program: a parent stamps before it begins and after it ended.
+fn is_same(told: &ProcessInfo, sampled: &ProcessInfo) -> bool {
+    told.start_ns <= sampled.start_ns && told.end_ns.is_none_or(|end| sampled.start_ns <= end)
+}
+
+/// Adds to a sampled program's row what else is told of it. When it began stays as its file has it.
+fn join(sampled: &mut ProcessInfo, told: ProcessInfo) {
+    if told.exit_status.is_some() || told.signal.is_some() {
+        (sampled.exit_status, sampled.signal) = (told.exit_status, told.signal);
+        sampled.ended_by = told.ended_by;
+    }
+    sampled.end_ns = told.end_ns.or(sampled.end_ns);
+    if sampled.command.is_empty() {
+        sampled.command = told.command;
+    }
+    if sampled.parent == 0 {
+        sampled.parent = told.parent;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pid: u32, command: &str, start_ns: u64, end_ns: Option<u64>) -> ProcessInfo {
+        let command = command.to_owned();
+        ProcessInfo { pid, command, start_ns, end_ns, ..ProcessInfo::default() }
+    }
+
+    #[test]
+    fn a_program_that_samples_and_its_parent_tell_of_is_one_row_in_either_order() {
+        let sampled = row(7, "", 110, None);
+        let told = ProcessInfo { exit_status: Some(3), ..row(7, "leave", 100, Some(150)) };
+        for samples_first in [true, false] {
+            let (mut all, mut rows) = (Unattached::default(), Vec::new());
+            if samples_first {
+                assert_eq!(all.sampled(sampled.clone(), &mut rows), 0);
+            }
+            all.told(told.clone(), &mut rows);
+            if !samples_first {
+                assert_eq!(all.sampled(sampled.clone(), &mut rows), 0);
+            }
+            assert_eq!(rows.len(), 1);
+            let one = &rows[0];
+            assert_eq!((one.start_ns, one.end_ns, one.exit_status), (110, Some(150), Some(3)));
+            assert_eq!(one.command, "leave");
+        }
+    }
+
+    #[test]
+    fn a_pid_that_changed_hands_is_another_row() {
+        let (mut all, mut rows) = (Unattached::default(), Vec::new());
+        all.told(row(7, "first", 100, Some(150)), &mut rows);
+        assert_eq!(all.sampled(row(7, "second", 160, None), &mut rows), 1);
+        all.told(row(7, "third", 170, Some(180)), &mut rows);
+        assert_eq!(rows.len(), 3);
+    }
+}

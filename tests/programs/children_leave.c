@@ -1,0 +1,30 @@
+/* Forks children that leave at once, some after a while on a core, none after an allocation.
+ *
+ * Proves: a process of which only its parent and samples tell is one process.
+ *
+ * build: */
+#include "victim.h"
+#include <time.h>
+
+static void spin(long ms) {
+    struct timespec from, now;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000 < ms);
+}
+
+int main(void) {
+    for (int i = 0; i < 8; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (i % 2) spin(60);
+            _exit(7);
+        }
+        int status;
+        waitpid(pid, &status, 0);
+        check(WIFEXITED(status) && WEXITSTATUS(status) == 7, "child");
+    }
+    /* The first sight of a child's samples is held back for a while. */
+    spin(400);
+    return 0;
+}
