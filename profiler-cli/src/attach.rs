@@ -11,7 +11,7 @@ use crate::failures::{not_finished, not_started};
 use crate::run::current_directory;
 use crate::signals::Signals;
 use crate::units::{about_time, parse_duration};
-use crate::{enabled, paint, quote, system};
+use crate::{enabled, paint, quote, summary, system};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,7 +71,12 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     if !resolved.quiet {
         let run = quote::word(quote::nearby(&output).as_os_str());
         let ran = info.end_ns.unwrap_or(info.start_ns).saturating_sub(info.start_ns);
-        let mut text = format!("{}  sampled for {}\n", paint::label("tprof"), about_time(ran));
+        let mut text = format!(
+            "{}  {} recorded in {}\n",
+            paint::label("tprof"),
+            summary::counted_events(&info),
+            about_time(ran)
+        );
         for loss in &info.completeness.losses {
             text += &format!("       lost: {} {} ({})\n", loss.count, loss.what, loss.why);
         }

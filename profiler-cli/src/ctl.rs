@@ -70,12 +70,13 @@ fn not_reached(path: &Path, error: &dyn std::error::Error) -> Failure {
 }
 
 /// Rows that come first; others follow in the order of their names.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 11] = [
     "recording",
     "running for",
     "processes",
     "threads",
     "recorded",
+    "sampled",
     "rate",
     "lost",
     "waited",
@@ -124,6 +125,7 @@ fn shown(key: &str, value: &Value) -> (String, String) {
         ("seconds", Some(seconds)) => ("running for", units::about_time((seconds * 1e9) as u64)),
         ("bytes", Some(bytes)) => ("written", units::about_size(bytes as u64)),
         ("recorded", Some(events)) => ("recorded", format!("{} events", about(events))),
+        ("samples", Some(samples)) => ("sampled", format!("{} CPU samples", about(samples))),
         ("lost", Some(0.0)) => ("lost", "none".to_owned()),
         ("lost", Some(events)) => ("lost", format!("{} events", about(events))),
         ("events_per_second", Some(rate)) => {
@@ -171,7 +173,7 @@ mod tests {
     #[test]
     fn a_status_reads_with_units() {
         let status = serde_json::json!({
-            "recording": true, "seconds": 3.840488688, "bytes": 14990, "recorded": 1234567,
+            "recording": true, "seconds": 3.840488688, "bytes": 14990, "recorded": 1234567, "samples": 1052,
             "events_per_second": 42.581138699979086, "lost": 0, "wait_ns": 0, "processes": 41,
             "collector_cpu_ns": 130787445, "x": null, "y": {"queue_bytes": 2048},
         });
@@ -186,6 +188,7 @@ mod tests {
             ("running for", "3.84 s"),
             ("written", "14.6 KiB"),
             ("recorded", "1,234,567 events"),
+            ("sampled", "1,052 CPU samples"),
             ("rate", "43 events/s on average"),
             ("lost", "none"),
             ("waited", "never for the collector"),

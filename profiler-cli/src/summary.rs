@@ -7,7 +7,9 @@ use crate::wait::Outcome;
 use crate::{paint, quote};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tprof_analyze::units;
 use tprof_collect::Config;
+use tprof_trace::Recorded;
 use tprof_trace::run::{LATER_EVENTS, RunInfo, blind_alike};
 
 /// Blind processes named one by one; the report lists them all.
@@ -83,12 +85,18 @@ fn recorded(info: &RunInfo) -> String {
         0 => "none lost".to_owned(),
         lost => format!("{} lost", about_count(lost)),
     };
-    let events = counted(counts.recorded, "event", "events");
+    let events = counted_events(info);
     let cost = match info.overhead.fraction {
         Some(fraction) => format!("cost about {:.1}% (estimate)", fraction * 100.0),
         None => "cost unknown".to_owned(),
     };
     format!("{events} recorded, {lost}; {cost}")
+}
+
+/// How much was recorded, in words.
+pub fn counted_events(info: &RunInfo) -> String {
+    let counts = &info.completeness;
+    units::recorded(Recorded { events: counts.recorded, samples: counts.samples })
 }
 
 /// Losses and blind processes, like ones together.

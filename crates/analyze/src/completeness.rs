@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use tprof_trace::TraceFile;
 use tprof_trace::run::{Blind, LossInfo, RunInfo};
+use tprof_trace::{Recorded, TraceFile};
 
 use crate::reading::object;
+use crate::units;
 
 /// What was recorded, what was lost, who could not be seen.
 #[derive(Clone, Debug)]
 pub struct Completeness {
     /// True if the run was finished, nothing was lost, nobody blind, and every file whole.
     pub complete: bool,
-    /// Events recorded.
+    /// Events recorded: those in the files that are read.
     pub recorded: u64,
+    /// CPU samples recorded.
+    pub samples: u64,
     /// Events known to be lost.
     pub lost: u64,
     /// The losses, by kind.
@@ -22,13 +25,13 @@ pub struct Completeness {
     pub blind: Vec<Blind>,
 }
 object! { Completeness {
-    plain complete, plain recorded, plain lost, plain losses, plain blind,
+    plain complete, plain recorded, plain samples, plain lost, plain losses, plain blind,
 } }
 
 /// What one file tells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    pub recorded: u64,
+    pub recorded: Recorded,
     /// Losses of its processes.
     pub losses: Vec<LossInfo>,
     /// Losses of the whole run, which every file repeats.
@@ -47,15 +50,13 @@ impl Seen {
             };
             if loss.process.is_some() { losses.push(info) } else { of_run.push(info) }
         }
-        let maps = file.map_events().count() as u64;
-        let recorded = file.heap_event_count() + maps + file.large_row_count();
-        Seen { recorded, losses, of_run }
+        Seen { recorded: file.recorded(), losses, of_run }
     }
 }
 
 impl Completeness {
-    /// From the collectors' own account where it covers just these files and was
-    /// closed, else from the files.
+    /// What was recorded is counted from the files. What was lost is told by the collectors'
+    /// own account where it covers just these files and was closed, else by the files.
     pub(crate) fn of(
         infos: &[RunInfo],
         closed: bool,
@@ -66,25 +67,30 @@ impl Completeness {
             infos.iter().flat_map(|info| info.completeness.blind.iter().cloned()).collect();
         let accounts = || infos.iter().map(|info| &info.completeness);
         let told = merge(accounts().flat_map(|account| account.losses.iter().cloned()));
-        let (recorded, lost, losses) = if closed {
-            let recorded = accounts().map(|account| account.recorded).sum();
-            (recorded, accounts().map(|account| account.lost).sum(), told)
+        let Recorded { events, samples } = seen.iter().map(|seen| seen.recorded).sum();
+        let (lost, losses) = if closed {
+            (accounts().map(|account| account.lost).sum(), told)
         } else {
             // An open account lags behind the files, and files behind an account.
             let of_run = seen.iter().map(|seen| merge(seen.of_run.iter().cloned()));
             let of_run = of_run.fold(told, most);
             let of_processes = seen.iter().flat_map(|seen| seen.losses.iter().cloned());
             let losses = merge(of_run.into_iter().chain(of_processes));
-            let lost = losses.iter().map(|loss| loss.count).sum();
-            (seen.iter().map(|seen| seen.recorded).sum(), lost, losses)
+            (losses.iter().map(|loss| loss.count).sum(), losses)
         };
         Completeness {
             complete: whole && losses.is_empty() && lost == 0 && blind.is_empty(),
-            recorded,
+            recorded: events,
+            samples,
             lost,
             losses,
             blind,
         }
+    }
+
+    /// How much was recorded, in words.
+    pub fn recorded_words(&self) -> String {
+        units::recorded(Recorded { events: self.recorded, samples: self.samples })
     }
 }
 
@@ -118,18 +124,20 @@ mod tests {
 
     #[test]
     fn a_run_without_an_account_is_counted_from_its_files() {
-        let seen = |recorded, count| Seen {
-            recorded,
+        let seen = |events, count| Seen {
+            recorded: Recorded { events, samples: 2 },
             losses: vec![loss("heap events", count)],
             of_run: vec![loss("map events", 7)],
         };
         let sum = Completeness::of(&[], false, false, vec![seen(10, 2), seen(5, 1)]);
-        assert_eq!((sum.recorded, sum.lost, sum.losses.len(), sum.complete), (15, 3 + 7, 2, false));
+        assert_eq!((sum.recorded, sum.samples), (15, 4));
+        assert_eq!((sum.lost, sum.losses.len(), sum.complete), (3 + 7, 2, false));
     }
 
     #[test]
     fn a_loss_of_unknown_size_is_still_a_loss() {
-        let seen = Seen { recorded: 1, losses: vec![loss("heap events", 0)], of_run: Vec::new() };
+        let recorded = Recorded { events: 1, samples: 0 };
+        let seen = Seen { recorded, losses: vec![loss("heap events", 0)], of_run: Vec::new() };
         assert!(!Completeness::of(&[], false, true, vec![seen]).complete);
     }
 }

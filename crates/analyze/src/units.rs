@@ -13,6 +13,18 @@ pub fn count(value: u64) -> String {
     out
 }
 
+/// How much was recorded: `3,397 events and 12 CPU samples`, `52 CPU samples`, `0 events`.
+pub fn recorded(recorded: tprof_trace::Recorded) -> String {
+    let some = |n: u64, unit: &str| {
+        (n > 0).then(|| format!("{} {unit}{}", count(n), if n == 1 { "" } else { "s" }))
+    };
+    match (some(recorded.events, "event"), some(recorded.samples, "CPU sample")) {
+        (Some(events), Some(samples)) => format!("{events} and {samples}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => "0 events".to_owned(),
+    }
+}
+
 /// Bytes in binary units with one decimal: `17 B`, `1.5 KiB`, `12.0 GiB`.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -78,6 +78,7 @@ fn losses_and_blind_processes_make_a_run_incomplete() {
     assert!(read(dir.path(), Kind::Summary).completeness.complete);
     info.completeness = Completeness {
         recorded: 4,
+        samples: 0,
         lost: 3,
         losses: vec![LossInfo { what: "heap events".into(), why: "ring full".into(), count: 3 }],
         blind: vec![Blind {

@@ -529,6 +529,8 @@ impl Engine {
     /// Writes samples once a block is worth it, and what processes that did not
     /// attach have gathered.
     fn flush_samples(&mut self, now: u64, last: bool) {
+        let explained_ns = now.saturating_sub(STATUS_NS);
+        self.sampled.write_ends(explained_ns, &mut self.files, &mut self.story);
         for own in self.sampled.flush_own(now.saturating_sub(SETTLED_NS), &mut self.files) {
             self.have_named(own);
         }

@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use tprof_trace::Recorded;
 use tprof_trace::model::{Counter, Loss, Symbol, counter};
 use tprof_trace::run::{LossInfo, RunInfo};
 
@@ -123,13 +124,15 @@ pub fn flush_files(files: &mut Files, story: &mut Story, now: u64) {
     }
 }
 
-/// Appends the indexes and closes the files.
+/// Appends the indexes and closes the files; what they hold in the end is what was recorded.
 pub fn close_files(files: &mut Files, info: &mut RunInfo) {
+    let mut recorded = Recorded::default();
     for mut open in files.open.drain(..) {
         let path = open.path.clone();
-        if let Err(e) = open.write_all_samples() {
+        if let Err(e) = open.write_all_samples().and_then(|()| open.writer.flush()) {
             eprintln!("tprof: {e}");
         }
+        recorded += open.writer.recorded();
         if let Err(e) = open.writer.finish() {
             eprintln!("tprof: {e}");
         }
@@ -140,6 +143,12 @@ pub fn close_files(files: &mut Files, info: &mut RunInfo) {
             }
         }
     }
+    count_recorded(info, recorded);
+}
+
+fn count_recorded(info: &mut RunInfo, Recorded { events, samples }: Recorded) {
+    info.completeness.recorded = events;
+    info.completeness.samples = samples;
 }
 
 /// Brings `run.json`'s contents up to date.
@@ -151,16 +160,14 @@ pub fn refresh(
     clock: &Clock,
     costs: &Costs,
 ) {
-    let (mut recorded, mut wait, mut host, mut cpu) =
-        (story.recorded, story.wait_ns, story.host_ns, story.cpu_ns);
+    let (mut wait, mut host, mut cpu) = (story.wait_ns, story.host_ns, story.cpu_ns);
     for tracked in images {
-        let (r, w, h) = tracked.costs(clock, costs);
-        recorded += r;
+        let (w, h) = tracked.costs(clock, costs);
         wait += w;
         host += h;
         cpu += tracked.cpu_ns();
     }
-    info.completeness.recorded = recorded;
+    count_recorded(info, files.open.iter().map(|open| open.writer.recorded()).sum());
     info.completeness.losses = story
         .losses()
         .map(|(what, why, count)| LossInfo { what: what.to_owned(), why: why.to_owned(), count })

@@ -489,16 +489,15 @@ impl Tracked {
         self.end.as_ref().map_or(0, |end| now.saturating_sub(end.time_ns))
     }
 
-    /// Memory allocated and events, for the run's totals: records, wait ns, host ns.
-    pub fn costs(&self, clock: &Clock, costs: &crate::calibrate::Costs) -> (u64, u64, u64) {
+    /// What recording cost it: wait ns, host ns.
+    pub fn costs(&self, clock: &Clock, costs: &crate::calibrate::Costs) -> (u64, u64) {
         let totals = self.image.slot_totals();
         let hooks = match self.image.region.header().mem_mode.load(Relaxed) {
             mem_mode::SAMPLED => (totals.allocations + totals.frees) as f64 * costs.counted_ns,
             _ => self.image.recorded as f64 * costs.recorded_ns,
         };
         let stacks = clock.duration_ns(totals.stack_ticks);
-        let recorded = self.image.recorded + self.gpu.recorded;
-        (recorded, clock.duration_ns(totals.wait_ticks), hooks as u64 + stacks)
+        (clock.duration_ns(totals.wait_ticks), hooks as u64 + stacks)
     }
 
     /// CPU time since it attached, as last read.
@@ -606,8 +605,7 @@ impl Tracked {
 
     /// Adds its costs to the run's; called once, before [`Tracked::finish`].
     pub fn settle(&self, clock: &Clock, costs: &crate::calibrate::Costs, story: &mut Story) {
-        let (recorded, wait, host) = self.costs(clock, costs);
-        story.recorded += recorded;
+        let (wait, host) = self.costs(clock, costs);
         story.wait_ns += wait;
         story.host_ns += host;
         story.cpu_ns += self.cpu_ns;

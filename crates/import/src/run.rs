@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tprof_trace::run::{LossInfo, Overhead, ProcessInfo, RUN_VERSION, RunInfo};
-use tprof_trace::{TraceHeader, TraceWriter};
+use tprof_trace::{Recorded, TraceHeader, TraceWriter};
 
 /// JSON that one file may hold unless told otherwise: a terabyte is no trace, but a
 /// gzip bomb.
@@ -62,8 +62,10 @@ impl Progress {
 pub struct Imported {
     /// Trace files written, with the file that each was made of.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// Rows written.
+    /// Rows written, marks, counters and arrows among them.
     pub rows: u64,
+    /// What of them counts as recorded.
+    pub recorded: Recorded,
     /// Events and parts of events that were not kept: by kind; 0 is an unknown number.
     pub losses: Vec<LossInfo>,
     /// Events that were not kept.
@@ -137,6 +139,7 @@ struct Part {
     extent: Option<(u64, u64)>,
     processes: Vec<ProcessInfo>,
     rows: u64,
+    recorded: Recorded,
     losses: Vec<LossInfo>,
     lost: u64,
     cut: bool,
@@ -249,6 +252,8 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<Part, ImportE
     });
     property("tprof.import", &read.to_string(), &mut output);
     let start_ns = extent.map_or(0, |extent| extent.0);
+    output.writer.flush()?;
+    let recorded = output.writer.recorded();
     output.writer.finish_as(&TraceHeader {
         rank,
         provisional: rank.is_none(),
@@ -265,6 +270,7 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<Part, ImportE
         extent,
         processes,
         rows: output.tally.kept,
+        recorded,
         lost: losses.iter().filter(|loss| loss.is_event).map(|loss| loss.count).sum(),
         losses: losses.into_iter().filter(|loss| loss.matters).map(Loss::into_info).collect(),
         cut: output.tally.cut_at().is_some(),
@@ -322,7 +328,9 @@ fn name_and_write(
             source,
         })?;
         imported.rows += part.rows;
-        info.completeness.recorded += part.rows;
+        imported.recorded += part.recorded;
+        info.completeness.recorded += part.recorded.events;
+        info.completeness.samples += part.recorded.samples;
         info.completeness.lost += part.lost;
         for loss in part.losses {
             *losses.entry((loss.what, loss.why)).or_default() += loss.count;

@@ -11,6 +11,7 @@ use crate::loaded::Tables;
 use crate::map_events::MapEvents;
 use crate::model::*;
 use crate::planes::PlaneReader;
+use crate::recorded::{self, Recorded};
 use crate::row_blocks::RowBlocks;
 use crate::scan::{IndexRow, Source, note};
 use crate::tables::{TracePart, TraceRow, table};
@@ -323,9 +324,16 @@ impl TraceFile {
         (rows, blocks.into_problems())
     }
 
-    /// Rows of all large tables but heap events, as [`Self::row_count`] counts them.
-    pub fn large_row_count(&self) -> u64 {
-        self.row_blocks.iter().map(|block| u64::from(block.header.rows)).sum()
+    /// What was recorded, those of undecodable blocks included as far as their heads count them.
+    pub fn recorded(&self) -> Recorded {
+        let blocks = self.row_blocks.iter().chain(&self.heap_blocks).chain(&self.map_blocks);
+        let events = blocks.filter(|block| recorded::is_event(block.header.table));
+        let samples = self.blocks::<SampleOutline>().flatten();
+        let samples = samples.filter(|row| recorded::is_cpu_sample(row.state, row.stack));
+        Recorded {
+            events: events.map(|block| u64::from(block.header.rows)).sum(),
+            samples: samples.count() as u64,
+        }
     }
 
     /// Latest time of anything in a block; 0 if nothing has one.

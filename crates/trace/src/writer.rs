@@ -12,6 +12,7 @@ use crate::file::{
 use crate::heap_block::{HeapBlock, Scratch};
 use crate::model::*;
 use crate::pending::Pending;
+use crate::recorded::{self, Recorded};
 use crate::scan::IndexRow;
 use crate::tables::{NameRow, Row, TraceRow, table};
 use std::collections::HashMap;
@@ -60,6 +61,7 @@ pub struct TraceWriter {
     index: Vec<IndexRow>,
     /// Offset of the index's last part; 0 for none.
     index_part: u64,
+    recorded: Recorded,
 }
 
 impl TraceWriter {
@@ -98,6 +100,7 @@ impl TraceWriter {
             out: Vec::new(),
             index: Vec::new(),
             index_part: 0,
+            recorded: Recorded::default(),
         })
     }
 
@@ -131,6 +134,11 @@ impl TraceWriter {
     /// Bytes in the file.
     pub fn bytes_written(&self) -> u64 {
         self.length
+    }
+
+    /// What the file holds: no rows that wait, none that could not be written.
+    pub fn recorded(&self) -> Recorded {
+        self.recorded
     }
 
     /// Bytes of memory in rows that wait for [`Self::flush`].
@@ -227,7 +235,10 @@ impl TraceWriter {
     /// empty afterwards, also after an error: note its length before if losses
     /// are to be counted.
     pub fn write<R: TraceRow>(&mut self, rows: &mut Vec<R>) -> Result<(), TraceError> {
+        let samples = R::cpu_samples(rows);
         let result = self.flush().and_then(|()| self.rows(rows));
+        // Rows that are left were not written.
+        self.recorded.samples += samples - R::cpu_samples(rows);
         rows.clear();
         result
     }
@@ -273,6 +284,9 @@ impl TraceWriter {
         self.out[..BLOCK_HEADER_BYTES].copy_from_slice(&header.to_bytes());
         let offset = self.length;
         self.append()?;
+        if recorded::is_event(header.table) {
+            self.recorded.events += u64::from(header.rows);
+        }
         if header.table == table::INDEX {
             self.index_part = offset;
         } else if header.table != table::END {

@@ -9,6 +9,7 @@ use tprof_analyze::units::{bytes, count, duration, percent};
 use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
 use tprof_export::report_page::{self, Chart, Complete, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
+use tprof_trace::live::collector_lives;
 use tprof_trace::RunDir;
 use tprof_trace::run::blind_alike;
 
@@ -44,7 +45,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     kinds.sort_by_key(|kind| {
         ORDER.iter().position(|name| *name == kind.name).unwrap_or(ORDER.len())
     });
-    let asked = Analyze { rank, ..Analyze::default() };
+    let asked = Analyze { rank, is_running: Some(collector_lives), ..Analyze::default() };
     let wanted = Wanted { reports: &[Kind::Memory], kinds: &kinds };
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| failed(&error))?;
@@ -168,7 +169,7 @@ fn fact<T>(name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String, remark
 
 fn complete(report: &Report) -> Complete {
     let seen = &report.completeness;
-    let recorded = format!("{} events recorded", count(seen.recorded));
+    let recorded = format!("{} recorded", seen.recorded_words());
     let mut gaps: Vec<String> = (seen.losses.iter())
         .map(|loss| match loss.count {
             0 => format!("lost: {}, how many is not known ({})", loss.what, loss.why),

@@ -42,9 +42,9 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     page.line(&format!("tprof {kind}: {}", path.to_string_lossy()));
     page.gap();
     let sum = head.completeness;
-    let recorded = format!("{} recorded", plural(sum.recorded, "event", "events"));
+    let recorded = format!("{} recorded", sum.recorded_words());
     if sum.complete {
-        page.line(&format!("COMPLETE: {recorded}, none lost, no process unseen."));
+        page.paragraph(0, &format!("COMPLETE: {recorded}, none lost, no process unseen."));
         notes(page, head.notes);
         return;
     }

@@ -237,7 +237,7 @@ fn many_ranks_and_gaps_read_well() {
         why: "statically linked".into(),
     });
     let blind = blind.collect();
-    run_json(dir.path(), Completeness { recorded: 5000, lost: 1234, losses, blind });
+    run_json(dir.path(), Completeness { recorded: 5000, samples: 0, lost: 1234, losses, blind });
     golden(dir.path(), Kind::Summary, "ranks.txt");
 }
 

@@ -52,7 +52,9 @@ impl Engine {
         }
     }
 
+    /// Counts what the files hold, as a report of the live run does: what waits is written first.
     fn status(&mut self, on: bool) -> serde_json::Value {
+        self.flush(sys::monotonic_ns());
         self.refresh_info();
         let seconds = (sys::monotonic_ns() - self.info.start_ns) as f64 / 1e9;
         serde_json::json!({
@@ -62,6 +64,7 @@ impl Engine {
             "processes": self.images.len(),
             "threads": self.images.values().map(|t| t.image.threads.len()).sum::<usize>(),
             "recorded": self.info.completeness.recorded,
+            "samples": self.info.completeness.samples,
             "events_per_second": self.info.completeness.recorded as f64 / seconds.max(1e-9),
             "lost": self.info.completeness.lost,
             "bytes": self.files.bytes(),

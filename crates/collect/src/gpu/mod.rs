@@ -53,8 +53,6 @@ pub struct Gpu {
     live: HashMap<u64, u64>,
     ranges: Ranges,
     launches: Launches,
-    /// Rows taken.
-    pub recorded: u64,
     /// From then on CUPTI tells of the calls of CUDA's runtime.
     pub tells_calls_from_ns: Option<u64>,
     /// The call of the runtime that the last record told of: its thread and beginning.
@@ -79,7 +77,6 @@ impl Gpu {
             live: HashMap::new(),
             ranges: Ranges::default(),
             launches: Launches::default(),
-            recorded: 0,
             tells_calls_from_ns: None,
             told: None,
         }
@@ -133,12 +130,10 @@ impl Gpu {
                 }
                 let row = self.kernel(&kernel, place);
                 self.kernels.push(row);
-                self.recorded += 1;
             }
             ExtKind::Copy => {
                 let row = self.copy(&gpu::Copy::unpack(payload)?);
                 self.copies.push(row);
-                self.recorded += 1;
             }
             ExtKind::Call => {
                 let call = gpu::Call::unpack(payload)?;
@@ -156,17 +151,14 @@ impl Gpu {
                     self.launches.told(&told, || self.texts.text(call.name).unwrap_or_default());
                 }
                 self.spans.push(row);
-                self.recorded += 1;
             }
             ExtKind::Wait => {
                 let row = self.wait(&gpu::Wait::unpack(payload)?);
                 self.waits.push(row);
-                self.recorded += 1;
             }
             ExtKind::Memory => {
                 let row = self.memory(&gpu::Memory::unpack(payload)?, record.thread);
                 self.allocations.push(row);
-                self.recorded += 1;
             }
             ExtKind::External => {
                 let external = gpu::External::unpack(payload)?;
@@ -176,19 +168,16 @@ impl Gpu {
                     kind: rows::external_kind(external.kind),
                     id: external.id,
                 });
-                self.recorded += 1;
             }
             ExtKind::Overhead => {
                 let overhead = gpu::Overhead::unpack(payload)?;
                 let row = self.overhead(&overhead, record.thread, place);
                 self.spans.push(row);
-                self.recorded += 1;
             }
             kind => {
                 let range = gpu::Range::unpack(payload)?;
                 let time_ns = clock.ns(record.clock);
                 self.ranges.take(kind, &range, record.thread, time_ns);
-                self.recorded += 1;
             }
         }
         Some(())
@@ -288,7 +277,6 @@ impl Gpu {
         story: &mut Story,
     ) {
         if hooks_tell {
-            self.recorded -= self.allocations.len() as u64;
             self.allocations.clear();
         }
         let waited = self.allocations.first().map_or(0, |row| now_ns.saturating_sub(row.time_ns));

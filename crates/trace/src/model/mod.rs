@@ -14,7 +14,8 @@ pub use device::{
     Synchronization,
 };
 pub use span::{
-    EventSample, FlowEnd, FlowPoint, Sample, Span, SpanKind, SpanOutline, ThreadCounts, ThreadState,
+    EventSample, FlowEnd, FlowPoint, Sample, SampleOutline, Span, SpanKind, SpanOutline,
+    ThreadCounts, ThreadState,
 };
 
 /// An interned string of one file; 0 is the empty string.

@@ -168,6 +168,15 @@ pub struct Sample {
     pub gil: Option<bool>,
 }
 
+/// What of a [`Sample`] tells whether it is one of a thread on a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleOutline {
+    /// What it was doing; 0 if no stack could be taken.
+    pub stack: StackId,
+    /// On a core, or why not.
+    pub state: ThreadState,
+}
+
 /// So many events of a kind, since the last row of that kind and thread: cycles,
 /// cache misses, page faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
 use crate::error::Damage;
 use crate::model::*;
+use crate::recorded::is_cpu_sample;
 
 /// Table ids.
 pub(crate) mod table {
@@ -74,7 +75,13 @@ pub(crate) mod table {
 /// A row of a large table, which is written and read block by block. Sealed:
 /// only the model's rows are.
 #[expect(private_bounds)]
-pub trait TraceRow: Row {}
+pub trait TraceRow: Row {
+    /// How many of these rows are CPU samples, as [`crate::Recorded`] defines them.
+    fn cpu_samples(rows: &[Self]) -> u64 {
+        let _ = rows;
+        0
+    }
+}
 
 impl TraceRow for DeviceAllocation {}
 impl TraceRow for Span {}
@@ -82,7 +89,11 @@ impl TraceRow for Kernel {}
 impl TraceRow for MemoryCopy {}
 impl TraceRow for Synchronization {}
 impl TraceRow for Collective {}
-impl TraceRow for Sample {}
+impl TraceRow for Sample {
+    fn cpu_samples(rows: &[Sample]) -> u64 {
+        rows.iter().filter(|row| is_cpu_sample(row.state, row.stack)).count() as u64
+    }
+}
 impl TraceRow for EventSample {}
 impl TraceRow for DeviceSpan {}
 impl TraceRow for FlowPoint {}
@@ -95,6 +106,7 @@ pub trait TracePart: Part {}
 
 impl<R: TraceRow> TracePart for R {}
 impl TracePart for SpanOutline {}
+impl TracePart for SampleOutline {}
 impl TracePart for KernelOutline {}
 
 /// Columns of a table that are read together.

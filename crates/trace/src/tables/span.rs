@@ -75,6 +75,12 @@ columns_of! {
     8 plain gil,
 }
 
+part_of! {
+    SampleOutline of SAMPLES;
+    4 stack,
+    6 state,
+}
+
 columns_of! {
     EventSample in EVENT_SAMPLES, from time_ns;
     1 steady time_ns,

@@ -1,0 +1,100 @@
+//! What counts as recorded: one definition, for files as they are written and as they are read.
+
+use crate::model::{StackId, ThreadState};
+use crate::tables::table;
+use std::ops::AddAssign;
+
+/// How much was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Things that the job did, one row each: allocations and frees, mappings, spans of host
+    /// threads, work of devices and their memory, synchronisations, collectives.
+    pub events: u64,
+    /// CPU samples: stacks of threads on a core.
+    pub samples: u64,
+}
+
+impl AddAssign for Recorded {
+    fn add_assign(&mut self, other: Recorded) {
+        self.events += other.events;
+        self.samples += other.samples;
+    }
+}
+
+impl std::iter::Sum for Recorded {
+    fn sum<I: Iterator<Item = Recorded>>(all: I) -> Recorded {
+        all.fold(Recorded::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
+/// Whether a table's rows are events. What was looked at from outside (samples, waits, counters),
+/// what joins events (arrows, external ids) and what describes them is none.
+pub(crate) fn is_event(id: u16) -> bool {
+    matches!(
+        id,
+        table::HEAP_EVENTS
+            | table::MAP_EVENTS
+            | table::DEVICE_ALLOCATIONS
+            | table::SPANS
+            | table::KERNELS
+            | table::COPIES
+            | table::SYNCHRONIZATIONS
+            | table::COLLECTIVES
+            | table::DEVICE_SPANS
+    )
+}
+
+/// Whether a row of the samples table is a CPU sample: others are waits, or time on a core that
+/// no sample stands for.
+pub(crate) fn is_cpu_sample(state: ThreadState, stack: StackId) -> bool {
+    state == ThreadState::Running && stack != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::*;
+    use crate::{HeapBlock, TraceFile, TraceHeader, TraceWriter};
+
+    #[test]
+    fn a_file_is_counted_alike_as_it_is_written_and_as_it_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let mut block = HeapBlock::new(0);
+        (0..7).for_each(|n| {
+            block.alloc(n, 0, 8, 1, false);
+        });
+        writer.heap(&mut block).unwrap();
+        for kind in [MapKind::Map, MapKind::Unmap] {
+            let (time_ns, address, length) = (9, 4096, 4096);
+            let (process, thread, old_length, stack) = (0, 0, 0, 0);
+            writer.map(MapEvent {
+                time_ns,
+                process,
+                thread,
+                kind,
+                address,
+                length,
+                old_length,
+                stack,
+            });
+        }
+        let sample = |stack, state| Sample { stack, state, ..Sample::default() };
+        let mut samples = vec![
+            sample(5, ThreadState::Running),
+            sample(0, ThreadState::Running),
+            sample(5, ThreadState::Sleep),
+        ];
+        writer.write(&mut samples).unwrap();
+        writer.write(&mut vec![Span::default(); 3]).unwrap();
+        writer.write(&mut vec![FlowPoint::default(); 4]).unwrap();
+        let written = writer.recorded();
+        assert_eq!(written, Recorded { events: 7 + 2 + 3, samples: 1 });
+        writer.finish().unwrap();
+        assert_eq!(TraceFile::open(&path).unwrap().recorded(), written);
+    }
+}
