@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tprof_tests::foreign::{Foreign, accelerator, first_kineto};
+use tprof_tests::foreign::{Foreign, accelerator, first_kineto, own_all_reduces};
 use tprof_tests::{Scratch, tprof};
 
 const STEPS: u64 = 5;
@@ -99,4 +99,18 @@ fn any_accelerator_is_a_device() {
         let hta = &rows(&report(&run, "breakdown", &["--hta"]), "breakdown")[0];
         assert_eq!(hta["compute_ns"], (STEPS - 1) * 40 * MS, "{what}");
     }
+}
+
+#[test]
+fn libraries_own_all_reduces_are_communication() {
+    let scratch = Scratch::new();
+    let run = run_of(&scratch, &own_all_reduces());
+    let breakdown = &rows(&report(&run, "breakdown", &[]), "breakdown")[0];
+    let parts = ["compute_ns", "exposed_ns", "idle_ns"].map(|key| breakdown[key].clone());
+    assert_eq!(parts, [65 * MS, 35 * MS, 0].map(Value::from));
+    let overlap = rows(&report(&run, "overlap", &[]), "by_kernel");
+    assert_eq!(overlap.len(), 3, "{overlap:#?}");
+    let comm = rows(&report(&run, "comm", &[]), "comm");
+    let known = comm.iter().filter(|row| row["operation"] == "all_reduce");
+    assert_eq!(known.map(|row| row["calls"].as_u64().unwrap()).sum::<u64>(), 2, "{comm:#?}");
 }

@@ -1,6 +1,7 @@
 //! What a rank said to others, with how long its kernels took.
 
 use rustc_hash::FxHashMap;
+use tprof_trace::facts::communication::kernel_operation;
 use tprof_trace::model::{Collective, NameId, ProcessIndex};
 
 use crate::rank::{Class, RankTrace};
@@ -102,7 +103,10 @@ fn of_group(
 
 fn of_kernel(name: &str) -> Operation {
     Operation {
-        name: operation_in(name).to_owned(),
+        name: match kernel_operation(name) {
+            None | Some("") => "kernel".to_owned(),
+            Some(operation) => operation.to_owned(),
+        },
         element_type: String::new(),
         bytes: None,
         group_size: None,
@@ -112,22 +116,6 @@ fn of_kernel(name: &str) -> Operation {
         duration_ns: 0,
         work: 0,
     }
-}
-
-/// The operation that a kernel of NCCL or RCCL is named for.
-fn operation_in(kernel: &str) -> &'static str {
-    // Longer names first: `Reduce` is in three of them.
-    const NAMES: [(&str, &str); 8] = [
-        ("AllReduce", "all_reduce"),
-        ("ReduceScatter", "reduce_scatter"),
-        ("AllGather", "all_gather"),
-        ("AllToAll", "all_to_all"),
-        ("AlltoAll", "all_to_all"),
-        ("Broadcast", "broadcast"),
-        ("SendRecv", "send_recv"),
-        ("Reduce", "reduce"),
-    ];
-    NAMES.iter().find(|(part, _)| kernel.contains(part)).map_or("kernel", |(_, name)| name)
 }
 
 /// Whether every rank of an operation waits for every other one in it.

@@ -18,7 +18,7 @@ use tprof_trace::RunDir;
 
 use crate::page::{Page, Payload, run_title};
 use crate::{ExportError, Options, Part, Selection, Written};
-pub(crate) use device::{copy_name, is_collective};
+pub(crate) use device::copy_name;
 pub(crate) use labels::Labels;
 use profile::Profile;
 pub(crate) use samples::waiting_for;

@@ -13,6 +13,7 @@ use crate::key::Key;
 use crate::number;
 use crate::output::{Output, Rows};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use tprof_trace::facts::communication::{annotation_operation, kernel_operation};
 use tprof_trace::model::*;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -42,6 +43,8 @@ pub(crate) struct Collectives {
     /// Launches within calls, by correlation.
     launches: Map<u64, u32>,
     groups: BTreeMap<u64, Group>,
+    /// What kernels do by their names, if they communicate.
+    operations: Map<NameId, Option<&'static str>>,
 }
 
 impl Collectives {
@@ -49,23 +52,23 @@ impl Collectives {
     #[inline]
     pub fn host(&mut self, span: &Span, name: &[u8], event: &mut Event<'_>, output: &mut Output) {
         match span.kind {
-            SpanKind::Runtime | SpanKind::Driver => self.launch(span, name),
+            SpanKind::Runtime | SpanKind::Driver => self.launch(span),
             SpanKind::Operator if name == b"record_param_comms" && event.has(Key::Collective) => {
                 self.call(span, event, output);
             }
-            SpanKind::Annotation if name.starts_with(b"nccl:") => {
-                self.annotation(span, &name[5..], event, output);
+            SpanKind::Annotation => {
+                let text = String::from_utf8_lossy(name);
+                if let Some(operation) = annotation_operation(&text) {
+                    self.annotation(span, operation, event, output);
+                }
             }
             _ => (),
         }
     }
 
-    fn launch(&mut self, span: &Span, name: &[u8]) {
+    fn launch(&mut self, span: &Span) {
         let Some(calls) = self.windows.get(&span.thread) else { return };
         let Some(correlation) = span.correlation else { return };
-        if !name.windows(6).any(|part| part == b"Launch") {
-            return;
-        }
         // The innermost call is among the last few that began before.
         let mut around = calls.range(..=(span.start_ns, u64::MAX, u32::MAX)).rev().take(4);
         if let Some((_, _, call)) = around.find(|call| call.1 >= span.start_ns) {
@@ -95,12 +98,12 @@ impl Collectives {
         }
     }
 
-    fn annotation(&mut self, span: &Span, name: &[u8], event: &mut Event<'_>, output: &mut Output) {
+    fn annotation(&mut self, span: &Span, name: &str, event: &mut Event<'_>, output: &mut Output) {
         let elements_in = event.peek(Key::InputDims).and_then(elements);
         let types = event.peek(Key::InputTypes).unwrap_or_default();
         let element_type = types.split(|byte| *byte == b'"').nth(1).map_or("", element_type);
         let row = Collective {
-            name: output.plain_name(&operation(&String::from_utf8_lossy(name))),
+            name: output.plain_name(&operation(name)),
             elements_in,
             element_type: output.plain_name(element_type),
             bytes: elements_in.and_then(|n| n.checked_mul(element_bytes(element_type)?)),
@@ -158,15 +161,14 @@ impl Collectives {
         output: &mut Output,
     ) {
         let told = event.has(Key::Collective);
-        if !told && !name.get(..4).is_some_and(|four| four.eq_ignore_ascii_case(b"nccl")) {
-            return;
-        }
-        let row = match told {
-            true => self.arguments(event, output),
-            false => {
-                let name = kernel_operation(&String::from_utf8_lossy(name));
-                Collective { name: output.plain_name(&name), ..Collective::default() }
+        let by_name = || kernel_operation(&String::from_utf8_lossy(name));
+        let operation = *self.operations.entry(kernel.name).or_insert_with(by_name);
+        let row = match (told, operation) {
+            (true, _) => self.arguments(event, output),
+            (false, Some(operation)) => {
+                Collective { name: output.plain_name(operation), ..Collective::default() }
             }
+            (false, None) => return,
         };
         let row = Collective {
             start_ns: kernel.start_ns,
@@ -265,23 +267,6 @@ fn operation(name: &str) -> String {
     }
 }
 
-/// `ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)` does `all_reduce`; nothing if its
-/// name does not say.
-fn kernel_operation(name: &str) -> String {
-    let part = name.split(['_', '(']).nth(1).unwrap_or_default();
-    let known = [
-        ("AllReduce", "all_reduce"),
-        ("AllGather", "all_gather"),
-        ("AllToAll", "all_to_all"),
-        ("ReduceScatter", "reduce_scatter"),
-        ("Broadcast", "broadcast"),
-        ("Reduce", "reduce"),
-        ("SendRecv", "send_recv"),
-    ];
-    let found = known.iter().find(|(kernel, _)| *kernel == part);
-    found.map_or("", |(_, operation)| operation).to_owned()
-}
-
 /// A C++ type as PyTorch names its scalar types.
 fn element_type(text: &[u8]) -> &'static str {
     match text {
@@ -338,9 +323,6 @@ mod tests {
         ] {
             assert_eq!(operation(written), meant);
         }
-        let kernel = "ncclKernel_ReduceScatter_RING_LL_Sum_float(ncclWorkElem)";
-        assert_eq!(kernel_operation(kernel), "reduce_scatter");
-        assert_eq!(kernel_operation("ncclDevKernel_Generic(x)"), "");
     }
 
     #[test]

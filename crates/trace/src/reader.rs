@@ -275,6 +275,11 @@ impl TraceFile {
         self.tables.properties.iter().map(|row| (self.name(row.key), self.name(row.value)))
     }
 
+    /// All interned strings, in no order.
+    pub fn names(&self) -> impl Iterator<Item = (NameId, &str)> {
+        self.tables.names.iter().map(|(id, name)| (NameId(*id), &**name))
+    }
+
     /// Highest id of an interned string; ids run from 1 and may have gaps.
     pub fn last_name(&self) -> NameId {
         NameId(self.tables.names.keys().copied().max().unwrap_or(0))

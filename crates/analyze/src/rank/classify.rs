@@ -27,19 +27,6 @@ impl Class {
     }
 }
 
-/// Beginnings of the names of kernels that communicate: NCCL and RCCL (`nccl`),
-/// MSCCL, NVSHMEM. Other libraries' kernels count where the trace has a
-/// collective for them.
-const COMMUNICATION_PREFIXES: [&str; 4] = ["nccl", "rccl", "msccl", "nvshmem"];
-
-/// Class of a kernel by its name alone.
-pub fn kernel_class(name: &str) -> Class {
-    match COMMUNICATION_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-        true => Class::Communication,
-        false => Class::Compute,
-    }
-}
-
 /// Class of any row on a stream as Holistic Trace Analysis 0.5.0 derives it from
 /// the row's name. A kernel whose name contains `Memcpy` or `Sync` has none there.
 pub fn hta_class(name: &str) -> Class {
@@ -70,14 +57,6 @@ pub fn copy_name(kind: CopyKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kernels_are_told_apart_by_name() {
-        for name in ["ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)", "ncclSymkRun", "rcclX"] {
-            assert_eq!(kernel_class(name), Class::Communication, "{name}");
-        }
-        assert_eq!(kernel_class("void at::native::batch_norm_SyncStats"), Class::Compute);
-    }
 
     #[test]
     fn hta_reads_only_names() {

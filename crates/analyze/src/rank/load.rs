@@ -3,16 +3,16 @@
 //! What devices did and what hosts did are read side by side where there are cores
 //! for both: neither needs the other.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::facts::communication::Communication;
 use tprof_trace::model::{
-    Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, NameId, SpanKind,
-    SpanOutline, Synchronization,
+    Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, SpanKind, SpanOutline,
+    Synchronization,
 };
 use tprof_trace::{Problem, TraceFile, TracePart, TraceRow};
 
 use super::{
     Class, HostSpan, Launches, Needs, RankTrace, SPAN_KINDS, StreamKey, Streams, Work,
-    kernel_class, nesting_order, own,
+    nesting_order, own,
 };
 use crate::cpu::CpuTrace;
 use crate::ranks;
@@ -125,18 +125,15 @@ impl DeviceRows {
     }
 
     fn read_work(&mut self, file: &TraceFile) {
-        let of_collective = |row: &Collective| Some((row.process, row.correlation?));
-        let collective: FxHashSet<(u32, u64)> =
-            self.collectives.iter().filter_map(of_collective).collect();
+        let mut communication = Communication::of(file, &self.collectives);
         let mut streams = Streams::default();
-        let mut classes: FxHashMap<NameId, Class> = FxHashMap::default();
         let mut work = Vec::new();
         reserve(&mut work, file.row_count::<KernelOutline>() + file.row_count::<MemoryCopy>());
         each::<KernelOutline>(file, Needs::WORK, &mut self.problems, |row| {
-            let by_name =
-                *classes.entry(row.name).or_insert_with(|| kernel_class(file.name(row.name)));
-            let known = row.correlation.is_some_and(|at| collective.contains(&(row.process, at)));
-            let class = if known { Class::Communication } else { by_name };
+            let class = match communication.holds(row.process, row.correlation, row.name) {
+                true => Class::Communication,
+                false => Class::Compute,
+            };
             let (process, device, context, stream) =
                 (row.process, row.device, row.context, row.stream);
             let stream = streams.index(StreamKey { process, device, context, stream });

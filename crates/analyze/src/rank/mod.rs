@@ -30,7 +30,7 @@ use crate::call_tree::CallTree;
 use crate::cpu::CpuTrace;
 use crate::findings::RankFindings;
 use crate::intervals::Interval;
-pub use classify::{Class, copy_name, hta_class, kernel_class};
+pub use classify::{Class, copy_name, hta_class};
 pub use devices::Busy;
 pub use launches::Launches;
 pub use nesting::{Moment, OnThread, enclosing, nesting_order, parents};

@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
+use tprof_trace::facts::communication::Communication;
 use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, NameId, ProcessIndex};
 
 use super::labels::Labels;
@@ -121,8 +122,10 @@ pub(crate) fn memory(
 fn work(part: &Part<'_>, written: &mut Written, table: &mut FrameTable) -> Vec<Work> {
     let file = &part.trace;
     let mut work = Vec::new();
-    let mut frames: FxHashMap<NameId, u32> = FxHashMap::default();
+    let mut frames: FxHashMap<(NameId, bool), u32> = FxHashMap::default();
+    let mut communication = Communication::read(file);
     for row in wanted::<Kernel>(part, written) {
+        let communicates = communication.holds(row.process, row.correlation, row.name);
         let (start_ns, end_ns) = part.window.clip(row.start_ns, row.duration_ns);
         work.push(Work {
             start_ns,
@@ -130,8 +133,8 @@ fn work(part: &Part<'_>, written: &mut Written, table: &mut FrameTable) -> Vec<W
             process: row.process,
             device: row.device,
             frame: *frames
-                .entry(row.name)
-                .or_insert_with(|| kernel_frame(file.name(row.name), table)),
+                .entry((row.name, communicates))
+                .or_insert_with(|| kernel_frame(file.name(row.name), communicates, table)),
             bytes: 0,
             correlation: row.correlation,
             external: row.external,
@@ -153,15 +156,9 @@ fn work(part: &Part<'_>, written: &mut Written, table: &mut FrameTable) -> Vec<W
     work
 }
 
-fn kernel_frame(name: &str, table: &mut FrameTable) -> u32 {
-    let collective = is_collective(name);
-    let kind = if collective { FrameKind::Collective } else { FrameKind::Kernel };
+fn kernel_frame(name: &str, communicates: bool, table: &mut FrameTable) -> u32 {
+    let kind = if communicates { FrameKind::Collective } else { FrameKind::Kernel };
     table.frame(kind, if name.is_empty() { "(unnamed kernel)" } else { name }, "")
-}
-
-/// Kernels of NCCL and RCCL, by their names.
-pub(crate) fn is_collective(name: &str) -> bool {
-    name.starts_with("nccl") || name.starts_with("rccl")
 }
 
 /// What a copy is called where its source gave it no name.

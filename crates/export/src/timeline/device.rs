@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use rustc_hash::FxHashMap;
+use tprof_trace::facts::communication::Communication;
 use tprof_trace::model::{
     Collective, CopyKind, DeviceSpan, Kernel, MemoryCopy, MemoryKind, ProcessIndex, Synchronization,
 };
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
-use crate::flame::{copy_name, is_collective};
+use crate::flame::copy_name;
 use crate::rows::wanted;
 use crate::words::sync_name;
 use crate::{Part, Written};
@@ -32,11 +33,12 @@ pub(crate) fn streams(
     lanes: &mut Lanes,
 ) {
     let collectives = collectives(part, written);
+    let mut communication = Communication::read(&part.trace);
     let mut streams: BTreeMap<Key, Vec<Event>> = BTreeMap::new();
     for row in wanted::<Kernel>(part, written) {
         let name = part.trace.name(row.name);
         let said = row.correlation.and_then(|number| collectives.get(&(row.process, number)));
-        let collective = said.is_some() || is_collective(name);
+        let collective = communication.holds(row.process, row.correlation, row.name);
         let mut detail = said.map(|said| said.text.clone()).unwrap_or_default();
         kernel_detail(&row, &mut detail);
         let event = Event {

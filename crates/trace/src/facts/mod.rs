@@ -1,0 +1,3 @@
+//! What a run means, where several readers must agree: one home for each fact.
+
+pub mod communication;

@@ -1,0 +1,62 @@
+//! Which kernels of a file communicate.
+
+use tprof_trace::facts::communication::Communication;
+use tprof_trace::model::*;
+use tprof_trace::{TraceFile, TraceHeader, TraceWriter};
+
+/// A span of thread 0, and what it is called.
+type Spans<'a> = &'a [(SpanKind, &'a str, u64, u64, Option<u64>)];
+
+fn file(spans: Spans<'_>, dir: &tempfile::TempDir) -> TraceFile {
+    let path = dir.path().join("rank-0.tprof");
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+    let mut rows = Vec::new();
+    for &(kind, name, start_ns, end_ns, correlation) in spans {
+        let (name, duration_ns) = (writer.name(name), end_ns - start_ns);
+        rows.push(Span { kind, name, start_ns, duration_ns, correlation, ..Span::default() });
+    }
+    writer.write(&mut rows).unwrap();
+    writer.finish().unwrap();
+    TraceFile::open(&path).unwrap()
+}
+
+#[test]
+fn the_innermost_operator_around_a_launch_says_what_it_is_for() {
+    use SpanKind::{Annotation, Operator, Runtime};
+    let dir = tempfile::tempdir().unwrap();
+    let file = file(
+        &[
+            (Operator, "_C_custom_ar::all_reduce", 0, 100, None),
+            (Runtime, "cudaLaunchKernel", 10, 15, Some(1)),
+            // An operator that computes, within one that communicates.
+            (Operator, "c10d::allgather_", 200, 300, None),
+            (Operator, "aten::copy_", 210, 230, None),
+            (Runtime, "cudaLaunchKernel", 215, 220, Some(2)),
+            (Runtime, "cudaLaunchKernel", 240, 245, Some(3)),
+            // A range of the user's says nothing of what is launched in it.
+            (Annotation, "nccl:all_reduce", 400, 500, None),
+            (Annotation, "my range", 410, 490, None),
+            (Runtime, "urEnqueueKernelLaunch", 420, 425, Some(4)),
+            (Operator, "aten::mm", 600, 700, None),
+            (Runtime, "cudaLaunchKernel", 610, 615, Some(5)),
+            // Nothing is around it any more.
+            (Runtime, "cudaLaunchKernel", 700, 705, Some(6)),
+        ],
+        &dir,
+    );
+    let mut communication = Communication::of(&file, &[]);
+    let found: Vec<u64> =
+        (1..=6).filter(|number| communication.holds(0, Some(*number), NameId(0))).collect();
+    assert_eq!(found, [1, 3, 4]);
+    assert!(!communication.holds(1, Some(1), NameId(0)));
+}
+
+#[test]
+fn a_collective_names_its_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = file(&[], &dir);
+    let row = Collective { correlation: Some(9), ..Collective::default() };
+    let mut communication = Communication::of(&file, &[row]);
+    assert!(communication.holds(0, Some(9), NameId(0)));
+    assert!(!communication.holds(0, None, NameId(0)));
+}
