@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tprof_tests::foreign::{Foreign, accelerator, first_kineto, own_all_reduces};
+use tprof_tests::foreign::{Foreign, accelerator, cropped, first_kineto, own_all_reduces};
 use tprof_tests::{Scratch, tprof};
 
 const STEPS: u64 = 5;
@@ -113,4 +113,14 @@ fn libraries_own_all_reduces_are_communication() {
     let comm = rows(&report(&run, "comm", &[]), "comm");
     let known = comm.iter().filter(|row| row["operation"] == "all_reduce");
     assert_eq!(known.map(|row| row["calls"].as_u64().unwrap()).sum::<u64>(), 2, "{comm:#?}");
+}
+
+#[test]
+fn what_a_cropped_trace_lacks_is_said_and_not_a_gain() {
+    let scratch = Scratch::new();
+    let run = run_of(&scratch, &cropped());
+    let findings = report(&run, "findings", &[]);
+    assert_eq!(rows(&findings, "findings"), [] as [Value; 0]);
+    let notes = findings["notes"].to_string();
+    assert!(notes.contains("not judged: the trace lacks what was launched before"), "{notes}");
 }

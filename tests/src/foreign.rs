@@ -182,3 +182,18 @@ pub fn own_all_reduces() -> Foreign {
     }
     made
 }
+
+/// A step of a second, cut out of a longer trace: its work was launched at once, waits
+/// for 493 ms for an event of before the cut, and then keeps the device busy.
+pub fn cropped() -> Foreign {
+    let mut made = Foreign::default();
+    let (main, begin) = (("900", "900"), 1_000_000);
+    made.span(("user_annotation", "ProfilerStep#7"), main, (begin, 1_000_000), "");
+    for (id, start, length) in [(1, 493_000, 207_000), (2, 700_000, 300_000)] {
+        let args = format!(r#""correlation":{id}"#);
+        made.span(("cuda_runtime", "cudaLaunchKernel"), main, (begin + id * 10, 5), &args);
+        let args = format!(r#""device":0,"stream":7,"correlation":{id}"#);
+        made.span(("kernel", "gemm"), ("0", "7"), (begin + start, length), &args);
+    }
+    made
+}

@@ -23,6 +23,8 @@ pub struct RankFindings {
     pub(super) window_ns: u64,
     /// Time in which devices worked, and that is not judged.
     pub(super) outside_ns: u64,
+    /// Idle time that is not judged, see [`Scene::untold_ns`].
+    pub(super) untold_ns: u64,
     /// Its collectives, for comparison with others.
     pub(super) company: Company,
     /// What each rule said, in their order.
@@ -78,6 +80,7 @@ impl RankFindings {
             step_ns: scene.step_ns(),
             window_ns: scene.window_ns(),
             outside_ns: scene.outside_ns(),
+            untold_ns: scene.untold_ns,
             company,
             outcomes,
         }

@@ -8,6 +8,7 @@
 
 mod absent;
 mod allocation_churn;
+mod beginning;
 mod calls;
 mod compute_bound;
 mod copies;

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
+use super::beginning;
 use super::copies::{self, Copy};
 use super::gaps::Gap;
 use super::main_threads::MainThreads;
@@ -42,6 +43,9 @@ pub(super) struct Scene<'a> {
     /// done. Without steps, from the first to the last work; without a device, the
     /// life of the job.
     pub window: Cover,
+    /// Time in the window that is neither busy nor idle: devices may have had work in it
+    /// from before the recording.
+    pub untold_ns: u64,
     /// Kernels that compute, in the window.
     pub compute: Cover,
     /// Kernels that communicate, in the window.
@@ -104,8 +108,17 @@ impl<'a> Scene<'a> {
         let of_time = || {
             let idle = window.without(&of_devices(rank, |busy| &busy.any));
             let gaps = Gap::all(rank, &idle);
+            let untold = beginning::untold(rank, &gaps);
+            let (idle, gaps) = match untold.is_empty() {
+                true => (idle, gaps),
+                false => {
+                    let idle = idle.without(&untold);
+                    let gaps = Gap::all(rank, &idle);
+                    (idle, gaps)
+                }
+            };
             let late = Cover::of(gaps.iter().map(Gap::late));
-            (idle, gaps, late)
+            (untold.length(), idle, gaps, late)
         };
         let of_work = || {
             let measure = window.measure();
@@ -117,13 +130,14 @@ impl<'a> Scene<'a> {
             let main_threads = MainThreads::of(rank, &steps);
             (work_in_window_ns, compute, communication, main_threads, copies::all(rank))
         };
-        let ((idle, gaps, late), of_work) = ranks::both(rank.cores, of_time, of_work);
+        let ((untold_ns, idle, gaps, late), of_work) = ranks::both(rank.cores, of_time, of_work);
         let (work_in_window_ns, compute, communication, main_threads, copy_rows) = of_work;
         Scene {
             clock,
             steps: steps.len(),
             later_steps: steps.iter().skip(1).map(|step| step.interval).collect(),
             window,
+            untold_ns,
             compute,
             communication,
             idle,

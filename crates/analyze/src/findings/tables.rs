@@ -56,6 +56,16 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
             ));
         }
     }
+    if let Some(rank) = ranks.iter().max_by_key(|rank| rank.untold_ns) {
+        if rank.untold_ns > 0 {
+            notes.push(format!(
+                "the first {} without work, of {}, are not judged: the trace lacks what was \
+                 launched before it began",
+                duration(rank.untold_ns),
+                rank.label
+            ));
+        }
+    }
     if all.len() > 1 {
         notes.push("each gain is an upper bound; they overlap, so do not add them up".to_owned());
     }

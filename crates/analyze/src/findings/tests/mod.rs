@@ -1,6 +1,7 @@
 //! Each rule on a trace whose answer is computed by hand, and on one just below
 //! its trigger.
 
+mod beginning;
 mod communication;
 mod copies;
 mod host;
