@@ -14,6 +14,7 @@ mod cpu;
 mod ctl;
 mod damage;
 mod devices;
+mod edges;
 mod enabled;
 mod estimates;
 mod export;

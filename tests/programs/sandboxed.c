@@ -152,11 +152,12 @@ static int allocates(void *status) {
 }
 
 static void run(const char *name, int (*what)(void *), const char *place, void *tls, int flags) {
+    flags |= CLONE_VM | SIGCHLD;
     static char stack[16 * PAGE] __attribute__((aligned(64)));
     static int status;
     status = 60 + strlen(name) % 8;
     steps = 0;
-    pid_t pid = clone(what, stack + sizeof stack, CLONE_VM | CLONE_VFORK | flags | SIGCHLD, &status, NULL, tls);
+    pid_t pid = clone(what, stack + sizeof stack, flags, &status, NULL, tls);
     check(pid > 0, "clone");
     int ended = 0;
     check(waitpid(pid, &ended, 0) == pid, "waitpid");
@@ -182,9 +183,15 @@ static void bare(int narrow) {
     for (int p = 0; p < 4; p++)
         for (int a = 0; a < (p == 3 ? 8 : 6); a++)
             if (!narrow || acts[a].what != executes)
-                run(acts[a].name, acts[a].what, places[p].name, places[p].tls, CLONE_SETTLS);
+                run(acts[a].name, acts[a].what, places[p].name, places[p].tls, CLONE_SETTLS | CLONE_VFORK);
     for (int a = 0; a < 8; a++)
-        if (!narrow || acts[a].what != executes) run(acts[a].name, acts[a].what, "of the parent", NULL, 0);
+        if (!narrow || acts[a].what != executes) run(acts[a].name, acts[a].what, "of the parent", NULL, CLONE_VFORK);
+    /* Beside their parent, which waits in the kernel. */
+    for (int a = 0; a < 8; a++)
+        if (!narrow || acts[a].what != executes) {
+            run(acts[a].name, acts[a].what, "in zeros, alongside", zeros + 16 * PAGE, CLONE_SETTLS);
+            run(acts[a].name, acts[a].what, "of the parent, alongside", NULL, 0);
+        }
 }
 
 NOINLINE static void victim_work(void) {

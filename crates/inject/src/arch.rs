@@ -198,6 +198,7 @@ pub mod number {
     pub const FSTAT: usize = 5;
     pub const GETPPID: usize = 110;
     pub const SETSID: usize = 112;
+    pub const READLINK: usize = 89;
     pub const PRCTL: usize = 157;
     pub const ARCH_PRCTL: usize = 158;
     pub const GETTID: usize = 186;

@@ -144,6 +144,7 @@ static PROCESSES: &[Call] = &[
     call(n::PREAD64, [ANY, ANY, ANY, ANY, ZERO]),
     call(n::FGETXATTR, [ANY, ANY, ZERO, ZERO, ZERO]),
     call(n::ACCESS, [ANY, ANY, ZERO, ZERO, ZERO]),
+    call(n::READLINK, [ANY, ANY, ANY, ZERO, ZERO]),
     plain(n::UNAME),
 ];
 

@@ -224,6 +224,12 @@ pub fn has_capabilities(fd: i32) -> bool {
     call!(n::FGETXATTR, fd, c"security.capability".as_ptr(), 0, 0) > 0
 }
 
+/// Where a symbolic link leads to; `None` if it is none, or that is longer.
+pub fn link_target<'a>(path: &core::ffi::CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
+    let bytes = call!(n::READLINK, path.as_ptr(), into.as_mut_ptr(), into.len());
+    into.get(..usize::try_from(bytes).ok()?).filter(|target| target.len() < into.len())
+}
+
 /// Whether `path` may be executed by the caller's real ids.
 pub fn may_execute(path: *const u8) -> bool {
     call!(n::ACCESS, path, 1) == 0

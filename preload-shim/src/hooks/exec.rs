@@ -1,10 +1,6 @@
 //! Every form of exec and spawn.
-//!
-//! The environment is passed on as the program gave it, with one exception:
-//! where the library must not be loaded (another ELF class, a sanitizer
-//! build), tprof's entry is taken out of LD_PRELOAD, so that the new program
-//! finds what it would find alone.
 
+use super::environment::{Strings, are_texts, lookup, preloads_us, without_us};
 use crate::real;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long};
@@ -13,40 +9,7 @@ use tprof_inject::{attach, exec, life, sys, thread};
 use tprof_wire::env;
 use tprof_wire::record::ExecVerdict;
 
-type Strings = *const *const c_char;
 const PATH_MAX: usize = 4096;
-
-/// A variable in an environment that is about to be given on.
-fn lookup(environment: Strings, name: &str) -> Option<&'static [u8]> {
-    if environment.is_null() {
-        return None;
-    }
-    let mut at = environment;
-    // SAFETY: a NULL-terminated array of strings, by exec's own contract.
-    unsafe {
-        while !(*at).is_null() {
-            let text = CStr::from_ptr(*at).to_bytes();
-            if text.get(name.len()) == Some(&b'=') && text.starts_with(name.as_bytes()) {
-                return text.get(name.len() + 1..);
-            }
-            at = at.add(1);
-        }
-    }
-    None
-}
-
-/// Whether one entry of LD_PRELOAD is this library.
-fn is_ours(entry: &[u8]) -> bool {
-    entry.ends_with(env::PRELOAD_LIBRARY.as_bytes())
-}
-
-fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    list.split(|b| *b == b':' || *b == b' ').filter(|e| !e.is_empty())
-}
-
-fn preloads_us(environment: Strings) -> bool {
-    lookup(environment, "LD_PRELOAD").is_some_and(|list| entries(list).any(is_ours))
-}
 
 /// What will become of `path` under `environment`.
 fn verdict(path: *const c_char, environment: Strings) -> ExecVerdict {
@@ -60,35 +23,6 @@ fn verdict(path: *const c_char, environment: Strings) -> ExecVerdict {
 /// not be asked; NULL is told all the same.)
 fn is_text(at: *const c_char) -> bool {
     !at.is_null() && (closed(Class::Threads) || sys::is_readable(at as usize & !7))
-}
-
-/// Whether an environment can be read: asks once for each page it touches.
-fn are_texts(environment: Strings) -> bool {
-    if environment.is_null() || closed(Class::Threads) {
-        return true;
-    }
-    let mut at = environment;
-    let (mut array_page, mut text_page) = (usize::MAX, usize::MAX);
-    loop {
-        if at as usize & !4095 != array_page {
-            array_page = at as usize & !4095;
-            if !sys::is_readable(at as usize & !7) {
-                return false;
-            }
-        }
-        // SAFETY: its page was looked at above.
-        let text = unsafe { *at };
-        if text.is_null() {
-            return true;
-        }
-        if text as usize & !4095 != text_page {
-            text_page = text as usize & !4095;
-            if !sys::is_readable(text as usize & !7) {
-                return false;
-            }
-        }
-        at = at.wrapping_add(1);
-    }
 }
 
 /// Announces an exec and performs it through `run`, with the environment that
@@ -127,7 +61,12 @@ fn announced(
         thread::say_lost_if_not_own();
     }
     // SAFETY: a path given to exec is a string.
-    life::executing(unsafe { CStr::from_ptr(path) }.to_bytes(), verdict, spawn);
+    let name = unsafe { CStr::from_ptr(path) };
+    if name.to_bytes().starts_with(b"/proc/self/") {
+        execute_link(name, verdict, spawn);
+    } else {
+        life::executing(name.to_bytes(), verdict, spawn);
+    }
     let result = if matches!(verdict, ExecVerdict::OtherClass | ExecVerdict::Sanitizer) {
         without_us(environment, run)
     } else {
@@ -139,53 +78,12 @@ fn announced(
     result
 }
 
-/// Runs with tprof's entry taken out of LD_PRELOAD. On the stack: this may be a
-/// vfork child, in whose shared memory nothing may be left behind.
+/// Where `/proc/self` leads to, only this process can tell.
 #[inline(never)]
-fn without_us(environment: Strings, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
-    const MOST: usize = 768;
-    let mut kept: [*const c_char; MOST] = [core::ptr::null(); MOST];
-    const MOST_TEXT: usize = 1024;
-    let mut text = [0u8; MOST_TEXT];
-    let mut len = 0;
-    let mut push = |len: &mut usize, bytes: &[u8]| {
-        for byte in bytes {
-            if let Some(place) = text.get_mut(*len) {
-                *place = *byte;
-            }
-            *len += 1;
-        }
-        *len < MOST_TEXT // room for the NUL
-    };
-    push(&mut len, b"LD_PRELOAD=");
-    let start = len;
-    for entry in
-        entries(lookup(environment, "LD_PRELOAD").unwrap_or_default()).filter(|e| !is_ours(e))
-    {
-        if len > start {
-            push(&mut len, b":");
-        }
-        if !push(&mut len, entry) {
-            return run(environment); // longer than this: leave it as it is
-        }
-    }
-    let mut count = 0;
-    let mut at = environment;
-    // SAFETY: as `lookup`; `kept` keeps room for its NULL.
-    unsafe {
-        while !(*at).is_null() {
-            let is_list = CStr::from_ptr(*at).to_bytes().starts_with(b"LD_PRELOAD=");
-            if !is_list || len > start {
-                let Some(place) = kept.get_mut(count).filter(|_| count + 1 < MOST) else {
-                    return run(environment);
-                };
-                *place = if is_list { text.as_ptr().cast() } else { *at };
-                count += 1;
-            }
-            at = at.add(1);
-        }
-    }
-    run(kept.as_ptr())
+fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
+    let mut target = [0u8; PATH_MAX];
+    let name = sys::link_target(link, &mut target).unwrap_or(link.to_bytes());
+    life::executing(name, verdict, spawn);
 }
 
 /// Finds what `execvp` would run, into `out`; the name itself if nothing is found.
@@ -267,33 +165,45 @@ pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_in
     unsafe { execvpe(file, arguments, attach::environment()) }
 }
 
-/// Writes `/proc/self/fd/N`.
-fn descriptor_path(fd: c_int, out: &mut [u8; 32]) -> *const c_char {
-    let prefix = b"/proc/self/fd/";
-    out[..prefix.len()].copy_from_slice(prefix);
-    let mut digits = [0u8; 10];
+/// Writes `/proc/self/fd/N` and, if there is any, a path below it.
+fn descriptor_path(fd: c_int, below: &[u8], out: &mut [u8; PATH_MAX]) -> *const c_char {
+    let mut digits = [b'0'; 10];
     let mut value = fd.unsigned_abs();
-    let mut count = 0;
-    loop {
-        digits[count] = b'0' + (value % 10) as u8;
-        value /= 10;
-        count += 1;
-        if value == 0 || count == digits.len() {
-            break;
+    let mut first = digits.len();
+    while first > 0 && (value > 0 || first == digits.len()) {
+        first -= 1;
+        if let Some(digit) = digits.get_mut(first) {
+            *digit = b'0' + (value % 10) as u8;
         }
+        value /= 10;
     }
-    for i in 0..count {
-        out[prefix.len() + i] = digits[count - 1 - i];
+    let number = digits.get(first..).unwrap_or_default();
+    let slash: &[u8] = if below.is_empty() { b"" } else { b"/" };
+    let whole = b"/proc/self/fd/".iter().chain(number).chain(slash).chain(below);
+    for (to, from) in out.iter_mut().zip(whole.chain(b"\0")) {
+        *to = *from;
     }
+    out[PATH_MAX - 1] = 0;
     out.as_ptr().cast()
+}
+
+/// What `execveat` would run, for an address that was found readable.
+fn path_at(fd: c_int, path: *const c_char, out: &mut [u8; PATH_MAX]) -> *const c_char {
+    const AT_FDCWD: c_int = -100;
+    // SAFETY: a path given to exec is a string.
+    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if bytes.starts_with(b"/") || fd == AT_FDCWD && !bytes.is_empty() {
+        return path;
+    }
+    descriptor_path(fd, bytes, out)
 }
 
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
-    let mut buffer = [0u8; 32];
+    let mut buffer = [0u8; PATH_MAX];
     announced(
-        descriptor_path(fd, &mut buffer),
+        descriptor_path(fd, b"", &mut buffer),
         environment,
         false,
         &mut |environment| real!(FEXECVE(fd, arguments, environment) as fn(c_int, Strings, Strings) -> c_int, else -1),
@@ -309,10 +219,8 @@ pub unsafe extern "C" fn execveat(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
-    let mut buffer = [0u8; 32];
-    // SAFETY: a path given to exec is a string.
-    let empty = !path.is_null() && unsafe { *path } == 0;
-    let judged = if empty { descriptor_path(fd, &mut buffer) } else { path };
+    let mut buffer = [0u8; PATH_MAX];
+    let judged = if is_text(path) { path_at(fd, path, &mut buffer) } else { path };
     announced(
         judged,
         environment,
@@ -338,12 +246,8 @@ pub fn by_number_at(
     environment: Strings,
     run: &mut dyn FnMut(usize) -> c_long,
 ) -> c_long {
-    if !is_text(path) {
-        return run(environment as usize);
-    }
-    let mut buffer = [0u8; 32];
-    // SAFETY: its first byte was found readable.
-    let judged = if unsafe { *path } == 0 { descriptor_path(fd, &mut buffer) } else { path };
+    let mut buffer = [0u8; PATH_MAX];
+    let judged = if is_text(path) { path_at(fd, path, &mut buffer) } else { path };
     by_number(judged, environment, run)
 }
 

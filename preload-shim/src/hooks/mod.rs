@@ -2,6 +2,7 @@
 
 mod calls;
 mod dl;
+mod environment;
 mod exec;
 mod heap;
 mod map;

@@ -103,9 +103,7 @@ pub unsafe extern "C" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    let run = |a, b, c, d| {
-        real!(SYSCALL(number, a, b, c, d, e, f) as fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, else -1)
-    };
+    let run = |a, b, c, d| real!(SYSCALL(number, a, b, c, d, e, f) as fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, else -1);
     let noted = match number {
         SYS_SECCOMP => asked_of_seccomp(a, b, c).note(),
         SYS_PRCTL => asked_of_prctl(a as c_int, b, c).note(),

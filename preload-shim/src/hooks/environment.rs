@@ -1,0 +1,161 @@
+//! The environment of a program that is about to be executed.
+//!
+//! It is passed on as the program gave it, with one exception: where the library
+//! must not be loaded (another ELF class, a sanitizer build, a seccomp filter),
+//! tprof's entry is taken out of LD_PRELOAD, so that the new program finds what it
+//! would find alone.
+
+use core::ffi::{CStr, c_char, c_int};
+use tprof_inject::calls_made::{Class, closed};
+use tprof_inject::sys;
+use tprof_wire::env;
+
+/// A NULL-terminated array of strings.
+pub type Strings = *const *const c_char;
+
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+/// The strings of an environment, none for a null one.
+fn strings(environment: Strings) -> impl Iterator<Item = &'static CStr> {
+    let mut at = environment;
+    core::iter::from_fn(move || {
+        // SAFETY: a NULL-terminated array of strings, by exec's own contract; not
+        // moved past its end.
+        unsafe {
+            if at.is_null() || (*at).is_null() {
+                return None;
+            }
+            let text = CStr::from_ptr(*at);
+            at = at.add(1);
+            Some(text)
+        }
+    })
+}
+
+/// A variable in it.
+pub fn lookup(environment: Strings, name: &str) -> Option<&'static [u8]> {
+    strings(environment).map(CStr::to_bytes).find_map(|text| {
+        let is_it = text.get(name.len()) == Some(&b'=') && text.starts_with(name.as_bytes());
+        text.get(name.len() + 1..).filter(|_| is_it)
+    })
+}
+
+/// Whether one entry of LD_PRELOAD is this library.
+fn is_ours(entry: &[u8]) -> bool {
+    entry.ends_with(env::PRELOAD_LIBRARY.as_bytes())
+}
+
+fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|b| *b == b':' || *b == b' ').filter(|e| !e.is_empty())
+}
+
+/// Whether the loader will be asked to load this library: of several variables of
+/// that name it takes the last.
+pub fn preloads_us(environment: Strings) -> bool {
+    let lists = strings(environment).filter_map(|text| text.to_bytes().strip_prefix(PRELOAD));
+    lists.last().is_some_and(|list| entries(list).any(is_ours))
+}
+
+/// Whether an environment can be read: asks once for each page it touches.
+pub fn are_texts(environment: Strings) -> bool {
+    if environment.is_null() || closed(Class::Threads) {
+        return true;
+    }
+    let mut at = environment;
+    let (mut array_page, mut text_page) = (usize::MAX, usize::MAX);
+    loop {
+        if at as usize & !4095 != array_page {
+            array_page = at as usize & !4095;
+            if !sys::is_readable(at as usize & !7) {
+                return false;
+            }
+        }
+        // SAFETY: its page was looked at above.
+        let text = unsafe { *at };
+        if text.is_null() {
+            return true;
+        }
+        if text as usize & !4095 != text_page {
+            text_page = text as usize & !4095;
+            if !sys::is_readable(text as usize & !7) {
+                return false;
+            }
+        }
+        at = at.wrapping_add(1);
+    }
+}
+
+/// Runs with tprof's entry taken out of LD_PRELOAD. This may be a vfork child, in
+/// whose shared memory nothing may be left behind: what is needed lies on the
+/// stack, unless that would be too much for one. (Then a vfork child that succeeds
+/// leaves a mapping of some pages behind.)
+pub fn without_us(environment: Strings, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
+    let count = strings(environment).count() + 1;
+    let lists = strings(environment).filter(|text| text.to_bytes().starts_with(PRELOAD));
+    let bytes = lists.map(|text| text.to_bytes_with_nul().len()).sum::<usize>();
+    if count <= MOST && bytes <= MOST_TEXT {
+        return on_the_stack(environment, run);
+    }
+    let array_bytes = count * size_of::<*const c_char>();
+    let whole = array_bytes + bytes;
+    let room = if closed(Class::Threads) { None } else { sys::map_anonymous(whole) };
+    let Some(room) = room else { return run(environment) };
+    // SAFETY: just mapped, zeroed (null pointers), used here alone: first the array, then
+    // the texts behind it.
+    let (kept, text) = unsafe {
+        (
+            core::slice::from_raw_parts_mut(room.cast::<*const c_char>(), count),
+            core::slice::from_raw_parts_mut(room.add(array_bytes), bytes),
+        )
+    };
+    let result = run(strip(environment, kept, text));
+    // SAFETY: the exec failed, or was another process's: nobody refers to it any more.
+    unsafe { sys::unmap(room, whole) };
+    result
+}
+
+const MOST: usize = 768;
+const MOST_TEXT: usize = 1024;
+
+#[inline(never)]
+fn on_the_stack(environment: Strings, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
+    let mut kept = [core::ptr::null(); MOST];
+    let mut text = [0u8; MOST_TEXT];
+    run(strip(environment, &mut kept, &mut text))
+}
+
+/// Writes the environment into `kept` (zeroed, long enough), and lists of libraries that
+/// hold this one, without it, into `text` (zeroed, as long as all lists).
+fn strip(environment: Strings, kept: &mut [*const c_char], text: &mut [u8]) -> Strings {
+    let mut places = kept.iter_mut();
+    let mut used = 0;
+    for entry in strings(environment) {
+        let list = entry.to_bytes().strip_prefix(PRELOAD).unwrap_or_default();
+        let mut given = entry.as_ptr();
+        if entries(list).any(is_ours) {
+            if entries(list).all(is_ours) {
+                continue; // alone, there would be no such variable
+            }
+            let start = used;
+            let mut push = |bytes: &[u8]| {
+                for byte in bytes {
+                    if let Some(place) = text.get_mut(used) {
+                        *place = *byte;
+                    }
+                    used += 1;
+                }
+            };
+            push(PRELOAD);
+            for (index, other) in entries(list).filter(|other| !is_ours(other)).enumerate() {
+                push(if index > 0 { b":" } else { b"" });
+                push(other);
+            }
+            push(b"\0");
+            given = text.get(start..).map_or(given, |text| text.as_ptr().cast());
+        }
+        if let Some(place) = places.next() {
+            *place = given;
+        }
+    }
+    kept.as_ptr()
+}

@@ -1,0 +1,42 @@
+/* Loads a library that brings an allocator of its own: privately, bound to
+ * itself, and for all to see.
+ *
+ * Proves: such a library keeps its allocator, the program keeps libc's, and a
+ * block goes back where it came from.
+ *
+ * usage: plugin_allocator LIBRARY
+ *
+ * build: -ldl */
+#include "victim.h"
+#include <dlfcn.h>
+
+typedef void *take(size_t);
+typedef void give(void *);
+
+int main(int argc, char **argv) {
+    if (argc < 2) return 2;
+    static const struct { const char *name; int flags; } ways[] = {
+        {"privately", RTLD_NOW | RTLD_LOCAL},
+        {"bound to itself", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND},
+        {"for all", RTLD_NOW | RTLD_GLOBAL}};
+    for (int w = 0; w < 3; w++) {
+        void *library = dlopen(argv[1], ways[w].flags);
+        check(library != NULL, "dlopen");
+        take *its_malloc = (take *)dlsym(library, "malloc");
+        give *its_free = (give *)dlsym(library, "free");
+        take *everyones = (take *)dlsym(RTLD_DEFAULT, "malloc");
+        Dl_info where;
+        check(its_malloc && dladdr((void *)its_malloc, &where), "dladdr");
+        void *mine = victim_take(100), *its = its_malloc(100);
+        memset(its, 1, 100);
+        its_free(its);
+        victim_give(mine, 100);
+        say("%s: %s of its own, everyone's is %s\n", ways[w].name,
+            strcmp(where.dli_fname, argv[1]) ? "none" : "one",
+            everyones == its_malloc ? "the same" : "another");
+        for (long i = 0; i < 100; i++) victim_give(victim_take(some_size(i)), some_size(i));
+        dlclose(library);
+    }
+    expect();
+    return 0;
+}
