@@ -39,6 +39,7 @@ mod recorded;
 mod round_trip;
 mod sandboxes;
 mod stacks;
+mod stands_still;
 mod state;
 mod sums;
 mod terminal;

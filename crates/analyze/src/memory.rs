@@ -34,7 +34,7 @@ use timeline::{Cgroup, Timeline};
 pub use totals::PEAK_SLACK_BYTES;
 
 /// Why live bytes are unknown after a gap in the recording.
-pub(crate) const PARTIAL: &str = "recording did not cover the whole life (--delay, --duration, --max-size, --paused or tprof ctl)";
+pub(crate) const PARTIAL: &str = "recording did not cover the whole life (--delay, --duration, --max-size, --paused, tprof ctl, or a collector that stood still)";
 /// Why nothing is known of the heap of a process that was not recorded.
 pub(crate) const OFF: &str = "allocations were not recorded (--mem off)";
 

@@ -40,6 +40,8 @@ pub struct ProcessRow {
     pub end_ns: Reading<u64>,
     /// File that holds its data.
     pub file: Option<String>,
+    /// Its records that were lost, and events before it could attach.
+    pub lost: Reading<u64>,
 }
 
 impl Serialize for ProcessRow {
@@ -59,6 +61,7 @@ impl Serialize for ProcessRow {
         map.serialize_entry("start_ns", &self.start_ns)?;
         entry(&mut map, "end_ns", &self.end_ns)?;
         map.serialize_entry("file", &self.file)?;
+        entry(&mut map, "lost", &self.lost)?;
         map.end()
     }
 }
@@ -122,6 +125,7 @@ pub(crate) fn of_file(
                 None => Reading::missing(NO_END),
             },
             file: Some(name.to_owned()),
+            lost: Reading::missing("no collector's account counts it by process"),
         }
     };
     file.processes().iter().map(row).collect()
@@ -145,6 +149,7 @@ pub(crate) fn join(
             if let Some(at) = known.get(&(told.pid, told.start_ns)) {
                 // How it ended may have been told after its file was written.
                 let row = &mut rows[*at];
+                row.lost = told.lost.clone();
                 let ended = matches!(told.ended, Ended::Status(_) | Ended::Signal(_));
                 if ended && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended) {
                     row.take(&told);
@@ -182,7 +187,12 @@ fn of_info(process: &ProcessInfo, clock: Clock) -> ProcessRow {
             None => Reading::missing(NO_END),
         },
         file: process.file.clone(),
+        lost: lost_of(process),
     }
+}
+
+fn lost_of(process: &ProcessInfo) -> Reading<u64> {
+    process.lost.map_or_else(|| Reading::missing("it was not recorded"), Reading::Is)
 }
 
 fn otherwise(how: &str) -> Ended {
@@ -208,6 +218,7 @@ mod tests {
             start_ns: lasted.0,
             end_ns: Reading::Is(lasted.1),
             file: None,
+            lost: Reading::Is(0),
         }
     }
 

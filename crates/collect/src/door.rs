@@ -64,6 +64,12 @@ impl Door {
         let _ = fs::rename(self.path(LEAVING), self.path(SOCKET_NAME));
     }
 
+    /// Shows processes that were not answered in time that somebody is here again: they see
+    /// nothing but when the socket was last changed.
+    pub fn touch(&self) {
+        let _ = sys::touch(&self.path(SOCKET_NAME));
+    }
+
     /// Gives the directory up: from here on it may be another collector's.
     pub fn leave(&self) {
         if self.gone.swap(true, AcqRel) {

@@ -3,6 +3,7 @@
 
 mod ending;
 mod requests;
+mod standstill;
 
 use crate::calibrate::Costs;
 use crate::clock::Clock;
@@ -129,6 +130,10 @@ struct Loop {
     full: bool,
     /// Recording was switched off for good.
     over: bool,
+    /// When it was last looked whether the engine gets on.
+    looked_at: u64,
+    /// Losses that are read until then are due to a standstill.
+    still_until: u64,
 }
 
 /// The last look at who of the job still runs.
@@ -183,7 +188,9 @@ impl Engine {
         parts.session.eager.store(parts.linger.is_some(), Release);
         let cgroup = Cgroup::find();
         let oom_at_start = cgroup.read().oom_kills;
-        parts.session.page().recording.store(u32::from(begins_on), Release);
+        let page = parts.session.page();
+        page.recording.store(u32::from(begins_on), Release);
+        page.coarse_clock.store(parts.clock.now(), Release);
         let redact = parts.config.redact;
         Engine {
             config: parts.config,
@@ -226,6 +233,7 @@ impl Engine {
 
     /// One pass over every ring.
     fn pass(&mut self, now: u64) -> u64 {
+        self.notice_standstill(now);
         let page = self.session.page();
         page.coarse_clock.store(self.clock.now(), Release);
         let mut taken = 0;
@@ -288,6 +296,8 @@ impl Engine {
                         tracked.joined(region, agent);
                     }
                 }
+                Event::Unanswered(late) => self.story.unanswered(late, self.config.redact),
+                Event::Answered { pid, agent } => self.story.answered(pid, agent),
                 Event::Ended { image, time_ns, status, pidfd, exec } => {
                     self.ended(image, End { time_ns, status, pidfd, exec })
                 }
@@ -389,6 +399,7 @@ impl Engine {
     }
 
     fn housekeeping(&mut self, now: u64) {
+        self.notice_standstill(sys::monotonic_ns());
         if let Some(most) = self.config.max_size
             && !self.state.full
             && self.files.bytes() >= most
@@ -515,6 +526,7 @@ impl Engine {
             tracked.flush(&self.clock, now, &mut self.files, &mut self.story, self.always_on);
             self.images.insert(number, tracked);
         }
+        self.story.stood_still &= now < self.state.still_until;
         self.flush_samples(now, false);
         self.devices.write(&mut self.files);
         info::flush_files(&mut self.files, &mut self.story, now);

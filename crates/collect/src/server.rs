@@ -55,6 +55,21 @@ pub struct Attached {
     pub begun_with: Vec<Mapping>,
 }
 
+/// A process that said hello and was gone, or went on alone, before it was answered.
+#[derive(Clone, Debug)]
+pub struct Unanswered {
+    /// Pid, as the collector sees it.
+    pub pid: u32,
+    /// Parent's pid.
+    pub parent: u32,
+    /// Its CUPTI agent said it.
+    pub agent: bool,
+    /// Command line, if it was still there.
+    pub command: Vec<String>,
+    /// When this was noticed, ns.
+    pub time_ns: u64,
+}
+
 /// What reaches the engine.
 pub enum Event {
     /// A process attached.
@@ -67,6 +82,15 @@ pub enum Event {
         /// Shared memory.
         region: Arc<Region>,
         /// Whether it is the agent's.
+        agent: bool,
+    },
+    /// A process was not answered in time.
+    Unanswered(Unanswered),
+    /// Now it is: by its hooks, or by its agent.
+    Answered {
+        /// Pid.
+        pid: u32,
+        /// Whether it is the agent.
         agent: bool,
     },
     /// An image is over.
@@ -222,6 +246,16 @@ impl Server {
             };
             let agent = attached.hello.flags & hello_flags::AGENT != 0;
             let forked = attached.hello.flags & hello_flags::FORKED != 0;
+            if attached.hello.flags & hello_flags::LATE != 0 {
+                self.tell(Event::Answered { pid: attached.pid, agent });
+            }
+            let late = Unanswered {
+                pid: attached.pid,
+                parent: attached.parent,
+                agent,
+                command: attached.command.clone(),
+                time_ns: attached.time_ns,
+            };
             let joins = |image: &u64| agent || forked && agents.contains(image);
             if let Some(image) = newest.get(&attached.pid).copied().filter(joins) {
                 if !agent {
@@ -229,7 +263,7 @@ impl Server {
                 }
                 let region = Arc::clone(&attached.region);
                 self.tell(Event::Joined { image, region, agent });
-                self.admit(&client, &fds);
+                self.admit(&client, &fds, late);
                 continue;
             }
             // All is noted before the process may go on: it can be gone at once.
@@ -255,14 +289,22 @@ impl Server {
                 let time_ns = sys::monotonic_ns();
                 self.tell(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
             }
-            self.admit(&client, &fds);
+            self.admit(&client, &fds, late);
         }
     }
 
-    /// Lets a target begin. If this fails it is gone or inert; its end is watched.
-    fn admit(&self, client: &OwnedFd, region: &OwnedFd) {
+    /// Lets a target begin. If this fails it is gone, or did not wait any longer.
+    fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
         let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
-        let _ = sys::send(client, &welcome(true), &fds);
+        if sys::send(client, &welcome(true), &fds).is_err() {
+            self.was_late(late);
+        }
+    }
+
+    /// Whoever went on alone may come again.
+    fn was_late(&self, late: Unanswered) {
+        self.tell(Event::Unanswered(late));
+        self.door.touch();
     }
 
     fn tell(&self, event: Event) {
@@ -298,19 +340,27 @@ impl Server {
             }
             return None;
         }
-        let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
-        self.configure(&region, hello.flags & hello_flags::AGENT != 0);
         let proc = |name: &str| sys::read_small(&format!("/proc/{pid}/{name}"));
-        let (command, environ) = (proc("cmdline"), proc("environ"));
+        let command = words(&proc("cmdline"));
         let usage = observe::usage_of(pid);
+        let parent = usage.map_or(hello.parent, |usage| usage.parent);
+        let agent = hello.flags & hello_flags::AGENT != 0;
+        if sys::is_hung_up(client) {
+            let time_ns = sys::monotonic_ns();
+            self.was_late(Unanswered { pid, parent, agent, command, time_ns });
+            return None;
+        }
+        let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
+        self.configure(&region, agent);
+        let environ = proc("environ");
         let attached = Attached {
             image,
             pid,
-            parent: usage.map_or(hello.parent, |usage| usage.parent),
+            parent,
             usage: usage.unwrap_or_default(),
             hello,
             region: Arc::new(region),
-            command: words(&command),
+            command,
             exe: std::fs::read_link(format!("/proc/{pid}/exe"))
                 .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
             ranks: ranks::read(&environ),

@@ -2,7 +2,7 @@
 //! attached process.
 
 use crate::clock::Clock;
-use crate::config::{Activity, Config, OnFull, PerfEvent};
+use crate::config::{Activity, Config, PerfEvent};
 use crate::cpu::{Sampler, Wanted};
 use crate::door::{self, Door};
 use crate::engine::{Engine, Parts};
@@ -28,7 +28,8 @@ use tprof_trace::model::property;
 use tprof_trace::run::{RUN_VERSION, RunInfo};
 use tprof_wire::env;
 
-/// How long a target waits on a full ring before it drops.
+/// How long a target waits on a full ring before it drops, and after how long without a pass
+/// of the collector's it takes the collector to stand still.
 const FULL_WAIT_NS: u64 = 2_000_000_000;
 /// How long a run waits for descendants of the command it launched.
 const GRACE: Duration = Duration::from_millis(900);
@@ -125,7 +126,6 @@ impl Session {
             start_unix_ns: info.start_unix_ns,
             tprof: info.tprof.clone(),
         };
-        let wait_ns = if config.on_full == OnFull::Wait { FULL_WAIT_NS } else { 0 };
         let server = Server {
             listener,
             door: Arc::clone(&door),
@@ -134,7 +134,7 @@ impl Session {
             session_fd,
             tables_fd,
             clock_is_tsc: clock.is_tsc(),
-            wait_ticks: clock.ticks_in(wait_ns),
+            wait_ticks: clock.ticks_in(FULL_WAIT_NS),
             events: events.clone(),
             stop: Arc::clone(&stop),
         };

@@ -5,6 +5,7 @@ mod unattached;
 
 use crate::config::Config;
 use crate::elf;
+use crate::server::Unanswered;
 use crate::survivors::Survivor;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -65,6 +66,10 @@ pub struct Story {
     /// Forked children that recorded nothing so far: parent's image and when.
     forks: HashMap<u32, (u64, u64)>,
     blind: Vec<Blind>,
+    /// Processes that were not answered in time, by pid and whether it was their agent.
+    unanswered: BTreeMap<(u32, bool), Unanswered>,
+    /// The collector stood still since losses were last read.
+    pub stood_still: bool,
     /// Programs of which no ring tells.
     unattached: Unattached,
     losses: BTreeMap<(String, String), u64>,
@@ -86,6 +91,12 @@ pub struct Story {
     pub messages: u64,
     complaints: HashSet<String>,
 }
+
+/// Why nothing was seen of a process for which there is no better reason.
+const NEVER_ATTACHED: &str =
+    "it never attached: it ended before its libraries were loaded, or may not reach the session";
+/// Why a process was not recorded that went on without an answer.
+const STOOD_STILL_THEN: &str = "the collector stood still when it began";
 
 /// Entries of this kind that are kept; a build of millions of processes must not
 /// fill the collector's memory.
@@ -187,6 +198,7 @@ impl Story {
             ended_by,
             start_ns,
             end_ns,
+            lost: None,
             ..parent
         };
         self.unattached.told(child, &mut self.processes);
@@ -296,7 +308,10 @@ impl Story {
         let name = Path::new(&expected.path)
             .file_name()
             .map_or_else(|| expected.path.clone(), |n| n.to_string_lossy().into_owned());
-        let (what, why) = self.reason(expected);
+        let (what, why) = match self.unanswered.remove(&(pid, false)) {
+            Some(_) => ("everything".to_owned(), STOOD_STILL_THEN.to_owned()),
+            None => self.reason(expected),
+        };
         self.is_blind(Blind { process: format!("{pid} {name}"), what, why });
         let (exit_status, signal, ended_by) = told(end.map(|(status, _)| status));
         let program = ProcessInfo {
@@ -309,7 +324,7 @@ impl Story {
             ended_by,
             start_ns: expected.time_ns,
             end_ns: end.map(|(_, at)| at),
-            file: None,
+            ..ProcessInfo::default()
         };
         self.unattached.told(program, &mut self.processes);
     }
@@ -338,10 +353,7 @@ impl Story {
     fn reason_of_file(&self, path: &Path) -> (String, String) {
         match elf::blind_reason(path) {
             Some((what, why)) => (what.to_owned(), why),
-            None => (
-                "everything".to_owned(),
-                "it never attached: it ended before its libraries were loaded, or may not reach the session".to_owned(),
-            ),
+            None => ("everything".to_owned(), NEVER_ATTACHED.to_owned()),
         }
     }
 
@@ -365,6 +377,31 @@ impl Story {
         }
     }
 
+    /// A process went on alone, or ended, before it was answered.
+    pub fn unanswered(&mut self, mut late: Unanswered, redact: bool) {
+        if redact {
+            late.command.truncate(1);
+        }
+        // Its parent's records may have told of its end before.
+        let pid = format!("{} ", late.pid);
+        let is_it =
+            |known: &&mut Blind| known.why == NEVER_ATTACHED && known.process.starts_with(&pid);
+        if let Some(known) = self.blind.iter_mut().find(is_it).filter(|_| !late.agent) {
+            known.why = STOOD_STILL_THEN.to_owned();
+            return;
+        }
+        if self.unanswered.len() < MOST_BLIND {
+            self.unanswered.insert((late.pid, late.agent), late);
+        } else {
+            self.lose("processes", STOOD_STILL_THEN, 1);
+        }
+    }
+
+    /// It came again.
+    pub fn answered(&mut self, pid: u32, agent: bool) {
+        self.unanswered.remove(&(pid, agent));
+    }
+
     /// Everybody of whom something cannot be seen, at the end of the run.
     pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<Blind> {
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();
@@ -375,6 +412,7 @@ impl Story {
         for (pid, fork) in std::mem::take(&mut self.forks) {
             self.quiet_child(pid, fork, None, None);
         }
+        self.list_unanswered();
         if let Some(root) = self.root
             && !self.newest.contains_key(&root)
             && !self.blind.iter().any(|b| b.process.starts_with(&format!("{root} ")))
@@ -410,9 +448,42 @@ impl Story {
         self.blind_so_far()
     }
 
+    /// A row for each process that was not answered and has none.
+    fn list_unanswered(&mut self) {
+        for late in self.unanswered.clone().into_values().filter(|late| !late.agent) {
+            if self.processes.iter().any(|known| known.pid == late.pid) {
+                continue;
+            }
+            let (exit_status, signal, ended_by) = told(self.status_of(late.pid, 0));
+            let program = ProcessInfo {
+                pid: late.pid,
+                parent: late.parent,
+                command: late.command.join(" "),
+                exit_status,
+                signal,
+                ended_by,
+                start_ns: late.time_ns,
+                ..ProcessInfo::default()
+            };
+            self.unattached.told(program, &mut self.processes);
+        }
+    }
+
     /// Those known so far. What was sampled from outside was seen after all.
     pub fn blind_so_far(&self) -> Vec<Blind> {
         let mut all = self.blind.clone();
+        all.extend(self.unanswered.values().map(|late| {
+            let name = match late.command.first().filter(|name| !name.is_empty()) {
+                Some(name) => name.rsplit('/').next().unwrap_or(name).to_owned(),
+                None => format!("child of {}", late.parent),
+            };
+            let what = if late.agent { "devices and NVTX ranges" } else { "everything" };
+            Blind {
+                process: format!("{} {name}", late.pid),
+                what: what.to_owned(),
+                why: STOOD_STILL_THEN.to_owned(),
+            }
+        }));
         for blind in all.iter_mut().filter(|blind| blind.what == "everything") {
             let pid = blind.process.split(' ').next().and_then(|pid| pid.parse().ok());
             if pid.is_some_and(|pid: u32| self.unattached.was_sampled(pid)) {

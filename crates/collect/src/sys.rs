@@ -3,7 +3,7 @@
 
 mod socket;
 
-pub use socket::{accept, connect, listen, peer, receive, send, set_timeout, user};
+pub use socket::{accept, connect, is_hung_up, listen, peer, receive, send, set_timeout, user};
 
 use std::ffi::CString;
 use std::io;
@@ -238,6 +238,13 @@ pub fn make_private_directory(parent: &Path, prefix: &str) -> io::Result<std::pa
     }
     template.pop();
     Ok(std::ffi::OsString::from_vec(template).into())
+}
+
+/// Sets a file's times to now.
+pub fn touch(path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: a valid string; null stands for now.
+    check(unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), std::ptr::null(), 0) }).map(drop)
 }
 
 /// Renames without replacing anything.

@@ -25,6 +25,10 @@ use tprof_trace::model::*;
 use tprof_trace::run::Blind;
 use tprof_wire::region::{mem_mode, slot_state};
 
+/// Why the target dropped what it did.
+const STOOD_STILL: &str = "the collector stood still, and the ring was full";
+const STOOD_STILL_FIRST: &str = "the collector stood still when their process began";
+
 /// The end of an image, as far as it is known.
 pub struct End {
     /// When it was noticed.
@@ -71,6 +75,10 @@ pub struct Tracked {
     last_totals: Option<HeapTotals>,
     threads_checked_ns: u64,
     lost: u64,
+    /// Events before it attached were to be recorded.
+    counts_missed: bool,
+    missed: u64,
+    notes_lost: u64,
     children_lost: u32,
     exe: String,
     /// What its devices did.
@@ -376,17 +384,32 @@ impl Tracked {
         self.children_lost = count;
     }
 
+    /// Counts what the target dropped since the last look, and what it did before it attached.
     fn lost_records(&mut self, story: &mut Story) {
         let of =
             |image: &Image| image.slot_totals().lost + image.region.header().lost.load(Relaxed);
         let lost = of(&self.image) + self.agent.as_ref().map_or(0, of);
-        if lost > self.lost {
-            story.lose(
-                "records",
-                "the ring stayed full, or no room was left for a thread",
-                lost - self.lost,
-            );
-            self.lost = lost;
+        let missed = match self.counts_missed {
+            true => self.image.region.header().missed.load(Relaxed),
+            false => 0,
+        };
+        let notes = |image: &Image| image.region.header().notes_lost.load(Relaxed);
+        let notes = notes(&self.image) + self.agent.as_ref().map_or(0, notes);
+        let full = "the ring stayed full, or no room was left for a thread";
+        let why = if story.stood_still { STOOD_STILL } else { full };
+        for (what, why, now, before) in [
+            ("records", why, lost, &mut self.lost),
+            (loss::EVENTS, STOOD_STILL_FIRST, missed, &mut self.missed),
+            ("names, threads and processes", why, notes, &mut self.notes_lost),
+        ] {
+            if now > *before {
+                story.lose(what, why, now - *before);
+                *before = now;
+            }
+        }
+        let (lost, missed) = (self.lost, self.missed);
+        if let Some(process) = story.process(self.number) {
+            process.lost = Some(lost + missed);
         }
     }
 

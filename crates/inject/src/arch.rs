@@ -194,7 +194,10 @@ pub mod number {
     pub const EXECVE: usize = 59;
     pub const EXIT: usize = 60;
     pub const WAIT4: usize = 61;
+    pub const KILL: usize = 62;
     pub const UNAME: usize = 63;
+    pub const STAT: usize = 4;
+    pub const GETSOCKOPT: usize = 55;
     pub const FSTAT: usize = 5;
     pub const GETPPID: usize = 110;
     pub const SETSID: usize = 112;

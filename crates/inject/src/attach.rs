@@ -2,9 +2,9 @@
 //! descriptors, three mappings, and nothing left open.
 
 use crate::sys::{self, flags};
-use crate::{arch, pointers, python, ring, stacks, start_collector, state};
+use crate::{arch, pointers, python, ring, stacks, stall, start_collector, state, thread};
 use core::ffi::{c_char, c_ulong};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
     REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_OFFSET, SPARING_REGION_BYTES,
@@ -75,38 +75,105 @@ enum Answer {
     Refused,
     /// None: it is just leaving.
     None,
+    /// None in time: it stands still, or is slow.
+    Late,
 }
 
-/// Attaches this process; false leaves it inert. Called with signals blocked,
-/// by one thread at a time.
-pub fn attach(forked: bool) -> bool {
-    const ENOENT: isize = -2;
-    const ECONNREFUSED: isize = -111;
-    if !forked {
+/// What came of attaching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// This process records.
+    Attached,
+    /// It never will.
+    Never,
+    /// Nobody answered in time; [`is_time_again`] says when to try once more.
+    Later,
+}
+
+/// Attaches this process, for the first time or `again`. Called with signals blocked, by one
+/// thread at a time.
+pub fn attach(forked: bool, again: bool) -> Outcome {
+    if !forked && !again {
         pointers::prepare();
         if !remember_socket() {
-            return false;
+            return Outcome::Never;
         }
     }
+    let was_asked = state::WIPED.asked.load(Relaxed) != 0;
+    // A child of a process that nobody answered only says that it is there.
+    let patient = !(again && !was_asked || forked && thread::collector_stands_still());
+    SEEN_CHANGED.store(changed(), Relaxed);
+    let outcome = meet(forked, patient, was_asked);
+    if outcome == Outcome::Later {
+        ask_for_wiping();
+        state::WIPED.asked.store(1, Relaxed);
+    }
+    outcome
+}
+
+/// When the socket was last changed, as of the last try: the collector touches it when it
+/// comes back, since a process that is not attached sees nothing else of it.
+static SEEN_CHANGED: AtomicU64 = AtomicU64::new(0);
+/// Ticks of the processor at which it was last looked at.
+static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
+/// Ticks between looks, some milliseconds on any processor: each is a system call.
+const LOOK_TICKS: u64 = 1 << 24;
+
+fn changed() -> u64 {
+    let (path, _) = socket_path();
+    sys::changed_at(path.as_ptr()).map_or(0, |[s, ns]| s.wrapping_mul(1_000_000_000) + ns)
+}
+
+/// Whether a process that nobody answered should ask again: the collector has come back, or
+/// this is a forked child that never asked.
+#[cold]
+pub fn is_time_again() -> bool {
+    if state::WIPED.asked.load(Relaxed) == 0 {
+        return true;
+    }
+    let (now, last) = (arch::ticks(), LOOKED_AT.load(Relaxed));
+    if now.wrapping_sub(last) < LOOK_TICKS
+        || LOOKED_AT.compare_exchange(last, now, Relaxed, Relaxed).is_err()
+    {
+        return false;
+    }
+    changed() != SEEN_CHANGED.load(Relaxed)
+}
+
+/// Meets the collector, started here if need be.
+fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
+    const ENOENT: isize = -2;
+    const EAGAIN: isize = -11;
+    const ECONNREFUSED: isize = -111;
     let (path, len) = socket_path();
-    let Some(path) = path.get(..len) else { return false };
+    let Some(path) = path.get(..len) else { return Outcome::Never };
     let mut started = None;
     let mut in_vain = 0;
+    // No time at all would be time without end.
+    let time_ns = if patient { ANSWER_NS } else { 1000 };
     for _ in 0..START_NS / STEP_NS {
-        match sys::socket::connect(path, ANSWER_NS) {
+        match sys::socket::connect(path, time_ns) {
             Ok(fd) => {
-                let answer = shake_hands(fd, forked);
+                let answer = shake_hands(fd, forked, late);
                 sys::close(fd);
                 match answer {
-                    Answer::Attached => return true,
-                    Answer::Refused => return false,
+                    Answer::Attached => return Outcome::Attached,
+                    Answer::Refused => return Outcome::Never,
+                    Answer::Late => return Outcome::Later,
                     Answer::None => in_vain += 1,
                 }
+            }
+            // So many wait for it that there is no place to wait.
+            Err(EAGAIN) => {
+                if forked {
+                    thread::say_lost(sys::pid());
+                }
+                return Outcome::Later;
             }
             // Refused by the socket of a collector that was killed.
             Err(ENOENT | ECONNREFUSED) if !forked && may_start() => match started {
                 None => match start_collector::start() {
-                    None => return false,
+                    None => return Outcome::Never,
                     pid => started = pid,
                 },
                 Some(pid) if !sys::has_ended(pid) => {}
@@ -116,14 +183,14 @@ pub fn attach(forked: bool) -> bool {
                     in_vain += 1;
                 }
             },
-            Err(_) => return false,
+            Err(_) => return Outcome::Never,
         }
         if in_vain >= IN_VAIN_MOST {
-            return false;
+            return Outcome::Never;
         }
         sys::sleep_ns(STEP_NS);
     }
-    false
+    Outcome::Never
 }
 
 /// Whether the session's socket can be reached from here: not after a change of
@@ -177,11 +244,15 @@ fn may_start() -> bool {
     }
 }
 
-fn shake_hands(fd: i32, forked: bool) -> Answer {
+fn shake_hands(fd: i32, forked: bool, late: bool) -> Answer {
     if state::STACK_TOP.load(Relaxed) == 0 {
         const AT_EXECFN: c_ulong = 31;
         // SAFETY: reads the auxiliary vector.
         state::STACK_TOP.store(unsafe { getauxval(AT_EXECFN) } as usize, Relaxed);
+    }
+    let mut flags = HELLO_FLAGS.load(Relaxed);
+    for (is_so, flag) in [(forked, hello_flags::FORKED), (late, hello_flags::LATE)] {
+        flags |= if is_so { flag } else { 0 };
     }
     let hello = Hello {
         magic: HELLO_MAGIC,
@@ -189,7 +260,7 @@ fn shake_hands(fd: i32, forked: bool) -> Answer {
         role: Role::Target as u32,
         pid: sys::pid(),
         parent: sys::parent_pid(),
-        flags: HELLO_FLAGS.load(Relaxed) | if forked { hello_flags::FORKED } else { 0 },
+        flags,
         tid: sys::tid(),
         clock: arch::ticks(),
         stack_top: state::STACK_TOP.load(Relaxed) as u64,
@@ -204,10 +275,12 @@ fn shake_hands(fd: i32, forked: bool) -> Answer {
     let fds = match sys::socket::receive(fd, &mut answer) {
         Ok(fds) => fds,
         Err(sys::socket::Unheard::Closed) => return Answer::None,
+        Err(sys::socket::Unheard::Late) => return Answer::Late,
         Err(sys::socket::Unheard::Other) => return Answer::Refused,
     };
     // SAFETY: `Welcome` is plain integers and the buffer is exactly as long.
     let welcome = unsafe { answer.as_ptr().cast::<Welcome>().read_unaligned() };
+    stall::COLLECTOR.store(sys::socket::peer(fd), Relaxed);
     let ok = welcome.magic == HELLO_MAGIC
         && welcome.version == WIRE_VERSION
         && welcome.accepted == 1
@@ -259,11 +332,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::CLOCK_IS_TSC.store(header.clock_is_tsc.load(Relaxed), Relaxed);
     header.pid.store(sys::pid(), Relaxed);
     state::PID.store(sys::pid(), Relaxed);
-    if !WIPE_ASKED.swap(true, Relaxed) {
-        let page = (&raw const state::WIPED).cast_mut().cast::<u8>();
-        // Refused by kernels before 4.14: then the `fork` hook alone tells a child.
-        sys::advise(page, 4096, flags::MADV_WIPEONFORK);
-    }
+    ask_for_wiping();
     stacks::prepare();
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
         python::attached(header);
@@ -273,5 +342,16 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::SESSION.store(session.cast(), Release);
     state::REGION.store(region, Release);
     state::WIPED.generation.store(state::next_generation(), Release);
+    // Read after others see that they may record: what they count from here on is in the region.
+    header.missed.fetch_add(state::WIPED.missed.swap(0, AcqRel), Relaxed);
     true
+}
+
+/// Has the kernel empty the page that tells a forked child that it is one.
+fn ask_for_wiping() {
+    if !WIPE_ASKED.swap(true, Relaxed) {
+        let page = (&raw const state::WIPED).cast_mut().cast::<u8>();
+        // Refused by kernels before 4.14: then the `fork` hook alone tells a child.
+        sys::advise(page, 4096, flags::MADV_WIPEONFORK);
+    }
 }

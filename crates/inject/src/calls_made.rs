@@ -131,6 +131,7 @@ static THREADS: &[Call] = &[
 static PROCESSES: &[Call] = &[
     call(n::SOCKET, [ANY, ANY, ZERO, ZERO, ZERO]),
     call(n::SETSOCKOPT, [ANY, is(1), ANY, ANY, is(16)]),
+    call(n::GETSOCKOPT, [ANY, is(1), is(17), ANY, ANY]),
     call(n::CONNECT, [ANY, ANY, ANY, ZERO, ZERO]),
     call(n::SENDTO, [ANY, ANY, ANY, ANY, ZERO]),
     call(n::RECVMSG, [ANY, ANY, ANY, ZERO, ZERO]),
@@ -146,6 +147,9 @@ static PROCESSES: &[Call] = &[
     call(n::ACCESS, [ANY, ANY, ZERO, ZERO, ZERO]),
     call(n::READLINK, [ANY, ANY, ANY, ZERO, ZERO]),
     plain(n::UNAME),
+    call(n::STAT, [ANY, ANY, ZERO, ZERO, ZERO]),
+    // Whether the collector lives.
+    call(n::KILL, [ANY, ZERO, ZERO, ZERO, ZERO]),
 ];
 
 static READING: &[Call] = &[call(n::PROCESS_VM_READV, [ANY, ANY, is(1), ANY, ANY])];

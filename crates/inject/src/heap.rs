@@ -12,7 +12,7 @@ pub fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     if block.is_null() {
         return;
     }
-    let Some(thread) = thread::recording() else { return };
+    let Some(thread) = thread::recording() else { return thread::missed() };
     if !thread.is_on() {
         return;
     }
@@ -33,7 +33,7 @@ fn exact(thread: &mut Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usiz
 /// A block, not null, is about to be given back.
 #[inline(always)]
 pub fn freeing(block: *mut u8) {
-    let Some(thread) = thread::recording() else { return };
+    let Some(thread) = thread::recording() else { return thread::missed() };
     if !thread.is_on() {
         return;
     }
@@ -56,7 +56,12 @@ pub struct Old {
 /// `realloc` of `block`, not null, is about to be called.
 #[inline(always)]
 pub fn reallocating(block: *mut u8) -> Option<Old> {
-    let thread = thread::recording()?;
+    let Some(thread) = thread::recording() else {
+        // Its beginning and its result.
+        thread::missed();
+        thread::missed();
+        return None;
+    };
     if !thread.is_on() {
         return None;
     }

@@ -35,6 +35,7 @@ pub mod real;
 pub mod ring;
 pub mod sampling;
 pub mod stacks;
+pub mod stall;
 pub mod start_collector;
 pub mod state;
 pub mod sys;

@@ -10,8 +10,8 @@
 
 use crate::state::{self, off};
 use crate::thread::Thread;
-use crate::{arch, sys};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use crate::{arch, stall, sys};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
 
@@ -226,6 +226,10 @@ pub fn ext(thread: &mut Thread, kind: ExtKind, argument: u32, clock: u64, payloa
     if bytes > SMALL_BYTES - (SPARE + 1) * SLOT_BYTES {
         return false;
     }
+    if thread.cursor + bytes > thread.limit && is_shut(thread) {
+        lose_ext(thread, kind);
+        return false;
+    }
     let mut waited = Wait::new();
     let quiet = thread.is_quiet() || thread.masked;
     loop {
@@ -253,11 +257,7 @@ pub fn ext(thread: &mut Thread, kind: ExtKind, argument: u32, clock: u64, payloa
         }
         if !waited.more(thread) {
             waited.finish(thread);
-            let event =
-                matches!(kind, ExtKind::Wide | ExtKind::Map | ExtKind::Unmap | ExtKind::Remap);
-            if event || kind as u16 >= record::AGENT_KINDS.start {
-                lose(thread);
-            }
+            lose_ext(thread, kind);
             return false;
         }
     }
@@ -307,6 +307,10 @@ pub fn quick<const N: usize>(
 #[cold]
 #[inline(never)]
 fn overrun(thread: &mut Thread, mut at: usize) -> Option<usize> {
+    if is_shut(thread) && take_back(thread, at) {
+        lose(thread);
+        return None;
+    }
     let mut waited = Wait::new();
     let quiet = thread.is_quiet();
     loop {
@@ -345,6 +349,26 @@ fn overrun(thread: &mut Thread, mut at: usize) -> Option<usize> {
     }
 }
 
+/// Whether this thread may fill no further chunk, and does not wait for one either: what
+/// finds no place is dropped, without a system call.
+fn is_shut(thread: &Thread) -> bool {
+    let slot = thread.slot();
+    let filled = slot.filled_chunks.load(Relaxed);
+    let is_full = filled.wrapping_sub(slot.drained_chunks.load(Acquire)) >= CHUNKS_PER_THREAD;
+    is_full && (stall::stands_still(thread) || !waits_on_full())
+}
+
+fn waits_on_full() -> bool {
+    state::header().is_some_and(|header| header.wait_on_full.load(Relaxed) != 0)
+}
+
+/// Undoes the one-slot reservation at `at`, unless a handler has moved on meanwhile.
+fn take_back(thread: &mut Thread, at: usize) -> bool {
+    // SAFETY: the cursor is this thread's own; its handlers interrupt between instructions.
+    let cursor = unsafe { AtomicUsize::from_ptr(&raw mut thread.cursor) };
+    cursor.compare_exchange(at + SLOT_BYTES, at, Relaxed, Relaxed).is_ok()
+}
+
 /// Leaves the current chunk for another; false if none may be had now.
 fn move_on(thread: &mut Thread) -> bool {
     let slot = thread.slot();
@@ -381,50 +405,66 @@ fn lose(thread: &Thread) {
     arch::add_local(&thread.slot().lost, 1);
 }
 
+/// Counts an extended record that was dropped, among the events or the notes. Stacks, names
+/// of Python's functions and texts are counted by whoever defines them again later.
+#[cold]
+fn lose_ext(thread: &Thread, kind: ExtKind) {
+    use ExtKind::*;
+    match kind {
+        Stack | PythonFrame => {}
+        ThreadStart | ThreadExit | ThreadName | ProcessExit | Fork | Exec | ExecFailed | Reaped
+        | Spawned | Text | ClockJoin | RangeThread => {
+            if let Some(header) = state::header() {
+                header.notes_lost.fetch_add(1, Relaxed);
+            }
+        }
+        _ => lose(thread),
+    }
+}
+
 /// A bounded wait for the collector.
 struct Wait {
     began: u64,
-    coarse: u64,
     rounds: u64,
 }
 
 impl Wait {
     #[inline(always)]
     fn new() -> Wait {
-        Wait { began: 0, coarse: 0, rounds: 0 }
+        Wait { began: 0, rounds: 0 }
     }
 
-    /// Waits a little; false once the bound is reached.
+    /// Waits a little; false once the bound is reached, and at once while the collector
+    /// stands still.
     #[cold]
     fn more(&mut self, thread: &Thread) -> bool {
         let (Some(header), Some(session)) = (state::header(), state::session()) else {
             return false;
         };
-        if header.wait_on_full.load(Relaxed) == 0 {
+        if session.closed.load(Relaxed) != 0 {
+            state::turn_off(off::COLLECTOR_GONE);
+            return false;
+        }
+        if header.wait_on_full.load(Relaxed) == 0 || stall::stands_still(thread) {
             return false;
         }
         if thread.strict {
             // No system call and no clock: spin a bounded number of times.
             self.rounds += 1;
             core::hint::spin_loop();
-            return self.rounds < 1 << 24;
+            let goes_on = self.rounds < 1 << 24;
+            if !goes_on {
+                stall::waited_in_vain();
+            }
+            return goes_on;
         }
         let now = thread.clock();
         if self.rounds == 0 {
             self.began = now;
-            self.coarse = session.coarse_clock.load(Relaxed);
             header.waiting.fetch_add(1, Relaxed);
         }
         self.rounds += 1;
         if now.wrapping_sub(self.began) > header.wait_ticks.load(Relaxed) {
-            if session.coarse_clock.load(Relaxed) == self.coarse {
-                // Not one pass in all that time: nobody is there any more.
-                state::turn_off(off::COLLECTOR_GONE);
-            }
-            return false;
-        }
-        if session.closed.load(Relaxed) != 0 {
-            state::turn_off(off::COLLECTOR_GONE);
             return false;
         }
         if thread.is_quiet() {

@@ -38,6 +38,9 @@ static FRONT: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 const FRONT_BITS: u32 = 12;
 const ID_BITS: u32 = 24;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;
+/// Beside the id of a stack whose definition found no room in the ring: whoever meets the
+/// stack next defines it.
+const DROPPED: u64 = 1 << 32;
 
 static TABLES: [AtomicPtr<Entry>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
@@ -161,11 +164,18 @@ fn intern_slowly(
             let mut now = entry.hash.load(Acquire);
             if now == 0 {
                 match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
-                    Ok(_) => return define(thread, walk, python.take(), entry),
+                    Ok(_) => return define(thread, walk, python.take(), entry, None),
                     Err(other) => now = other,
                 }
             }
             if now == hash {
+                let id = entry.id.load(Acquire);
+                if id != u64::MAX
+                    && id & DROPPED != 0
+                    && entry.id.compare_exchange(id, 0, AcqRel, Relaxed).is_ok()
+                {
+                    return define(thread, walk, python.take(), entry, Some(id as u32));
+                }
                 return wait_for_id(entry);
             }
         }
@@ -182,18 +192,25 @@ fn wait_for_id(entry: &Entry) -> u32 {
     for _ in 0..1000 {
         let id = entry.id.load(Acquire);
         if id != 0 {
-            return if id == u64::MAX { 0 } else { id as u32 };
+            return if id >= DROPPED { 0 } else { id as u32 };
         }
         core::hint::spin_loop();
     }
     0
 }
 
+/// Gives a stack an id (`dropped`: the one that it got before) and tells what it is.
 #[cold]
 #[inline(never)]
-fn define(thread: &mut Thread, walk: &Walk, python: Option<&mut Scratch>, entry: &Entry) -> u32 {
+fn define(
+    thread: &mut Thread,
+    walk: &Walk,
+    python: Option<&mut Scratch>,
+    entry: &Entry,
+    dropped: Option<u32>,
+) -> u32 {
     let Some(header) = state::header() else { return 0 };
-    let id = header.stacks.fetch_add(1, Relaxed) + 1;
+    let id = dropped.unwrap_or_else(|| header.stacks.fetch_add(1, Relaxed) + 1);
     if id >= STACK_ID_LIMIT {
         header.stacks_lost.fetch_add(1, Relaxed);
         entry.id.store(u64::MAX, Release);
@@ -215,8 +232,10 @@ fn define(thread: &mut Thread, walk: &Walk, python: Option<&mut Scratch>, entry:
         entry.id.store(u64::from(id), Release);
         id
     } else {
-        header.stacks_dropped.fetch_add(1, Relaxed);
-        entry.id.store(u64::MAX, Release);
+        if dropped.is_none() {
+            header.stacks_dropped.fetch_add(1, Relaxed);
+        }
+        entry.id.store(DROPPED | u64::from(id), Release);
         0
     }
 }

@@ -10,12 +10,21 @@ use tprof_wire::region::{RegionHeader, SessionPage};
 pub struct Wiped {
     /// The current generation; 0 in a process that has not attached.
     pub generation: AtomicU64,
-    rest: [u64; 511],
+    /// 1 once this process said hello to a collector that did not answer in time.
+    pub asked: AtomicU64,
+    /// Events since then that nobody recorded.
+    pub missed: AtomicU64,
+    rest: [u64; 509],
 }
 
 /// The page itself. In `.bss`, behind the page that holds the end of `.data`,
 /// so that its mapping is anonymous, as `MADV_WIPEONFORK` demands.
-pub static WIPED: Wiped = Wiped { generation: AtomicU64::new(0), rest: [0; 511] };
+pub static WIPED: Wiped = Wiped {
+    generation: AtomicU64::new(0),
+    asked: AtomicU64::new(0),
+    missed: AtomicU64::new(0),
+    rest: [0; 509],
+};
 
 /// Where the process stands. Survives a fork, unlike [`WIPED`].
 pub static PHASE: AtomicU32 = AtomicU32::new(phase::NEW);
@@ -29,6 +38,8 @@ pub mod phase {
     pub const ON: u32 = 2;
     /// Inert for good.
     pub const OFF: u32 = 3;
+    /// The collector did not answer in time: it is asked again when it is back.
+    pub const LATER: u32 = 4;
 }
 
 /// Generations given out so far; survives forks so that a child's differs from its parent's.
@@ -101,6 +112,6 @@ pub fn turn_off(reason: u32) {
 
 /// Reasons in [`RegionHeader::off_reason`].
 pub mod off {
-    /// The collector stopped answering.
+    /// The collector is gone.
     pub const COLLECTOR_GONE: u32 = 1;
 }

@@ -255,6 +255,19 @@ pub fn has_ended(pid: u32) -> bool {
     ended
 }
 
+/// Whether there is no process of that id, without opening anything.
+pub fn is_gone(pid: u32) -> bool {
+    const ESRCH: isize = -3;
+    call!(n::KILL, pid, 0) == ESRCH
+}
+
+/// When a file was last changed, as its seconds and nanoseconds; `None` if there is none.
+pub fn changed_at(path: *const u8) -> Option<[u64; 2]> {
+    let mut stat = [0u64; 18]; // struct stat: 144 bytes, st_mtim at 88
+    let result = call!(n::STAT, path, stat.as_mut_ptr());
+    (result == 0).then_some([stat[11], stat[12]])
+}
+
 /// Whether there is something at `path` that the caller's real ids may read.
 pub fn is_there(path: *const u8) -> bool {
     call!(n::ACCESS, path, 4) == 0
@@ -321,6 +334,16 @@ pub mod socket {
         Ok(fd as i32)
     }
 
+    /// Process id of who listens at the other end; 0 if that is not known here.
+    pub fn peer(fd: i32) -> u32 {
+        const SOL_SOCKET: usize = 1;
+        const SO_PEERCRED: usize = 17;
+        let mut who = [0u32; 3];
+        let mut len = size_of_val(&who) as u32;
+        call!(n::GETSOCKOPT, fd, SOL_SOCKET, SO_PEERCRED, who.as_mut_ptr(), &raw mut len);
+        who[0]
+    }
+
     /// Sends one message; true if all of it went.
     pub fn send(fd: i32, message: &[u8]) -> bool {
         const MSG_NOSIGNAL: usize = 0x4000;
@@ -332,13 +355,16 @@ pub mod socket {
     pub enum Unheard {
         /// The other side closed without a word.
         Closed,
-        /// It said something else, or nothing in time.
+        /// It said nothing in time.
+        Late,
+        /// It said something else.
         Other,
     }
 
     /// Receives one message of exactly `message.len()` bytes with [`FDS`] descriptors.
     pub fn receive(fd: i32, message: &mut [u8]) -> Result<[i32; FDS], Unheard> {
         const ECONNRESET: isize = -104;
+        const EAGAIN: isize = -11;
         const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
         #[repr(C)]
         struct Control {
@@ -365,10 +391,10 @@ pub mod socket {
                     close(fd);
                 }
             }
-            return Err(if matches!(got, 0 | ECONNRESET) {
-                Unheard::Closed
-            } else {
-                Unheard::Other
+            return Err(match got {
+                0 | ECONNRESET => Unheard::Closed,
+                EAGAIN => Unheard::Late,
+                _ => Unheard::Other,
             });
         }
         Ok(fds)

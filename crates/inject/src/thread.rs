@@ -3,7 +3,7 @@
 use crate::arch;
 use crate::calls_made::{Class, closed};
 use crate::state::{self, WIPED, phase};
-use crate::{attach, life, pointers, python, ring, sys};
+use crate::{attach, life, pointers, python, ring, stall, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, SessionPage, ThreadSlot, slot_state};
 
@@ -187,6 +187,9 @@ fn enter() -> Option<&'static mut Thread> {
         stay_out(is_attached);
         return None;
     }
+    if state::PHASE.load(Acquire) == phase::LATER && !attach::is_time_again() {
+        return None;
+    }
     let Some(block) = pointers::own_block() else {
         lose_one(is_attached);
         return None;
@@ -238,6 +241,7 @@ fn lose_one(is_attached: bool) {
 
 /// True once this process is attached.
 fn enter_process() -> bool {
+    let mut is_first = true;
     loop {
         if state::PHASE.load(Acquire) == phase::ON && WIPED.generation.load(Acquire) != 0 {
             return true;
@@ -245,9 +249,12 @@ fn enter_process() -> bool {
         let now = state::PHASE.load(Acquire);
         match now {
             phase::OFF => return false,
+            // Another thread asked a moment ago.
+            phase::LATER if !is_first && state::WIPED.asked.load(Relaxed) != 0 => return false,
             // Another thread attaches. After a fork that interrupted it, nobody
             // would ever finish: the pid tells.
             phase::BUSY if ATTACHING.load(Acquire) >> 32 == u64::from(sys::pid()) => {
+                is_first = false;
                 sys::sleep_ns(50_000);
             }
             _ => {
@@ -255,16 +262,37 @@ fn enter_process() -> bool {
                 if state::PHASE.compare_exchange(now, phase::BUSY, AcqRel, Acquire).is_ok() {
                     ATTACHING.store(me, Release);
                     let forked = !state::REGION.load(Relaxed).is_null();
-                    let ok = attach::attach(forked);
-                    if forked && !ok {
+                    let outcome = attach::attach(forked, now == phase::LATER);
+                    if forked && outcome == attach::Outcome::Never {
                         say_lost(sys::pid());
                     }
-                    state::PHASE.store(if ok { phase::ON } else { phase::OFF }, Release);
-                    return ok;
+                    let next = match outcome {
+                        attach::Outcome::Attached => phase::ON,
+                        attach::Outcome::Never => phase::OFF,
+                        attach::Outcome::Later => phase::LATER,
+                    };
+                    state::PHASE.store(next, Release);
+                    return next == phase::ON;
                 }
             }
         }
     }
+}
+
+/// Counts an event of a process that the collector did not answer in time.
+#[cold]
+#[inline(never)]
+pub fn missed() {
+    if state::PHASE.load(Acquire) == phase::LATER {
+        state::WIPED.missed.fetch_add(1, AcqRel);
+    }
+}
+
+/// Whether the collector stood still when a forked child began, by the page that it has of
+/// its parent.
+pub fn collector_stands_still() -> bool {
+    // SAFETY: this thread's own block, as its parent left it.
+    stall::stands_still(unsafe { &*Thread::here() })
 }
 
 /// A forked child that cannot attach (another user by now, no descriptor left, a

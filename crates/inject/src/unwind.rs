@@ -5,6 +5,7 @@
 //! dereferenced outside the thread's stack and the read-only tables.
 
 use crate::arch;
+use crate::stall;
 use crate::state;
 use crate::sys;
 use crate::thread::Thread;
@@ -428,8 +429,8 @@ fn ask(thread: &Thread) -> bool {
 /// has cores it was seen to take more than a hundred.
 const ANSWER_NS: u64 = 1_000_000_000;
 /// Questions in a row that got no answer: each is waited for a quarter as long
-/// as the one before it, so that a collector that is stopped holds nobody up
-/// for more than 1.4 s in all.
+/// as the one before it, so that a collector that goes on without an answer holds
+/// nobody up for more than 1.4 s in all. One that stands still is not waited for.
 static SILENCES: AtomicU64 = AtomicU64::new(0);
 
 /// Waits a bounded time for the answer to a question, and under `--on-full drop` not
@@ -450,6 +451,7 @@ fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
         }
         if rounds > 0 && sys::monotonic_ns().wrapping_sub(began_ns) >= bound
             || session.closed.load(Relaxed) != 0
+            || stall::stands_still(thread)
         {
             break false;
         }

@@ -165,4 +165,7 @@ pub struct ProcessInfo {
     pub end_ns: Option<u64>,
     /// Rank file that holds its data.
     pub file: Option<String>,
+    /// Records that it made and that were lost, and events before it could attach; `null`
+    /// for one that never attached.
+    pub lost: Option<u64>,
 }

@@ -30,6 +30,8 @@ pub mod hello_flags {
     /// The CUPTI agent speaks: this region is one more of a process whose hooks
     /// attached before, if they are there.
     pub const AGENT: u32 = 8;
+    /// It said hello before, and got no answer in time.
+    pub const LATE: u32 = 16;
 }
 
 /// First message from a client.

@@ -22,4 +22,4 @@ pub mod unwind;
 /// Raised whenever a layout in this crate changes. Both injected libraries are
 /// shipped with the collector they talk to; a mismatch means a stale library
 /// and the target runs on unprofiled, which the run then says.
-pub const WIRE_VERSION: u32 = 2;
+pub const WIRE_VERSION: u32 = 3;

@@ -164,6 +164,10 @@ pub struct RegionHeader {
     pub python: [AtomicU64; INTERPRETER_WORDS],
     /// Recorded allocations and calls whose Python frames could not be read, or not all.
     pub python_unread: AtomicU64,
+    /// Events before the process attached, if the collector did not answer it at first.
+    pub missed: AtomicU64,
+    /// Records of names, threads and processes that were dropped, since the ring was full.
+    pub notes_lost: AtomicU64,
 }
 
 /// Values of [`ThreadSlot::state`].
@@ -287,7 +291,8 @@ pub struct SessionPage {
     pub recording: AtomicU32,
     /// 1 once the collector has gone in good order.
     pub closed: AtomicU32,
-    /// The collector's clock at its last pass, for threads that may not read one.
+    /// The collector's clock at its last pass: how long ago that was tells whether it gets
+    /// on, and threads that may not read a clock take it for theirs.
     pub coarse_clock: AtomicU64,
 }
 

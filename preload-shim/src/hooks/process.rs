@@ -12,7 +12,9 @@ pub unsafe extern "C" fn fork() -> c_int {
     let clock = life::clock_before();
     let child = real!(FORK() as fn() -> c_int, else -1);
     if child == 0 {
-        state::WIPED.generation.store(0, Relaxed);
+        for counter in [&state::WIPED.generation, &state::WIPED.asked, &state::WIPED.missed] {
+            counter.store(0, Relaxed);
+        }
         life::born_under_filter();
     } else if child > 0 {
         life::forked(child as u32, clock);

@@ -1,7 +1,7 @@
 //! From a file to the memory of a rank: the pass over its events, and what the
 //! parts of the report take from it.
 
-use tprof_trace::model::{Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter};
+use tprof_trace::model::{Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter, loss};
 use tprof_trace::{Problem, TraceFile};
 
 use super::curve::{Axis, Curve};
@@ -218,14 +218,18 @@ impl<'a> Pass<'a> {
 
     /// Why recorded events are not all that happened.
     fn at_least(&self) -> Option<String> {
-        if self.recording != Recording::Exact {
-            return None;
-        }
-        if !self.problems.is_empty() || !self.file.problems().is_empty() {
+        // Counters of sampled processes miss what was done before they attached, and no more.
+        let counts = |what: &str| match self.recording {
+            Recording::Off => false,
+            Recording::Exact => true,
+            Recording::Sampled(_) => what == loss::EVENTS,
+        };
+        let is_exact = self.recording == Recording::Exact;
+        if is_exact && !(self.problems.is_empty() && self.file.problems().is_empty()) {
             return Some("a part of the file could not be read".to_owned());
         }
-        let losses = self.file.losses();
-        let most = losses.iter().max_by_key(|loss| loss.count)?;
+        let losses = self.file.losses().iter().filter(|loss| counts(self.file.name(loss.what)));
+        let most = losses.max_by_key(|loss| loss.count)?;
         let count = match most.count {
             0 => "an unknown number of".to_owned(),
             count => units::count(count),

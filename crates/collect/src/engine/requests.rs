@@ -20,7 +20,11 @@ impl Engine {
 
     /// Marks this moment in every file.
     pub(super) fn mark(&mut self, name: &str, kind: MarkKind) {
-        let time_ns = sys::monotonic_ns();
+        self.mark_at(sys::monotonic_ns(), name, kind);
+    }
+
+    /// Marks a moment in every file.
+    pub(super) fn mark_at(&mut self, time_ns: u64, name: &str, kind: MarkKind) {
         for file in &mut self.files.open {
             let name = file.writer.name(name);
             file.writer.mark(Mark { time_ns, process: None, name, kind });

@@ -118,6 +118,14 @@ pub fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got as usize) }
 }
 
+/// Whether the other end was closed.
+pub fn is_hung_up(fd: &OwnedFd) -> bool {
+    let mut asked = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one valid pollfd; returns at once.
+    let said = unsafe { libc::poll(&raw mut asked, 1, 0) };
+    said == 1 && asked.revents & libc::POLLHUP != 0
+}
+
 /// Sends one message with descriptors.
 pub fn send(fd: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };

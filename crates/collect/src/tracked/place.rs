@@ -132,7 +132,8 @@ impl Tracked {
             forked_from.and_then(|p| images.get(&p)).map(|t| t.code.in_force()).unwrap_or_default();
         let interpreter =
             forked_from.and_then(|p| images.get(&p)).and_then(|t| t.code.interpreter());
-        let whole_life = session.page().recording.load(Relaxed) != 0;
+        let is_on = session.page().recording.load(Relaxed) != 0;
+        let is_late = attached.hello.flags & hello_flags::LATE != 0;
         let cpu_before_ns = same_pid.map_or(0, |_| attached.usage.cpu_ns);
         let mut tracked = Tracked {
             number: attached.image,
@@ -147,7 +148,7 @@ impl Tracked {
             watched: attached.watched,
             start_ns: attached.time_ns,
             ledger: Ledger::default(),
-            whole_life,
+            whole_life: is_on && !is_late,
             memory,
             calls: Calls::new(index),
             code: Code::new(index, config.redact),
@@ -155,6 +156,9 @@ impl Tracked {
             last_totals: None,
             threads_checked_ns: now,
             lost: 0,
+            counts_missed: is_on && memory != MemoryRecording::Off,
+            missed: 0,
+            notes_lost: 0,
             children_lost: 0,
             exe: attached.exe,
             gpu: Gpu::new(index, format!("{} {}", attached.pid, base_name(&attached.command))),

@@ -37,8 +37,8 @@ pub fn prepare() {
     }
 }
 
-/// The id of a text; 0 for the empty one. A text that finds no place in the
-/// table is defined again each time.
+/// The id of a text; 0 for the empty one, and for one that the full ring did not take. A
+/// text that finds no place in the table is defined again each time.
 pub fn id(thread: &mut Thread, text: &[u8]) -> u32 {
     if text.is_empty() {
         return 0;
@@ -64,9 +64,14 @@ pub fn id(thread: &mut Thread, text: &[u8]) -> u32 {
             }
         }
         if seen == hash {
-            let id = entry.id.load(Acquire);
-            // 0: another thread defines it at this moment.
-            return if id == 0 { define(thread, text) } else { id as u32 };
+            let known = entry.id.load(Acquire);
+            if known != 0 {
+                return known as u32;
+            }
+            // Another thread defines it at this moment, or the ring had no room for it.
+            let id = define(thread, text);
+            let _ = entry.id.compare_exchange(0, u64::from(id), AcqRel, Relaxed);
+            return id;
         }
     }
     define(thread, text)
@@ -86,7 +91,9 @@ fn define(thread: &mut Thread, text: &[u8]) -> u32 {
     }
     let used = 1 + kept.len().div_ceil(8);
     let clock = thread.clock();
-    ring::ext(thread, ExtKind::Text, id, clock, words.get(..used).unwrap_or(&words));
+    if !ring::ext(thread, ExtKind::Text, id, clock, words.get(..used).unwrap_or(&words)) {
+        return 0;
+    }
     if kept.len() < text.len() {
         ring::ext(thread, ExtKind::AgentNote, trouble::NAMES_CUT, clock, &[1, u64::from(id)]);
     }

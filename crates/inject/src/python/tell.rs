@@ -9,7 +9,8 @@ use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame,
 use tprof_wire::record::ExtKind;
 
 /// Keys of frames that were told: an open table, whose entries are claimed by one
-/// compare-and-swap and never removed. Empty in a forked child.
+/// compare-and-swap, and given up again by whoever finds no room for the record. Empty in a
+/// forked child.
 static TOLD: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 const ENTRIES: usize = 1 << 17;
 /// Entries looked at before the table counts as full for a key.
@@ -31,41 +32,42 @@ pub fn tell(thread: &mut Thread, scratch: &mut Scratch) {
     let Taken { frames, keys, len, direct, payload, .. } = taken;
     for (raw, key) in frames.iter().zip(keys).take(*len) {
         let key = *key & !1;
-        if !is_new(key) {
-            continue;
-        }
+        let Some(claimed) = claim(key) else { continue };
         let words = match direct {
             true => describe(&mut Here, layout, *raw, key, payload),
             false => describe(kernel, layout, *raw, key, payload),
         };
         let clock = thread.clock();
-        if let Some(payload) = words.and_then(|words| payload.get(..words)) {
-            ring::ext(thread, ExtKind::PythonFrame, 0, clock, payload);
+        if let Some(payload) = words.and_then(|words| payload.get(..words))
+            && !ring::ext(thread, ExtKind::PythonFrame, 0, clock, payload)
+        {
+            // Keys behind it may be claimed, and told, a second time.
+            claimed.store(0, Release);
         }
     }
 }
 
-/// Whether a frame is to be told by whoever asks: it then counts as told.
-fn is_new(key: u64) -> bool {
+/// The place of a frame that is to be told by whoever asks: it then counts as told.
+fn claim(key: u64) -> Option<&'static AtomicU64> {
     let table = TOLD.load(Acquire);
     if table.is_null() {
-        return false;
+        return None;
     }
     for probe in 0..PROBES {
-        // SAFETY: the index is masked to the table's size.
+        // SAFETY: the index is masked to the table's size; the table is mapped for good.
         let entry = unsafe { &*table.add(((key >> 20) as usize + probe) & (ENTRIES - 1)) };
         let now = match entry.load(Relaxed) {
             0 => match entry.compare_exchange(0, key, AcqRel, Acquire) {
-                Ok(_) => return true,
+                Ok(_) => return Some(entry),
                 Err(other) => other,
             },
             now => now,
         };
         if now == key {
-            return false;
+            return None;
         }
     }
-    false
+    None
 }
 
 /// Fills the payload of a frame's record; its words.

@@ -251,6 +251,12 @@ pub struct Counter {
     pub value: f64,
 }
 
+/// What was lost, where analyses must know it by name.
+pub mod loss {
+    /// Heap events that no counter and no record knows, whatever is recorded.
+    pub const EVENTS: &str = "events";
+}
+
 /// Names of counters that tprof itself writes.
 pub mod counter {
     /// Resident set size of a process, bytes.

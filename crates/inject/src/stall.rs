@@ -1,0 +1,77 @@
+//! Whether the collector gets on, or stands still: stopped by a signal, on a suspended
+//! machine, in a frozen cgroup, dead.
+//!
+//! How long ago its last pass was says so, without any state: nobody waits for a collector
+//! that stands still, and all is as before with its next pass. Only one whose process is gone
+//! is given up for good.
+
+use crate::calls_made::{Class, closed};
+use crate::state::{self, off};
+use crate::sys;
+use crate::thread::Thread;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Process id of the collector as this process sees it; 0 where it does not.
+pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);
+/// Clock from which on it is looked at again whether the collector lives.
+static LOOK_AT: AtomicU64 = AtomicU64::new(0);
+/// The collector's clock when a thread without a clock of its own waited in vain.
+static IN_VAIN_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the collector's last pass was longer ago than anybody waits for it.
+#[cold]
+pub fn stands_still(thread: &Thread) -> bool {
+    let (Some(header), Some(session)) = (state::header(), state::session()) else { return true };
+    let last = session.coarse_clock.load(Relaxed);
+    if thread.strict {
+        return IN_VAIN_AT.load(Relaxed) == last;
+    }
+    let now = thread.clock();
+    // A clock that was set back says nothing.
+    let since = now.wrapping_sub(last) as i64;
+    if since <= header.wait_ticks.load(Relaxed) as i64 {
+        return false;
+    }
+    look(now, since as u64);
+    true
+}
+
+/// A thread that may read no clock has waited for as long as threads do.
+pub fn waited_in_vain() {
+    if let Some(session) = state::session() {
+        IN_VAIN_AT.store(session.coarse_clock.load(Relaxed), Relaxed);
+    }
+}
+
+/// Turns recording off for good if the collector is dead; looks whenever it has stood still
+/// for twice as long as at the last look.
+fn look(now: u64, since: u64) {
+    let due = LOOK_AT.load(Relaxed);
+    // A time that lies further ahead belongs to an earlier standstill, or to another clock.
+    let is_early = due.wrapping_sub(now).wrapping_sub(1) < since;
+    if is_early || closed(Class::Processes) {
+        return;
+    }
+    if LOOK_AT.compare_exchange(due, now.wrapping_add(since), Relaxed, Relaxed).is_err() {
+        return;
+    }
+    let pid = COLLECTOR.load(Relaxed);
+    if pid != 0 && sys::is_gone(pid) {
+        state::turn_off(off::COLLECTOR_GONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_gone_is_told_from_one_that_is_stopped() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!sys::is_gone(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(sys::is_gone(child.id()));
+        assert!(!sys::is_gone(1), "what may not be signalled is there all the same");
+    }
+}
