@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tprof_tests::{
-    EXACT, Job, Kind, Scratch, am_root, build, need, need_some, program, report, traced, traced_job,
+    EXACT, Job, Kind, Scratch, am_root, build, memory_report, need, need_some, program, report,
+    tprof, traced, traced_job,
 };
 
 /// Runs a program alone and below a shell: either way it must be named, with a
@@ -57,6 +58,23 @@ fn a_bundled_jemalloc_is_said() {
 #[test]
 fn a_bundled_tcmalloc_is_said() {
     said(&need_some!(build("bundled", Kind::Tcmalloc)), &[], &["malloc", "alloc"]);
+}
+
+#[test]
+fn an_allocator_under_names_of_its_own_is_said() {
+    for kind in [Kind::OwnJemalloc, Kind::OwnJemallocStripped] {
+        let program = need_some!(build("own_allocator", kind));
+        said(&program, &[], &["jemalloc, linked statically"]);
+        let scratch = Scratch::new();
+        let words = ["run", "-o", "r", "--"].map(std::ffi::OsString::from);
+        let outcome = tprof(words).arg(&program).run_in(scratch.path()).expect_code(0);
+        assert!(outcome.stderr.contains("not seen: allocations of"), "{outcome:?}");
+        assert!(!outcome.stderr.contains("heap peak"), "{outcome:?}");
+        let memory = memory_report(&scratch.join("r"));
+        assert!(memory.only()["peak_bytes"].is_null(), "{}", memory.only());
+        let doctor = tprof(["doctor", "--"]).arg(&program).run_in(scratch.path());
+        assert!(doctor.stdout.contains("jemalloc, linked statically"), "{doctor:?}");
+    }
 }
 
 #[test]

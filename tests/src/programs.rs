@@ -34,7 +34,30 @@ pub enum Kind {
     Jemalloc,
     /// With Debian's tcmalloc linked in.
     Tcmalloc,
+    /// With Debian's jemalloc linked in under names of its own, as tikv-jemallocator does.
+    OwnJemalloc,
+    /// As `OwnJemalloc`, stripped.
+    OwnJemallocStripped,
 }
+
+/// Debian's jemalloc with names of its own, in the folder of the program that needs it.
+const OWN_JEMALLOC: &str = "own-jemalloc.a";
+/// Every function that jemalloc exports under the name of one of libc's.
+const LIBC_NAMES: [&str; 13] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "malloc_usable_size",
+    "__libc_malloc",
+    "__libc_free",
+    "__libc_calloc",
+    "__libc_realloc",
+];
 
 impl Kind {
     fn flags(self) -> &'static [&'static str] {
@@ -49,6 +72,8 @@ impl Kind {
             Kind::Asan => &["-fsanitize=address"],
             Kind::Jemalloc => &["-l:libjemalloc.a", "-lm", "-ldl", "-lstdc++"],
             Kind::Tcmalloc => &["-l:libtcmalloc_minimal.a", "-lstdc++", "-lm"],
+            Kind::OwnJemalloc => &[OWN_JEMALLOC, "-lstdc++", "-lm", "-pthread"],
+            Kind::OwnJemallocStripped => &[OWN_JEMALLOC, "-lstdc++", "-lm", "-pthread", "-s"],
         }
     }
 
@@ -98,6 +123,9 @@ pub fn build(name: &str, kind: Kind) -> Result<PathBuf, String> {
     if output.exists() {
         return Ok(output);
     }
+    if matches!(kind, Kind::OwnJemalloc | Kind::OwnJemallocStripped) {
+        make_own_jemalloc(&home)?;
+    }
     compile(kind.compiler(&source), &arguments, &source, &home, &output)?;
     Ok(output)
 }
@@ -123,6 +151,18 @@ fn arguments(text: &str, folder: &Path, kind: Kind, source: &Path) -> Vec<String
     }
     all.extend(kind.flags().iter().map(|flag| (*flag).to_owned()));
     all
+}
+
+fn make_own_jemalloc(home: &Path) -> Result<(), String> {
+    let found = Command::new("gcc").arg("-print-file-name=libjemalloc.a").output();
+    let found = found.map_err(|error| format!("gcc: {error}"))?.stdout;
+    let library = String::from_utf8_lossy(&found).trim().to_owned();
+    let renamed = LIBC_NAMES.iter().map(|name| format!("--redefine-sym={name}=_rjem_{name}"));
+    let done =
+        Command::new("objcopy").args(renamed).arg(&library).arg(home.join(OWN_JEMALLOC)).output();
+    let done = done.map_err(|error| format!("objcopy: {error}"))?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    done.status.success().then_some(()).ok_or_else(|| format!("objcopy {library}: {said}"))
 }
 
 /// Compiles to a name of its own and renames, so that a build cut off leaves nothing.

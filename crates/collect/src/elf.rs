@@ -6,6 +6,7 @@
 //! mapping (a file cut under a mapping is SIGBUS), every offset is checked, and
 //! no amount read follows from the file alone.
 
+mod allocators;
 mod exports;
 mod facts;
 
@@ -14,7 +15,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use facts::{ElfFacts, blind_reason, inspect};
+pub use allocators::Allocators;
+pub use facts::{ElfFacts, blind_reason, inspect, own_allocator};
 
 /// `e_machine` of x86-64.
 pub const EM_X86_64: u16 = 62;

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::cpu::{Heard, Sampler};
 use crate::door::Door;
+use crate::elf::Allocators;
 use crate::files::Files;
 use crate::info;
 use crate::nvml::Devices;
@@ -98,6 +99,8 @@ pub struct Engine {
     pub sampler: Option<Arc<Sampler>>,
     /// Whose samples they are.
     pub sampled: Sampled,
+    /// Allocators that the programs hold.
+    pub allocators: Allocators,
     devices: Devices,
     state: Loop,
 }
@@ -211,6 +214,7 @@ impl Engine {
             always_on: begins_on,
             sampler: parts.sampler,
             sampled: Sampled::new(redact),
+            allocators: Allocators::default(),
             devices: Devices::default(),
             state: Loop { oom_at_start, start_at, stop_at, flushed_at: now, ..Loop::default() },
         }

@@ -64,6 +64,8 @@ fn in_session(session: &Path) -> Vec<u32> {
 
 fn name_of(pid: u32) -> String {
     let program = observe::command_of(pid).map(|(command, _)| observe::program_of(&command));
+    // As daemons write it: `nginx: master process`.
+    let program = program.map(|name| name.trim_end_matches(':').to_owned());
     program.filter(|name| !name.is_empty()).unwrap_or_else(|| {
         // It wrote over its command line.
         let name = sys::read_small(&format!("/proc/{pid}/comm"));

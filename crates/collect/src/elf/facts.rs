@@ -89,7 +89,13 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     if facts.exports("malloc") {
         return Some(("allocations", format!("{shown} brings its own malloc")));
     }
-    None
+    let allocator = Elf::open(&program).ok()?.linked_allocator()?;
+    Some(("allocations", own_allocator(&shown.to_string(), allocator)))
+}
+
+/// Why the allocations of a program or library that holds an allocator cannot be seen.
+pub fn own_allocator(shown: &str, allocator: &str) -> String {
+    format!("{shown} brings its own allocator ({allocator}, linked statically)")
 }
 
 /// Follows `#!` lines as the kernel does; `None` if the chain is too long or unreadable.

@@ -4,6 +4,7 @@ use super::Tracked;
 use crate::calls::Calls;
 use crate::code::Code;
 use crate::config::MemMode;
+use crate::elf;
 use crate::engine::Engine;
 use crate::files::Holds;
 use crate::gpu::Gpu;
@@ -12,7 +13,7 @@ use crate::process::Image;
 use crate::server::Attached;
 use crate::story::{Place, Story};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use tprof_trace::model::*;
 use tprof_trace::run::{Blind, ProcessInfo};
@@ -21,7 +22,7 @@ use tprof_wire::handshake::hello_flags;
 impl Tracked {
     /// Finds a new image its file, and writes its row.
     pub fn place(attached: Attached, engine: &mut Engine, now: u64) -> Option<Tracked> {
-        let Engine { images, files, story, config, session, .. } = engine;
+        let Engine { images, files, story, config, session, allocators, .. } = engine;
         let same_pid = story.image_of(attached.pid);
         let parent_image = same_pid.or_else(|| story.image_of(attached.parent));
         let ancestors = ancestry(story, attached.pid, attached.parent);
@@ -93,6 +94,22 @@ impl Tracked {
                 why: "the executable brings its own malloc, which it calls directly".to_owned(),
             });
         }
+        let exe = PathBuf::from(format!("/proc/{}/exe", attached.pid));
+        let allocator = match config.memory() {
+            MemMode::Off => None,
+            _ => allocators.of(&exe).filter(|_| !own_malloc),
+        };
+        if let Some(allocator) = allocator {
+            story.is_blind(Blind {
+                process: format!("{} {}", attached.pid, base_name(&attached.command)),
+                what: "allocations".to_owned(),
+                why: elf::own_allocator("the executable", allocator),
+            });
+        }
+        let memory = match own_malloc || allocator.is_some() {
+            true => MemoryRecording::Off,
+            false => memory,
+        };
         if let Some(owner) = &attached.nvtx_owner {
             story.is_blind_once(Blind {
                 process: "all that were started so".to_owned(),
@@ -112,7 +129,7 @@ impl Tracked {
             command: command_id,
             exe: exe_id,
             start_ns: attached.time_ns,
-            memory: if own_malloc { MemoryRecording::Off } else { memory },
+            memory,
         });
         story.began(
             attached.image,

@@ -1,0 +1,19 @@
+/* Takes its memory from an allocator that is linked in under names of its own, as a
+ * Rust program's global allocator is: 50 blocks of 1 MiB, held.
+ *
+ * Proves: what goes round malloc is said, not counted as nothing. */
+#include "victim.h"
+
+void *_rjem_malloc(size_t size);
+
+int main(void) {
+    long sum = 0;
+    for (int i = 0; i < 50; i++) {
+        char *block = _rjem_malloc(1 << 20);
+        check(block != NULL, "_rjem_malloc");
+        memset(block, i, 1 << 20);
+        sum += block[i];
+    }
+    say("held 50 MiB, %ld\n", sum);
+    return 0;
+}
