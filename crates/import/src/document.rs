@@ -5,7 +5,7 @@
 
 use crate::cursor::{self, Stop};
 use crate::error::ImportError;
-use crate::event::{Event, Layout};
+use crate::event::{Event, Layout, Place};
 use crate::text;
 use crate::window::Window;
 
@@ -36,13 +36,18 @@ pub(crate) enum Broken {
 
 /// Walks a trace from its first byte to its last.
 pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), ImportError> {
-    let mut walk = Walk { window, sink, layout: Layout::default(), has_events: false };
+    let mut walk =
+        Walk { window, sink, layout: Layout::default(), has_events: false, has_phase: false };
     walk.skip(b"\xef\xbb\xbf")?;
     match walk.peek()? {
         Some(b'[') => {
             walk.window.consume(1);
             walk.events(true)?;
-            Ok(())
+            // A list is a trace by its events alone; any list of objects would be one else.
+            match walk.has_phase {
+                true => Ok(()),
+                false => Err(walk.not_a_trace("its list holds no event, an object with `ph`")),
+            }
         }
         Some(b'{') => {
             walk.window.consume(1);
@@ -59,6 +64,8 @@ struct Walk<'a, S> {
     layout: Layout,
     /// Whether an event was read.
     has_events: bool,
+    /// Whether one said what it is.
+    has_phase: bool,
 }
 
 impl<S: Sink> Walk<'_, S> {
@@ -246,6 +253,7 @@ impl<S: Sink> Walk<'_, S> {
             let bytes = self.window.bytes();
             match self.layout.read(bytes, 0) {
                 Ok(end) => {
+                    self.has_phase |= self.layout.fields.phase != Place::default();
                     self.sink.event(Event::new(bytes, &mut self.layout))?;
                     self.has_events = true;
                     self.window.consume(end);

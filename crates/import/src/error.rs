@@ -41,6 +41,8 @@ pub enum ImportError {
     NoTraces {
         /// Which directory.
         path: PathBuf,
+        /// Directories in it that hold some.
+        within: Vec<PathBuf>,
     },
     /// The run could not be written.
     #[error(transparent)]

@@ -106,8 +106,9 @@ struct Input {
     found: bool,
 }
 
-/// Files that paths mean: themselves, and the traces in directories.
-fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, ImportError> {
+/// Files that paths mean: themselves, and the traces in directories. What lies in
+/// directories within these is not meant, and said.
+fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, ImportError> {
     let mut inputs = Vec::new();
     for path in paths {
         let failed = |what| move |source| ImportError::Io { path: path.clone(), what, source };
@@ -115,20 +116,53 @@ fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, ImportError> {
             inputs.push(Input { path: path.clone(), found: false });
             continue;
         }
-        let mut found = Vec::new();
+        let (mut found, mut within) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(path).map_err(failed("read"))? {
-            let file = entry.map_err(failed("read"))?.path();
-            if has_name(&file, &[".json", ".json.gz"]) && !file.is_dir() {
+            let entry = entry.map_err(failed("read"))?;
+            let file = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if !paths.contains(&file) && holds_traces(&file, DEEPEST) {
+                    within.push(file);
+                }
+            } else if has_name(&file, &[".json", ".json.gz"]) && !file.is_dir() {
                 found.push(file);
             }
         }
+        within.sort();
         if found.is_empty() {
-            return Err(ImportError::NoTraces { path: path.clone() });
+            return Err(ImportError::NoTraces { path: path.clone(), within });
+        }
+        if let Some(first) = within.first() {
+            let (count, path, first) = (within.len(), path.display(), first.display());
+            let directories = if count == 1 { "directory" } else { "directories" };
+            notes.push(format!(
+                "{count} {directories} with traces in `{path}` passed over: to import them too, \
+                 name them: tprof import {path} {first}"
+            ));
         }
         found.sort_by_key(|file| (rank::of_name(&file.to_string_lossy()), file.clone()));
         inputs.extend(found.into_iter().map(|path| Input { path, found: true }));
     }
     Ok(inputs)
+}
+
+/// Directories within each other that are looked into for traces.
+const DEEPEST: u32 = 8;
+
+/// Whether a trace lies somewhere in a directory that is no run.
+fn holds_traces(directory: &Path, deep: u32) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return false };
+    let entries: Vec<_> = entries.flatten().collect();
+    let is_of_run = |entry: &fs::DirEntry| {
+        has_name(&entry.path(), &[".tprof"]) || entry.file_name() == "run.json"
+    };
+    if entries.iter().any(is_of_run) {
+        return false;
+    }
+    entries.iter().any(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => deep > 0 && holds_traces(&entry.path(), deep - 1),
+        _ => has_name(&entry.path(), &[".json", ".json.gz"]),
+    })
 }
 
 /// One imported file, before it has its name.
@@ -155,13 +189,17 @@ pub fn import(
     directory: &Path,
     options: &Options,
 ) -> Result<Imported, ImportError> {
-    let inputs = inputs(paths)?;
+    let mut notes = Vec::new();
+    let inputs = inputs(paths, &mut notes)?;
     let sizes = inputs.iter().filter_map(|input| fs::metadata(&input.path).ok());
     options.progress.total.store(sizes.map(|data| data.len()).sum(), Ordering::Relaxed);
     let failed = |source| ImportError::Io { path: directory.to_owned(), what: "create", source };
     let existed = directory.exists();
     fs::create_dir_all(directory).map_err(failed)?;
-    let result = into(&inputs, paths, directory, options);
+    let mut result = into(&inputs, paths, directory, options);
+    if let Ok(imported) = &mut result {
+        imported.notes.splice(0..0, notes);
+    }
     if result.is_err() && !existed {
         // The error that led here matters more than one of removing.
         let _ = fs::remove_dir(directory);
@@ -196,7 +234,7 @@ fn into(
         }
     }
     if parts.is_empty() && failure.is_none() {
-        failure = Some(ImportError::NoTraces { path: paths[0].clone() });
+        failure = Some(ImportError::NoTraces { path: paths[0].clone(), within: Vec::new() });
     }
     if let Some(error) = failure {
         for part in parts {

@@ -36,6 +36,10 @@ fn what_is_no_trace_is_refused_with_the_place() {
     assert_eq!(refused(b"{\"a\"").0, 1);
     assert_eq!(refused(b"[{\"ph\":").1, "it ends within its first event");
     assert_eq!(refused(b"{\"traceEvents\": [").1, "it ends before its first event");
+    let no_event = "its list holds no event, an object with `ph`";
+    for list in ["[1,2,3]", "[]", "[{}]", "[{\"id\": 1, \"name\": \"an issue\"}, 2]"] {
+        assert_eq!(refused(list.as_bytes()).1, no_event, "{list}");
+    }
     assert_eq!(refused(b"{\"traceEvents\": null}").1, "it has no list `traceEvents`");
     assert!(refused(&[0x1f, 0x8b, 8, 0, 0]).1.contains("gzip stream was cut off"));
     assert!(refused(&[0x1f, 0x8b, 0xff, 0, 0, 0, 0, 0, 0, 0]).1.contains("damaged"));

@@ -70,6 +70,38 @@ fn a_directory_is_its_traces_gzipped_or_not() {
 }
 
 #[test]
+fn traces_in_directories_within_are_counted_not_passed_over_in_silence() {
+    let scratch = tempfile::tempdir().unwrap();
+    let top = scratch.path().join("top");
+    for path in ["a.json", "one/b.json", "two/deep/c.json.gz", "a_run/rank-0.json"] {
+        let path = top.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, trace(None)).unwrap();
+    }
+    std::fs::write(top.join("a_run/run.json"), "{}").unwrap();
+    std::fs::create_dir(top.join("empty")).unwrap();
+    let options = Options::new("test");
+    let into = |paths: &[std::path::PathBuf], name: &str| {
+        import(paths, &scratch.path().join(name), &options)
+    };
+    let imported = into(std::slice::from_ref(&top), "r1").unwrap();
+    assert_eq!(imported.files.len(), 1);
+    let note = &imported.notes[0];
+    assert!(
+        note.starts_with("2 directories with traces in ") && note.contains("top/one"),
+        "{note}"
+    );
+    // One that is named is not passed over.
+    let imported = into(&[top.clone(), top.join("one")], "r2").unwrap();
+    assert!(imported.notes[0].starts_with("1 directory with traces"), "{:?}", imported.notes);
+    let within = match into(&[top.join("two")], "r3").err().unwrap() {
+        ImportError::NoTraces { within, .. } => within,
+        error => panic!("{error}"),
+    };
+    assert_eq!(within, [top.join("two/deep")]);
+}
+
+#[test]
 fn a_file_that_was_named_must_be_a_trace() {
     let good = trace(None);
     let error = import_files(&[("a.json", &good), ("b.json", b"{\"lr\": 0.1}")]).err().unwrap();

@@ -3,6 +3,7 @@
 use tprof_import::ImportError;
 
 use crate::errors::{Failure, said};
+use crate::quote;
 use crate::report::trace_failure;
 use crate::units::about_size;
 
@@ -29,10 +30,17 @@ pub fn failure(error: &ImportError) -> Failure {
                 .cause(format!("it holds more than {} of JSON", about_size(*limit)))
                 .hint("a larger --max-input, if the file can be trusted")
         }
-        ImportError::NoTraces { path } => {
-            Failure::new(format!("there is nothing to import in `{}`", path.display()))
-                .cause("it holds no trace (*.json, *.json.gz)")
-                .hint("the directory that torch.profiler wrote to")
+        ImportError::NoTraces { path, within } => {
+            let failure =
+                Failure::new(format!("there is nothing to import in `{}`", path.display()));
+            match within.first() {
+                None => failure
+                    .cause("it holds no trace (*.json, *.json.gz)")
+                    .hint("the directory that torch.profiler wrote to"),
+                Some(first) => failure
+                    .cause(format!("its traces lie in {} directories within", within.len()))
+                    .hint(format!("tprof import {}", quote::word(first.as_os_str()))),
+            }
         }
         ImportError::Trace(error) => {
             let failure = trace_failure(std::path::Path::new(""), error);
