@@ -68,6 +68,14 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     let reports: Vec<Kind> =
         REPORTS.into_iter().filter(|kind| is_wanted(kind_name(*kind))).collect();
     let kinds: Vec<&DocumentKind> = KINDS.iter().filter(|kind| is_wanted(kind.name)).collect();
+    for (option, given) in [("--within", &args.within), ("--operator", &args.operator)] {
+        let takes = |kind: &DocumentKind| kind.takes(option);
+        if given.is_some() && !kinds.iter().any(|kind| takes(kind)) {
+            let takers: Vec<_> =
+                KINDS.iter().filter(|one| takes(one)).map(|one| one.name).collect();
+            return Err(failure::not_taken(option, &args.kinds, &takers).into());
+        }
+    }
     if let [kind] = args.kinds.as_slice()
         && !reports.is_empty()
     {

@@ -76,8 +76,9 @@ fn time_on_a_core_is_told_by_range_and_adds_up() {
     };
     is_near(share(&report("outer"), "functions", "spin_inner", "total_share"), 1.0 / 3.0);
     is_near(share(&report("inner:1"), "functions", "spin_inner", "total_share"), 1.0);
-    let none = report("no such range");
-    assert_eq!(none["tables"]["functions"].as_array().unwrap().len(), 0);
+    let words = ["report", "cpu", "--within", "no such range", run.run.to_str().unwrap()];
+    let refused = tprof(words).run_in(scratch.cwd());
+    tprof_tests::assert_refused(&refused, &["inner (2)", "outer (2)", "--within inner"]);
     assert!(parts > 900_000_000, "{parts}");
 }
 

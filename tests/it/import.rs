@@ -33,6 +33,41 @@ fn json(words: &[&Path]) -> Value {
 }
 
 #[test]
+fn a_name_that_chooses_nothing_is_refused_with_what_there_is() {
+    let scratch = Scratch::new();
+    let (input, _) = trace(&scratch, "trace.json", 0, 1, 5);
+    let run = scratch.join("run");
+    import(&input, &run);
+    let report = |words: &[&str]| {
+        let words = words.iter().map(|word| OsStr::new(*word));
+        tprof([OsStr::new("report")].into_iter().chain(words).chain([run.as_os_str()]))
+    };
+    let refused = report(&["critical-path", "--within", "nosuch"]);
+    assert_refused(&refused, &["--within `nosuch`", "the annotations", "ProfilerStep#", "(1)"]);
+    let past = report(&["critical-path", "--within", "ProfilerStep:99"]);
+    assert_refused(&past, &["numbered from 0", "--within ProfilerStep:"]);
+    report(&["critical-path", "--within", "ProfilerStep:1"]).expect_code(0);
+    assert_refused(&report(&["sequences", "--operator", "nosuch"]), &["the operators are aten::"]);
+    // The trace has no NVTX range, but annotations: one kind of all finds what it seeks.
+    assert_refused(&report(&["cpu", "--within", "ProfilerStep"]), &["no NVTX ranges"]);
+    report(&["all", "--within", "ProfilerStep"]).expect_code(0);
+    // Kinds that are whole by nature do not take the option and show all the same.
+    assert_refused(&report(&["kernels", "--within", "ProfilerStep"]), &["critical-path and cpu"]);
+    assert_refused(&report(&["summary", "--operator", "aten"]), &["--operator is not for summary"]);
+}
+
+#[test]
+fn a_list_that_is_no_trace_is_refused() {
+    let scratch = Scratch::new();
+    let path = scratch.join("list.json");
+    std::fs::write(&path, "[1,2,3]").unwrap();
+    let run = scratch.join("run");
+    let outcome = tprof([Path::new("import"), &path, Path::new("-o"), &run]);
+    assert_refused(&outcome, &["list.json", "holds no event"]);
+    assert!(!run.exists());
+}
+
+#[test]
 fn an_imported_trace_is_a_run_like_any_other() {
     let scratch = Scratch::new();
     let (input, counts) = trace(&scratch, "trace.json", 3, 8, 5);

@@ -9,7 +9,7 @@ use tprof_trace::{RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 use crate::clock::Clock;
 use crate::completeness::{Completeness, Seen};
 use crate::devices::{self, Sampled};
-use crate::document::{Options, RankAt};
+use crate::document::{Named, Options, RankAt};
 use crate::findings::lines::{self, Line};
 use crate::findings::{self, RankFindings};
 use crate::gpu::{self, Gpu};
@@ -146,6 +146,9 @@ pub enum AnalyzeError {
         /// The ranks that are there.
         there: Vec<u32>,
     },
+    /// An option names something that the run has not.
+    #[error("{} `{}` chooses none of the run's {}", .0.option, .0.text, .0.what)]
+    Nothing(Named),
 }
 
 /// One file, as the summary and the report on memory see it.

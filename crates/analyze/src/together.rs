@@ -9,7 +9,7 @@ use std::path::Path;
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use crate::completeness::{Completeness, Seen};
-use crate::document::{Begun, Body, Document, DocumentKind, Options, RankAt};
+use crate::document::{Begun, Body, Document, DocumentKind, Named, Options, RankAt};
 use crate::rank::{Needs, RankTrace};
 use crate::ranks;
 use crate::summary::{
@@ -46,6 +46,9 @@ pub fn read_together(
     let analyses: Vec<Box<dyn Begun>> = wanted.kinds.iter().map(|kind| (kind.analysis)()).collect();
     let begun: Vec<&dyn Begun> = analyses.iter().map(|one| &**one).collect();
     let read = read_ranks(path, wanted.reports, &begun, options, symbols)?;
+    if let Some(named) = chooses_nothing(&begun) {
+        return Err(AnalyzeError::Nothing(named));
+    }
     let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
     let bodies = analyses.into_iter().map(|one| one.finish(options));
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
@@ -57,6 +60,16 @@ pub fn read_together(
     let reports =
         wanted.reports.iter().map(|kind| report_of(&read.dir, path, *kind, options, &read.parts));
     Ok(Made { reports: reports.collect(), documents })
+}
+
+/// An option by which none of the analyses that honour it finds anything.
+fn chooses_nothing(begun: &[&dyn Begun]) -> Option<Named> {
+    let all: Vec<Named> = begun.iter().filter_map(|one| one.named()).collect();
+    let is_chosen = |of: &Named| all.iter().any(|one| one.option == of.option && one.chosen);
+    let mut none: Vec<Named> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
+    // The one that has most to choose from says most.
+    none.sort_by_key(|one| one.there.len());
+    none.pop()
 }
 
 /// What a document says of the run beside its tables.

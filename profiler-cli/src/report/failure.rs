@@ -1,11 +1,17 @@
 //! What a user reads when a run cannot be read.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use tprof_analyze::AnalyzeError;
+use tprof_analyze::document::Named;
 use tprof_trace::TraceError;
 
 use crate::errors::{Failure, nearest, said};
+use crate::quote;
+
+/// Names that an error lists.
+const MOST_NAMES: usize = 8;
 
 /// A table that a report does not have.
 pub fn no_table(table: &str, kind: &str, tables: &[&str]) -> Failure {
@@ -19,7 +25,43 @@ pub fn analyze_failure(path: &Path, error: &AnalyzeError) -> Failure {
     match error {
         AnalyzeError::Trace(error) => trace_failure(path, error),
         AnalyzeError::NoRank { rank, there, .. } => no_rank(path, *rank, there),
+        AnalyzeError::Nothing(named) => nothing_named(named),
     }
+}
+
+/// An option names something that a run has not.
+fn nothing_named(named: &Named) -> Failure {
+    let Named { option, what, text, matching, .. } = named;
+    let bare = text.rsplit_once(':').map_or(text.as_str(), |(bare, _)| bare);
+    if *matching > 0 {
+        let last = matching - 1;
+        return Failure::new(format!("{option} `{text}` is past the last"))
+            .cause(format!("{matching} {what} have `{bare}` in their names, numbered from 0"))
+            .hint(format!("{option} {bare}:{last}"));
+    }
+    let failure = Failure::new(format!("{option} `{text}` chooses nothing"));
+    let mut there: Vec<(&str, u64)> =
+        named.there.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    there.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let Some((first, _)) = there.first() else {
+        return failure.cause(format!("the run has no {what}")).hint(format!("leave out {option}"));
+    };
+    let right = nearest(bare, there.iter().map(|(name, _)| *name)).unwrap_or(first);
+    let shown = there.iter().take(MOST_NAMES).map(|(name, count)| format!("{name} ({count})"));
+    let mut list = shown.collect::<Vec<_>>().join(", ");
+    if there.len() > MOST_NAMES {
+        list += &format!(" and {} more", there.len() - MOST_NAMES);
+    }
+    failure
+        .cause(format!("the {what} are {list}"))
+        .hint(format!("{option} {}", quote::word(OsStr::new(right))))
+}
+
+/// An option was given that no kind that was asked for honours.
+pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
+    Failure::new(format!("{option} is not for {}", asked.join(" and ")))
+        .cause(format!("it chooses a part of {}", takers.join(" and ")))
+        .hint(format!("tprof report {} RUN {option} TEXT", takers[0]))
 }
 
 /// A rank that a run does not have.

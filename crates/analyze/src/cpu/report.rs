@@ -10,14 +10,15 @@ use super::counted_tables::{self, All};
 use super::functions::{Functions, Sum};
 use super::load::CpuTrace;
 use super::names::{Func, Layer};
-use super::split::{Split, Windows};
+use super::split::{Split, Windows, range_name};
 use super::tree::Tree;
 use super::waits::word;
 use super::{NO_SAMPLES, loading, split_tables};
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Named, Options, RankAt, Table, Unit, boxed,
+    text_and_number,
 };
-use crate::rank::{Needs, RankTrace};
+use crate::rank::{HostSpan, Needs, RankTrace};
 use crate::units::{duration, percent};
 
 /// The kind of report.
@@ -62,11 +63,20 @@ pub struct Part {
 
 impl Analysis for CpuReport {
     const HTA: bool = false;
+    const TAKES: &'static [&'static str] = &["--within"];
     const KIND: &'static str = "cpu";
     type Part = Part;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::SAMPLES | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
+    }
+
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Option<Named> {
+        let within = options.within.as_deref().filter(|text| !text.is_empty())?;
+        let name = |span: &HostSpan| range_name(rank, span.category, span.name);
+        let spans = rank.spans(SpanKind::Nvtx).iter();
+        let option = ("--within", "NVTX ranges");
+        Some(Named::of(option, text_and_number(within), spans, name))
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Part {

@@ -14,6 +14,7 @@ use tprof_trace::model::{
 use super::load::CpuTrace;
 use super::names::{Func, Layer, Stack};
 use super::ranges::{ChainId, Ranges};
+use crate::document::text_and_number;
 use crate::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace, Step, step_at};
 
@@ -217,7 +218,7 @@ pub(super) fn is_sample(row: &Sample) -> Option<bool> {
     (row.state == ThreadState::Running).then_some(row.cpu.is_some())
 }
 
-fn range_name(rank: &RankTrace<'_>, domain: NameId, text: NameId) -> String {
+pub(super) fn range_name(rank: &RankTrace<'_>, domain: NameId, text: NameId) -> String {
     match rank.name(domain) {
         "" => rank.name(text).to_owned(),
         domain => format!("{domain}:{}", rank.name(text)),
@@ -277,9 +278,7 @@ pub(super) struct Windows {
 impl Windows {
     /// Ranges whose name contains a text; with `:N`, the Nth of them alone.
     pub fn of(rank: &RankTrace<'_>, within: &str) -> Windows {
-        let parts = within.rsplit_once(':');
-        let parts = parts.and_then(|(text, number)| Some((text, number.parse::<usize>().ok()?)));
-        let (text, number) = parts.map_or((within, None), |(text, number)| (text, Some(number)));
+        let (text, number) = text_and_number(within);
         let named = |span: &&HostSpan| range_name(rank, span.category, span.name).contains(text);
         let mut found: Vec<&HostSpan> = rank.spans(SpanKind::Nvtx).iter().filter(named).collect();
         found.sort_by_key(|span| (span.start_ns, std::cmp::Reverse(span.end_ns())));

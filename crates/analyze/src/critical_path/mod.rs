@@ -17,9 +17,11 @@ use tprof_trace::model::{NameId, SpanKind};
 
 pub use walk::critical_path;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{
+    Analysis, Body, DocumentKind, Named, Options, RankAt, boxed, text_and_number,
+};
 use crate::intervals::Interval;
-use crate::rank::{Needs, PROFILER_STEP, RankTrace};
+use crate::rank::{HostSpan, Needs, PROFILER_STEP, RankTrace};
 use crate::ranks;
 
 /// The kind.
@@ -173,11 +175,21 @@ fn longest(parts: &[Segment]) -> Vec<&Segment> {
 
 impl Analysis for CriticalPath {
     const KIND: &'static str = KIND.name;
+    const TAKES: &'static [&'static str] = &["--within"];
     /// None where the range that was asked for, or anything at all, was not recorded.
     type Part = Option<Sums>;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::ALL_SPANS | Needs::WORK | Needs::SYNCHRONIZATIONS
+    }
+
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Option<Named> {
+        let within = options.within.as_deref().filter(|text| !text.is_empty())?;
+        let kinds: &[SpanKind] = if options.hta { &hta::RANGES } else { &RANGES };
+        let spans = kinds.iter().flat_map(|kind| rank.spans(*kind));
+        let name = |span: &HostSpan| rank.name(span.name).to_owned();
+        let option = ("--within", "annotations and NVTX ranges");
+        Some(Named::of(option, text_and_number(within), spans, name))
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Option<Sums> {
@@ -203,7 +215,8 @@ fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
     match (&options.within, options.hta) {
         (Some(within), _) if within.is_empty() => whole,
         (Some(within), hta) => {
-            let (text, number) = range_and_number(within);
+            let (text, number) = text_and_number(within);
+            let number = number.unwrap_or(0);
             if hta { hta::window(rank, text, number) } else { range(rank, text, number) }
         }
         (None, true) => hta::window(rank, PROFILER_STEP, 0).or(whole),
@@ -211,15 +224,11 @@ fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
     }
 }
 
-/// `TEXT:N` taken apart; without a number, the first.
-fn range_and_number(within: &str) -> (&str, usize) {
-    let parts = within.rsplit_once(':');
-    let number = parts.and_then(|(text, number)| Some((text, number.parse().ok()?)));
-    number.unwrap_or((within, 0))
-}
+/// What `--within` chooses among.
+const RANGES: [SpanKind; 2] = [SpanKind::Annotation, SpanKind::Nvtx];
 
 fn range(rank: &RankTrace, text: &str, number: usize) -> Option<Interval> {
-    let mut found: Vec<Interval> = [SpanKind::Annotation, SpanKind::Nvtx]
+    let mut found: Vec<Interval> = RANGES
         .into_iter()
         .flat_map(|kind| rank.spans(kind))
         .filter(|span| rank.name(span.name).contains(text))

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tprof_trace::SymbolSource;
 use tprof_trace::run::RunInfo;
 
-use super::{Document, Table};
+use super::{Document, Named, Table};
 use crate::clock::Clock;
 use crate::rank::{Needs, RankTrace};
 use crate::summary::AnalyzeError;
@@ -42,6 +42,11 @@ pub struct DocumentKind {
 }
 
 impl DocumentKind {
+    /// Whether it honours an option, of those that not all do.
+    pub fn takes(&self, option: &str) -> bool {
+        (self.analysis)().takes().contains(&option)
+    }
+
     /// Makes a document of a run directory or one of its files; addresses without a
     /// name are looked up in the symbols.
     pub fn make(
@@ -87,8 +92,16 @@ pub trait Analysis: Send + Sync {
     /// What is kept of a rank. Small: there may be thousands.
     type Part: Send;
 
+    /// Options that it honours, of those that not all do: `--within`, `--operator`.
+    const TAKES: &'static [&'static str] = &[];
+
     /// Tables that it reads. It may be given more of them.
     fn needs(&self, options: &Options) -> Needs;
+
+    /// What a rank has of what an option names that was given.
+    fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Option<Named> {
+        None
+    }
 
     /// Looks at a rank.
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> Self::Part;
@@ -103,6 +116,10 @@ pub(crate) trait Begun: Send + Sync {
     fn kind(&self) -> &'static str;
     /// [`Analysis::HTA`].
     fn has_hta(&self) -> bool;
+    /// [`Analysis::TAKES`].
+    fn takes(&self) -> &'static [&'static str];
+    /// [`Analysis::named`], of all ranks so far.
+    fn named(&self) -> Option<Named>;
     /// [`Analysis::needs`].
     fn needs(&self, options: &Options) -> Needs;
     /// Looks at the rank of this place among the run's files.
@@ -113,7 +130,7 @@ pub(crate) trait Begun: Send + Sync {
 
 /// Begins an analysis.
 pub(crate) fn begin<A: Analysis>(analysis: A) -> Taken<A> {
-    Taken { analysis, parts: Mutex::default() }
+    Taken { analysis, parts: Mutex::default(), named: Mutex::default() }
 }
 
 /// Begins one of which only [`Begun`] is known.
@@ -125,6 +142,7 @@ pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn Begun> {
 pub(crate) struct Taken<A: Analysis> {
     analysis: A,
     parts: Mutex<Vec<(usize, RankAt, A::Part)>>,
+    named: Mutex<Option<Named>>,
 }
 
 impl<A: Analysis> Taken<A> {
@@ -146,11 +164,27 @@ impl<A: Analysis> Begun for Taken<A> {
         A::HTA
     }
 
+    fn takes(&self) -> &'static [&'static str] {
+        A::TAKES
+    }
+
+    fn named(&self) -> Option<Named> {
+        self.named.lock().ok()?.clone()
+    }
+
     fn needs(&self, options: &Options) -> Needs {
         self.analysis.needs(options)
     }
 
     fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options) {
+        if let (Some(found), Ok(mut named)) =
+            (self.analysis.named(rank, options), self.named.lock())
+        {
+            match &mut *named {
+                Some(all) => all.add(found),
+                none => *none = Some(found),
+            }
+        }
         let part = self.analysis.rank(rank, at, options);
         if let Ok(mut parts) = self.parts.lock() {
             parts.push((place, at.clone(), part));

@@ -8,11 +8,14 @@
 mod cell;
 mod json;
 mod make;
+mod named;
 
 pub use cell::{Cell, Value};
 pub(crate) use json::Tables;
 pub use make::{Analysis, Body, DocumentKind, Options, RankAt};
 pub(crate) use make::{Begun, begin, boxed};
+pub use named::Named;
+pub(crate) use named::text_and_number;
 
 use crate::completeness::Completeness;
 use crate::summary::Run;

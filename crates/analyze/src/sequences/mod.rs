@@ -14,10 +14,12 @@ use std::collections::BTreeMap;
 pub use find::{FEWEST_KERNELS, Roots, patterns};
 pub use ran::{Ran, name_of, ran};
 
+use tprof_trace::model::SpanKind;
+
 use crate::document::{
-    Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+    Analysis, Body, Column, DocumentKind, Named, Options, RankAt, Table, Unit, View, boxed,
 };
-use crate::rank::{Needs, RankTrace};
+use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -56,6 +58,7 @@ pub type Patterns = BTreeMap<(String, String), Pattern>;
 
 impl Analysis for Sequences {
     const KIND: &'static str = KIND.name;
+    const TAKES: &'static [&'static str] = &["--operator"];
     type Part = Patterns;
 
     fn needs(&self, options: &Options) -> Needs {
@@ -63,6 +66,14 @@ impl Analysis for Sequences {
             true => Needs::ALL_SPANS | Needs::WORK,
             false => Needs::WORK | Needs::CALLS | Needs::OPERATORS,
         }
+    }
+
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Option<Named> {
+        // Holistic Trace Analysis answers with nothing, which is what is compared.
+        let operator = options.operator.as_deref().filter(|_| !options.hta)?;
+        let spans = rank.spans(SpanKind::Operator).iter();
+        let name = |span: &HostSpan| rank.name(span.name).to_owned();
+        Some(Named::of(("--operator", "operators"), (operator, None), spans, name))
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Patterns {
