@@ -1,6 +1,10 @@
 //! What rules say where they find nothing of what they look for: that none was
 //! recorded, or that what was lies outside of what is judged.
 
+use rustc_hash::FxHashSet;
+use tprof_trace::model::NameId;
+
+use super::calls::is_known;
 use super::rule::Verdict;
 use super::scene::Scene;
 
@@ -72,9 +76,16 @@ impl Scene<'_> {
         })
     }
 
-    /// For rules about calls, where none was recorded.
+    /// For rules that know calls by their names, where none was recorded of a library whose
+    /// names they know: what those of another are for is not told.
     pub fn no_calls(&self) -> Option<Verdict> {
-        self.rank.calls.is_empty().then(|| {
+        let mut names: FxHashSet<NameId> = FxHashSet::default();
+        let is_known = self
+            .rank
+            .calls
+            .iter()
+            .any(|call| names.insert(call.name) && is_known(self.rank.name(call.name)));
+        (!is_known).then(|| {
             Verdict::none_to_judge(
                 self.none(&Thing::new("call of the CUDA or HIP runtime"), false),
                 "calls of the runtime: torch.profiler's CPU activities, or tprof's own recording",

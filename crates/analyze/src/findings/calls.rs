@@ -25,6 +25,12 @@ fn plain(name: &str) -> &str {
     name.split_once('_').map_or(name, |(plain, _)| plain)
 }
 
+/// Whether a call is of a library whose names are known here: the runtime and the driver
+/// of CUDA, and HIP.
+pub(super) fn is_known(name: &str) -> bool {
+    !plain(name).is_empty()
+}
+
 /// Whether a call does nothing but wait for a device.
 pub(super) fn is_wait(name: &str) -> bool {
     let plain = plain(name);
@@ -107,6 +113,7 @@ mod tests {
         for name in ["cudaStreamWaitEvent", "cudaEventQuery", "MyStreamSynchronize", "cudaMemcpy"] {
             assert!(!is_wait(name), "{name}");
         }
+        assert!(is_known("hipLaunchKernel") && !is_known("urEnqueueKernelLaunch"));
         assert!(is_synchronous_copy("cudaMemcpy") && is_synchronous_copy("cuMemcpyHtoD_v2"));
         assert!(is_synchronous_copy("hipMemcpyWithStream"));
         assert!(

@@ -126,6 +126,9 @@ fn judge_synchronous(
             "which call started which copy was not recorded",
             "calls of the CUDA or HIP runtime with the correlations of their copies",
         ),
-        false => Verdict::none(scene.none(thing, scene.has_copies(is_one))),
+        false => scene
+            .no_calls()
+            .filter(|_| !all.is_empty())
+            .unwrap_or_else(|| Verdict::none(scene.none(thing, scene.has_copies(is_one)))),
     }
 }

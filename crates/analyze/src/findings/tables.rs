@@ -47,24 +47,23 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
             duration(rank.step_ns)
         ));
     }
-    if let Some(rank) = ranks.iter().max_by_key(|rank| rank.outside_ns) {
-        if rank.outside_ns > 0 {
-            notes.push(format!(
-                "{} of work on devices, of {}, lies outside of the steps and is not judged",
-                duration(rank.outside_ns),
-                rank.label
-            ));
-        }
+    let most = |of: fn(&RankFindings) -> u64| {
+        ranks.iter().max_by_key(|rank| of(rank)).filter(|rank| of(rank) > 0)
+    };
+    if let Some(rank) = most(|rank| rank.outside_ns) {
+        notes.push(format!(
+            "{} of work on devices, of {}, lies outside of the steps and is not judged",
+            duration(rank.outside_ns),
+            rank.label
+        ));
     }
-    if let Some(rank) = ranks.iter().max_by_key(|rank| rank.untold_ns) {
-        if rank.untold_ns > 0 {
-            notes.push(format!(
-                "the first {} without work, of {}, are not judged: the trace lacks what was \
-                 launched before it began",
-                duration(rank.untold_ns),
-                rank.label
-            ));
-        }
+    if let Some(rank) = most(|rank| rank.untold_ns) {
+        notes.push(format!(
+            "the first {} without work, of {}, are not judged: the trace lacks what was launched \
+             before it began",
+            duration(rank.untold_ns),
+            rank.label
+        ));
     }
     if all.len() > 1 {
         notes.push("each gain is an upper bound; they overlap, so do not add them up".to_owned());

@@ -86,3 +86,20 @@ fn without_calls_a_launch_cannot_be_late() {
     let said = job.ask("LaunchBound").undecided.unwrap();
     assert_eq!(said.why, "which call launched which kernel was not recorded");
 }
+
+#[test]
+fn calls_of_a_library_whose_names_are_not_known_are_not_denied() {
+    for rule in ["SyncBound", "DeviceAllocations"] {
+        let mut job = Job::new(1, 10 * MS);
+        job.fixture.call(0, 0, US, "urEnqueueKernelLaunch", 77);
+        let row = tprof_trace::model::Kernel {
+            start_ns: 2 * US,
+            duration_ns: MS,
+            correlation: Some(77),
+            ..Default::default()
+        };
+        job.fixture.kernel(row, "k");
+        let said = job.ask(rule).undecided.unwrap();
+        assert_eq!(said.why, "no call of the CUDA or HIP runtime was recorded", "{rule}");
+    }
+}
