@@ -231,9 +231,9 @@ fn a_long_gap_before_work_without_a_launch_is_unknown_too() {
 
 #[test]
 fn a_range_is_named_by_text_and_number() {
-    assert_eq!(range_and_number("ProfilerStep:2"), ("ProfilerStep", 2));
-    assert_eq!(range_and_number("nccl:all_reduce"), ("nccl:all_reduce", 0));
-    assert_eq!(range_and_number("nccl:all_reduce:1"), ("nccl:all_reduce", 1));
+    assert_eq!(text_and_number("ProfilerStep:2"), ("ProfilerStep", Some(2)));
+    assert_eq!(text_and_number("nccl:all_reduce"), ("nccl:all_reduce", None));
+    assert_eq!(text_and_number("nccl:all_reduce:1"), ("nccl:all_reduce", Some(1)));
 }
 
 proptest! {
