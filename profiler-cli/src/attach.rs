@@ -8,7 +8,7 @@ use crate::cli::{AttachArgs, RunOptions};
 use crate::config;
 use crate::errors::{Failure, say};
 use crate::failures::{not_finished, not_started};
-use crate::run::current_directory;
+use crate::run::{current_directory, withdraw};
 use crate::signals::Signals;
 use crate::units::{about_time, parse_duration};
 use crate::{enabled, paint, quote, summary, system};
@@ -50,21 +50,27 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let session =
         Session::start(resolved.config.clone(), Libraries { preload: PathBuf::new(), agent: None })
             .map_err(|e| not_started(&output, &e))?;
-    if let Err(why) = session.attach(pid) {
-        // Taken back: an empty run would only mislead.
-        let _ = session.finish();
-        let _ = std::fs::remove_dir_all(&output);
-        return Err(Failure::new(format!("cannot sample process {pid}"))
-            .cause(why)
-            .hint("tprof doctor")
-            .into());
-    }
+    let count = match session.attach(pid, args.alone) {
+        Ok(count) => count,
+        Err(why) => {
+            // Taken back: an empty run would only mislead.
+            withdraw(session);
+            return Err(Failure::new(format!("cannot sample process {pid}"))
+                .cause(why)
+                .hint("tprof doctor")
+                .into());
+        }
+    };
     if !resolved.quiet {
         let end = match time {
             Some(time) => format!("for {}", about_time(time.as_nanos() as u64)),
             None => "until Ctrl-C or its end".to_owned(),
         };
-        say(&format!("tprof: sampling process {pid} {end}\n"));
+        let others = match count {
+            1 => String::new(),
+            count => format!(" and {} that descend from it", count - 1),
+        };
+        say(&format!("tprof: sampling process {pid}{others} {end}\n"));
     }
     wait(pid, time, &signals);
     let info = session.finish().map_err(|e| not_finished(&output, &e))?;

@@ -218,6 +218,9 @@ pub struct AttachArgs {
     /// Process to sample, with its threads and children
     #[arg(value_name = "PID", allow_hyphen_values = true)]
     pub pid: String,
+    /// Leave out the processes that descend from it already
+    #[arg(long)]
+    pub alone: bool,
     /// Stop after this time, e.g. 10s [default: at Ctrl-C or its end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub duration: Option<OsString>,

@@ -134,7 +134,7 @@ fn preload_changed(given: Option<&OsStr>) -> bool {
 
 /// Takes a run back that never began: its own files alone, since the directory
 /// may be shared with other runs.
-fn withdraw(session: Session) {
+pub fn withdraw(session: Session) {
     let directory = session.run_dir().to_owned();
     let Ok(info) = session.finish() else { return };
     for file in &info.files {

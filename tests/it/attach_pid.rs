@@ -2,7 +2,9 @@
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tprof_tests::{Scratch, assert_refused, document, need, program, skip, tprof};
+use tprof_tests::{
+    Job, Live, Scratch, assert_refused, document, need, program, run_info, skip, tprof, traced_job,
+};
 
 /// A victim that runs, killed at the end of its test.
 struct Running(Child);
@@ -52,6 +54,43 @@ fn a_running_process_and_its_children_are_sampled_and_left_alone() {
     assert_eq!(busy.count(), 2, "the shell and its child: {rows:#?}");
     let status = std::fs::read_to_string(format!("/proc/{}/status", victim.pid())).unwrap();
     assert!(status.contains("TracerPid:\t0"), "{status}");
+    let said = |options: &[&str]| {
+        let run = scratch.run();
+        let job = tprof(["attach", "--duration", "200ms", "-o"]).arg(&run).args(options);
+        let outcome = job.arg(victim.pid()).run_in(scratch.path()).expect_code(0);
+        let threads = document("threads", &run);
+        (outcome.stderr, threads["tables"]["threads"].as_array().unwrap().len())
+    };
+    let (stderr, threads) = said(&[]);
+    assert!(stderr.contains("and 1 that descend from it") && threads == 2, "{threads} {stderr}");
+    let (stderr, threads) = said(&["--alone"]);
+    assert!(!stderr.contains("descend") && threads == 1, "{threads} {stderr}");
+}
+
+#[test]
+fn two_samplers_of_a_process_measure_what_each_would_alone() {
+    let scratch = Scratch::new();
+    let (first, second) = (scratch.join("first"), scratch.join("second"));
+    let job = traced_job(&Job::new(program("naps")), &["--activities", "cpu"], &first);
+    let mut live = Live::start(&job, scratch.path());
+    live.wait_for("ready");
+    let seen = |info: &serde_json::Value| !info["processes"].as_array().unwrap().is_empty();
+    let pid = run_info(&first, seen)["processes"][0]["pid"].to_string();
+    let attach = tprof(["attach", "--duration", "1500ms", "-q", "-o"]).arg(&second).arg(pid);
+    let outcome = attach.run_in(scratch.path());
+    live.send("stop");
+    live.finish().expect_code(0);
+    if outcome.stderr.contains("perf_event_open") {
+        return skip("perf_event_open is not permitted here");
+    }
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    for run in [&first, &second] {
+        let threads = document("threads", run);
+        let rows = threads["tables"]["threads"].as_array().unwrap();
+        let ran_ns: f64 = rows.iter().filter_map(|row| row["running_ns"].as_f64()).sum();
+        // It sleeps some 100 times a second, and runs for less than a millisecond of it.
+        assert!(ran_ns < 0.25e9, "{}: {rows:#?}", run.display());
+    }
 }
 
 #[test]

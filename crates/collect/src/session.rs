@@ -224,12 +224,15 @@ impl Session {
         }
     }
 
-    /// Samples a process that runs already, and those that descend from it.
-    pub fn attach(&self, pid: u32) -> Result<(), String> {
+    /// Samples a process that runs already and, unless it is meant `alone`, those that
+    /// descend from it; how many they were.
+    pub fn attach(&self, pid: u32, alone: bool) -> Result<usize, String> {
         let Some(sampler) = &self.sampler else {
             return Err("--activities does not have cpu".to_owned());
         };
-        sampler.attach(sys::with_descendants(pid))
+        let pids = if alone { vec![pid] } else { sys::with_descendants(pid) };
+        let count = pids.len();
+        sampler.attach(pids).map(|()| count)
     }
 
     /// Tells how it ended: a wait status.

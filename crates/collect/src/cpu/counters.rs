@@ -306,8 +306,12 @@ impl Counters {
     }
 
     /// What a sample's counter is for.
+    ///
+    /// Where another profiler counts how threads leave their processors as well, the kernel
+    /// (6.18) writes one's samples with the id of the other's counter: all counters of a
+    /// software event share what it prepared for the first. The clock's are never shared.
     pub fn purpose(&self, id: u64) -> Purpose {
-        self.purpose.get(&id).copied().unwrap_or(Purpose::Clock)
+        self.purpose.get(&id).copied().unwrap_or(Purpose::Leave)
     }
 
     /// What a counter's samples hold.
