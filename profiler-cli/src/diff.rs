@@ -61,7 +61,14 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
 /// Says of each condition whether it tripped; the talk goes to stderr.
 fn judge(comparison: &Comparison, gates: &[(Gate, &'static Metric)]) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
+    let other_hardware = comparison.other_hardware();
     for (gate, metric) in gates {
+        if metric.of_hardware && !other_hardware.is_empty() {
+            return Err(Failure::new(format!("cannot judge `{gate}`"))
+                .cause(format!("the hardware differs ({})", other_hardware.join(", ")))
+                .hint("runs on the same hardware, or a metric of memory")
+                .into());
+        }
         let change = comparison.change(metric.key);
         let known =
             change.as_ref().and_then(|change| Some((change.a.get()?, change.difference()?)));

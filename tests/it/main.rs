@@ -14,6 +14,7 @@ mod cpu;
 mod ctl;
 mod damage;
 mod devices;
+mod diff;
 mod edges;
 mod enabled;
 mod estimates;

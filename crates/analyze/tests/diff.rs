@@ -5,7 +5,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use tprof_analyze::diff::{Comparison, Gate, Side, SideOptions};
 use tprof_analyze::document::{Cell, Table, Value};
-use tprof_trace::model::{Collective, Kernel, Process, Property, Span, SpanKind};
+use tprof_trace::model::{Collective, Device, Kernel, Process, Property, Span, SpanKind};
 use tprof_trace::{TraceHeader, TraceWriter};
 
 const US: u64 = 1000;
@@ -15,14 +15,33 @@ const US: u64 = 1000;
 /// In each step a kernel `gemm` runs for half of it and `ncclAllReduce` for a
 /// quarter, of which half beside the other; `extra` names one more kernel of 1 us.
 fn run(ranks: u32, steps: &[u64], extra: Option<&str>, world: &str) -> TempDir {
+    run_on(None, ranks, steps, extra, world)
+}
+
+/// The same on a device of this name.
+fn run_on(
+    device: Option<&str>,
+    ranks: u32,
+    steps: &[u64],
+    extra: Option<&str>,
+    world: &str,
+) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for rank in 0..ranks {
-        write_rank(&dir.path().join(format!("rank-{rank}.tprof")), rank, steps, extra, world);
+        let path = dir.path().join(format!("rank-{rank}.tprof"));
+        write_rank(&path, device, rank, steps, extra, world);
     }
     dir
 }
 
-fn write_rank(path: &Path, rank: u32, steps: &[u64], extra: Option<&str>, world: &str) {
+fn write_rank(
+    path: &Path,
+    device: Option<&str>,
+    rank: u32,
+    steps: &[u64],
+    extra: Option<&str>,
+    world: &str,
+) {
     let header = TraceHeader { rank: Some(rank), ..TraceHeader::default() };
     let mut writer = TraceWriter::create(path, &header).unwrap();
     let command = writer.name("train");
@@ -37,6 +56,10 @@ fn write_rank(path: &Path, rank: u32, steps: &[u64], extra: Option<&str>, world:
         memory: tprof_trace::model::MemoryRecording::Off,
     };
     writer.process(&process);
+    if let Some(name) = device {
+        let name = writer.name(name);
+        writer.device(&Device { name, ..Device::default() });
+    }
     let (key, value) = (writer.name("distributedInfo"), writer.name(world));
     writer.property(Property { key, value });
     let (gemm, reduce) = (writer.name("gemm"), writer.name("ncclAllReduce"));
@@ -208,4 +231,47 @@ fn a_run_compared_with_itself_did_not_change() {
             assert_eq!(number(&row[at]), 0.0, "{}", table.key);
         }
     }
+}
+
+#[test]
+fn other_hardware_is_neither_better_nor_worse() {
+    let on = |device: Option<&str>, us: u64| run_on(device, 1, &[us, us + 8, us - 8], None, EIGHT);
+    let (a100, v100) = (on(Some("NVIDIA A100"), 800), on(Some("Tesla V100"), 1600));
+    let comparison = Comparison::of(side(&a100), side(&v100));
+    assert_eq!(comparison.other_hardware(), ["device"]);
+    let said = "the hardware differs (device: NVIDIA A100 in A, Tesla V100 in B)";
+    assert!(comparison.notes.iter().any(|note| note.starts_with(said)), "{:?}", comparison.notes);
+    let times = table(&comparison, "times");
+    assert_eq!(number(cell(times, "metric", "step_time", "change")), 800e3);
+    for key in ["step_time", "compute_time", "idle_time"] {
+        assert_eq!(cell(times, "metric", key, "verdict"), &Cell::from("other hardware"), "{key}");
+    }
+    assert_eq!(comparison.trips(&"step_time>+5%".parse().unwrap()), None);
+    // A side that does not name its device may have the same one.
+    let unnamed = Comparison::of(side(&a100), side(&on(None, 1600)));
+    assert!(unnamed.other_hardware().is_empty());
+    let verdict = cell(table(&unnamed, "times"), "metric", "step_time", "verdict");
+    assert_eq!(verdict, &Cell::from("worse"));
+}
+
+#[test]
+fn what_is_not_compared_is_not_denied() {
+    let comparison = Comparison::of(side(&run(1, &[800, 800], None, EIGHT)), side(&empty()));
+    let sites = table(&comparison, "sites");
+    assert_eq!(sites.empty, "neither side has a record of the heap");
+    let both = Comparison::of(side(&empty()), side(&empty()));
+    let kernels = table(&both, "kernels");
+    assert_eq!(
+        kernels.empty,
+        "no kernel and no copy lies in what is compared: of A in its trace and of B in its trace"
+    );
+}
+
+/// A run in which nothing was recorded but its process.
+fn empty() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let header = TraceHeader { rank: Some(0), ..TraceHeader::default() };
+    let writer = TraceWriter::create(&dir.path().join("rank-0.tprof"), &header).unwrap();
+    writer.finish().unwrap();
+    dir
 }

@@ -390,6 +390,13 @@ fn make_session_directory() -> Result<PathBuf, CollectError> {
     Err(CollectError::NoSession { tried: tried.join(", "), source: last })
 }
 
+/// What the processors call themselves; none where the kernel does not say.
+fn cpu_model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
 fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
     let start_ns = sys::monotonic_ns();
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
@@ -426,6 +433,7 @@ fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         job: JobId::own().shown(config.redact),
         machine: serde_json::json!({
             "kernel": kernel.trim(),
+            "cpu": cpu_model(),
             "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
             "memory_bytes": memory,
             "clock": if clock.is_tsc() { "tsc" } else { "CLOCK_MONOTONIC" },

@@ -9,7 +9,9 @@ Conditions of --fail-on are METRIC>CHANGE or METRIC<CHANGE; a change has a sign
 and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. Where there are
 steps to tell by, a change that may be chance trips nothing.
 Metrics: step_time compute_time exposed_communication exposed_copies idle_time
-  gpu_busy launches wall_time peak_heap peak_rss peak_device_memory
+  gpu_busy launches wall_time cpu_time processes threads peak_heap peak_rss
+  peak_device_memory
+Times and shares cannot be judged where the hardware differs.
 
 The exit status is 1 if a condition trips, 125 if one cannot be judged.
 

@@ -179,12 +179,14 @@ fn named(row: &Value, key: &str, parts: &[&str]) -> f64 {
     f64::from(parts.iter().any(|part| name.contains(part) || lower.contains(part)))
 }
 
+/// Where something is counted, and how much on each rank; "" where a table is of all.
+type Counted = (&'static Source, BTreeMap<String, f64>);
+
 /// What all kinds count of one run.
 pub struct Facts {
     /// Labels of the ranks.
     pub ranks: Vec<String>,
-    /// By subject and source: how much on each rank; "" where a table is of all of them.
-    counts: BTreeMap<Subject, Vec<(&'static Source, BTreeMap<String, f64>)>>,
+    counts: BTreeMap<Subject, Vec<Counted>>,
 }
 
 impl Facts {

@@ -24,6 +24,7 @@ pub use load::{CpuTrace, Stretch};
 pub use loading::Loading;
 pub(crate) use loading::Role;
 pub use names::{Func, FuncId, Layer, Names};
+pub(crate) use report::shown;
 pub use report::{CpuReport, KIND as CPU};
 pub use threads::{KIND as THREADS, ThreadsReport};
 pub use tree::{Node, Tree};

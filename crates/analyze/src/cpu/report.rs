@@ -259,7 +259,7 @@ pub(super) fn estimated(ns: u64, variance: f64) -> Cell {
 }
 
 /// A function as a person reads it.
-pub(super) fn shown(func: &Func) -> String {
+pub(crate) fn shown(func: &Func) -> String {
     match func.layer {
         Layer::Python if !func.file.is_empty() => {
             format!("{} ({})", func.name, short_path(&func.file))

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
-use super::figures::{Better, Metric, RUN_METRICS, STEP_METRICS, find};
+use super::change::Change;
+use super::figures::{Metric, RUN_METRICS, STEP_METRICS, find};
 use super::gate::Gate;
+use super::host_tables;
+use super::notes::notes;
 use super::side::{Side, Sort, Took};
 use super::stats::{Repeats, difference_error};
 use crate::Reading;
-use crate::document::{Cell, Column, Table, Tables, Unit};
+use crate::document::{Cell, Column, Table, Tables, Unit, View};
 use crate::summary::REPORT_VERSION;
 
 /// Two sides and what changed from A to B.
@@ -35,6 +38,7 @@ impl Serialize for Comparison {
         for (key, side) in [("a", &self.a), ("b", &self.b)] {
             map.serialize_entry(key, &SideHead(side))?;
         }
+        map.serialize_entry("other_hardware", &self.other_hardware())?;
         map.serialize_entry("notes", &self.notes)?;
         map.serialize_entry("tables", &Tables(&self.tables))?;
         map.end()
@@ -55,66 +59,29 @@ impl Serialize for SideHead<'_> {
     }
 }
 
-/// How a metric changed.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// Value of A: a mean over steps, or the run's.
-    pub a: Reading<f64>,
-    /// Value of B.
-    pub b: Reading<f64>,
-    /// Half the width of the 95 % interval of the difference, where there were repeats.
-    pub error: Option<f64>,
-    /// Repeats on either side; none of a run's figure.
-    pub repeats: Option<(Repeats, Repeats)>,
-}
-
-impl Change {
-    /// B minus A.
-    pub fn difference(&self) -> Option<f64> {
-        Some(self.b.get()? - self.a.get()?)
-    }
-
-    /// What the change means, in one word.
-    fn verdict(&self, better: Better) -> &'static str {
-        let Some(difference) = self.difference() else { return "?" };
-        let sure = match self.error {
-            Some(error) => difference.abs() > error,
-            None => difference != 0.0,
-        };
-        let toward = match better {
-            Better::Less => -difference,
-            Better::More => difference,
-            Better::Neither => 0.0,
-        };
-        match (sure, self.error.is_some()) {
-            _ if difference == 0.0 => "same",
-            (false, _) => "not sure",
-            (true, _) if toward == 0.0 => "changed",
-            (true, true) => {
-                if toward > 0.0 {
-                    "better"
-                } else {
-                    "worse"
-                }
-            }
-            // Without repeats it cannot be told from chance.
-            (true, false) => {
-                if toward > 0.0 {
-                    "better?"
-                } else {
-                    "worse?"
-                }
-            }
-        }
-    }
-}
-
 impl Comparison {
     /// Compares two sides.
     pub fn of(a: Side, b: Side) -> Comparison {
         let mut comparison = Comparison { notes: notes(&a, &b), tables: Vec::new(), a, b };
         comparison.tables = comparison.all_tables();
+        comparison.leave_out_empty();
         comparison
+    }
+
+    /// Leaves tables of which neither side has anything to programs, and names them.
+    fn leave_out_empty(&mut self) {
+        let mut left_out = Vec::new();
+        let empty = |table: &&mut Table| table.rows.is_empty() && table.key != "differences";
+        for table in self.tables.iter_mut().filter(empty) {
+            if table.empty.starts_with("only ") {
+                continue;
+            }
+            table.view = View::Data;
+            left_out.push(table.key);
+        }
+        if !left_out.is_empty() {
+            self.notes.push(format!("neither side has anything for {}", left_out.join(", ")));
+        }
     }
 
     /// How a metric changed; `None` if there is no such metric.
@@ -125,7 +92,7 @@ impl Comparison {
             Some(figure.value.clone().map(|bytes| bytes as f64))
         };
         if let (Some(a), Some(b)) = (run(&self.a), run(&self.b)) {
-            return Some(Change { a, b, error: None, repeats: None });
+            return Some(Change::of_runs(a, b));
         }
         let repeats = |side: &Side| Repeats::of(side.figures.get(key)?);
         let (a, b) = (repeats(&self.a), repeats(&self.b));
@@ -143,8 +110,17 @@ impl Comparison {
         })
     }
 
-    /// Whether a condition holds; none if its metric is not known or was not measured.
+    /// Hardware that both sides name, and not the same.
+    pub fn other_hardware(&self) -> Vec<&'static str> {
+        self.a.facts.other_hardware(&self.b.facts)
+    }
+
+    /// Whether a condition holds; none if its metric is not known, was not measured, or
+    /// says nothing of the code, since the hardware differs.
     pub fn trips(&self, gate: &Gate) -> Option<bool> {
+        if find(&gate.metric)?.of_hardware && !self.other_hardware().is_empty() {
+            return None;
+        }
         let change = self.change(&gate.metric)?;
         Some(gate.trips(change.a.get()?, change.difference()?, change.error))
     }
@@ -175,7 +151,7 @@ impl Comparison {
             ),
             self.figures(
                 "run",
-                "Wall time of the run".to_owned(),
+                self.title_of_run(),
                 of_unit(&RUN_METRICS, Unit::Duration),
                 Unit::Duration,
             ),
@@ -185,18 +161,42 @@ impl Comparison {
                 of_unit(&RUN_METRICS, Unit::Bytes),
                 Unit::Bytes,
             ),
+            self.figures(
+                "host",
+                "Processes and threads, all ranks".to_owned(),
+                of_unit(&RUN_METRICS, Unit::Count),
+                Unit::Count,
+            ),
             self.facts(),
         ];
         let sorts = [
-            (Sort::Work, "kernels", "Kernels and copies", "no kernel and no copy was recorded"),
-            (Sort::Operator, "operators", "Operators and annotations", "no operator was recorded"),
-            (Sort::Call, "calls", "Runtime and driver calls", "no call was recorded"),
-            (Sort::Collective, "collectives", "Collectives", "no collective was recorded"),
+            (Sort::Work, "kernels", "Kernels and copies", "kernel and no copy"),
+            (Sort::Operator, "operators", "Operators and annotations", "operator"),
+            (Sort::Call, "calls", "Runtime and driver calls", "call"),
+            (Sort::Collective, "collectives", "Collectives", "collective"),
         ];
-        tables.extend(sorts.map(|(sort, key, title, empty)| {
-            self.names(sort, key, format!("{title}: time in {per} and rank")).empty(empty)
+        let within = |side: &Side| if side.stepped { "its steps" } else { "its trace" };
+        let within = format!("of A in {} and of B in {}", within(&self.a), within(&self.b));
+        tables.extend(sorts.map(|(sort, key, title, what)| {
+            let table = self.names(sort, key, format!("{title}: time in {per} and rank"));
+            table.empty(format!("no {what} lies in what is compared: {within}"))
         }));
+        tables.extend(host_tables::tables(&self.a.host, &self.b.host));
         tables
+    }
+
+    /// What wall and CPU time are of.
+    fn title_of_run(&self) -> String {
+        match (self.a.in_part, self.b.in_part) {
+            (false, false) => "Wall time of the run, CPU time of a rank".to_owned(),
+            (true, true) => "Wall time of the longest rank, CPU time of a rank".to_owned(),
+            (true, false) => {
+                "Wall time of A's longest rank and of B's run, CPU time of a rank".to_owned()
+            }
+            (false, true) => {
+                "Wall time of A's run and of B's longest rank, CPU time of a rank".to_owned()
+            }
+        }
     }
 
     fn figures<'m>(
@@ -224,6 +224,7 @@ impl Comparison {
                 Column::data("b_deviation", unit),
             ],
         );
+        let same_hardware = self.other_hardware().is_empty();
         let mut unknown_on_both = Vec::new();
         for metric in metrics {
             let Some(change) = self.change(metric.key) else { continue };
@@ -249,7 +250,7 @@ impl Comparison {
                     (None, None) => Cell::Empty,
                 },
                 Cell::known(share.map(|(a, change)| change / a.abs()), "A is 0 or not known"),
-                change.verdict(metric.better).into(),
+                change.verdict(metric, same_hardware).into(),
                 Cell::applies(a.map(|repeats| repeats.count)),
                 Cell::applies(b.map(|repeats| repeats.count)),
                 Cell::applies(a.and_then(Repeats::deviation)),
@@ -367,43 +368,4 @@ impl Side {
             bytes: took.values().map(|took| took.bytes as f64).sum::<f64>() / steps / ranks,
         }
     }
-}
-
-fn notes(a: &Side, b: &Side) -> Vec<String> {
-    let mut notes = Vec::new();
-    match (a.stepped, b.stepped) {
-        (true, true) => {
-            let steps = [a, b].map(|side| side.steps.len());
-            if steps.iter().any(|steps| *steps < 2) {
-                notes.push(format!(
-                    "A has {} and B has {} steps: with fewer than two on a side, nothing tells a \
-                     change from chance",
-                    steps[0], steps[1]
-                ));
-            }
-        }
-        (false, false) => notes.push(
-            "no side has steps (`ProfilerStep#` annotations or `tprof ctl mark`ed steps): whole \
-             traces are compared, and nothing tells a change from chance"
-                .to_owned(),
-        ),
-        (a_has, _) => notes.push(format!(
-            "{} has steps and {} has none: a step is compared with a whole trace, which says \
-             little; give the other steps too, or compare names by their share",
-            if a_has { "A" } else { "B" },
-            if a_has { "B" } else { "A" }
-        )),
-    }
-    if a.ranks != b.ranks {
-        notes.push(format!(
-            "A has {} ranks and B has {}: figures are means over ranks",
-            a.ranks, b.ranks
-        ));
-    }
-    for (name, side) in [("A", a), ("B", b)] {
-        if !side.completeness.complete {
-            notes.push(format!("{name} is not complete: tprof report says what it lacks"));
-        }
-    }
-    notes
 }

@@ -38,6 +38,16 @@ impl Facts {
             .collect()
     }
 
+    /// Keys of hardware of which both say something, and not the same.
+    pub fn other_hardware(&self, other: &Facts) -> Vec<&'static str> {
+        let differ = |key: &&str| match (self.0.get(*key), other.0.get(*key)) {
+            (Some(a), Some(b)) => a != b,
+            // What one side does not say may be the same.
+            _ => false,
+        };
+        HARDWARE.into_iter().filter(differ).collect()
+    }
+
     /// Adds the leaves of a JSON object, keys joined by dots.
     fn json(&mut self, key: &str, value: &Value) {
         match value {
@@ -53,6 +63,14 @@ impl Facts {
     }
 }
 
+/// What times depend on beside the code.
+const HARDWARE: [&str; 5] = [
+    "device",
+    "device.compute_capability",
+    "device.multiprocessors",
+    "machine.cpu",
+    "machine.cpus",
+];
 /// Keys of `distributedInfo` that differ by rank and say nothing of the job.
 const OF_A_RANK: [&str; 2] = ["rank", "pg_config"];
 /// Properties of a device that its own table has, or that tell it from others of its kind.
@@ -74,9 +92,10 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
         }
         facts.json("machine", &info.machine);
         let mut options = info.options.clone();
-        // Which files an import read is told by the sides' names.
+        // Which files an import read is told by the sides' names, as is where a run is; the
+        // command is a fact of its own.
         if let Some(options) = options.as_object_mut() {
-            options.remove("imported");
+            ["imported", "output", "command"].iter().for_each(|key| drop(options.remove(*key)));
         }
         facts.json("option", &options);
     }
@@ -169,5 +188,19 @@ mod tests {
         );
         assert_eq!((a.text("with_stack"), b.text("with_stack")), ("1".into(), String::new()));
         assert_eq!(a.differences(&a.clone()), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn hardware_differs_where_both_sides_name_it() {
+        let of = |facts: &[(&str, &str)]| {
+            let mut all = Facts::default();
+            facts.iter().for_each(|(key, value)| all.set(key, *value));
+            all
+        };
+        let a = of(&[("device", "A100"), ("machine.cpus", "8"), ("command", "x")]);
+        let b = of(&[("device", "V100"), ("machine.cpus", "8"), ("command", "y")]);
+        assert_eq!(a.other_hardware(&b), ["device"]);
+        assert!(a.other_hardware(&of(&[("machine.cpu", "Zen")])).is_empty());
+        assert_eq!(a.other_hardware(&of(&[("machine.cpus", "2")])), ["machine.cpus"]);
     }
 }

@@ -25,10 +25,25 @@ pub struct Metric {
     pub unit: Unit,
     /// Which way is better.
     pub better: Better,
+    /// Whether other hardware makes another value of the same code.
+    pub of_hardware: bool,
+    /// Changes of a smaller share of A's value are none, where nothing tells how much
+    /// repeats would vary.
+    pub noise: f64,
 }
 
+/// Times and resident memory vary by more from run to run of the same code.
+const VARIES: f64 = 0.01;
+/// What a program asks for varies less; this is what a report's digits show.
+const SHOWN: f64 = 0.001;
+
 const fn metric(key: &'static str, name: &'static str, unit: Unit, better: Better) -> Metric {
-    Metric { key, name, unit, better }
+    let of_hardware = matches!(unit, Unit::Duration | Unit::Share);
+    Metric { key, name, unit, better, of_hardware, noise: if of_hardware { VARIES } else { SHOWN } }
+}
+
+const fn noisy(metric: Metric) -> Metric {
+    Metric { noise: VARIES, ..metric }
 }
 
 /// Metrics of a step, in the order in which they are listed. The four parts of a
@@ -44,10 +59,13 @@ pub const STEP_METRICS: [Metric; 7] = [
 ];
 
 /// Metrics of a whole run.
-pub const RUN_METRICS: [Metric; 4] = [
+pub const RUN_METRICS: [Metric; 7] = [
     metric("wall_time", "wall time", Unit::Duration, Better::Less),
+    metric("cpu_time", "CPU time", Unit::Duration, Better::Less),
+    metric("processes", "processes", Unit::Count, Better::Neither),
+    metric("threads", "threads", Unit::Count, Better::Neither),
     metric("peak_heap", "peak heap", Unit::Bytes, Better::Less),
-    metric("peak_rss", "peak RSS", Unit::Bytes, Better::Less),
+    noisy(metric("peak_rss", "peak RSS", Unit::Bytes, Better::Less)),
     metric("peak_device_memory", "peak device memory", Unit::Bytes, Better::Less),
 ];
 

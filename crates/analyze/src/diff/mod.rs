@@ -2,17 +2,25 @@
 //!
 //! A step is a repeat: means over steps, and the 95 % interval of their
 //! difference, tell a change from chance. Without steps, whole traces are compared.
+//! What hosts did is compared by samples, which say how far off they may be.
 
+mod change;
 mod compare;
 mod facts;
 mod figures;
 mod gate;
+mod host;
+mod host_tables;
+mod notes;
+mod of_run;
 mod side;
 mod stats;
 
-pub use compare::{Change, Comparison};
+pub use change::Change;
+pub use compare::Comparison;
 pub use facts::Facts;
 pub use figures::{Better, Figure, Metric, find, keys};
 pub use gate::{Direction, Gate, GateError, Limit};
+pub use host::{Amount, Amounts, Host, HostSort};
 pub use side::{Names, Side, SideOptions, Sort, Took};
 pub use stats::{Repeats, difference_error};

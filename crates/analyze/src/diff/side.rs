@@ -6,11 +6,13 @@ use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::RunDir;
-use tprof_trace::model::{Allocator, NameId, SpanKind};
+use tprof_trace::model::{NameId, SpanKind};
 use tprof_trace::run::RunInfo;
 
 use super::facts::{self, Facts};
 use super::figures::{Figure, Figures, Sum};
+use super::host::Host;
+use super::of_run::{Peaks, life_ns};
 use crate::Reading;
 use crate::completeness::Completeness;
 use crate::document::{Analysis, Body, Options, RankAt, begin};
@@ -69,6 +71,8 @@ pub struct Side {
     pub facts: Facts,
     /// Rank files.
     pub ranks: u64,
+    /// Whether these are some of a run's ranks: its wall time is then theirs.
+    pub in_part: bool,
     /// Rank files that `names` is a sum over.
     pub sharers: u64,
     /// Whether `figures` are of steps; else of the whole trace, which is then the only "step".
@@ -81,6 +85,8 @@ pub struct Side {
     pub totals: Vec<Figure>,
     /// What each name took in each step, summed over ranks.
     pub names: Names,
+    /// What the hosts did.
+    pub host: Host,
 }
 
 impl Side {
@@ -88,12 +94,14 @@ impl Side {
     pub fn read(path: &Path, options: &SideOptions) -> Result<Side, AnalyzeError> {
         let SideOptions { rank, is_running, .. } = *options;
         let common = Options { rank, is_running, ..Options::default() };
-        let analysis = OfRank { steps: options.steps, names: Mutex::default() };
+        let analysis = OfRank { steps: options.steps, ..OfRank::default() };
         let begun = begin(analysis);
         let read = read_ranks(path, &[], &[&begun], &common, None)?;
         let (analysis, parts) = begun.into_parts();
         let OfKind { completeness, problems } = read.of_kinds[0].clone();
         let mut names = analysis.names.into_inner().unwrap_or_default();
+        let host = analysis.host.into_inner().unwrap_or_default();
+        let in_part = options.rank.is_some() || path.is_file();
         let mut facts = facts::of_run(&RunDir::open(path)?);
         let stepped = parts.iter().any(|(_, part)| part.stepped);
         let mut side = Side {
@@ -101,6 +109,7 @@ impl Side {
             completeness,
             problems,
             ranks: parts.iter().filter(|(at, _)| at.rank.is_some()).count() as u64,
+            in_part,
             sharers: 0,
             facts: Facts::default(),
             stepped,
@@ -108,10 +117,13 @@ impl Side {
             figures: BTreeMap::new(),
             totals: Vec::new(),
             names: names.remove(&stepped).unwrap_or_default(),
+            host,
         };
         let mut sums: BTreeMap<u64, Sum> = BTreeMap::new();
         let mut peaks = Peaks::default();
+        let mut longest_ns = None;
         for (at, part) in parts {
+            longest_ns = longest_ns.max(part.life_ns);
             facts.merge(part.facts);
             if at.rank.is_some() {
                 peaks.most(part.peaks);
@@ -133,8 +145,18 @@ impl Side {
         }
         facts.set("ranks", side.ranks.to_string());
         side.facts = facts;
-        let wall = Figure { key: "wall_time", value: side.run.wall_ns.clone() };
-        side.totals = [wall].into_iter().chain(peaks.figures()).collect();
+        let wall = match (in_part, longest_ns) {
+            (false, _) => side.run.wall_ns.clone(),
+            (true, Some(longest_ns)) => Reading::Is(longest_ns),
+            (true, None) => Reading::missing("no process was recorded"),
+        };
+        side.totals = vec![
+            Figure { key: "wall_time", value: wall },
+            Figure { key: "cpu_time", value: side.host.cpu_time() },
+            Figure { key: "processes", value: Reading::Is(side.host.processes) },
+            Figure { key: "threads", value: Reading::Is(side.host.threads) },
+        ];
+        side.totals.extend(peaks.figures());
         Ok(side)
     }
 }
@@ -150,52 +172,24 @@ pub struct SideOptions {
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }
 
-/// Highest memory of any rank, bytes.
-#[derive(Clone, Debug, Default)]
-struct Peaks {
-    heap: Option<Reading<u64>>,
-    rss: Option<Reading<u64>>,
-    device: Option<Reading<u64>>,
-}
-
-impl Peaks {
-    fn most(&mut self, other: Peaks) {
-        fn most(a: &mut Option<Reading<u64>>, b: Option<Reading<u64>>) {
-            let known = |reading: &Option<Reading<u64>>| reading.as_ref().and_then(Reading::get);
-            if known(&b) > known(a) || a.is_none() {
-                *a = b;
-            }
-        }
-        most(&mut self.heap, other.heap);
-        most(&mut self.rss, other.rss);
-        most(&mut self.device, other.device);
-    }
-
-    fn figures(self) -> Vec<Figure> {
-        let or_missing = |reading: Option<Reading<u64>>| {
-            reading.unwrap_or_else(|| Reading::missing("no rank was recorded"))
-        };
-        vec![
-            Figure { key: "peak_heap", value: or_missing(self.heap) },
-            Figure { key: "peak_rss", value: or_missing(self.rss) },
-            Figure { key: "peak_device_memory", value: or_missing(self.device) },
-        ]
-    }
-}
-
 /// What is kept of a rank.
 struct Part {
     stepped: bool,
     steps: Vec<(u64, Figures)>,
     facts: Facts,
     peaks: Peaks,
+    /// From its first process's start to the last that was recorded of it.
+    life_ns: Option<u64>,
 }
 
+#[derive(Default)]
 struct OfRank {
     steps: Option<(u64, u64)>,
     /// Names of all ranks so far, apart for those with steps and without: kept
     /// rank by rank, those of a thousand ranks would not fit.
     names: Mutex<FxHashMap<bool, Names>>,
+    /// What the hosts of all ranks so far did.
+    host: Mutex<Host>,
 }
 
 impl OfRank {
@@ -223,6 +217,7 @@ impl Analysis for OfRank {
             | Needs::ANNOTATIONS
             | Needs::COLLECTIVES
             | Needs::ALLOCATIONS
+            | Needs::SAMPLES
     }
 
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> Part {
@@ -236,13 +231,18 @@ impl Analysis for OfRank {
             steps.extend(whole(rank));
         }
         let memory = rank_memory(trace, at.clock);
-        let peaks = Peaks {
-            heap: Some(memory.host_memory.peak_bytes),
-            rss: Some(memory.timeline.rss_peak_bytes),
-            device: Some(device_peak(rank)),
-        };
+        // A launcher is none of the job's ranks.
+        if at.rank.is_some() {
+            let of_rank = Host::of(rank, &memory);
+            if let Ok(mut host) = self.host.lock() {
+                host.add(of_rank);
+            }
+        }
+        let life_ns = life_ns(trace);
+        let peaks = Peaks::of(rank, &memory);
         self.add(stepped, names(rank, &steps, stepped));
-        Part { stepped, steps: figures(rank, &steps, stepped), facts: facts::of_file(trace), peaks }
+        let facts = facts::of_file(trace);
+        Part { stepped, steps: figures(rank, &steps, stepped), facts, peaks, life_ns }
     }
 
     fn join(&self, _: Vec<(RankAt, Part)>, _: &Options) -> Body {
@@ -377,18 +377,5 @@ fn collectives(
         let kernel = row.correlation.and_then(|number| kernels.remove(&(row.process, number)));
         let took = Took { count: 1, ns: kernel.unwrap_or(0), bytes: row.bytes.unwrap_or(0) };
         names.entry((Sort::Collective, row.name, step)).or_default().add(took);
-    }
-}
-
-/// The most that the framework's allocator said it had given out on a device.
-fn device_peak(rank: &RankTrace<'_>) -> Reading<u64> {
-    let rows = rank.allocations.iter().filter(|row| row.device.is_some());
-    let framework = rows.filter(|row| row.allocator == Allocator::Framework);
-    let mut rows = framework.peekable();
-    let has_rows = rows.peek().is_some();
-    match rows.filter_map(|row| row.total_allocated_bytes).max() {
-        Some(bytes) => Reading::Is(bytes),
-        None if has_rows => Reading::missing("the framework's allocator gives no totals"),
-        None => Reading::missing("no allocator of a framework was recorded"),
     }
 }

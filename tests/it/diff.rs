@@ -1,0 +1,114 @@
+//! What changed between two runs that tprof recorded of jobs without a device.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tprof_tests::{Job, Outcome, Scratch, document, program, skip, tprof, traced};
+
+const OPTIONS: &[&str] = &["--sample-rate", "997", "--mem", "exact"];
+
+/// A run of the program with these arguments.
+fn run(arguments: &[&str]) -> (Scratch, PathBuf) {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("compared")).args(arguments), OPTIONS, &scratch).run;
+    (scratch, run)
+}
+
+fn diff(a: &Path, b: &Path, more: &[&str]) -> Outcome {
+    tprof(["diff"]).arg(a).arg(b).args(more).run_in(std::env::temp_dir())
+}
+
+fn json(a: &Path, b: &Path) -> Value {
+    let outcome = diff(a, b, &["--json"]).expect_code(0);
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+#[track_caller]
+fn row<'v>(diff: &'v Value, table: &str, key: &str, name: &str) -> &'v Value {
+    let rows = diff["tables"][table].as_array().unwrap_or_else(|| panic!("no {table} in {diff:#}"));
+    let found =
+        rows.iter().find(|row| row[key].as_str().is_some_and(|text| text.starts_with(name)));
+    found.unwrap_or_else(|| panic!("no {name} in {rows:#?}"))
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("no {key} in {row:#}"))
+}
+
+fn are_sampled(run: &Path) -> bool {
+    let report = document("cpu", run);
+    let blind = report["completeness"]["blind"].as_array().unwrap();
+    let refused = blind.iter().any(|entry| entry["what"] == "CPU samples of native code");
+    if refused {
+        skip("perf_event_open is not permitted here");
+    }
+    !refused
+}
+
+#[test]
+fn runs_without_a_device_differ_in_what_their_hosts_did() {
+    let (_keep_a, a) = run(&["300", "0", "50", "10", "1"]);
+    let (_keep_b, b) = run(&["300", "400", "350", "1010", "3"]);
+    if !are_sampled(&a) {
+        return;
+    }
+    let both = json(&a, &b);
+    // The function that was added, and no other, takes longer.
+    let added = row(&both, "cpu_functions", "name", "spin_added");
+    assert_eq!((&added["presence"], &added["verdict"]), (&"B".into(), &"more".into()), "{added}");
+    assert!((number(added, "change_ns") / 400e6 - 1.0).abs() < 0.15, "{added}");
+    let (least, error) = (number(added, "change_ns").abs(), number(added, "interval_ns"));
+    assert!(0.0 < error && error < least, "{added}");
+    let sleep = row(&both, "waits", "name", "sleep");
+    assert!((number(sleep, "change_ns") - 300e6).abs() < 100e6, "{sleep}");
+    let modules = row(&both, "cpu_modules", "name", "compared");
+    assert!(number(modules, "change_ns") > 350e6, "{modules}");
+    // Exact: each call of the one site is told.
+    let site = row(&both, "sites", "name", "allocate");
+    assert_eq!(
+        (number(site, "change_bytes"), number(site, "interval_bytes")),
+        (1e6, 0.0),
+        "{site}"
+    );
+    assert_eq!((number(site, "a_count"), number(site, "b_count")), (10.0, 1010.0), "{site}");
+    let threads = row(&both, "threads", "name", "");
+    assert!(number(threads, "b_count") - number(threads, "a_count") == 2.0, "{threads}");
+    assert_eq!(number(row(&both, "host", "metric", "threads"), "change"), 2.0);
+
+    let cpu = row(&both, "run", "metric", "cpu_time");
+    assert_eq!(cpu["verdict"], "worse?", "{cpu}");
+    let fails = diff(&a, &b, &["--fail-on", "cpu_time>+20%"]).expect_code(1);
+    assert!(fails.stderr.contains("FAILS: cpu_time>+20%: CPU time from"), "{fails:?}");
+    let text = diff(&a, &b, &[]).expect_code(0).stdout;
+    assert!(text.contains("spin_added") && text.contains("CPU time of functions"), "{text}");
+}
+
+#[test]
+fn a_run_is_the_same_as_itself() {
+    let (_keep, run) = run(&["100", "20", "10", "10", "1"]);
+    let both = json(&run, &run);
+    for (name, table) in both["tables"].as_object().unwrap() {
+        for row in table.as_array().into_iter().flatten() {
+            assert!(row["verdict"] == "same" || row["verdict"].is_null(), "{name}: {row}");
+        }
+    }
+    diff(&run, &run, &["--fail-on", "cpu_time>+0%"]).expect_code(0);
+}
+
+#[test]
+fn wall_time_of_rank_files_is_theirs() {
+    let scratch = Scratch::new();
+    let script = format!(
+        "RANK=0 WORLD_SIZE=2 {0} 20 0 0 1 0; RANK=1 WORLD_SIZE=2 {0} 20 0 500 1 0",
+        program("compared").display()
+    );
+    let run = traced(&Job::sh(&script), OPTIONS, &scratch).run;
+    let [first, second] = [0, 1].map(|rank| run.join(format!("rank-{rank}.tprof")));
+    let both = json(&first, &second);
+    let wall = row(&both, "run", "metric", "wall_time");
+    assert!(number(wall, "change") > 400e6, "{wall}");
+    let whole = json(&run, &run);
+    let whole = number(row(&whole, "run", "metric", "wall_time"), "a");
+    assert!(number(wall, "a") + number(wall, "b") <= whole, "{wall}, of {whole}");
+    let text = diff(&first, &second, &[]).expect_code(0).stdout;
+    assert!(text.contains("Wall time of the longest rank"), "{text}");
+}
