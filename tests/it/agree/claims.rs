@@ -53,7 +53,8 @@ const DENIED: [(&str, Subject); 29] = [
 ];
 
 /// Beginnings of sentences that deny what no report counts, or only a part of it that they name.
-const UNCOUNTED: [&str; 28] = [
+const UNCOUNTED: [&str; 29] = [
+    "no collector's account counts it by process",
     "no steps were seen on ",
     "there are no findings, or no moment shows them",
     "nothing in the trace would show compilation",
