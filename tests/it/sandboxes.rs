@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use tprof_tests::{
     DEFAULT, EXACT, Job, Outcome, Scratch, am_root, assert_unchanged, memory_report, need_some,
-    program, report, skip, tprof_at,
+    program, report, skip, tprof_at, traced,
 };
 
 /// Each way in which `sandboxed` asks for seccomp.
@@ -73,6 +73,22 @@ fn what_a_filter_forbids_to_record_is_counted_as_lost() {
             assert!(known >= events, "{how}: {known} of {events}: {}", report.0["completeness"]);
             assert!(report.blind("child of").is_some(), "{how}: {}", report.0["completeness"]);
         }
+    }
+}
+
+/// They are another library's to record, which has no hooks that could see a filter.
+#[test]
+fn ranges_of_nvtx_in_a_sandbox_end_no_process_and_are_recorded() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("nvtx")).arg(scratch.join("log")).args(["push", "narrow", "20000"]);
+    assert_eq!(job.run_in(scratch.cwd()).code, Some(0));
+    for options in [EXACT, DEFAULT, &["--activities", "nvtx"]] {
+        let run = traced(&job, options, &scratch);
+        assert_eq!((run.outcome.code, run.outcome.signal), (Some(0), None), "{:?}", run.outcome);
+        let report = report(&run.run);
+        assert_eq!(report.lost(), 0, "{options:?}: {}", report.0["completeness"]);
+        let recorded = report.0["completeness"]["recorded"].as_i64().unwrap();
+        assert!(recorded >= 20_004, "{options:?}: {}", report.0["completeness"]);
     }
 }
 

@@ -1,14 +1,15 @@
 //! The system calls that injected code makes, by what they are for: a seccomp
 //! filter that permits all of a class leaves that class as it is.
 //!
-//! A call that is added to a hook is added here. `system_calls_that_are_made` in
-//! the process tests runs hooks under a filter of exactly these.
+//! A call that is added to a hook is added here. The process tests run threads under a
+//! filter that kills for any other (`sandboxed enough`).
 
 use crate::arch::number as n;
 use crate::filter::{Call, Filter};
-use crate::pointers;
 use crate::sys::flags::*;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use crate::{loaded, pointers, ring, thread};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use tprof_wire::env;
 
 /// What calls are for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,10 +28,59 @@ const CLASSES: [Class; 3] = [Class::Threads, Class::Processes, Class::Reading];
 /// back, so a count falls only where the kernel refused one.
 static CLOSED: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 
+/// The counts of the library whose hooks see filters, in the one that has none.
+static ELSEWHERE: AtomicPtr<[AtomicU32; 3]> = AtomicPtr::new(core::ptr::null_mut());
+
 /// Whether calls of this class may kill.
 #[inline(always)]
 pub fn closed(class: Class) -> bool {
-    CLOSED.get(class as usize).is_none_or(|count| count.load(Relaxed) != 0)
+    let closes = |counts: &[AtomicU32; 3]| {
+        counts.get(class as usize).is_none_or(|count| count.load(Relaxed) != 0)
+    };
+    // SAFETY: null, or that library's static, which is never unloaded.
+    closes(&CLOSED) || unsafe { ELSEWHERE.load(Relaxed).as_ref() }.is_some_and(closes)
+}
+
+/// A library that follows this one: makes room there while it may still be made.
+type MakeRoom = extern "C" fn();
+static FOLLOWER: AtomicUsize = AtomicUsize::new(0);
+
+/// This library's counts, for one that has no hooks.
+pub fn followed_by(make_room: MakeRoom) -> *const [AtomicU32; 3] {
+    FOLLOWER.store(make_room as usize, Relaxed);
+    &raw const CLOSED
+}
+
+/// Makes room for records before it may no longer be made, also in the library that
+/// follows this one.
+pub fn make_room() {
+    if thread::recording_if_own().is_some() {
+        ring::open_some();
+    }
+    let follower = FOLLOWER.load(Relaxed);
+    if follower != 0 {
+        // SAFETY: a `MakeRoom`, of a library that is never unloaded.
+        unsafe { core::mem::transmute::<usize, MakeRoom>(follower)() };
+    }
+}
+
+extern "C" fn make_room_here() {
+    if thread::process_is_attached() {
+        ring::open_some();
+    }
+}
+
+/// In a library without hooks: what filters close is known to the preloaded one.
+pub fn follow_preloaded() {
+    let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
+    let Some(function) = preloaded.function(c"tprof_closed_calls") else { return };
+    // SAFETY: the function of this name and type, of a library of this version's.
+    let counts = unsafe {
+        core::mem::transmute::<usize, extern "C" fn(MakeRoom) -> *const [AtomicU32; 3]>(function)(
+            make_room_here,
+        )
+    };
+    ELSEWHERE.store(counts.cast_mut(), Relaxed);
 }
 
 /// The classes that a filter closes.

@@ -1,6 +1,6 @@
 //! Records of process and thread life, and of mappings.
 
-use crate::calls_made::{Class, Closing, closed};
+use crate::calls_made::{self, Class, Closing, closed};
 use crate::thread::{self, Thread};
 use crate::{pointers, python, ring, stacks, state, sys};
 use core::sync::atomic::Ordering::*;
@@ -179,8 +179,8 @@ pub fn strict_seccomp_refused(noted: Option<*mut Thread>) {
 /// still be read.
 pub fn entering_seccomp_filter(program: usize) -> Closing {
     let closing = Closing::by(program);
-    if closing.closes(Class::Threads) && thread::recording_if_own().is_some() {
-        ring::open_some();
+    if closing.closes(Class::Threads) {
+        calls_made::make_room();
     }
     closing.begin();
     closing

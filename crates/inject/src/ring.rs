@@ -448,6 +448,10 @@ impl Wait {
         if header.wait_on_full.load(Relaxed) == 0 || stall::stands_still(thread) {
             return false;
         }
+        if thread.is_quiet() && POPULATED.iter().all(|word| word.load(Relaxed) == 0) {
+            // None was opened in time, and none may be now: there is nothing to wait for.
+            return false;
+        }
         if thread.strict {
             // No system call and no clock: spin a bounded number of times.
             self.rounds += 1;

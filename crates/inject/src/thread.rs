@@ -155,6 +155,9 @@ pub fn recording() -> Option<&'static mut Thread> {
 /// As [`recording`], for any task: `None`, and no memory touched, where this one
 /// has no thread-local storage of ours. See [`pointers`].
 pub fn recording_if_own() -> Option<&'static mut Thread> {
+    if state::PHASE.load(Relaxed) == phase::OFF {
+        return None;
+    }
     let block = pointers::own_block()?;
     // SAFETY: the block belongs to this thread; as above.
     let thread = unsafe { &mut *block };

@@ -13,7 +13,7 @@ use super::raw::Raw;
 use super::texts;
 use crate::state::WIPED;
 use crate::thread::{self, Thread};
-use crate::{attach, loaded, ring, sys};
+use crate::{attach, calls_made, loaded, ring, sys};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -83,6 +83,7 @@ unsafe extern "C" {
 /// What must be before the first record: this library says who it is.
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
+    calls_made::follow_preloaded();
     texts::prepare();
 }
 
