@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 use tprof_tests::{
-    EXACT, Job, Outcome, Report, Scratch, am_root, assert_refused, can_mount, need, program,
-    report, says_cut_off, tprof_at, traced_job,
+    EXACT, Job, Outcome, Report, Scratch, am_root, assert_refused, can_mount, expected, need,
+    program, report, says_cut_off, tprof_at, traced_job,
 };
 
 /// Runs `leave` with its run on a tmpfs of this size; reports within the same
@@ -46,6 +46,61 @@ fn a_full_disk_is_told_and_does_not_harm_the_job() {
                 code == 0 || told.contains("space") || told.contains("full"),
                 "{options}: {outcome:?} {said}"
             );
+        }
+    }
+}
+
+/// What a summary on stderr, `run.json`, and reports of the run and of its file say was
+/// recorded and lost, after the disk was full.
+fn counted_on_a_small_disk(size: &str, options: &str) -> (Outcome, [String; 4]) {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.join("disk")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size={size} tmpfs disk || exit 99
+        '{tprof}' run {options} -o disk/run -- \"$@\" 2>summary; code=$?
+        cp disk/run/run.json run.json
+        '{tprof}' report disk/run --json >run.report
+        '{tprof}' report disk/run/rank-0.tprof --json >file.report
+        exit $code",
+        tprof = tprof_at().display()
+    );
+    let job = Job::new(program("leave")).args(["exit", "400000", "300000"]);
+    let outcome = job.under(["unshare", "-m", "sh", "-c", &script, "sh"]).run_in(scratch.path());
+    let read = |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap();
+    (outcome, ["summary", "run.json", "run.report", "file.report"].map(read))
+}
+
+#[test]
+fn what_a_full_disk_lost_is_one_number_wherever_it_is_told() {
+    need!(can_mount(), "no mount namespace can be had");
+    for (size, options) in [
+        ("256k", "--mem exact"),
+        ("128k", "--mem exact --stacks off"),
+        ("512k", "--mem exact --sample-rate 999"),
+        ("192k", "--mem sampled=256"),
+    ] {
+        let (outcome, [summary, info, run, file]) = counted_on_a_small_disk(size, options);
+        assert_eq!(outcome.code, Some(11), "{options}: {outcome:?}");
+        let of = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+        let (info, run, file) = (of(&info), of(&run), of(&file));
+        let said = format!("{options}:\n{summary}\n{}\n{run}\n{file}", info["completeness"]);
+        assert_eq!(info["finished"], true, "{said}");
+        let counts = |value: &serde_json::Value| {
+            ["recorded", "lost", "losses"].map(|key| value["completeness"][key].clone())
+        };
+        assert_eq!(counts(&info), counts(&run), "{said}");
+        assert_eq!(counts(&info), counts(&file), "{said}");
+        let digits = summary.replace(',', "");
+        let lost = info["completeness"]["lost"].as_i64().unwrap();
+        assert!(lost > 0 && digits.contains(&format!(" {lost} lost")), "{said}");
+        // All that the job did is either in the file or lost.
+        if options.contains("exact") {
+            let wanted = expected(&outcome.stdout);
+            let report = Report(run);
+            let seen = report.total("allocations") + report.total("frees");
+            let lost = report.lost_of("heap events") + report.lost_of("records");
+            assert!(seen + lost >= wanted.allocations + wanted.frees, "{said}");
+            assert!(seen + lost <= wanted.allocations + wanted.frees + 10, "{said}");
         }
     }
 }

@@ -44,9 +44,22 @@ impl Stopped {
         Stopped { live, collector, run, scratch }
     }
 
+    /// Stops the collector: each of its threads, which takes its time on a busy machine.
+    fn stop(&self) {
+        assert!(kill(self.collector, libc::SIGSTOP));
+        let tasks = format!("/proc/{}/task", self.collector);
+        let is_stopped = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        };
+        while !std::fs::read_dir(&tasks).unwrap().all(|task| is_stopped(task.unwrap())) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Stops the collector for longer than anybody waits for it, and does something meanwhile.
     fn stand_still(&mut self, meanwhile: impl FnOnce(&mut Live)) {
-        assert!(kill(self.collector, libc::SIGSTOP));
+        self.stop();
         std::thread::sleep(LONG);
         meanwhile(&mut self.live);
         assert!(kill(self.collector, libc::SIGCONT));
@@ -162,7 +175,7 @@ fn stacks_first_met_while_nobody_took_them_are_there_later() {
 #[test]
 fn a_stopped_collector_that_is_killed_lets_the_job_go_on() {
     let mut started = Stopped::start(&bursts(), EXACT);
-    assert!(kill(started.collector, libc::SIGSTOP));
+    started.stop();
     started.live.obey("1");
     assert!(kill(started.collector, libc::SIGKILL));
     for command in ["2", "c", "3"] {
@@ -189,7 +202,7 @@ fn a_child_forked_meanwhile_is_counted() {
 fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
     let job = Job::sh("read line; exec \"$@\"").args([program("bursts").as_os_str()]).arg("1000");
     let mut started = Stopped::start_silent(&job, EXACT);
-    assert!(kill(started.collector, libc::SIGSTOP));
+    started.stop();
     started.live.send("go\n");
     started.live.wait_for("ready");
     started.live.obey("1");
@@ -214,11 +227,12 @@ fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
 
 #[test]
 fn a_program_that_came_and_went_meanwhile_is_named() {
-    let job = Job::sh("read line; \"$1\" exit 1000 600; read line; exit 48").arg(program("leave"));
+    let job = Job::sh("read line; \"$1\" exit 1000 600; echo done; read line; exit 48")
+        .arg(program("leave"));
     let mut started = Stopped::start_silent(&job, EXACT);
-    assert!(kill(started.collector, libc::SIGSTOP));
+    started.stop();
     started.live.send("go\n");
-    started.live.wait_for("expect");
+    started.live.wait_for("done");
     assert!(kill(started.collector, libc::SIGCONT));
     started.is_back();
     let run = started.run.clone();

@@ -15,6 +15,7 @@ use crate::files::Files;
 use crate::info;
 use crate::nvml::Devices;
 use crate::observe::Cgroup;
+use crate::reserve::Reserve;
 use crate::sampled::{Room, Sampled};
 use crate::server::{Attached, Event};
 use crate::shared::Session;
@@ -102,8 +103,12 @@ pub struct Engine {
     /// Allocators that the programs hold.
     pub allocators: Allocators,
     devices: Devices,
+    reserve: Reserve,
     state: Loop,
 }
+
+/// A `run.json` of one process.
+const LEAST_INFO_BYTES: usize = 3 << 10;
 
 /// What only the loop needs.
 #[derive(Default)]
@@ -133,6 +138,8 @@ struct Loop {
     full: bool,
     /// Recording was switched off for good.
     over: bool,
+    /// Bytes of `run.json` as it was last written.
+    info_bytes: usize,
     /// When it was last looked whether the engine gets on.
     looked_at: u64,
     /// Losses that are read until then are due to a standstill.
@@ -195,6 +202,8 @@ impl Engine {
         page.recording.store(u32::from(begins_on), Release);
         page.coarse_clock.store(parts.clock.now(), Release);
         let redact = parts.config.redact;
+        let mut reserve = Reserve::new(&parts.config.output);
+        reserve.hold(LEAST_INFO_BYTES, 1);
         Engine {
             config: parts.config,
             clock: parts.clock,
@@ -216,6 +225,7 @@ impl Engine {
             sampled: Sampled::new(redact),
             allocators: Allocators::default(),
             devices: Devices::default(),
+            reserve,
             state: Loop { oom_at_start, start_at, stop_at, flushed_at: now, ..Loop::default() },
         }
     }
@@ -560,7 +570,7 @@ impl Engine {
                 continue;
             }
             if let Err(e) = open.write_samples() {
-                self.story.lose("CPU samples", "the trace file could not be written", count);
+                self.story.lose("CPU samples", info::UNWRITTEN, count);
                 self.story.complain(&e.to_string());
             }
         }
@@ -571,11 +581,18 @@ impl Engine {
         info::refresh(&mut self.info, &self.story, &images, &self.files, &self.clock, &self.costs);
     }
 
+    /// Writes `run.json`. A disk that refuses it may take it later: that is told at the end.
     fn write_info_now(&mut self) {
-        if let Err(e) = info::write(&self.info_path, &self.info) {
-            self.story.complain(
-                &CollectError::Unwritable { path: self.info_path.clone(), source: e }.to_string(),
-            );
+        match info::write(&self.info_path, &self.info) {
+            Ok(bytes) => {
+                self.state.info_bytes = bytes;
+                self.reserve.hold(bytes, self.files.open.len());
+            }
+            Err(source) if self.info.finished => {
+                let path = self.info_path.clone();
+                self.story.complain(&CollectError::Unwritable { path, source }.to_string());
+            }
+            Err(_) => {}
         }
     }
 }

@@ -22,6 +22,9 @@ const SHORTEST_CPU_NS: u64 = 50_000_000;
 /// How long rows that only refine what is there may wait.
 const REFINING_NS: u64 = 3_000_000_000;
 
+/// Why something was lost that a file does not hold.
+pub const UNWRITTEN: &str = "the trace file could not be written";
+
 /// Writes symbols of a process; `target` is file index << 32 | process index.
 pub fn write_symbols(
     files: &mut Files,
@@ -87,7 +90,7 @@ pub fn write_cgroup(
 }
 
 /// Writes the run's losses into every file, so that a file alone tells them.
-pub fn write_losses(files: &mut Files, story: &Story, time_ns: u64) {
+fn write_losses(files: &mut Files, story: &Story, time_ns: u64) {
     for open in &mut files.open {
         for (what, why, count) in story.losses() {
             let (what, why) = (open.writer.name(what), open.writer.name(why));
@@ -96,7 +99,7 @@ pub fn write_losses(files: &mut Files, story: &Story, time_ns: u64) {
     }
 }
 
-/// Flushes every file; an error is told once and counted by what it lost. Rows
+/// Flushes every file; an error is told once. What a file does not take waits. Rows
 /// that only refine what is there wait until a block is worth its head.
 pub fn flush_files(files: &mut Files, story: &mut Story, now: u64) {
     let mut errors = Vec::new();
@@ -118,32 +121,46 @@ pub fn flush_files(files: &mut Files, story: &mut Story, now: u64) {
             }
         }
     }
-    for error in errors {
-        story.lose("rows", "the trace file could not be written", 0);
-        story.complain(&error);
+    errors.iter().for_each(|error| story.complain(error));
+    count_dropped(files, story);
+}
+
+/// Counts rows that the disk refused for so long that they were dropped.
+fn count_dropped(files: &mut Files, story: &mut Story) {
+    for open in &mut files.open {
+        let dropped = open.writer.take_dropped();
+        if dropped > 0 {
+            story.lose("processes, stacks, counters", UNWRITTEN, dropped);
+        }
     }
 }
 
-/// Appends the indexes and closes the files; what they hold in the end is what was recorded.
-pub fn close_files(files: &mut Files, info: &mut RunInfo) {
-    let mut recorded = Recorded::default();
-    for mut open in files.open.drain(..) {
-        let path = open.path.clone();
-        if let Err(e) = open.write_all_samples().and_then(|()| open.writer.flush()) {
-            eprintln!("tprof: {e}");
+/// Writes all that waits, however little; what the disk does not take is dropped and counted.
+/// From here on nothing more is lost.
+pub fn settle_files(files: &mut Files, story: &mut Story) {
+    for open in &mut files.open {
+        let samples = open.samples_waiting() as u64;
+        let result = open.write_all_samples();
+        if let Err(e) = &result {
+            story.lose("CPU samples", UNWRITTEN, samples);
+            story.complain(&e.to_string());
         }
-        recorded += open.writer.recorded();
-        if let Err(e) = open.writer.finish() {
-            eprintln!("tprof: {e}");
-        }
-        if let Some(name) = path.file_name() {
-            let name = name.to_string_lossy().into_owned();
-            if !info.files.contains(&name) {
-                info.files.push(name);
-            }
+        if let Err(e) = result.and_then(|()| open.writer.flush()) {
+            story.complain(&e.to_string());
+            open.writer.give_up();
         }
     }
-    count_recorded(info, recorded);
+    count_dropped(files, story);
+}
+
+/// Appends losses and indexes and closes the files, which were settled before.
+pub fn close_files(files: &mut Files, story: &mut Story, time_ns: u64) {
+    write_losses(files, story, time_ns);
+    for open in files.open.drain(..) {
+        if let Err(e) = open.writer.finish() {
+            story.complain(&e.to_string());
+        }
+    }
 }
 
 fn count_recorded(info: &mut RunInfo, Recorded { events, samples }: Recorded) {
@@ -191,8 +208,8 @@ pub fn refresh(
     info.processes = story.rows(&info.files);
 }
 
-/// Writes `run.json` to a temporary name and renames it.
-pub fn write(path: &Path, info: &RunInfo) -> io::Result<()> {
+/// Writes `run.json` to a temporary name and renames it; its bytes.
+pub fn write(path: &Path, info: &RunInfo) -> io::Result<usize> {
     let temporary = path.with_extension("json.tmp");
     let _ = std::fs::remove_file(&temporary);
     let mut file = std::fs::OpenOptions::new()
@@ -206,7 +223,7 @@ pub fn write(path: &Path, info: &RunInfo) -> io::Result<()> {
     let written = file.write_all(&text);
     drop(file);
     match written.and_then(|()| std::fs::rename(&temporary, path)) {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(text.len()),
         Err(e) => {
             let _ = std::fs::remove_file(&temporary);
             Err(e)

@@ -34,6 +34,7 @@ pub mod perf;
 mod process;
 mod python;
 pub mod ranks;
+mod reserve;
 mod rundir;
 mod sampled;
 mod server;

@@ -240,6 +240,15 @@ pub fn make_private_directory(parent: &Path, prefix: &str) -> io::Result<std::pa
     Ok(std::ffi::OsString::from_vec(template).into())
 }
 
+/// Takes the first `bytes` of a file from the disk.
+pub fn allocate(fd: &OwnedFd, bytes: u64) -> io::Result<()> {
+    // SAFETY: a descriptor of ours.
+    match unsafe { libc::posix_fallocate(fd.as_raw_fd(), 0, bytes as libc::off_t) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 /// Sets a file's times to now.
 pub fn touch(path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::code::Code;
 use crate::files::Files;
 use crate::gpu::{Gpu, Place};
+use crate::info;
 use crate::ledger::Ledger;
 use crate::modules::Mapping;
 use crate::observe;
@@ -147,7 +148,7 @@ impl Tracked {
         let lost_before = self.calls.lost;
         if let Err(error) = self.calls.write(now, last, &mut open.writer) {
             let lost = self.calls.lost - lost_before;
-            story.lose("calls of CUDA and NCCL", "the trace file could not be written", lost);
+            story.lose("calls of CUDA and NCCL", info::UNWRITTEN, lost);
             story.complain(&error.to_string());
         }
     }
@@ -437,7 +438,7 @@ impl Tracked {
         if events > 0
             && let Err(e) = open.writer.heap(block)
         {
-            story.lose("heap events", "the trace file could not be written", events);
+            story.lose("heap events", info::UNWRITTEN, events);
             story.complain(&e.to_string());
         }
     }

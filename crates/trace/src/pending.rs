@@ -67,12 +67,4 @@ impl Pending {
             + self.counters.len();
         refining == self.rows()
     }
-
-    /// Time of the latest row among those that come often.
-    pub fn latest_ns(&self) -> u64 {
-        let counters = self.counters.iter().map(|row| row.time_ns).max();
-        let totals = self.totals.iter().map(|row| row.time_ns).max();
-        let losses = self.losses.iter().map(|row| row.time_ns).max();
-        counters.max(totals).max(losses).unwrap_or(0)
-    }
 }

@@ -62,6 +62,10 @@ pub struct TraceWriter {
     /// Offset of the index's last part; 0 for none.
     index_part: u64,
     recorded: Recorded,
+    /// Rows that were dropped, but for names.
+    dropped: u64,
+    /// Names that were dropped, by their numbers.
+    given_up: HashMap<u32, NameRow>,
 }
 
 impl TraceWriter {
@@ -101,6 +105,8 @@ impl TraceWriter {
             index: Vec::new(),
             index_part: 0,
             recorded: Recorded::default(),
+            dropped: 0,
+            given_up: HashMap::new(),
         })
     }
 
@@ -192,17 +198,28 @@ impl TraceWriter {
                 // Names keep their numbers only if they are written in the end.
                 let names = std::mem::take(&mut pending.names);
                 let bytes = names.iter().map(|row| row.text.len() + size_of::<NameRow>()).sum();
-                let (count, time_ns) = (pending.rows(), pending.latest_ns());
+                self.dropped += pending.rows() as u64;
                 self.pending = Pending { names, bytes, ..Pending::default() };
-                let (what, why) =
-                    (self.name("processes, stacks, counters"), self.name("the disk was full"));
-                self.loss(Loss { time_ns, process: None, what, count: count as u64, why });
                 return result;
             }
             Err(_) => (),
         }
         self.pending = pending;
         result
+    }
+
+    /// Drops the rows that wait: the disk will not take them any more. What is added later
+    /// has its names all the same.
+    pub fn give_up(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        let names = std::mem::take(&mut pending.names);
+        self.dropped += pending.rows() as u64;
+        self.given_up.extend(names.into_iter().map(|row| (row.id, row)));
+    }
+
+    /// Rows that were dropped since the last call, since the disk refused them.
+    pub fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
     }
 
     fn rows_of_all(&mut self, pending: &mut Pending) -> Result<(), TraceError> {

@@ -1,6 +1,6 @@
 //! How a run comes to its end: when it is over, and what is still written then.
 
-use super::{Engine, Loop, MS, NO_FILE, READINGS};
+use super::{Engine, LEAST_INFO_BYTES, Loop, MS, NO_FILE, READINGS};
 use crate::survivors::{self, Survivor};
 use crate::tracked::Tracked;
 use crate::workers::SymbolsWanted;
@@ -132,12 +132,14 @@ impl Engine {
         if self.devices.waiting() > 0 {
             self.story.lose(READINGS, NO_FILE, self.devices.waiting());
         }
-        info::write_losses(&mut self.files, &self.story, now);
-        info::flush_files(&mut self.files, &mut self.story, now);
+        info::settle_files(&mut self.files, &mut self.story);
         self.refresh_info();
         self.info.completeness.blind = blind;
         self.info.finished = true;
-        info::close_files(&mut self.files, &mut self.info);
+        // What is kept for the end is given up piece by piece, so that no file takes all of it.
+        self.reserve.keep_for_info(self.state.info_bytes.max(LEAST_INFO_BYTES));
+        info::close_files(&mut self.files, &mut self.story, now);
+        self.reserve.release();
         self.write_info_now();
         self.info
     }

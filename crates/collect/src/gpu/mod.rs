@@ -14,6 +14,7 @@ pub mod witness;
 pub use rows::Place;
 
 use crate::clock::Clock;
+use crate::info;
 use crate::story::Story;
 use joins::Joins;
 use launches::{Launches, Told};
@@ -378,7 +379,7 @@ fn write_rows<R: TraceRow>(
     rows.sort_by_key(time);
     let count = rows.len() as u64;
     if let Err(e) = writer.write(rows) {
-        story.lose("GPU records", "the trace file could not be written", count);
+        story.lose("GPU records", info::UNWRITTEN, count);
         story.complain(&e.to_string());
     }
 }

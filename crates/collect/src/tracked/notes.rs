@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::code::Code;
 use crate::files::Files;
 use crate::gpu::{self, Gpu};
+use crate::info;
 use crate::process::{Follow, Note, Notes};
 use crate::story::Story;
 use std::collections::HashMap;
@@ -123,7 +124,7 @@ impl Notes for Desk<'_> {
         let Some(file) = self.files.open.get_mut(self.file) else { return };
         let events = block.len() as u64;
         if let Err(e) = file.writer.heap(block) {
-            self.story.lose("heap events", "the trace file could not be written", events);
+            self.story.lose("heap events", info::UNWRITTEN, events);
             self.story.complain(&e.to_string());
         }
     }

@@ -124,6 +124,12 @@ impl TraceWriter {
 
     /// Adds a loss.
     pub fn loss(&mut self, row: Loss) {
+        for id in [row.what, row.why] {
+            if let Some(name) = self.given_up.remove(&id.0) {
+                self.pending.bytes += name.text.len() + size_of_val(&name);
+                self.pending.names.push(name);
+            }
+        }
         self.pending.bytes += size_of::<Loss>();
         self.pending.losses.push(row);
     }

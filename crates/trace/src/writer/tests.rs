@@ -60,11 +60,34 @@ fn rows_that_the_disk_refuses_are_dropped_in_the_end_and_counted() {
     }
     assert!(writer.flush().is_err());
     assert!(writer.pending_bytes() < 1000);
+    assert_eq!((writer.take_dropped(), writer.take_dropped()), (u64::from(count), 0));
     writer.file = good;
     mark(&mut writer, "lost");
     writer.finish().unwrap();
     assert_eq!(marks(&path), ["lost"]);
-    assert_eq!(TraceFile::open(&path).unwrap().losses()[0].count, u64::from(count));
+}
+
+#[test]
+fn losses_have_their_names_when_all_that_waited_was_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rank-0.tprof");
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+    for text in ["rows", "one", "two"] {
+        mark(&mut writer, text);
+    }
+    writer.give_up();
+    assert_eq!((writer.take_dropped(), writer.pending_bytes()), (3, 0));
+    let (what, why) = (writer.name("rows"), writer.name("the disk was full"));
+    writer.loss(Loss { time_ns: 1, process: None, what, count: 3, why });
+    writer.finish().unwrap();
+    let file = TraceFile::open(&path).unwrap();
+    let losses: Vec<_> = file.losses().iter().collect();
+    assert_eq!(losses.len(), 1);
+    assert_eq!(
+        (file.name(losses[0].what), file.name(losses[0].why)),
+        ("rows", "the disk was full")
+    );
+    assert!(file.marks().is_empty());
 }
 
 #[test]
