@@ -69,9 +69,8 @@ fn job(info: &RunInfo, outcome: Outcome) -> String {
     };
     let wall = info.end_ns.map(|end| about_time(end.saturating_sub(info.start_ns)));
     let wall = wall.unwrap_or_else(|| "unknown time".to_owned());
-    let pids: BTreeSet<_> = info.processes.iter().map(|process| process.pid).collect();
     let ranks: BTreeSet<_> = info.processes.iter().filter_map(|process| process.rank).collect();
-    let mut text = format!("{wall}, {}", counted(pids.len() as u64, "process", "processes"));
+    let mut text = format!("{wall}, {}", units::processes(info.process_count(), info.processes.len()));
     if !ranks.is_empty() {
         text += &format!(", {}", counted(ranks.len() as u64, "rank", "ranks"));
     }

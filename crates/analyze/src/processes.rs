@@ -1,18 +1,20 @@
-//! Every process image of a run: who, when, and how it ended.
+//! Every program image of a run: who, when, and how it ended.
 
 use std::collections::HashMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tprof_trace::TraceFile;
 use tprof_trace::model::ProcessEnd;
-use tprof_trace::run::{ProcessInfo, RunInfo};
+use tprof_trace::run::{ImageLife, ProcessInfo, RunInfo, count_processes};
 
 use crate::clock::Clock;
 use crate::reading::{Reading, entry};
 
-/// How a process image ended.
+/// How a program image ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
+    /// An `exec` began another image of the same process.
+    Replaced,
     /// With this status.
     Status(i32),
     /// By this signal.
@@ -21,9 +23,11 @@ pub enum Ended {
     Otherwise(String),
 }
 
-/// A process image.
+/// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessRow {
+    /// Host that it ran on; empty if nothing tells.
+    pub host: String,
     /// Process id.
     pub pid: u32,
     /// Parent's process id.
@@ -47,6 +51,7 @@ pub struct ProcessRow {
 impl Serialize for ProcessRow {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
+        map.serialize_entry("host", &self.host)?;
         map.serialize_entry("pid", &self.pid)?;
         map.serialize_entry("parent", &self.parent)?;
         map.serialize_entry("rank", &self.rank)?;
@@ -54,6 +59,9 @@ impl Serialize for ProcessRow {
         match &self.ended {
             Ended::Status(status) => map.serialize_entry("exit_status", status)?,
             Ended::Signal(signal) => map.serialize_entry("signal", signal)?,
+            Ended::Replaced => {
+                entry(&mut map, "exit_status", &Reading::<i32>::missing(REPLACED))?;
+            }
             Ended::Otherwise(why) => {
                 entry(&mut map, "exit_status", &Reading::<i32>::missing(why.as_str()))?;
             }
@@ -95,10 +103,12 @@ fn is_cut_to(shown: &str, name: &str) -> bool {
     shown == name || shown.len() == 15 && name.starts_with(shown)
 }
 
+/// What is to be said of an image that an `exec` ended.
+pub const REPLACED: &str = "replaced by another program (exec)";
 const UNKNOWN: &str = "unknown";
 const NO_END: &str = "its end was not recorded";
 
-/// Process images of one file.
+/// Program images of one file.
 pub(crate) fn of_file(
     file: &TraceFile,
     name: &str,
@@ -108,6 +118,7 @@ pub(crate) fn of_file(
     let row = |process: &tprof_trace::model::Process| {
         let end = file.process_end(process.process);
         ProcessRow {
+            host: file.header().host.clone(),
             pid: process.pid,
             parent: process.parent,
             rank,
@@ -115,7 +126,7 @@ pub(crate) fn of_file(
             ended: match end.map(|(_, how)| how) {
                 Some(ProcessEnd::Exited(status)) => Ended::Status(status),
                 Some(ProcessEnd::Signal(signal)) => Ended::Signal(signal),
-                Some(ProcessEnd::Exec) => otherwise("exec"),
+                Some(ProcessEnd::Exec) => Ended::Replaced,
                 Some(ProcessEnd::Unknown) => otherwise(UNKNOWN),
                 None => otherwise(""),
             },
@@ -145,7 +156,7 @@ pub(crate) fn join(
         let clock = clock(info);
         for process in &info.processes {
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
-            let told = of_info(process, clock);
+            let told = of_info(process, &info.host, clock);
             if let Some(at) = known.get(&(told.pid, told.start_ns)) {
                 // How it ended may have been told after its file was written.
                 let row = &mut rows[*at];
@@ -170,8 +181,9 @@ pub(crate) fn join(
     rows
 }
 
-fn of_info(process: &ProcessInfo, clock: Clock) -> ProcessRow {
+fn of_info(process: &ProcessInfo, host: &str, clock: Clock) -> ProcessRow {
     ProcessRow {
+        host: host.to_owned(),
         pid: process.pid,
         parent: process.parent,
         rank: process.rank,
@@ -179,6 +191,7 @@ fn of_info(process: &ProcessInfo, clock: Clock) -> ProcessRow {
         ended: match (process.exit_status, process.signal) {
             (_, Some(signal)) => Ended::Signal(signal),
             (Some(status), None) => Ended::Status(status),
+            (None, None) if process.ended_by == "exec" => Ended::Replaced,
             (None, None) => otherwise(&process.ended_by),
         },
         start_ns: clock.since_start(process.start_ns),
@@ -197,11 +210,22 @@ fn lost_of(process: &ProcessInfo) -> Reading<u64> {
 
 fn otherwise(how: &str) -> Ended {
     Ended::Otherwise(match how {
-        "exec" => "replaced by another program (exec)".to_owned(),
         "running" => "still running when this was written".to_owned(),
         "unknown" => "gone; nobody saw how".to_owned(),
         _ => NO_END.to_owned(),
     })
+}
+
+/// How many processes these images are.
+pub(crate) fn count(rows: &[ProcessRow]) -> usize {
+    count_processes(rows.iter().map(|row| ImageLife {
+        // An import tells no host; its files are of processes of their own.
+        place: if row.host.is_empty() { row.file.as_deref().unwrap_or("") } else { &row.host },
+        pid: row.pid,
+        start_ns: row.start_ns,
+        end_ns: row.end_ns.get(),
+        replaced: row.ended == Ended::Replaced,
+    }))
 }
 
 #[cfg(test)]
@@ -210,6 +234,7 @@ mod tests {
 
     fn row(pid: u32, command: &str, lasted: (u64, u64), ended: Ended) -> ProcessRow {
         ProcessRow {
+            host: "node1".to_owned(),
             pid,
             parent: 1,
             rank: None,

@@ -79,6 +79,8 @@ pub struct Rank {
     pub file: String,
     /// Processes in it.
     pub processes: usize,
+    /// Program images in it: a process has one more for each `exec`.
+    pub images: usize,
     /// Its heap.
     pub host_memory: HostMemory,
     /// RSS, mapped and heap over time.
@@ -87,7 +89,7 @@ pub struct Rank {
     pub gpu: Reading<Gpu>,
 }
 object! { Rank {
-    plain rank, plain label, plain file, plain processes, plain host_memory, plain timeline,
+    plain rank, plain label, plain file, plain processes, plain images, plain host_memory, plain timeline,
     reading gpu,
 } }
 
@@ -111,7 +113,9 @@ pub struct Report {
     pub completeness: Completeness,
     /// What recording cost.
     pub overhead: Overhead,
-    /// Every process image.
+    /// How many processes were seen.
+    pub process_count: usize,
+    /// Every program image.
     pub processes: Vec<ProcessRow>,
     /// Memory of the run's cgroup.
     pub cgroup: Cgroup,
@@ -127,7 +131,7 @@ pub struct Report {
 object! { Report {
     plain version, plain tprof, plain kind, plain run, plain problems, plain notes,
     plain completeness,
-    plain overhead, plain processes, plain cgroup, plain killed, reading findings, reading gpus, plain ranks,
+    plain overhead, plain process_count, plain processes, plain cgroup, plain killed, reading findings, reading gpus, plain ranks,
 } }
 
 /// Why there is no report.
@@ -236,8 +240,8 @@ pub(crate) fn part_of(rank: &RankTrace<'_>, at: &RankAt, dir: &RunDir, reports: 
         }
         problems.push(problem);
     }
+    let processes = processes::of_file(trace, name, at.rank, at.clock);
     Part {
-        processes: processes::of_file(trace, name, at.rank, at.clock),
         seen: Seen::of(trace),
         last_ns: at.clock.since_start(memory.end_ns),
         problems,
@@ -250,12 +254,14 @@ pub(crate) fn part_of(rank: &RankTrace<'_>, at: &RankAt, dir: &RunDir, reports: 
         rank: Rank {
             rank: at.rank,
             label: at.label.clone(),
-            processes: trace.processes().len(),
+            processes: processes::count(&processes),
+            images: processes.len(),
             file: name.clone(),
             host_memory,
             timeline: memory.timeline,
             gpu,
         },
+        processes,
     }
 }
 
@@ -339,6 +345,7 @@ pub(crate) fn report_of(
         notes: Vec::new(),
         completeness,
         overhead: Overhead::of(infos),
+        process_count: processes::count(&processes),
         processes,
         cgroup,
         killed,

@@ -25,6 +25,16 @@ pub fn recorded(recorded: tprof_trace::Recorded) -> String {
     }
 }
 
+/// `1 process`, `46 processes (84 program images)`: images are named where there are more.
+pub fn processes(processes: usize, images: usize) -> String {
+    let count = |n: usize| count(n as u64);
+    let all = format!("{} process{}", count(processes), if processes == 1 { "" } else { "es" });
+    match images == processes {
+        true => all,
+        false => format!("{all} ({} program images)", count(images)),
+    }
+}
+
 /// Bytes in binary units with one decimal: `17 B`, `1.5 KiB`, `12.0 GiB`.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

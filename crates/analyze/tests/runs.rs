@@ -499,3 +499,43 @@ fn collect(json: &Value, keys: &mut Vec<String>) {
         _ => {}
     }
 }
+
+#[test]
+fn growth_and_rates_end_with_the_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut maker = Maker::new(dir.path(), "rank-0.tprof");
+    let p = maker.process(100, 0, MemoryRecording::Exact);
+    maker.stack(p, 1, &["grow", "main"]);
+    for step in 1..=8 {
+        maker.alloc(p, step * 10 * MS, 1000, 1);
+    }
+    maker.end(p, 100 * MS, ProcessEnd::Exited(0));
+    // The host is read on, until the last names of functions are found.
+    maker.counter(None, 1000 * MS, counter::CGROUP_BYTES, 5e6);
+    maker.finish();
+    run_json(dir.path(), 100 * MS, Vec::new());
+    let memory = read(dir.path(), Kind::Memory).ranks.remove(0).host_memory;
+    let quarters = memory.growth_over_quarters.unwrap();
+    assert_eq!((quarters.last_ns, quarters.last_bytes), (87_500_000, 8000));
+    let rate = memory.churn.allocations_per_second.get().unwrap();
+    assert!((79.0..81.0).contains(&rate), "{rate}");
+}
+
+#[test]
+fn an_exec_begins_a_program_image_and_no_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut maker = Maker::new(dir.path(), "rank-0.tprof");
+    for (at, end) in [(1, ProcessEnd::Exec), (3, ProcessEnd::Exec), (5, ProcessEnd::Exited(0))] {
+        let p = maker.process(100, at * MS, MemoryRecording::Exact);
+        maker.end(p, (at + 2) * MS, end);
+    }
+    let child = maker.process(101, 4 * MS, MemoryRecording::Exact);
+    maker.end(child, 6 * MS, ProcessEnd::Exited(0));
+    let again = maker.process(101, 8 * MS, MemoryRecording::Exact);
+    maker.end(again, 9 * MS, ProcessEnd::Exited(0));
+    maker.finish();
+    run_json(dir.path(), 11 * MS, Vec::new());
+    let report = read(dir.path(), Kind::Summary);
+    assert_eq!((report.process_count, report.processes.len()), (3, 5));
+    assert_eq!((report.ranks[0].processes, report.ranks[0].images), (3, 5));
+}

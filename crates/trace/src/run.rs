@@ -45,7 +45,7 @@ pub struct RunInfo {
     pub completeness: Completeness,
     /// What the recording cost.
     pub overhead: Overhead,
-    /// Every process image seen.
+    /// Every program image seen; [`RunInfo::process_count`] counts the processes.
     pub processes: Vec<ProcessInfo>,
     /// Rank files in this directory written by this collector.
     pub files: Vec<String>,
@@ -56,6 +56,46 @@ impl RunInfo {
     pub fn is_imported(&self) -> bool {
         self.options.get("imported").is_some()
     }
+
+    /// How many processes [`RunInfo::processes`] has images of.
+    pub fn process_count(&self) -> usize {
+        count_processes(self.processes.iter().map(|image| ImageLife {
+            // An import has processes of several hosts, each in its own file.
+            place: if self.is_imported() { image.file.as_deref().unwrap_or("") } else { "" },
+            pid: image.pid,
+            start_ns: image.start_ns,
+            end_ns: image.end_ns,
+            replaced: image.ended_by == "exec",
+        }))
+    }
+}
+
+/// A program image, as [`count_processes`] needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ImageLife<'a> {
+    /// Where its pid has a meaning: a host, or a file of one.
+    pub place: &'a str,
+    /// Process id.
+    pub pid: u32,
+    /// When it began, ns.
+    pub start_ns: u64,
+    /// When it ended, ns; none if that is not known.
+    pub end_ns: Option<u64>,
+    /// An `exec` ended it.
+    pub replaced: bool,
+}
+
+/// How many processes these program images are: an `exec` begins an image and no process, and a
+/// pid that is used again is another process.
+pub fn count_processes<'a>(images: impl IntoIterator<Item = ImageLife<'a>>) -> usize {
+    let mut images: Vec<ImageLife<'a>> = images.into_iter().collect();
+    images.sort_unstable_by_key(|image| (image.place, image.pid, image.start_ns));
+    let goes_on = |pair: &&[ImageLife<'a>]| {
+        let [before, after] = pair else { return false };
+        let lasts = before.end_ns.is_none_or(|end_ns| after.start_ns <= end_ns);
+        (before.place, before.pid) == (after.place, after.pid) && (before.replaced || lasts)
+    };
+    images.len() - images.windows(2).filter(goes_on).count()
 }
 
 /// What was recorded, what was lost, who could not be seen.
@@ -141,7 +181,7 @@ pub struct Overhead {
     pub estimate: bool,
 }
 
-/// A process image.
+/// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessInfo {
@@ -168,4 +208,32 @@ pub struct ProcessInfo {
     /// Records that it made and that were lost, and events before it could attach; `null`
     /// for one that never attached.
     pub lost: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exec_begins_no_process_and_a_pid_used_again_does() {
+        let image = |place, pid, start_ns, end_ns, replaced| ImageLife {
+            place,
+            pid,
+            start_ns,
+            end_ns,
+            replaced,
+        };
+        let images = [
+            image("a", 7, 0, Some(10), true),
+            image("a", 7, 12, Some(20), false),
+            // A new process of the pid, sampled while it was about to become another program.
+            image("a", 7, 30, Some(50), false),
+            image("a", 7, 40, Some(50), false),
+            image("b", 7, 0, None, false),
+            image("b", 8, 0, Some(5), true),
+        ];
+        assert_eq!(count_processes(images), 4);
+        assert_eq!(count_processes(images.into_iter().rev()), 4);
+        assert_eq!(count_processes([]), 0);
+    }
 }

@@ -110,8 +110,8 @@ fn head(report: &Report) -> ReportPage {
         Fact { name: "Ranks".into(), value: count(ranks as u64), remark: String::new() },
         Fact {
             name: "Processes".into(),
-            value: count(report.processes.len() as u64),
-            remark: killed(report),
+            value: count(report.process_count as u64),
+            remark: of_processes(report),
         },
         heap_peak(report),
         fact(
@@ -148,12 +148,16 @@ fn heap_peak(report: &Report) -> Fact {
     )
 }
 
-fn killed(report: &Report) -> String {
-    match report.killed.len() {
-        0 => String::new(),
-        1 => "1 was ended by a signal".to_owned(),
-        many => format!("{many} were ended by signals"),
-    }
+fn of_processes(report: &Report) -> String {
+    let killed = match report.killed.len() {
+        0 => None,
+        1 => Some("1 was ended by a signal".to_owned()),
+        many => Some(format!("{many} were ended by signals")),
+    };
+    let images = report.processes.len();
+    let images = (images > report.process_count)
+        .then(|| format!("{} program images", count(images as u64)));
+    images.into_iter().chain(killed).collect::<Vec<_>>().join("; ")
 }
 
 fn fact<T>(name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String, remark: &str) -> Fact {

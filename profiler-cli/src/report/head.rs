@@ -1,11 +1,9 @@
 //! What all reports begin with: is it complete, and what was it?
 
-use std::collections::HashSet;
-
 use tprof_analyze::completeness::Completeness;
-use tprof_analyze::processes::{Ended, ProcessRow};
+use tprof_analyze::processes::{Ended, REPLACED};
 use tprof_analyze::summary::{Rank, Run};
-use tprof_analyze::units::{bytes, count, duration, percent, signal};
+use tprof_analyze::units::{self, bytes, count, duration, percent, signal};
 use tprof_analyze::{Document, Reading, Report};
 use tprof_trace::run::blind_alike;
 
@@ -94,10 +92,7 @@ pub fn run(page: &mut Page, report: &Report) {
     if !run.command.is_empty() {
         page.field("command", &run.command.join(" "));
     }
-    // Process ids tell processes apart on one host only.
-    let host = |row: &ProcessRow| row.file.clone().filter(|_| run.hosts.len() > 1);
-    let pids: HashSet<_> = report.processes.iter().map(|row| (row.pid, host(row))).collect();
-    let processes = pids.len() as u64;
+    let processes = report.process_count;
     let ranks = report.ranks.iter().filter(|rank| rank.rank.is_some()).count() as u64;
     let mut text = match run.state {
         "finished" => text_of(&run.wall_ns, duration),
@@ -106,7 +101,7 @@ pub fn run(page: &mut Page, report: &Report) {
     if run.state == "running" {
         text = format!("{} so far", text_of(&run.wall_ns, duration));
     }
-    text += &format!(", {}", plural(processes, "process", "processes"));
+    text += &format!(", {}", units::processes(processes, report.processes.len()));
     if ranks > 1 {
         text += &format!(" in {ranks} ranks");
     }
@@ -119,8 +114,8 @@ pub fn run(page: &mut Page, report: &Report) {
     }
     page.field("ran", &text);
     // After an exec the last image is the one that ended.
-    let first = report.processes.first().map(|first| (first.pid, &first.file));
-    let last = report.processes.iter().rev().find(|row| Some((row.pid, &row.file)) == first);
+    let first = report.processes.first().map(|first| (first.pid, &first.host));
+    let last = report.processes.iter().rev().find(|row| Some((row.pid, &row.host)) == first);
     if let Some(first) = last {
         page.field(
             "ended",
@@ -225,6 +220,7 @@ pub fn ended(ended: &Ended) -> String {
     match ended {
         Ended::Status(status) => format!("exit status {status}"),
         Ended::Signal(number) => format!("killed by {}", signal(*number)),
+        Ended::Replaced => REPLACED.to_owned(),
         Ended::Otherwise(why) => why.clone(),
     }
 }
@@ -234,8 +230,8 @@ pub fn ended(ended: &Ended) -> String {
 pub fn live_at_exit(rank: &Rank) -> String {
     let text = text_of(&rank.host_memory.live_at_exit_bytes, bytes);
     match rank.host_memory.live_at_exit_bytes.get() {
-        Some(_) if rank.processes > 1 => {
-            format!("{text}, summed over {} processes at their ends", count(rank.processes as u64))
+        Some(_) if rank.images > 1 => {
+            format!("{text}, summed over {} program images at their ends", count(rank.images as u64))
         }
         _ => text,
     }

@@ -89,8 +89,8 @@ fn memory(page: &mut Page, report: &Report) {
     text += &whose;
     if let Some(live) = memory.live_at_exit_bytes.get() {
         text += &format!("; {} live at exit", bytes(live));
-        if rank.processes > 1 {
-            text += &format!(" (summed over {} processes)", count(rank.processes as u64));
+        if rank.images > 1 {
+            text += &format!(" (summed over {} program images)", count(rank.images as u64));
         }
     }
     if let (Some(n), Some(total)) = (memory.allocations.get(), memory.allocated_bytes.get()) {
@@ -107,7 +107,10 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     if report.processes.len() < 2 {
         return;
     }
-    page.heading("Processes, longest first");
+    page.heading(match report.processes.len() == report.process_count {
+        true => "Processes, longest first",
+        false => "Program images of processes, longest first",
+    });
     let mut rows: Vec<&ProcessRow> = report.processes.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(lasted(row).unwrap_or(u64::MAX)));
     let mut table = Table::new(&["pid", "parent", "rank", "start", "lasted", "end", "command"]);
@@ -138,7 +141,7 @@ fn process(row: &ProcessRow) -> Vec<String> {
         match &row.ended {
             Ended::Status(status) => format!("exit {status}"),
             Ended::Signal(number) => signal(*number),
-            Ended::Otherwise(why) if why.contains("exec") => "exec".to_owned(),
+            Ended::Replaced => "exec".to_owned(),
             Ended::Otherwise(why) if why.contains("running") => "running".to_owned(),
             Ended::Otherwise(_) => "?".to_owned(),
         },

@@ -210,15 +210,15 @@ fn a_sum_over_several_processes_says_so_and_a_lone_one_is_short() {
     let shown = words(&made);
     assert!(shown.contains("ended exit status 0 overhead"), "{shown}");
     assert!(shown.contains("41.0 MiB live at exit; "), "{shown}");
-    made.ranks[0].processes = 41;
+    made.ranks[0].images = 41;
     made.notes = vec!["/lib/libx.so has another build id now".to_owned()];
     let shown = words(&made);
-    assert!(shown.contains("live at exit (summed over 41 processes); "), "{shown}");
+    assert!(shown.contains("live at exit (summed over 41 program images); "), "{shown}");
     assert!(shown.contains("Note: /lib/libx.so has another build id now."), "{shown}");
     made.kind = Kind::Memory;
     let shown = words(&made);
     assert!(
-        shown.contains("live at exit 41.0 MiB, summed over 41 processes at their ends"),
+        shown.contains("live at exit 41.0 MiB, summed over 41 program images at their ends"),
         "{shown}"
     );
 }

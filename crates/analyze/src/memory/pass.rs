@@ -60,7 +60,8 @@ pub(crate) struct Pass<'a> {
     merged: Merged,
     pub(super) partial: Option<&'static str>,
     axis: Axis,
-    start_ns: u64,
+    /// First and last moment of the processes whose heap was recorded.
+    life_ns: (u64, u64),
     /// Last moment that the file tells of.
     pub end_ns: u64,
     /// Blocks of events that could not be read.
@@ -74,10 +75,11 @@ impl<'a> Pass<'a> {
         let end = |p: &Process| Some((p.process, file.process_end(p.process)?.0));
         let ends: Ends = processes.iter().filter_map(end).collect();
         let (start_ns, mut end_ns) = extent(file);
+        let mut life_ns = life(file, &ends, (start_ns, end_ns));
         let recording = Recording::of(processes);
         let totals =
             matches!(recording, Recording::Sampled(_)).then(|| totals::totals(file, &ends));
-        let points = Points::choose(file.marks(), start_ns, end_ns);
+        let points = Points::choose(file.marks(), life_ns);
         let axis = Axis::over(start_ns, end_ns);
         // A peak that the totals do not tell must not be sought among samples.
         let peak_at_ns = totals.as_ref().map(|totals| totals.peak_at_ns.unwrap_or(u64::MAX));
@@ -85,6 +87,7 @@ impl<'a> Pass<'a> {
         let mut events = file.heap_events();
         for event in events.by_ref() {
             end_ns = end_ns.max(event.time_ns);
+            life_ns.1 = life_ns.1.max(event.time_ns);
             replay.event(&event);
         }
         let mut problems = events.problems().to_vec();
@@ -110,7 +113,7 @@ impl<'a> Pass<'a> {
             merged,
             partial,
             axis,
-            start_ns,
+            life_ns,
             end_ns,
             problems,
             maps,
@@ -122,7 +125,7 @@ impl<'a> Pass<'a> {
         let sums = self.sums();
         let growth = self.growth();
         let sites = self.merged.sites(&self.frames, interval, self.partial);
-        let life_ns = self.end_ns.saturating_sub(self.start_ns);
+        let life_ns = self.life_ns.1.saturating_sub(self.life_ns.0);
         HostMemory {
             recording: match self.recording {
                 Recording::Off => "off",
@@ -305,6 +308,17 @@ pub(crate) fn extent(file: &TraceFile) -> (u64, u64) {
         .chain(file.marks().iter().map(|row| row.time_ns));
     let end = ends.chain(rows).max().unwrap_or(start);
     (start, end.max(start))
+}
+
+/// First and last moment of the processes whose heap was recorded; the file's where the end of one
+/// is not known. What is read of the host goes on after them.
+fn life(file: &TraceFile, ends: &Ends, extent: (u64, u64)) -> (u64, u64) {
+    let recorded = || file.processes().iter().filter(|p| p.memory != MemoryRecording::Off);
+    let start_ns = recorded().map(|process| process.start_ns).min().unwrap_or(extent.0);
+    let ends: Option<Vec<u64>> =
+        recorded().map(|process| ends.get(&process.process).copied()).collect();
+    let end_ns = ends.and_then(|ends| ends.into_iter().max()).unwrap_or(extent.1);
+    (start_ns, end_ns.max(start_ns))
 }
 
 /// Whether some recorded process had recording off for a while: then blocks may

@@ -40,11 +40,12 @@ pub(crate) struct Points {
 }
 
 impl Points {
-    /// The best moments that a file has; the run lasts from `start_ns` to `end_ns`.
-    pub fn choose(marks: &[Mark], start_ns: u64, end_ns: u64) -> Points {
+    /// The best moments that a file has within the life of its processes.
+    pub fn choose(marks: &[Mark], (start_ns, end_ns): (u64, u64)) -> Points {
+        let lived = |mark: &&Mark| (start_ns..=end_ns).contains(&mark.time_ns);
         for (beat, kind) in [(Beat::Step, MarkKind::Step), (Beat::Mark, MarkKind::Mark)] {
-            let mut times: Vec<u64> =
-                marks.iter().filter(|mark| mark.kind == kind).map(|mark| mark.time_ns).collect();
+            let of_kind = marks.iter().filter(|mark| mark.kind == kind);
+            let mut times: Vec<u64> = of_kind.filter(lived).map(|mark| mark.time_ns).collect();
             times.sort_unstable();
             if times.len() >= LEAST {
                 let warm_up = (times.len() / 10).max(1);

@@ -65,7 +65,7 @@ impl Engine {
             "recording": on,
             "following": self.state.follows,
             "seconds": seconds,
-            "processes": self.images.len(),
+            "processes": self.images.values().filter(|image| image.end.is_none()).count(),
             "threads": self.images.values().map(|t| t.image.threads.len()).sum::<usize>(),
             "recorded": self.info.completeness.recorded,
             "samples": self.info.completeness.samples,
