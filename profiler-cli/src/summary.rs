@@ -70,7 +70,8 @@ fn job(info: &RunInfo, outcome: Outcome) -> String {
     let wall = info.end_ns.map(|end| about_time(end.saturating_sub(info.start_ns)));
     let wall = wall.unwrap_or_else(|| "unknown time".to_owned());
     let ranks: BTreeSet<_> = info.processes.iter().filter_map(|process| process.rank).collect();
-    let mut text = format!("{wall}, {}", units::processes(info.process_count(), info.processes.len()));
+    let mut text =
+        format!("{wall}, {}", units::processes(info.process_count(), info.processes.len()));
     if !ranks.is_empty() {
         text += &format!(", {}", counted(ranks.len() as u64, "rank", "ranks"));
     }

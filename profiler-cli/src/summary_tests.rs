@@ -41,7 +41,7 @@ fn a_summary_says_what_happened_and_what_to_type() {
     let peak = Peak { bytes: 3 << 20, rank: Some(1) };
     assert_eq!(
         summary(&info, Some(peak), &config(), Outcome::Ended(3 << 8)),
-        "tprof  2.31 s, 2 processes, 2 ranks, exit status 3\n\
+        "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\
         \x20      1,204,331 events recorded, none lost; cost about 1.2% (estimate)\n\
         \x20      heap peak 3.0 MiB (rank 1, the highest)\n\
         \x20      not seen: everything of 9 busybox and 1 more (statically linked)\n\

@@ -1,6 +1,6 @@
 //! How often quantities are read from outside the job is as asked.
 
-use tprof_tests::{Job, Scratch, assert_refused, program, tprof, traced};
+use tprof_tests::{Job, Scratch, assert_refused, program, report, tprof, traced};
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
@@ -46,4 +46,31 @@ fn an_interval_out_of_bounds_is_refused_with_the_bounds() {
         let run = tprof(["run", option, text, "--", "true"]).run_in(scratch.cwd());
         assert_refused(&run, &[option, text, word]);
     }
+}
+
+#[test]
+fn pages_that_processes_share_are_resident_once() {
+    const MIB: u64 = 1 << 20;
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("shares_pages")).args(["4", "2500"]), &[], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let report = report(&run.run).0;
+    let memory = &report["ranks"][0]["timeline"];
+    assert_eq!(memory["resident_source"], "PSS", "{memory}");
+    let summed = memory["rss_peak_bytes"].as_u64().unwrap();
+    assert!(summed >= 5 * 64 * MIB, "RSS counts them for each: {summed}");
+    let resident = memory["resident_peak_bytes"].as_u64().unwrap();
+    assert!((64 * MIB..2 * 64 * MIB).contains(&resident), "{resident}");
+    let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).expect_code(0).stdout;
+    assert!(text.contains("PSS ") && text.contains("shared pages"), "{text}");
+}
+
+#[test]
+fn resident_memory_of_one_process_is_its_rss() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("shares_pages")).args(["0", "0"]), &[], &scratch);
+    let report = report(&run.run).0;
+    let memory = &report["ranks"][0]["timeline"];
+    assert_eq!(memory["resident_source"], "RSS", "{memory}");
+    assert_eq!(memory["resident_peak_bytes"], memory["rss_peak_bytes"], "{memory}");
 }

@@ -14,6 +14,7 @@ pub mod maps;
 mod pass;
 mod points;
 mod replay;
+pub mod resident;
 pub mod sites;
 mod sums;
 pub mod timeline;

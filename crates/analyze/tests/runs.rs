@@ -517,7 +517,7 @@ fn growth_and_rates_end_with_the_processes() {
     let memory = read(dir.path(), Kind::Memory).ranks.remove(0).host_memory;
     let quarters = memory.growth_over_quarters.unwrap();
     assert_eq!((quarters.last_ns, quarters.last_bytes), (87_500_000, 8000));
-    let rate = memory.churn.allocations_per_second.get().unwrap();
+    let rate = memory.churn.allocations_per_s.get().unwrap();
     assert!((79.0..81.0).contains(&rate), "{rate}");
 }
 
@@ -538,4 +538,26 @@ fn an_exec_begins_a_program_image_and_no_process() {
     let report = read(dir.path(), Kind::Summary);
     assert_eq!((report.process_count, report.processes.len()), (3, 5));
     assert_eq!((report.ranks[0].processes, report.ranks[0].images), (3, 5));
+}
+
+#[test]
+fn resident_memory_of_several_processes_is_unknown_without_pss_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut maker = Maker::new(dir.path(), "rank-0.tprof");
+    for pid in [100, 101] {
+        let p = maker.process(pid, MS, MemoryRecording::Exact);
+        maker.counter(Some(p), 2 * MS, counter::RSS_BYTES, 1e6);
+        maker.end(p, 9 * MS, ProcessEnd::Exited(0));
+    }
+    let (key, value) =
+        (maker.writer.name(property::NO_PSS), maker.writer.name("\"not permitted\""));
+    maker.writer.property(Property { key, value });
+    maker.finish();
+    run_json(dir.path(), 10 * MS, Vec::new());
+    let timeline = read(dir.path(), Kind::Summary).ranks.remove(0).timeline;
+    assert_eq!(timeline.rss_peak_bytes, Reading::Is(2_000_000));
+    let missing = Reading::missing("no PSS was read: not permitted");
+    assert_eq!(timeline.resident_peak_bytes, missing);
+    let json = serde_json::to_value(&timeline).unwrap();
+    assert!(json["resident_bytes"].is_null() && json["gap_bytes"].is_null(), "{json}");
 }

@@ -15,6 +15,7 @@ use crate::files::Files;
 use crate::info;
 use crate::nvml::Devices;
 use crate::observe::Cgroup;
+use crate::pss::{Round, Sharer, Sizer, Sizes};
 use crate::reserve::Reserve;
 use crate::sampled::{Room, Sampled};
 use crate::server::{Attached, Event};
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
+use tprof_trace::model::{Counter, counter, property};
 use tprof_trace::run::{Blind, RunInfo};
 
 const MS: u64 = 1_000_000;
@@ -98,6 +100,8 @@ pub struct Engine {
     pub always_on: bool,
     /// Takes samples of the CPU.
     pub sampler: Option<Arc<Sampler>>,
+    /// Reads proportional set sizes.
+    pub sizer: Option<Sizer>,
     /// Whose samples they are.
     pub sampled: Sampled,
     /// Allocators that the programs hold.
@@ -183,6 +187,8 @@ pub struct Parts {
     pub door: Arc<Door>,
     #[allow(missing_docs)]
     pub sampler: Option<Arc<Sampler>>,
+    #[allow(missing_docs)]
+    pub sizer: Option<Sizer>,
 }
 
 impl Engine {
@@ -222,6 +228,7 @@ impl Engine {
             door: parts.door,
             always_on: begins_on,
             sampler: parts.sampler,
+            sizer: parts.sizer,
             sampled: Sampled::new(redact),
             allocators: Allocators::default(),
             devices: Devices::default(),
@@ -324,6 +331,7 @@ impl Engine {
                         self.story.lose(READINGS, NO_FILE, 1);
                     }
                 }
+                Event::Sizes(round) => self.take_sizes(round),
                 Event::RootStarted(pid) => self.story.root = Some(pid),
                 Event::Heard(heard) => {
                     let recording =
@@ -528,6 +536,50 @@ impl Engine {
         info::write_cgroup(&mut self.files, now, &reading, oom);
         for tracked in self.images.values_mut() {
             tracked.observe(now, &mut self.files);
+        }
+        self.ask_sizes(now);
+    }
+
+    /// Asks for the proportional set sizes of ranks that have several live processes: those of
+    /// one alone share nothing that counts twice.
+    fn ask_sizes(&mut self, now: u64) {
+        let Some(sizer) = self.sizer.as_mut().filter(|sizer| sizer.is_due(now)) else { return };
+        let mut files: BTreeMap<usize, Vec<Sharer>> = BTreeMap::new();
+        for tracked in self.images.values().filter(|tracked| tracked.end.is_none()) {
+            let sharer = Sharer { image: tracked.number, pid: tracked.pid, rss: tracked.rss };
+            files.entry(tracked.file).or_default().push(sharer);
+        }
+        files.retain(|_, sharers| sharers.len() > 1);
+        if !files.is_empty() {
+            sizer.ask(files);
+        }
+    }
+
+    /// Writes the sizes of a round: those of a file have one time, so that they add up.
+    fn take_sizes(&mut self, round: Round) {
+        if let Some(sizer) = &mut self.sizer {
+            sizer.done(round.took_ns, sys::monotonic_ns(), self.config.rss_interval);
+        }
+        for Sizes { file, time_ns, sizes } in round.all {
+            let Some(open) = self.files.open.get_mut(file) else { continue };
+            let sizes = match sizes {
+                Ok(sizes) => sizes,
+                Err(why) => {
+                    if open.sizes_missing.as_ref() != Some(&why) {
+                        open.fact(property::NO_PSS, &serde_json::json!(why).to_string());
+                        open.sizes_missing = Some(why);
+                    }
+                    continue;
+                }
+            };
+            let name = open.writer.name(counter::PSS_BYTES);
+            for (image, bytes) in sizes {
+                if let Some(tracked) = self.images.get(&image) {
+                    let process = Some(tracked.image.index);
+                    let value = bytes as f64;
+                    open.writer.counter(Counter { time_ns, process, device: None, name, value });
+                }
+            }
         }
     }
 

@@ -50,6 +50,8 @@ pub struct OpenFile {
     samples_ns: u64,
     /// What was last read of each quantity.
     read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), Read>,
+    /// Why proportional set sizes are missing, as the file has it.
+    pub sizes_missing: Option<String>,
     /// UUIDs of the devices that processes in it see.
     pub devices: HashSet<String>,
 }
@@ -77,6 +79,7 @@ impl OpenFile {
             flushed_ns: 0,
             samples_ns: 0,
             read: HashMap::new(),
+            sizes_missing: None,
             devices: HashSet::new(),
         }
     }

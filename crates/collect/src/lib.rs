@@ -32,6 +32,7 @@ mod observe;
 mod owned;
 pub mod perf;
 mod process;
+mod pss;
 mod python;
 pub mod ranks;
 mod reserve;

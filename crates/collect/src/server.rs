@@ -112,6 +112,8 @@ pub enum Event {
     Heard(crate::cpu::Heard),
     /// The sampler of devices told something.
     Device(crate::nvml::Told),
+    /// Proportional set sizes were read.
+    Sizes(crate::pss::Round),
     /// The launcher started this process.
     RootStarted(u32),
     /// The launcher's process ended with this wait status.

@@ -10,6 +10,7 @@ use crate::error::CollectError;
 use crate::files::Files;
 use crate::job::JobId;
 use crate::owned::{self, Owned};
+use crate::pss::Sizer;
 use crate::server::{Event, Server};
 use crate::shared::{self, Tables};
 use crate::workers::{self, wake};
@@ -153,6 +154,7 @@ impl Session {
             linger,
             door: Arc::clone(&door),
             sampler: sampler.clone(),
+            sizer: Sizer::start(events.clone(), Arc::clone(&page)).ok(),
         });
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let spawn = system("start a thread");

@@ -88,6 +88,8 @@ pub struct Tracked {
     agent: Option<Image>,
     /// Rows of its threads, by their ids in their own namespace.
     tids: HashMap<u32, ThreadIndex>,
+    /// RSS as last read, bytes.
+    pub rss: u64,
     cpu_ns: u64,
     /// CPU time of the pid before this image attached.
     cpu_before_ns: u64,
@@ -252,6 +254,7 @@ impl Tracked {
         if rss == 0 {
             return; // a zombie
         }
+        self.rss = rss;
         let heap = self.heap_now().map(|(live, _)| live);
         let values = [
             (counter::RSS_BYTES, Some(rss)),

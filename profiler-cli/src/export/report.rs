@@ -155,8 +155,8 @@ fn of_processes(report: &Report) -> String {
         many => Some(format!("{many} were ended by signals")),
     };
     let images = report.processes.len();
-    let images = (images > report.process_count)
-        .then(|| format!("{} program images", count(images as u64)));
+    let images =
+        (images > report.process_count).then(|| format!("{} program images", count(images as u64)));
     images.into_iter().chain(killed).collect::<Vec<_>>().join("; ")
 }
 
@@ -452,7 +452,10 @@ fn memory(report: &Report) -> Section {
     for rank in &report.ranks {
         let line = &rank.timeline;
         let series = [
-            ("resident", &line.rss_bytes),
+            match line.resident_bytes.value() {
+                Some(_) => ("resident", &line.resident_bytes),
+                None => ("RSS of all, shared pages for each", &line.rss_bytes),
+            },
             ("heap", &line.heap_bytes),
             ("mapped", &line.mapped_bytes),
         ];

@@ -18,7 +18,7 @@ pub fn csv(report: &Report) -> String {
 fn ranks(report: &Report) -> String {
     let mut out = String::from(
         "rank,label,file,processes,allocations,frees,allocated_bytes,peak_bytes,peak_at_ns,\
-         live_at_exit_bytes,rss_peak_bytes\n",
+         live_at_exit_bytes,rss_peak_bytes,resident_peak_bytes\n",
     );
     for rank in &report.ranks {
         let memory = &rank.host_memory;
@@ -30,6 +30,7 @@ fn ranks(report: &Report) -> String {
             &memory.peak_at_ns,
             &memory.live_at_exit_bytes,
             &rank.timeline.rss_peak_bytes,
+            &rank.timeline.resident_peak_bytes,
         ];
         let mut row = vec![
             rank.rank.map(|rank| rank.to_string()).unwrap_or_default(),

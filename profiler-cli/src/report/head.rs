@@ -231,7 +231,10 @@ pub fn live_at_exit(rank: &Rank) -> String {
     let text = text_of(&rank.host_memory.live_at_exit_bytes, bytes);
     match rank.host_memory.live_at_exit_bytes.get() {
         Some(_) if rank.images > 1 => {
-            format!("{text}, summed over {} program images at their ends", count(rank.images as u64))
+            format!(
+                "{text}, summed over {} program images at their ends",
+                count(rank.images as u64)
+            )
         }
         _ => text,
     }

@@ -137,8 +137,14 @@ fn churn(page: &mut Page, memory: &HostMemory) {
 }
 
 fn over_time(page: &mut Page, timeline: &Timeline) {
+    let known = |name: &str| timeline.resident_source == Reading::Is(name);
+    let resident = match known("PSS") || known("RSS") {
+        true => (if known("PSS") { "PSS" } else { "RSS" }, &timeline.resident_bytes),
+        // Shared pages count for each process.
+        false => ("RSS sum", &timeline.rss_bytes),
+    };
     let curves = [
-        ("RSS", &timeline.rss_bytes),
+        resident,
         ("heap", &timeline.heap_bytes),
         ("cgroup", &timeline.cgroup_bytes),
         ("mapped", &timeline.mapped_bytes),
@@ -152,9 +158,10 @@ fn over_time(page: &mut Page, timeline: &Timeline) {
     page.heading(&match length {
         0 => "Over time".to_owned(),
         _ => format!(
-            "Over time, {} to {} (RSS and heap on one scale)",
+            "Over time, {} to {} ({} and heap on one scale)",
             duration(timeline.start_ns),
-            duration(end_ns)
+            duration(end_ns),
+            resident.0
         ),
     });
     for (name, series) in curves {
@@ -163,20 +170,25 @@ fn over_time(page: &mut Page, timeline: &Timeline) {
             series => {
                 let Some(buckets) = series.value() else { continue };
                 let own = most(buckets).unwrap_or(0);
-                let shared = matches!(name, "RSS" | "heap");
+                let shared = name == resident.0 || name == "heap";
                 let scale = highest.filter(|_| shared).unwrap_or(own);
                 let line = plot::curve(buckets, length, scale);
                 page.line(&format!("  {name:<7} {line} {:>10} max", bytes(own)));
             }
         }
     }
-    gap(page, timeline);
+    if let Reading::Missing(why) = &timeline.resident_source
+        && timeline.rss_bytes.value().is_some()
+    {
+        page.paragraph(2, &format!("RSS counts shared pages for each process; {why}."));
+    }
+    gap(page, timeline, resident.0);
 }
 
-/// What the difference between RSS and heap was when RSS was highest.
-fn gap(page: &mut Page, timeline: &Timeline) {
+/// What the difference between resident memory and heap was when the former was highest.
+fn gap(page: &mut Page, timeline: &Timeline, resident: &str) {
     let (Some(rss), Some(heap), Some(gaps)) =
-        (timeline.rss_bytes.value(), timeline.heap_bytes.value(), timeline.gap_bytes.value())
+        (timeline.resident_bytes.value(), timeline.heap_bytes.value(), timeline.gap_bytes.value())
     else {
         return;
     };
@@ -187,10 +199,10 @@ fn gap(page: &mut Page, timeline: &Timeline) {
     else {
         return;
     };
-    let when = timeline.rss_peak_at_ns.get().unwrap_or(0);
+    let when = timeline.resident_peak_at_ns.get().unwrap_or(0);
     let text = if *gap >= 0 {
         format!(
-            "At the RSS peak ({}): {} resident = {} heap + {} other: code, stacks, mappings, and \
+            "At the {resident} peak ({}): {} resident = {} heap + {} other: code, stacks, mappings, and \
              what the allocator keeps of freed blocks.",
             duration(when),
             bytes(*rss),
@@ -199,7 +211,7 @@ fn gap(page: &mut Page, timeline: &Timeline) {
         )
     } else {
         format!(
-            "At the RSS peak ({}): {} resident, {} heap: at least {} were allocated and not \
+            "At the {resident} peak ({}): {} resident, {} heap: at least {} were allocated and not \
              touched (or swapped out).",
             duration(when),
             bytes(*rss),

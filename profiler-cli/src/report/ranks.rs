@@ -1,8 +1,8 @@
 //! The ranks of a run side by side.
 
-use tprof_analyze::Report;
 use tprof_analyze::summary::Rank;
 use tprof_analyze::units::{bytes, count, duration};
+use tprof_analyze::{Reading, Report};
 
 use super::head::cell;
 use super::page::{Page, Table};
@@ -27,7 +27,7 @@ pub fn table(page: &mut Page, report: &Report, top: usize) {
     let mut ranks: Vec<&Rank> = report.ranks.iter().collect();
     ranks.sort_by_key(|rank| std::cmp::Reverse(weight(rank)));
     let headings =
-        ["heap peak", "at", "live at exit", "allocations", "RSS peak", "processes", "rank"];
+        ["heap peak", "at", "live at exit", "allocations", "resident", "processes", "rank"];
     let mut table = Table::new(&headings);
     for rank in ranks.iter().take(top) {
         table.row(row(rank));
@@ -56,10 +56,19 @@ fn row(rank: &Rank) -> Vec<String> {
         cell(&memory.peak_at_ns, duration),
         cell(&memory.live_at_exit_bytes, bytes),
         cell(&memory.allocations, count),
-        cell(&rank.timeline.rss_peak_bytes, bytes),
+        resident(rank),
         count(rank.processes as u64),
         rank.label.clone(),
     ]
+}
+
+/// Highest resident memory; `<` before a sum that counts shared pages for each process.
+fn resident(rank: &Rank) -> String {
+    let timeline = &rank.timeline;
+    match (&timeline.resident_peak_bytes, timeline.rss_peak_bytes.get()) {
+        (Reading::Missing(_), Some(most)) => format!("<{}", bytes(most)),
+        (resident, _) => cell(resident, bytes),
+    }
 }
 
 /// Least, middle and highest peak of the ranks proper.

@@ -97,9 +97,40 @@ fn memory(page: &mut Page, report: &Report) {
         text += &format!("; {} allocated in {} calls", bytes(total), count(n));
     }
     page.field("heap", &text);
+    resident(page, rank, &whose);
+}
+
+/// Resident memory at its peak, and what it is the sum of.
+fn resident(page: &mut Page, rank: &Rank, whose: &str) {
     let timeline = &rank.timeline;
-    if let (Some(rss), Some(at)) = (timeline.rss_peak_bytes.get(), timeline.rss_peak_at_ns.get()) {
-        page.field("RSS", &format!("peak {} at {}{whose}", bytes(rss), duration(at)));
+    let summed = timeline.rss_peak_bytes.get().zip(timeline.rss_peak_at_ns.get());
+    let Some((summed, summed_at_ns)) = summed else { return };
+    let counted_often = "which counts shared pages for each process";
+    let peak = timeline.resident_peak_bytes.get().zip(timeline.resident_peak_at_ns.get());
+    match (peak, &timeline.resident_source) {
+        (Some((peak, at_ns)), Reading::Is("PSS")) => {
+            let text = format!(
+                "peak {} at {}{whose}; RSS adds up to {}, {counted_often}",
+                bytes(peak),
+                duration(at_ns),
+                bytes(summed)
+            );
+            page.field("PSS", &text);
+        }
+        (None, Reading::Missing(why)) => {
+            let text = format!(
+                "adds up to {} at {}{whose}, {counted_often}; {why}",
+                bytes(summed),
+                duration(summed_at_ns)
+            );
+            page.field("RSS", &text);
+        }
+        _ => {
+            page.field(
+                "RSS",
+                &format!("peak {} at {}{whose}", bytes(summed), duration(summed_at_ns)),
+            );
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use tprof_trace::model::counter;
 
 use super::curve::Axis;
 use super::gauges::{self, Ends, Sample};
+use super::resident::{self, Source};
 use crate::clock::Clock;
 use crate::reading::{Reading, object};
 
@@ -18,13 +19,21 @@ pub struct Timeline {
     pub start_ns: u64,
     /// Length of a bucket.
     pub bucket_ns: u64,
-    /// Resident bytes of all processes.
+    /// Resident bytes of all processes, each page counted once.
+    pub resident_bytes: Reading<Series>,
+    /// `RSS`, or `PSS` where several processes lived at once.
+    pub resident_source: Reading<&'static str>,
+    /// Highest resident bytes.
+    pub resident_peak_bytes: Reading<u64>,
+    /// When that was, since the run began.
+    pub resident_peak_at_ns: Reading<u64>,
+    /// RSS of all processes: shared pages count for each.
     pub rss_bytes: Reading<Series>,
     /// Virtual size of all processes.
     pub mapped_bytes: Reading<Series>,
     /// Live heap bytes of all processes.
     pub heap_bytes: Reading<Series>,
-    /// RSS minus heap: code, stacks, mappings, the allocator's own slack.
+    /// Resident bytes minus heap: code, stacks, mappings, the allocator's own slack.
     pub gap_bytes: Reading<Vec<Option<i64>>>,
     /// `memory.current` of the cgroup.
     pub cgroup_bytes: Reading<Series>,
@@ -34,7 +43,8 @@ pub struct Timeline {
     pub rss_peak_at_ns: Reading<u64>,
 }
 object! { Timeline {
-    plain start_ns, plain bucket_ns, reading rss_bytes, reading mapped_bytes, reading heap_bytes,
+    plain start_ns, plain bucket_ns, reading resident_bytes, reading resident_source,
+    reading resident_peak_bytes, reading resident_peak_at_ns, reading rss_bytes, reading mapped_bytes, reading heap_bytes,
     reading gap_bytes, reading cgroup_bytes, reading rss_peak_bytes, reading rss_peak_at_ns,
 } }
 
@@ -127,11 +137,32 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
         None => Reading::Missing(missing(what)),
     };
     let rss_bytes = series(rss, "RSS");
+    let resident = resident::resident(file, ends, axis, end_ns);
+    let of_resident = |value: fn(&(gauges::Sum, Source)) -> u64| match &resident {
+        Ok(resident) => Reading::Is(value(resident)),
+        Err(why) => Reading::missing(why),
+    };
+    let resident_peak_bytes = of_resident(|(sum, _)| sum.highest);
+    let resident_peak_at_ns = match of_resident(|(sum, _)| sum.highest_at_ns) {
+        Reading::Is(at_ns) => Reading::Is(clock.since_start(at_ns)),
+        missing => missing,
+    };
+    let (resident_bytes, resident_source) = match resident {
+        Ok((sum, source)) => {
+            let name = if source == Source::Pss { "PSS" } else { "RSS" };
+            (Reading::Is(sum.buckets), Reading::Is(name))
+        }
+        Err(why) => (Reading::missing(&why), Reading::Missing(why)),
+    };
     let cgroup = host_samples(file, counter::CGROUP_BYTES);
     Timeline {
         start_ns: clock.since_start(axis.start_ns),
         bucket_ns: axis.bucket_ns,
-        gap_bytes: gap(&rss_bytes, &heap),
+        gap_bytes: gap(&resident_bytes, &heap),
+        resident_bytes,
+        resident_source,
+        resident_peak_bytes,
+        resident_peak_at_ns,
         rss_bytes,
         mapped_bytes: series(sum(counter::MAPPED_BYTES), "virtual size"),
         heap_bytes: heap,
@@ -141,8 +172,8 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
     }
 }
 
-fn gap(rss: &Reading<Series>, heap: &Reading<Series>) -> Reading<Vec<Option<i64>>> {
-    let (rss, heap) = match (rss, heap) {
+fn gap(resident: &Reading<Series>, heap: &Reading<Series>) -> Reading<Vec<Option<i64>>> {
+    let (rss, heap) = match (resident, heap) {
         (Reading::Missing(why), _) | (_, Reading::Missing(why)) => return Reading::missing(why),
         (rss, heap) => match (rss.value(), heap.value()) {
             (Some(rss), Some(heap)) => (rss, heap),

@@ -181,6 +181,7 @@ impl Tracked {
             gpu: Gpu::new(index, format!("{} {}", attached.pid, base_name(&attached.command))),
             agent: None,
             tids: HashMap::new(),
+            rss: 0,
             cpu_ns: attached.usage.cpu_ns - cpu_before_ns,
             cpu_before_ns,
         };

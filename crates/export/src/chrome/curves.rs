@@ -205,7 +205,8 @@ pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
 
 /// Whether tprof measures this quantity itself, in bytes.
 fn is_own(name: &str) -> bool {
-    let own = [counter::RSS_BYTES, counter::MAPPED_BYTES, counter::CGROUP_BYTES];
+    let own =
+        [counter::RSS_BYTES, counter::PSS_BYTES, counter::MAPPED_BYTES, counter::CGROUP_BYTES];
     own.contains(&name)
 }
 
@@ -216,7 +217,12 @@ fn ends<W: Write>(to: &mut Writer<'_, W>, drawn: &HashSet<(ProcessIndex, &str)>)
         let Some((end_ns, how)) = trace.process_end(process.process) else { continue };
         let names: &[&str] = match how {
             ProcessEnd::Exec => &[counter::HEAP_BYTES],
-            _ => &[counter::HEAP_BYTES, counter::RSS_BYTES, counter::MAPPED_BYTES],
+            _ => &[
+                counter::HEAP_BYTES,
+                counter::RSS_BYTES,
+                counter::PSS_BYTES,
+                counter::MAPPED_BYTES,
+            ],
         };
         let end_ns = end_ns.saturating_add(1);
         for name in names.iter().filter(|name| drawn.contains(&(process.process, **name))) {

@@ -144,6 +144,7 @@ fn length_ns(part: &Part<'_>) -> u64 {
 fn title(name: &str, gpu: Option<Gpu>) -> String {
     let title = match name {
         counter::RSS_BYTES => "Resident memory",
+        counter::PSS_BYTES => "Resident memory, shared pages divided",
         counter::MAPPED_BYTES => "Mapped memory",
         counter::HEAP_BYTES => "Host heap, sampled",
         counter::CGROUP_BYTES => "Memory of the cgroup",

@@ -261,6 +261,9 @@ pub mod loss {
 pub mod counter {
     /// Resident set size of a process, bytes.
     pub const RSS_BYTES: &str = "rss_bytes";
+    /// Proportional set size of a process, bytes: a page that several processes map counts in
+    /// parts. All of a file that have one time were read together, and add up.
+    pub const PSS_BYTES: &str = "pss_bytes";
     /// Virtual size of a process, bytes.
     pub const MAPPED_BYTES: &str = "mapped_bytes";
     /// Live heap bytes of a process (requested under exact, usable under sampled).
@@ -334,6 +337,8 @@ pub mod property {
     /// For which share of the time each event was counted, once that is known: an
     /// object of names. Below 1 where the processor has too few counters.
     pub const EVENT_SHARES: &str = "tprof.event_shares";
+    /// Why there are no proportional set sizes, or none from some moment on: a text.
+    pub const NO_PSS: &str = "tprof.no_pss";
     /// Why the kernel's functions have no names, where they were sampled: a text.
     pub const KERNEL_NAMES_HIDDEN: &str = "tprof.kernel_names_hidden";
 }

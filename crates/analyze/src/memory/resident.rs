@@ -1,0 +1,139 @@
+//! Resident memory of a rank, each page counted once: of one live process its RSS, of several the
+//! sum of their proportional set sizes (PSS), which divide shared pages among them.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ProcessIndex, counter, property};
+
+use super::curve::{Axis, Curve};
+use super::gauges::{Ends, Sample, Sum};
+use super::timeline::process_samples;
+
+/// What resident memory is the sum of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// RSS: processes lived one at a time.
+    Rss,
+    /// PSS, while several lived at once.
+    Pss,
+}
+
+/// Why there is no PSS where several processes lived at once, unless the file tells.
+const NOT_READ: &str = "processes shared the rank for too short a time";
+
+/// Sums the resident memory of a file's processes up to `end_ns`, or says why it is not known.
+pub(crate) fn resident(
+    file: &TraceFile,
+    ends: &Ends,
+    axis: Axis,
+    end_ns: u64,
+) -> Result<(Sum, Source), String> {
+    let rss = process_samples(file, counter::RSS_BYTES);
+    let rounds = rounds(process_samples(file, counter::PSS_BYTES));
+    let pids = file.processes().iter().map(|process| (process.process, process.pid)).collect();
+    let (mut points, several) = alone(rss, &pids, ends);
+    if points.is_empty() && !several {
+        return Err("no RSS was sampled".to_owned());
+    }
+    let source = match (several, rounds.is_empty()) {
+        (false, _) => Source::Rss,
+        (true, false) => Source::Pss,
+        (true, true) => {
+            let told = file.property(property::NO_PSS);
+            let told = told.and_then(|json| serde_json::from_str::<String>(json).ok());
+            return Err(format!("no PSS was read: {}", told.as_deref().unwrap_or(NOT_READ)));
+        }
+    };
+    points.extend(rounds);
+    points.sort_by_key(|point| point.0);
+    let mut curve = Curve::new(axis);
+    let (mut highest, mut highest_at_ns) = (0, 0);
+    for (time_ns, bytes) in points {
+        curve.set(time_ns, bytes);
+        if bytes > highest {
+            (highest, highest_at_ns) = (bytes, time_ns);
+        }
+    }
+    curve.extend_to(end_ns);
+    Ok((Sum { buckets: curve.buckets(), highest, highest_at_ns }, source))
+}
+
+/// PSS that was read together, summed.
+fn rounds(pss: Vec<Sample>) -> Vec<(u64, u64)> {
+    let mut sums: FxHashMap<u64, u64> = FxHashMap::default();
+    for (time_ns, _, bytes) in pss {
+        *sums.entry(time_ns).or_default() += bytes;
+    }
+    sums.into_iter().collect()
+}
+
+/// RSS while one process at most was alive, and whether several ever were. Images of one pid are
+/// one process: an `exec` is noticed a little after the new image was first read.
+fn alone(
+    mut rss: Vec<Sample>,
+    pids: &FxHashMap<ProcessIndex, u32>,
+    ends: &Ends,
+) -> (Vec<(u64, u64)>, bool) {
+    rss.sort_by_key(|sample| sample.0);
+    let mut over: Vec<(u64, ProcessIndex)> =
+        ends.iter().map(|(process, end_ns)| (*end_ns, *process)).collect();
+    over.sort_unstable();
+    let mut over = over.into_iter().peekable();
+    let pid = |process: ProcessIndex| pids.get(&process).copied().unwrap_or(0);
+    let mut alive: FxHashMap<u32, ProcessIndex> = FxHashMap::default();
+    let (mut points, mut several) = (Vec::new(), false);
+    let ended = |gone, end_ns: u64, alive: &mut FxHashMap<u32, ProcessIndex>| {
+        if alive.get(&pid(gone)) != Some(&gone) {
+            return None;
+        }
+        alive.remove(&pid(gone));
+        alive.is_empty().then_some((end_ns.saturating_add(1), 0))
+    };
+    for (time_ns, process, bytes) in rss {
+        while let Some((end_ns, gone)) = over.next_if(|end| end.0 < time_ns) {
+            points.extend(ended(gone, end_ns, &mut alive));
+        }
+        // A last reading may be stamped after the end; the process is gone all the same.
+        if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
+            continue;
+        }
+        let newest = alive.entry(pid(process)).or_insert(process);
+        if *newest > process {
+            continue;
+        }
+        *newest = process;
+        match alive.len() {
+            1 => points.push((time_ns, bytes)),
+            _ => several = true,
+        }
+    }
+    for (end_ns, gone) in over {
+        points.extend(ended(gone, end_ns, &mut alive));
+    }
+    (points, several)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rss_counts_while_one_process_lives() {
+        let rss = vec![(10, 0, 5), (20, 1, 5), (30, 0, 6), (50, 0, 7), (90, 0, 9)];
+        let pids = FxHashMap::from_iter([(0, 100), (1, 101), (2, 100)]);
+        let (points, several) = alone(rss, &pids, &Ends::from_iter([(1, 40), (0, 80)]));
+        assert_eq!(points, [(10, 5), (50, 7), (81, 0)]);
+        assert!(several);
+        // An image that an `exec` replaced, its last reading after the first of the next.
+        let rss = vec![(10, 0, 5), (20, 2, 1), (25, 0, 5), (30, 2, 2)];
+        let (points, several) = alone(rss, &pids, &Ends::from_iter([(0, 28), (2, 50)]));
+        assert_eq!((&points[..], several), (&[(10, 5), (20, 1), (30, 2), (51, 0)][..], false));
+    }
+
+    #[test]
+    fn what_was_read_together_adds_up() {
+        let mut sums = rounds(vec![(10, 0, 5), (10, 1, 7), (20, 1, 1)]);
+        sums.sort_unstable();
+        assert_eq!(sums, [(10, 12), (20, 1)]);
+    }
+}
