@@ -57,6 +57,36 @@ fn a_name_that_chooses_nothing_is_refused_with_what_there_is() {
 }
 
 #[test]
+fn host_and_gpu_share_out_the_time_of_a_rank() {
+    let scratch = Scratch::new();
+    let (input, _) = trace(&scratch, "trace.json", 0, 1, 5);
+    let report = json(&[Path::new("report"), Path::new("breakdown"), &input]);
+    let row = &report["tables"]["host_and_gpu"][0];
+    let of = |key: &str| row[key].as_u64().unwrap_or_else(|| panic!("{key}: {row}"));
+    let parts = ["both_ns", "host_only_ns", "gpu_only_ns", "neither_ns"].map(of);
+    assert_eq!(parts.iter().sum::<u64>(), of("window_ns"), "{row}");
+    assert_eq!(parts[0] + parts[1], of("host_ns"), "{row}");
+    assert_eq!(parts[0] + parts[2], of("gpu_ns"), "{row}");
+    // The device's busy time is the one that its own breakdown has.
+    let device = &report["tables"]["breakdown"][0];
+    let busy = device["window_ns"].as_u64().unwrap() - device["idle_ns"].as_u64().unwrap();
+    assert_eq!(of("gpu_ns"), busy);
+    // Calls alone do not tell what a host does between them.
+    let bare = scratch.join("bare.json");
+    let event = |cat: &str, ts: u64, tid: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"{cat}","name":"n","pid":1,"tid":{tid},"ts":{ts},"dur":5,"args":{{"correlation":1,"device":0,"stream":7}}}}"#
+        )
+    };
+    let text = [event("cuda_runtime", 10, "1"), event("kernel", 20, "7")].join(",");
+    std::fs::write(&bare, format!("[{text}]")).unwrap();
+    let report = json(&[Path::new("report"), Path::new("breakdown"), &bare]);
+    let row = &report["tables"]["host_and_gpu"][0];
+    assert_eq!((&row["both_ns"], &row["gpu_ns"]), (&Value::Null, &Value::from(5_000)));
+    assert!(report.to_string().contains("between calls is not known"), "{report}");
+}
+
+#[test]
 fn a_list_that_is_no_trace_is_refused() {
     let scratch = Scratch::new();
     let path = scratch.join("list.json");

@@ -4,6 +4,7 @@
 //! one's end: whatever runs beside compute is no cost of its own, so that
 //! communication counts as exposed, and a copy at all, only where nothing computes.
 
+use crate::at_once::{self, AtOnce};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
@@ -85,24 +86,28 @@ struct Breakdown;
 
 impl Analysis for Breakdown {
     const KIND: &'static str = KIND.name;
-    type Part = Vec<DeviceTime>;
+    type Part = (Vec<DeviceTime>, Option<AtOnce>);
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK
+        Needs::WORK | at_once::NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<DeviceTime> {
-        of_rank(rank)
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+        (of_rank(rank), at_once::of_rank(rank))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<DeviceTime>)>, _: &Options) -> Body {
-        let mut rows: Vec<(&RankAt, DeviceTime)> =
-            parts.iter().flat_map(|(at, part)| part.iter().map(move |row| (at, *row))).collect();
+    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+        let mut rows: Vec<(&RankAt, DeviceTime)> = parts
+            .iter()
+            .flat_map(|(at, (devices, _))| devices.iter().map(move |row| (at, *row)))
+            .collect();
         rows.sort_by(|a, b| b.1.share(b.1.idle_ns).total_cmp(&a.1.share(a.1.idle_ns)));
         let mut tables = vec![table(&rows)];
         if rows.len() > 1 {
             tables.insert(0, parts_over_ranks(&rows));
         }
+        let at_once = parts.iter().filter_map(|(at, (_, row))| Some((at, (*row)?)));
+        tables.push(at_once::table(at_once, NO_WORK));
         Body { tables, notes: Vec::new() }
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod annotations;
 pub mod api;
+mod at_once;
 pub mod bandwidth;
 pub mod breakdown;
 mod call_tree;

@@ -70,6 +70,11 @@ impl Needs {
         Needs(1 << kind as u32)
     }
 
+    /// Tables of either.
+    pub const fn and(self, other: Needs) -> Needs {
+        Needs(self.0 | other.0)
+    }
+
     /// Whether all of `other` is in it.
     pub fn has(self, other: Needs) -> bool {
         self.0 & other.0 == other.0
@@ -84,7 +89,7 @@ impl BitOr for Needs {
     type Output = Needs;
 
     fn bitor(self, other: Needs) -> Needs {
-        Needs(self.0 | other.0)
+        self.and(other)
     }
 }
 
