@@ -315,6 +315,9 @@ pub struct ExportArgs {
     /// With flame: show what changed since this run
     #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub against: Option<PathBuf>,
+    /// With flame: write the trees of the page as JSON, flame.json
+    #[arg(long)]
+    pub json: bool,
     /// Stop a file at this size, and say so: perfetto, chrome, tensorboard, timeline
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<String>,

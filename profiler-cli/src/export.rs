@@ -46,6 +46,7 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
         (args.weight.is_some(), Takes::Weight),
         (args.against.is_some(), Takes::Against),
         (args.max_size.is_some(), Takes::MaxSize),
+        (args.json, Takes::Json),
         (times, Takes::Times),
     ];
     for (is_asked, option) in asked {
@@ -76,6 +77,7 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
             cli::Weight::Cpu => Weight::Cpu,
             cli::Weight::Wait => Weight::Wait,
         }),
+        json: args.json,
         symbols: Some(&late),
     };
     let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;

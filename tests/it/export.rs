@@ -107,6 +107,61 @@ fn folded_stacks_go_into_a_file_and_to_stdout_by_its_name() {
     tprof_tests::assert_refused(&refused, &["csv", "stdout", "-o DIR"]);
 }
 
+/// Sum of a measure over a profile's nodes that are as `wanted` says.
+fn flame_sum(profile: &Value, measure: usize, side: &str) -> u64 {
+    let nodes = profile["nodes"].as_array().unwrap().iter();
+    nodes.map(|node| node[side][measure].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn the_trees_of_the_flame_graph_are_there_as_json() {
+    let scratch = Scratch::new();
+    let cwd = scratch.cwd();
+    let run = traced(&Job::new(program("stacks")), EXACT, &scratch).run;
+    let other = traced(&Job::new(program("short")), EXACT, &scratch).run;
+    let made = tprof(["export", "--to", "flame", "--json"]).arg(&run).run_in(&cwd).expect_code(0);
+    assert_eq!(made.stdout.trim_end(), run.join("flame.json").display().to_string());
+    let text = std::fs::read_to_string(run.join("flame.json")).unwrap();
+    let flame: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&flame["version"], &flame["before"]), (&Value::from(1), &Value::Null));
+    let frames = flame["frames"].as_array().unwrap();
+    let profiles = flame["profiles"].as_array().unwrap();
+    let of = |key: &str| profiles.iter().find(|one| one["key"] == key).unwrap();
+    let heap = of("heap");
+    assert_eq!(heap["empty"], Value::Null);
+    let report = report(&run);
+    assert_eq!(flame_sum(heap, 0, "self") as i64, report.total("allocated_bytes"));
+    assert_eq!(flame_sum(heap, 1, "self") as i64, report.total("allocations"));
+    assert_eq!(heap["measures"][1]["total"].as_f64(), Some(report.total("allocations") as f64));
+    // A node's way up leads through its callers.
+    let nodes = heap["nodes"].as_array().unwrap();
+    let name = |node: &Value| {
+        frames[node["frame"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned()
+    };
+    let at = nodes.iter().position(|node| name(node).contains("victim_a")).unwrap();
+    let mut above = Vec::new();
+    let mut next = Some(at as u64);
+    while let Some(index) = next {
+        let node = &nodes[index as usize];
+        above.push(name(node));
+        next = node["parent"].as_u64();
+        assert!(next.is_none_or(|parent| parent < index), "parents come first");
+    }
+    assert!(above.iter().any(|name| name == "main"), "{above:?}");
+    // What is empty says why, and has no total.
+    let gpu = of("gpu");
+    assert!(gpu["empty"].is_string() && gpu["measures"][0]["total"].is_null(), "{gpu}");
+
+    let words = ["export", "--to", "flame", "--json", "-o", "-", "--against"];
+    let both = tprof(words).arg(&other).arg(&run).run_in(&cwd).expect_code(0).stdout;
+    let both: Value = serde_json::from_str(&both).unwrap();
+    let heap =
+        both["profiles"].as_array().unwrap().iter().find(|one| one["key"] == "heap").unwrap();
+    assert_eq!(flame_sum(heap, 1, "self") as i64, report.total("allocations"));
+    let before = tprof_tests::report(&other);
+    assert_eq!(flame_sum(heap, 1, "self_before") as i64, before.total("allocations"));
+}
+
 #[test]
 fn nothing_is_written_into_a_directory_that_is_not_there() {
     let scratch = Scratch::new();
@@ -213,7 +268,8 @@ fn options_that_a_format_cannot_honour_are_refused_by_name() {
         "json",
     ];
     // Each option, what its refusal says, and the formats that take it.
-    let rules: [(&[&str], &str, &[&str]); 4] = [
+    let rules: [(&[&str], &str, &[&str]); 5] = [
+        (&["--json"], "--json is not for", &["flame"]),
         (&["--weight", "bytes"], "--weight is not for", &["folded"]),
         (&["--against", "."], "--against is not for", &["flame"]),
         (

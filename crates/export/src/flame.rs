@@ -7,6 +7,7 @@
 
 mod device;
 mod heap;
+mod json;
 mod labels;
 mod profile;
 mod samples;
@@ -16,20 +17,39 @@ mod tree;
 use serde_json::json;
 use tprof_trace::RunDir;
 
+use crate::output::Output;
 use crate::page::{Page, Payload, run_title};
-use crate::{ExportError, Options, Part, Selection, Written};
+use crate::{ExportError, Options, Part, Selection, Written, paths};
 pub(crate) use device::copy_name;
 pub(crate) use labels::Labels;
 use profile::Profile;
 pub(crate) use samples::waiting_for;
 pub(crate) use tree::{FrameKind, FrameTable};
 
-/// Writes the page: `flame.html`, unless the options say otherwise.
+/// Writes the page, `flame.html`, or its trees as JSON, `flame.json`, unless the
+/// options name another file.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("flame")?;
-    let path = crate::page::path(run, options, "flame.html")?;
+    let name = if options.json { "flame.json" } else { "flame.html" };
+    let path = crate::page::path(run, options, name)?;
+    let mut written = Written::default();
+    let mut table = FrameTable::default();
+    let profiles = collect(run, options, &mut table, &mut written)?;
+    if options.json {
+        let head = json::Head {
+            run: run_title(run),
+            before: options.against.map(run_title),
+            notes: crate::page::notes(&options.slice, &written),
+        };
+        paths::parent(&path)?;
+        let mut output = Output::create(&path)?;
+        json::write(&head, &profiles, &table, &mut output)
+            .map_err(|source| ExportError::Write { path: path.clone(), source })?;
+        written.paths.extend(output.keep()?);
+        return Ok(written);
+    }
     let mut payload = Payload::default();
-    let mut written = collect(run, options, &mut payload)?;
+    pack(run, options, profiles, table, &written, &mut payload);
     let page = Page {
         title: &format!("{} – flame graph – tprof", run_title(run)),
         body: include_str!("flame/flame.html"),
@@ -44,14 +64,14 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
+/// Folds what was recorded into trees.
 fn collect(
     run: &RunDir,
     options: &Options<'_>,
-    payload: &mut Payload,
-) -> Result<Written, ExportError> {
+    table: &mut FrameTable,
+    written: &mut Written,
+) -> Result<Vec<Profile>, ExportError> {
     let compared = options.against.is_some();
-    let mut written = Written::default();
-    let mut table = FrameTable::default();
     let mut profiles = Profiles::new(if compared { 2 } else { 1 });
     for (side, run) in [Some(run), options.against].into_iter().flatten().enumerate() {
         profiles.set_side(side);
@@ -60,14 +80,26 @@ fn collect(
             let part = selection.open(file)?;
             let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
             written.notes.extend(problems);
-            let mut labels = Labels::new(&part, compared, &mut table);
-            profiles.file(&part, &mut written, &mut labels, &mut table);
+            let mut labels = Labels::new(&part, compared, table);
+            profiles.file(&part, written, &mut labels, table);
         }
     }
     let profiles = profiles.all();
     if profiles.iter().all(Profile::is_empty) {
         written.notes.push("nothing was recorded that a flame graph could show".to_owned());
     }
+    Ok(profiles)
+}
+
+/// Packs the trees for the page.
+fn pack(
+    run: &RunDir,
+    options: &Options<'_>,
+    profiles: Vec<Profile>,
+    mut table: FrameTable,
+    written: &Written,
+    payload: &mut Payload,
+) {
     let about: Vec<_> =
         profiles.into_iter().map(|profile| profile.pack(&mut table, payload)).collect();
     payload.set("profiles", about);
@@ -75,8 +107,7 @@ fn collect(
     payload.set("frames", json!({ "names": table.names, "kinds": kinds, "places": table.places }));
     payload.set("run", run_title(run));
     payload.set("before", options.against.map(run_title));
-    payload.set("notes", crate::page::notes(&options.slice, &written));
-    Ok(written)
+    payload.set("notes", crate::page::notes(&options.slice, written));
 }
 
 /// The profiles of a page.

@@ -68,6 +68,8 @@ pub struct Options<'a> {
     pub against: Option<&'a RunDir>,
     /// What a stack's number counts; unless said, time where CPU samples were taken.
     pub weight: Option<Weight>,
+    /// JSON in place of a page, for formats that have both.
+    pub json: bool,
     /// Names addresses that the recorder left without one.
     pub symbols: Option<&'a dyn SymbolSource>,
 }

@@ -49,6 +49,11 @@ pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
         Takes::Against => {
             no("--against", "it shows one run", format!("--to {takers}, or tprof diff OTHER {run}"))
         }
+        Takes::Json => no(
+            "--json",
+            "it has one form",
+            format!("leave it out; --to {takers} --json writes trees, --to json tables"),
+        ),
         Takes::MaxSize => no(
             "--max-size",
             "a part of it would look like the whole",

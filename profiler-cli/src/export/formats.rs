@@ -32,6 +32,8 @@ pub enum Takes {
     Against,
     /// `--max-size`.
     MaxSize,
+    /// `--json`.
+    Json,
     /// `--steps`, `--from-time` and `--to-time`.
     Times,
 }
@@ -92,7 +94,7 @@ pub const FORMATS: &[Format] = &[
         name: "flame",
         about: "flame graphs, one interactive HTML page",
         goes: "flame.html",
-        takes: &[Takes::Against, Takes::Times],
+        takes: &[Takes::Against, Takes::Json, Takes::Times],
         writer: Writer::Library(flame::export),
     },
     Format {

@@ -93,7 +93,7 @@ impl Profile {
 }
 
 /// Whole numbers whose running sum stays within one of the exact one.
-fn rounded(values: impl Iterator<Item = f64>) -> Vec<u64> {
+pub(super) fn rounded(values: impl Iterator<Item = f64>) -> Vec<u64> {
     let mut owed = 0.0;
     values
         .map(|value| {
