@@ -12,7 +12,7 @@ const THINGS: [(&str, Subject); 11] = [
     ("copy between host and device", HostCopies),
     ("synchronous copy", SynchronousCopies),
     ("synchronous memset", SynchronousMemsets),
-    ("call of the CUDA or HIP runtime", Calls),
+    ("call of the CUDA or HIP runtime", CudaCalls),
     ("call that waits for the device", Waits),
     ("call such as cudaMalloc or cudaFree", MemoryCalls),
     ("range named like one that loads data", Loading),

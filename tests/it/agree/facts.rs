@@ -13,6 +13,7 @@ pub enum Subject {
     Copies,
     HostCopies,
     Calls,
+    CudaCalls,
     Waits,
     MemoryCalls,
     SynchronousCopies,
@@ -46,6 +47,8 @@ struct Source {
     table: &'static str,
     /// Whether it counts all that was recorded: then none here is none anywhere.
     whole: bool,
+    /// Whether its amounts are numbers of the same things as those of others so marked.
+    counts: bool,
     amount: fn(&Value) -> f64,
 }
 
@@ -55,7 +58,7 @@ const fn whole(
     table: &'static str,
     amount: fn(&Value) -> f64,
 ) -> Source {
-    Source { subject, kind, table, whole: true, amount }
+    Source { subject, kind, table, whole: true, counts: false, amount }
 }
 
 const fn part(
@@ -64,7 +67,16 @@ const fn part(
     table: &'static str,
     amount: fn(&Value) -> f64,
 ) -> Source {
-    Source { subject, kind, table, whole: false, amount }
+    Source { subject, kind, table, whole: false, counts: false, amount }
+}
+
+const fn counted(
+    subject: Subject,
+    kind: &'static str,
+    table: &'static str,
+    amount: fn(&Value) -> f64,
+) -> Source {
+    Source { counts: true, ..whole(subject, kind, table, amount) }
 }
 
 const SOURCES: &[Source] = &[
@@ -74,25 +86,28 @@ const SOURCES: &[Source] = &[
     whole(Work, "overlap", "overlap", one),
     whole(Work, "kernels", "by_rank", count),
     part(Work, "launches", "launches", |row| number(row, "work")),
-    whole(Kernels, "summary", "ranks", |row| number(&row["gpu"], "kernels")),
-    whole(Kernels, "kernels", "by_rank", |row| of_class(row, &["compute", "communication"])),
+    counted(Kernels, "summary", "ranks", |row| number(&row["gpu"], "kernels")),
+    counted(Kernels, "kernels", "by_rank", |row| of_class(row, &["compute", "communication"])),
     whole(Computes, "breakdown", "breakdown", |row| sum(row, &["compute_ns", "overlapped_ns"])),
     whole(Computes, "kernels", "by_rank", |row| of_class(row, &["compute"])),
     part(Computes, "stragglers", "load", |row| number(row, "compute_ns")),
     part(Computes, "critical-path", "critical_path", |row| number(row, "compute_ns")),
-    whole(Communicates, "summary", "ranks", |row| number(&row["gpu"], "communication_kernels")),
+    counted(Communicates, "summary", "ranks", |row| number(&row["gpu"], "communication_kernels")),
     whole(Communicates, "breakdown", "breakdown", |row| sum(row, &["exposed_ns", "overlapped_ns"])),
     whole(Communicates, "overlap", "overlap", |row| number(row, "communication_ns")),
-    whole(Communicates, "kernels", "by_rank", |row| of_class(row, &["communication"])),
-    whole(Communicates, "comm", "comm_by_rank", |row| number(row, "calls")),
+    counted(Communicates, "kernels", "by_rank", |row| of_class(row, &["communication"])),
+    counted(Communicates, "comm", "comm_by_rank", |row| number(row, "calls")),
     part(Communicates, "critical-path", "critical_path", |row| number(row, "communication_ns")),
-    whole(Copies, "kernels", "by_rank", |row| of_class(row, &["memory"])),
-    whole(Copies, "bandwidth", "bandwidth", count),
-    whole(Copies, "memcpy", "cuda_gpu_mem_time_sum", count),
-    whole(HostCopies, "bandwidth", "bandwidth", |row| between_host(row, "kind")),
-    whole(HostCopies, "memcpy", "cuda_gpu_mem_time_sum", |row| between_host(row, "operation")),
+    counted(Copies, "kernels", "by_rank", |row| of_class(row, &["memory"])),
+    counted(Copies, "bandwidth", "bandwidth", count),
+    counted(Copies, "memcpy", "cuda_gpu_mem_time_sum", count),
+    counted(HostCopies, "bandwidth", "bandwidth", |row| between_host(row, "kind")),
+    counted(HostCopies, "memcpy", "cuda_gpu_mem_time_sum", |row| between_host(row, "operation")),
     whole(Calls, "api", "cuda_api_sum", count),
     part(Calls, "launches", "launches", |row| number(row, "calls")),
+    part(CudaCalls, "api", "cuda_api_sum", |row| {
+        f64::from(["cu", "hip"].iter().any(|start| text(row, "name").starts_with(start)))
+    }),
     whole(Waits, "api", "cuda_api_sum", |row| named(row, "name", &["Synchronize"])),
     whole(MemoryCalls, "api", "cuda_api_sum", |row| {
         f64::from(["cudaMalloc", "cudaFree", "hipMalloc", "hipFree"].contains(&text(row, "name")))
@@ -125,8 +140,8 @@ const SOURCES: &[Source] = &[
     part(DeviceTotals, "device-memory", "pools", |row| {
         present(&row["device"]) * present(&row["peak_reserved_bytes"])
     }),
-    whole(Heap, "summary", "ranks", |row| number(&row["host_memory"], "allocations")),
-    whole(Heap, "memory", "ranks", |row| number(&row["host_memory"], "allocations")),
+    counted(Heap, "summary", "ranks", |row| number(&row["host_memory"], "allocations")),
+    counted(Heap, "memory", "ranks", |row| number(&row["host_memory"], "allocations")),
     whole(Rss, "summary", "ranks", |row| present(&row["timeline"]["rss_peak_bytes"])),
     whole(Rss, "memory", "ranks", |row| present(&row["timeline"]["rss_peak_bytes"])),
     part(Samples, "cpu", "functions", one),
@@ -227,27 +242,46 @@ impl Facts {
         found.filter(|(_, amount)| *amount > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Kinds that count none of what another counts on the same rank.
+    /// Kinds that count none, or another number, of what another counts on the same rank.
     pub fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (subject, sources) in &self.counts {
             for rank in &self.ranks {
-                let of_rank =
-                    sources.iter().filter_map(|(source, ranks)| Some((source, *ranks.get(rank)?)));
-                let (some, none): (Vec<_>, Vec<_>) = of_rank.partition(|(_, amount)| *amount > 0.0);
-                for (denies, _) in
-                    none.iter().filter(|(source, _)| source.whole && !some.is_empty())
-                {
-                    let (counts, amount) = some[0];
-                    found.push(format!(
-                        "{rank}, {subject:?}: `{}` has none in {}, `{}` has {amount} in {}",
-                        denies.kind, denies.table, counts.kind, counts.table
-                    ));
-                }
+                let of_rank: Vec<(&Source, f64)> = sources
+                    .iter()
+                    .filter_map(|(source, ranks)| Some((*source, *ranks.get(rank)?)))
+                    .collect();
+                let of_rank = denied(&of_rank).into_iter().chain(miscounted(&of_rank));
+                found.extend(of_rank.map(|what| format!("{rank}, {subject:?}: {what}")));
             }
         }
         found
     }
+}
+
+/// Kinds that have none of what another has.
+fn denied(of_rank: &[(&Source, f64)]) -> Vec<String> {
+    let Some((has, amount)) = of_rank.iter().find(|(_, amount)| *amount > 0.0) else {
+        return Vec::new();
+    };
+    let none = of_rank.iter().filter(|(source, amount)| source.whole && *amount == 0.0);
+    let said = none.map(|(none, _)| {
+        let [none, has] = [none, has].map(|source| (source.kind, source.table));
+        format!("none in {none:?}, {amount} in {has:?}")
+    });
+    said.collect()
+}
+
+/// Kinds that count the same things and not as many.
+fn miscounted(of_rank: &[(&Source, f64)]) -> Vec<String> {
+    let mut numbers = of_rank.iter().filter(|(source, _)| source.counts);
+    let Some((first, number)) = numbers.next() else { return Vec::new() };
+    let others = numbers.filter(|(_, other)| other != number);
+    others
+        .map(|(other, differs)| {
+            format!("`{}` counts {number}, `{}` {differs}", first.kind, other.kind)
+        })
+        .collect()
 }
 
 /// Rows of a table of a document, or of the summary.

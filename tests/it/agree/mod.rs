@@ -8,7 +8,7 @@ mod traces;
 use facts::Facts;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tprof_tests::{Outcome, Scratch, need_some};
+use tprof_tests::{Outcome, Scratch, foreign, need_some};
 
 /// Mixtures of what a trace may hold.
 const MIXTURES: u64 = 40;
@@ -48,6 +48,26 @@ fn reports_of_the_importers_corpus_agree() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/import/tests/corpus");
     let traces = ["kineto.json", "kineto.json.gz", "chrome.json", "chrome-open.json"];
     assert_agree(traces.map(|name| corpus.join(name)));
+}
+
+#[test]
+fn reports_of_foreign_traces_agree() {
+    let scratch = Scratch::new();
+    let made = [
+        foreign::first_kineto(3),
+        foreign::accelerator(
+            2,
+            ["mtia_runtime", "mtia_ccp_events", "gpu_memcpy"],
+            ["bmm_kernel", "Memcpy HtoD"],
+        ),
+        foreign::own_all_reduces(),
+        foreign::cropped(),
+    ];
+    assert_agree(made.iter().zip(0..).map(|(trace, at)| {
+        let path = scratch.join(format!("trace-{at}.json"));
+        trace.write(&path);
+        path
+    }));
 }
 
 #[test]

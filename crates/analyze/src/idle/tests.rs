@@ -1,4 +1,5 @@
 use super::*;
+use crate::breakdown::NO_WORK;
 use crate::fixture::Fixture;
 use tprof_trace::model::Kernel;
 
@@ -49,4 +50,29 @@ fn busy_and_idle_make_up_a_streams_time() {
     let found = of_rank(&RankTrace::load(&file, Needs::WORK | Needs::CALLS));
     let row = &found.streams[0];
     assert_eq!(row.busy_ns as i64 + row.total_ns(), 101 - 10);
+}
+
+#[test]
+fn streams_of_two_devices_are_told_apart_and_none_of_them_is_denied_a_gap() {
+    let idle_of = |devices: &[u32]| {
+        let mut made = Fixture::new();
+        for &device in devices {
+            made.kernel(Kernel { device, stream: 20, ..kernel(10, 40, None) }, "k");
+        }
+        let file = made.finish();
+        let found = of_rank(&RankTrace::load(&file, Needs::WORK | Needs::CALLS));
+        let (label, file) = ("rank 0".to_owned(), String::new());
+        let at = RankAt { rank: Some(0), label, file, clock: crate::clock::Clock::default() };
+        tables::body(&[(at, found)]).tables
+    };
+    let heading = |tables: &[crate::document::Table]| {
+        let column = tables[0].columns.iter().find(|column| column.key == "device");
+        column.map(|column| column.heading)
+    };
+    let (one, two) = (idle_of(&[0]), idle_of(&[0, 1]));
+    assert_eq!((heading(&one), heading(&two)), (Some(""), Some("device")));
+    assert_eq!(two[0].rows.len(), 2);
+    // The device may be idle before and after, and between two streams' work.
+    assert_eq!(two[1].empty, "no stream was idle between two of its own kernels and copies");
+    assert_eq!(idle_of(&[])[1].empty, NO_WORK);
 }

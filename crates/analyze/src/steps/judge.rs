@@ -44,8 +44,11 @@ impl Judged {
         match self.warm_up {
             Some(steps) => Reading::Is(steps as u64),
             None => Reading::missing(format!(
-                "{} steps cannot tell warm-up from the rest; {FEWEST_FOR_WARM_UP} can",
-                self.steps.len()
+                "{} cannot tell warm-up from the rest; {FEWEST_FOR_WARM_UP} can",
+                match self.steps.len() {
+                    1 => "1 step".to_owned(),
+                    steps => format!("{steps} steps"),
+                }
             )),
         }
     }
