@@ -10,7 +10,7 @@ use std::path::Path;
 use tprof_analyze::clock::Clock;
 use tprof_analyze::memory::rank_memory;
 use tprof_trace::TraceFile;
-use tprof_trace::run::RunInfo;
+use tprof_trace::run::{RunInfo, misses_allocations};
 
 /// Some five million allocations at four bytes each: below a second.
 const MOST_BYTES: u64 = 16 << 20;
@@ -22,11 +22,14 @@ pub struct Peak {
     pub bytes: u64,
     /// The rank, where there are several.
     pub rank: Option<u32>,
+    /// Allocations of some process could not be seen.
+    pub at_least: bool,
 }
 
 impl fmt::Display for Peak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "heap peak {}", about_size(self.bytes))?;
+        let bound = if self.at_least { "at least " } else { "" };
+        write!(f, "heap peak {bound}{}", about_size(self.bytes))?;
         match self.rank {
             Some(rank) => write!(f, " (rank {rank}, the highest)"),
             None => Ok(()),
@@ -49,5 +52,6 @@ pub fn of(directory: &Path, info: &RunInfo) -> Option<Peak> {
         let rank = file.header().rank.filter(|_| paths.len() > 1);
         highest = highest.max(Some((bytes, rank)));
     }
-    highest.map(|(bytes, rank)| Peak { bytes, rank })
+    let at_least = misses_allocations(&info.completeness.blind);
+    highest.map(|(bytes, rank)| Peak { bytes, rank, at_least })
 }

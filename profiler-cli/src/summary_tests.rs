@@ -38,7 +38,7 @@ fn a_summary_says_what_happened_and_what_to_type() {
     info.completeness.recorded = 1_204_331;
     info.completeness.blind = vec![blind("9 busybox"), blind("10 busybox")];
     info.overhead.fraction = Some(0.0123);
-    let peak = Peak { bytes: 3 << 20, rank: Some(1) };
+    let peak = Peak { bytes: 3 << 20, rank: Some(1), at_least: false };
     assert_eq!(
         summary(&info, Some(peak), &config(), Outcome::Ended(3 << 8)),
         "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\

@@ -78,6 +78,39 @@ fn an_allocator_under_names_of_its_own_is_said() {
 }
 
 #[test]
+fn a_rust_program_is_seen_as_far_as_its_allocator_leads_to_malloc() {
+    let own = need_some!(build("own_global", Kind::Plain));
+    said(&own, &[], &["rust's #[global_allocator]"]);
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("wrapped_global")), EXACT, &scratch).run;
+    assert_eq!(report(&run).blind("wrapped_global"), None);
+    let peak = memory_report(&run).only()["peak_bytes"].as_i64().unwrap();
+    assert!((50 << 20..52 << 20).contains(&peak), "{peak}");
+}
+
+#[test]
+fn a_library_with_an_allocator_of_its_own_is_said_once_it_is_used() {
+    for kind in [Kind::OwnJemalloc, Kind::OwnJemallocStripped] {
+        let library = need_some!(build("own_allocator_lib", kind));
+        for used in [false, true] {
+            let scratch = Scratch::new();
+            let job = Job::new(program("loads")).args(used.then_some("hold"));
+            // Too large a TLS block for `dlopen`.
+            let job = job.env("LD_PRELOAD", &library);
+            let run = traced(&job, &[], &scratch);
+            assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+            let report = report(&run.run);
+            let why = report.blind("loads").unwrap_or_default();
+            let said = why
+                == "own_allocator_lib.so brings its own allocator (jemalloc, linked statically)";
+            assert_eq!(said, used, "{kind:?}: {}", report.0["completeness"]);
+            let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).stdout;
+            assert_eq!(text.contains("peak at least"), used, "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_sanitizer_build_is_said() {
     said(&need_some!(build("asan_error", Kind::Asan)), &[], &["sanitizer", "asan"]);
 }

@@ -154,7 +154,7 @@ fn arguments(text: &str, folder: &Path, kind: Kind, source: &Path) -> Vec<String
 }
 
 fn make_own_jemalloc(home: &Path) -> Result<(), String> {
-    let found = Command::new("gcc").arg("-print-file-name=libjemalloc.a").output();
+    let found = Command::new("gcc").arg("-print-file-name=libjemalloc_pic.a").output();
     let found = found.map_err(|error| format!("gcc: {error}"))?.stdout;
     let library = String::from_utf8_lossy(&found).trim().to_owned();
     let renamed = LIBC_NAMES.iter().map(|name| format!("--redefine-sym={name}=_rjem_{name}"));

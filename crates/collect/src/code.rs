@@ -5,11 +5,12 @@
 //! the trace therefore carry, above the address, how many other codes lay at it
 //! before (`docs/format.md`).
 
+use crate::mappers::Mappers;
 use crate::modules::LoadedModule;
 use crate::process::PythonKeys;
 use crate::python::{Found, Told, ToldFrame, merge};
 use crate::symbols::{self, ModuleFile};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tprof_trace::TraceWriter;
@@ -63,6 +64,8 @@ pub struct Code {
     stacks: Vec<(u64, Stack, PythonFrames)>,
     /// Python frames that the process told of.
     told: Told,
+    /// Who maps memory for itself.
+    mappers: Mappers,
     /// Its interpreter; shared with forked children.
     interpreter: Option<Interpreter>,
     /// Addresses that were met.
@@ -88,6 +91,7 @@ impl Code {
             heard: VecDeque::new(),
             stacks: Vec::new(),
             told: Told::default(),
+            mappers: Mappers::default(),
             interpreter: None,
             seen: HashSet::new(),
             homeless: Vec::new(),
@@ -122,7 +126,27 @@ impl Code {
         let known =
             python.keys.iter().filter_map(|key| Some((self.told.frame(key & !1)?, key & 1 == 1)));
         let frames = known.collect();
+        if let Some(innermost) = stack.frames.first() {
+            self.mappers.met(stack.stack, *innermost, time_ns);
+        }
         self.stacks.push((time_ns, stack, PythonFrames { frames, ends: python.ends }));
+    }
+
+    /// Anonymous memory was mapped by a call with this stack.
+    pub fn mapped(&mut self, stack: u32, bytes: u64) {
+        self.mappers.mapped(stack, bytes);
+    }
+
+    /// Modules whose code mapped that many bytes of anonymous memory, or more.
+    pub fn mappers(&self, least: u64) -> Vec<Arc<ModuleFile>> {
+        let mut sums: HashMap<&Path, (&Arc<ModuleFile>, u64)> = HashMap::new();
+        for (address, time_ns, bytes) in self.mappers.all() {
+            if let Some(placement) = self.at(address, time_ns) {
+                let path = placement.module.path.as_path();
+                sums.entry(path).or_insert((&placement.module, 0)).1 += bytes;
+            }
+        }
+        sums.into_values().filter(|sum| sum.1 >= least).map(|sum| Arc::clone(sum.0)).collect()
     }
 
     /// Takes the name of a Python frame.
@@ -188,6 +212,7 @@ impl Code {
 
     /// Writes the stacks taken so far, each by the mappings of its time.
     pub fn write_stacks(&mut self, writer: &mut TraceWriter) {
+        self.mappers.passed();
         if self.stacks.is_empty() {
             return;
         }

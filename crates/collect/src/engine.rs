@@ -14,7 +14,7 @@ use crate::elf::Allocators;
 use crate::files::Files;
 use crate::info;
 use crate::nvml::Devices;
-use crate::observe::Cgroup;
+use crate::observe::{self, Cgroup};
 use crate::pss::{Round, Sharer, Sizer, Sizes};
 use crate::reserve::Reserve;
 use crate::sampled::{Room, Sampled};
@@ -25,7 +25,7 @@ use crate::survivors::Survivor;
 use crate::symbols::KERNEL;
 use crate::tracked::{End, Tracked};
 use crate::workers::{Answer, ModulesWanted, Nameless, Read, SymbolsWanted, Workers};
-use crate::{error::CollectError, sys};
+use crate::{elf, error::CollectError, sys};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -501,9 +501,26 @@ impl Engine {
         tracked.drain_all(clock, now, files, story);
         tracked.learn_modules(u64::MAX, files);
         self.ask_symbols(&mut tracked);
+        self.judge_allocators(&mut tracked);
         let Engine { files, clock, story, costs, .. } = self;
         tracked.settle(clock, costs, story);
         tracked.finish(clock, now, files, story, self.always_on);
+    }
+
+    /// Says which modules' allocations are not seen: those that map memory for an
+    /// allocator of their own.
+    fn judge_allocators(&mut self, tracked: &mut Tracked) {
+        for module in tracked.mapping_modules() {
+            let Some(allocator) = self.allocators.of_module(&module) else { continue };
+            let command = self.story.process(tracked.number).map(|row| row.command.as_str());
+            let program = observe::program_of(command.unwrap_or_default());
+            let library = module.path.file_name().unwrap_or_default().to_string_lossy();
+            self.story.is_blind(Blind {
+                process: format!("{} {program}", tracked.pid),
+                what: "allocations".to_owned(),
+                why: elf::own_allocator(&library, &allocator),
+            });
+        }
     }
 
     /// Sends addresses that are new to the symbol worker.
@@ -589,6 +606,7 @@ impl Engine {
             let Some(mut tracked) = self.images.remove(&number) else { continue };
             tracked.learn_modules(now.saturating_sub(SETTLED_NS), &mut self.files);
             self.ask_symbols(&mut tracked);
+            self.judge_allocators(&mut tracked);
             tracked.flush(&self.clock, now, &mut self.files, &mut self.story, self.always_on);
             self.images.insert(number, tracked);
         }

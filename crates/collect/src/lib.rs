@@ -26,6 +26,7 @@ mod info;
 mod job;
 mod ledger;
 mod live;
+mod mappers;
 pub mod modules;
 mod nvml;
 mod observe;

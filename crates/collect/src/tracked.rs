@@ -16,10 +16,12 @@ use crate::observe;
 use crate::process::Image;
 use crate::shared::Region;
 use crate::story::Story;
+use crate::symbols::ModuleFile;
 use crate::sys;
 use notes::Desk;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use tprof_trace::model::*;
@@ -29,6 +31,10 @@ use tprof_wire::region::{mem_mode, slot_state};
 /// Why the target dropped what it did.
 const STOOD_STILL: &str = "the collector stood still, and the ring was full";
 const STOOD_STILL_FIRST: &str = "the collector stood still when their process began";
+
+/// Anonymous memory that code has mapped whose own allocator is in use: jemalloc maps 8 MiB
+/// as it is loaded, Arrow's libraries with theirs 11 MiB.
+const MAPPER_BYTES: u64 = 16 << 20;
 
 /// The end of an image, as far as it is known.
 pub struct End {
@@ -73,6 +79,8 @@ pub struct Tracked {
     /// Its code, and the stacks in it.
     pub code: Code,
     modules_wanted_seen: u32,
+    /// Modules that map memory for themselves, by path.
+    mappers: HashSet<PathBuf>,
     last_totals: Option<HeapTotals>,
     threads_checked_ns: u64,
     lost: u64,
@@ -228,6 +236,16 @@ impl Tracked {
         if let Some(open) = files.open.get_mut(self.file) {
             self.code.learn(until_ns, &mut open.writer);
         }
+    }
+
+    /// Modules that have mapped memory for themselves, those that were not given out before.
+    pub fn mapping_modules(&mut self) -> Vec<Arc<ModuleFile>> {
+        if self.memory == MemoryRecording::Off {
+            return Vec::new();
+        }
+        let mut found = self.code.mappers(MAPPER_BYTES);
+        found.retain(|module| self.mappers.insert(module.path.clone()));
+        found
     }
 
     /// Names file and process for the symbol worker.

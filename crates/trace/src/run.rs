@@ -141,6 +141,12 @@ pub struct Blind {
     pub why: String,
 }
 
+/// Whether allocations of some process could not be seen, so that sums over a heap are no
+/// more than lower bounds.
+pub fn misses_allocations(blind: &[Blind]) -> bool {
+    blind.iter().any(|blind| blind.what == "allocations")
+}
+
 /// What could not be seen of processes, those alike together: of whom in words, in order of
 /// the first.
 ///

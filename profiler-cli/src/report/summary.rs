@@ -4,6 +4,7 @@ use tprof_analyze::processes::{Ended, ProcessRow};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::units::{bytes, count, duration, signal};
 use tprof_analyze::{Reading, Report};
+use tprof_trace::run::misses_allocations;
 
 use super::head::{self, Head, text_of};
 use super::page::{Page, Table};
@@ -82,7 +83,12 @@ fn memory(page: &mut Page, report: &Report) {
     let Some(rank) = ranks::heaviest(report) else { return };
     let memory = &rank.host_memory;
     let whose = if report.ranks.len() > 1 { format!(" in {}", rank.label) } else { String::new() };
-    let mut text = format!("peak {}", text_of(&memory.peak_bytes, bytes));
+    let misses = misses_allocations(&report.completeness.blind);
+    let bound = match memory.peak_bytes.value() {
+        Some(_) if misses => "at least ",
+        _ => "",
+    };
+    let mut text = format!("peak {bound}{}", text_of(&memory.peak_bytes, bytes));
     if let Some(at) = memory.peak_at_ns.get() {
         text += &format!(" at {}", duration(at));
     }

@@ -89,8 +89,8 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     if facts.exports("malloc") {
         return Some(("allocations", format!("{shown} brings its own malloc")));
     }
-    let allocator = Elf::open(&program).ok()?.linked_allocator()?;
-    Some(("allocations", own_allocator(&shown.to_string(), allocator)))
+    let allocator = Elf::open(&program).ok()?.linked_allocators()?;
+    Some(("allocations", own_allocator(&shown.to_string(), &allocator)))
 }
 
 /// Why the allocations of a program or library that holds an allocator cannot be seen.

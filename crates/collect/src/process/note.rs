@@ -21,8 +21,8 @@ pub enum Note {
     Stack(u32, u8, Vec<u64>, PythonKeys),
     /// What a Python frame is.
     PythonFrame(ToldFrame),
-    /// `mmap`: address, length, stack.
-    Map(u64, u64, u32),
+    /// `mmap`: address, length, stack, and whether no file is behind it.
+    Map(u64, u64, u32, bool),
     /// `munmap`.
     Unmap(u64, u64),
     /// `mremap`: old length, new address, new length.
@@ -64,7 +64,10 @@ impl Note {
                 Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, frames, python)
             }
             ExtKind::PythonFrame => Note::PythonFrame(ToldFrame::decode(p)?),
-            ExtKind::Map => Note::Map(at(0)?, pages(at(1)?), (at(3)? >> 32) as u32),
+            ExtKind::Map => {
+                let last = at(3)?;
+                Note::Map(at(0)?, pages(at(1)?), (last >> 32) as u32, last as u32 as i32 == -1)
+            }
             ExtKind::Unmap => Note::Unmap(at(0)?, pages(at(1)?)),
             ExtKind::Remap => Note::Remap(pages(at(1)?), at(2)?, pages(at(3)?)),
             ExtKind::ThreadName => {

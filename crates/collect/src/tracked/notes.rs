@@ -62,7 +62,10 @@ impl Notes for Desk<'_> {
                 self.code.take_told(time_ns, Stack { process, stack, end, frames }, &python);
             }
             Note::PythonFrame(told) => self.code.tell(told, writer),
-            Note::Map(address, length, stack) => {
+            Note::Map(address, length, stack, anonymous) => {
+                if anonymous {
+                    self.code.mapped(stack, length);
+                }
                 writer.map(map(MapKind::Map, address, length, 0, stack))
             }
             Note::Unmap(address, length) => writer.map(map(MapKind::Unmap, address, length, 0, 0)),

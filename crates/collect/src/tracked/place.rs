@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 use crate::process::Image;
 use crate::server::Attached;
 use crate::story::{Place, Story};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use tprof_trace::model::*;
@@ -99,7 +99,7 @@ impl Tracked {
             MemMode::Off => None,
             _ => allocators.of(&exe).filter(|_| !own_malloc),
         };
-        if let Some(allocator) = allocator {
+        if let Some(allocator) = &allocator {
             story.is_blind(Blind {
                 process: format!("{} {}", attached.pid, base_name(&attached.command)),
                 what: "allocations".to_owned(),
@@ -170,6 +170,7 @@ impl Tracked {
             calls: Calls::new(index),
             code: Code::new(index, config.redact),
             modules_wanted_seen: 0,
+            mappers: HashSet::new(),
             last_totals: None,
             threads_checked_ns: now,
             lost: 0,

@@ -1,0 +1,67 @@
+//! Which code maps memory for itself: whoever called `mmap`, found by the stack.
+
+use std::collections::HashMap;
+
+/// Where a stack's innermost frame returns to, and when the stack was taken.
+type Top = (u64, u64);
+
+/// Anonymous memory by the code that mapped it.
+#[derive(Debug, Default)]
+pub struct Mappers {
+    /// Stacks of this pass and of the last: a stack is told just before the first event
+    /// that has it.
+    tops: HashMap<u32, Top>,
+    last: HashMap<u32, Top>,
+    mapped: HashMap<u32, (Top, u64)>,
+}
+
+impl Mappers {
+    /// A stack was told.
+    pub fn met(&mut self, stack: u32, innermost: u64, time_ns: u64) {
+        self.tops.insert(stack, (innermost, time_ns));
+    }
+
+    /// A pass is over.
+    pub fn passed(&mut self) {
+        if !(self.tops.is_empty() && self.last.is_empty()) {
+            self.last = std::mem::take(&mut self.tops);
+        }
+    }
+
+    /// Bytes were mapped.
+    pub fn mapped(&mut self, stack: u32, bytes: u64) {
+        if let Some((_, sum)) = self.mapped.get_mut(&stack) {
+            *sum += bytes;
+        } else if let Some(top) = self.tops.get(&stack).or_else(|| self.last.get(&stack)) {
+            self.mapped.insert(stack, (*top, bytes));
+        }
+    }
+
+    /// What each mapped: where the call returns to, when it was first made, bytes.
+    pub fn all(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        self.mapped.values().map(|((address, time_ns), bytes)| (*address, *time_ns, *bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_summed_by_the_call_that_mapped_them() {
+        let mut mappers = Mappers::default();
+        mappers.met(1, 0x10, 5);
+        mappers.met(2, 0x20, 6);
+        mappers.mapped(1, 100);
+        mappers.passed();
+        mappers.mapped(2, 30);
+        mappers.passed();
+        mappers.passed();
+        mappers.mapped(1, 1);
+        // Told too long ago, or never.
+        mappers.mapped(3, 7);
+        let mut all: Vec<_> = mappers.all().collect();
+        all.sort_unstable();
+        assert_eq!(all, [(0x10, 5, 101), (0x20, 6, 30)]);
+    }
+}

@@ -1,0 +1,29 @@
+// A Rust program whose global allocator counts, and hands on to the system's.
+//
+// Proves: an allocator that leads to malloc is seen.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+struct Counting;
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    let held: Vec<Vec<u8>> = (0..50).map(|i| vec![i as u8; 1 << 20]).collect();
+    assert!(CALLS.load(Relaxed) >= 50);
+    println!("held {}", held.iter().map(|block| block[9] as usize).sum::<usize>());
+}
