@@ -4,8 +4,8 @@
 use serde_json::Value;
 use std::time::Duration;
 use tprof_tests::{
-    DEFAULT, EXACT, Job, Live, Report, Scratch, kill, memory_report, program, report, run_info,
-    tprof, traced_job,
+    DEFAULT, EXACT, Job, Live, Report, Scratch, assert_refused, kill, memory_report, program,
+    report, run_info, tprof, traced_job,
 };
 
 /// Longer than anybody waits for a collector.
@@ -242,6 +242,18 @@ fn a_program_that_came_and_went_meanwhile_is_named() {
     let process = report.processes("leave");
     let process = process.last().unwrap();
     assert_eq!((&process["exit_status"], &process["lost"]), (&11.into(), &Value::Null));
+}
+
+#[test]
+fn ctl_says_that_nobody_answers() {
+    let mut started = Stopped::start(&bursts(), EXACT);
+    started.stop();
+    let status = tprof(["ctl", "status"]).arg(&started.run).run_in(started.scratch.path());
+    assert_refused(&status, &["does not answer", "stopped"]);
+    assert!(kill(started.collector, libc::SIGCONT));
+    started.is_back();
+    started.live.obey("1");
+    started.finish();
 }
 
 /// Other threads of a process, and other waits of the same one, know what one wait has shown.

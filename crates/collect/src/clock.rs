@@ -5,6 +5,10 @@
 
 use crate::sys;
 
+/// More than the two clocks drift apart between two joins, however late the second comes:
+/// their rates agree to some parts in a thousand after the first milliseconds.
+const JUMP_NS: u64 = 1_000_000_000;
+
 /// Ticks to nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Clock {
@@ -110,10 +114,23 @@ impl Clock {
             return;
         }
         let (ticks, ns) = both();
+        self.join_at(ticks, ns);
+    }
+
+    /// Takes both clocks' readings of one moment in.
+    fn join_at(&mut self, ticks: u64, ns: u64) {
+        let went_back = (ticks.wrapping_sub(self.ticks) as i64) < 0;
+        let shown = self.ns(ticks);
+        // One of the two stood still or was set while the machine was suspended: what came
+        // before says nothing of how they go together from here on.
+        if went_back || shown.abs_diff(ns) > JUMP_NS {
+            (self.ticks, self.ns) = (ticks, ns);
+            (self.first_ticks, self.first_ns) = (ticks, ns);
+            return;
+        }
         if ns <= self.first_ns + 1_000_000 || ticks <= self.ticks {
             return;
         }
-        let shown = self.ns(ticks);
         // The long-run slope is exact to nanoseconds over the whole run; the
         // difference between what was shown and the truth is spread over a second.
         let long_run = slope(ns - self.first_ns, ticks - self.first_ticks);
@@ -132,6 +149,44 @@ fn slope(ns: u64, ticks: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A clock of 3 ticks a nanosecond that has run for ten seconds.
+    fn settled() -> Clock {
+        const SLOPE: u64 = (1 << 32) / 3;
+        let (ticks, ns) = (3_000_000_000, 5_000_000_000);
+        let (first_ticks, first_ns) = (ticks, ns);
+        let mut clock = Clock { is_tsc: true, ticks, ns, slope: SLOPE, first_ticks, first_ns };
+        for second in 1..=10u64 {
+            clock.join_at(ticks + second * 3_000_000_000, ns + second * 1_000_000_000);
+        }
+        clock
+    }
+
+    #[test]
+    fn a_suspended_machine_bends_no_times_after_it() {
+        let end = (33_000_000_000u64, 15_000_000_000u64);
+        // One clock went on for an hour without the other; the ticks began anew.
+        let hour = 3_600_000_000_000;
+        for (ticks, ns) in [(end.0 + 3 * hour, end.1), (end.0, end.1 + hour), (7, end.1)] {
+            let mut clock = settled();
+            clock.join_at(ticks, ns);
+            for later in 1..=5u64 {
+                let (ticks, ns) = (ticks + later * 3_000_000_000, ns + later * 1_000_000_000);
+                let off = clock.ns(ticks).abs_diff(ns);
+                assert!(off < 100, "{off} ns off after {later} s from {ticks}, {ns}");
+                clock.join_at(ticks, ns);
+            }
+        }
+    }
+
+    #[test]
+    fn a_collector_that_stood_still_bends_none_either() {
+        let mut clock = settled();
+        let (ticks, ns) = (33_000_000_000 + 3 * 100_000_000_000, 15_000_000_000 + 100_000_000_000);
+        clock.join_at(ticks, ns);
+        assert!(clock.ns(ticks).abs_diff(ns) < 100_000);
+        assert!(clock.ns(ticks + 3_000_000_000).abs_diff(ns + 1_000_000_000) < 100_000);
+    }
 
     #[test]
     fn conversion_stays_close_and_never_steps_back() {

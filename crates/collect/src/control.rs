@@ -3,6 +3,7 @@
 use crate::error::CollectError;
 use crate::sys;
 use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use tprof_trace::run::RunInfo;
@@ -68,7 +69,15 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
         }
         match ask(&Path::new(&info.session).join(SOCKET_NAME), request) {
             Ok(reply) => last = Some(reply),
-            Err(e) => why = format!("the collector of `{}` does not answer: {e}", run.display()),
+            Err(e) => {
+                let e = match e.kind() {
+                    ErrorKind::WouldBlock => {
+                        "nothing in five seconds, as if it were stopped".into()
+                    }
+                    _ => e.to_string(),
+                };
+                why = format!("the collector of `{}` does not answer: {e}", run.display());
+            }
         }
     }
     last.ok_or_else(|| not_live(why))

@@ -3,7 +3,7 @@
 
 mod ending;
 mod requests;
-mod standstill;
+pub mod standstill;
 
 use crate::calibrate::Costs;
 use crate::clock::Clock;
@@ -144,10 +144,6 @@ struct Loop {
     over: bool,
     /// Bytes of `run.json` as it was last written.
     info_bytes: usize,
-    /// When it was last looked whether the engine gets on.
-    looked_at: u64,
-    /// Losses that are read until then are due to a standstill.
-    still_until: u64,
 }
 
 /// The last look at who of the job still runs.
@@ -610,7 +606,6 @@ impl Engine {
             tracked.flush(&self.clock, now, &mut self.files, &mut self.story, self.always_on);
             self.images.insert(number, tracked);
         }
-        self.story.stood_still &= now < self.state.still_until;
         self.flush_samples(now, false);
         self.devices.write(&mut self.files);
         info::flush_files(&mut self.files, &mut self.story, now);

@@ -5,6 +5,7 @@ mod unattached;
 
 use crate::config::Config;
 use crate::elf;
+use crate::engine::standstill::Standstill;
 use crate::server::Unanswered;
 use crate::survivors::Survivor;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -68,8 +69,8 @@ pub struct Story {
     blind: Vec<Blind>,
     /// Processes that were not answered in time, by pid and whether it was their agent.
     unanswered: BTreeMap<(u32, bool), Unanswered>,
-    /// The collector stood still since losses were last read.
-    pub stood_still: bool,
+    /// Whether the collector gets on, and what was lost for that it does not.
+    pub standstill: Standstill,
     /// Programs of which no ring tells.
     unattached: Unattached,
     losses: BTreeMap<(String, String), u64>,

@@ -418,7 +418,10 @@ impl Tracked {
         let notes = |image: &Image| image.region.header().notes_lost.load(Relaxed);
         let notes = notes(&self.image) + self.agent.as_ref().map_or(0, notes);
         let full = "the ring stayed full, or no room was left for a thread";
-        let why = if story.stood_still { STOOD_STILL } else { full };
+        let why = match story.standstill.explains(sys::monotonic_ns()) {
+            true => STOOD_STILL,
+            false => full,
+        };
         for (what, why, now, before) in [
             ("records", why, lost, &mut self.lost),
             (loss::EVENTS, STOOD_STILL_FIRST, missed, &mut self.missed),
