@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tprof_tests::{
     Job, Scratch, Traced, document, need_some, stand_ins, tprof, traced, train, what_ran,
 };
@@ -11,12 +11,16 @@ use tprof_trace::TraceFile;
 
 const GPU: &[&str] = &["--activities", "gpu"];
 
-/// Trains so many steps, 22 ms each, once the library was asked for the first time.
-fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>), String> {
+/// A training of so many steps, 22 ms each, once the library was asked for the first
+/// time; and the log of the stand-ins.
+fn training(
+    steps: &str,
+    env: &[(&str, &str)],
+    scratch: &Scratch,
+) -> Result<(Job, PathBuf), String> {
     const WAIT: &str =
         "until [ -s \"$FAKE_CUDA_LOG/nvml.jsonl\" ]; do sleep 0.01; done; exec \"$@\"";
-    let scratch = Scratch::new();
-    let (_, log) = train(12, &[], &scratch)?;
+    let (_, log) = train(12, &[], scratch)?;
     let home = stand_ins()?;
     let mut job = Job::new("sh")
         .args(["-c", WAIT, "sh"])
@@ -27,6 +31,13 @@ fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>
     for (name, value) in [("FAKE_CUDA_BLOCK_NS", "100000")].iter().chain(env) {
         job = job.env(name, value);
     }
+    Ok((job, log))
+}
+
+/// Runs such a training; what NVML's stand-in told.
+fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>), String> {
+    let scratch = Scratch::new();
+    let (job, log) = training(steps, env, &scratch)?;
     let run = traced(&job, GPU, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let told = what_ran(&log).into_iter().filter(|line| line["what"] == "nvml").collect();
@@ -134,6 +145,34 @@ fn what_the_library_told_is_what_is_recorded_and_reported() {
         (pid, event["name"].as_str().unwrap().to_owned(), value.unwrap())
     }));
     assert_eq!(exported, recorded);
+}
+
+#[test]
+fn devices_are_asked_as_often_as_wanted() {
+    let every = |options: &[&str]| -> Result<(u64, u64), String> {
+        let scratch = Scratch::new();
+        let (job, _) = training("60", &[], &scratch)?;
+        let run = traced(&job, &[GPU, options].concat(), &scratch).run;
+        let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+        let facts = file.properties().filter(|(key, _)| *key == "nvml").last().unwrap().1;
+        let facts: Value = serde_json::from_str(facts).unwrap();
+        let mut times: Vec<u64> = file
+            .counters()
+            .iter()
+            .filter(|row| row.device.is_some())
+            .map(|row| row.time_ns)
+            .collect();
+        times.sort_unstable();
+        times.dedup();
+        let shortest = times.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(u64::MAX);
+        Ok((facts["every_ms"].as_u64().unwrap(), shortest))
+    };
+    let (every_ms, shortest) = need_some!(every(&["--gpu-interval", "100ms"]));
+    assert_eq!(every_ms, 100);
+    assert!((100_000_000..500_000_000).contains(&shortest), "{shortest} ns");
+    let (every_ms, shortest) = need_some!(every(&[]));
+    assert_eq!(every_ms, 500);
+    assert!(shortest >= 500_000_000, "{shortest} ns");
 }
 
 #[test]
