@@ -15,6 +15,7 @@ import big_c
 import gpu
 import hta
 import imports
+import processes
 import python_stacks
 import scale
 import table
@@ -49,7 +50,7 @@ class Bench:
         def compile(source, name, *options):
             subprocess.run([cc, *common, *options, PROGRAMS / source, "-o", self.built / name], check=True)
 
-        for name in ("malloc_tight", "malloc_mixed", "children", "pingpong"):
+        for name in ("malloc_tight", "malloc_mixed", "children", "spawn", "pingpong"):
             compile(f"{name}.c", name, "-fno-omit-frame-pointer")
         compile("malloc_mixed.c", "malloc_mixed_bare", "-fomit-frame-pointer")
         for level in (1, 2, 3):
@@ -278,13 +279,7 @@ class Bench:
         self.row("tprof run -- true", found.median(lambda plain, run: (run.wall - plain.wall) * 1e3), "ms", 30, basis="wall")
         self.row("  least", found.least(lambda run: run.wall * 1e3), "ms", None, basis="wall")
         self.row("  CPU", found.median(lambda plain, run: (run.cpu - plain.cpu) * 1e3), "ms", None, basis="cpu")
-        argv = self.program("children", self.rounds(500, 300))
-        found = self.pairs(argv, {"tprof": self.traced()}, self.rounds(9, 3), 40)["tprof"]
-        cost = found.median(lambda plain, run: (run.loop_ns("wall") - plain.loop_ns("wall")) / 1e6)
-        self.row("short child process", cost, "ms", 1, basis="wall")
-        self.row("  least", found.least(lambda run: run.loop_ns("wall") / 1e6), "ms", None, basis="wall")
-        both = found.median(lambda plain, run: (run.cpu - plain.cpu) * 1e3 / run.events)
-        self.row("  CPU of child and collector", both, "ms", None, basis="cpu")
+        processes.measure(self)
 
     def long_run(self):
         """Whether the collector grows with the run: events and seconds as many as allowed."""
