@@ -5,6 +5,7 @@ mod ending;
 mod requests;
 pub mod standstill;
 
+use crate::ahead::Ahead;
 use crate::calibrate::Costs;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -85,6 +86,8 @@ pub struct Engine {
     pub answers: Receiver<Answer>,
     /// Workers.
     pub workers: Workers,
+    /// Tables for programs that are known to ask.
+    pub ahead: Arc<Ahead>,
     /// What `run.json` says; rewritten from the story.
     pub info: RunInfo,
     /// Where `run.json` lies.
@@ -174,6 +177,8 @@ pub struct Parts {
     #[allow(missing_docs)]
     pub workers: Workers,
     #[allow(missing_docs)]
+    pub ahead: Arc<Ahead>,
+    #[allow(missing_docs)]
     pub info: RunInfo,
     #[allow(missing_docs)]
     pub info_path: PathBuf,
@@ -217,6 +222,7 @@ impl Engine {
             events: parts.events,
             answers: parts.answers,
             workers: parts.workers,
+            ahead: parts.ahead,
             info: parts.info,
             info_path: parts.info_path,
             cgroup,
@@ -254,10 +260,13 @@ impl Engine {
         let page = self.session.page();
         page.coarse_clock.store(self.clock.now(), Release);
         let mut taken = 0;
-        let Engine { images, files, clock, story, workers, state, .. } = self;
+        let Engine { images, files, clock, story, workers, ahead, state, .. } = self;
         for tracked in images.values_mut() {
             taken += tracked.drain(clock, now, false, files, story);
             let request = tracked.modules_request();
+            if request.is_some() {
+                ahead.asks(&tracked.exe);
+            }
             if request.is_some() || tracked.wants_modules() {
                 state.modules_open += 1;
                 tracked.asked_modules = true;

@@ -5,6 +5,7 @@
 //! `process` images; `server` answers those who attach; `workers` do what
 //! takes longer than a pass over the rings may.
 
+mod ahead;
 mod calibrate;
 mod calls;
 mod clock;

@@ -1,10 +1,11 @@
 //! Answers processes that attach and people who control, and notices when a
 //! process ends.
 
+use crate::ahead::Ahead;
 use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
 use crate::control::{self, Reply, Request};
 use crate::door::Door;
-use crate::modules::{self, Mapping};
+use crate::modules::{self, LoadedModule, Mapping};
 use crate::observe::{self, Usage};
 use crate::shared::{Region, Session};
 use crate::workers::wake;
@@ -53,6 +54,8 @@ pub struct Attached {
     pub time_ns: u64,
     /// The code that was mapped then; a forked child has its parent's.
     pub begun_with: Vec<Mapping>,
+    /// The modules of which it was given the tables ahead.
+    pub modules: Option<Vec<LoadedModule>>,
 }
 
 /// A process that said hello and was gone, or went on alone, before it was answered.
@@ -138,6 +141,8 @@ pub struct Server {
     pub config: Config,
     /// Session page and its file.
     pub session: Arc<Session>,
+    /// Tables for programs that are known to ask.
+    pub ahead: Arc<Ahead>,
     /// File of the session page.
     pub session_fd: OwnedFd,
     /// File of the unwind tables.
@@ -280,9 +285,16 @@ impl Server {
             if agent {
                 agents.insert(image);
             }
-            if !forked {
+            let awaited =
+                !agent && self.has_native_stacks() && self.ahead.is_awaited(&attached.exe);
+            if !forked || awaited {
                 // While it waits: a short process can be gone before anybody asks.
-                attached.begun_with = modules::read_code_maps(attached.pid).unwrap_or_default();
+                let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
+                if awaited {
+                    attached.modules = self.ahead.publish(attached.pid, &maps, &attached.region);
+                }
+                // A forked child has its parent's.
+                attached.begun_with = if forked { Vec::new() } else { maps };
             }
             let old = newest.insert(attached.pid, image);
             self.tell(Event::Attached(Box::new(attached)));
@@ -293,6 +305,12 @@ impl Server {
             }
             self.admit(&client, &fds, late);
         }
+    }
+
+    /// Whether the first stack of a process needs tables, and nothing but tables: Python's
+    /// functions need an interpreter that is looked for when a process asks.
+    fn has_native_stacks(&self) -> bool {
+        matches!(self.config.stacks, StackMode::Auto | StackMode::Dwarf)
     }
 
     /// Lets a target begin. If this fails it is gone, or did not wait any longer.
@@ -371,6 +389,7 @@ impl Server {
             watched: false,
             time_ns: sys::monotonic_ns(),
             begun_with: Vec::new(),
+            modules: None,
         };
         Some((attached, region_fd))
     }

@@ -1,6 +1,7 @@
 //! A running collector: started by `tprof run` inside itself, or by the first
 //! attached process.
 
+use crate::ahead::Ahead;
 use crate::clock::Clock;
 use crate::config::{Activity, Config, PerfEvent};
 use crate::cpu::{Sampler, Wanted};
@@ -109,8 +110,9 @@ impl Session {
             .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
         let (events, engine_events) = channel();
         let (answers, engine_answers) = channel();
-        let workers =
-            workers::start(tables, Arc::clone(&page), answers).map_err(system("start a thread"))?;
+        let ahead = Arc::new(Ahead::default());
+        let workers = workers::start(tables, Arc::clone(&ahead), Arc::clone(&page), answers)
+            .map_err(system("start a thread"))?;
         let sampler = match config.activities.contains(&Activity::Cpu) {
             true => Some(Arc::new(
                 start_sampler(&config, &counted, &events).map_err(system("start a thread"))?,
@@ -132,6 +134,7 @@ impl Session {
             door: Arc::clone(&door),
             config: config.clone(),
             session: Arc::clone(&page),
+            ahead: Arc::clone(&ahead),
             session_fd,
             tables_fd,
             clock_is_tsc: clock.is_tsc(),
@@ -149,6 +152,7 @@ impl Session {
             events: engine_events,
             answers: engine_answers,
             workers,
+            ahead,
             info,
             info_path,
             linger,

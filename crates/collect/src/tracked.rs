@@ -89,7 +89,8 @@ pub struct Tracked {
     missed: u64,
     notes_lost: u64,
     children_lost: u32,
-    exe: String,
+    /// Path of its program.
+    pub exe: String,
     /// What its devices did.
     pub gpu: Gpu,
     /// The region of its CUPTI agent, once that is loaded.

@@ -1,6 +1,7 @@
 //! What takes longer than a drain pass may: reading a process's mappings and
 //! compiling unwind tables (one thread), resolving symbols (another).
 
+use crate::ahead::Ahead;
 use crate::code::{Interpreter, ToName};
 use crate::modules::{FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::python;
@@ -102,6 +103,7 @@ pub struct Workers {
 /// Starts the workers; their answers go through `answer`, which also wakes the engine.
 pub fn start(
     tables: Tables,
+    ahead: Arc<Ahead>,
     session: Arc<Session>,
     answers: Sender<Answer>,
 ) -> std::io::Result<Workers> {
@@ -110,7 +112,7 @@ pub fn start(
     let (module_answers, module_session) = (answers.clone(), Arc::clone(&session));
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
     named("tprof-modules")
-        .spawn(move || serve_modules(&wanted, tables, &module_answers, &module_session))?;
+        .spawn(move || serve_modules(&wanted, tables, &ahead, &module_answers, &module_session))?;
     named("tprof-symbols").spawn(move || serve_symbols(&places, &answers, &session))?;
     Ok(Workers { modules, symbols })
 }
@@ -125,12 +127,13 @@ pub fn wake(session: &Session) {
 fn serve_modules(
     wanted: &Receiver<ModulesWanted>,
     mut tables: Tables,
+    ahead: &Ahead,
     answers: &Sender<Answer>,
     session: &Session,
 ) {
-    let mut cache = ModuleCache::new();
     let mut pythons: HashMap<u64, Looked> = HashMap::new();
     while let Ok(mut question) = wanted.recv() {
+        let mut cache = ahead.cache();
         let unloads = question.region.header().python_unloads.load(Acquire);
         let Read { image, read_ns, mut modules, late } = read(&mut question, &mut cache);
         let mut open: Vec<_> = modules
@@ -284,7 +287,7 @@ fn answer(question: &ModulesWanted) {
 }
 
 /// Rewrites a target's module table.
-fn publish(region: &Region, modules: &mut [LoadedModule], cache: &ModuleCache) {
+pub(crate) fn publish(region: &Region, modules: &mut [LoadedModule], cache: &ModuleCache) {
     modules.sort_by_key(|m| m.start);
     let header = region.header();
     let before = header.modules_seq.load(Relaxed) | 1;

@@ -191,6 +191,9 @@ impl Tracked {
         if let Some(open) = files.open.get_mut(file) {
             tracked.code.inherit(&modules, attached.time_ns, &mut open.writer);
         }
+        if let Some(modules) = attached.modules {
+            tracked.code.hear(attached.time_ns, modules);
+        }
         if let Some(interpreter) = interpreter {
             tracked.code.interprets(interpreter);
         }
