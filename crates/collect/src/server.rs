@@ -9,12 +9,14 @@ use crate::modules::{self, LoadedModule, Mapping};
 use crate::observe::{self, Usage};
 use crate::shared::{Region, Session};
 use crate::workers::wake;
-use crate::{ranks, sys};
+use crate::{elf, ranks, sys};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
@@ -44,6 +46,9 @@ pub struct Attached {
     pub command: Vec<String>,
     /// Executable.
     pub exe: String,
+    /// The executable, open, where its allocator matters: the process may be gone before
+    /// anybody looks.
+    pub program: Option<File>,
     /// What its environment says about ranks.
     pub ranks: ranks::RankEnvironment,
     /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
@@ -383,6 +388,9 @@ impl Server {
             command,
             exe: std::fs::read_link(format!("/proc/{pid}/exe"))
                 .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
+            program: Some(format!("/proc/{pid}/exe"))
+                .filter(|_| self.config.memory() != MemMode::Off)
+                .and_then(|path| elf::open(Path::new(&path)).ok()),
             ranks: ranks::read(&environ),
             nvtx_owner: nvtx_owner(pid, &environ)
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),

@@ -9,7 +9,8 @@ use crate::modules::FileId;
 use crate::symbols::ModuleFile;
 use memchr::memmem;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An allocator, and what shows that a file holds it.
@@ -181,10 +182,10 @@ pub struct Allocators {
 }
 
 impl Allocators {
-    /// The allocators that are linked into a file under names of their own.
-    pub fn of(&mut self, path: &Path) -> Option<Arc<str>> {
-        let identity = FileId::of(&std::fs::metadata(path).ok()?);
-        self.read(path, identity)
+    /// The allocators that are linked into a file under names of its own.
+    pub fn of(&mut self, file: File) -> Option<Arc<str>> {
+        let identity = FileId::of(&file.metadata().ok()?);
+        self.read(identity, || Elf::from_file(Arc::new(file)).ok())
     }
 
     /// As [`Allocators::of`], of a module of a process that may be gone.
@@ -195,11 +196,11 @@ impl Allocators {
             about.is_ok_and(|about| Some(FileId::of(&about)) == module.identity)
         };
         let path = paths.into_iter().find(is_it)?;
-        self.read(path, module.identity?)
+        self.read(module.identity?, || Elf::open(path).ok())
     }
 
-    fn read(&mut self, path: &Path, identity: FileId) -> Option<Arc<str>> {
-        let read = || Elf::open(path).ok()?.linked_allocators().map(Arc::from);
+    fn read(&mut self, identity: FileId, open: impl FnOnce() -> Option<Elf>) -> Option<Arc<str>> {
+        let read = || open()?.linked_allocators().map(Arc::from);
         self.known.entry(identity).or_insert_with(read).clone()
     }
 }

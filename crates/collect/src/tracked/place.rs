@@ -13,7 +13,7 @@ use crate::process::Image;
 use crate::server::Attached;
 use crate::story::{Place, Story};
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use tprof_trace::model::*;
 use tprof_trace::run::{Blind, ProcessInfo};
@@ -94,11 +94,8 @@ impl Tracked {
                 why: "the executable brings its own malloc, which it calls directly".to_owned(),
             });
         }
-        let exe = PathBuf::from(format!("/proc/{}/exe", attached.pid));
-        let allocator = match config.memory() {
-            MemMode::Off => None,
-            _ => allocators.of(&exe).filter(|_| !own_malloc),
-        };
+        let program = attached.program.filter(|_| !own_malloc);
+        let allocator = program.and_then(|file| allocators.of(file));
         if let Some(allocator) = &allocator {
             story.is_blind(Blind {
                 process: format!("{} {}", attached.pid, base_name(&attached.command)),
