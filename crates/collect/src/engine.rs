@@ -312,6 +312,11 @@ impl Engine {
     }
 
     fn take_messages(&mut self) {
+        self.take_events();
+        self.story.settle();
+    }
+
+    fn take_events(&mut self) {
         self.state.sampled_until = self.sampler.as_ref().map_or(u64::MAX, |s| s.until_ns());
         while let Ok(event) = self.events.try_recv() {
             self.story.messages += 1;

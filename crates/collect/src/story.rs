@@ -59,6 +59,9 @@ pub struct Story {
     newest: HashMap<u32, u64>,
     /// Wait statuses, by pid, in order of time.
     reaped: HashMap<u32, Vec<(u64, i32)>>,
+    /// Those of them of which it is not settled whether they attached: rings are read between
+    /// two looks at who did, and a process may have done so and be reaped in the meantime.
+    unsettled: Vec<(u32, i32, u64)>,
     /// Statuses that processes announced themselves.
     announced: HashMap<u64, i32>,
     expected: HashMap<u32, Expected>,
@@ -106,6 +109,12 @@ const MOST_BLIND: usize = 10_000;
 impl Story {
     /// An image attached.
     pub fn began(&mut self, image: u64, info: ProcessInfo, place: Place) {
+        // Its pid was another's before.
+        let before = |(pid, _, at): &mut (u32, i32, u64)| *pid == info.pid && *at <= info.start_ns;
+        let gone: Vec<_> = self.unsettled.extract_if(.., before).collect();
+        for (pid, status, time_ns) in gone {
+            self.gone(pid, status, time_ns);
+        }
         self.places.insert(image, place);
         self.newest.insert(info.pid, image);
         self.forks.remove(&info.pid);
@@ -208,6 +217,18 @@ impl Story {
     /// A process was reaped by its parent (or by the launcher).
     pub fn reaped(&mut self, pid: u32, status: i32, time_ns: u64) {
         self.reaped.entry(pid).or_default().push((time_ns, status));
+        self.unsettled.push((pid, status, time_ns));
+    }
+
+    /// Judges who was reaped and had not attached, once everybody is known who attached before.
+    pub fn settle(&mut self) {
+        for (pid, status, time_ns) in std::mem::take(&mut self.unsettled) {
+            self.gone(pid, status, time_ns);
+        }
+    }
+
+    /// A process was reaped that has not attached by then, if it is still expected.
+    fn gone(&mut self, pid: u32, status: i32, time_ns: u64) {
         self.expected_ended(pid, status, time_ns);
         if let Some(fork) = self.forks.remove(&pid) {
             self.quiet_child(pid, fork, Some(status), Some(time_ns));
@@ -405,6 +426,7 @@ impl Story {
 
     /// Everybody of whom something cannot be seen, at the end of the run.
     pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<Blind> {
+        self.settle();
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();
         for (pid, expected) in left {
             // A program that execs over and over is not there twice.
@@ -538,4 +560,27 @@ fn find_program(name: &str) -> PathBuf {
         .map(|d| d.join(name))
         .find(|p| p.is_file())
         .unwrap_or_else(|| PathBuf::from(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_attached_before_it_was_reaped_is_seen_though_its_parent_was_read_first() {
+        let mut story = Story::default();
+        let place = Place { file: 0, rank: None, is_worker: false };
+        let row = |start_ns| ProcessInfo { pid: 7, start_ns, ..ProcessInfo::default() };
+        story.spawned(7, 1, "/nosuch/program".to_owned(), 0, 100);
+        story.reaped(7, 0, 200);
+        story.began(1, row(150), place);
+        story.settle();
+        assert!(story.blind.is_empty() && story.processes.len() == 1);
+        // The next of that pid is another, and the first is settled all the same.
+        story.spawned(7, 1, "/nosuch/program".to_owned(), 0, 300);
+        story.reaped(7, 0, 400);
+        story.began(2, row(500), place);
+        story.settle();
+        assert_eq!((story.blind.len(), story.processes.len()), (1, 3));
+    }
 }
