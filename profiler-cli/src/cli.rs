@@ -121,7 +121,7 @@ const RUN_NOTES: &str = "\
 Each option is also a variable (--max-size: TPROF_MAX_SIZE) and a key of
 tprof.toml (max-size) in the current directory or at $TPROF_CONFIG; a flag
 wins over a variable, a variable over the file. With TPROF_ENABLED=0 tprof
-becomes the command, and records nothing.
+runs the command unrecorded, in its own place.
 
 Ctrl-C goes to the command. Two within 2 seconds make tprof finish with what
 it has and leave the command alone. With --follow, once the command has ended,

@@ -47,7 +47,8 @@ pub fn with_opposites(command: Command) -> Command {
                 }
             });
     }
-    let line = folded(&format!("Switches go back, and the last one counts: {}", names.join(" ")));
+    let line =
+        folded(&format!("Every switch has an opposite; the last one wins: {}", names.join(" ")));
     let after = command.get_after_help().map(|text| format!("\n\n{text}")).unwrap_or_default();
     command.after_help(line + &after)
 }
@@ -153,7 +154,7 @@ mod tests {
         let mut seen = 0;
         for mut sub in command().get_subcommands().cloned().collect::<Vec<_>>() {
             let help = sub.render_help().to_string();
-            let lines = help.lines().skip_while(|line| !line.starts_with("Switches go back"));
+            let lines = help.lines().skip_while(|line| !line.starts_with("Every switch has"));
             for line in lines.take(3) {
                 assert!(line.chars().count() <= 80, "wrapped: {line}");
             }

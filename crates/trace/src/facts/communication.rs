@@ -1,8 +1,8 @@
 //! Which kernels move data between ranks, and what they do.
 //!
 //! A kernel communicates if a collective of the trace names its launch, if its own name
-//! is one of [`KERNELS`], or if the innermost operator around its launch is one of
-//! [`OPERATORS`]: libraries have kernels of any name, and operators that say what they
+//! is one of `KERNELS`, or if the innermost operator around its launch is one of
+//! `OPERATORS`: libraries have kernels of any name, and operators that say what they
 //! are for. Operators that compute and communicate in one (`symm_mem::fused_…_matmul`)
 //! are in neither table.
 
