@@ -200,7 +200,18 @@ fn take_effect(signal: i32) {
 }
 
 /// Stops tprof as the job was stopped, until the shell continues both.
+///
+/// The terminal signals the members of a group one by one. The job may have stopped,
+/// and tprof with it, before the terminal's own signal reaches tprof; one that came
+/// after the shell's SIGCONT would stop tprof once more beside a job that runs. So
+/// that signal is taken first; a job that stopped itself has none.
 pub fn stop_by(signal: i32) {
+    const ON_ITS_WAY: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    let mut set = empty();
+    // SAFETY: a live set and a signal number from the kernel.
+    unsafe { libc::sigaddset(&mut set, signal) };
+    // SAFETY: both point at live values; the signal is blocked, SIGSTOP is ignored here.
+    unsafe { libc::sigtimedwait(&set, std::ptr::null_mut(), &ON_ITS_WAY) };
     take_effect(signal);
 }
 
