@@ -1,55 +1,39 @@
 //! The collector: drains rings, joins clocks, resolves symbols, assigns ranks,
 //! and writes the files while the job runs.
 //!
-//! [`Session`] is what `tprof run` holds; `engine` is its main loop over
-//! `process` images; `server` answers those who attach; `workers` do what
-//! takes longer than a pass over the rings may.
+//! Its rooms, from the ground up; none uses a later one:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `os` | system calls, and what `/proc` shows |
+//! | [`elf`], [`unwind_table`], [`symbols`], [`modules`] | the code that a process runs |
+//! | `shared` | the memory that targets share with the collector, and their clock |
+//! | [`perf`], `python`, [`cpu`] | what threads do: perf events or `/proc`, Python's frames, samples |
+//! | `out` | the files of a run, and what became of its processes |
+//! | `gpu`, `nvml` | what CUPTI records of devices, and what their driver measures |
+//! | `target` | one process of the job: its rings, and what their records mean |
+//! | `engine` | the main loop, and the threads that do what a pass over the rings has no time for |
+//! | `session` | begins and ends it all: the directory, the socket, who answers there |
+//!
+//! [`Session`] is what `tprof run` holds.
 
-mod ahead;
-mod calibrate;
-mod calls;
-mod clock;
-mod code;
 pub mod config;
-pub mod control;
 pub mod cpu;
-mod door;
 pub mod elf;
 mod engine;
 mod error;
-mod files;
-mod gemms;
 mod gpu;
-mod heap;
-#[cfg(test)]
-mod hostile;
-mod info;
-mod job;
-mod ledger;
-mod live;
-mod mappers;
 pub mod modules;
 mod nvml;
-mod observe;
-mod owned;
+mod os;
+mod out;
 pub mod perf;
-mod process;
-mod pss;
 mod python;
-pub mod ranks;
-mod reserve;
-mod rundir;
-mod sampled;
-mod server;
 mod session;
 mod shared;
-mod story;
-mod survivors;
 pub mod symbols;
-mod sys;
-mod tracked;
+mod target;
 pub mod unwind_table;
-mod workers;
 
 pub use config::{
     Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
@@ -57,6 +41,8 @@ pub use config::{
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use error::CollectError;
-pub use owned::{Owned, PREFIX, claim, places, sweep};
-pub use rundir::free;
-pub use session::{Libraries, Session, collect_on_demand, injections};
+pub use out::ranks;
+pub use session::{
+    Libraries, Owned, PREFIX, Session, claim, collect_on_demand, control, free, injections, places,
+    sweep,
+};

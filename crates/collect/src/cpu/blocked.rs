@@ -6,8 +6,8 @@
 //! needs less.
 
 use super::call::Call;
+use crate::os::sys;
 use crate::perf::record::Registers;
-use crate::sys;
 use tprof_trace::model::ThreadState;
 
 /// Bytes of stack that are read.

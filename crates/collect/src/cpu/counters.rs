@@ -6,10 +6,10 @@
 
 use super::events::Counted;
 use crate::config::{PerfEvent, StackMode};
+use crate::os::sys;
 use crate::perf::attr::{SOFTWARE, flag, read, software};
 use crate::perf::record::{FIELDS, Layout, REGISTERS, WITH_STACK};
 use crate::perf::{Attr, Counter, Ring};
-use crate::sys;
 use std::collections::HashMap;
 use std::io;
 

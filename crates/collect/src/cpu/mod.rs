@@ -26,7 +26,7 @@ pub(crate) use spaces::Spaces;
 pub use threads::{Counts, Kind};
 
 use crate::config::PerfEvent;
-use crate::sys;
+use crate::os::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};

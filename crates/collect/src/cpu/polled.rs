@@ -9,7 +9,7 @@
 //! not known, so it is given to none.
 
 use super::threads::{Kind, Place, Stretch};
-use crate::sys;
+use crate::os::sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;

@@ -2,9 +2,9 @@
 
 use super::counters::why_refused;
 use crate::config::PerfEvent;
+use crate::os::sys;
 use crate::perf::attr::{SOFTWARE, flag, software};
 use crate::perf::{Attr, Counter};
-use crate::sys;
 use std::io::{self, Read};
 
 /// What was found; an error says why not.

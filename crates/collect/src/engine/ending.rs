@@ -1,10 +1,11 @@
 //! How a run comes to its end: when it is over, and what is still written then.
 
 use super::{Engine, LEAST_INFO_BYTES, Loop, MS, NO_FILE, READINGS};
-use crate::survivors::{self, Survivor};
-use crate::tracked::Tracked;
-use crate::workers::SymbolsWanted;
-use crate::{info, sys};
+use crate::engine::survivors::{self, Survivor};
+use crate::engine::workers::SymbolsWanted;
+use crate::os::sys;
+use crate::out::info;
+use crate::target::tracked::Tracked;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;

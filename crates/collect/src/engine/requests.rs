@@ -1,8 +1,8 @@
 //! What is asked of a live run: start, stop, marks, status.
 
 use super::Engine;
-use crate::control::{Reply, Request};
-use crate::sys;
+use crate::os::sys;
+use crate::session::control::{Reply, Request};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use tprof_trace::model::{Mark, MarkKind};
 

@@ -13,9 +13,9 @@ pub mod witness;
 
 pub use rows::Place;
 
-use crate::clock::Clock;
-use crate::info;
-use crate::story::Story;
+use crate::out::info;
+use crate::out::story::Story;
+use crate::shared::clock::Clock;
 use joins::Joins;
 use launches::{Launches, Told};
 use ranges::Ranges;

@@ -1,7 +1,7 @@
 //! Rows of the trace from payloads of the agent.
 
 use super::Gpu;
-use crate::files::OpenFile;
+use crate::out::files::OpenFile;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::*;

@@ -7,9 +7,9 @@
 
 mod library;
 
-use crate::files::{Files, OpenFile};
-use crate::server::Event;
-use crate::sys;
+use crate::os::sys;
+use crate::out::files::{Files, OpenFile};
+use crate::session::server::Event;
 use library::{CLOCK_MEMORY, CLOCK_SM, Device, Library};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

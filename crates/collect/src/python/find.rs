@@ -5,8 +5,8 @@ use super::layout::{Known, Lock};
 use super::memory::Memory;
 use crate::elf::Elf;
 use crate::modules::LoadedModule;
+use crate::os::sys;
 use crate::symbols::{SymbolTable, routine, variable};
-use crate::sys;
 use std::collections::HashMap;
 use std::path::Path;
 use tprof_wire::python::{Interpreter, Memory as _};
@@ -145,7 +145,7 @@ fn whose(pid: u32, path: &Path) -> String {
 
 /// Why a process's memory cannot be read.
 fn unreadable() -> String {
-    let scope = crate::sys::read_small("/proc/sys/kernel/yama/ptrace_scope");
+    let scope = crate::os::sys::read_small("/proc/sys/kernel/yama/ptrace_scope");
     match String::from_utf8_lossy(&scope).trim() {
         "" | "0" => {
             "its memory may not be read: it is another user's, or protects itself".to_owned()

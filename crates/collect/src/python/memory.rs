@@ -1,6 +1,6 @@
 //! Reads a process's memory word by word, through blocks.
 
-use crate::sys;
+use crate::os::sys;
 use std::cell::RefCell;
 use tprof_wire::python;
 

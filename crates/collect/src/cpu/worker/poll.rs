@@ -5,7 +5,7 @@ use super::super::{Heard, Taken, Told};
 use super::Worker;
 use crate::config::StackMode;
 use crate::modules::read_code_maps;
-use crate::sys;
+use crate::os::sys;
 use tprof_wire::record::StackEnd;
 
 /// Looks may take this share of the time, in CPU time of this thread: with many threads

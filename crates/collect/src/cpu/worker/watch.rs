@@ -4,7 +4,7 @@
 use super::super::Heard;
 use super::super::counters::why_refused;
 use super::{Waiting, What, Worker};
-use crate::sys;
+use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
 
 impl Worker {

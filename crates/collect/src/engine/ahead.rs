@@ -1,0 +1,136 @@
+//! Unwind tables that are handed out ahead: a program that asked for them in one process is
+//! given them in the next before it begins.
+//!
+//! A process that takes its first stack asks which code lies where and waits for the answer:
+//! three threads wake one after the other, which on a busy machine takes milliseconds, and the
+//! compilers of a build last no longer than some ten. What a process of the same program had
+//! mapped when it attached is read anyhow; where the tables of all of it are ready, they are
+//! published with its region. Programs that never asked are not looked at: to find the files
+//! behind the mappings costs a system call each.
+
+use crate::engine::workers::publish;
+use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
+use crate::shared::Region;
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Programs that are remembered, at most.
+const MOST: usize = 4096;
+
+/// See the module.
+#[derive(Default)]
+pub struct Ahead {
+    /// Paths of programs that asked.
+    asked: Mutex<HashSet<String>>,
+    cache: Mutex<ModuleCache>,
+}
+
+impl Ahead {
+    /// The files and tables, for whoever answers questions about them.
+    pub fn cache(&self) -> MutexGuard<'_, ModuleCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A program asked for its tables.
+    pub fn asks(&self, program: &str) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.len() < MOST && !asked.contains(program) {
+            asked.insert(program.to_owned());
+        }
+    }
+
+    /// Whether a program has asked.
+    pub fn is_awaited(&self, program: &str) -> bool {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).contains(program)
+    }
+
+    /// Publishes the tables of what a process has mapped in its region, which it has not been
+    /// given yet, and tells the modules; nothing if a table is missing, or the cache is at work
+    /// on one: the process asks then.
+    pub fn publish(
+        &self,
+        pid: u32,
+        maps: &[Mapping],
+        region: &Region,
+    ) -> Option<Vec<LoadedModule>> {
+        let mut cache = match self.cache.try_lock() {
+            Ok(cache) => cache,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let mut modules = cache.identified(pid, maps.to_vec());
+        let is_ready = |module: &LoadedModule| match module.file {
+            Some(file) => matches!(cache.state(file), TableState::At(_) | TableState::Absent(_)),
+            None => true,
+        };
+        if modules.is_empty() || !modules.iter().all(is_ready) {
+            return None;
+        }
+        publish(region, &mut modules, &cache);
+        Some(modules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modules::{TableStore, read_code_maps};
+    use std::sync::atomic::Ordering::*;
+
+    /// Tables are kept nowhere: only where they would lie counts.
+    struct Nowhere(u64);
+
+    impl TableStore for Nowhere {
+        fn append(&mut self, bytes: &[u8]) -> Option<u64> {
+            self.0 += bytes.len() as u64;
+            Some(self.0)
+        }
+    }
+
+    fn compile_all(ahead: &Ahead, maps: &[Mapping]) {
+        let mut cache = ahead.cache();
+        for module in cache.identified(std::process::id(), maps.to_vec()) {
+            if let Some(job) = module.file.and_then(|file| cache.job(file)) {
+                cache.publish(job.run(), &mut Nowhere(8));
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_finds_the_tables_that_an_earlier_one_asked_for() {
+        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let maps = read_code_maps(pid).unwrap();
+        compile_all(&ahead, &maps);
+        let (region, _file) = Region::new().unwrap();
+        let modules = ahead.publish(pid, &maps, &region).unwrap();
+        assert_eq!(region.header().modules_len.load(Relaxed) as usize, modules.len());
+        let code = compile_all as *const () as u64;
+        let own = modules.iter().position(|m| (m.start..m.end).contains(&code)).unwrap();
+        let published = region.module(own).table.load(Relaxed);
+        assert_eq!(Some(published), modules[own].table.map(|table| table.0));
+        assert!(published != 0 && published != u64::MAX);
+    }
+
+    #[test]
+    fn nothing_is_published_while_a_table_is_missing_or_made() {
+        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let maps = read_code_maps(pid).unwrap();
+        let (region, _file) = Region::new().unwrap();
+        assert!(ahead.publish(pid, &maps, &region).is_none());
+        compile_all(&ahead, &maps);
+        let at_work = ahead.cache();
+        assert!(ahead.publish(pid, &maps, &region).is_none());
+        drop(at_work);
+        assert!(ahead.publish(pid, &[], &region).is_none());
+        assert_eq!(region.header().modules_seq.load(Relaxed), 0);
+        assert!(ahead.publish(pid, &maps, &region).is_some());
+    }
+
+    #[test]
+    fn only_programs_that_asked_are_awaited() {
+        let ahead = Ahead::default();
+        assert!(!ahead.is_awaited("/usr/bin/cc1"));
+        ahead.asks("/usr/bin/cc1");
+        assert!(ahead.is_awaited("/usr/bin/cc1") && !ahead.is_awaited("/usr/bin/as"));
+    }
+}

@@ -1,0 +1,111 @@
+//! Processes of the job that still run when its command has ended.
+//!
+//! Most are known: they attached, or hooks and perf events told of them. What neither saw
+//! (a static program's child, say) still has the session's name in its environment, unless
+//! it was given another or wrote over it.
+
+use crate::os::observe;
+use crate::os::sys;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tprof_trace::run::{Blind, LATER_EVENTS};
+use tprof_wire::env;
+
+/// A process that still runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survivor {
+    /// Its pid.
+    pub pid: u32,
+    /// Name of its program.
+    pub name: String,
+}
+
+impl Survivor {
+    /// What is said of it when recording ends.
+    pub fn blind(&self) -> Blind {
+        Blind {
+            process: format!("{} {}", self.pid, self.name),
+            what: LATER_EVENTS.to_owned(),
+            why: "still running when recording ended; events after that are not recorded"
+                .to_owned(),
+        }
+    }
+}
+
+/// Those that live of the pids that are `known`, each with the last moment (ns) at which it
+/// may have started, of all that have the session in their environment, and their children.
+pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Survivor> {
+    let own = std::process::id();
+    let started = |pid, by_ns| sys::started_ns(pid).is_some_and(|started_ns| started_ns <= by_ns);
+    let known = known.filter(|(pid, by_ns)| started(*pid, *by_ns)).map(|(pid, _)| pid);
+    let mut open: Vec<u32> = known.chain(in_session(session)).collect();
+    let mut found = BTreeMap::new();
+    while let Some(pid) = open.pop() {
+        if pid == own || found.contains_key(&pid) || !sys::process_lives(pid) {
+            continue;
+        }
+        found.insert(pid, name_of(pid));
+        open.extend(sys::children_of(pid));
+    }
+    found.into_iter().map(|(pid, name)| Survivor { pid, name }).collect()
+}
+
+/// Processes whose environment names this session.
+fn in_session(session: &Path) -> Vec<u32> {
+    let entry = format!("{}={}", env::SESSION, session.display()).into_bytes();
+    let has_it = |pid: &u32| {
+        // Empty of a thread of the kernel, and of another user's process.
+        let environ = sys::read_small(&format!("/proc/{pid}/environ"));
+        environ.split(|byte| *byte == 0).any(|found| found == entry)
+    };
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(has_it).collect()
+}
+
+fn name_of(pid: u32) -> String {
+    let program = observe::command_of(pid).map(|(command, _)| observe::program_of(&command));
+    // As daemons write it: `nginx: master process`.
+    let program = program.map(|name| name.trim_end_matches(':').to_owned());
+    program.filter(|name| !name.is_empty()).unwrap_or_else(|| {
+        // It wrote over its command line.
+        let name = sys::read_small(&format!("/proc/{pid}/comm"));
+        String::from_utf8_lossy(&name).trim().to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    fn names(known: &[(u32, u64)], session: &Path) -> Vec<(u32, String)> {
+        let found = find(known.iter().copied(), session).into_iter();
+        found.map(|survivor| (survivor.pid, survivor.name)).collect()
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_environment_or_its_pid() {
+        let session = Path::new("/tmp/tprof-survivors-test");
+        let named = Command::new("sleep").arg("60").env(env::SESSION, session).spawn().unwrap();
+        let other = Command::new("sleep").arg("60").spawn().unwrap();
+        let now = sys::monotonic_ns();
+        // The environment is the parent's until the exec.
+        while names(&[], session) != [(named.id(), "sleep".to_owned())] {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let mut both = [named.id(), other.id()].map(|pid| (pid, "sleep".to_owned()));
+        both.sort();
+        assert_eq!(names(&[(other.id(), now)], session), both);
+        // A pid that has changed hands is another process.
+        assert_eq!(names(&[(other.id(), now - 60_000_000_000)], session).len(), 1);
+        end(named);
+        end(other);
+        assert_eq!(names(&[], session), []);
+    }
+}

@@ -1,0 +1,352 @@
+//! What takes longer than a drain pass may: reading a process's mappings and
+//! compiling unwind tables (one thread), resolving symbols (another).
+
+use crate::engine::ahead::Ahead;
+use crate::modules::{FileKey, LoadedModule, Mapping, ModuleCache, TableState};
+use crate::os::sys;
+use crate::python;
+use crate::shared::{Region, Session, Tables};
+use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
+use crate::target::code::{Interpreter, ToName};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::*;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tprof_wire::region::{MAX_MODULES, stack_mode};
+
+/// Frame information that is compiled before a target gets its answer, bytes: some 400 ms on
+/// one processor, of the second that a target waits. Enough for PyTorch with CUDA, which loads
+/// 27 MB of it at once (180 ms on two): the stacks of its start would be cut otherwise. The
+/// rest follows.
+const AT_ONCE: u64 = 64 << 20;
+/// Frame information that is worth more threads, bytes, and how many at most.
+const WORTH_THREADS: u64 = 1 << 20;
+const MOST_THREADS: usize = 4;
+
+/// A number that no process has.
+const NOBODY: u32 = 0;
+
+/// A question for the module worker.
+pub struct ModulesWanted {
+    /// Image that asks.
+    pub image: u64,
+    /// Its pid.
+    pub pid: u32,
+    /// Where the answer goes.
+    pub region: Arc<Region>,
+    /// The request that is answered; `None` if the target did not ask.
+    pub request: Option<u32>,
+    /// The image is gone: its pid may be another's.
+    pub ended: bool,
+    /// Its mappings at its beginning, and when that was, ns; taken if it is gone.
+    pub begun_with: Vec<Mapping>,
+    #[allow(missing_docs)]
+    pub begun_ns: u64,
+}
+
+/// The executable mappings of an image.
+pub struct Read {
+    /// Image.
+    pub image: u64,
+    /// When they were as they are told, ns.
+    pub read_ns: u64,
+    /// Mappings.
+    pub modules: Vec<LoadedModule>,
+    /// The image was gone: these are those of its beginning, if they are known.
+    pub late: bool,
+}
+
+/// A question for the symbol worker.
+pub enum SymbolsWanted {
+    /// Addresses of programs and libraries.
+    User(Nameless),
+    /// Addresses of the kernel: answered once the run has lasted for
+    /// [`KERNEL_AFTER`].
+    Kernel(Nameless),
+    /// The run is over: no more will be asked.
+    Last,
+}
+
+/// Addresses to resolve.
+pub struct Nameless {
+    /// File index << 32 | process index.
+    pub target: u64,
+    /// What to name.
+    pub places: Vec<ToName>,
+}
+
+/// Kernel functions of a shorter run stay unnamed: reading their names takes
+/// the kernel 40 ms, longer than most such runs.
+const KERNEL_AFTER: Duration = Duration::from_secs(1);
+
+/// What the workers send back.
+pub enum Answer {
+    /// What an image has mapped.
+    Modules(Read),
+    /// Symbols by address, innermost first, with the module's path.
+    Symbols(u64, Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>),
+    /// The interpreter of an image.
+    Python(u64, Interpreter),
+    /// An interpreter whose frames cannot be had: whose, and why.
+    NoPython(String, String),
+}
+
+/// Both workers.
+pub struct Workers {
+    /// Questions about mappings.
+    pub modules: Sender<ModulesWanted>,
+    /// Questions about symbols.
+    pub symbols: Sender<SymbolsWanted>,
+}
+
+/// Starts the workers; their answers go through `answer`, which also wakes the engine.
+pub fn start(
+    tables: Tables,
+    ahead: Arc<Ahead>,
+    session: Arc<Session>,
+    answers: Sender<Answer>,
+) -> std::io::Result<Workers> {
+    let (modules, wanted) = channel();
+    let (symbols, places) = channel();
+    let (module_answers, module_session) = (answers.clone(), Arc::clone(&session));
+    let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    named("tprof-modules")
+        .spawn(move || serve_modules(&wanted, tables, &ahead, &module_answers, &module_session))?;
+    named("tprof-symbols").spawn(move || serve_symbols(&places, &answers, &session))?;
+    Ok(Workers { modules, symbols })
+}
+
+/// Wakes the engine.
+pub fn wake(session: &Session) {
+    let page = session.page();
+    page.sleep.fetch_add(1, Release);
+    sys::futex_wake(&page.sleep);
+}
+
+fn serve_modules(
+    wanted: &Receiver<ModulesWanted>,
+    mut tables: Tables,
+    ahead: &Ahead,
+    answers: &Sender<Answer>,
+    session: &Session,
+) {
+    let mut pythons: HashMap<u64, Looked> = HashMap::new();
+    while let Ok(mut question) = wanted.recv() {
+        let mut cache = ahead.cache();
+        let unloads = question.region.header().python_unloads.load(Acquire);
+        let Read { image, read_ns, mut modules, late } = read(&mut question, &mut cache);
+        let mut open: Vec<_> = modules
+            .iter()
+            .filter_map(|m| m.file)
+            .filter(|f| *cache.state(*f) == TableState::Wanted)
+            .collect();
+        open.sort_by_key(|file| cache.module_cost(*file));
+        let mut cost = 0;
+        let (at_once, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|file| {
+            cost += cache.module_cost(*file);
+            cost <= AT_ONCE
+        });
+        compile(&at_once, &mut cache, &mut tables);
+        publish(&question.region, &mut modules, &cache);
+        if !late
+            && question.region.header().stack_mode.load(Relaxed) == stack_mode::PYTHON
+            && let Some(answer) = look_for_python(&question, unloads, &modules, &mut pythons)
+        {
+            let _ = answers.send(answer);
+        }
+        // Before the target goes on: it may be gone in no time.
+        let told = Read { image, read_ns, modules: modules.clone(), late };
+        if answers.send(Answer::Modules(told)).is_err() {
+            return;
+        }
+        wake(session);
+        answer(&question);
+        if !later.is_empty() {
+            compile(&later, &mut cache, &mut tables);
+            publish(&question.region, &mut modules, &cache);
+        }
+    }
+}
+
+/// Compiles tables of files, given in order of what they cost.
+fn compile(files: &[FileKey], cache: &mut ModuleCache, tables: &mut Tables) {
+    let cost: u64 = files.iter().map(|file| cache.module_cost(*file)).sum();
+    let threads = match cost {
+        WORTH_THREADS.. => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        _ => 1,
+    };
+    // The dearest is taken first.
+    let jobs: Mutex<Vec<_>> = Mutex::new(files.iter().filter_map(|f| cache.job(*f)).collect());
+    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let (done, compiled) = channel();
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(MOST_THREADS).min(files.len()) {
+            let done = done.clone();
+            let work = move || {
+                while let Some(job) = next() {
+                    let _ = done.send(job.run());
+                }
+            };
+            // Refused where no thread may be started: this one does it all.
+            let named = std::thread::Builder::new().name("tprof-modules".to_owned());
+            let _ = named.spawn_scoped(scope, work);
+        }
+        drop(done);
+        while let Some(job) = next() {
+            cache.publish(job.run(), tables);
+            for compiled in compiled.try_iter() {
+                cache.publish(compiled, tables);
+            }
+        }
+        for compiled in &compiled {
+            cache.publish(compiled, tables);
+        }
+    });
+}
+
+/// What an image has mapped: now, or as it began if it is gone.
+fn read(question: &mut ModulesWanted, cache: &mut ModuleCache) -> Read {
+    let ModulesWanted { image, pid, ended, begun_ns, .. } = *question;
+    let read_ns = sys::monotonic_ns();
+    // A zombie's file is empty.
+    let now = (!ended).then(|| cache.loaded(pid).unwrap_or_default());
+    match now.filter(|modules| !modules.is_empty()) {
+        Some(modules) => Read { image, read_ns, modules, late: false },
+        None => {
+            // Whatever /proc has under its number is another's by now.
+            let modules = cache.identified(NOBODY, std::mem::take(&mut question.begun_with));
+            Read { image, read_ns: begun_ns, modules, late: true }
+        }
+    }
+}
+
+/// What was found when a process was last looked at for an interpreter.
+enum Looked {
+    /// None among that many modules.
+    None(usize),
+    /// One whose code begins there.
+    At(u64),
+    /// One whose frames cannot be had.
+    Refused,
+}
+
+/// Looks for an image's interpreter, unless that is known, and tells the image of it.
+/// `unloads`: those that it had seen unloaded before its modules were read.
+fn look_for_python(
+    question: &ModulesWanted,
+    unloads: u32,
+    modules: &[LoadedModule],
+    pythons: &mut HashMap<u64, Looked>,
+) -> Option<Answer> {
+    let header = question.region.header();
+    let again = match pythons.get(&question.image) {
+        None => true,
+        Some(Looked::None(before)) => *before != modules.len(),
+        Some(Looked::At(start)) => {
+            header.python_epoch.load(Acquire) != unloads.wrapping_add(1)
+                || !modules.iter().any(|m| m.start == *start && python::may_be(&m.path))
+        }
+        Some(Looked::Refused) => false,
+    };
+    if !again {
+        return None;
+    }
+    let candidates = modules.iter().filter(|m| python::may_be(&m.path)).cloned();
+    let found = python::find(question.pid, candidates);
+    let found = found.map(|found| {
+        found.and_then(|found| {
+            let named = |why| (format!("{} python", question.pid), why);
+            found.interpreter().map(|words| (found, words)).map_err(named)
+        })
+    });
+    let (looked, answer) = match found {
+        None => (Looked::None(modules.len()), None),
+        Some(Err((whose, why))) => (Looked::Refused, Some(Answer::NoPython(whose, why))),
+        Some(Ok((found, interpreter))) => {
+            for (place, word) in header.python.iter().zip(interpreter.words()) {
+                place.store(word, Relaxed);
+            }
+            header.python_epoch.store(unloads.wrapping_add(1), Release);
+            let start = found.start;
+            let found = Arc::new(Mutex::new(found));
+            (Looked::At(start), Some(Answer::Python(question.image, found)))
+        }
+    };
+    pythons.insert(question.image, looked);
+    answer
+}
+
+/// Tells the target that its request is answered.
+fn answer(question: &ModulesWanted) {
+    if let Some(request) = question.request {
+        let header = question.region.header();
+        header.modules_answered.store(request, Release);
+        sys::futex_wake(&header.modules_answered);
+    }
+}
+
+/// Rewrites a target's module table.
+pub(crate) fn publish(region: &Region, modules: &mut [LoadedModule], cache: &ModuleCache) {
+    modules.sort_by_key(|m| m.start);
+    let header = region.header();
+    let before = header.modules_seq.load(Relaxed) | 1;
+    header.modules_seq.store(before, Release);
+    std::sync::atomic::fence(SeqCst);
+    let len = modules.len().min(MAX_MODULES);
+    for (index, module) in modules.iter_mut().take(len).enumerate() {
+        let table = match module.file.map(|file| cache.state(file)) {
+            Some(TableState::At(table)) => {
+                module.table = Some(*table);
+                table.0
+            }
+            Some(TableState::Wanted | TableState::Compiling) => u64::MAX,
+            Some(TableState::Absent(_)) | None => 0,
+        };
+        let place = region.module(index);
+        place.start.store(module.start, Relaxed);
+        place.end.store(module.end, Relaxed);
+        place.bias.store(module.bias, Relaxed);
+        place.table.store(table, Relaxed);
+    }
+    header.modules_len.store(len as u32, Relaxed);
+    header.modules_seq.store(before.wrapping_add(1), Release);
+}
+
+fn serve_symbols(wanted: &Receiver<SymbolsWanted>, answers: &Sender<Answer>, session: &Session) {
+    let began = Instant::now();
+    let mut symbolizer = Symbolizer::sparing();
+    let mut kernels: Vec<Nameless> = Vec::new();
+    loop {
+        let left = KERNEL_AFTER.saturating_sub(began.elapsed());
+        let question = match kernels.is_empty() {
+            true => wanted.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => wanted.recv_timeout(left),
+        };
+        let (now, last) = match question {
+            Ok(SymbolsWanted::User(nameless)) => (vec![nameless], false),
+            Ok(SymbolsWanted::Kernel(nameless)) => {
+                kernels.push(nameless);
+                (Vec::new(), false)
+            }
+            Ok(SymbolsWanted::Last) => (std::mem::take(&mut kernels), true),
+            Err(RecvTimeoutError::Timeout) => (std::mem::take(&mut kernels), false),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let brief = last && began.elapsed() < KERNEL_AFTER;
+        for Nameless { target, places } in now {
+            let mut done = Vec::with_capacity(places.len());
+            for (address, module, pc) in places {
+                let frames = match brief {
+                    true => Arc::new([symbols::some_kernel_function()]),
+                    false => symbolizer.resolve(&module, pc),
+                };
+                done.push((address, module, frames));
+            }
+            if answers.send(Answer::Symbols(target, done)).is_err() {
+                return;
+            }
+            wake(session);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What the kernel is asked: system calls behind safe functions, and what `/proc` and the
+//! cgroup show of processes.
+
+pub mod observe;
+mod socket;
+pub mod sys;

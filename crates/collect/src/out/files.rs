@@ -1,0 +1,347 @@
+//! The rank files of a run: which exist, what they are called, when they are written.
+
+use crate::error::CollectError;
+use crate::os::sys;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use tprof_trace::model::{Counter, EventSample, NameId, ProcessIndex, Property, Sample};
+use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
+
+/// Samples that are worth a block; fewer wait this long.
+const WORTH_A_BLOCK: usize = 512;
+const SAMPLES_WAIT_NS: u64 = 3_000_000_000;
+/// A quantity that stays as it is has a row this often.
+const STEADY_NS: u64 = 1_000_000_000;
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Processes that named no rank: rank 0 until a rank shows up, then a launcher.
+    Unranked,
+    /// A rank.
+    Rank(u32),
+    /// Launchers.
+    Launcher,
+}
+
+/// One open rank file.
+pub struct OpenFile {
+    /// Its writer.
+    pub writer: TraceWriter,
+    /// What it holds.
+    pub holds: Holds,
+    /// Processes in it so far.
+    pub processes: u32,
+    /// Threads in it so far.
+    pub threads: u32,
+    /// Path now.
+    pub path: PathBuf,
+    /// Live process images that write here.
+    pub live: u32,
+    /// The last error was told already.
+    pub failed: Option<String>,
+    /// Samples that wait for a block to be worth its head.
+    pub samples: Vec<Sample>,
+    /// As `samples`.
+    pub event_samples: Vec<EventSample>,
+    /// When its rows were last written.
+    pub flushed_ns: u64,
+    /// When its samples were last written.
+    samples_ns: u64,
+    /// What was last read of each quantity.
+    read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), Read>,
+    /// Why proportional set sizes are missing, as the file has it.
+    pub sizes_missing: Option<String>,
+    /// UUIDs of the devices that processes in it see.
+    pub devices: HashSet<String>,
+}
+
+/// The newest reading of a quantity.
+struct Read {
+    row: Counter,
+    /// When a row was last written.
+    written_ns: u64,
+}
+
+impl OpenFile {
+    /// A file without processes yet.
+    pub fn new(writer: TraceWriter, holds: Holds, path: PathBuf) -> OpenFile {
+        OpenFile {
+            writer,
+            holds,
+            processes: 0,
+            threads: 0,
+            path,
+            live: 0,
+            failed: None,
+            samples: Vec::new(),
+            event_samples: Vec::new(),
+            flushed_ns: 0,
+            samples_ns: 0,
+            read: HashMap::new(),
+            sizes_missing: None,
+            devices: HashSet::new(),
+        }
+    }
+
+    /// The rank that it holds.
+    pub fn rank(&self) -> Option<u32> {
+        match self.holds {
+            Holds::Rank(rank) => Some(rank),
+            Holds::Unranked | Holds::Launcher => None,
+        }
+    }
+
+    /// Writes the samples that wait. Those of a kind lie together: what they have
+    /// in common then costs next to nothing. A few wait for more.
+    pub fn write_samples(&mut self) -> Result<(), TraceError> {
+        let waited_ns = sys::monotonic_ns().saturating_sub(self.samples_ns);
+        match self.samples_waiting() < WORTH_A_BLOCK && waited_ns < SAMPLES_WAIT_NS {
+            true => Ok(()),
+            false => self.write_all_samples(),
+        }
+    }
+
+    /// As [`Self::write_samples`], however few they are.
+    pub fn write_all_samples(&mut self) -> Result<(), TraceError> {
+        if self.samples_waiting() == 0 {
+            return Ok(());
+        }
+        self.samples_ns = sys::monotonic_ns();
+        self.flushed_ns = self.samples_ns;
+        self.samples.sort_by_key(|sample| (sample.state, sample.thread, sample.time_ns));
+        self.event_samples.sort_by_key(|sample| (sample.event, sample.thread, sample.time_ns));
+        self.writer.write(&mut self.samples)?;
+        self.writer.write(&mut self.event_samples)
+    }
+
+    /// Samples that wait.
+    pub fn samples_waiting(&self) -> usize {
+        self.samples.len() + self.event_samples.len()
+    }
+
+    /// Writes a fact about the whole file: key, and value as JSON.
+    pub fn fact(&mut self, key: &str, value: &str) {
+        let (key, value) = (self.writer.name(key), self.writer.name(value));
+        self.writer.property(Property { key, value });
+    }
+
+    /// Writes a reading. One that says what the last row says waits until that is
+    /// a second old, or another follows: curves are as they would be with all.
+    pub fn counter(&mut self, row: Counter) {
+        let written_ns = row.time_ns;
+        match self.read.get_mut(&(row.process, row.device, row.name)) {
+            Some(read) if read.row.value == row.value => {
+                read.row.time_ns = row.time_ns;
+                if row.time_ns.saturating_sub(read.written_ns) < STEADY_NS {
+                    return;
+                }
+                read.written_ns = written_ns;
+            }
+            Some(read) => {
+                if read.row.time_ns > read.written_ns {
+                    self.writer.counter(read.row);
+                }
+                *read = Read { row, written_ns };
+            }
+            None => {
+                self.read.insert((row.process, row.device, row.name), Read { row, written_ns });
+            }
+        }
+        self.writer.counter(row);
+    }
+
+    /// Forgets the readings of a process that is gone, the last ones written.
+    pub fn forget(&mut self, process: ProcessIndex) {
+        let (writer, read) = (&mut self.writer, &mut self.read);
+        read.retain(|(of, ..), read| {
+            let gone = *of == Some(process);
+            if gone && read.row.time_ns > read.written_ns {
+                writer.counter(read.row);
+            }
+            !gone
+        });
+    }
+}
+
+/// All rank files of this collector.
+pub struct Files {
+    directory: PathBuf,
+    header: TraceHeader,
+    /// What each file says of the whole run: key, and value as JSON.
+    facts: Vec<(&'static str, String)>,
+    /// Open files; never removed, so that indexes stay valid.
+    pub open: Vec<OpenFile>,
+    /// Whether any process named a rank.
+    pub ranked: bool,
+}
+
+impl Files {
+    /// None open yet.
+    pub fn new(directory: &Path, header: TraceHeader, facts: Vec<(&'static str, String)>) -> Files {
+        Files { directory: directory.to_owned(), header, facts, open: Vec::new(), ranked: false }
+    }
+
+    /// Opens a file under the first name that is free.
+    fn create(
+        &mut self,
+        holds: Holds,
+        names: &mut dyn Iterator<Item = (String, u32)>,
+    ) -> Result<usize, CollectError> {
+        let mut last = None;
+        for (name, instance) in names.take(10_000) {
+            let path = self.directory.join(name);
+            let header = TraceHeader {
+                rank: if let Holds::Rank(rank) = holds { Some(rank) } else { None },
+                provisional: holds == Holds::Unranked,
+                instance,
+                ..self.header.clone()
+            };
+            match TraceWriter::create(&path, &header) {
+                Ok(writer) => {
+                    return Ok(self.opened(writer, holds, path));
+                }
+                Err(e) if exists(&path) => {
+                    self.make_way(&path, &holds);
+                    // The name may be free now.
+                    if !exists(&path)
+                        && let Ok(writer) = TraceWriter::create(&path, &header)
+                    {
+                        return Ok(self.opened(writer, holds, path));
+                    }
+                    last = Some(e);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Err(last.map_or_else(
+            || CollectError::NotADirectory(self.directory.clone()),
+            |e: TraceError| e.into(),
+        ))
+    }
+
+    /// Takes an opened file in; its index.
+    fn opened(&mut self, writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
+        let mut open = OpenFile::new(writer, holds, path);
+        for (key, value) in &self.facts {
+            open.fact(key, value);
+        }
+        self.open.push(open);
+        self.open.len() - 1
+    }
+
+    /// A rank's name may be held by a collector on another host that opened it
+    /// before any rank was known: that one is a launcher.
+    fn make_way(&self, path: &Path, holds: &Holds) {
+        if !matches!(holds, Holds::Rank(0)) {
+            return;
+        }
+        let Ok(file) = TraceFile::open(path) else { return };
+        if file.header().provisional && file.header().host != self.header.host {
+            let host = file.header().host.clone();
+            for name in numbered(&format!("launcher-{host}")).take(1000) {
+                if sys::rename_new(path, &self.directory.join(name.0)).is_ok() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The file of processes without a rank, opened when first needed.
+    pub fn unranked(&mut self) -> Result<usize, CollectError> {
+        let wanted = if self.ranked { Holds::Launcher } else { Holds::Unranked };
+        if let Some(at) = self.open.iter().position(|f| f.holds == wanted) {
+            return Ok(at);
+        }
+        let host = self.header.host.clone();
+        if self.ranked {
+            self.create(Holds::Launcher, &mut numbered(&format!("launcher-{host}")))
+        } else {
+            let first = std::iter::once(("rank-0.tprof".to_owned(), 0));
+            let pid = std::process::id();
+            self.create(
+                Holds::Unranked,
+                &mut first.chain(numbered(&format!("process-{host}-{pid}"))),
+            )
+        }
+    }
+
+    /// A new file for `rank`: `rank-3.tprof`, or `rank-3.1.tprof` after a restart.
+    pub fn rank(&mut self, rank: u32) -> Result<usize, CollectError> {
+        if !self.ranked {
+            self.ranked = true;
+            if let Some(at) = self.open.iter().position(|f| f.holds == Holds::Unranked) {
+                self.becomes_launcher(at);
+            }
+        }
+        self.create(Holds::Rank(rank), &mut numbered(&format!("rank-{rank}")))
+    }
+
+    /// Renames a file whose processes turned out to be launchers.
+    pub fn becomes_launcher(&mut self, at: usize) {
+        let host = self.header.host.clone();
+        let Some(file) = self.open.get_mut(at) else { return };
+        file.holds = Holds::Launcher;
+        for (name, _) in numbered(&format!("launcher-{host}")).take(1000) {
+            let to = self.directory.join(name);
+            match sys::rename_new(&file.path, &to) {
+                Ok(()) => {
+                    file.writer.moved_to(&to);
+                    file.path = to;
+                    return;
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Newest file of `rank`.
+    pub fn newest_of(&self, rank: u32) -> Option<usize> {
+        self.open.iter().rposition(|f| f.holds == Holds::Rank(rank))
+    }
+
+    /// Bytes in all files.
+    pub fn bytes(&self) -> u64 {
+        self.open.iter().map(|f| f.writer.bytes_written()).sum()
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// `stem.tprof`, `stem.1.tprof`, …
+fn numbered(stem: &str) -> impl Iterator<Item = (String, u32)> + use<> {
+    let stem = stem.to_owned();
+    (0u32..).map(move |n| {
+        (if n == 0 { format!("{stem}.tprof") } else { format!("{stem}.{n}.tprof") }, n)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_that_stay_as_they_are_have_a_row_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rank-0.tprof");
+        let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let mut open = OpenFile::new(writer, Holds::Unranked, path.clone());
+        let name = open.writer.name("rss");
+        let mut read = |tenth: u64, value: f64| {
+            let time_ns = tenth * 100_000_000;
+            open.counter(Counter { time_ns, process: Some(0), device: None, name, value });
+        };
+        (0..14).for_each(|tenth| read(tenth, 5.0));
+        (14..16).for_each(|tenth| read(tenth, 6.0));
+        open.forget(0);
+        open.writer.finish().unwrap();
+        let file = TraceFile::open(&path).unwrap();
+        let rows: Vec<_> =
+            file.counters().iter().map(|row| (row.time_ns / 100_000_000, row.value)).collect();
+        // The last before a change and before the end are there.
+        assert_eq!(rows, [(0, 5.0), (10, 5.0), (13, 5.0), (14, 6.0), (15, 6.0)]);
+    }
+}

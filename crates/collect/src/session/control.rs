@@ -1,0 +1,114 @@
+//! `tprof ctl`: requests to a live run, over its session socket.
+
+use crate::error::CollectError;
+use crate::os::sys;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use tprof_trace::run::RunInfo;
+use tprof_wire::env::SOCKET_NAME;
+use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role};
+
+/// What to do.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// Begin recording.
+    Start,
+    /// Stop recording; the run goes on.
+    Stop,
+    /// Set a mark.
+    Mark {
+        /// Its name.
+        name: String,
+    },
+    /// Rates, loss, size.
+    Status,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Reply {
+    /// Done.
+    pub ok: bool,
+    /// One sentence.
+    pub message: String,
+    /// For [`Request::Status`].
+    pub status: Option<serde_json::Value>,
+}
+
+/// Longest message either way.
+pub(crate) const MESSAGE_MOST: usize = 64 << 10;
+
+/// Sends a request to the live run in the directory `run`.
+pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
+    let not_live = |why: String| CollectError::NotLive(why);
+    let mut sessions = Vec::new();
+    let entries = std::fs::read_dir(run)
+        .map_err(|source| CollectError::Unwritable { path: run.to_owned(), source })?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name == "run.json" || name.starts_with("run-") && name.ends_with(".json") {
+            let text = std::fs::read(entry.path()).unwrap_or_default();
+            if let Ok(info) = serde_json::from_slice::<RunInfo>(&text) {
+                sessions.push(info);
+            }
+        }
+    }
+    if sessions.is_empty() {
+        return Err(not_live(format!("`{}` holds no run", run.display())));
+    }
+    let mut last = None;
+    let mut why = format!("the run in `{}` has ended", run.display());
+    for info in sessions.iter().filter(|i| !i.finished) {
+        if info.host != sys::host_name() {
+            why = format!("that run is on host {}, this is {}", info.host, sys::host_name());
+            continue;
+        }
+        match ask(&Path::new(&info.session).join(SOCKET_NAME), request) {
+            Ok(reply) => last = Some(reply),
+            Err(e) => {
+                let e = match e.kind() {
+                    ErrorKind::WouldBlock => {
+                        "nothing in five seconds, as if it were stopped".into()
+                    }
+                    _ => e.to_string(),
+                };
+                why = format!("the collector of `{}` does not answer: {e}", run.display());
+            }
+        }
+    }
+    last.ok_or_else(|| not_live(why))
+}
+
+fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
+    let fd = sys::connect(socket)?;
+    let hello = Hello {
+        magic: HELLO_MAGIC,
+        version: tprof_wire::WIRE_VERSION,
+        role: Role::Control as u32,
+        pid: std::process::id(),
+        parent: 0,
+        flags: 0,
+        tid: 0,
+        clock: 0,
+        stack_top: 0,
+    };
+    sys::send(&fd, &crate::session::server::bytes_of(&hello), &[])?;
+    sys::send(&fd, &serde_json::to_vec(request)?, &[])?;
+    let mut buffer = vec![0; MESSAGE_MOST];
+    let len = sys::receive(&fd, &mut buffer)?;
+    if len == 0 {
+        return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "refused"));
+    }
+    Ok(serde_json::from_slice(&buffer[..len])?)
+}
+
+/// Reads one request from a control connection.
+pub(crate) fn receive(fd: &OwnedFd) -> Option<Request> {
+    let mut buffer = vec![0; MESSAGE_MOST];
+    let len = sys::receive(fd, &mut buffer).ok()?;
+    serde_json::from_slice(buffer.get(..len)?).ok()
+}

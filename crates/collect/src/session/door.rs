@@ -1,0 +1,224 @@
+//! The way into a session: the socket in its directory. Whoever comes finds it listening or
+//! does not find it, and a collector on demand leaves without losing somebody at the door.
+//!
+//! Leaving takes three steps. The socket is renamed, so that newcomers find none and start a
+//! collector of their own; those who had found it are heard out; then, if none of them came to
+//! stay, the directory is given up to the next collector, which begins while this one still
+//! writes its files. If somebody came, the socket gets its name back.
+
+use crate::error::CollectError;
+use crate::os::sys;
+use crate::session::owned::OWNER;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::time::{Duration, Instant};
+use tprof_wire::env::SOCKET_NAME;
+
+/// The socket before it listens, and while those who had found it are heard out. No longer than
+/// its name, so that their paths fit wherever its own does.
+const UNREADY: &str = "new";
+const LEAVING: &str = "end";
+/// Locked by the collector in charge.
+const LOCK: &str = "lock";
+/// How long a collector waits for one that is just coming or going.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The way into a session.
+pub struct Door {
+    directory: PathBuf,
+    /// How often it was pulled to and opened again, together: odd while it is closing.
+    turns: AtomicU32,
+    gone: AtomicBool,
+}
+
+impl Door {
+    /// Listens in a session directory.
+    pub fn open(directory: &Path) -> io::Result<(Door, OwnedFd)> {
+        // Between `bind` and `listen` a socket refuses whoever finds it.
+        let unready = directory.join(UNREADY);
+        let _ = fs::remove_file(&unready); // of a collector that was killed
+        let listener = sys::listen(&unready)?;
+        fs::rename(&unready, directory.join(SOCKET_NAME))?;
+        let (turns, gone) = (AtomicU32::new(0), AtomicBool::new(false));
+        Ok((Door { directory: directory.to_owned(), turns, gone }, listener))
+    }
+
+    /// Hides it from newcomers; those who found it are still to be heard.
+    pub fn pull_to(&self) {
+        let _ = fs::rename(self.path(SOCKET_NAME), self.path(LEAVING));
+        self.turns.fetch_add(1, AcqRel);
+    }
+
+    /// Which closing goes on, if one does: it may still open again.
+    pub fn closing(&self) -> Option<u32> {
+        Some(self.turns.load(Acquire)).filter(|turns| turns % 2 == 1)
+    }
+
+    /// Lets newcomers find it again.
+    pub fn reopen(&self) {
+        self.turns.fetch_add(1, AcqRel);
+        let _ = fs::rename(self.path(LEAVING), self.path(SOCKET_NAME));
+    }
+
+    /// Shows processes that were not answered in time that somebody is here again: they see
+    /// nothing but when the socket was last changed.
+    pub fn touch(&self) {
+        let _ = sys::touch(&self.path(SOCKET_NAME));
+    }
+
+    /// Gives the directory up: from here on it may be another collector's.
+    pub fn leave(&self) {
+        if self.gone.swap(true, AcqRel) {
+            return;
+        }
+        for name in [SOCKET_NAME, LEAVING, UNREADY, OWNER] {
+            let _ = fs::remove_file(self.path(name));
+        }
+        // Last, since whoever holds this name's lock is in charge.
+        let _ = fs::remove_file(self.path(LOCK));
+        let _ = fs::remove_dir(&self.directory);
+    }
+
+    /// Wakes whoever accepts here.
+    pub fn knock(&self) {
+        if !self.gone.load(Acquire) {
+            drop(sys::connect(&self.path(SOCKET_NAME)));
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+/// Takes charge of a session directory, made if need be, for as long as the file is open.
+/// `None` if another collector listens there.
+pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
+    let by = Instant::now() + PATIENCE;
+    loop {
+        make(session)?;
+        let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
+        if let Some(lock) = lock(session).map_err(unwritable)? {
+            // Left behind by a collector that was killed.
+            for name in [SOCKET_NAME, LEAVING] {
+                let _ = fs::remove_file(session.join(name));
+            }
+            return Ok(Some(lock));
+        }
+        if sys::connect(&session.join(SOCKET_NAME)).is_ok() || Instant::now() > by {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The lock, unless somebody holds it or the directory is just given up.
+pub fn lock(session: &Path) -> io::Result<Option<File>> {
+    let path = session.join(LOCK);
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = match opened {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(e)) => return Err(e),
+        Ok(()) => {}
+    }
+    // Its last holder may have removed the name since it was opened.
+    let named = fs::metadata(&path).is_ok_and(|named| {
+        file.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (named.dev(), named.ino()))
+    });
+    Ok(named.then_some(file))
+}
+
+/// Makes the directory, or finds one that only this user can use.
+fn make(session: &Path) -> Result<(), CollectError> {
+    let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
+    match DirBuilder::new().mode(0o700).create(session) {
+        Ok(()) => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(unwritable(e)),
+    }
+    let meta = match fs::symlink_metadata(session) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()), // given up since
+        other => other.map_err(unwritable)?,
+    };
+    if meta.is_dir() && meta.uid() == sys::user() && meta.permissions().mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(CollectError::NoSession {
+        tried: format!("`{}`", session.display()),
+        source: io::Error::other("it is not a directory that only this user can use"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory() -> PathBuf {
+        sys::make_private_directory(&std::env::temp_dir(), "tprof-door-").unwrap()
+    }
+
+    #[test]
+    fn one_is_in_charge_until_it_leaves() {
+        let session = directory();
+        let charge = take_charge(&session).unwrap().unwrap();
+        let (door, listener) = Door::open(&session).unwrap();
+        assert!(take_charge(&session).unwrap().is_none());
+        door.leave();
+        // The first still holds its lock, of a name that is gone.
+        let next = take_charge(&session).unwrap().unwrap();
+        drop((charge, listener));
+        let (second, _listener) = Door::open(&session).unwrap();
+        assert!(take_charge(&session).unwrap().is_none());
+        // Leaving twice touches nothing of the next one's.
+        door.leave();
+        assert!(sys::connect(&session.join(SOCKET_NAME)).is_ok());
+        second.leave();
+        drop(next);
+        assert!(!session.exists());
+    }
+
+    #[test]
+    fn who_found_it_is_heard_and_newcomers_find_nothing() {
+        let session = directory();
+        let (door, listener) = Door::open(&session).unwrap();
+        let early = sys::connect(&session.join(SOCKET_NAME)).unwrap();
+        door.pull_to();
+        let late = sys::connect(&session.join(SOCKET_NAME)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::NotFound);
+        assert_eq!(door.closing(), Some(1));
+        assert!(sys::accept(&listener).unwrap().is_some());
+        assert!(sys::accept(&listener).unwrap().is_none());
+        door.reopen();
+        assert_eq!(door.closing(), None);
+        assert!(sys::connect(&session.join(SOCKET_NAME)).is_ok());
+        door.pull_to();
+        assert_eq!(door.closing(), Some(3));
+        door.leave();
+        drop(early);
+        assert!(!session.exists());
+    }
+
+    #[test]
+    fn a_collector_waits_for_one_that_leaves() {
+        let session = directory();
+        let charge = take_charge(&session).unwrap().unwrap();
+        let (door, _listener) = Door::open(&session).unwrap();
+        door.pull_to();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| take_charge(&session).unwrap().is_some());
+            std::thread::sleep(Duration::from_millis(20));
+            door.leave();
+            assert!(next.join().unwrap());
+        });
+        drop(charge);
+        fs::remove_dir_all(&session).unwrap();
+    }
+}

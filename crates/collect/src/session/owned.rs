@@ -1,0 +1,215 @@
+//! Private directories in shared places such as /tmp: each holds a file that names its owner and
+//! is locked as long as the owner lives. Whatever a killed owner left is swept by the next tprof
+//! of the same user.
+//!
+//! A directory is swept only if all of this holds: its name begins as ours do; it is a directory
+//! of this user's, closed to others, and no link; its owner's file was written into it (a copy has
+//! another inode) by a process of this boot of this machine (a shared /tmp holds other hosts');
+//! nobody holds that file's lock, nor the lock of a collector that takes charge of a session.
+
+use crate::os::sys;
+use crate::session::door;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What names of such directories begin with.
+pub const PREFIX: &str = "tprof-";
+/// The owner's file.
+pub const OWNER: &str = "owner";
+/// Marks the contents of such a file.
+const MAGIC: &str = "tprof directory 1";
+/// Longest contents.
+const OWNER_BYTES: u64 = 4096;
+/// Entries of a shared place that are looked at, and directories that are examined: a sweep
+/// costs some milliseconds at most.
+const MOST_ENTRIES: usize = 10_000;
+const MOST_EXAMINED: usize = 64;
+
+/// This boot of this machine.
+fn boot() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned()).filter(|boot| !boot.is_empty())
+}
+
+/// What an owner's file says.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    magic: String,
+    boot: String,
+    /// For people: who it was.
+    pid: u32,
+    /// Inode of the file itself.
+    inode: u64,
+}
+
+/// Holds a directory for as long as it is not dropped.
+#[derive(Debug)]
+pub struct Owned {
+    _locked: File,
+}
+
+/// Claims a private directory for this process. A claim by a process that is gone is taken over.
+pub fn claim(directory: &Path) -> io::Result<Owned> {
+    let boot = boot().ok_or(io::ErrorKind::Unsupported)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(directory.join(OWNER))?;
+    file.try_lock()?;
+    let inode = file.metadata()?.ino();
+    let told = Told { magic: MAGIC.to_owned(), boot, pid: std::process::id(), inode };
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&serde_json::to_vec(&told)?)?;
+    Ok(Owned { _locked: file })
+}
+
+/// Removes directories in these places whose owners are gone; how many.
+pub fn sweep(places: &[PathBuf]) -> usize {
+    let Some(boot) = boot() else { return 0 };
+    let mut swept = 0;
+    for (at, place) in places.iter().enumerate() {
+        if places[..at].contains(place) {
+            continue;
+        }
+        let Ok(entries) = fs::read_dir(place) else { continue };
+        let named = |entry: &fs::DirEntry| {
+            entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())
+        };
+        let ours = entries.take(MOST_ENTRIES).flatten().filter(named).take(MOST_EXAMINED);
+        swept += ours.filter(|entry| sweep_one(&entry.path(), &boot).is_some()).count();
+    }
+    swept
+}
+
+/// Removes a directory if its owner is gone.
+fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
+    let meta = fs::symlink_metadata(directory).ok()?;
+    let closed = meta.permissions().mode() & 0o077 == 0;
+    if !meta.is_dir() || meta.uid() != sys::user() || !closed {
+        return None;
+    }
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(directory.join(OWNER))
+        .ok()?;
+    let held = file.metadata().ok()?;
+    if !held.is_file() || held.uid() != sys::user() {
+        return None;
+    }
+    let mut text = Vec::new();
+    (&mut file).take(OWNER_BYTES).read_to_end(&mut text).ok()?;
+    let told: Told = serde_json::from_slice(&text).ok()?;
+    if told.magic != MAGIC || told.boot != boot || told.inode != held.ino() {
+        return None;
+    }
+    file.try_lock().ok()?;
+    // As a collector on demand does before it takes a session over.
+    let _charge = door::lock(directory).ok()??;
+    // Another sweep may have been faster, and the name may be a new directory's.
+    let now = fs::symlink_metadata(directory.join(OWNER)).ok()?;
+    if (now.dev(), now.ino()) != (held.dev(), held.ino()) {
+        return None;
+    }
+    fs::remove_dir_all(directory).ok()
+}
+
+/// Places in which private directories are made.
+pub fn places() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let shared = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
+    let all = runtime.into_iter().chain([std::env::temp_dir()]).chain(shared);
+    all.filter(|place| place.is_absolute()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A place with a directory in it that a dead process of this user's owned.
+    fn dead() -> (tempfile::TempDir, PathBuf) {
+        let place = tempfile::tempdir().unwrap();
+        let directory = sys::make_private_directory(place.path(), PREFIX).unwrap();
+        drop(claim(&directory).unwrap());
+        fs::write(directory.join("sock"), "").unwrap();
+        (place, directory)
+    }
+
+    fn swept(place: &tempfile::TempDir) -> usize {
+        sweep(&[place.path().to_owned(), place.path().to_owned()])
+    }
+
+    /// Rewrites what an owner's file says, in place.
+    fn say(directory: &Path, key: &str, value: serde_json::Value) {
+        let path = directory.join(OWNER);
+        let mut told: serde_json::Value =
+            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        told[key] = value;
+        fs::write(path, told.to_string()).unwrap();
+    }
+
+    #[test]
+    fn what_the_dead_left_is_swept_once_and_the_living_keep_theirs() {
+        let (place, directory) = dead();
+        let living = sys::make_private_directory(place.path(), PREFIX).unwrap();
+        let held = claim(&living).unwrap();
+        assert_eq!(swept(&place), 1);
+        assert!(!directory.exists() && living.join(OWNER).exists());
+        assert_eq!(swept(&place), 0);
+        drop(held);
+        assert_eq!(swept(&place), 1);
+    }
+
+    #[test]
+    fn a_session_that_a_collector_takes_charge_of_stays() {
+        let (place, directory) = dead();
+        let charge = door::take_charge(&directory).unwrap().unwrap();
+        assert_eq!(swept(&place), 0);
+        // It takes the claim over, too.
+        drop(claim(&directory).unwrap());
+        assert_eq!(swept(&place), 0);
+        drop(charge);
+        assert_eq!(swept(&place), 1);
+    }
+
+    #[test]
+    fn what_only_looks_alike_stays() {
+        let (place, directory) = dead();
+        say(&directory, "boot", "another-boot-or-another-host".into());
+        assert_eq!(swept(&place), 0, "of another host");
+        say(&directory, "boot", boot().unwrap().into());
+        say(&directory, "magic", "something else".into());
+        assert_eq!(swept(&place), 0, "another program's");
+        say(&directory, "magic", MAGIC.into());
+        let named = place.path().join("results");
+        fs::rename(&directory, &named).unwrap();
+        assert_eq!(swept(&place), 0, "of another name");
+        fs::rename(&named, &directory).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(swept(&place), 0, "open to others");
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+        let copy = place.path().join("tprof-copy");
+        fs::create_dir(&copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::copy(directory.join(OWNER), copy.join(OWNER)).unwrap();
+        let bare = sys::make_private_directory(place.path(), PREFIX).unwrap();
+        let elsewhere = dead();
+        symlink(&elsewhere.1, place.path().join("tprof-link")).unwrap();
+        let linked = sys::make_private_directory(place.path(), PREFIX).unwrap();
+        symlink(elsewhere.1.join(OWNER), linked.join(OWNER)).unwrap();
+        assert_eq!(swept(&place), 1, "the one that is ours");
+        assert!(!directory.exists());
+        assert!(copy.join(OWNER).exists() && bare.exists() && linked.exists());
+        assert!(elsewhere.1.join(OWNER).exists() && elsewhere.1.join("sock").exists());
+    }
+}

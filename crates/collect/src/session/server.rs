@@ -1,0 +1,502 @@
+//! Answers processes that attach and people who control, and notices when a
+//! process ends.
+
+use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
+use crate::elf;
+use crate::engine::ahead::Ahead;
+use crate::engine::workers::wake;
+use crate::modules::{self, LoadedModule, Mapping};
+use crate::os::observe::{self, Usage};
+use crate::os::sys;
+use crate::out::ranks;
+use crate::session::control::{self, Reply, Request};
+use crate::session::door::Door;
+use crate::shared::{Region, Session};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
+use tprof_wire::region::{mem_mode, stack_mode};
+use tprof_wire::{WIRE_VERSION, env};
+
+/// How long a client may take to say hello.
+const HELLO_TIME: Duration = Duration::from_secs(1);
+
+/// A process image that attached.
+pub struct Attached {
+    /// Number of the image in this run.
+    pub image: u64,
+    /// Pid, as the collector sees it.
+    pub pid: u32,
+    /// Parent's pid.
+    pub parent: u32,
+    /// What it had used by then.
+    pub usage: Usage,
+    /// What it said.
+    pub hello: Hello,
+    /// Shared memory.
+    pub region: Arc<Region>,
+    /// Command line.
+    pub command: Vec<String>,
+    /// Executable.
+    pub exe: String,
+    /// The executable, open, where its allocator matters: the process may be gone before
+    /// anybody looks.
+    pub program: Option<File>,
+    /// What its environment says about ranks.
+    pub ranks: ranks::RankEnvironment,
+    /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
+    pub nvtx_owner: Option<String>,
+    /// The kernel tells when it ends.
+    pub watched: bool,
+    /// When, ns.
+    pub time_ns: u64,
+    /// The code that was mapped then; a forked child has its parent's.
+    pub begun_with: Vec<Mapping>,
+    /// The modules of which it was given the tables ahead.
+    pub modules: Option<Vec<LoadedModule>>,
+}
+
+/// A process that said hello and was gone, or went on alone, before it was answered.
+#[derive(Clone, Debug)]
+pub struct Unanswered {
+    /// Pid, as the collector sees it.
+    pub pid: u32,
+    /// Parent's pid.
+    pub parent: u32,
+    /// Its CUPTI agent said it.
+    pub agent: bool,
+    /// Command line, if it was still there.
+    pub command: Vec<String>,
+    /// When this was noticed, ns.
+    pub time_ns: u64,
+}
+
+/// What reaches the engine.
+pub enum Event {
+    /// A process attached.
+    Attached(Box<Attached>),
+    /// The CUPTI agent of an attached process brings a region of its own, or its hooks do where
+    /// the agent was first.
+    Joined {
+        /// Which.
+        image: u64,
+        /// Shared memory.
+        region: Arc<Region>,
+        /// Whether it is the agent's.
+        agent: bool,
+    },
+    /// A process was not answered in time.
+    Unanswered(Unanswered),
+    /// Now it is: by its hooks, or by its agent.
+    Answered {
+        /// Pid.
+        pid: u32,
+        /// Whether it is the agent.
+        agent: bool,
+    },
+    /// An image is over.
+    Ended {
+        /// Which.
+        image: u64,
+        /// When, ns.
+        time_ns: u64,
+        /// Tells the status later, once the process was reaped.
+        pidfd: Option<OwnedFd>,
+        /// Wait status.
+        status: Option<i32>,
+        /// Replaced by another image.
+        exec: bool,
+    },
+    /// A request and where its reply goes.
+    Control(Request, Sender<Reply>),
+    /// The sampler heard something.
+    Heard(crate::cpu::Heard),
+    /// The sampler of devices told something.
+    Device(crate::nvml::Told),
+    /// Proportional set sizes were read.
+    Sizes(crate::engine::pss::Round),
+    /// The launcher started this process.
+    RootStarted(u32),
+    /// The launcher's process ended with this wait status.
+    RootEnded(u32, i32),
+    /// Stay until the last process of the job has ended.
+    Follow,
+    /// Do not wait any longer.
+    StopWaiting,
+    /// Finish: wait for descendants that long.
+    Finish(Duration),
+    /// All were heard who had found the door open before this closing of it.
+    AllHeard(u32),
+}
+
+/// What the server needs to answer.
+pub struct Server {
+    /// Listening socket.
+    pub listener: OwnedFd,
+    /// Whether others still find it.
+    pub door: Arc<Door>,
+    /// Options.
+    pub config: Config,
+    /// Session page and its file.
+    pub session: Arc<Session>,
+    /// Tables for programs that are known to ask.
+    pub ahead: Arc<Ahead>,
+    /// File of the session page.
+    pub session_fd: OwnedFd,
+    /// File of the unwind tables.
+    pub tables_fd: OwnedFd,
+    /// Targets stamp with the TSC.
+    pub clock_is_tsc: bool,
+    /// Bounded wait of targets, ticks.
+    pub wait_ticks: u64,
+    /// Where events go.
+    pub events: Sender<Event>,
+    /// Set when the run is over.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// The bytes of a hello.
+pub fn bytes_of(hello: &Hello) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size_of::<Hello>());
+    out.extend(hello.magic.to_ne_bytes());
+    for word in [hello.version, hello.role, hello.pid, hello.parent, hello.flags, hello.tid] {
+        out.extend(word.to_ne_bytes());
+    }
+    out.extend(hello.clock.to_ne_bytes());
+    out.extend(hello.stack_top.to_ne_bytes());
+    out
+}
+
+pub(crate) fn hello_of(bytes: &[u8]) -> Option<Hello> {
+    if bytes.len() != size_of::<Hello>() {
+        return None;
+    }
+    let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let u64_at = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    Some(Hello {
+        magic: u64_at(0)?,
+        version: u32_at(8)?,
+        role: u32_at(12)?,
+        pid: u32_at(16)?,
+        parent: u32_at(20)?,
+        flags: u32_at(24)?,
+        tid: u32_at(28)?,
+        clock: u64_at(32)?,
+        stack_top: u64_at(40)?,
+    })
+}
+
+fn welcome(accepted: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size_of::<Welcome>());
+    out.extend(HELLO_MAGIC.to_ne_bytes());
+    out.extend(WIRE_VERSION.to_ne_bytes());
+    out.extend(u32::from(accepted).to_ne_bytes());
+    out
+}
+
+const LISTENER: u64 = 0;
+
+impl Server {
+    /// Serves until told to stop.
+    pub fn run(self) {
+        let Ok(poller) = sys::Poller::new() else { return };
+        if poller.add(&self.listener, LISTENER, false).is_err() {
+            return;
+        }
+        let mut next_image = 1;
+        // Images whose end the kernel will tell, and the newest image of a pid.
+        let mut watched: HashMap<u64, OwnedFd> = HashMap::new();
+        let mut newest: HashMap<u32, u64> = HashMap::new();
+        // Images of which the agent alone has attached: in a forked child whoever has the first
+        // event is first.
+        let mut agents: HashSet<u64> = HashSet::new();
+        // The closing of the door in which all were heard.
+        let mut heard = None;
+        // Made while nobody waits for it.
+        let mut spare = None;
+        while !self.stop.load(Acquire) {
+            if spare.is_none() {
+                spare = Region::new().ok();
+            }
+            // Asked before looking who waits: afterwards nobody finds the way any more.
+            let closing = self.door.closing();
+            // Ends before beginnings, one beginning at a time: whoever was reaped
+            // before a process connected is told to have ended before it began.
+            let ready = poller.wait(Duration::from_millis(100));
+            for token in ready.iter().filter(|token| **token != LISTENER) {
+                if let Some(fd) = watched.remove(token) {
+                    let pid = newest.iter().find(|(_, image)| *image == token).map(|(pid, _)| *pid);
+                    let status = sys::exit_status(&fd).or_else(|| pid.and_then(sys::zombie_status));
+                    let (image, time_ns, pidfd) = (*token, sys::monotonic_ns(), Some(fd));
+                    self.tell(Event::Ended { image, time_ns, status, pidfd, exec: false });
+                    newest.retain(|_, image| image != token);
+                    agents.remove(token);
+                }
+            }
+            if !ready.contains(&LISTENER) && closing.is_none() {
+                continue;
+            }
+            let accepted = sys::accept(&self.listener);
+            if let Some(turn) = closing.filter(|_| closing != heard && matches!(accepted, Ok(None)))
+            {
+                heard = closing;
+                self.tell(Event::AllHeard(turn));
+            }
+            let Ok(Some(client)) = accepted else { continue };
+            if closing.is_some() && closing == heard {
+                continue; // hears no answer, and looks for another collector
+            }
+            let Some((mut attached, fds)) = self.receive(&client, next_image, &mut spare) else {
+                continue;
+            };
+            let agent = attached.hello.flags & hello_flags::AGENT != 0;
+            let forked = attached.hello.flags & hello_flags::FORKED != 0;
+            if attached.hello.flags & hello_flags::LATE != 0 {
+                self.tell(Event::Answered { pid: attached.pid, agent });
+            }
+            let late = Unanswered {
+                pid: attached.pid,
+                parent: attached.parent,
+                agent,
+                command: attached.command.clone(),
+                time_ns: attached.time_ns,
+            };
+            let joins = |image: &u64| agent || forked && agents.contains(image);
+            if let Some(image) = newest.get(&attached.pid).copied().filter(joins) {
+                if !agent {
+                    agents.remove(&image);
+                }
+                let region = Arc::clone(&attached.region);
+                self.tell(Event::Joined { image, region, agent });
+                self.admit(&client, &fds, late);
+                continue;
+            }
+            // All is noted before the process may go on: it can be gone at once.
+            let image = next_image;
+            next_image += 1;
+            if let Ok(fd) = sys::pidfd(attached.pid)
+                && poller.add(&fd, image, true).is_ok()
+            {
+                watched.insert(image, fd);
+                attached.watched = true;
+            }
+            if agent {
+                agents.insert(image);
+            }
+            let awaited =
+                !agent && self.has_native_stacks() && self.ahead.is_awaited(&attached.exe);
+            if !forked || awaited {
+                // While it waits: a short process can be gone before anybody asks.
+                let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
+                if awaited {
+                    attached.modules = self.ahead.publish(attached.pid, &maps, &attached.region);
+                }
+                // A forked child has its parent's.
+                attached.begun_with = if forked { Vec::new() } else { maps };
+            }
+            let old = newest.insert(attached.pid, image);
+            self.tell(Event::Attached(Box::new(attached)));
+            if let Some(image) = old.filter(|_| !forked) {
+                watched.remove(&image);
+                let time_ns = sys::monotonic_ns();
+                self.tell(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
+            }
+            self.admit(&client, &fds, late);
+        }
+    }
+
+    /// Whether the first stack of a process needs tables, and nothing but tables: Python's
+    /// functions need an interpreter that is looked for when a process asks.
+    fn has_native_stacks(&self) -> bool {
+        matches!(self.config.stacks, StackMode::Auto | StackMode::Dwarf)
+    }
+
+    /// Lets a target begin. If this fails it is gone, or did not wait any longer.
+    fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
+        let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
+        if sys::send(client, &welcome(true), &fds).is_err() {
+            self.was_late(late);
+        }
+    }
+
+    /// Whoever went on alone may come again.
+    fn was_late(&self, late: Unanswered) {
+        self.tell(Event::Unanswered(late));
+        self.door.touch();
+    }
+
+    fn tell(&self, event: Event) {
+        let waits = matches!(event, Event::Attached(_) | Event::Ended { .. });
+        let _ = self.events.send(event);
+        if !waits || self.session.eager.load(Acquire) {
+            wake(&self.session);
+        }
+    }
+
+    /// Hears one client out; a target, and the file of its region.
+    fn receive(
+        &self,
+        client: &OwnedFd,
+        image: u64,
+        spare: &mut Option<(Region, OwnedFd)>,
+    ) -> Option<(Attached, OwnedFd)> {
+        let (pid, uid) = sys::peer(client).ok()?;
+        if uid != sys::user() && uid != 0 {
+            return None; // closed to others
+        }
+        sys::set_timeout(client, HELLO_TIME).ok()?;
+        let mut buffer = [0u8; 64];
+        let len = sys::receive(client, &mut buffer).ok()?;
+        let hello = hello_of(buffer.get(..len)?)?;
+        if hello.magic != HELLO_MAGIC || hello.version != WIRE_VERSION {
+            let _ = sys::send(client, &welcome(false), &[]);
+            return None;
+        }
+        if hello.role == Role::Control as u32 {
+            if let Ok(client) = client.try_clone() {
+                self.control(client);
+            }
+            return None;
+        }
+        let proc = |name: &str| sys::read_small(&format!("/proc/{pid}/{name}"));
+        let command = words(&proc("cmdline"));
+        let usage = observe::usage_of(pid);
+        let parent = usage.map_or(hello.parent, |usage| usage.parent);
+        let agent = hello.flags & hello_flags::AGENT != 0;
+        if sys::is_hung_up(client) {
+            let time_ns = sys::monotonic_ns();
+            self.was_late(Unanswered { pid, parent, agent, command, time_ns });
+            return None;
+        }
+        let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
+        self.configure(&region, agent);
+        let environ = proc("environ");
+        let attached = Attached {
+            image,
+            pid,
+            parent,
+            usage: usage.unwrap_or_default(),
+            hello,
+            region: Arc::new(region),
+            command,
+            exe: std::fs::read_link(format!("/proc/{pid}/exe"))
+                .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
+            program: Some(format!("/proc/{pid}/exe"))
+                .filter(|_| self.config.memory() != MemMode::Off)
+                .and_then(|path| elf::open(Path::new(&path)).ok()),
+            ranks: ranks::read(&environ),
+            nvtx_owner: nvtx_owner(pid, &environ)
+                .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
+            watched: false,
+            time_ns: sys::monotonic_ns(),
+            begun_with: Vec::new(),
+            modules: None,
+        };
+        Some((attached, region_fd))
+    }
+
+    fn configure(&self, region: &Region, agent: bool) {
+        let header = region.header();
+        let config = &self.config;
+        let (mode, interval) = match config.memory() {
+            _ if agent => (mem_mode::OFF, 0),
+            MemMode::Off => (mem_mode::OFF, 0),
+            MemMode::Sampled { interval } => (mem_mode::SAMPLED, interval),
+            MemMode::Exact => (mem_mode::EXACT, 0),
+        };
+        header.mem_mode.store(mode, Relaxed);
+        let calls = [Activity::Gpu, Activity::Comm];
+        let calls = calls.iter().any(|activity| config.activities.contains(activity));
+        header.calls.store(u32::from(calls), Relaxed);
+        header.sample_interval.store(interval, Relaxed);
+        let stacks = match config.stacks {
+            StackMode::Auto => stack_mode::AUTO,
+            StackMode::Fp => stack_mode::FP,
+            StackMode::Dwarf => stack_mode::DWARF,
+            StackMode::Python => stack_mode::PYTHON,
+            StackMode::Off => stack_mode::OFF,
+        };
+        header.stack_mode.store(stacks, Relaxed);
+        header.wait_on_full.store(u32::from(config.on_full == OnFull::Wait), Relaxed);
+        header.wait_ticks.store(self.wait_ticks, Relaxed);
+        header.clock_is_tsc.store(u32::from(self.clock_is_tsc), Release);
+    }
+
+    /// Serves a control client beside, so that processes need not wait for it.
+    fn control(&self, client: OwnedFd) {
+        let (events, session) = (self.events.clone(), Arc::clone(&self.session));
+        let answer = move || {
+            let Some(request) = control::receive(&client) else { return };
+            let (reply, answer) = channel();
+            if events.send(Event::Control(request, reply)).is_err() {
+                return;
+            }
+            wake(&session);
+            let answer = answer.recv_timeout(Duration::from_secs(4)).unwrap_or(Reply {
+                ok: false,
+                message: "the collector is busy".to_owned(),
+                status: None,
+            });
+            if let Ok(bytes) = serde_json::to_vec(&answer) {
+                let _ = sys::send(&client, &bytes, &[]);
+            }
+        };
+        // Refused where no thread may be started: the client sees it end.
+        let _ = std::thread::Builder::new().name("tprof-control".to_owned()).spawn(answer);
+    }
+}
+
+/// Who gets a process's NVTX ranges in tprof's place, if what `NVTX_INJECTION64_PATH` names is
+/// not tprof's agent: in words, and nobody if it is no library.
+fn nvtx_owner(pid: u32, environ: &[u8]) -> Option<String> {
+    let value = environ
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(env::NVTX_INJECTION.as_bytes())?.strip_prefix(b"="))?;
+    let name = value.rsplit(|byte| *byte == b'/').next().unwrap_or(value);
+    if value.is_empty() || name == env::AGENT_LIBRARY.as_bytes() {
+        return None;
+    }
+    let variable = env::NVTX_INJECTION;
+    let (path, name) = (String::from_utf8_lossy(value), String::from_utf8_lossy(name));
+    Some(match is_library(pid, value) {
+        Some(true) | None => format!("{variable} names another library ({name}), which keeps them"),
+        Some(false) => format!("{variable} names {path}, which is no library: nobody gets them"),
+    })
+}
+
+/// Whether a process finds a library under a path; `None` where that cannot be told.
+fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
+    // A name alone is looked for by the loader.
+    let folder = match path.first()? {
+        b'/' => "root",
+        _ if path.contains(&b'/') => "cwd/",
+        _ => return None,
+    };
+    let whole = [format!("/proc/{pid}/{folder}").as_bytes(), path].concat();
+    let path = OsStr::from_bytes(&whole);
+    match std::fs::metadata(path) {
+        // Else opening it might wait.
+        Ok(about) if about.is_file() => {
+            let mut magic = [0; 4];
+            let read = std::fs::File::open(path).ok()?.read(&mut magic).ok()?;
+            Some(read == magic.len() && magic == *b"\x7fELF")
+        }
+        Ok(_) => Some(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(false),
+        Err(_) => None,
+    }
+}
+
+fn words(command: &[u8]) -> Vec<String> {
+    let text = command.strip_suffix(b"\0").unwrap_or(command);
+    text.split(|b| *b == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
+}

@@ -1,0 +1,455 @@
+//! A running collector: started by `tprof run` inside itself, or by the first
+//! attached process.
+
+use crate::config::{Activity, Config, PerfEvent};
+use crate::cpu::{Sampler, Wanted};
+use crate::engine::ahead::Ahead;
+use crate::engine::calibrate;
+use crate::engine::pss::Sizer;
+use crate::engine::workers::{self, wake};
+use crate::engine::{Engine, Parts};
+use crate::error::CollectError;
+use crate::nvml;
+use crate::os::sys;
+use crate::out::files::Files;
+use crate::out::info;
+use crate::session::door::{self, Door};
+use crate::session::job::JobId;
+use crate::session::owned::{self, Owned};
+use crate::session::rundir;
+use crate::session::server::{Event, Server};
+use crate::shared::clock::Clock;
+use crate::shared::{self, Tables};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tprof_trace::TraceHeader;
+use tprof_trace::live;
+use tprof_trace::model::property;
+use tprof_trace::run::{RUN_VERSION, RunInfo};
+use tprof_wire::env;
+
+/// How long a target waits on a full ring before it drops, and after how long without a pass
+/// of the collector's it takes the collector to stand still.
+const FULL_WAIT_NS: u64 = 2_000_000_000;
+/// How long a run waits for descendants of the command it launched.
+const GRACE: Duration = Duration::from_millis(900);
+/// How long a collector on demand stays after its last process.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// What is injected.
+#[derive(Clone, Debug)]
+pub struct Libraries {
+    /// Absolute path of `libtprof_preload.so`.
+    pub preload: PathBuf,
+    /// Absolute path of `libtprof_cupti.so`; none where nothing that it records is wanted.
+    pub agent: Option<PathBuf>,
+}
+
+/// A running collector.
+pub struct Session {
+    directory: PathBuf,
+    output: PathBuf,
+    config: Config,
+    libraries: Libraries,
+    page: Arc<shared::Session>,
+    events: Sender<Event>,
+    door: Arc<Door>,
+    stop: Arc<AtomicBool>,
+    sampler: Option<Arc<Sampler>>,
+    devices: Mutex<Option<nvml::Sampler>>,
+    engine: Option<JoinHandle<RunInfo>>,
+    server: Option<JoinHandle<()>>,
+    sweeper: Option<JoinHandle<()>>,
+    /// Says that the session's directory is not abandoned; the kernel may not tell enough for it.
+    _owned: Option<Owned>,
+}
+
+impl Session {
+    /// Creates the session and the run directory and starts collecting.
+    pub fn start(config: Config, libraries: Libraries) -> Result<Session, CollectError> {
+        let info_path = rundir::create(&config)?;
+        let directory = match make_session_directory() {
+            Ok(directory) => directory,
+            Err(e) => {
+                rundir::withdraw(&config.output, &info_path);
+                return Err(e);
+            }
+        };
+        let (output, made, info) = (config.output.clone(), directory.clone(), info_path.clone());
+        Session::begin(config, libraries, directory, info_path, None).inspect_err(|_| {
+            rundir::withdraw(&output, &info);
+            let _ = std::fs::remove_dir_all(&made);
+        })
+    }
+
+    fn begin(
+        config: Config,
+        libraries: Libraries,
+        directory: PathBuf,
+        info_path: PathBuf,
+        linger: Option<Duration>,
+    ) -> Result<Session, CollectError> {
+        let system = |what: &'static str| move |source| CollectError::System { what, source };
+        sys::raise_file_limit();
+        let owned = owned::claim(&directory).ok();
+        let (door, listener) = Door::open(&directory).map_err(system("listen on a Unix socket"))?;
+        let door = Arc::new(door);
+        let (page, session_fd) =
+            shared::Session::new().map_err(system("make shared memory (memfd_create)"))?;
+        let (tables, tables_fd) =
+            Tables::new().map_err(system("make shared memory (memfd_create)"))?;
+        let page = Arc::new(page);
+        let clock = Clock::new();
+        let costs = calibrate::measure(clock.is_tsc());
+        let counted = why_not_counted(&config);
+        let mut info = first_info(&config, &directory, &clock);
+        info.machine["events"] = counted.clone();
+        info::write(&info_path, &info)
+            .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
+        let (events, engine_events) = channel();
+        let (answers, engine_answers) = channel();
+        let ahead = Arc::new(Ahead::default());
+        let workers = workers::start(tables, Arc::clone(&ahead), Arc::clone(&page), answers)
+            .map_err(system("start a thread"))?;
+        let sampler = match config.activities.contains(&Activity::Cpu) {
+            true => Some(Arc::new(
+                start_sampler(&config, &counted, &events).map_err(system("start a thread"))?,
+            )),
+            false => None,
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let header = TraceHeader {
+            host: info.host.clone(),
+            rank: None,
+            provisional: false,
+            instance: 0,
+            start_ns: info.start_ns,
+            start_unix_ns: info.start_unix_ns,
+            tprof: info.tprof.clone(),
+        };
+        let server = Server {
+            listener,
+            door: Arc::clone(&door),
+            config: config.clone(),
+            session: Arc::clone(&page),
+            ahead: Arc::clone(&ahead),
+            session_fd,
+            tables_fd,
+            clock_is_tsc: clock.is_tsc(),
+            wait_ticks: clock.ticks_in(FULL_WAIT_NS),
+            events: events.clone(),
+            stop: Arc::clone(&stop),
+        };
+        let output = config.output.clone();
+        let engine = Engine::new(Parts {
+            config: config.clone(),
+            clock,
+            session: Arc::clone(&page),
+            files: Files::new(&output, header, vec![(property::EVENTS, counted.to_string())]),
+            costs,
+            events: engine_events,
+            answers: engine_answers,
+            workers,
+            ahead,
+            info,
+            info_path,
+            linger,
+            door: Arc::clone(&door),
+            sampler: sampler.clone(),
+            sizer: Sizer::start(events.clone(), Arc::clone(&page)).ok(),
+        });
+        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let spawn = system("start a thread");
+        let sweeper = named("tprof-sweeper");
+        let sweeper = sweeper.spawn(|| _ = owned::sweep(&owned::places())).map_err(&spawn)?;
+        let server = named("tprof-server").spawn(move || server.run()).map_err(&spawn)?;
+        let engine = named("tprof-engine").spawn(move || engine.run()).map_err(spawn)?;
+        Ok(Session {
+            directory,
+            output,
+            config,
+            libraries,
+            page,
+            events,
+            door,
+            stop,
+            sampler,
+            devices: Mutex::new(None),
+            engine: Some(engine),
+            server: Some(server),
+            sweeper: Some(sweeper),
+            _owned: owned,
+        })
+    }
+
+    /// Variables that the target must find.
+    pub fn environment(&self, existing_ld_preload: Option<&OsStr>) -> Vec<(OsString, OsString)> {
+        let mut preload = self.libraries.preload.clone().into_os_string();
+        if let Some(existing) = existing_ld_preload.filter(|e| !e.is_empty()) {
+            preload.push(":");
+            preload.push(existing);
+        }
+        let binary = std::env::current_exe().unwrap_or_default().into_os_string();
+        let options = serde_json::to_string(&self.config).unwrap_or_default();
+        let mut pairs: Vec<(&str, OsString)> = vec![
+            ("LD_PRELOAD", preload),
+            (env::SESSION, self.directory.clone().into()),
+            (env::HOST, sys::host_name().into()),
+            (env::BIN, binary),
+            (env::OUTPUT, self.output.clone().into()),
+            (env::OPTIONS, options.into()),
+        ];
+        if let Some(agent) = &self.libraries.agent {
+            pairs.extend(injections(agent, &self.config, &|name| std::env::var_os(name)));
+        }
+        pairs.into_iter().map(|(name, value)| (name.into(), value)).collect()
+    }
+
+    fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+        wake(&self.page);
+    }
+
+    /// Tells which process was launched; it waits to be let go.
+    pub fn root_started(&self, pid: u32) {
+        self.tell(Event::RootStarted(pid));
+        self.sample_devices();
+        if let Some(sampler) = &self.sampler {
+            sampler.launch(pid);
+        }
+    }
+
+    /// Begins to sample devices, if what they do is wanted.
+    fn sample_devices(&self) {
+        if self.config.activities.contains(&Activity::Gpu)
+            && let Ok(mut devices) = self.devices.lock()
+        {
+            *devices = nvml::Sampler::start(self.config.gpu_interval, self.events.clone());
+        }
+    }
+
+    /// Samples a process that runs already and, unless it is meant `alone`, those that
+    /// descend from it; how many they were.
+    pub fn attach(&self, pid: u32, alone: bool) -> Result<usize, String> {
+        let Some(sampler) = &self.sampler else {
+            return Err("--activities does not have cpu".to_owned());
+        };
+        let pids = if alone { vec![pid] } else { sys::with_descendants(pid) };
+        let count = pids.len();
+        sampler.attach(pids).map(|()| count)
+    }
+
+    /// Tells how it ended: a wait status.
+    pub fn root_ended(&self, pid: u32, status: i32) {
+        self.tell(Event::RootEnded(pid, status));
+    }
+
+    /// Stays until the last process of the job has ended, or recording for good.
+    pub fn follow(&self) {
+        self.tell(Event::Follow);
+    }
+
+    /// Whether the run came to its end by itself.
+    pub fn is_over(&self) -> bool {
+        self.engine.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Finishes with what is there.
+    pub fn stop_waiting(&self) {
+        self.tell(Event::StopWaiting);
+    }
+
+    /// Where the run is.
+    pub fn run_dir(&self) -> &Path {
+        &self.output
+    }
+
+    /// Waits less than a second for descendants of the launched process, writes the
+    /// files and ends the session.
+    pub fn finish(mut self) -> Result<RunInfo, CollectError> {
+        self.tell(Event::Finish(GRACE));
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<RunInfo, CollectError> {
+        let info = self.engine.take().and_then(|engine| engine.join().ok());
+        self.close();
+        info.ok_or(CollectError::System {
+            what: "finish the run",
+            source: std::io::Error::other("the collector's thread failed"),
+        })
+    }
+
+    fn close(&mut self) {
+        self.stop.store(true, Release);
+        self.door.knock();
+        self.door.leave();
+        for thread in [self.server.take(), self.sweeper.take()].into_iter().flatten() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            self.tell(Event::Finish(Duration::ZERO));
+            let _ = engine.join();
+            self.close();
+        }
+    }
+}
+
+/// Variables by which CUDA's driver and NVTX load the agent. A library that the job
+/// had named for CUDA is loaded by the agent in its turn; one that it had named for
+/// NVTX keeps its place, since a range has one receiver, and the run says so.
+pub fn injections(
+    agent: &Path,
+    config: &Config,
+    given: &dyn Fn(&str) -> Option<OsString>,
+) -> Vec<(&'static str, OsString)> {
+    let foreign = |name: &str| {
+        given(name).filter(|value| {
+            let own = Path::new(value).file_name() == Some(OsStr::new(env::AGENT_LIBRARY));
+            !value.is_empty() && !own
+        })
+    };
+    let mut pairs = Vec::new();
+    if config.activities.contains(&Activity::Gpu) {
+        pairs.push((env::CUDA_INJECTION, agent.as_os_str().to_owned()));
+        if let Some(next) = foreign(env::CUDA_INJECTION) {
+            pairs.push((env::NEXT_INJECTION, next));
+        }
+    }
+    if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {
+        pairs.push((env::NVTX_INJECTION, agent.as_os_str().to_owned()));
+    }
+    pairs
+}
+
+/// Body of the hidden command that an attached process starts when nobody
+/// listens in its session directory. Returns at once if another one does.
+pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
+    let Some(_charge) = door::take_charge(session)? else { return Ok(()) };
+    let info_path = rundir::join(&config.output)?;
+    let libraries = Libraries { preload: PathBuf::new(), agent: None };
+    let mut running =
+        Session::begin(config, libraries, session.to_owned(), info_path, Some(LINGER))?;
+    running.sample_devices();
+    running.end()?;
+    Ok(())
+}
+
+/// Each event that was asked for, with why this machine does not count it; `null`
+/// if it does.
+fn why_not_counted(config: &Config) -> serde_json::Value {
+    let sampled = config.activities.contains(&Activity::Cpu);
+    let why_not = |event: &PerfEvent| match sampled {
+        true => event.counts().err(),
+        false => Some("--activities does not have cpu".to_owned()),
+    };
+    let all = config.counters.iter().map(|event| (event.name(), why_not(event)));
+    serde_json::json!(all.collect::<BTreeMap<_, _>>())
+}
+
+fn start_sampler(
+    config: &Config,
+    counted: &serde_json::Value,
+    events: &Sender<Event>,
+) -> std::io::Result<Sampler> {
+    let counted = |event: &PerfEvent| counted[event.name()].is_null();
+    let wanted = Wanted {
+        rate: config.sample_rate,
+        stacks: config.stacks,
+        events: config.counters.iter().copied().filter(counted).collect(),
+    };
+    let events = events.clone();
+    let heard = move |heard| {
+        let _ = events.send(Event::Heard(heard));
+    };
+    Sampler::start(wanted, Box::new(heard))
+}
+
+fn make_session_directory() -> Result<PathBuf, CollectError> {
+    let places = [
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
+        Some(std::env::temp_dir()),
+        Some(PathBuf::from("/tmp")),
+    ];
+    let mut tried = Vec::new();
+    let mut last = std::io::Error::other("no place to try");
+    for place in places.into_iter().flatten().filter(|p| p.is_absolute()) {
+        // A socket's path has 107 bytes.
+        if place.as_os_str().len() > 80 {
+            continue;
+        }
+        match sys::make_private_directory(&place, owned::PREFIX) {
+            Ok(directory) => return Ok(directory),
+            Err(e) => {
+                tried.push(format!("`{}`", place.display()));
+                last = e;
+            }
+        }
+    }
+    Err(CollectError::NoSession { tried: tried.join(", "), source: last })
+}
+
+/// What the processors call themselves; none where the kernel does not say.
+fn cpu_model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
+    let start_ns = sys::monotonic_ns();
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let base = |c: &String| {
+        Path::new(c).file_name().map_or_else(|| c.clone(), |n| n.to_string_lossy().into_owned())
+    };
+    let command = if config.redact {
+        config.command.first().map(base).into_iter().collect()
+    } else {
+        config.command.clone()
+    };
+    let shown = Config {
+        command: command.clone(),
+        output: if config.redact { PathBuf::new() } else { config.output.clone() },
+        ..config.clone()
+    };
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
+        Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+    });
+    let [boot, pid_namespace] = live::here();
+    RunInfo {
+        version: RUN_VERSION,
+        tprof: env!("CARGO_PKG_VERSION").to_owned(),
+        host: sys::host_name(),
+        command,
+        start_ns,
+        start_unix_ns: unix,
+        session: session.to_string_lossy().into_owned(),
+        collector_pid: std::process::id(),
+        collector_start_tick: sys::start_tick(std::process::id()),
+        options: serde_json::to_value(shown).unwrap_or_default(),
+        job: JobId::own().shown(config.redact),
+        machine: serde_json::json!({
+            "kernel": kernel.trim(),
+            "cpu": cpu_model(),
+            "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+            "memory_bytes": memory,
+            "clock": if clock.is_tsc() { "tsc" } else { "CLOCK_MONOTONIC" },
+            boot.0: boot.1,
+            pid_namespace.0: pid_namespace.1,
+        }),
+        ..RunInfo::default()
+    }
+}

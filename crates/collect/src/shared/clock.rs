@@ -1,0 +1,208 @@
+//! Joins the targets' clock (TSC ticks) to CLOCK_MONOTONIC.
+//!
+//! Both are read again about once a second; the conversion is continuous, and
+//! its slope is set so that the error seen is gone one interval later.
+
+use crate::os::sys;
+
+/// More than the two clocks drift apart between two joins, however late the second comes:
+/// their rates agree to some parts in a thousand after the first milliseconds.
+const JUMP_NS: u64 = 1_000_000_000;
+
+/// Ticks to nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    is_tsc: bool,
+    ticks: u64,
+    ns: u64,
+    /// Nanoseconds per tick, times 2^32.
+    slope: u64,
+    first_ticks: u64,
+    first_ns: u64,
+}
+
+/// Both clocks at one moment, as nearly as can be had: the closest of a few tries.
+fn both() -> (u64, u64) {
+    let mut best = (0, 0);
+    let mut width = u64::MAX;
+    for _ in 0..8 {
+        let before = sys::ticks();
+        let ns = sys::monotonic_ns();
+        let after = sys::ticks();
+        if after.wrapping_sub(before) < width {
+            width = after.wrapping_sub(before);
+            best = (before + width / 2, ns);
+        }
+    }
+    best
+}
+
+/// Whether the TSC runs at one rate on all cores, in all power states.
+pub fn tsc_is_invariant() -> bool {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info.lines().find(|l| l.starts_with("flags")).unwrap_or("");
+    let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
+    cfg!(target_arch = "x86_64") && has("constant_tsc") && has("nonstop_tsc")
+}
+
+impl Clock {
+    /// Reads both clocks over two milliseconds for a first slope.
+    pub fn new() -> Clock {
+        let is_tsc = tsc_is_invariant();
+        let (ticks, ns) = both();
+        let mut clock =
+            Clock { is_tsc, ticks, ns, slope: 1 << 32, first_ticks: ticks, first_ns: ns };
+        if is_tsc {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            let (later_ticks, later_ns) = both();
+            clock.slope = slope(later_ns - ns, later_ticks - ticks);
+        }
+        clock
+    }
+
+    /// Whether targets stamp with the TSC.
+    pub fn is_tsc(&self) -> bool {
+        self.is_tsc
+    }
+
+    /// The clock that targets read, now.
+    pub fn now(&self) -> u64 {
+        if self.is_tsc { sys::ticks() } else { sys::monotonic_ns() }
+    }
+
+    /// Nanoseconds of CLOCK_MONOTONIC for a reading.
+    #[inline(always)]
+    pub fn ns(&self, ticks: u64) -> u64 {
+        if !self.is_tsc {
+            return ticks;
+        }
+        let delta = ticks.wrapping_sub(self.ticks);
+        if (delta as i64) < 0 {
+            return self.ns_before(ticks);
+        }
+        self.ns.wrapping_add(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
+    }
+
+    /// A reading from before the last join.
+    #[inline(never)]
+    fn ns_before(&self, ticks: u64) -> u64 {
+        let delta = self.ticks.wrapping_sub(ticks);
+        self.ns.wrapping_sub(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
+    }
+
+    /// Nanoseconds for a number of ticks.
+    pub fn duration_ns(&self, ticks: u64) -> u64 {
+        if self.is_tsc {
+            ((u128::from(ticks) * u128::from(self.slope)) >> 32) as u64
+        } else {
+            ticks
+        }
+    }
+
+    /// Ticks for a number of nanoseconds.
+    pub fn ticks_in(&self, ns: u64) -> u64 {
+        if self.is_tsc {
+            ((u128::from(ns) << 32) / u128::from(self.slope.max(1))) as u64
+        } else {
+            ns
+        }
+    }
+
+    /// Joins again; called about once a second.
+    pub fn join(&mut self) {
+        if !self.is_tsc {
+            return;
+        }
+        let (ticks, ns) = both();
+        self.join_at(ticks, ns);
+    }
+
+    /// Takes both clocks' readings of one moment in.
+    fn join_at(&mut self, ticks: u64, ns: u64) {
+        let went_back = (ticks.wrapping_sub(self.ticks) as i64) < 0;
+        let shown = self.ns(ticks);
+        // One of the two stood still or was set while the machine was suspended: what came
+        // before says nothing of how they go together from here on.
+        if went_back || shown.abs_diff(ns) > JUMP_NS {
+            (self.ticks, self.ns) = (ticks, ns);
+            (self.first_ticks, self.first_ns) = (ticks, ns);
+            return;
+        }
+        if ns <= self.first_ns + 1_000_000 || ticks <= self.ticks {
+            return;
+        }
+        // The long-run slope is exact to nanoseconds over the whole run; the
+        // difference between what was shown and the truth is spread over a second.
+        let long_run = slope(ns - self.first_ns, ticks - self.first_ticks);
+        let error = i128::from(ns) - i128::from(shown);
+        let corrected = i128::from(long_run) + i128::from(long_run) * error / 1_000_000_000;
+        self.ticks = ticks;
+        self.ns = shown;
+        self.slope = corrected.clamp(1, i128::from(u64::MAX)) as u64;
+    }
+}
+
+fn slope(ns: u64, ticks: u64) -> u64 {
+    ((u128::from(ns) << 32) / u128::from(ticks.max(1))) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock of 3 ticks a nanosecond that has run for ten seconds.
+    fn settled() -> Clock {
+        const SLOPE: u64 = (1 << 32) / 3;
+        let (ticks, ns) = (3_000_000_000, 5_000_000_000);
+        let (first_ticks, first_ns) = (ticks, ns);
+        let mut clock = Clock { is_tsc: true, ticks, ns, slope: SLOPE, first_ticks, first_ns };
+        for second in 1..=10u64 {
+            clock.join_at(ticks + second * 3_000_000_000, ns + second * 1_000_000_000);
+        }
+        clock
+    }
+
+    #[test]
+    fn a_suspended_machine_bends_no_times_after_it() {
+        let end = (33_000_000_000u64, 15_000_000_000u64);
+        // One clock went on for an hour without the other; the ticks began anew.
+        let hour = 3_600_000_000_000;
+        for (ticks, ns) in [(end.0 + 3 * hour, end.1), (end.0, end.1 + hour), (7, end.1)] {
+            let mut clock = settled();
+            clock.join_at(ticks, ns);
+            for later in 1..=5u64 {
+                let (ticks, ns) = (ticks + later * 3_000_000_000, ns + later * 1_000_000_000);
+                let off = clock.ns(ticks).abs_diff(ns);
+                assert!(off < 100, "{off} ns off after {later} s from {ticks}, {ns}");
+                clock.join_at(ticks, ns);
+            }
+        }
+    }
+
+    #[test]
+    fn a_collector_that_stood_still_bends_none_either() {
+        let mut clock = settled();
+        let (ticks, ns) = (33_000_000_000 + 3 * 100_000_000_000, 15_000_000_000 + 100_000_000_000);
+        clock.join_at(ticks, ns);
+        assert!(clock.ns(ticks).abs_diff(ns) < 100_000);
+        assert!(clock.ns(ticks + 3_000_000_000).abs_diff(ns + 1_000_000_000) < 100_000);
+    }
+
+    #[test]
+    fn conversion_stays_close_and_never_steps_back() {
+        let mut clock = Clock::new();
+        let mut last = 0;
+        for round in 0..200 {
+            let ticks = clock.now();
+            let ns = clock.ns(ticks);
+            let truth = sys::monotonic_ns();
+            assert!(ns >= last, "round {round}");
+            assert!(truth.abs_diff(ns) < 2_000_000, "{} ns off", truth.abs_diff(ns));
+            last = ns;
+            if round % 20 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                clock.join();
+            }
+        }
+    }
+}

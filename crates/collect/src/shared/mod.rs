@@ -1,0 +1,255 @@
+//! Memory shared with targets. A target may write anything at any time: every
+//! read is an atomic copy, every index is checked here.
+#![allow(unsafe_code)] // views of mapped memory
+
+pub mod clock;
+
+use crate::os::sys;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use tprof_wire::record::SLOT_BYTES;
+use tprof_wire::region::*;
+
+/// A shared mapping of a sealed file.
+pub struct Mapping {
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: shared memory, only ever accessed through atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the whole of `fd`, which is `bytes` long and sealed.
+    pub fn new(fd: &OwnedFd, bytes: usize) -> io::Result<Mapping> {
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        Ok(Mapping { at, bytes })
+    }
+
+    /// A `T` at `offset`. `T` consists of atomics alone.
+    fn view<T>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= self.bytes && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: in bounds and aligned; atomics may be shared with another process.
+        unsafe { &*self.at.as_ptr().add(offset).cast::<T>() }
+    }
+
+    /// The word at `offset`.
+    #[inline(always)]
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset + 8 <= self.bytes && offset & 7 == 0);
+        // SAFETY: in bounds and aligned.
+        unsafe { &*self.at.as_ptr().add(offset).cast::<AtomicU64>() }
+    }
+
+    /// Clears a range.
+    fn zero(&self, offset: usize, bytes: usize) {
+        assert!(offset + bytes <= self.bytes);
+        // SAFETY: in bounds. The target does not write here: it gave the range up.
+        // If it does all the same, it spoils its own records.
+        unsafe { std::ptr::write_bytes(self.at.as_ptr().add(offset), 0, bytes) };
+    }
+
+    /// Copies bytes in. The range is not published yet.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.bytes);
+        // SAFETY: in bounds; targets read this range only after its offset is published.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr().add(offset), bytes.len())
+        };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and views borrow from `self`.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The session page.
+pub struct Session {
+    map: Mapping,
+    /// Whether the engine wants to learn at once of processes that come and go: where nobody
+    /// else tells the sampler of them, and once the run waits for their ends. Otherwise its
+    /// next pass, 10 ms later at most, is soon enough; waking it twice for each process of a
+    /// build cost more than what it then did.
+    pub eager: AtomicBool,
+}
+
+impl Session {
+    /// A new page and its file.
+    pub fn new() -> io::Result<(Session, OwnedFd)> {
+        let fd = sys::memfd("tprof-session", SESSION_BYTES)?;
+        sys::reserve(&fd, SESSION_BYTES)?;
+        let map = Mapping::new(&fd, SESSION_BYTES)?;
+        let session = Session { map, eager: AtomicBool::new(false) };
+        session.page().magic.store(REGION_MAGIC, Release);
+        Ok((session, fd))
+    }
+
+    /// Its contents.
+    pub fn page(&self) -> &SessionPage {
+        self.map.view(0)
+    }
+}
+
+/// One target's region.
+pub struct Region {
+    map: Mapping,
+}
+
+/// What a slot of a chunk holds.
+pub enum SlotRead {
+    /// A record's two words.
+    Record(u64, u64),
+    /// Not written (yet).
+    Empty,
+}
+
+impl Region {
+    /// A new region, its bitmaps full, and its file.
+    pub fn new() -> io::Result<(Region, OwnedFd)> {
+        let fd = sys::memfd("tprof-region", REGION_BYTES)?;
+        // Header, bitmaps and the first thread's page: what every process touches.
+        sys::reserve(&fd, MODULES_OFFSET)?;
+        let region = Region { map: Mapping::new(&fd, REGION_BYTES)? };
+        for (offset, words) in [
+            (SLOT_BITMAP_OFFSET, SLOT_WORDS),
+            (SMALL_BITMAP_OFFSET, SMALL_WORDS),
+            (LARGE_BITMAP_OFFSET, LARGE_WORDS),
+        ] {
+            for word in 0..words {
+                region.map.word(offset + word * 8).store(u64::MAX, Relaxed);
+            }
+        }
+        region.header().magic.store(REGION_MAGIC, Release);
+        region.header().version.store(tprof_wire::WIRE_VERSION, Release);
+        Ok((region, fd))
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &RegionHeader {
+        self.map.view(0)
+    }
+
+    /// A thread slot, by index.
+    pub fn slot(&self, index: usize) -> &ThreadSlot {
+        assert!(index < MAX_THREADS);
+        self.map.view(SLOTS_OFFSET + index * size_of::<ThreadSlot>())
+    }
+
+    /// A place of the module table.
+    pub fn module(&self, index: usize) -> &ModuleRange {
+        assert!(index < MAX_MODULES);
+        self.map.view(MODULES_OFFSET + index * size_of::<ModuleRange>())
+    }
+
+    /// A word of the slot bitmap: set bits are free.
+    pub fn free_slots(&self, word: usize) -> u64 {
+        assert!(word < SLOT_WORDS);
+        self.map.word(SLOT_BITMAP_OFFSET + word * 8).load(Acquire)
+    }
+
+    /// Gives a thread slot back.
+    pub fn free_slot(&self, index: usize) {
+        assert!(index < MAX_THREADS);
+        self.map.word(SLOT_BITMAP_OFFSET + index / 64 * 8).fetch_or(1 << (index % 64), Release);
+    }
+
+    /// Gives a chunk back, cleared as far as it was used.
+    pub fn free_chunk(&self, chunk: ChunkRef, used: usize) {
+        let Some((offset, bytes)) = chunk.place() else { return };
+        self.map.zero(offset, used.min(bytes));
+        let (bitmap, index) = if (chunk.0 as usize) <= SMALL_CHUNKS {
+            (SMALL_BITMAP_OFFSET, chunk.0 as usize - 1)
+        } else {
+            (LARGE_BITMAP_OFFSET, chunk.0 as usize - 1 - SMALL_CHUNKS)
+        };
+        self.map.word(bitmap + index / 64 * 8).fetch_or(1 << (index % 64), Release);
+    }
+
+    /// The `next` word of a chunk at `base`.
+    #[inline(always)]
+    pub fn chunk_next(&self, base: usize) -> u64 {
+        self.map.word(base).load(Acquire)
+    }
+
+    /// The slots of a byte range of the region, two words each.
+    #[inline(always)]
+    pub fn slots(&self, from: usize, to: usize) -> &[[AtomicU64; 2]] {
+        assert!(from <= to && to <= REGION_BYTES && from.is_multiple_of(SLOT_BYTES));
+        // SAFETY: in bounds and aligned; atomics may be shared with another process.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.map.at.as_ptr().add(from).cast(),
+                (to - from) / SLOT_BYTES,
+            )
+        }
+    }
+
+    /// The slot at a byte offset of the region.
+    #[inline(always)]
+    pub fn read(&self, at: usize) -> SlotRead {
+        let word0 = self.map.word(at).load(Acquire);
+        if word0 == 0 {
+            SlotRead::Empty
+        } else {
+            SlotRead::Record(word0, self.map.word(at + 8).load(Relaxed))
+        }
+    }
+
+    /// Payload words of an extended record that begins at `at`.
+    pub fn payload(&self, at: usize, slots: usize, out: &mut Vec<u64>) {
+        out.clear();
+        for word in 0..(slots - 1) * SLOT_BYTES / 8 {
+            out.push(self.map.word(at + SLOT_BYTES + word * 8).load(Relaxed));
+        }
+    }
+}
+
+/// The unwind tables that all targets map.
+pub struct Tables {
+    map: Mapping,
+    used: usize,
+}
+
+impl Tables {
+    /// A new file for tables.
+    pub fn new() -> io::Result<(Tables, OwnedFd)> {
+        let fd = sys::memfd("tprof-unwind", TABLES_BYTES)?;
+        let map = Mapping::new(&fd, TABLES_BYTES)?;
+        Ok((Tables { map, used: 64 }, fd))
+    }
+}
+
+impl crate::modules::TableStore for Tables {
+    fn append(&mut self, bytes: &[u8]) -> Option<u64> {
+        let at = self.used;
+        let end = at.checked_add(bytes.len())?;
+        if end > TABLES_BYTES {
+            return None;
+        }
+        self.map.write(at, bytes);
+        self.used = end.next_multiple_of(8);
+        std::sync::atomic::fence(Release);
+        Some(at as u64)
+    }
+}

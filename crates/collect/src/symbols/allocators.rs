@@ -1,0 +1,206 @@
+//! Allocators that are linked into a file under names of their own, as a Rust program's
+//! `#[global_allocator]` is: what goes through them never calls `malloc`.
+//!
+//! A file that was not stripped is judged by the functions that it defines, any other by
+//! messages that the allocator carries.
+
+use crate::elf::{Elf, Section, u16_at, u32_at};
+use crate::modules::FileId;
+use crate::symbols::ModuleFile;
+use memchr::memmem;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An allocator, and what shows that a file holds it.
+struct Known {
+    name: &'static str,
+    /// Functions that it defines.
+    functions: &'static [&'static str],
+    /// Ends of names of such, where it may be built with any prefix.
+    endings: &'static [&'static str],
+    /// Beginning of a message of its own, in two halves: tprof holds no allocator.
+    message: Option<[&'static str; 2]>,
+}
+
+/// From each project's header, and from the prefixes that others build it with:
+/// `mimalloc.h`; `jemalloc.h` (`_rjem_` in tikv-jemalloc-sys, `je_` in Redis, `je_arrow_`
+/// in Arrow); `gperftools/tcmalloc.h` and google/tcmalloc's `internal`; snmalloc's
+/// `rust.cc`; `rpmalloc.h`.
+const KNOWN: [Known; 5] = [
+    Known {
+        name: MIMALLOC,
+        functions: &["mi_malloc", "mi_malloc_aligned", "_mi_malloc_generic"],
+        endings: &[],
+        message: Some(["mimalloc: ", "warning: "]),
+    },
+    Known {
+        name: "jemalloc",
+        functions: &["_rjem_malloc", "je_malloc"],
+        endings: &["rallocx", "sdallocx"],
+        message: Some(["<jemal", "loc>: "]),
+    },
+    Known {
+        name: "tcmalloc",
+        functions: &["tc_malloc", "TCMallocInternalMalloc"],
+        endings: &[],
+        message: Some(["tcmalloc: ", "large alloc "]),
+    },
+    Known {
+        name: "snmalloc",
+        functions: &["sn_rust_alloc", "sn_malloc"],
+        endings: &[],
+        message: None,
+    },
+    Known {
+        name: "rpmalloc",
+        functions: &["rpmalloc", "rpaligned_alloc"],
+        endings: &[],
+        message: None,
+    },
+];
+
+impl Known {
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.functions.iter().chain(self.endings).copied()
+    }
+
+    fn defines(&self, name: &[u8]) -> bool {
+        self.functions.iter().any(|function| name == function.as_bytes())
+            || self.endings.iter().any(|ending| name.ends_with(ending.as_bytes()))
+    }
+}
+
+const MIMALLOC: &str = "mimalloc";
+/// CPython carries mimalloc from 3.13 on, and builds that keep the GIL don't use it.
+const PYTHON: &str = "Py_BytesMain";
+const PYTHON_WITHOUT_GIL: &str = "_Py_MergeZeroLocalRefcount";
+
+/// What a Rust program with an allocator that is not known is said to hold.
+const RUST: &str = "Rust's #[global_allocator]";
+/// Rust's function that allocates, its default, and what leads from there to libc's.
+const RUST_ALLOC: &str = "__rust_alloc";
+const RUST_DEFAULT: &str = "__rdl_alloc";
+const RUST_TO_LIBC: [&str; 3] = ["posix_memalign", "aligned_alloc", "memalign"];
+
+const SHT_SYMTAB: u32 = 2;
+const SHT_DYNSYM: u32 = 11;
+const STT_FUNC: u8 = 2;
+/// Longest table or text that is searched, which the collector has to hold.
+const MOST_BYTES: u64 = 64 << 20;
+
+impl Elf {
+    /// The allocators that are linked into the file under names of their own; `None` if there
+    /// are none that are known, or one stands in for `malloc`, which is another matter.
+    pub fn linked_allocators(&self) -> Option<String> {
+        if self.exports("malloc") {
+            return None;
+        }
+        let sections = self.sections();
+        let [all, dynamic] =
+            [SHT_SYMTAB, SHT_DYNSYM].map(|kind| Symbols::read(self, &sections, kind));
+        let mut found: Vec<&str> = match all.as_ref().or(dynamic.as_ref()) {
+            Some(symbols) => symbols.known_allocators(),
+            None => Vec::new(),
+        };
+        match &all {
+            Some(all) if found.is_empty() && all.has_rust_allocator(dynamic.as_ref()) => {
+                found.push(RUST);
+            }
+            None if found.is_empty() => found = self.allocators_with_messages(&sections),
+            _ => {}
+        }
+        if self.exports(PYTHON) && !self.exports(PYTHON_WITHOUT_GIL) {
+            found.retain(|name| *name != MIMALLOC);
+        }
+        (!found.is_empty()).then(|| found.join(" and "))
+    }
+
+    fn allocators_with_messages(&self, sections: &[Section]) -> Vec<&'static str> {
+        let text = sections.iter().find(|section| section.name == ".rodata");
+        let text = text.and_then(|text| self.contents(text, MOST_BYTES).ok()).unwrap_or_default();
+        let carries = |halves: [&str; 2]| memmem::find(&text, halves.concat().as_bytes()).is_some();
+        let known = KNOWN.iter().filter(|known| known.message.is_some_and(carries));
+        known.map(|known| known.name).collect()
+    }
+}
+
+/// A table of symbols.
+struct Symbols {
+    symbols: Vec<u8>,
+    names: Vec<u8>,
+}
+
+impl Symbols {
+    fn read(elf: &Elf, sections: &[Section], kind: u32) -> Option<Symbols> {
+        let table = sections.iter().find(|section| section.kind == kind)?;
+        let names = sections.get(table.link as usize)?;
+        let read = |section| elf.contents(section, MOST_BYTES).ok();
+        Some(Symbols { symbols: read(table)?, names: read(names)? })
+    }
+
+    /// Whether some name, of whatever is defined or asked for, holds this.
+    fn names_hold(&self, part: &str) -> bool {
+        memmem::find(&self.names, part.as_bytes()).is_some()
+    }
+
+    /// Names of the functions that the file defines.
+    fn functions(&self) -> impl Iterator<Item = &[u8]> {
+        self.symbols.chunks_exact(24).filter_map(|symbol| {
+            if symbol[4] & 0xf != STT_FUNC || u16_at(symbol, 6) == 0 {
+                return None;
+            }
+            let name = self.names.get(u32_at(symbol, 0) as usize..)?;
+            name.get(..memchr::memchr(0, name)?)
+        })
+    }
+
+    fn known_allocators(&self) -> Vec<&'static str> {
+        // Most files hold none of the names, and need no look at each symbol.
+        let held = |known: &&Known| known.names().any(|name| self.names_hold(name));
+        let defined = |known: &&Known| self.functions().any(|name| known.defines(name));
+        KNOWN.iter().filter(held).filter(defined).map(|known| known.name).collect()
+    }
+
+    /// Whether Rust's allocations go to an allocator that never calls libc's: not to the
+    /// default one, and libc's is not asked for aligned memory, which every way to it does.
+    fn has_rust_allocator(&self, dynamic: Option<&Symbols>) -> bool {
+        let leads_to_libc =
+            |names: &Symbols| RUST_TO_LIBC.iter().any(|name| names.names_hold(name));
+        self.names_hold(RUST_ALLOC)
+            && !self.names_hold(RUST_DEFAULT)
+            && !dynamic.is_some_and(leads_to_libc)
+            && self.functions().any(|name| name.ends_with(RUST_ALLOC.as_bytes()))
+    }
+}
+
+/// The allocators of files that were looked at.
+#[derive(Debug, Default)]
+pub struct Allocators {
+    known: HashMap<FileId, Option<Arc<str>>>,
+}
+
+impl Allocators {
+    /// The allocators that are linked into a file under names of its own.
+    pub fn of(&mut self, file: File) -> Option<Arc<str>> {
+        let identity = FileId::of(&file.metadata().ok()?);
+        self.read(identity, || Elf::from_file(Arc::new(file)).ok())
+    }
+
+    /// As [`Allocators::of`], of a module of a process that may be gone.
+    pub fn of_module(&mut self, module: &ModuleFile) -> Option<Arc<str>> {
+        let paths = module.reached.iter().chain([&module.path]);
+        let is_it = |path: &&PathBuf| {
+            let about = std::fs::metadata(path.as_path());
+            about.is_ok_and(|about| Some(FileId::of(&about)) == module.identity)
+        };
+        let path = paths.into_iter().find(is_it)?;
+        self.read(module.identity?, || Elf::open(path).ok())
+    }
+
+    fn read(&mut self, identity: FileId, open: impl FnOnce() -> Option<Elf>) -> Option<Arc<str>> {
+        let read = || open()?.linked_allocators().map(Arc::from);
+        self.known.entry(identity).or_insert_with(read).clone()
+    }
+}

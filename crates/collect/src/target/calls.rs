@@ -1,0 +1,590 @@
+//! Calls of CUDA's runtime, of NCCL and of cuBLAS, as the preloaded library saw
+//! them: rows of the trace. Where CUPTI tells of the same calls, it is believed; memory and
+//! collectives are told by these hooks alone.
+
+use crate::gpu::witness::Witness;
+use crate::shared::clock::Clock;
+use crate::target::gemms::Gemms;
+use std::collections::HashMap;
+use tprof_trace::model::*;
+use tprof_trace::{TraceError, TraceWriter};
+use tprof_wire::calls::{Does, FUNCTIONS, Function, Library, Number, memory};
+use tprof_wire::gemm::{self, Shape};
+use tprof_wire::record::ExtKind;
+
+/// Rows that are written at the latest together.
+const MOST_ROWS: usize = 16_384;
+/// Rows wait this long at most, so that a run that is cut off lacks little.
+const LONGEST_WAIT_NS: u64 = 250_000_000;
+
+/// A record of a call.
+#[derive(Debug)]
+pub enum CallNote {
+    /// It returned: function, clock, result, copy kind plus one, stream, detail.
+    Call(&'static Function, u32, u64, u32, u32, u64, u64),
+    /// It took memory, or is about to give it back.
+    Memory {
+        /// The function.
+        function: &'static Function,
+        /// Address.
+        address: u64,
+        /// Bytes; 0 for a free.
+        bytes: u64,
+        /// Stream.
+        stream: u64,
+        /// Stack.
+        stack: u32,
+        /// Whether it gives back.
+        free: bool,
+    },
+    /// A collective was called.
+    Collective {
+        /// The function.
+        function: &'static Function,
+        /// Clock when it returned.
+        end: u64,
+        /// `ncclDataType_t`.
+        data_type: u32,
+        /// Communicator's address.
+        communicator: u64,
+        /// Elements.
+        count: u64,
+        /// Stream.
+        stream: u64,
+        /// Root or other rank.
+        peer: Option<u32>,
+    },
+    /// Matrices were multiplied: function, its number, clock when it returned, result, what.
+    Gemm(&'static Function, u32, u64, u32, Option<Shape>),
+    /// A communicator was made or ends.
+    Communicator {
+        /// The function's number.
+        number: u32,
+        /// Its address; 0 if it could not be made.
+        address: u64,
+        /// The same in all ranks, or 0.
+        identity: u64,
+        /// Ranks in it, or 0.
+        size: u32,
+        /// This rank in it.
+        rank: u32,
+        /// The one that was split.
+        parent: u64,
+        /// Colour and key of a split.
+        split: u64,
+    },
+}
+
+impl CallNote {
+    /// Reads a record; `None` for one that makes no sense.
+    pub fn of(kind: ExtKind, number: u32, words: &[u64]) -> Option<CallNote> {
+        let function = FUNCTIONS.get(number as usize)?;
+        let at = |i: usize| words.get(i).copied();
+        let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
+        Some(match kind {
+            ExtKind::HostCall => {
+                CallNote::Call(function, number, at(0)?, low(at(1)?), high(at(1)?), at(2)?, at(3)?)
+            }
+            ExtKind::HostMemory => CallNote::Memory {
+                function,
+                address: at(0)?,
+                bytes: at(1)?,
+                stream: at(2)?,
+                stack: low(at(3)?),
+                free: high(at(3)?) & 1 != 0,
+            },
+            ExtKind::Collective => CallNote::Collective {
+                function,
+                end: at(0)?,
+                data_type: high(at(1)?),
+                communicator: at(2)?,
+                count: at(3)?,
+                stream: at(4)?,
+                peer: low(at(5)?).checked_sub(1),
+            },
+            ExtKind::Gemm => {
+                let (end, result, shape) = gemm::unpack(words)?;
+                CallNote::Gemm(function, number, end, result, shape)
+            }
+            ExtKind::Communicator => CallNote::Communicator {
+                number,
+                address: at(0)?,
+                identity: at(1)?,
+                size: low(at(2)?),
+                rank: low(at(3)?),
+                parent: at(4)?,
+                split: at(5)?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// A communicator that lives.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    id: u64,
+    size: Option<u32>,
+    /// Operations on it so far.
+    operations: u64,
+}
+
+/// A thread's state between calls.
+#[derive(Debug, Default)]
+struct OfThread {
+    device: u32,
+    /// Depth of `ncclGroupStart`.
+    groups: u32,
+    /// Rows of collectives that the open group holds, by their place in `collectives`.
+    grouped: Vec<usize>,
+}
+
+/// Calls of an image, on their way into its file.
+#[derive(Debug)]
+pub struct Calls {
+    process: ProcessIndex,
+    /// From then on CUPTI tells of this process's calls: the hooks' would be there
+    /// twice.
+    pub told_by_cupti_from_ns: Option<u64>,
+    /// What the hooks counted, beside what CUPTI told of.
+    pub witness: Witness,
+    /// Of the rows that wait, those that started work: by whom, and when.
+    started: Vec<(ThreadIndex, u64)>,
+    /// The hooks see how this process takes device memory.
+    pub tells_memory: bool,
+    names: Vec<NameId>,
+    spans: Vec<Span>,
+    allocations: Vec<DeviceAllocation>,
+    collectives: Vec<Collective>,
+    threads: HashMap<ThreadIndex, OfThread>,
+    communicators: HashMap<u64, Live>,
+    gemms: Gemms,
+    first_waiting_ns: Option<u64>,
+    /// Rows that could not be written.
+    pub lost: u64,
+}
+
+impl Calls {
+    /// Of an image that has made none yet.
+    pub fn new(process: ProcessIndex) -> Calls {
+        Calls {
+            process,
+            told_by_cupti_from_ns: None,
+            witness: Witness::default(),
+            started: Vec::new(),
+            tells_memory: false,
+            names: Vec::new(),
+            spans: Vec::new(),
+            allocations: Vec::new(),
+            collectives: Vec::new(),
+            threads: HashMap::new(),
+            communicators: HashMap::new(),
+            gemms: Gemms::default(),
+            first_waiting_ns: None,
+            lost: 0,
+        }
+    }
+
+    /// Takes a record that a thread wrote at this time: the call's beginning, or
+    /// the moment of a change of memory.
+    pub fn take(
+        &mut self,
+        note: CallNote,
+        thread: ThreadIndex,
+        time_ns: u64,
+        clock: &Clock,
+        writer: &mut TraceWriter,
+    ) {
+        match note {
+            CallNote::Call(function, number, end, result, kind, stream, detail) => {
+                let duration_ns = clock.ns(end).saturating_sub(time_ns);
+                self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
+                if function.library == Library::Runtime {
+                    // What starts work is counted while recording is on, as CUPTI's records are.
+                    let starts_work =
+                        matches!(function.does, Does::Launches { .. } | Does::Copies { .. });
+                    match self.is_told_by_cupti(time_ns) {
+                        true if starts_work => self.witness.counted(thread, time_ns),
+                        // CUPTI's agent may say later that it tells of this moment.
+                        false if starts_work => self.started.push((thread, time_ns)),
+                        _ => {}
+                    }
+                    if self.is_told_by_cupti(time_ns) {
+                        return;
+                    }
+                }
+                let args = arguments(function, kind, stream, detail);
+                let args = args.map_or(NameId(0), |args| writer.name(&args));
+                self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
+            }
+            CallNote::Memory { function, address, bytes, stream, stack, free } => {
+                self.tells_memory = true;
+                self.memory(thread, time_ns, function, (address, bytes, stream), stack, free);
+            }
+            CallNote::Collective {
+                function,
+                end,
+                data_type,
+                communicator,
+                count,
+                stream,
+                peer,
+            } => {
+                let end_ns = clock.ns(end);
+                let row = Collective {
+                    start_ns: time_ns,
+                    duration_ns: Some(end_ns.saturating_sub(time_ns)),
+                    process: self.process,
+                    thread: Some(thread),
+                    name: writer.name(operation(function.name)),
+                    element_type: writer.name(type_name(data_type)),
+                    peer,
+                    stream: Some(stream),
+                    ..Collective::default()
+                };
+                self.collective(thread, row, function.name, communicator, count, data_type);
+            }
+            CallNote::Gemm(function, number, end, result, shape) => {
+                let duration_ns = clock.ns(end).saturating_sub(time_ns);
+                let text = shape.and_then(|shape| self.gemms.text(&shape, writer));
+                let args = text.unwrap_or_default();
+                self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
+            }
+            CallNote::Communicator { number, address, identity, size, rank, parent, split } => {
+                self.joins(number, address, identity, size, rank, (parent, split), writer);
+            }
+        }
+        self.first_waiting_ns.get_or_insert(time_ns);
+    }
+
+    /// A call as a span of its thread.
+    fn span(
+        &mut self,
+        thread: ThreadIndex,
+        function: &Function,
+        number: u32,
+        (start_ns, duration_ns, result): (u64, u64, u32),
+        args: NameId,
+        writer: &mut TraceWriter,
+    ) {
+        let (kind, category) = match function.library {
+            Library::Runtime => (SpanKind::Runtime, ""),
+            Library::Nccl => (SpanKind::Other, "nccl"),
+            Library::Cublas | Library::CublasLt => (SpanKind::Other, "cublas"),
+        };
+        let name = self.name(function, number, writer);
+        self.spans.push(Span {
+            start_ns,
+            duration_ns,
+            process: self.process,
+            thread,
+            kind,
+            name,
+            category: writer.name(category),
+            status: Some(result),
+            args,
+            ..Span::default()
+        });
+    }
+
+    fn is_told_by_cupti(&self, start_ns: u64) -> bool {
+        self.told_by_cupti_from_ns.is_some_and(|from| start_ns >= from)
+    }
+
+    /// What a call changes for its thread.
+    fn of_thread(
+        &mut self,
+        thread: ThreadIndex,
+        function: &Function,
+        number: u32,
+        result: u32,
+        detail: u64,
+        end_ns: u64,
+    ) {
+        let state = self.threads.entry(thread).or_default();
+        if function.does == Does::Selects && result == 0 {
+            state.device = detail as u32;
+        } else if number == Number::ncclGroupStart as u32 {
+            state.groups += 1;
+        } else if number == Number::ncclGroupEnd as u32 {
+            state.groups = state.groups.saturating_sub(1);
+            if state.groups == 0 {
+                // The work of all of them is handed to the device by the end of the group.
+                for at in state.grouped.drain(..) {
+                    if let Some(row) = self.collectives.get_mut(at) {
+                        row.duration_ns = Some(end_ns.saturating_sub(row.start_ns));
+                    }
+                }
+            }
+        }
+    }
+
+    fn memory(
+        &mut self,
+        thread: ThreadIndex,
+        time_ns: u64,
+        function: &Function,
+        (address, bytes, stream): (u64, u64, u64),
+        stack: u32,
+        free: bool,
+    ) {
+        let (of, in_stream) = match function.does {
+            Does::Allocates { memory, stream, .. } | Does::Frees { memory, stream } => {
+                (memory, stream.is_some())
+            }
+            Does::Resets => (memory::DEVICE, false),
+            _ => return,
+        };
+        let device = self.threads.entry(thread).or_default().device;
+        self.allocations.push(DeviceAllocation {
+            time_ns,
+            process: self.process,
+            thread,
+            allocator: if in_stream { Allocator::Pool } else { Allocator::Library },
+            free,
+            device: (of != memory::PINNED).then_some(device),
+            address,
+            // Threads' rings are read one by one: which block a free ends shows only
+            // when all rows lie in order of time.
+            bytes: (!free).then_some(bytes),
+            kind: match of {
+                memory::PINNED => MemoryKind::Pinned,
+                memory::MANAGED => MemoryKind::Managed,
+                _ => MemoryKind::Device,
+            },
+            stream: in_stream.then_some(stream),
+            stack,
+            ..DeviceAllocation::default()
+        });
+    }
+
+    fn collective(
+        &mut self,
+        thread: ThreadIndex,
+        mut row: Collective,
+        name: &str,
+        communicator: u64,
+        count: u64,
+        data_type: u32,
+    ) {
+        let live = self.communicators.get_mut(&communicator);
+        let size = live.as_ref().and_then(|live| live.size);
+        let (elements_in, elements_out) = elements(name, count, size);
+        row.elements_in = elements_in;
+        row.elements_out = elements_out;
+        row.bytes = elements_in
+            .max(elements_out)
+            .zip(type_bytes(data_type))
+            .map(|(n, each)| n.saturating_mul(each));
+        row.group_size = size;
+        row.communicator = Some(communicator);
+        if let Some(live) = live {
+            row.communicator = Some(live.id);
+            row.sequence = Some(live.operations);
+            live.operations += 1;
+        }
+        let state = self.threads.entry(thread).or_default();
+        if state.groups > 0 {
+            state.grouped.push(self.collectives.len());
+        }
+        self.collectives.push(row);
+    }
+
+    #[allow(clippy::too_many_arguments)] // the words of one record
+    fn joins(
+        &mut self,
+        number: u32,
+        address: u64,
+        identity: u64,
+        size: u32,
+        rank: u32,
+        (parent, split): (u64, u64),
+        writer: &mut TraceWriter,
+    ) {
+        let leaves = [Number::ncclCommDestroy as u32, Number::ncclCommAbort as u32];
+        if leaves.contains(&number) {
+            self.communicators.remove(&address);
+            return;
+        }
+        if address == 0 {
+            return;
+        }
+        let (id, size, rank) = match number == Number::ncclCommSplit as u32 {
+            // Ranks that gave the same colour share what comes of it; how many they are,
+            // only all of them together tell.
+            true => {
+                let of = self.communicators.get(&parent).map_or(parent, |live| live.id);
+                (of ^ (split & 0xffff_ffff).wrapping_mul(0x9e37_79b9_7f4a_7c15), None, None)
+            }
+            false => (identity, Some(size), Some(rank)),
+        };
+        self.communicators.insert(address, Live { id, size, operations: 0 });
+        let backend = writer.name("nccl");
+        writer.communicator(&Communicator {
+            process: self.process,
+            communicator: id,
+            backend,
+            size,
+            rank,
+            ..Communicator::default()
+        });
+    }
+
+    fn name(&mut self, function: &Function, number: u32, writer: &mut TraceWriter) -> NameId {
+        let at = number as usize;
+        if self.names.len() <= at {
+            self.names.resize(FUNCTIONS.len().max(at + 1), NameId(0));
+        }
+        if self.names[at] == NameId(0) {
+            self.names[at] = writer.name(function.name);
+        }
+        self.names[at]
+    }
+
+    /// Rows that wait.
+    fn rows(&self) -> usize {
+        self.spans.len() + self.allocations.len() + self.collectives.len()
+    }
+
+    /// Writes what waits, if there is enough of it or it has waited long enough.
+    pub fn write(
+        &mut self,
+        now_ns: u64,
+        last: bool,
+        writer: &mut TraceWriter,
+    ) -> Result<(), TraceError> {
+        let rows = self.rows();
+        let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
+        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+            return Ok(());
+        }
+        // A group that is still open keeps its rows back; nothing else would end them.
+        let open = self.threads.values().any(|thread| !thread.grouped.is_empty());
+        self.first_waiting_ns = (open && !last).then_some(now_ns);
+        // CUPTI's agent may have begun while they waited.
+        let mut spans = std::mem::take(&mut self.spans);
+        spans
+            .retain(|span| span.kind != SpanKind::Runtime || !self.is_told_by_cupti(span.start_ns));
+        self.spans = spans;
+        for (thread, start_ns) in std::mem::take(&mut self.started) {
+            if self.is_told_by_cupti(start_ns) {
+                self.witness.counted(thread, start_ns);
+            }
+        }
+        let mut lost = self.spans.len() + self.allocations.len();
+        let mut result = writer.write(&mut self.spans);
+        result = result.and(writer.write(&mut self.allocations));
+        if last || !open {
+            lost += self.collectives.len();
+            self.threads.values_mut().for_each(|thread| thread.grouped.clear());
+            result = result.and(writer.write(&mut self.collectives));
+        }
+        if result.is_err() {
+            self.lost += lost as u64;
+        }
+        result
+    }
+}
+
+/// What is known of a call besides its name, as a JSON object.
+fn arguments(function: &Function, kind: u32, stream: u64, detail: u64) -> Option<String> {
+    let in_stream = |text: String| match stream {
+        0 => format!("{{{text}}}"),
+        stream if text.is_empty() => format!(r#"{{"stream":"{stream:#x}"}}"#),
+        stream => format!(r#"{{{text},"stream":"{stream:#x}"}}"#),
+    };
+    Some(match function.does {
+        Does::Copies { .. } => {
+            let name = ["HtoH", "HtoD", "DtoH", "DtoD", "Default"];
+            let kind = kind.checked_sub(1).and_then(|kind| name.get(kind as usize));
+            let kind = kind.map_or(String::new(), |kind| format!(r#","kind":"{kind}""#));
+            in_stream(format!(r#""bytes":{detail}{kind}"#))
+        }
+        Does::Allocates { .. } if detail > 0 => in_stream(format!(r#""bytes":{detail}"#)),
+        Does::Selects => format!(r#"{{"device":{detail}}}"#),
+        _ if stream != 0 => in_stream(String::new()),
+        _ => return None,
+    })
+}
+
+/// A collective as `torch.distributed` names it.
+fn operation(function: &str) -> &'static str {
+    match function {
+        "ncclAllReduce" => "all_reduce",
+        "ncclReduce" => "reduce",
+        "ncclBroadcast" | "ncclBcast" => "broadcast",
+        "ncclAllGather" => "all_gather",
+        "ncclReduceScatter" => "reduce_scatter",
+        "ncclAlltoAll" => "all_to_all",
+        "ncclGather" => "gather",
+        "ncclScatter" => "scatter",
+        "ncclSend" => "send",
+        "ncclRecv" => "recv",
+        _ => "other",
+    }
+}
+
+/// Elements that a rank gives and gets, by what `count` means for each function.
+/// What depends on a size that is not known, or on being the root, is not known.
+fn elements(function: &str, count: u64, size: Option<u32>) -> (Option<u64>, Option<u64>) {
+    let all = size.map(|size| count.saturating_mul(size.into()));
+    match function {
+        "ncclAllGather" | "ncclGather" => (Some(count), all),
+        "ncclReduceScatter" | "ncclScatter" => (all, Some(count)),
+        "ncclAlltoAll" => (all, all),
+        "ncclSend" => (Some(count), Some(0)),
+        "ncclRecv" => (Some(0), Some(count)),
+        _ => (Some(count), Some(count)),
+    }
+}
+
+/// `ncclDataType_t`, as PyTorch's traces write it.
+const TYPES: [(&str, u64); 12] = [
+    ("Char", 1),
+    ("Byte", 1),
+    ("Int", 4),
+    ("UInt32", 4),
+    ("Long", 8),
+    ("UInt64", 8),
+    ("Half", 2),
+    ("Float", 4),
+    ("Double", 8),
+    ("BFloat16", 2),
+    ("Float8_e4m3fn", 1),
+    ("Float8_e5m2", 1),
+];
+
+fn type_name(number: u32) -> &'static str {
+    TYPES.get(number as usize).map_or("", |(name, _)| name)
+}
+
+fn type_bytes(number: u32) -> Option<u64> {
+    TYPES.get(number as usize).map(|(_, bytes)| *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_wire::calls::{FUNCTIONS, Number};
+
+    #[test]
+    fn launches_that_were_heard_of_before_cupti_told_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
+        let (clock, mut calls) = (Clock::new(), Calls::new(0));
+        let launch = &FUNCTIONS[Number::cudaLaunchKernel as usize];
+        let note = || CallNote::Call(launch, Number::cudaLaunchKernel as u32, 0, 0, 0, 0, 0);
+        for at in 0..10 {
+            calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
+        }
+        // The agent says only now that it tells since the fifth of them.
+        calls.told_by_cupti_from_ns = Some(1_000_000_005);
+        calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
+        calls.write(2_000_000_000, true, &mut writer).unwrap();
+        assert_eq!(calls.witness.finish(1_000_000_011), (Vec::new(), 6));
+        writer.finish().unwrap();
+        let file = tprof_trace::TraceFile::open(&path).unwrap();
+        assert_eq!(file.row_count::<Span>(), 5);
+    }
+}

@@ -1,0 +1,360 @@
+//! Which code lay where in an image, and when: stacks are read by the mappings
+//! of their own time, and addresses are handed on to be named.
+//!
+//! After `dlclose` and `dlopen` an address may mean another function. Frames in
+//! the trace therefore carry, above the address, how many other codes lay at it
+//! before (`docs/format.md`).
+
+use crate::modules::LoadedModule;
+use crate::python::{Found, Told, ToldFrame, merge};
+use crate::symbols::{self, ModuleFile};
+use crate::target::mappers::Mappers;
+use crate::target::process::PythonKeys;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use tprof_trace::TraceWriter;
+use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
+use tprof_wire::python::Ends;
+use tprof_wire::record::StackEnd;
+
+/// Where a frame's generation begins.
+const ADDRESS_SHIFT: u32 = 57;
+const ADDRESS_BITS: u64 = (1 << ADDRESS_SHIFT) - 1;
+/// Largest generation that fits above an address.
+const MOST_GENERATIONS: u64 = 0x7f;
+
+/// An address to be named: as the trace has it, its module, its pc in ELF terms.
+pub type ToName = (u64, Arc<ModuleFile>, u64);
+
+/// Code that lies or lay somewhere.
+pub struct Placement {
+    start: u64,
+    end: u64,
+    /// Address minus ELF address, wrapping.
+    bias: u64,
+    module: Arc<ModuleFile>,
+    /// How many other codes lay there before it.
+    generation: u64,
+}
+
+/// Python frames of a stack that the process took: as the trace has them, with whether
+/// each is the outermost of its call of the interpreter's loop; and how they end.
+struct PythonFrames {
+    frames: Vec<(u64, bool)>,
+    ends: Ends,
+}
+
+/// An interpreter, as more than one image may have it.
+pub type Interpreter = Arc<Mutex<Found>>;
+
+/// See the module.
+pub struct Code {
+    process: ProcessIndex,
+    redact: bool,
+    /// In force, by address, and since when.
+    current: Vec<(u64, Arc<Placement>)>,
+    /// No longer in force: since when, until when.
+    past: Vec<(u64, u64, Arc<Placement>)>,
+    /// All there ever were.
+    known: Vec<Arc<Placement>>,
+    /// Mappings that were read, and when; not in force yet.
+    heard: VecDeque<(u64, Vec<LoadedModule>)>,
+    /// Stacks of the last pass, and when they were taken.
+    stacks: Vec<(u64, Stack, PythonFrames)>,
+    /// Python frames that the process told of.
+    told: Told,
+    /// Who maps memory for itself.
+    mappers: Mappers,
+    /// Its interpreter; shared with forked children.
+    interpreter: Option<Interpreter>,
+    /// Addresses that were met.
+    seen: HashSet<u64>,
+    /// Those whose module is not known yet, and when they were met.
+    homeless: Vec<(u64, u64)>,
+    to_name: Vec<ToName>,
+    /// Stacks that were cut for want of tables.
+    pub not_ready: u64,
+    /// Its mappings could not be read when they were asked for.
+    pub was_late: bool,
+}
+
+impl Code {
+    /// The code of a new image; a forked child begins with its parent's.
+    pub fn new(process: ProcessIndex, redact: bool) -> Code {
+        Code {
+            process,
+            redact,
+            current: Vec::new(),
+            past: Vec::new(),
+            known: Vec::new(),
+            heard: VecDeque::new(),
+            stacks: Vec::new(),
+            told: Told::default(),
+            mappers: Mappers::default(),
+            interpreter: None,
+            seen: HashSet::new(),
+            homeless: Vec::new(),
+            to_name: Vec::new(),
+            not_ready: 0,
+            was_late: false,
+        }
+    }
+
+    /// What is in force, for a forked child.
+    pub fn in_force(&self) -> Vec<Arc<Placement>> {
+        self.current.iter().map(|(_, p)| Arc::clone(p)).collect()
+    }
+
+    /// Takes over what was in force in the parent.
+    pub fn inherit(&mut self, from: &[Arc<Placement>], now: u64, writer: &mut TraceWriter) {
+        for p in from {
+            self.place(p.start, p.end, p.bias, Arc::clone(&p.module), now, writer);
+        }
+    }
+
+    /// Takes a stack; it is written in the next pass. Not sooner: the mappings
+    /// that a target waited for before it took the stack have arrived by then.
+    pub fn take(&mut self, time_ns: u64, stack: Stack) {
+        let none = PythonFrames { frames: Vec::new(), ends: Ends::Whole };
+        self.stacks.push((time_ns, stack, none));
+    }
+
+    /// As [`Code::take`], with Python frames that are put in then: the interpreter that a
+    /// target waited for has arrived as well.
+    pub fn take_told(&mut self, time_ns: u64, stack: Stack, python: &PythonKeys) {
+        let known =
+            python.keys.iter().filter_map(|key| Some((self.told.frame(key & !1)?, key & 1 == 1)));
+        let frames = known.collect();
+        if let Some(innermost) = stack.frames.first() {
+            self.mappers.met(stack.stack, *innermost, time_ns);
+        }
+        self.stacks.push((time_ns, stack, PythonFrames { frames, ends: python.ends }));
+    }
+
+    /// Anonymous memory was mapped by a call with this stack.
+    pub fn mapped(&mut self, stack: u32, bytes: u64) {
+        self.mappers.mapped(stack, bytes);
+    }
+
+    /// Modules whose code mapped that many bytes of anonymous memory, or more.
+    pub fn mappers(&self, least: u64) -> Vec<Arc<ModuleFile>> {
+        let mut sums: HashMap<&Path, (&Arc<ModuleFile>, u64)> = HashMap::new();
+        for (address, time_ns, bytes) in self.mappers.all() {
+            if let Some(placement) = self.at(address, time_ns) {
+                let path = placement.module.path.as_path();
+                sums.entry(path).or_insert((&placement.module, 0)).1 += bytes;
+            }
+        }
+        sums.into_values().filter(|sum| sum.1 >= least).map(|sum| Arc::clone(sum.0)).collect()
+    }
+
+    /// Takes the name of a Python frame.
+    pub fn tell(&mut self, told: ToldFrame, writer: &mut TraceWriter) {
+        self.told.tell(told, self.process, self.redact, writer);
+    }
+
+    /// Names that never came; called once, at the end.
+    pub fn names_lost(&mut self, writer: &mut TraceWriter) -> u64 {
+        self.told.give_up(self.process, writer)
+    }
+
+    /// Learns of the process's interpreter.
+    pub fn interprets(&mut self, interpreter: Interpreter) {
+        self.interpreter = Some(interpreter);
+    }
+
+    /// Its interpreter, for a forked child.
+    pub fn interpreter(&self) -> Option<Interpreter> {
+        self.interpreter.clone()
+    }
+
+    /// Puts Python's frames where they belong among a stack's.
+    fn put_python_in(&self, stack: &mut Stack, python: PythonFrames) {
+        if python.frames.is_empty() {
+            return;
+        }
+        let mut found = self
+            .interpreter
+            .as_ref()
+            .map(|found| found.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_loop = |frame: &u64| found.as_mut().is_some_and(|found| found.is_loop(*frame));
+        let whole = stack.end == StackEnd::Whole as u8;
+        let cut = python.ends != Ends::Whole;
+        stack.frames = merge(std::mem::take(&mut stack.frames), python.frames, whole, cut, is_loop);
+        stack.end = match python.ends {
+            // Python's outermost frame is as good an end as the C library's.
+            Ends::Whole => StackEnd::Whole as u8,
+            Ends::TooDeep => StackEnd::TooDeep as u8,
+            Ends::Unreadable => stack.end,
+        };
+    }
+
+    /// Hears of the mappings as they were at a time.
+    pub fn hear(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
+        // What samples tell of comes later than what was read.
+        let at = self.heard.partition_point(|(time, _)| *time <= read_ns);
+        self.heard.insert(at, (read_ns, modules));
+    }
+
+    /// Whether there are stacks, and no mappings at all.
+    pub fn is_in_the_dark(&self) -> bool {
+        let none = self.current.is_empty() && self.heard.is_empty();
+        none && !(self.homeless.is_empty() && self.stacks.is_empty())
+    }
+
+    /// Addresses that will never be named, since their mapping was not read.
+    pub fn nameless(&self) -> u64 {
+        // Others lie in code that no file holds.
+        let unread = self.current.is_empty() || self.was_late;
+        if unread { self.homeless.len() as u64 } else { 0 }
+    }
+
+    /// Writes the stacks taken so far, each by the mappings of its time.
+    pub fn write_stacks(&mut self, writer: &mut TraceWriter) {
+        self.mappers.passed();
+        if self.stacks.is_empty() {
+            return;
+        }
+        let mut stacks = std::mem::take(&mut self.stacks);
+        stacks.sort_by_key(|(time, ..)| *time);
+        for (time, mut stack, python) in stacks.drain(..) {
+            self.learn(time, writer);
+            self.not_ready += u64::from(stack.end == StackEnd::NotReady as u8);
+            self.put_python_in(&mut stack, python);
+            for frame in stack.frames.iter_mut().filter(|f| **f & SYNTHETIC_FRAME == 0) {
+                let address = *frame & ADDRESS_BITS;
+                let generation = self.at(address, time).map_or(0, |p| p.generation);
+                *frame = address | generation << ADDRESS_SHIFT;
+                if self.seen.insert(*frame) {
+                    self.homeless.push((*frame, time));
+                }
+            }
+            writer.stack(&stack);
+            self.locate();
+        }
+        self.stacks = stacks;
+    }
+
+    /// Puts the mappings into force that were read until then.
+    pub fn learn(&mut self, until_ns: u64, writer: &mut TraceWriter) {
+        while self.heard.front().is_some_and(|(time, _)| *time <= until_ns) {
+            let Some((time, modules)) = self.heard.pop_front() else { break };
+            for m in modules {
+                self.place(m.start, m.end, m.bias, Arc::new(m.module_file()), time, writer);
+            }
+            self.locate();
+        }
+    }
+
+    /// Has a frame of the kernel named.
+    pub fn name_kernel(&mut self, frame: u64, address: u64) {
+        self.to_name.push((frame, symbols::kernel(), address));
+    }
+
+    /// Addresses to be named, not given out before.
+    pub fn drain_unnamed(&mut self) -> Vec<ToName> {
+        std::mem::take(&mut self.to_name)
+    }
+
+    /// The code that held a return address at a time; the code there now, if
+    /// nobody knows of that time.
+    fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<Placement>> {
+        let pc = address.wrapping_sub(1);
+        let after = self.current.partition_point(|(_, p)| p.start <= pc);
+        let now = after.checked_sub(1).and_then(|i| self.current.get(i));
+        let now = now.filter(|(_, p)| pc < p.end);
+        if now.is_some_and(|(since, _)| *since <= time_ns) {
+            return now.map(|(_, p)| p);
+        }
+        let then = |(since, until, p): &&(u64, u64, Arc<Placement>)| {
+            (*since..*until).contains(&time_ns) && (p.start..p.end).contains(&pc)
+        };
+        self.past.iter().rev().find(then).map(|(_, _, p)| p).or(now.map(|(_, p)| p))
+    }
+
+    /// Puts one mapping into force, and writes its row if it is new.
+    fn place(
+        &mut self,
+        start: u64,
+        end: u64,
+        bias: u64,
+        module: Arc<ModuleFile>,
+        time_ns: u64,
+        writer: &mut TraceWriter,
+    ) {
+        let same = |p: &Placement| {
+            (p.start, p.end, p.bias) == (start, end, bias) && p.module.is_same_file(&module)
+        };
+        if let Some((since, _)) = self.current.iter_mut().find(|(_, p)| same(p)) {
+            *since = time_ns.min(*since);
+            return;
+        }
+        // Other code that lay here is gone; its addresses keep their meaning.
+        // Unless it came later: then this is news of the past.
+        let overlaps = |p: &Placement| p.start < end && start < p.end;
+        let later = self.current.iter().filter(|(since, p)| *since > time_ns && overlaps(p));
+        let gone_ns = later.map(|(since, _)| *since).min();
+        if gone_ns.is_none() {
+            let past = &mut self.past;
+            self.current.retain(|(since, p)| {
+                let stays = !overlaps(p);
+                if !stays {
+                    past.push((*since, time_ns, Arc::clone(p)));
+                }
+                stays
+            });
+        }
+        // Code that comes back to where it was gets its generation back.
+        let placement = match self.known.iter().find(|p| same(p)) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let path = shown_path(&module.path, self.redact);
+                let row = Module {
+                    process: self.process,
+                    start,
+                    end,
+                    bias,
+                    path: writer.name(&path),
+                    build_id: writer.name(&module.build_id),
+                    time_ns,
+                };
+                writer.module(&row);
+                let others = self.known.iter().filter(|p| p.start < end && start < p.end);
+                let generation = others.map(|p| p.generation + 1).max().unwrap_or(0);
+                let generation = generation.min(MOST_GENERATIONS);
+                let new = Arc::new(Placement { start, end, bias, module, generation });
+                self.known.push(Arc::clone(&new));
+                new
+            }
+        };
+        if let Some(gone_ns) = gone_ns {
+            self.past.push((time_ns, gone_ns, placement));
+            return;
+        }
+        let at = self.current.partition_point(|(_, p)| p.start <= start);
+        self.current.insert(at, (time_ns, placement));
+    }
+
+    /// Finds the modules of addresses that have none yet.
+    fn locate(&mut self) {
+        let mut homeless = std::mem::take(&mut self.homeless);
+        homeless.retain(|(frame, time_ns)| {
+            let address = frame & ADDRESS_BITS;
+            let Some(p) = self.at(address, *time_ns) else { return true };
+            let named =
+                (*frame, Arc::clone(&p.module), address.wrapping_sub(1).wrapping_sub(p.bias));
+            self.to_name.push(named);
+            false
+        });
+        self.homeless = homeless;
+    }
+}
+
+/// A path as the trace shows it.
+pub fn shown_path(path: &Path, redact: bool) -> String {
+    match path.file_name() {
+        Some(name) if redact => name.to_string_lossy().into_owned(),
+        _ => path.to_string_lossy().into_owned(),
+    }
+}

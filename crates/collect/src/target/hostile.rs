@@ -1,0 +1,474 @@
+//! The drain and the handshake against a target that scribbles on what it
+//! shares: whatever a region holds, reading it ends, does not panic, and takes
+//! no more memory than the region could fill.
+//!
+//! Regions are made from fixed seeds, so that a failure is found again.
+
+use crate::gpu::{self, Gpu, Place};
+use crate::out::files::{Holds, OpenFile};
+use crate::out::story::Story;
+use crate::session::server::{bytes_of, hello_of};
+use crate::shared::Region;
+use crate::shared::clock::Clock;
+use crate::target::process::{Follow, Image, Note, Notes};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tprof_trace::model::ThreadIndex;
+use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
+use tprof_wire::handshake::{HELLO_MAGIC, Hello};
+use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
+use tprof_wire::region::*;
+
+/// A few seconds of work may take this long on a busy machine; what takes
+/// longer does not end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Words in a slot.
+const WORDS: usize = SLOT_BYTES / 8;
+
+/// Marsaglia's xorshift.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 16) as usize % limit
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// Numbers at which arithmetic breaks, and others.
+    fn number(&mut self) -> u64 {
+        let odd = [
+            0,
+            1,
+            15,
+            16,
+            17,
+            4095,
+            4096,
+            65_535,
+            1 << 32,
+            i64::MAX as u64,
+            1 << 63,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        match self.below(3) {
+            0 => odd[self.below(odd.len())],
+            1 => self.next() >> self.below(64),
+            _ => self.next(),
+        }
+    }
+}
+
+/// Takes what the drain gives, and checks that it is of bounded size.
+struct Desk {
+    notes: u64,
+    file: OpenFile,
+    gpu: Gpu,
+    story: Story,
+    tids: HashMap<u32, ThreadIndex>,
+    _directory: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.tprof");
+        let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let file = OpenFile::new(writer, Holds::Unranked, path);
+        let (gpu, story) = (Gpu::new(0, "1 job".to_owned()), Story::default());
+        Desk { notes: 0, file, gpu, story, tids: HashMap::new(), _directory: directory }
+    }
+}
+
+impl Notes for Desk {
+    fn note(&mut self, _: &mut Follow, _: u64, note: Note) {
+        self.notes += 1;
+        match note {
+            Note::Stack(id, _, frames, python) => {
+                assert!(id < record::STACK_ID_LIMIT && frames.len() <= record::MAX_FRAMES);
+                assert!(python.keys.len() <= tprof_wire::python::MAX_PYTHON_FRAMES);
+            }
+            Note::PythonFrame(told) => {
+                assert!(told.named.function.len() <= 3 * 1024 && told.named.file.len() <= 3 * 2048);
+            }
+            Note::Name(name) => assert!(name.len() <= 3 * 16),
+            Note::Exec(_, _, _, path) => assert!(path.len() <= 3 * LARGE_BYTES),
+            _ => {}
+        }
+    }
+
+    fn agent(&mut self, thread: &Follow, at: u64, kind: ExtKind, argument: u32, p: &[u64]) -> bool {
+        let mut place = Place { file: &mut self.file, threads: &mut self.tids };
+        let record = gpu::Record { kind, argument, clock: at, thread: thread.index, payload: p };
+        self.gpu.take(record, &mut place, clock(), &mut self.story)
+    }
+
+    fn block_full(&mut self, block: &mut HeapBlock) {
+        self.file.writer.heap(block).unwrap();
+    }
+}
+
+/// One clock for all: it takes milliseconds to set up.
+fn clock() -> &'static Clock {
+    static CLOCK: OnceLock<Clock> = OnceLock::new();
+    CLOCK.get_or_init(Clock::new)
+}
+
+/// Fails, rather than hangs, if `work` does not end.
+fn in_time(work: impl FnOnce() + Send + 'static) {
+    let (done, ended) = channel();
+    let worker = std::thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    match ended.recv_timeout(PATIENCE) {
+        Err(RecvTimeoutError::Timeout) => panic!("the drain does not end"),
+        Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
+    }
+    if let Err(panic) = worker.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn put(region: &Region, offset: usize, value: u64) {
+    region.slots(offset & !(SLOT_BYTES - 1), REGION_BYTES)[0][offset / 8 % WORDS]
+        .store(value, Relaxed);
+}
+
+/// Writes slots from the first of a chunk on.
+fn fill(region: &Region, chunk: ChunkRef, slots: &[(u64, u64)]) {
+    let Some((base, bytes)) = chunk.place() else { return };
+    for (place, slot) in region.slots(base + SLOT_BYTES, base + bytes).iter().zip(slots) {
+        place[0].store(slot.0, Relaxed);
+        place[1].store(slot.1, Relaxed);
+    }
+}
+
+/// Hands thread slot `slot` out, with that first chunk.
+fn thread(region: &Region, slot: usize, first: ChunkRef) {
+    let place = region.slot(slot);
+    place.state.store(slot_state::LIVE, Relaxed);
+    place.tid.store(slot as u32 + 1, Relaxed);
+    place.first_chunk.store(first.0, Relaxed);
+    place.start_clock.store(clock().now(), Relaxed);
+    let word = SLOT_BITMAP_OFFSET + slot / 64 * 8;
+    put(region, word, region.free_slots(slot / 64) & !(1 << (slot % 64)));
+    region.header().threads_changed.fetch_add(1, Relaxed);
+}
+
+fn chunk(random: &mut Random) -> ChunkRef {
+    match random.below(8) {
+        0 => ChunkRef(random.next() as u32),
+        1 => ChunkRef(0),
+        2 => ChunkRef((SMALL_CHUNKS + LARGE_CHUNKS) as u32 + random.below(2) as u32),
+        3 | 4 => ChunkRef::large(random.below(4)),
+        _ => ChunkRef::small(random.below(8)),
+    }
+}
+
+/// Records as a target writes them.
+fn honest(random: &mut Random, slots: usize) -> Vec<(u64, u64)> {
+    let mut out = vec![(Kind::Time as u64, clock().now())];
+    while out.len() < slots {
+        let now = clock().now();
+        let (address, size) =
+            (0x10_0000 + random.below(4096) as u64 * 16, random.below(1 << 20) as u64);
+        match random.below(12) {
+            0 => out.push((Kind::Time as u64, now)),
+            1 => out.push((Kind::Pad as u64 | (1 + random.below(4) as u64) << 16, 0)),
+            2 | 3 => {
+                let kind = match ExtKind::of((1 + random.below(16) as u64) << 4) {
+                    Some(kind) => kind,
+                    None => continue,
+                };
+                let payload = 1 + random.below(12);
+                let argument =
+                    if random.one_in(2) { random.below(64) as u32 } else { random.next() as u32 };
+                out.push((record::ext(kind, 1 + payload, argument), now));
+                for _ in 0..payload {
+                    out.push((random.number(), random.number()));
+                }
+            }
+            4..8 => {
+                out.push(record::heap(Kind::Alloc, address, size, 1 + random.below(99) as u32, now))
+            }
+            8 => out.push(record::heap(Kind::ReallocAlloc, address, size, 0, now)),
+            9 => out.push(record::heap(Kind::ReallocFree, address, 0, 0, now)),
+            _ => out.push(record::heap(Kind::Free, address, 0, 0, now)),
+        }
+    }
+    out
+}
+
+/// Fills a region with what the seed says, and hands out threads.
+fn scribble(region: &Region, random: &mut Random) {
+    let style = random.below(6);
+    let threads = 1 + random.below(6);
+    for index in 0..threads {
+        let first = chunk(random);
+        let mut current = first;
+        for _ in 0..4 {
+            let Some((base, bytes)) = current.place() else { break };
+            let most = bytes / SLOT_BYTES - 1;
+            let count = if random.one_in(4) { most } else { random.below(most.min(600)) };
+            let mut slots = match style {
+                0 => (0..count).map(|_| (random.next(), random.next())).collect(),
+                1 => (0..count).map(|_| (random.number(), random.number())).collect(),
+                _ => honest(random, count),
+            };
+            if style == 2 {
+                for _ in 0..1 + random.below(20) {
+                    let at = random.below(slots.len().max(1));
+                    if let Some(slot) = slots.get_mut(at) {
+                        let bit = 1 << random.below(64);
+                        if random.one_in(2) { slot.0 ^= bit } else { slot.1 ^= bit }
+                    }
+                }
+            }
+            if style == 3 {
+                // Lengths that reach past everything, and records that never get done.
+                for slot in &mut slots {
+                    if !random.one_in(16) {
+                        continue;
+                    }
+                    let kind = [Kind::Ext, Kind::Pad, Kind::Pending][random.below(3)];
+                    *slot = (kind as u64 | random.next() & !15 | 0xff00 << 16, random.number());
+                }
+            }
+            if style == 4 {
+                // Holes.
+                for slot in &mut slots {
+                    if random.one_in(8) {
+                        *slot = (0, random.next());
+                    }
+                }
+            }
+            fill(region, current, &slots);
+            let next = if random.one_in(4) { current } else { chunk(random) };
+            let end = match random.below(4) {
+                0 => SLOT_BYTES * (1 + slots.len()),
+                1 => random.number() as usize,
+                2 => random.below(bytes + 64),
+                _ => bytes,
+            };
+            if !random.one_in(4) {
+                put(region, base, (end as u64) << 32 | u64::from(next.0));
+            }
+            put(region, base + 8, random.next());
+            current = next;
+        }
+        thread(region, random.below(MAX_THREADS), first);
+        region.slot(index).generation.store(random.next() as u32, Relaxed);
+    }
+    if random.one_in(8) {
+        // Header, module table, bitmaps, and slots of threads that never were.
+        for word in 0..SLOTS_OFFSET / 8 {
+            put(region, word * 8, random.number());
+        }
+        for word in 0..16 * size_of::<ThreadSlot>() / 8 {
+            put(region, SLOTS_OFFSET + word * 8, random.number());
+        }
+    }
+}
+
+/// Follows every thread that the region claims to have.
+fn follow(image: &mut Image) {
+    for new in image.new_threads() {
+        let index = image.threads.len() as u32;
+        image.follow(&new, index);
+    }
+}
+
+/// Bytes resident in this process.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+/// Reads a region to its end, as the collector does; its image afterwards, and
+/// the notes that came.
+fn drained(region: Region) -> (Image, u64) {
+    let mut image = Image::new(Arc::new(region), 0);
+    let mut desk = Desk::new();
+    let mut now = 1_000_000_000;
+    // As while the target lives: holes are waited for.
+    for _ in 0..4 {
+        follow(&mut image);
+        image.drain(clock(), now, false, &mut desk);
+        now += 150_000_000;
+    }
+    let mut passes = 0;
+    loop {
+        follow(&mut image);
+        if image.drain(clock(), now, true, &mut desk) == 0 && image.is_settled() {
+            break;
+        }
+        passes += 1;
+        // All chunks hold 6 million slots; nobody writes while this reads.
+        assert!(passes < 10_000, "nothing is left, and yet records come");
+    }
+    image.slot_totals();
+    while !image.threads.is_empty() {
+        image.retire(0);
+    }
+    (image, desk.notes)
+}
+
+#[test]
+fn no_region_stops_or_crashes_the_collector() {
+    in_time(|| {
+        let (mut recorded, mut refused, mut notes) = (0, 0, 0);
+        let before = resident();
+        for seed in 1..=300 {
+            let (region, _file) = Region::new().unwrap();
+            scribble(&region, &mut Random::new(seed));
+            let (image, seen) = drained(region);
+            // No region holds more records than slots.
+            assert!(image.recorded <= (REGION_BYTES / SLOT_BYTES) as u64, "seed {seed}");
+            recorded += image.recorded;
+            refused += image.refused;
+            notes += seen;
+        }
+        assert!(
+            recorded > 10_000 && notes > 1_000,
+            "{recorded} events, {notes} notes: the regions are too poor"
+        );
+        assert!(refused > 1_000, "what is refused is counted: {refused}");
+        let grown = resident().saturating_sub(before);
+        assert!(grown < 512 << 20, "{grown} bytes are kept");
+    });
+}
+
+/// A region whose only thread begins with a small chunk of `slots`, whose next
+/// word is `next`.
+fn with_chunk(slots: &[(u64, u64)], next: u64) -> Region {
+    let (region, _) = Region::new().unwrap();
+    let first = ChunkRef::small(3);
+    fill(&region, first, slots);
+    put(&region, first.place().unwrap().0, next);
+    thread(&region, 0, first);
+    region
+}
+
+fn allocs(count: usize) -> Vec<(u64, u64)> {
+    (0..count)
+        .map(|i| record::heap(Kind::Alloc, 0x1000 + i as u64 * 16, 8, 1, clock().now()))
+        .collect()
+}
+
+#[test]
+fn a_chunk_that_names_itself_is_read_once() {
+    in_time(|| {
+        let own = u64::from(ChunkRef::small(3).0);
+        for end in [0, SLOT_BYTES, 11 * SLOT_BYTES, SMALL_BYTES, usize::MAX >> 32] {
+            let (image, _) = drained(with_chunk(&allocs(10), (end as u64) << 32 | own));
+            assert!(image.recorded <= 10, "end {end}: {} records of 10", image.recorded);
+        }
+    });
+}
+
+#[test]
+fn two_chunks_that_name_each_other_are_read_once() {
+    in_time(|| {
+        let (a, b) = (ChunkRef::small(3), ChunkRef::large(7));
+        let region = with_chunk(&allocs(10), 11 << 36 | u64::from(b.0));
+        fill(&region, b, &allocs(10));
+        put(&region, b.place().unwrap().0, 11 << 36 | u64::from(a.0));
+        assert!(drained(region).0.recorded <= 20);
+    });
+}
+
+#[test]
+fn an_end_that_is_no_multiple_of_a_slot_does_not_hold_the_collector() {
+    in_time(|| {
+        for end in [1, 8, 17, 24, 31, 33, SMALL_BYTES - 1, SMALL_BYTES + 1] {
+            let next = (end as u64) << 32 | u64::from(ChunkRef::large(0).0);
+            for slot in [
+                allocs(1)[0],
+                (record::ext(ExtKind::Stack, 2, 1), 0),
+                (u64::MAX, 0),
+                (Kind::Pad as u64, 0),
+            ] {
+                drained(with_chunk(&[slot; 255], next));
+            }
+        }
+    });
+}
+
+#[test]
+fn sizes_that_no_block_has_do_not_overflow() {
+    in_time(|| {
+        let wide = |address: u64, kind: Kind| {
+            let head = (record::ext(ExtKind::Wide, 3, kind as u32), clock().now());
+            [head, (address, u64::MAX), (1, 0)]
+        };
+        let mut slots = Vec::new();
+        for round in 0..4 {
+            slots.extend(wide(0x1000, Kind::Alloc));
+            slots.extend(wide(0x2000 * (round + 1), Kind::Alloc));
+            slots.extend(wide(0x1000, Kind::Free));
+        }
+        let (image, _) = drained(with_chunk(&slots, 0));
+        assert_eq!((image.recorded, image.refused), (12, 0));
+        assert!(image.heap.peak_bytes >= image.heap.live_bytes);
+    });
+}
+
+#[test]
+fn many_threads_that_claim_one_chunk_do_not_fill_the_memory() {
+    in_time(|| {
+        let (region, _file) = Region::new().unwrap();
+        let first = ChunkRef::large(0);
+        fill(&region, first, &allocs(LARGE_BYTES / SLOT_BYTES - 1));
+        for slot in 0..512 {
+            thread(&region, slot, first);
+        }
+        let before = resident();
+        let (image, _) = drained(region);
+        let grown = resident().saturating_sub(before);
+        assert!(grown < 512 << 20, "{grown} bytes for {} records", image.recorded);
+    });
+}
+
+#[test]
+fn a_hello_of_any_length_is_read_or_refused() {
+    let mut random = Random::new(7);
+    for _ in 0..2_000 {
+        let length = random.below(80);
+        let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        match hello_of(&bytes) {
+            Some(hello) => assert_eq!(bytes_of(&hello), bytes),
+            None => assert_ne!(length, size_of::<Hello>()),
+        }
+    }
+    let hello = Hello {
+        magic: HELLO_MAGIC,
+        version: 1,
+        role: 2,
+        pid: 3,
+        parent: 4,
+        flags: 5,
+        tid: 6,
+        clock: 7,
+        stack_top: 8,
+    };
+    let bytes = bytes_of(&hello);
+    assert_eq!(hello_of(&bytes).map(|hello| bytes_of(&hello)), Some(bytes));
+}

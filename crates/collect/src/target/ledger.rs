@@ -1,0 +1,218 @@
+//! What the sampler's rows of one process image refer to: threads, stacks, and
+//! frames that are no addresses, each numbered when it is first met.
+
+use crate::cpu::{Counted, Frame, Kind, Named, Taken, Told};
+use crate::os::sys;
+use crate::out::files::OpenFile;
+use crate::python;
+use crate::symbols;
+use crate::target::code::Code;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use tprof_trace::model::*;
+
+/// Stacks of samples are numbered from here; those that the process took itself
+/// have 24 bits.
+const FIRST_STACK: StackId = 1 << 24;
+/// Stacks that are known again; past this they are written anew.
+const MAX_STACKS: usize = 1 << 16;
+
+/// Times are kept to 1,024 ns: their last ten bits are noise that no compression
+/// takes away.
+const GRAIN_NS: u64 = 1023;
+
+/// See the module.
+#[derive(Default)]
+pub struct Ledger {
+    /// Rows of threads, by tid; those that recorded themselves as well.
+    threads: HashMap<u32, ThreadIndex>,
+    /// Threads that have ended: what comes of their tid is late, until another
+    /// thread of that tid shows up.
+    ended: HashSet<u32>,
+    stacks: HashMap<(Vec<u64>, u8), StackId>,
+    next_stack: StackId,
+    kernel: HashMap<u64, u64>,
+    kernel_functions: HashMap<Arc<str>, u64>,
+    named: HashMap<Arc<Named>, u64>,
+}
+
+/// Where rows go.
+pub struct Desk<'a> {
+    /// The file.
+    pub open: &'a mut OpenFile,
+    /// The process's row.
+    pub process: ProcessIndex,
+    /// Its pid.
+    pub pid: u32,
+    /// Its code.
+    pub code: &'a mut Code,
+    /// Names given to threads, by tid.
+    pub names: &'a HashMap<u32, String>,
+    /// Keep no paths.
+    pub redact: bool,
+}
+
+impl Ledger {
+    /// Writes one sample.
+    pub fn take(&mut self, taken: Taken, desk: &mut Desk<'_>) {
+        let thread = self.thread(taken.tid, taken.time_ns, desk);
+        match taken.told {
+            Told::Time => self.write_time(taken, thread, desk),
+            Told::Events(event, count) => {
+                let stack = self.stack(&taken, desk);
+                desk.open.event_samples.push(EventSample {
+                    time_ns: taken.time_ns & !GRAIN_NS,
+                    process: desk.process,
+                    thread,
+                    stack,
+                    event: desk.open.writer.name(event.name()),
+                    count,
+                });
+            }
+            Told::Counted(Counted { time_ns, counts, faults }) => {
+                desk.open.writer.thread_counts(ThreadCounts {
+                    time_ns,
+                    process: desk.process,
+                    thread,
+                    voluntary: counts.map(|c| c.voluntary),
+                    involuntary: counts.map(|c| c.involuntary),
+                    migrations: counts.map(|c| c.migrations),
+                    minor_faults: faults.map(|f| f[0]),
+                    major_faults: faults.map(|f| f[1]),
+                });
+            }
+        }
+    }
+
+    fn write_time(&mut self, taken: Taken, thread: ThreadIndex, desk: &mut Desk<'_>) {
+        let stack = self.stack(&taken, desk);
+        // A sample stands for its period wherever in it that was; what lies end to
+        // end stays so.
+        let time_ns = taken.time_ns & !GRAIN_NS;
+        let end_ns = taken.time_ns.saturating_add(taken.weight_ns) & !GRAIN_NS;
+        desk.open.samples.push(Sample {
+            time_ns,
+            process: desk.process,
+            thread,
+            stack,
+            weight_ns: match taken.cpu {
+                Some(_) => taken.weight_ns,
+                None => end_ns - time_ns,
+            },
+            state: match taken.kind {
+                Kind::Ran => ThreadState::Running,
+                Kind::Ready => ThreadState::Runnable,
+                Kind::Waited => taken.waits_for.unwrap_or(ThreadState::Blocked),
+            },
+            cpu: taken.cpu,
+            gil: taken.gil,
+        });
+    }
+
+    fn thread(&mut self, tid: u32, time_ns: u64, desk: &mut Desk<'_>) -> ThreadIndex {
+        if let Some(index) = self.threads.get(&tid) {
+            return *index;
+        }
+        let index = desk.open.threads;
+        desk.open.threads += 1;
+        let process = desk.process;
+        desk.open.writer.thread(&Thread { thread: index, process, tid, start_ns: time_ns });
+        self.threads.insert(tid, index);
+        let name = desk.names.get(&tid).cloned().or_else(|| {
+            let comm = sys::read_small(&format!("/proc/{}/task/{tid}/comm", desk.pid));
+            Some(String::from_utf8_lossy(&comm).trim_end().to_owned()).filter(|n| !n.is_empty())
+        });
+        if let Some(name) = name {
+            self.name(tid, time_ns, &name, desk.open);
+        }
+        index
+    }
+
+    /// The row of a thread that recorded itself: samples may have met it before.
+    pub fn recorded(&mut self, tid: u32, next: ThreadIndex) -> ThreadIndex {
+        if self.ended.remove(&tid) {
+            self.threads.remove(&tid);
+        }
+        *self.threads.entry(tid).or_insert(next)
+    }
+
+    /// Rows of threads, by tid.
+    pub fn rows(&mut self) -> &mut HashMap<u32, ThreadIndex> {
+        &mut self.threads
+    }
+
+    /// A thread ended.
+    pub fn ended(&mut self, index: ThreadIndex) {
+        self.ended.extend(self.threads.iter().filter(|(_, at)| **at == index).map(|(tid, _)| *tid));
+    }
+
+    /// A thread was given a name.
+    pub fn name(&self, tid: u32, time_ns: u64, name: &str, open: &mut OpenFile) {
+        if let Some(index) = self.threads.get(&tid) {
+            let name = open.writer.name(name);
+            open.writer.thread_name(*index, time_ns, name);
+        }
+    }
+
+    fn stack(&mut self, taken: &Taken, desk: &mut Desk<'_>) -> StackId {
+        if taken.frames.is_empty() {
+            return 0;
+        }
+        let frames: Vec<u64> = taken.frames.iter().map(|frame| self.frame(frame, desk)).collect();
+        let key = (frames, taken.end);
+        if let Some(id) = self.stacks.get(&key) {
+            return *id;
+        }
+        if self.stacks.len() >= MAX_STACKS {
+            self.stacks.clear();
+        }
+        let stack = FIRST_STACK + self.next_stack;
+        self.next_stack += 1;
+        let row = Stack { process: desk.process, stack, end: taken.end, frames: key.0.clone() };
+        desk.code.take(taken.time_ns, row);
+        self.stacks.insert(key, stack);
+        stack
+    }
+
+    /// A frame as the trace has it, before its generation.
+    fn frame(&mut self, frame: &Frame, desk: &mut Desk<'_>) -> u64 {
+        let made = self.kernel.len() + self.kernel_functions.len() + self.named.len();
+        let next = SYNTHETIC_FRAME | made as u64 & 0xffff_ffff;
+        match frame {
+            Frame::Address(address) => address & (SYNTHETIC_FRAME - 1),
+            Frame::Kernel(address) => *self.kernel.entry(*address).or_insert_with(|| {
+                desk.code.name_kernel(next, *address);
+                next
+            }),
+            Frame::KernelFunction(name) => {
+                if let Some(frame) = self.kernel_functions.get(name) {
+                    return *frame;
+                }
+                let writer = &mut desk.open.writer;
+                let (function, file) = (writer.name(name), writer.name(""));
+                let (process, module) = (desk.process, writer.name(symbols::KERNEL));
+                let (line, depth) = (0, 0);
+                writer.symbol(&Symbol {
+                    process,
+                    address: next,
+                    depth,
+                    function,
+                    file,
+                    line,
+                    module,
+                });
+                self.kernel_functions.insert(Arc::clone(name), next);
+                next
+            }
+            Frame::Named(named) => {
+                if let Some(frame) = self.named.get(named) {
+                    return *frame;
+                }
+                let writer = &mut desk.open.writer;
+                python::write_name(next, named, desk.process, desk.redact, writer);
+                self.named.insert(Arc::clone(named), next);
+                next
+            }
+        }
+    }
+}

@@ -1,0 +1,585 @@
+//! One process image: its threads' rings, and what their records add up to.
+//!
+//! Nothing that is read from the region is believed: unknown kinds, wrong
+//! lengths and foreign chunk references are counted as refused and skipped.
+
+mod follow;
+mod note;
+mod totals;
+
+pub use follow::Follow;
+pub use note::{Note, PythonKeys};
+pub use totals::SlotTotals;
+
+use crate::shared::clock::Clock;
+use crate::shared::{Region, SlotRead};
+use crate::target::heap::{Heap, HeapOp};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use tprof_trace::HeapBlock;
+use tprof_trace::model::{ProcessIndex, ThreadIndex};
+use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
+use tprof_wire::region::*;
+
+/// A hole (a reserved slot that stays empty while later ones are written) is
+/// skipped after this long: its writer left by `longjmp` or died. Longer than
+/// the scheduler keeps a thread waiting on a busy machine.
+const HOLE_NS: u64 = 200_000_000;
+/// A chunk that is still being written is read at most this often, so that the
+/// collector and the writer do not fight over a cache line.
+const PARTIAL_NS: u64 = 4_000_000;
+
+/// Events between fetching a block's entry and using it.
+const AHEAD: usize = 16;
+/// Events decoded before they are applied.
+const BATCH: usize = 32;
+/// No block is larger.
+const ADDRESS_SPACE: u64 = 1 << 47;
+/// Events that may wait for a thread that does not get on.
+const PENDING_MOST: usize = 1 << 20;
+/// After this long without any progress they are taken in the order that is known.
+const STUCK_NS: u64 = 1_000_000_000;
+/// Bytes taken from one ring before the next one's turn: two large chunks.
+const TAKE_MOST: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
+
+/// Where notes go.
+pub trait Notes {
+    /// Takes one, by `thread` at `clock`.
+    fn note(&mut self, thread: &mut Follow, clock: u64, note: Note);
+    /// Takes a record of the CUPTI agent; false if it makes no sense.
+    fn agent(
+        &mut self,
+        thread: &Follow,
+        clock: u64,
+        kind: ExtKind,
+        argument: u32,
+        payload: &[u64],
+    ) -> bool;
+    /// Writes a full block and empties it.
+    fn block_full(&mut self, block: &mut HeapBlock);
+}
+
+/// An image under observation.
+pub struct Image {
+    /// Shared memory.
+    pub region: Arc<Region>,
+    /// Row in the trace file.
+    pub index: ProcessIndex,
+    /// Live threads.
+    pub threads: Vec<Follow>,
+    known: Box<[u64; SLOT_WORDS]>,
+    threads_changed: u32,
+    /// Heap state and its block.
+    pub heap: Heap,
+    pending: Vec<HeapOp>,
+    /// Records taken.
+    pub recorded: u64,
+    /// Other records taken.
+    taken: u64,
+    /// Records refused or skipped.
+    pub refused: u64,
+    /// Counters of threads that ended.
+    pub past: SlotTotals,
+    payload: Vec<u64>,
+    /// When events were last brought into order.
+    settled_at: u64,
+}
+
+/// A slot's place in the region and what to do about new threads.
+pub struct NewThread {
+    /// Slot index.
+    pub slot: usize,
+    /// Thread id.
+    pub tid: u32,
+    /// Clock when it was first seen.
+    pub clock: u64,
+}
+
+impl Image {
+    /// Follows a fresh region.
+    pub fn new(region: Arc<Region>, index: ProcessIndex) -> Image {
+        Image {
+            region,
+            index,
+            threads: Vec::new(),
+            known: Box::new([u64::MAX; SLOT_WORDS]),
+            threads_changed: 0,
+            heap: Heap::new(index),
+            pending: Vec::new(),
+            recorded: 0,
+            taken: 0,
+            refused: 0,
+            past: SlotTotals::default(),
+            payload: Vec::new(),
+            settled_at: 0,
+        }
+    }
+
+    /// Threads that took a slot since the last call.
+    pub fn new_threads(&mut self) -> Vec<NewThread> {
+        let changed = self.region.header().threads_changed.load(Acquire);
+        if changed == self.threads_changed {
+            return Vec::new();
+        }
+        self.threads_changed = changed;
+        let mut found = Vec::new();
+        for word in 0..SLOT_WORDS {
+            let mut taken = self.known[word] & !self.region.free_slots(word);
+            while taken != 0 {
+                let bit = taken.trailing_zeros() as usize;
+                taken &= taken - 1;
+                let slot = word * 64 + bit;
+                let place = self.region.slot(slot);
+                if place.state.load(Acquire) == slot_state::FREE {
+                    // Taken, not filled in yet: look again next time.
+                    self.threads_changed = changed.wrapping_sub(1);
+                    continue;
+                }
+                self.known[word] &= !(1 << bit);
+                found.push(NewThread {
+                    slot,
+                    tid: place.tid.load(Relaxed),
+                    clock: place.start_clock.load(Relaxed),
+                });
+            }
+        }
+        found
+    }
+
+    /// Begins to follow a thread.
+    pub fn follow(&mut self, new: &NewThread, index: ThreadIndex) {
+        let chunk = ChunkRef(self.region.slot(new.slot).first_chunk.load(Relaxed));
+        let mut thread = Follow {
+            slot: new.slot,
+            index,
+            tid: new.tid,
+            chunk,
+            base: 0,
+            bytes: 0,
+            at: 0,
+            clock: new.clock,
+            hole_since: 0,
+            partial_at: 0,
+            ended: None,
+            spawning: None,
+            taken: 0,
+            whole: true,
+        };
+        thread.enter(chunk);
+        self.threads.push(thread);
+    }
+
+    /// Stops following the thread at `at` in [`Image::threads`], which is gone
+    /// for good, and recycles its slot and chunk.
+    pub fn retire(&mut self, at: usize) -> Follow {
+        let thread = self.threads.swap_remove(at);
+        let slot = self.region.slot(thread.slot);
+        self.past.add(slot);
+        self.region.free_chunk(thread.chunk, thread.bytes);
+        for counter in [
+            &slot.allocations,
+            &slot.frees,
+            &slot.allocated_bytes,
+            &slot.wait_ticks,
+            &slot.waits,
+            &slot.lost,
+            &slot.stack_ticks,
+            &slot.stacks_taken,
+        ] {
+            counter.store(0, Relaxed);
+        }
+        slot.live_delta.store(0, Relaxed);
+        slot.filled_chunks.store(0, Relaxed);
+        slot.drained_chunks.store(0, Relaxed);
+        slot.generation.fetch_add(1, Relaxed);
+        slot.state.store(slot_state::FREE, Release);
+        self.known[thread.slot / 64] |= 1 << (thread.slot % 64);
+        self.region.free_slot(thread.slot);
+        thread
+    }
+
+    /// Counters of all threads, past and present.
+    pub fn slot_totals(&self) -> SlotTotals {
+        let mut totals = self.past;
+        for thread in &self.threads {
+            totals.add(self.region.slot(thread.slot));
+        }
+        totals
+    }
+
+    /// Reads what the rings hold; number of records taken. `last`: the process
+    /// is gone, read everything.
+    pub fn drain(&mut self, clock: &Clock, now_ns: u64, last: bool, notes: &mut dyn Notes) -> u64 {
+        let mut horizon = clock.now();
+        let alone = self.threads.len() == 1 && self.pending.is_empty();
+        let before = self.recorded + self.taken;
+        let mut threads = std::mem::take(&mut self.threads);
+        // When much waits for one slow ring, the others are left alone: they
+        // wait in turn, and the order is kept.
+        let crowded = self.pending.len() > PENDING_MOST / 2;
+        let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.clock).min();
+        for thread in &mut threads {
+            if crowded && !last && slowest.is_some_and(|slowest| thread.clock > slowest) {
+                horizon = horizon.min(thread.clock);
+                continue;
+            }
+            let partial = last || !alone || now_ns.wrapping_sub(thread.partial_at) >= PARTIAL_NS;
+            thread.whole = self.drain_thread(thread, clock, now_ns, alone, partial, last, notes);
+            if !thread.whole && !alone {
+                horizon = horizon.min(thread.clock);
+            }
+        }
+        let whole = last && threads.iter().all(|t| t.bytes == 0 || t.taken < TAKE_MOST);
+        self.threads = threads;
+        if !self.pending.is_empty() {
+            let stuck = self.pending.len() > PENDING_MOST && now_ns - self.settled_at > STUCK_NS;
+            // Forced, the order is only nearly right: that is said, as a refusal.
+            self.refused += u64::from(stuck && !whole);
+            let settled = self.merge(clock, if whole || stuck { u64::MAX } else { horizon }, notes);
+            if settled > 0 {
+                self.settled_at = now_ns;
+            }
+        }
+        self.recorded + self.taken - before
+    }
+
+    /// Reads the last of a thread that is gone, while others go on.
+    pub fn drain_gone(&mut self, at: usize, clock: &Clock, now_ns: u64, notes: &mut dyn Notes) {
+        let mut thread = self.threads.swap_remove(at);
+        for _ in 0..100_000 {
+            let before = (thread.chunk, thread.at);
+            self.drain_thread(&mut thread, clock, now_ns, false, true, true, notes);
+            if (thread.chunk, thread.at) == before {
+                break;
+            }
+        }
+        self.threads.push(thread);
+        let last = self.threads.len() - 1;
+        self.threads.swap(at, last);
+    }
+
+    /// Brings several threads' events into one order, as far as it is settled.
+    fn merge(&mut self, clock: &Clock, horizon: u64, notes: &mut dyn Notes) -> usize {
+        // Runs, one per thread and pass: a stable merge sort is linear in them.
+        self.pending.sort_by_key(|op| op.clock);
+        let settled = self.pending.partition_point(|op| op.clock <= horizon);
+        for at in 0..settled {
+            if let Some(ahead) = self.pending.get(at + AHEAD) {
+                self.heap.live.prefetch(ahead.address);
+            }
+            if self.heap.apply(&self.pending[at], clock) {
+                notes.block_full(&mut self.heap.block);
+            }
+        }
+        self.pending.drain(..settled);
+        settled
+    }
+
+    /// Reads one thread's ring; false if it was left before its end, so that
+    /// the others get their turn.
+    #[allow(clippy::too_many_arguments)]
+    fn drain_thread(
+        &mut self,
+        thread: &mut Follow,
+        clock: &Clock,
+        now_ns: u64,
+        alone: bool,
+        partial: bool,
+        last: bool,
+        notes: &mut dyn Notes,
+    ) -> bool {
+        thread.taken = 0;
+        loop {
+            if thread.bytes == 0 {
+                return true; // its chunk reference was nonsense
+            }
+            if thread.taken >= TAKE_MOST {
+                return false;
+            }
+            let mut next = self.region.chunk_next(thread.base);
+            if next == 0 && !partial {
+                return true;
+            }
+            if next == 0 {
+                thread.partial_at = now_ns;
+            }
+            let mut end = self.end_of(next, thread.bytes);
+            while thread.at < end {
+                match self.region.read(thread.base + thread.at) {
+                    SlotRead::Record(word0, _) if word0 & 15 == Kind::Pending as u64 => {
+                        let bytes = (word0 >> 16 & 0xffff).max(1) as usize * SLOT_BYTES;
+                        // Its writer was interrupted: by the scheduler, or by a handler,
+                        // which may never return but then writes behind it.
+                        if !last && !self.is_abandoned(thread, bytes, now_ns) {
+                            return false;
+                        }
+                        thread.at += bytes;
+                        self.refused += 1;
+                    }
+                    SlotRead::Record(word0, word1) => {
+                        thread.hole_since = 0;
+                        self.take(thread, word0, word1, end, clock, alone, notes);
+                    }
+                    SlotRead::Empty => {
+                        if next == 0 {
+                            next = self.region.chunk_next(thread.base);
+                            if next != 0 {
+                                // The writer moved on while we read.
+                                end = self.end_of(next, thread.bytes);
+                                continue;
+                            }
+                            if !self.later_slot_written(thread) {
+                                return true;
+                            }
+                        }
+                        if !self.hole(thread, now_ns, last) {
+                            return false;
+                        }
+                    }
+                }
+            }
+            if next == 0 {
+                return true;
+            }
+            self.leave_chunk(thread, ChunkRef(next as u32));
+        }
+    }
+
+    /// Where a chunk's records end: in it, at a slot, whatever its head says.
+    fn end_of(&mut self, next: u64, bytes: usize) -> usize {
+        let said = if next == 0 { bytes } else { (next >> 32) as usize };
+        let end = said.min(bytes) & !(SLOT_BYTES - 1);
+        self.refused += u64::from(end != said);
+        end
+    }
+
+    /// Whether one of the next few slots is written: the empty one is a hole then.
+    fn later_slot_written(&self, thread: &Follow) -> bool {
+        (1..8).any(|i| {
+            let at = thread.at + i * SLOT_BYTES;
+            at < thread.bytes && matches!(self.region.read(thread.base + at), SlotRead::Record(..))
+        })
+    }
+
+    /// Whether a record of so many bytes that is being written will never be done:
+    /// something has stood behind it for a while.
+    fn is_abandoned(&self, thread: &mut Follow, bytes: usize, now_ns: u64) -> bool {
+        let behind = thread.at + bytes;
+        let written = behind < thread.bytes
+            && matches!(self.region.read(thread.base + behind), SlotRead::Record(..));
+        if !written || thread.hole_since == 0 {
+            thread.hole_since = if written { now_ns.max(1) } else { 0 };
+            return false;
+        }
+        let abandoned = now_ns - thread.hole_since >= HOLE_NS;
+        if abandoned {
+            thread.hole_since = 0;
+        }
+        abandoned
+    }
+
+    /// An empty slot before written ones: waits a while, then skips; true if skipped.
+    fn hole(&mut self, thread: &mut Follow, now_ns: u64, last: bool) -> bool {
+        if !last {
+            if thread.hole_since == 0 {
+                thread.hole_since = now_ns.max(1);
+                return false;
+            }
+            if now_ns - thread.hole_since < HOLE_NS {
+                return false;
+            }
+        }
+        thread.hole_since = 0;
+        thread.at += SLOT_BYTES;
+        self.refused += 1;
+        true
+    }
+
+    fn leave_chunk(&mut self, thread: &mut Follow, next: ChunkRef) {
+        let (done, used) = (thread.chunk, thread.at);
+        thread.taken += used;
+        thread.enter(next);
+        if thread.bytes == 0 {
+            self.refused += 1;
+        }
+        self.region.free_chunk(done, used.max(SLOT_BYTES));
+        let slot = self.region.slot(thread.slot);
+        slot.drained_chunks.fetch_add(1, Release);
+        if self.region.header().waiting.load(Relaxed) != 0 {
+            crate::os::sys::futex_wake(&slot.drained_chunks);
+        }
+    }
+
+    /// Takes the record at the thread's place and moves past it.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    fn take(
+        &mut self,
+        thread: &mut Follow,
+        word0: u64,
+        word1: u64,
+        end: usize,
+        clock: &Clock,
+        alone: bool,
+        notes: &mut dyn Notes,
+    ) {
+        match Kind::of(word0) {
+            Some(
+                Kind::Alloc
+                | Kind::Free
+                | Kind::ReallocFree
+                | Kind::ReallocAlloc
+                | Kind::ReallocFailed,
+            ) => {
+                self.take_heap(thread, end, clock, alone, notes);
+            }
+            Some(Kind::Time) => {
+                thread.at += SLOT_BYTES;
+                thread.clock = word1;
+            }
+            Some(Kind::Pad) => {
+                let slots = (word0 >> 16 & 0xffff).max(1) as usize;
+                thread.at = (thread.at + slots * SLOT_BYTES).min(end);
+            }
+            Some(Kind::Ext) => self.take_ext(thread, word0, word1, end, clock, alone, notes),
+            Some(Kind::Pending) | None => {
+                thread.at += SLOT_BYTES;
+                self.refused += 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn heap_op(&mut self, op: HeapOp, clock: &Clock, alone: bool, notes: &mut dyn Notes) {
+        if !alone {
+            self.pending.push(op);
+            return;
+        }
+        if self.heap.apply(&op, clock) {
+            notes.block_full(&mut self.heap.block);
+        }
+    }
+
+    /// Takes heap records as long as there are any; the common case, in a loop
+    /// of its own: decoded in batches, so that what each needs is in the cache
+    /// by the time it is applied.
+    #[inline(never)]
+    fn take_heap(
+        &mut self,
+        thread: &mut Follow,
+        end: usize,
+        clock: &Clock,
+        alone: bool,
+        notes: &mut dyn Notes,
+    ) {
+        let mut batch = [HeapOp::NONE; BATCH];
+        loop {
+            let mut count = 0;
+            let mut now = thread.clock;
+            for slot in self.region.slots(thread.base + thread.at, thread.base + end) {
+                let word0 = slot[0].load(Acquire);
+                let kind = (word0 & 15) as u32;
+                if kind.wrapping_sub(1) > 4 || count == BATCH {
+                    break;
+                }
+                let word1 = slot[1].load(Relaxed);
+                now = record::clock(word1, now);
+                let address = record::address(word0);
+                self.heap.live.prefetch(address);
+                batch[count] = HeapOp {
+                    clock: now,
+                    address,
+                    size: record::size(word0, word1),
+                    stack: record::stack(word1),
+                    tag: thread.index << 3 | kind,
+                };
+                count += 1;
+            }
+            thread.clock = now;
+            thread.at += count * SLOT_BYTES;
+            self.recorded += count as u64;
+            if alone {
+                let mut done = 0;
+                while done < count {
+                    let (more, full) = self.heap.apply_all(&batch[done..count], clock);
+                    done += more;
+                    if full {
+                        notes.block_full(&mut self.heap.block);
+                    }
+                }
+            } else {
+                self.pending.extend_from_slice(&batch[..count]);
+            }
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    fn take_ext(
+        &mut self,
+        thread: &mut Follow,
+        word0: u64,
+        word1: u64,
+        end: usize,
+        clock: &Clock,
+        alone: bool,
+        notes: &mut dyn Notes,
+    ) {
+        let slots = (word0 >> 16 & 0xffff) as usize;
+        let place = thread.base + thread.at;
+        if slots < 2 || thread.at + slots * SLOT_BYTES > end {
+            thread.at += SLOT_BYTES;
+            self.refused += 1;
+            return;
+        }
+        thread.at += slots * SLOT_BYTES;
+        let Some(kind) = ExtKind::of(word0) else {
+            self.refused += 1;
+            return;
+        };
+        let mut payload = std::mem::take(&mut self.payload);
+        self.region.payload(place, slots, &mut payload);
+        thread.clock = word1;
+        let argument = (word0 >> 32) as u32;
+        if kind == ExtKind::Wide {
+            if let (Some(kind), [address, size, stack, ..]) =
+                (Kind::of(u64::from(argument)), payload.as_slice())
+            {
+                self.recorded += 1;
+                let op = HeapOp {
+                    clock: word1,
+                    address: *address,
+                    size: (*size).min(ADDRESS_SPACE),
+                    stack: *stack as u32,
+                    tag: HeapOp::tag(thread.index, kind),
+                };
+                self.heap_op(op, clock, alone, notes);
+            }
+        } else if record::AGENT_KINDS.contains(&(kind as u16)) {
+            self.taken += 1;
+            self.refused += u64::from(!notes.agent(thread, word1, kind, argument, &payload));
+        } else {
+            match Note::decode(kind, argument, &payload) {
+                Some(note) => {
+                    // Life and stacks are not events that one could lose count of.
+                    self.recorded += u64::from(matches!(
+                        note,
+                        Note::Map(..) | Note::Unmap(..) | Note::Remap(..) | Note::Call(..)
+                    ));
+                    self.taken += 1;
+                    notes.note(thread, word1, note);
+                }
+                None => self.refused += 1,
+            }
+        }
+        self.payload = payload;
+    }
+
+    /// Whether threads have to be merged.
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_empty()
+    }
+}

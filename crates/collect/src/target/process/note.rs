@@ -1,0 +1,108 @@
+//! What a record of the preloaded library says, other than a heap event.
+
+use crate::python::ToldFrame;
+use crate::target::calls::CallNote;
+use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
+use tprof_wire::record::{self, ExtKind};
+
+/// Python's frames of a stack.
+#[derive(Debug)]
+pub struct PythonKeys {
+    /// What stands for each, innermost first; bit 0: see [`ExtKind::Stack`].
+    pub keys: Vec<u64>,
+    /// How they end.
+    pub ends: Ends,
+}
+
+/// Something other than a heap event.
+#[derive(Debug)]
+pub enum Note {
+    /// A stack: id, end, frames, Python's frames.
+    Stack(u32, u8, Vec<u64>, PythonKeys),
+    /// What a Python frame is.
+    PythonFrame(ToldFrame),
+    /// `mmap`: address, length, stack, and whether no file is behind it.
+    Map(u64, u64, u32, bool),
+    /// `munmap`.
+    Unmap(u64, u64),
+    /// `mremap`: old length, new address, new length.
+    Remap(u64, u64, u64),
+    /// Thread renamed.
+    Name(String),
+    /// Thread ended.
+    ThreadExit,
+    /// The process leaves with this status.
+    Exit(i32),
+    /// Forked this child.
+    Fork(u32),
+    /// About to exec: pid (0: a spawn), verdict, its parent, path.
+    Exec(u32, u32, u32, String),
+    /// The exec of this pid failed.
+    ExecFailed(u32),
+    /// Reaped: pid, wait status.
+    Reaped(u32, i32),
+    /// Spawned: pid or 0.
+    Spawned(u32),
+    /// A call of CUDA's runtime or of NCCL.
+    Call(CallNote),
+}
+
+impl Note {
+    /// Reads a record's argument and payload; `None` if they make no sense.
+    pub fn decode(kind: ExtKind, argument: u32, p: &[u64]) -> Option<Note> {
+        let at = |i: usize| p.get(i).copied();
+        Some(match kind {
+            ExtKind::Stack => {
+                let head = at(0)?;
+                let len = ((head & 0xffff) as usize).min(record::MAX_FRAMES);
+                let python = ((head >> 16 & 0xffff) as usize).min(MAX_PYTHON_FRAMES);
+                let python = PythonKeys {
+                    keys: p.get(len + 1..len + 1 + python)?.to_vec(),
+                    ends: Ends::of(head >> 32),
+                };
+                let frames = p.get(1..=len)?.to_vec();
+                Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, frames, python)
+            }
+            ExtKind::PythonFrame => Note::PythonFrame(ToldFrame::decode(p)?),
+            ExtKind::Map => {
+                let last = at(3)?;
+                Note::Map(at(0)?, pages(at(1)?), (last >> 32) as u32, last as u32 as i32 == -1)
+            }
+            ExtKind::Unmap => Note::Unmap(at(0)?, pages(at(1)?)),
+            ExtKind::Remap => Note::Remap(pages(at(1)?), at(2)?, pages(at(3)?)),
+            ExtKind::ThreadName => {
+                let name = text(p.get(..2)?, 16);
+                Note::Name(name.trim_end_matches('\0').to_owned())
+            }
+            ExtKind::ThreadExit => Note::ThreadExit,
+            ExtKind::ProcessExit => Note::Exit(at(0)? as i32),
+            ExtKind::Fork => Note::Fork(at(0)? as u32),
+            ExtKind::Exec => {
+                let facts = at(1)?;
+                let path = text(p.get(2..)?, argument as usize);
+                Note::Exec(at(0)? as u32, facts as u32 & 0xff, (facts >> 32) as u32, path)
+            }
+            ExtKind::ExecFailed => Note::ExecFailed(at(0)? as u32),
+            ExtKind::Reaped => Note::Reaped(at(0)? as u32, at(1)? as i32),
+            ExtKind::Spawned => Note::Spawned(at(0)? as u32),
+            ExtKind::HostCall
+            | ExtKind::HostMemory
+            | ExtKind::Collective
+            | ExtKind::Communicator
+            | ExtKind::Gemm => Note::Call(CallNote::of(kind, argument, p)?),
+            ExtKind::ThreadStart => return Some(Note::Name(String::new())),
+            // Taken before it comes here.
+            _ => return None,
+        })
+    }
+}
+
+fn text(words: &[u64], len: usize) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).take(len).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The kernel maps and unmaps whole pages.
+fn pages(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(4096).unwrap_or(bytes)
+}

@@ -1,0 +1,410 @@
+//! Finds the process image that each sample belongs to.
+//!
+//! Samples name pids. An image attaches a little after its exec, and some never
+//! do (static programs, `tprof attach`): samples wait for a moment, then such a
+//! process gets a row of its own.
+
+use crate::cpu::{Heard, Taken};
+use crate::engine::workers::Nameless;
+use crate::modules::LoadedModule;
+use crate::os::observe;
+use crate::os::sys;
+use crate::out::files::Files;
+use crate::out::story::Story;
+use crate::target::code::Code;
+use crate::target::ledger::{Desk, Ledger};
+use crate::target::tracked::Tracked;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use tprof_trace::model::*;
+use tprof_trace::run::{Blind, ProcessInfo};
+
+/// How long a sample waits for its process to attach.
+const HOLD_NS: u64 = 250_000_000;
+
+/// A process that samples tell of and that did not attach.
+struct Own {
+    pid: u32,
+    file: usize,
+    index: ProcessIndex,
+    code: Code,
+    ledger: Ledger,
+    /// Its row in the story.
+    row: usize,
+}
+
+/// A program of a row of its own that has ended, and of which nobody has told how.
+struct Leaving {
+    own: usize,
+    end_ns: u64,
+}
+
+/// Whose samples those of a program are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Unknown,
+    Image(u64),
+    Own(usize),
+}
+
+/// A program that a process ran.
+struct Epoch {
+    since_ns: u64,
+    owner: Owner,
+    /// Modules met before the owner was known.
+    met: Vec<(u64, LoadedModule)>,
+}
+
+/// What is known of a pid.
+#[derive(Default)]
+struct Person {
+    parent: u32,
+    /// File of its parent.
+    file: Option<usize>,
+    /// Programs that it ran, in order.
+    epochs: Vec<Epoch>,
+    /// Names of its threads.
+    names: HashMap<u32, String>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Sampled {
+    people: HashMap<u32, Person>,
+    /// Arrival, program, sample.
+    held: VecDeque<(u64, usize, Taken)>,
+    own: Vec<Own>,
+    leaving: Vec<Leaving>,
+    redact: bool,
+}
+
+/// What of the engine samples need.
+pub struct Room<'a> {
+    /// Attached images.
+    pub images: &'a mut BTreeMap<u64, Tracked>,
+    /// Files.
+    pub files: &'a mut Files,
+    /// Everyone's story.
+    pub story: &'a mut Story,
+}
+
+impl Sampled {
+    /// None yet.
+    pub fn new(redact: bool) -> Sampled {
+        Sampled { redact, ..Sampled::default() }
+    }
+
+    /// Takes what the sampler heard.
+    pub fn hear(&mut self, heard: Heard, room: &mut Room<'_>) {
+        match heard {
+            Heard::Forked { pid, parent, time_ns } => {
+                let file = self.file_of(parent, room);
+                let person = Person { parent, file, ..Person::default() };
+                self.people.insert(pid, person);
+                self.begins(pid, time_ns);
+            }
+            Heard::Replaced(pid, time_ns) => self.begins(pid, time_ns),
+            Heard::Ended(pid, time_ns) => self.ended(pid, time_ns, room),
+            Heard::Named(pid, tid, time_ns, name) => self.named(pid, tid, time_ns, name, room),
+            Heard::Met(met) => {
+                let person = self.person(met.pid);
+                let Some(epoch) = person.epochs.last_mut() else { return };
+                let owner = epoch.owner;
+                if owner == Owner::Unknown {
+                    epoch.met.push((met.time_ns, met.module));
+                } else if let Some(code) = self.code_of(owner, room) {
+                    code.hear(met.time_ns, vec![met.module]);
+                }
+            }
+            Heard::Taken(all) => {
+                let now = sys::monotonic_ns();
+                for taken in all {
+                    // By time: a wait is heard of when it is over, which may be in
+                    // the next program.
+                    let epochs = &self.person(taken.pid).epochs;
+                    let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
+                    let program = began.saturating_sub(1);
+                    self.held.push_back((now, program, taken));
+                }
+            }
+            Heard::EventShares(shares) => {
+                let shares: BTreeMap<_, _> =
+                    shares.into_iter().map(|(event, share)| (event.name(), share)).collect();
+                let value = serde_json::json!(shares).to_string();
+                for open in &mut room.files.open {
+                    open.fact(property::EVENT_SHARES, &value);
+                }
+            }
+            Heard::KernelNamesHidden(why) => {
+                let value = serde_json::json!(why).to_string();
+                for open in &mut room.files.open {
+                    open.fact(property::KERNEL_NAMES_HIDDEN, &value);
+                }
+            }
+            Heard::Lost(what, why, count) => room.story.lose(what, why, count),
+            Heard::Missing(process, what, why) => room.story.is_blind(Blind {
+                process: if process.is_empty() { "all processes".to_owned() } else { process },
+                what: what.to_owned(),
+                why,
+            }),
+        }
+    }
+
+    /// Pids of the processes that are sampled, each with when it is known to be there, ns.
+    pub fn pids(&self) -> impl Iterator<Item = (u32, u64)> {
+        // Of some it is not known since when they are there.
+        let since =
+            |person: &Person| person.epochs.first().map(|e| e.since_ns).filter(|ns| *ns > 0);
+        self.people.iter().map(move |(pid, person)| (*pid, since(person).unwrap_or(u64::MAX)))
+    }
+
+    fn person(&mut self, pid: u32) -> &mut Person {
+        let person = self.people.entry(pid).or_default();
+        if person.epochs.is_empty() {
+            person.epochs.push(Epoch { since_ns: 0, owner: Owner::Unknown, met: Vec::new() });
+        }
+        person
+    }
+
+    fn begins(&mut self, pid: u32, since_ns: u64) {
+        let epoch = Epoch { since_ns, owner: Owner::Unknown, met: Vec::new() };
+        self.people.entry(pid).or_default().epochs.push(epoch);
+    }
+
+    fn ended(&mut self, pid: u32, time_ns: u64, room: &mut Room<'_>) {
+        self.assign(room, Some(pid), u64::MAX);
+        let Some(person) = self.people.remove(&pid) else { return };
+        for epoch in person.epochs {
+            if let Owner::Own(own) = epoch.owner {
+                self.leaving.push(Leaving { own, end_ns: time_ns });
+            }
+        }
+    }
+
+    /// Writes how programs ended that have rows of their own, once it is known: whoever reaped
+    /// them is heard of later than of their end. Those that ended before `until_ns` wait no more.
+    pub fn write_ends(&mut self, until_ns: u64, files: &mut Files, story: &mut Story) {
+        self.leaving.retain(|left| {
+            let Some(own) = self.own.get(left.own) else { return false };
+            let Some(end) = story.sampled_ended(own.row, left.end_ns, left.end_ns < until_ns)
+            else {
+                return true;
+            };
+            if let Some(open) = files.open.get_mut(own.file) {
+                open.writer.process_end(own.index, left.end_ns, end);
+            }
+            false
+        });
+    }
+
+    fn named(&mut self, pid: u32, tid: u32, time_ns: u64, name: String, room: &mut Room<'_>) {
+        let person = self.person(pid);
+        let owner = person.epochs.last().map_or(Owner::Unknown, |e| e.owner);
+        person.names.insert(tid, name.clone());
+        let (ledger, file) = match owner {
+            Owner::Image(image) => match room.images.get(&image) {
+                Some(tracked) => (&tracked.ledger, tracked.file),
+                None => return,
+            },
+            Owner::Own(at) => (&self.own[at].ledger, self.own[at].file),
+            Owner::Unknown => return,
+        };
+        if let Some(open) = room.files.open.get_mut(file) {
+            ledger.name(tid, time_ns, &name, open);
+        }
+    }
+
+    fn code_of<'a>(&'a mut self, owner: Owner, room: &'a mut Room<'_>) -> Option<&'a mut Code> {
+        match owner {
+            Owner::Unknown => None,
+            Owner::Image(image) => room.images.get_mut(&image).map(|t| &mut t.code),
+            Owner::Own(at) => self.own.get_mut(at).map(|o| &mut o.code),
+        }
+    }
+
+    /// The file that a process's rows go to, as far as that is known.
+    fn file_of(&self, pid: u32, room: &Room<'_>) -> Option<usize> {
+        let person = self.people.get(&pid);
+        let owner = person.and_then(|p| p.epochs.iter().rev().find(|e| e.owner != Owner::Unknown));
+        match owner.map(|e| e.owner) {
+            Some(Owner::Own(at)) => self.own.get(at).map(|o| o.file),
+            Some(Owner::Image(image)) => room.story.place_of(image).map(|p| p.file),
+            _ => room
+                .story
+                .image_of(pid)
+                .and_then(|image| room.story.place_of(image))
+                .map(|p| p.file)
+                .or_else(|| person.and_then(|p| p.file)),
+        }
+    }
+
+    /// Writes the samples whose process is known, and those that waited until
+    /// `waited_ns` after they came; of one process, or of all.
+    pub fn assign(&mut self, room: &mut Room<'_>, only: Option<u32>, now_ns: u64) {
+        let mut left = VecDeque::new();
+        while let Some((arrived, program, taken)) = self.held.pop_front() {
+            if only.is_some_and(|pid| pid != taken.pid) {
+                left.push_back((arrived, program, taken));
+                continue;
+            }
+            let force = now_ns.saturating_sub(arrived) > HOLD_NS;
+            let mut taken = taken;
+            let mut owner = self.owner(taken.pid, program, false, room);
+            let last = self.person(taken.pid).epochs.len() - 1;
+            if owner == Owner::Unknown && force {
+                // Between fork and exec a child is about to be what it becomes,
+                // and runs its parent's code.
+                owner = self.owner(taken.pid, last, true, room);
+                if program < last {
+                    taken.frames.clear();
+                }
+            }
+            match owner {
+                Owner::Unknown => left.push_back((arrived, program, taken)),
+                owner => self.write(owner, taken, room),
+            }
+        }
+        self.held = left;
+    }
+
+    /// Whose a program's samples are; a row is made for it if need be and `force`.
+    fn owner(&mut self, pid: u32, program: usize, force: bool, room: &mut Room<'_>) -> Owner {
+        let person = self.person(pid);
+        let program = program.min(person.epochs.len() - 1);
+        let epoch = &person.epochs[program];
+        if epoch.owner != Owner::Unknown {
+            return epoch.owner;
+        }
+        let from = epoch.since_ns;
+        let to = person.epochs.get(program + 1).map_or(u64::MAX, |next| next.since_ns);
+        let mut images = room.images.iter().rev().filter(|(_, t)| t.pid == pid);
+        let image = images.find(|(_, t)| (from..to).contains(&t.start_ns)).map(|(n, _)| *n);
+        let owner = match image {
+            Some(image) => Owner::Image(image),
+            None if force => match self.make_row(pid, program, room) {
+                Some(at) => Owner::Own(at),
+                None => return Owner::Unknown,
+            },
+            None => return Owner::Unknown,
+        };
+        let epoch = &mut self.person(pid).epochs[program];
+        epoch.owner = owner;
+        let met = std::mem::take(&mut epoch.met);
+        if let Some(code) = self.code_of(owner, room) {
+            for (time_ns, module) in met {
+                code.hear(time_ns, vec![module]);
+            }
+        }
+        owner
+    }
+
+    /// A row for a process that did not attach.
+    fn make_row(&mut self, pid: u32, program: usize, room: &mut Room<'_>) -> Option<usize> {
+        let known = self.file_of(pid, room);
+        let file = match known {
+            Some(file) => file,
+            None => room.files.unranked().ok()?,
+        };
+        let inherited = self.in_force_of_parent(pid, program, room);
+        let person = self.person(pid);
+        let (parent, since_ns) = (person.parent, person.epochs[program].since_ns);
+        let name = person.names.get(&pid).cloned().unwrap_or_default();
+        let open = room.files.open.get_mut(file)?;
+        let index = open.processes;
+        open.processes += 1;
+        // A child that is gone by now, and ran no other program, ran its parent's.
+        let of_parent = room.story.image_of(parent).filter(|_| program == 0);
+        let of_parent = of_parent.and_then(|image| room.story.process(image));
+        let gone = || of_parent.map_or(name, |parent| parent.command.clone());
+        let (command, exe) = observe::command_of(pid).unwrap_or_else(|| (gone(), String::new()));
+        let command = match self.redact {
+            true => observe::program_of(&command),
+            false => command,
+        };
+        let rank = open.rank();
+        let process = Process {
+            process: index,
+            pid,
+            parent,
+            rank,
+            command: open.writer.name(&command),
+            exe: open.writer.name(if self.redact { "" } else { &exe }),
+            start_ns: since_ns,
+            memory: MemoryRecording::Off,
+        };
+        open.writer.process(&process);
+        let mut code = Code::new(index, self.redact);
+        code.inherit(&inherited, since_ns, &mut open.writer);
+        let info = ProcessInfo {
+            pid,
+            parent,
+            rank,
+            command,
+            ended_by: "unknown".to_owned(),
+            start_ns: since_ns,
+            ..ProcessInfo::default()
+        };
+        let row = room.story.sampled(info, file);
+        self.own.push(Own { pid, file, index, code, ledger: Ledger::default(), row });
+        Some(self.own.len() - 1)
+    }
+
+    /// The code of a forked child's parent.
+    fn in_force_of_parent(
+        &mut self,
+        pid: u32,
+        program: usize,
+        room: &mut Room<'_>,
+    ) -> Vec<std::sync::Arc<crate::target::code::Placement>> {
+        let parent = self.people.get(&pid).map_or(0, |p| p.parent);
+        if program > 0 || parent == 0 {
+            return Vec::new();
+        }
+        let owner = self.people.get(&parent).and_then(|p| p.epochs.last()).map(|e| e.owner);
+        let code = self.code_of(owner.unwrap_or(Owner::Unknown), room);
+        code.map(|c| c.in_force()).unwrap_or_default()
+    }
+
+    fn write(&mut self, owner: Owner, taken: Taken, room: &mut Room<'_>) {
+        let names = match self.people.get(&taken.pid) {
+            Some(person) => &person.names,
+            None => return,
+        };
+        let (file, process, pid, code, ledger) = match owner {
+            Owner::Unknown => return,
+            Owner::Image(image) => match room.images.get_mut(&image) {
+                Some(t) => (t.file, t.image.index, t.pid, &mut t.code, &mut t.ledger),
+                None => {
+                    return room.story.lose(
+                        if taken.cpu.is_some() { "CPU samples" } else { "times of threads" },
+                        "they came after their process's end",
+                        1,
+                    );
+                }
+            },
+            Owner::Own(at) => {
+                let own = &mut self.own[at];
+                (own.file, own.index, own.pid, &mut own.code, &mut own.ledger)
+            }
+        };
+        let Some(open) = room.files.open.get_mut(file) else { return };
+        let redact = self.redact;
+        ledger.take(taken, &mut Desk { open, process, pid, code, names, redact });
+    }
+
+    /// Writes stacks and modules of processes that did not attach; what of them
+    /// is to be named.
+    pub fn flush_own(&mut self, until_ns: u64, files: &mut Files) -> Vec<Nameless> {
+        let mut all = Vec::new();
+        for own in &mut self.own {
+            let Some(open) = files.open.get_mut(own.file) else { continue };
+            own.code.write_stacks(&mut open.writer);
+            own.code.learn(until_ns, &mut open.writer);
+            let places = own.code.drain_unnamed();
+            if !places.is_empty() {
+                let target = (own.file as u64) << 32 | u64::from(own.index);
+                all.push(Nameless { target, places });
+            }
+        }
+        all
+    }
+}

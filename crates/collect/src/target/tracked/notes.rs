@@ -1,0 +1,134 @@
+//! What an image's notes mean: rows of the trace, and what became of processes.
+
+use crate::gpu::{self, Gpu};
+use crate::out::files::Files;
+use crate::out::info;
+use crate::out::story::Story;
+use crate::shared::clock::Clock;
+use crate::target::calls::Calls;
+use crate::target::code::Code;
+use crate::target::process::{Follow, Note, Notes};
+use std::collections::HashMap;
+use tprof_trace::HeapBlock;
+use tprof_trace::model::*;
+use tprof_wire::record::ExtKind;
+
+/// Where notes of an image go.
+pub struct Desk<'a> {
+    /// As in [`super::Tracked`].
+    pub file: usize,
+    /// As in [`super::Tracked`].
+    pub index: ProcessIndex,
+    /// As in [`super::Tracked`].
+    pub number: u64,
+    /// As in [`super::Tracked`].
+    pub pid: u32,
+    /// As in [`super::Tracked`].
+    pub files: &'a mut Files,
+    /// As in [`super::Tracked`].
+    pub story: &'a mut Story,
+    /// As in [`super::Tracked`].
+    pub clock: &'a Clock,
+    /// Its calls of CUDA's runtime and of NCCL.
+    pub calls: &'a mut Calls,
+    /// Its code, which takes the stacks.
+    pub code: &'a mut Code,
+    /// Path of the executable.
+    pub exe: &'a str,
+    /// What its devices did.
+    pub gpu: &'a mut Gpu,
+    /// Rows of its threads, by their ids.
+    pub tids: &'a mut HashMap<u32, ThreadIndex>,
+}
+
+impl Notes for Desk<'_> {
+    fn note(&mut self, thread: &mut Follow, clock: u64, note: Note) {
+        let time_ns = self.clock.ns(clock);
+        let process = self.index;
+        let Some(file) = self.files.open.get_mut(self.file) else { return };
+        let writer = &mut file.writer;
+        let map = |kind, address, length, old_length, stack| MapEvent {
+            time_ns,
+            process,
+            thread: thread.index,
+            kind,
+            address,
+            length,
+            old_length,
+            stack,
+        };
+        match note {
+            Note::Stack(stack, end, frames, python) => {
+                self.code.take_told(time_ns, Stack { process, stack, end, frames }, &python);
+            }
+            Note::PythonFrame(told) => self.code.tell(told, writer),
+            Note::Map(address, length, stack, anonymous) => {
+                if anonymous {
+                    self.code.mapped(stack, length);
+                }
+                writer.map(map(MapKind::Map, address, length, 0, stack))
+            }
+            Note::Unmap(address, length) => writer.map(map(MapKind::Unmap, address, length, 0, 0)),
+            Note::Remap(old, address, length) => {
+                writer.map(map(MapKind::Remap, address, length, old, 0))
+            }
+            Note::Name(name) => {
+                if !name.is_empty() {
+                    let name = writer.name(&name);
+                    writer.thread_name(thread.index, time_ns, name);
+                }
+            }
+            Note::Call(call) => self.calls.take(call, thread.index, time_ns, self.clock, writer),
+            Note::ThreadExit => thread.ended = Some(time_ns),
+            Note::Exit(status) => self.story.announces(self.number, status),
+            Note::Fork(child) => self.story.forked(child, self.number, time_ns),
+            Note::Exec(0, verdict, _, path) if path == "/proc/self/exe" => {
+                thread.spawning = Some((self.exe.to_owned(), verdict, time_ns));
+            }
+            Note::Exec(pid, verdict, parent, path) if pid != 0 && path == "/proc/self/exe" => {
+                self.story.executes(pid, parent, self.exe.to_owned(), verdict, time_ns);
+            }
+            Note::Exec(0, verdict, _, path) => thread.spawning = Some((path, verdict, time_ns)),
+            Note::Exec(pid, verdict, parent, path) => {
+                self.story.executes(pid, parent, path, verdict, time_ns)
+            }
+            Note::ExecFailed(pid) => self.story.exec_failed(pid),
+            Note::Reaped(pid, status) => self.story.reaped(pid, status, time_ns),
+            Note::Spawned(pid) => {
+                if let Some((path, verdict, at)) = thread.spawning.take()
+                    && pid != 0
+                {
+                    self.story.spawned(pid, self.pid, path, verdict, at);
+                }
+            }
+        }
+    }
+
+    fn agent(
+        &mut self,
+        thread: &Follow,
+        clock: u64,
+        kind: ExtKind,
+        argument: u32,
+        payload: &[u64],
+    ) -> bool {
+        let Some(file) = self.files.open.get_mut(self.file) else { return true };
+        let mut place = gpu::Place { file, threads: self.tids };
+        let record = gpu::Record { kind, argument, clock, thread: thread.index, payload };
+        let sound = self.gpu.take(record, &mut place, self.clock, self.story);
+        self.calls.told_by_cupti_from_ns = self.gpu.tells_calls_from_ns;
+        if let Some((thread, start_ns)) = self.gpu.told.take() {
+            self.calls.witness.told(thread, start_ns);
+        }
+        sound
+    }
+
+    fn block_full(&mut self, block: &mut HeapBlock) {
+        let Some(file) = self.files.open.get_mut(self.file) else { return };
+        let events = block.len() as u64;
+        if let Err(e) = file.writer.heap(block) {
+            self.story.lose("heap events", info::UNWRITTEN, events);
+            self.story.complain(&e.to_string());
+        }
+    }
+}
