@@ -1,41 +1,17 @@
 //! The `tprof` command: parse, resolve, act.
 
-mod attach;
 mod cli;
-mod completions;
-mod config;
-mod ctl;
-mod diff;
-mod directory;
-mod doctor;
-mod enabled;
-mod env_cmd;
-mod errors;
-mod export;
-mod failures;
-mod follow;
-mod import;
-mod inherited;
+mod commands;
 mod launch;
-mod libraries;
-mod open;
-mod paint;
-mod peak;
-mod quote;
-mod report;
-mod run;
-mod scratch;
+mod runs;
 mod settings;
-mod signals;
-mod summary;
-mod symbols;
-mod system;
-mod units;
-mod usage;
-mod wait;
+mod terminal;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, usage};
+use commands::{attach, completions, ctl, diff, doctor, env, export, import, open, report, run};
+use launch::system;
 use std::process::ExitCode;
+use terminal::errors;
 
 fn main() -> ExitCode {
     let cli = match cli::parse_from(std::env::args_os()) {
@@ -61,7 +37,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
     }
     match cli.command {
         Command::Run(args) => run::run(args),
-        Command::Env(args) => env_cmd::run(args),
+        Command::Env(args) => env::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Ctl(args) => ctl::run(args),
         Command::Report(words) => report::run(words.resolve()?),
@@ -72,7 +48,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => completions::man(args),
-        Command::Collect { session } => env_cmd::collect(&session),
+        Command::Collect { session } => env::collect(&session),
         Command::Other(words) if words.first().is_some_and(|word| word == "help") => {
             usage::help(&words[1..])?;
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,83 @@
+//! What a word in the place of a command means that is none.
+
+use crate::cli;
+use crate::launch;
+use crate::terminal::errors::{Failure, nearest};
+use std::ffi::{OsStr, OsString};
+
+/// Words that other profilers, and shells, use for what tprof calls otherwise, with
+/// what to type here.
+const HABITS: [(&[&str], &str); 9] = [
+    (
+        &["record", "stat", "profile", "trace", "exec", "start", "launch", "mem", "python"],
+        "tprof run -- COMMAND",
+    ),
+    (&["view", "show", "script", "annotate", "stats", "analyze", "summary"], "tprof report RUN"),
+    (&["compare"], "tprof diff A B"),
+    (&["convert", "save"], "tprof export RUN --to FORMAT"),
+    (&["flame", "flamegraph"], "tprof open RUN --as flame"),
+    (&["timeline"], "tprof open RUN --as timeline"),
+    (&["top", "status", "live"], "tprof ctl status RUN, for a run that is live"),
+    (&["ls", "list"], "ls: a run is a directory, tprof-COMMAND-TIME unless -o named it"),
+    (&["rm", "delete", "clean"], "rm -r RUN: a run is a directory"),
+];
+
+/// The answer to it.
+pub fn unknown_command(words: &[OsString]) -> Failure {
+    let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let command = cli::command();
+    let known: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
+    let names = || known.iter().map(|one| one.get_name());
+    let failure = Failure::new(format!("unknown command `{word}`"));
+    let of_a_report = || cli::report_kinds().any(|(kind, _)| kind == word);
+    let habit = HABITS.iter().find(|(words, _)| words.contains(&word.as_ref()));
+    if let Some((_, hint)) = habit {
+        failure.cause("tprof has no such command").hint(*hint)
+    } else if of_a_report() {
+        failure.cause("it is a kind of report").hint(format!("tprof report {word} RUN"))
+    } else if let Some(right) = nearest(&word, names()) {
+        failure.cause("tprof has no such command").hint(format!("tprof {right}"))
+    } else if launch::find(OsStr::new(&*word)).is_ok() {
+        failure
+            .cause("the first word is one of tprof's own commands")
+            .hint(format!("tprof run -- {word}, to record it"))
+    } else {
+        let names: Vec<_> = names().collect();
+        failure.cause(format!("the commands are {}", names.join(", "))).hint("tprof --help")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(word: &str) -> String {
+        unknown_command(&[word.into()]).hint.unwrap()
+    }
+
+    #[test]
+    fn habits_of_other_tools_lead_to_what_does_the_same() {
+        assert_eq!(hint("record"), "tprof run -- COMMAND");
+        assert_eq!(hint("stat"), "tprof run -- COMMAND");
+        assert!(hint("top").starts_with("tprof ctl status RUN"));
+        assert!(hint("ls").starts_with("ls:"));
+        assert!(hint("rm").starts_with("rm -r RUN"));
+        assert_eq!(hint("flame"), "tprof open RUN --as flame");
+        assert_eq!(hint("kernels"), "tprof report kernels RUN");
+    }
+
+    #[test]
+    fn no_command_is_taken_for_another_meaning() {
+        let command = cli::command();
+        for name in command.get_subcommands().map(|one| one.get_name()) {
+            assert!(!HABITS.iter().any(|(words, _)| words.contains(&name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_near_to_nothing_suggests_nothing() {
+        assert_eq!(hint("reprot"), "tprof report");
+        assert_eq!(hint("sh"), "tprof run -- sh, to record it");
+        assert_eq!(hint("zzyzx"), "tprof --help");
+    }
+}

@@ -1,0 +1,180 @@
+//! Mistakes on the command line, in the same three lines as every other error.
+
+pub use super::unknown_command::unknown_command;
+use crate::cli;
+use crate::terminal::errors::{Failure, nearest};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
+
+/// `tprof help`, for those who type it so.
+pub fn help(words: &[OsString]) -> Result<(), Failure> {
+    let mut command = cli::command();
+    command.build();
+    for word in words {
+        let known = word.to_str().and_then(|word| command.find_subcommand(word).cloned());
+        command = known.ok_or_else(|| unknown_command(std::slice::from_ref(word)))?;
+    }
+    // Nobody to read it is no error.
+    let _ = command.print_help();
+    Ok(())
+}
+
+/// An error of the parser as ours; `None` for help and version, which are none.
+pub fn failure(error: &clap::Error) -> Option<Failure> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(list)) => list.first().cloned(),
+        Some(ContextValue::StyledStr(text)) => Some(text.to_string()),
+        _ => None,
+    };
+    // `--top <N>` is an option called `--top`.
+    let bare = |text: String| match text.split_once(" <") {
+        Some((name, _)) if name.starts_with('-') => name.to_owned(),
+        _ => text.trim_end_matches("...").to_owned(),
+    };
+    let argument = text(ContextKind::InvalidArg).map(bare).unwrap_or_default();
+    let value = text(ContextKind::InvalidValue).unwrap_or_default();
+    let usage = text(ContextKind::Usage).map(|usage| usage.replace("Usage: ", ""));
+    let usage = usage.as_deref().map(str::trim).filter(|usage| !usage.is_empty());
+    let usage = usage.unwrap_or("tprof --help").to_owned();
+    let failure = match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
+        ErrorKind::UnknownArgument => {
+            let failure = Failure::new(format!("unexpected `{argument}`"));
+            match text(ContextKind::SuggestedArg) {
+                Some(right) => failure.cause("there is no such option").hint(right),
+                None if argument.starts_with('-') => {
+                    failure.cause("there is no such option").hint(usage)
+                }
+                None => failure.cause("there is no place for it").hint(usage),
+            }
+        }
+        ErrorKind::InvalidValue if value.is_empty() => {
+            Failure::new(format!("`{argument}` has no value"))
+                .cause("the option takes one")
+                .hint(argument)
+        }
+        ErrorKind::InvalidValue => {
+            let known = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(list)) => list.clone(),
+                _ => Vec::new(),
+            };
+            let right = nearest(&value, known.iter().map(String::as_str)).map(str::to_owned);
+            Failure::new(format!("bad value `{value}` for {argument}"))
+                .cause(format!("it takes {}", known.join(", ")))
+                .hint(right.unwrap_or(usage))
+        }
+        // Only numbers are read by the parser itself.
+        ErrorKind::ValueValidation => Failure::new(format!("bad value `{value}` for {argument}"))
+            .cause(number_wanted(error))
+            .hint(format!("{argument} {}", usual_value(&argument))),
+        ErrorKind::MissingRequiredArgument => {
+            let missing = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::Strings(list)) => {
+                    list.iter().cloned().map(bare).collect::<Vec<_>>().join(" ")
+                }
+                _ => argument,
+            };
+            Failure::new(format!("missing {missing}")).cause("the command needs it").hint(usage)
+        }
+        ErrorKind::MissingSubcommand => {
+            Failure::new("missing word after the command").cause(subcommands(error)).hint(usage)
+        }
+        ErrorKind::InvalidSubcommand => {
+            let word = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let right = match error.get(ContextKind::SuggestedSubcommand) {
+                Some(ContextValue::Strings(list)) => {
+                    nearest(&word, list.iter().map(String::as_str))
+                }
+                _ => None,
+            };
+            Failure::new(format!("unknown word `{word}`"))
+                .cause(words_of(&usage))
+                .hint(right.map_or(usage, str::to_owned))
+        }
+        ErrorKind::ArgumentConflict => {
+            let other = text(ContextKind::PriorArg).unwrap_or_default();
+            let same = other == argument || other.is_empty();
+            let why = if same {
+                "it is given twice".to_owned()
+            } else {
+                format!("it cannot go with {other}")
+            };
+            Failure::new(format!("`{argument}` is one too many")).cause(why).hint(usage)
+        }
+        ErrorKind::InvalidUtf8 => {
+            Failure::new("an argument is not UTF-8 text").cause("only paths may be").hint(usage)
+        }
+        _ => {
+            let whole = error.to_string();
+            let first = whole.lines().next().unwrap_or_default();
+            Failure::new(first.trim_start_matches("error: ")).hint(usage)
+        }
+    };
+    Some(failure)
+}
+
+/// Which number an option takes.
+fn number_wanted(error: &clap::Error) -> String {
+    let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    match why.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
+        Some((least, most)) => format!("it takes a whole number from {least} to {most}"),
+        None => "it takes a whole number".to_owned(),
+    }
+}
+
+/// A value that an option could have: its default, or the first number.
+fn usual_value(argument: &str) -> String {
+    let command = cli::command();
+    let name = argument.trim_start_matches('-');
+    let mut options = command.get_subcommands().flat_map(|one| one.get_arguments());
+    let option = options.find(|one| one.get_long() == Some(name));
+    let default = option.and_then(|one| one.get_default_values().first().cloned());
+    default.map_or_else(|| "0".to_owned(), |value| value.to_string_lossy().into_owned())
+}
+
+/// The words that the command of a usage line takes.
+fn words_of(usage: &str) -> String {
+    let command = cli::command();
+    let name = usage.split(' ').nth(1).unwrap_or_default();
+    let words = command.find_subcommand(name).map(|command| {
+        let words: Vec<&str> = command.get_subcommands().map(|word| word.get_name()).collect();
+        words.join(", ")
+    });
+    match words.filter(|words| !words.is_empty()) {
+        Some(words) => format!("`tprof {name}` takes one of {words}"),
+        None => "it is none that the command takes".to_owned(),
+    }
+}
+
+fn subcommands(error: &clap::Error) -> String {
+    match error.get(ContextKind::ValidSubcommand) {
+        Some(ContextValue::Strings(list)) => format!("it takes one of {}", list.join(", ")),
+        _ => "it takes one more".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_suggested_that_the_option_could_have() {
+        let failure = |words: [&str; 5]| failure(&cli::parse_from(words).unwrap_err()).unwrap();
+        let rank = failure(["tprof", "report", "r1", "--rank", "x"]);
+        assert_eq!(rank.hint.as_deref(), Some("--rank 0"));
+        let top = failure(["tprof", "report", "r1", "--top", "x"]);
+        assert_eq!(top.hint.as_deref(), Some("--top 10"));
+        let port = failure(["tprof", "open", "r1", "--port", "70000"]);
+        assert_eq!(port.cause.as_deref(), Some("it takes a whole number from 0 to 65535"));
+    }
+
+    #[test]
+    fn an_unknown_word_is_answered_with_those_there_are() {
+        let words = words_of("tprof ctl <COMMAND>");
+        assert_eq!(words, "`tprof ctl` takes one of start, stop, mark, status");
+        assert_eq!(words_of("tprof nothing"), "it is none that the command takes");
+    }
+}

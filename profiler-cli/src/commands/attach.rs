@@ -1,0 +1,169 @@
+//! `tprof attach`: samples a process that already runs, and leaves it as it was.
+//!
+//! Nothing is loaded into it, and it is not stopped: counters are opened for
+//! its threads, and those of its children, from outside. When tprof goes, the
+//! kernel closes them.
+
+use crate::cli::{AttachArgs, RunOptions};
+use crate::commands::run::summary;
+use crate::commands::run::{current_directory, withdraw};
+use crate::launch::enabled;
+use crate::launch::failures::{not_finished, not_started};
+use crate::launch::signals::Signals;
+use crate::launch::system;
+use crate::settings::resolve;
+use crate::terminal::errors::{Failure, say};
+use crate::terminal::paint;
+use crate::terminal::quote;
+use crate::terminal::units::{about_time, parse_duration};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tprof_collect::{Libraries, Session};
+
+/// Bit of a process's flags in `/proc/PID/stat` that marks kernel threads.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// Samples the process.
+pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
+    if !enabled::is_enabled()? {
+        return Err(Failure::new(format!("process {} is not sampled", args.pid))
+            .cause(format!("{} turns recording off", enabled::ENABLED))
+            .hint(format!("unset {}", enabled::ENABLED))
+            .into());
+    }
+    let pid = process(&args.pid)?;
+    let directory = current_directory()?;
+    let duration = args.duration.clone();
+    let options = RunOptions {
+        output: args.output,
+        force: args.force.then(|| "true".into()),
+        activities: Some("cpu".into()),
+        stacks: args.stacks,
+        sample_rate: args.sample_rate,
+        counters: args.counters,
+        redact: args.redact.then(|| "true".into()),
+        quiet: args.quiet.then(|| "true".into()),
+        ..RunOptions::default()
+    };
+    let resolved = resolve::resolve(options, &command_of(pid), &directory)?;
+    let time = duration.map(|text| time_of(&text)).transpose()?;
+    let signals = Signals::block();
+    let output = resolved.config.output.clone();
+    let session =
+        Session::start(resolved.config.clone(), Libraries { preload: PathBuf::new(), agent: None })
+            .map_err(|e| not_started(&output, &e))?;
+    let count = match session.attach(pid, args.alone) {
+        Ok(count) => count,
+        Err(why) => {
+            // Taken back: an empty run would only mislead.
+            withdraw(session);
+            return Err(Failure::new(format!("cannot sample process {pid}"))
+                .cause(why)
+                .hint("tprof doctor")
+                .into());
+        }
+    };
+    if !resolved.quiet {
+        let end = match time {
+            Some(time) => format!("for {}", about_time(time.as_nanos() as u64)),
+            None => "until Ctrl-C or its end".to_owned(),
+        };
+        let others = match count {
+            1 => String::new(),
+            count => format!(" and {} that descend from it", count - 1),
+        };
+        say(&format!("tprof: sampling process {pid}{others} {end}\n"));
+    }
+    wait(pid, time, &signals);
+    let info = session.finish().map_err(|e| not_finished(&output, &e))?;
+    if !resolved.quiet {
+        let run = quote::word(quote::nearby(&output).as_os_str());
+        let ran = info.end_ns.unwrap_or(info.start_ns).saturating_sub(info.start_ns);
+        let mut text = format!(
+            "{}  {} recorded in {}\n",
+            paint::label("tprof"),
+            summary::counted_events(&info),
+            about_time(ran)
+        );
+        for loss in &info.completeness.losses {
+            text += &format!("       lost: {} {} ({})\n", loss.count, loss.what, loss.why);
+        }
+        for blind in &info.completeness.blind {
+            text +=
+                &format!("       not seen of {}: {} ({})\n", blind.process, blind.what, blind.why);
+        }
+        text += &format!("{}  {run}\n", paint::label("  run"));
+        text += &format!("{}  tprof report cpu {run}\n", paint::label(" next"));
+        say(&text);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for the end of the time or of the process, or for a signal that ends tprof.
+fn wait(pid: u32, time: Option<Duration>, signals: &Signals) {
+    let began = Instant::now();
+    while system::lives(pid) {
+        let left = time.map_or(Duration::MAX, |time| time.saturating_sub(began.elapsed()));
+        if left.is_zero() {
+            return;
+        }
+        let taken = signals.next(left.min(Duration::from_millis(100)));
+        if matches!(
+            taken.map(|taken| taken.signal),
+            Some(libc::SIGINT | libc::SIGTERM | libc::SIGQUIT | libc::SIGHUP)
+        ) {
+            return;
+        }
+    }
+}
+
+/// The pid, if it names a process that can be sampled.
+fn process(text: &str) -> Result<u32, Failure> {
+    let failure = |why: String| Failure::new(format!("cannot sample process `{text}`")).cause(why);
+    let Some(pid) = text.parse::<u32>().ok().filter(|pid| *pid > 0) else {
+        return Err(failure("a process id is a number above 0".to_owned())
+            .hint("tprof attach $(pgrep -n python)"));
+    };
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| {
+        failure("there is no such process in this pid namespace".to_owned())
+            .hint("pgrep -a NAME shows pids; for a container's process, run tprof in it or as root outside")
+    })?;
+    let fields: Vec<&str> =
+        stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
+    if matches!(fields.first(), Some(&("Z" | "X"))) {
+        return Err(failure("it has ended, and waits for its parent to take notice".to_owned())
+            .hint("attach to a process that runs"));
+    }
+    let flags = fields.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+    if flags & PF_KTHREAD != 0 {
+        return Err(failure("it is a thread of the kernel".to_owned())
+            .hint("perf record -g -p PID shows the kernel's own work"));
+    }
+    if pid == std::process::id() {
+        return Err(failure("it is tprof itself".to_owned()).hint("attach to another process"));
+    }
+    if !system::is_ours(pid) {
+        return Err(failure("it belongs to another user".to_owned())
+            .hint(format!("sudo tprof attach {pid}")));
+    }
+    Ok(pid)
+}
+
+/// Its command line, which names the run.
+fn command_of(pid: u32) -> Vec<OsString> {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = words.strip_suffix(b"\0").unwrap_or(&words);
+    let text = |word: &[u8]| OsString::from(String::from_utf8_lossy(word).into_owned());
+    words.split(|byte| *byte == 0).map(text).collect()
+}
+
+fn time_of(text: &OsString) -> Result<Duration, Failure> {
+    let time = text.to_str().and_then(parse_duration).filter(|time| !time.is_zero());
+    time.ok_or_else(|| {
+        Failure::new(format!("bad value `{}` for --duration", text.to_string_lossy()))
+            .cause("a time is a number above 0 and a unit, such as 500ms, 2s or 5m")
+            .hint("--duration=10s")
+    })
+}

@@ -1,0 +1,130 @@
+//! Completion of `tprof report [KIND] RUN`: in one place stand kinds of report and
+//! files, which the scripts that clap makes cannot say.
+
+use crate::cli::{Shell, report_kinds};
+
+/// What zsh calls for the words of `report`.
+const ZSH_FUNCTION: &str = "_tprof_report_words";
+
+/// A script with kinds among the words of `report`.
+pub fn with_kinds(script: &str, shell: Shell) -> String {
+    match shell {
+        Shell::Bash => format!("{script}\n{}", bash()),
+        Shell::Zsh => zsh(script),
+        Shell::Fish => format!("{script}\n{}", fish()),
+    }
+}
+
+/// Kinds, with what each shows; text that is safe in single quotes.
+fn kinds() -> impl Iterator<Item = (&'static str, String)> {
+    let all = ("all", "every kind, from one pass over the run's files");
+    report_kinds().chain([all]).map(|(name, about)| (name, about.replace('\'', "")))
+}
+
+fn bash() -> String {
+    let names: Vec<_> = kinds().map(|(name, _)| name).collect();
+    format!(
+        r#"_tprof_words() {{
+    _tprof "$@"
+    local cur="${{COMP_WORDS[COMP_CWORD]}}" IFS=$'\n'
+    if [[ "${{COMP_WORDS[1]}}" == report && "${{cur}}" != -* ]]; then
+        COMPREPLY=( $(compgen -f -- "${{cur}}") )
+        compopt -o filenames 2>/dev/null
+        if [[ ${{COMP_CWORD}} -eq 2 ]]; then
+            COMPREPLY+=( $(IFS=' ' compgen -W "{}" -- "${{cur}}") )
+        fi
+    fi
+}}
+complete -F _tprof_words -o bashdefault -o default tprof
+"#,
+        names.join(" ")
+    )
+}
+
+fn zsh(script: &str) -> String {
+    let words = script.lines().find(|line| line.starts_with("'*::words -- "));
+    let own = words.map(|line| line.replace(":_files'", &format!(":{ZSH_FUNCTION}'")));
+    let script = match (words, own) {
+        (Some(words), Some(own)) => script.replace(words, &own),
+        _ => script.to_owned(),
+    };
+    let kinds: String =
+        kinds().map(|(name, about)| format!("        '{name}:{about}'\n")).collect();
+    let function = format!(
+        "{ZSH_FUNCTION}() {{\n    local -a kinds=(\n{kinds}    )\n    \
+         (( CURRENT > 2 )) || _describe -t kinds 'kind of report' kinds\n    _files\n}}\n\n"
+    );
+    // The last lines run the script's function, which needs this one.
+    match script.rfind("if [ \"$funcstack[1]\" = \"_tprof\" ]") {
+        Some(at) => format!("{}{function}{}", &script[..at], &script[at..]),
+        None => script + &function,
+    }
+}
+
+fn fish() -> String {
+    let line = |(name, about): (&str, String)| {
+        format!(
+            "complete -c tprof -n \"__fish_tprof_using_subcommand report; and test (count \
+             (commandline -opc)) -eq 2\" -a {name} -d '{about}'\n"
+        )
+    };
+    kinds().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::completions::script;
+    use std::process::Command;
+
+    /// What a shell prints that runs `text` after the script, if it is installed.
+    fn shell(name: &str, shell: Shell, text: &str) -> Option<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("script");
+        std::fs::write(&path, script(shell)).unwrap();
+        std::fs::write(directory.path().join("findings-of-mine"), "").unwrap();
+        let text = text.replace("SCRIPT", &path.display().to_string());
+        let run = Command::new(name).args(["-c", &text]).current_dir(directory.path()).output();
+        let Ok(output) = run else {
+            eprintln!("skipped: {name} is not installed");
+            return None;
+        };
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    #[test]
+    fn bash_offers_kinds_and_files_for_the_first_word_and_files_for_the_second() {
+        let offered = |words: &str, at: u32| {
+            let text = format!(
+                "source SCRIPT; COMP_WORDS=({words}); COMP_CWORD={at}; \
+                 _tprof_words tprof \"${{COMP_WORDS[{at}]}}\" report; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+            );
+            shell("bash", Shell::Bash, &text)
+        };
+        let Some(first) = offered("tprof report fi", 2) else { return };
+        assert_eq!(first.split_whitespace().collect::<Vec<_>>(), ["findings-of-mine", "findings"]);
+        let second = offered("tprof report cpu fi", 3).unwrap();
+        assert_eq!(second.split_whitespace().collect::<Vec<_>>(), ["findings-of-mine"]);
+        let option = offered("tprof report --no-j", 2).unwrap();
+        assert_eq!(option.trim(), "--no-json");
+    }
+
+    #[test]
+    fn fish_offers_kinds_with_what_they_show() {
+        let text = "source SCRIPT; complete -C 'tprof report fi'";
+        let Some(offered) = shell("fish", Shell::Fish, text) else { return };
+        assert!(offered.lines().any(|line| line.starts_with("findings\t")), "{offered}");
+        assert!(offered.contains("findings-of-mine"), "{offered}");
+        let second = shell("fish", Shell::Fish, "source SCRIPT; complete -C 'tprof report cpu fi'");
+        assert!(!second.unwrap().lines().any(|line| line.starts_with("findings\t")));
+    }
+
+    #[test]
+    fn zsh_has_a_function_for_the_words_of_report() {
+        let script = script(Shell::Zsh);
+        assert_eq!(script.matches(ZSH_FUNCTION).count(), 2, "used and defined");
+        assert!(script.contains("        'findings:"));
+        let Some(told) = shell("zsh", Shell::Zsh, "zsh -n SCRIPT && echo sound") else { return };
+        assert_eq!(told.trim(), "sound");
+    }
+}

@@ -1,0 +1,204 @@
+//! `tprof ctl`: asks the collector of a live run, over its session's socket.
+
+use crate::cli::{CtlArgs, CtlRequest};
+use crate::terminal::errors::Failure;
+use crate::terminal::quote;
+use crate::terminal::units;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tprof_collect::control::{self, Request};
+
+/// Sends the request and prints the answer.
+pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
+    let (path, request, json) = match args.request {
+        CtlRequest::Start(run) => (run.run, Request::Start, false),
+        CtlRequest::Stop(run) => (run.run, Request::Stop, false),
+        CtlRequest::Mark { name, run } => (run, Request::Mark { name: mark(name)? }, false),
+        CtlRequest::Status { run, json } => (run, Request::Status, json),
+    };
+    refuse_what_is_no_run(&path)?;
+    let reply = control::request(&path, &request).map_err(|e| not_reached(&path, &e))?;
+    if !reply.ok {
+        let status = PathBuf::from(&path);
+        return Err(Failure::new(format!("the run in `{}` refused", path.display()))
+            .cause(reply.message)
+            .hint(format!("tprof ctl status {}", quote::word(status.as_os_str())))
+            .into());
+    }
+    let mut out = io::stdout();
+    match reply.status {
+        Some(status) if json => writeln!(out, "{}", serde_json::to_string_pretty(&status)?)?,
+        Some(status) => out.write_all(table(&reply.message, &status).as_bytes())?,
+        None if json => writeln!(out, "{}", serde_json::json!({ "message": reply.message }))?,
+        None => writeln!(io::stderr(), "{}", reply.message)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn mark(name: String) -> Result<String, Failure> {
+    if name.trim().is_empty() {
+        return Err(Failure::new("a mark needs a name")
+            .cause("the name given is empty")
+            .hint("tprof ctl mark epoch-3 RUN"));
+    }
+    Ok(name)
+}
+
+fn refuse_what_is_no_run(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let failure = Failure::new(format!("`{shown}` is not a run"));
+    if !path.exists() {
+        return Err(failure.cause("there is no such directory").hint("ls -d tprof-*"));
+    }
+    if !path.is_dir() {
+        return Err(failure.cause("it is a file").hint("the directory that holds it"));
+    }
+    Ok(())
+}
+
+fn not_reached(path: &Path, error: &dyn std::error::Error) -> Failure {
+    let report = format!("tprof report {}", quote::word(path.as_os_str()));
+    Failure::new(format!("cannot reach the collector of `{}`", path.display()))
+        .cause(error.to_string())
+        .hint(if error.to_string().contains("has ended") {
+            report
+        } else {
+            format!("{report}, if the run has ended")
+        })
+}
+
+/// Rows that come first; others follow in the order of their names.
+const ORDER: [&str; 11] = [
+    "recording",
+    "running for",
+    "processes",
+    "threads",
+    "recorded",
+    "sampled",
+    "rate",
+    "lost",
+    "waited",
+    "written",
+    "collector",
+];
+
+/// The status as two columns, rounded and with units; nested values by dotted
+/// names. `--json` has them as they are.
+fn table(message: &str, status: &Value) -> String {
+    let mut rows = Vec::new();
+    flatten("", status, &mut rows);
+    let place = |name: &str| ORDER.iter().position(|known| *known == name);
+    rows.sort_by_key(|(name, _)| place(name).unwrap_or(ORDER.len()));
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    if !message.is_empty() {
+        text += message;
+        text.push('\n');
+    }
+    for (name, value) in rows {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name:width$}  {value}");
+    }
+    text
+}
+
+fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let name =
+                    if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                flatten(&name, value, rows);
+            }
+        }
+        value => rows.push(shown(prefix, value)),
+    }
+}
+
+/// A row for people: the key's unit goes to its value.
+fn shown(key: &str, value: &Value) -> (String, String) {
+    let about = |number: f64| units::about_count(number.max(0.0).round() as u64);
+    let number = value.as_f64();
+    let (name, text) = match (key, number) {
+        ("seconds", Some(seconds)) => ("running for", units::about_time((seconds * 1e9) as u64)),
+        ("bytes", Some(bytes)) => ("written", units::about_size(bytes as u64)),
+        ("recorded", Some(events)) => ("recorded", format!("{} events", about(events))),
+        ("samples", Some(samples)) => ("sampled", format!("{} CPU samples", about(samples))),
+        ("lost", Some(0.0)) => ("lost", "none".to_owned()),
+        ("lost", Some(events)) => ("lost", format!("{} events", about(events))),
+        ("events_per_second", Some(rate)) => {
+            ("rate", format!("{} events/s on average", about(rate)))
+        }
+        ("wait_ns", Some(0.0)) => ("waited", "never for the collector".to_owned()),
+        ("wait_ns", Some(ns)) => {
+            ("waited", format!("{} for the collector", units::about_time(ns as u64)))
+        }
+        ("collector_cpu_ns", Some(ns)) => {
+            ("collector", format!("{} of CPU", units::about_time(ns as u64)))
+        }
+        ("recording", None) => (
+            "recording",
+            match value {
+                Value::Bool(true) => "on".to_owned(),
+                Value::Bool(false) => "off".to_owned(),
+                _ => "unknown".to_owned(),
+            },
+        ),
+        (key, Some(number)) if key.ends_with("_ns") => {
+            (key.trim_end_matches("_ns"), units::about_time(number as u64))
+        }
+        (key, Some(number)) if key.ends_with("_bytes") => {
+            (key.trim_end_matches("_bytes"), units::about_size(number as u64))
+        }
+        (key, Some(number)) if number.fract() == 0.0 && number >= 0.0 => (key, about(number)),
+        (key, Some(number)) => (key, format!("{number:.1}")),
+        (key, None) => (
+            key,
+            match value {
+                Value::Null => "unknown".to_owned(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            },
+        ),
+    };
+    (name.replace('_', " "), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_reads_with_units() {
+        let status = serde_json::json!({
+            "recording": true, "seconds": 3.840488688, "bytes": 14990, "recorded": 1234567, "samples": 1052,
+            "events_per_second": 42.581138699979086, "lost": 0, "wait_ns": 0, "processes": 41,
+            "collector_cpu_ns": 130787445, "x": null, "y": {"queue_bytes": 2048},
+        });
+        let table = table("", &status);
+        let rows: Vec<(&str, &str)> = table
+            .lines()
+            .filter_map(|line| line.split_once("  "))
+            .map(|(a, b)| (a, b.trim()))
+            .collect();
+        for row in [
+            ("recording", "on"),
+            ("running for", "3.84 s"),
+            ("written", "14.6 KiB"),
+            ("recorded", "1,234,567 events"),
+            ("sampled", "1,052 CPU samples"),
+            ("rate", "43 events/s on average"),
+            ("lost", "none"),
+            ("waited", "never for the collector"),
+            ("collector", "130.8 ms of CPU"),
+            ("processes", "41"),
+            ("x", "unknown"),
+            ("y.queue", "2.0 KiB"),
+        ] {
+            assert!(rows.contains(&row), "{row:?} in\n{table}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `tprof diff`: two runs beside each other, as text, JSON or CSV on stdout.
+
+pub mod args;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use tprof_analyze::diff::{Comparison, Gate, Metric, Side, SideOptions, find, keys};
+use tprof_analyze::document::Value;
+use tprof_trace::live::collector_lives;
+
+use crate::cli::DiffArgs;
+use crate::commands::report::document;
+use crate::runs::failure::{analyze_failure, no_table};
+use crate::runs::foreign::open_run_or_import;
+use crate::terminal::errors::{Failure, nearest, said, say};
+use crate::terminal::page::Page;
+
+/// Exit status if a condition trips.
+const TRIPPED: u8 = 1;
+
+/// Compares two runs.
+pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
+    let gates = args.fail_on.iter().map(|text| gate(text)).collect::<Result<Vec<_>, _>>()?;
+    let steps_a = args.steps_a.as_deref().map(steps).transpose()?;
+    let steps_b = args.steps_b.as_deref().map(steps).transpose()?;
+    let read = |path: &Path, steps| -> anyhow::Result<Side> {
+        let options = SideOptions { rank: args.rank, steps, is_running: Some(collector_lives) };
+        let run = open_run_or_import(path)?;
+        let read = Side::read(run.path(), &options);
+        let mut side = read.map_err(|error| analyze_failure(path, &error))?;
+        side.run.path = path.to_owned();
+        match steps {
+            Some((from, to)) if side.stepped && side.steps.is_empty() => {
+                Err(no_steps(path, run.path(), from, to, &options).into())
+            }
+            _ => Ok(side),
+        }
+    };
+    let comparison = Comparison::of(read(&args.a, steps_a)?, read(&args.b, steps_b)?);
+    let text = if args.json {
+        serde_json::to_string_pretty(&comparison)? + "\n"
+    } else if args.csv {
+        let keys: Vec<&str> = comparison.tables.iter().map(|table| table.key).collect();
+        let name = args.table.as_deref().unwrap_or(keys[0]);
+        let table = comparison.tables.iter().find(|table| table.key == name);
+        document::csv(table.ok_or_else(|| no_table(name, "diff", &keys))?)
+    } else {
+        text(&comparison, args.top)
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error
+        .kind()
+    {
+        std::io::ErrorKind::BrokenPipe => anyhow::Error::from(error),
+        _ => Failure::new("cannot write the comparison")
+            .cause(said(&error))
+            .hint("> FILE elsewhere")
+            .into(),
+    })?;
+    judge(&comparison, &gates)
+}
+
+/// Says of each condition whether it tripped; the talk goes to stderr.
+fn judge(comparison: &Comparison, gates: &[(Gate, &'static Metric)]) -> anyhow::Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    let other_hardware = comparison.other_hardware();
+    for (gate, metric) in gates {
+        if metric.of_hardware && !other_hardware.is_empty() {
+            return Err(Failure::new(format!("cannot judge `{gate}`"))
+                .cause(format!("the hardware differs ({})", other_hardware.join(", ")))
+                .hint("runs on the same hardware, or a metric of memory")
+                .into());
+        }
+        let change = comparison.change(metric.key);
+        let known =
+            change.as_ref().and_then(|change| Some((change.a.get()?, change.difference()?)));
+        let (Some((a, difference)), Some(tripped)) = (known, comparison.trips(gate)) else {
+            return Err(Failure::new(format!("cannot judge `{gate}`"))
+                .cause(format!("{} was not measured on both sides", metric.name))
+                .hint("tprof diff without --fail-on says what was")
+                .into());
+        };
+        let shown = |value: f64| document::shown_value(&Value::Float(value), metric.unit);
+        let share = if a == 0.0 {
+            String::new()
+        } else {
+            format!(", {:+.1} %", difference / a.abs() * 100.0)
+        };
+        let sure = match change.and_then(|change| change.error) {
+            Some(error) => format!(", \u{b1} {}", shown(error)),
+            None => String::new(),
+        };
+        let verdict = if tripped { "FAILS" } else { "holds" };
+        say(&format!(
+            "{verdict}: {gate}: {} from {} to {}{share}{sure}\n",
+            metric.name,
+            shown(a),
+            shown(a + difference)
+        ));
+        if tripped {
+            code = ExitCode::from(TRIPPED);
+        }
+    }
+    Ok(code)
+}
+
+/// The comparison for a person; `top` rows in each table.
+fn text(comparison: &Comparison, top: usize) -> String {
+    let mut page = Page::default();
+    page.line("tprof diff");
+    page.gap();
+    for (name, side) in [("A", &comparison.a), ("B", &comparison.b)] {
+        page.field(name, &side_text(side));
+    }
+    for note in &comparison.notes {
+        page.paragraph(0, &format!("Note: {note}."));
+    }
+    document::tables(&mut page, &comparison.tables, top);
+    page.into_text()
+}
+
+fn side_text(side: &Side) -> String {
+    let steps = match side.steps.len() {
+        _ if !side.stepped => "no steps".to_owned(),
+        1 => "1 step".to_owned(),
+        steps => format!("{steps} steps"),
+    };
+    let ranks = if side.ranks == 1 { "1 rank".to_owned() } else { format!("{} ranks", side.ranks) };
+    let complete = if side.completeness.complete { "complete" } else { "NOT COMPLETE" };
+    format!("{}: {ranks}, {steps}, {complete}", side.run.path.display())
+}
+
+/// A condition and its metric.
+fn gate(text: &str) -> Result<(Gate, &'static Metric), Failure> {
+    let failure = || Failure::new(format!("cannot read the condition `{text}`"));
+    let gate: Gate = text.parse().map_err(|error: tprof_analyze::diff::GateError| {
+        failure().cause(error.to_string()).hint("--fail-on 'step_time>+5%'")
+    })?;
+    match find(&gate.metric) {
+        Some(metric) => Ok((gate, metric)),
+        None => {
+            let keys: Vec<&str> = keys().collect();
+            let near = nearest(&gate.metric, keys.iter().copied()).unwrap_or("step_time");
+            Err(failure()
+                .cause(format!("`{}` is no metric; there are {}", gate.metric, keys.join(", ")))
+                .hint(format!("--fail-on '{}'", text.replacen(&gate.metric, near, 1))))
+        }
+    }
+}
+
+/// Reads `5` or `5..20`.
+fn steps(text: &str) -> Result<(u64, u64), Failure> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    match (from.trim().parse(), to.trim().parse()) {
+        (Ok(from), Ok(to)) if from <= to => Ok((from, to)),
+        _ => Err(Failure::new(format!("cannot read the steps `{text}`"))
+            .cause("steps are one number, or two with `..` between them, the smaller first")
+            .hint("--steps-a 5..20")),
+    }
+}
+
+fn no_steps(path: &Path, run: &Path, from: u64, to: u64, options: &SideOptions) -> Failure {
+    let there = Side::read(run, &SideOptions { steps: None, ..*options });
+    let failure =
+        Failure::new(format!("there is no step from {from} to {to} in `{}`", path.display()));
+    match there.as_ref().map(|side| (side.steps.first(), side.steps.last())) {
+        Ok((Some(first), Some(last))) => failure
+            .cause(format!("its steps are {first} to {last}"))
+            .hint(format!("{first}..{last}")),
+        _ => failure.cause("it has no steps").hint("leave out --steps-a and --steps-b"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read() {
+        assert_eq!(steps("5").unwrap(), (5, 5));
+        assert_eq!(steps("5..20").unwrap(), (5, 20));
+        for bad in ["", "x", "5..", "..5", "9..5", "-1", "1..2..3"] {
+            assert!(steps(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_metric_that_does_not_exist_is_named_with_the_nearest() {
+        let failure = gate("step_tme>+5%").unwrap_err();
+        assert_eq!(failure.hint.as_deref(), Some("--fail-on 'step_time>+5%'"));
+        assert!(gate("step_time>5%").is_err());
+        assert!(gate("step_time>+5%").is_ok());
+    }
+}

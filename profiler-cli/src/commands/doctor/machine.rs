@@ -1,0 +1,241 @@
+//! What this machine, container and account allow.
+
+use super::{Check, Verdict};
+use crate::commands::env;
+use crate::launch::libraries;
+use crate::launch::system;
+use crate::terminal::errors::said;
+use crate::terminal::units::about_size;
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use tprof_collect::PerfEvent;
+use tprof_wire::env::SOCKET_NAME;
+
+/// Open files that a collector of a large job wants: three for each process
+/// while it attaches, and its own.
+const ENOUGH_FILES: u64 = 1024;
+
+pub fn checks() -> Vec<Check> {
+    let mut checks = vec![library(), shared_memory(), socket(), clock(), directory()];
+    checks.extend(preloads());
+    checks.extend(open_files());
+    checks.push(memory_limit());
+    checks.extend(cpu());
+    checks
+}
+
+fn library() -> Check {
+    let (found, tried) = libraries::place(&libraries::HOOKS);
+    if let Some(path) = found {
+        return Check::new("library", Verdict::Ok, format!("loads from {}", path.display()));
+    }
+    let places = tried.iter().map(|place| {
+        let why = place.refused.as_deref().unwrap_or_default();
+        format!("{} ({why})", place.path.display())
+    });
+    let places: Vec<_> = places.collect();
+    Check::new("library", Verdict::No, format!("no place to load it from: {}", places.join(", ")))
+        .hint("XDG_CACHE_HOME at a directory of yours without noexec")
+}
+
+fn shared_memory() -> Check {
+    match system::sealed_memory() {
+        Ok(()) => Check::new("memory", Verdict::Ok, "sealed memory files (memfd) work"),
+        Err(e) => Check::new(
+            "memory",
+            Verdict::No,
+            format!("no sealed memory files (memfd): {}", said(&e)),
+        )
+        .hint("a kernel from 3.17 on, or a seccomp profile that allows memfd_create"),
+    }
+}
+
+fn socket() -> Check {
+    let directory = match env::make_session() {
+        Ok(directory) => directory,
+        Err(failure) => {
+            let why = failure.cause.unwrap_or_default();
+            let found = format!("{}: {why}", failure.what);
+            return Check::new("session", Verdict::No, found)
+                .hint(failure.hint.unwrap_or_default());
+        }
+    };
+    let bound = UnixListener::bind(directory.join(SOCKET_NAME));
+    let _ = fs::remove_dir_all(&directory);
+    let base = directory.parent().unwrap_or(&directory).display().to_string();
+    match bound {
+        Ok(_) => Check::new("session", Verdict::Ok, format!("Unix sockets work in {base}")),
+        Err(e) => {
+            Check::new("session", Verdict::No, format!("no Unix socket in {base}: {}", said(&e)))
+                .hint(format!("df {base}; ls -ld {base}"))
+        }
+    }
+}
+
+fn clock() -> Check {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = cpu.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let has = |flag| flags.split_ascii_whitespace().any(|word| word == flag);
+    let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = fs::read_to_string(source).unwrap_or_default();
+    let source = source.trim();
+    let kernel =
+        if source.is_empty() { String::new() } else { format!("; the kernel uses {source}") };
+    if cfg!(not(target_arch = "x86_64")) {
+        return Check::new("clock", Verdict::Ok, format!("the system's{kernel}"));
+    }
+    if has("constant_tsc") && has("nonstop_tsc") {
+        return Check::new("clock", Verdict::Ok, format!("the processor's, invariant{kernel}"));
+    }
+    Check::new("clock", Verdict::Part, format!("the processor's is not invariant{kernel}"))
+        .hint("nothing; records carry the system's clock, which costs more")
+}
+
+fn directory() -> Check {
+    match std::env::current_dir() {
+        Ok(here) if system::may_write(&here) => {
+            Check::new("directory", Verdict::Ok, format!("{} can be written to", here.display()))
+        }
+        Ok(here) => {
+            let found = format!("{} cannot be written to", here.display());
+            Check::new("directory", Verdict::Part, found).hint("tprof run -o DIR")
+        }
+        Err(e) => {
+            Check::new("directory", Verdict::No, format!("the current one is gone: {}", said(&e)))
+                .hint("cd to a directory that exists")
+        }
+    }
+}
+
+/// CPU samples: what of them is permitted.
+fn cpu() -> Vec<Check> {
+    const ALLOWED: &str = "sysctl kernel.perf_event_paranoid=1 (a container: --cap-add PERFMON, \
+                           and a seccomp profile that allows perf_event_open)";
+    const IN_CONTAINERS: &str =
+        "--cap-add PERFMON for the container, and a seccomp profile that allows perf_event_open";
+    let found = tprof_collect::cpu::permitted();
+    let samples = match (&found.user, &found.kernel) {
+        (Err(why), _) => {
+            let text = format!("times, waits and Python functions; none of native code: {why}");
+            let hint = if why.contains("seccomp") { IN_CONTAINERS } else { ALLOWED };
+            Check::new("CPU samples", Verdict::Part, text).hint(hint)
+        }
+        (Ok(()), Err(_)) => {
+            let text = "of user code; no kernel frames, no stacks of short waits";
+            Check::new("CPU samples", Verdict::Part, text).hint(ALLOWED)
+        }
+        (Ok(()), Ok(())) if found.kernel_names.is_err() => {
+            let text = "user and kernel; the kernel's functions have no names";
+            let hint = "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1, or CAP_SYSLOG";
+            Check::new("CPU samples", Verdict::Part, text).hint(hint)
+        }
+        (Ok(()), Ok(())) => Check::new(
+            "CPU samples",
+            Verdict::Ok,
+            format!("user and kernel, up to {} a second", tprof_collect::highest_sample_rate()),
+        ),
+    };
+    let python = match found.ptrace_scope {
+        None | Some(0) => Check::new("Python", Verdict::Ok, "frames can be read from outside"),
+        Some(1) => {
+            let text = "frames of what tprof launches can be read; not those of others (Yama)";
+            Check::new("Python", Verdict::Part, text)
+                .hint("sysctl kernel.yama.ptrace_scope=0, for `tprof attach`")
+        }
+        Some(scope) => {
+            let text = format!("frames cannot be read: kernel.yama.ptrace_scope is {scope}");
+            Check::new("Python", Verdict::Part, text).hint("sysctl kernel.yama.ptrace_scope=0")
+        }
+    };
+    vec![samples, python, counters(&found.hardware)]
+}
+
+/// What the processor counts for its programs.
+fn counters(events: &[(PerfEvent, Result<(), String>)]) -> Check {
+    const TITLE: &str = "hw counters";
+    let names = |counted: bool| {
+        let of = events.iter().filter(|(_, counts)| counts.is_ok() == counted);
+        of.map(|(event, _)| event.name()).collect::<Vec<_>>().join(", ")
+    };
+    match events.iter().find_map(|(_, counts)| counts.as_ref().err()) {
+        None => Check::new(TITLE, Verdict::Ok, names(true)),
+        Some(why) if names(true).is_empty() => {
+            let text = format!("no cycles, instructions and cache misses: {why}");
+            Check::new(TITLE, Verdict::Note, text)
+        }
+        Some(why) => {
+            let text = format!("{}; not {}: {why}", names(true), names(false));
+            Check::new(TITLE, Verdict::Note, text)
+        }
+    }
+}
+
+/// Allocators and sanitizers that jobs bring along.
+fn preloads() -> Option<Check> {
+    let preload = std::env::var_os("LD_PRELOAD")?;
+    let text = libraries::without_ours(&preload).to_string_lossy().into_owned();
+    if text.is_empty() {
+        return None;
+    }
+    if ["libasan", "libtsan", "liblsan", "libhwasan"].iter().any(|name| text.contains(name)) {
+        let found = format!("LD_PRELOAD holds a sanitizer ({text}), which insists on being first");
+        return Some(Check::new("preload", Verdict::Part, found).hint("a run without it"));
+    }
+    Some(Check::new("preload", Verdict::Ok, format!("LD_PRELOAD is kept, behind tprof: {text}")))
+}
+
+fn open_files() -> Option<Check> {
+    let limit = system::open_files_limit()?;
+    if limit.rlim_max >= ENOUGH_FILES {
+        return None;
+    }
+    let found = format!("at most {} open files: jobs of many processes lose some", limit.rlim_max);
+    Some(Check::new("files", Verdict::Part, found).hint("ulimit -n 4096"))
+}
+
+fn memory_limit() -> Check {
+    let found = match cgroup_limit() {
+        Some((path, Some(limit))) => format!("{} ({})", about_size(limit), path.display()),
+        Some((path, None)) => format!("none ({})", path.display()),
+        None => {
+            let found = "the cgroup's limit cannot be read";
+            return Check::new("job limit", Verdict::Part, found)
+                .hint("mount /sys/fs/cgroup, to see why a job was killed");
+        }
+    };
+    Check::new("job limit", Verdict::Ok, format!("memory of the cgroup: {found}"))
+}
+
+/// The nearest limit above this process, and the file that says it.
+fn cgroup_limit() -> Option<(PathBuf, Option<u64>)> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let root = Path::new("/sys/fs/cgroup");
+    let mut unlimited = None;
+    for line in text.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(kinds), Some(path)) = (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let (base, file) = match kinds {
+            "" => (root.to_owned(), "memory.max"),
+            _ if kinds.split(',').any(|kind| kind == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // In a container the path may name the host's tree, of which only the
+        // root is mounted: walking up ends there.
+        for part in Path::new(path.trim_start_matches('/')).ancestors() {
+            let file = base.join(part).join(file);
+            let Ok(text) = fs::read_to_string(&file) else { continue };
+            // Version 1 writes a number near 2^63 for none.
+            match text.trim().parse::<u64>() {
+                Ok(limit) if limit < 1 << 60 => return Some((file, Some(limit))),
+                _ => unlimited = unlimited.or(Some((file, None))),
+            }
+        }
+    }
+    unlimited
+}

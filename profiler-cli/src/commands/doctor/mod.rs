@@ -1,0 +1,119 @@
+//! `tprof doctor`: what can be seen here, what cannot and why, and what to do.
+//!
+//! Every line is tried on the spot, not concluded from a version or a
+//! distribution's name.
+
+mod command;
+mod gpu;
+mod machine;
+
+use crate::cli::DoctorArgs;
+use crate::terminal::paint;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Works.
+    Ok,
+    /// Works in part; the run says so too.
+    Part,
+    /// Does not work.
+    No,
+    /// Worth knowing.
+    Note,
+}
+
+/// One thing that was checked.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// What, in a word or two.
+    pub name: &'static str,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What to do; `null` where there is nothing to.
+    pub hint: Option<String>,
+}
+
+impl Check {
+    fn new(name: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Self { name, verdict, found: found.into(), hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Version of `doctor --json`.
+const DOCTOR_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Report {
+    version: u32,
+    tprof: &'static str,
+    /// Whether a run here, or of the command, records something.
+    works: bool,
+    machine: Vec<Check>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Vec<Check>>,
+}
+
+/// Prints the checks; fails if nothing could be recorded.
+pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
+    let mut machine = machine::checks();
+    machine.extend(gpu::machine());
+    let command = match args.command.first() {
+        Some(word) => Some(command::checks(word)?),
+        None => None,
+    };
+    let all = machine.iter().chain(command.iter().flatten());
+    let works = all.clone().all(|check| check.verdict != Verdict::No);
+    let report = Report {
+        version: DOCTOR_VERSION,
+        tprof: env!("CARGO_PKG_VERSION"),
+        works,
+        machine,
+        command,
+    };
+    let text =
+        if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { page(&report) };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn page(report: &Report) -> String {
+    let mut text = format!("tprof {} here\n", report.tprof);
+    report.machine.iter().for_each(|check| line(check, &mut text));
+    if let Some(checks) = &report.command {
+        text += "\nthe command\n";
+        checks.iter().for_each(|check| line(check, &mut text));
+    }
+    text += match (report.works, &report.command) {
+        (true, None) => "\nA run here records. Next: tprof run -- COMMAND\n",
+        (true, Some(_)) => "\nA run of it records.\n",
+        (false, None) => "\nA run here would record nothing until what is marked `no` is solved.\n",
+        (false, Some(_)) => "\nA run of it would run, and record nothing of it.\n",
+    };
+    text
+}
+
+fn line(check: &Check, text: &mut String) {
+    let word = match check.verdict {
+        Verdict::Ok => "ok",
+        Verdict::Part => "part",
+        Verdict::No => "no",
+        Verdict::Note => "note",
+    };
+    let word = paint::verdict(&format!("{word:>4}"));
+    *text += &format!("  {word}  {:<11}  {}\n", check.name, check.found);
+    if let Some(hint) = &check.hint {
+        *text += &format!("        {:<11}  try: {hint}\n", "");
+    }
+}

@@ -1,0 +1,146 @@
+//! `tprof env`: what a shell must export so that processes started by hand are
+//! recorded, and the collector that the first of them brings up.
+//!
+//! Nothing runs after `tprof env` itself. The session directory is made here,
+//! so that its name is random and nobody else's.
+
+use crate::cli::EnvArgs;
+use crate::commands::run;
+use crate::launch::enabled;
+use crate::launch::failures::not_started;
+use crate::launch::libraries;
+use crate::settings::resolve;
+use crate::terminal::errors::{Failure, said};
+use crate::terminal::quote;
+use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tprof_collect::Config;
+use tprof_wire::env as names;
+
+/// Prints the lines.
+pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
+    if !enabled::is_enabled()? {
+        // Nothing to export: what is started then runs bare.
+        return Ok(ExitCode::SUCCESS);
+    }
+    let directory = run::current_directory()?;
+    let resolved = resolve::resolve(args.options, &[], &directory)?;
+    // From a file or a variable it is meant for runs that have a launcher.
+    if let Some(format) = resolved.export.as_ref().filter(|_| resolved.was_typed("export")) {
+        let path = resolved.config.output.display().to_string();
+        return Err(Failure::new(format!(
+            "cannot export to {format} after a run attached by hand"
+        ))
+        .cause("nobody waits for its end")
+        .hint(format!("tprof export {path} --to {format}, once it has ended"))
+        .into());
+    }
+    // Now: later there is nobody to tell.
+    let output = &resolved.config.output;
+    tprof_collect::free(&resolved.config).map_err(|e| not_started(output, &e))?;
+    let preload = libraries::path_of(&libraries::HOOKS)?;
+    let binary = std::env::current_exe().map_err(|e| {
+        Failure::new("cannot tell where tprof is installed")
+            .cause(said(&e))
+            .hint("mount /proc, or start tprof by its full path")
+    })?;
+    let session = make_session()?;
+    let mut lines = vec![
+        (names::SESSION, session.into_os_string()),
+        (names::BIN, binary.into_os_string()),
+        (names::OUTPUT, resolved.config.output.clone().into_os_string()),
+        (names::OPTIONS, serde_json::to_string(&resolved.config)?.into()),
+        // Of a session around this one, if there is any. Empty: any host.
+        (names::HOST, OsString::new()),
+        ("LD_PRELOAD", preloads(&preload, std::env::var_os("LD_PRELOAD").as_deref())),
+    ];
+    if let Some(agent) = run::agent_for(&resolved.config)? {
+        let given = |name: &str| std::env::var_os(name);
+        lines.extend(tprof_collect::injections(&agent, &resolved.config, &given));
+    }
+    let mut text = Vec::new();
+    for (name, value) in lines {
+        text.extend(format!("export {name}=").as_bytes());
+        text.extend(quote::quoted(&value).as_bytes());
+        text.push(b'\n');
+    }
+    io::stdout().write_all(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Body of the hidden command: records until all attached processes ended.
+pub fn collect(session: &Path) -> anyhow::Result<ExitCode> {
+    let options = std::env::var(names::OPTIONS).map_err(|_| started_by_hand())?;
+    let mut config: Config = serde_json::from_str(&options).map_err(|_| started_by_hand())?;
+    if let Some(output) = std::env::var_os(names::OUTPUT).filter(|text| !text.is_empty()) {
+        config.output = PathBuf::from(output);
+    }
+    tprof_collect::collect_on_demand(session, config)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn started_by_hand() -> Failure {
+    Failure::new("`tprof __collect` is not for use by hand")
+        .cause(format!("{} does not hold the options of a run", names::OPTIONS))
+        .hint("eval \"$(tprof env -o DIR)\"")
+}
+
+/// A fresh directory for the session's socket, closed to others. In /tmp, which
+/// all hosts of a job have, and whose name leaves room in a socket's address.
+pub fn make_session() -> Result<PathBuf, Failure> {
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for base in ["/tmp", "/var/tmp", "/dev/shm"] {
+        for _ in 0..16 {
+            let Ok(random) = random() else { continue };
+            let path = Path::new(base).join(format!("tprof-{random}"));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(path),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => {
+                    last = e;
+                    break;
+                }
+            }
+        }
+    }
+    Err(Failure::new("cannot make a session directory in /tmp, /var/tmp or /dev/shm")
+        .cause(said(&last))
+        .hint("df /tmp; ls -ld /tmp"))
+}
+
+/// 64 random bits in hex.
+fn random() -> io::Result<String> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
+/// LD_PRELOAD with the library in front of what the job brings.
+fn preloads(library: &Path, existing: Option<&OsStr>) -> OsString {
+    let mut value = library.as_os_str().to_owned();
+    let existing = existing.map(libraries::without_ours).filter(|text| !text.is_empty());
+    if let Some(existing) = existing {
+        value.push(":");
+        value.push(existing);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_comes_first_and_once() {
+        let library = Path::new("/x/libtprof_preload.so");
+        let value = |existing: &str| preloads(library, Some(OsStr::new(existing)));
+        assert_eq!(value(""), "/x/libtprof_preload.so");
+        assert_eq!(value("/j.so /k.so"), "/x/libtprof_preload.so:/j.so /k.so");
+        assert_eq!(value("/y/libtprof_preload.so:/j.so"), "/x/libtprof_preload.so:/j.so");
+    }
+}

@@ -1,0 +1,85 @@
+//! `tprof import`: traces that others made, as a run.
+
+pub mod args;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use tprof_analyze::units::recorded;
+use tprof_import::{Imported, Options};
+
+use crate::cli::ImportArgs;
+use crate::runs::foreign::import;
+use crate::terminal::errors::{Failure, said, say};
+use crate::terminal::units::{about_count, parse_size};
+
+/// Imports files into a run directory.
+pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
+    let mut options = Options::new(env!("CARGO_PKG_VERSION"));
+    if let Some(text) = &args.max_input {
+        options.max_input_bytes = parse_size(text).ok_or_else(|| {
+            Failure::new(format!("bad value `{text}` for --max-input"))
+                .cause("it is no size")
+                .hint("--max-input 8GiB")
+        })?;
+    }
+    make_room(&args.output, args.force)?;
+    let imported = import(&args.files, &args.output, &options)?;
+    if !args.quiet {
+        say(&summary(&imported, &args.output));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a directory that holds something, or takes the old run out of it.
+fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| {
+        Failure::new(format!("cannot write `{}`", output.display()))
+            .cause(said(&error))
+            .hint("-o at a directory that can be written")
+    };
+    let entries = match fs::read_dir(output) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return crate::runs::directory::check_parent(output);
+        }
+        Err(error) => return Err(cannot(error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(cannot)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let of_a_run = name.ends_with(".tprof")
+            || name.starts_with("run") && name.ends_with(".json")
+            || name.ends_with(".partial");
+        if !force || !of_a_run {
+            let failure = Failure::new(format!("`{}` exists", output.display()));
+            return Err(if of_a_run {
+                failure.cause("it holds a run").hint("--force to replace it, or another -o")
+            } else {
+                failure
+                    .cause(format!("it holds `{name}`, which is no part of a run"))
+                    .hint("another -o")
+            });
+        }
+        fs::remove_file(&path).map_err(cannot)?;
+    }
+    Ok(())
+}
+
+/// What was imported, and what was not.
+fn summary(imported: &Imported, output: &Path) -> String {
+    let files = match imported.files.len() {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let mut text = format!("tprof: imported {} of {files}\n", recorded(imported.recorded));
+    for note in &imported.notes {
+        text += &format!("note: {note}\n");
+    }
+    for loss in &imported.losses {
+        let count = if loss.count == 0 { String::new() } else { about_count(loss.count) + " " };
+        text += &format!("not kept: {count}{}: {}\n", loss.what, loss.why);
+    }
+    text + &format!("tprof report {}\n", crate::terminal::quote::word(output.as_os_str()))
+}

@@ -1,0 +1,13 @@
+//! The commands, one file or folder each, with the options that it takes.
+
+pub mod attach;
+pub mod completions;
+pub mod ctl;
+pub mod diff;
+pub mod doctor;
+pub mod env;
+pub mod export;
+pub mod import;
+pub mod open;
+pub mod report;
+pub mod run;

@@ -1,0 +1,220 @@
+//! `tprof report [KIND] RUN`: telling the kind from the run.
+
+use crate::terminal::errors::{Failure, nearest};
+use clap::Args;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+/// Kinds of `tprof report`, with what each shows.
+pub fn report_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let own = [
+        ("summary", "wall time, processes, ranks, completeness, overhead (default)"),
+        ("memory", "peak, live, churn, top sites, growth, time line"),
+    ];
+    own.into_iter().chain(tprof_analyze::KINDS.iter().map(|kind| (kind.name, kind.about)))
+}
+
+/// Names of the kinds.
+pub fn report_kind_names() -> Vec<&'static str> {
+    report_kinds().map(|(name, _)| name).collect()
+}
+
+/// The kinds as help lists them.
+fn kinds_help() -> String {
+    let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, about)| format!("\n  {name:<width$}  {about}");
+    let several = "Several at once read the run once: `kernels,steps`, or `all`.";
+    format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
+}
+
+/// `tprof report` as typed: one word is the run, two are the kind and the run.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "tprof report [OPTIONS] [KIND[,KIND...]] RUN",
+    after_help = kinds_help()
+)]
+pub struct ReportWords {
+    /// Run directory or one of its files, after the kind of report if it is not
+    /// the summary
+    #[arg(required = true, num_args = 1..=2, value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
+    pub words: Vec<OsString>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print CSV: one table, the first unless --table names another
+    #[arg(long)]
+    pub csv: bool,
+    /// Table that --csv prints; an unknown name lists them
+    #[arg(long, value_name = "NAME", requires = "csv")]
+    pub table: Option<String>,
+    /// Directory for all tables of --csv, each as KIND.TABLE.csv
+    #[arg(short, long, value_name = "DIR", requires = "csv", conflicts_with = "table", value_hint = clap::ValueHint::DirPath)]
+    pub output: Option<PathBuf>,
+    /// Rows in each table
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Only this rank
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
+    /// Read the trace as Holistic Trace Analysis 0.5.0 does, to compare numbers:
+    /// whole microseconds, without the last step (docs/metrics.md)
+    #[arg(long)]
+    pub hta: bool,
+    /// Only operators whose name contains this (sequences)
+    #[arg(long, value_name = "TEXT")]
+    pub operator: Option<String>,
+    /// Only within the Nth range, from 0, whose name contains this (critical-path);
+    /// without N within all of them (cpu)
+    #[arg(long, value_name = "TEXT[:N]")]
+    pub within: Option<String>,
+}
+
+/// `tprof report`, its words told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportArgs {
+    /// Of [`report_kinds`], without repetition: at least one.
+    pub kinds: Vec<String>,
+    /// Run directory, or one of its files.
+    pub path: PathBuf,
+    /// Print JSON.
+    pub json: bool,
+    /// Print CSV.
+    pub csv: bool,
+    /// Table that CSV prints.
+    pub table: Option<String>,
+    /// Directory for all tables as CSV.
+    pub output: Option<PathBuf>,
+    /// Rows in each table.
+    pub top: usize,
+    /// Only this rank.
+    pub rank: Option<u32>,
+    /// As Holistic Trace Analysis reads the trace.
+    pub hta: bool,
+    /// Only operators whose name contains this.
+    pub operator: Option<String>,
+    /// Only within this range.
+    pub within: Option<String>,
+}
+
+impl ReportWords {
+    /// Tells kind from run, and refuses a kind that does not exist.
+    pub fn resolve(self) -> Result<ReportArgs, Failure> {
+        let (kinds, path) = match self.words.as_slice() {
+            [word] if kinds_in(word).is_some() && !PathBuf::from(word).exists() => {
+                let kind = word.to_string_lossy();
+                return Err(Failure::new(format!("no run given to `tprof report {kind}`"))
+                    .cause("a report is made from a run directory or one of its files")
+                    .hint(format!("tprof report {kind} RUN")));
+            }
+            [path] => (vec!["summary".to_owned()], path),
+            [kind, path] => match (kinds_in(kind), kinds_in(path)) {
+                (Some(kinds), _) => (kinds, path),
+                (None, Some(_)) => {
+                    let (kind, path) = (path.to_string_lossy(), kind.to_string_lossy());
+                    return Err(Failure::new(format!("unknown report kind `{path}`"))
+                        .cause("the kind comes before the run")
+                        .hint(format!("tprof report {kind} {path}")));
+                }
+                (None, None) => return Err(unknown_kind(kind)),
+            },
+            _ => unreachable!("clap requires one word or two"),
+        };
+        let path = PathBuf::from(path);
+        let Self { json, csv, table, output, top, rank, hta, operator, within, .. } = self;
+        if kinds.len() > 1 && csv && output.is_none() {
+            return Err(Failure::new("several reports do not fit one CSV")
+                .cause("each has tables of its own")
+                .hint("-o DIR writes each table into a file there"));
+        }
+        Ok(ReportArgs { kinds, path, json, csv, table, output, top, rank, hta, operator, within })
+    }
+}
+
+/// The kinds that a word names: one, several with commas between, or `all`.
+fn kinds_in(word: &OsStr) -> Option<Vec<String>> {
+    if word == "all" {
+        return Some(report_kinds().map(|(kind, _)| kind.to_owned()).collect());
+    }
+    let mut kinds: Vec<String> = Vec::new();
+    for name in word.to_str()?.split(',') {
+        report_kinds().find(|(kind, _)| *kind == name)?;
+        if !kinds.iter().any(|kind| kind == name) {
+            kinds.push(name.to_owned());
+        }
+    }
+    Some(kinds)
+}
+
+fn unknown_kind(word: &OsStr) -> Failure {
+    let word = word.to_string_lossy();
+    let names = report_kind_names();
+    let unknown = word.split(',').find(|name| !names.contains(name)).unwrap_or(&word);
+    Failure::new(format!("unknown report kind `{unknown}`"))
+        .cause(format!("the kinds are {}, or all", names.join(", ")))
+        .hint(match nearest(unknown, names.iter().copied()) {
+            Some(kind) => format!("tprof report {} RUN", word.replace(unknown, kind)),
+            None => "tprof report --help".to_owned(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(words: &[&str]) -> Result<ReportArgs, Failure> {
+        let words = words.iter().map(OsString::from).collect();
+        let words = ReportWords {
+            words,
+            json: false,
+            csv: false,
+            table: None,
+            output: None,
+            top: 10,
+            rank: None,
+            hta: false,
+            operator: None,
+            within: None,
+        };
+        words.resolve()
+    }
+
+    #[test]
+    fn each_kind_has_a_line_of_its_own_in_the_help() {
+        for line in kinds_help().lines() {
+            assert!(line.chars().count() <= 80, "wrapped: {line}");
+        }
+    }
+
+    #[test]
+    fn one_word_is_the_run_and_two_are_kind_and_run() {
+        let args = resolve(&["r1"]).unwrap();
+        assert_eq!((args.kinds, args.path), (vec!["summary".to_owned()], PathBuf::from("r1")));
+        let args = resolve(&["memory", "r1"]).unwrap();
+        assert_eq!((args.kinds, args.path), (vec!["memory".to_owned()], PathBuf::from("r1")));
+    }
+
+    #[test]
+    fn several_kinds_are_told_once_each() {
+        let kinds = |word| resolve(&[word, "r1"]).unwrap().kinds;
+        assert_eq!(kinds("steps,kernels,steps"), ["steps", "kernels"]);
+        assert_eq!(kinds("all").len(), report_kinds().count());
+        let failure = resolve(&["steps,kernel", "r1"]).unwrap_err();
+        assert_eq!(failure.what, "unknown report kind `kernel`");
+        assert_eq!(failure.hint.as_deref(), Some("tprof report steps,kernels RUN"));
+        assert_eq!(resolve(&["all"]).unwrap_err().what, "no run given to `tprof report all`");
+    }
+
+    #[test]
+    fn a_kind_that_does_not_exist_is_named_with_the_nearest() {
+        let failure = resolve(&["memroy", "r1"]).unwrap_err();
+        assert_eq!(failure.what, "unknown report kind `memroy`");
+        assert_eq!(failure.hint.as_deref(), Some("tprof report memory RUN"));
+    }
+
+    #[test]
+    fn a_kind_without_a_run_and_words_in_the_wrong_order_are_said() {
+        assert_eq!(resolve(&["memory"]).unwrap_err().what, "no run given to `tprof report memory`");
+        let failure = resolve(&["r1", "memory"]).unwrap_err();
+        assert_eq!(failure.hint.as_deref(), Some("tprof report memory r1"));
+    }
+}

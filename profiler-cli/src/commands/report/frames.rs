@@ -1,0 +1,380 @@
+//! Stacks cut down to what a person looks for.
+
+use std::sync::Arc;
+
+use crate::terminal::page::shorten;
+use tprof_analyze::frames::CUT;
+
+/// A caller's name is not cut below this.
+const LEAST_NAME: usize = 12;
+/// Frames shown of a stack.
+const MOST_FRAMES: usize = 6;
+/// Native frames shown of what a Python function called.
+const MOST_CALLED: usize = 2;
+
+/// Functions through which memory is asked for; whoever called them is of interest.
+const ALLOCATORS: [&str; 31] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "__libc_malloc",
+    "__libc_calloc",
+    "__libc_realloc",
+    "_int_malloc",
+    "operator new",
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rust_alloc_zeroed",
+    "__rdl_alloc",
+    "__rdl_realloc",
+    "__rg_alloc",
+    "_PyMem_RawMalloc",
+    "_PyMem_RawCalloc",
+    "_PyMem_RawRealloc",
+    "PyMem_RawMalloc",
+    "PyMem_RawCalloc",
+    "PyMem_RawRealloc",
+    "PyMem_Malloc",
+    "PyObject_Malloc",
+    "_PyObject_Malloc",
+    "xmalloc",
+    "xrealloc",
+];
+
+/// The same by the beginning of their names.
+const ALLOCATOR_PREFIXES: [&str; 16] = [
+    "operator new(",
+    "operator new[](",
+    "std::allocator<",
+    "std::allocator_traits<",
+    "std::__new_allocator<",
+    "__gnu_cxx::new_allocator<",
+    "__gnu_cxx::__alloc_traits<",
+    "std::_Vector_base<",
+    "alloc::alloc::",
+    "alloc::raw_vec::",
+    "__rustc::__rust_",
+    "<alloc::alloc::Global",
+    "hashbrown::raw::alloc::",
+    "alloc::vec::Vec<",
+    "std::__detail::_Hashtable_alloc<",
+    "alloc::boxed::Box<",
+];
+
+/// Functions below `main` of a program or thread, in which nobody is interested.
+const STARTERS: [&str; 8] = [
+    "_start",
+    "__libc_start_main",
+    "__libc_start_main_impl",
+    "__libc_start_call_main",
+    "clone",
+    "clone3",
+    "__clone3",
+    "start_thread",
+];
+
+/// Frames of a stack that are worth a line, innermost first, each of at most
+/// `width` characters. That it was cut is one of them.
+pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
+    let (stack, cut) = without_cut(stack);
+    let mut shown = frames_shown(stack, width);
+    shown.extend(cut.map(|cut| shorten(cut, width)));
+    shown
+}
+
+/// A stack's own frames, and what says that it was cut.
+fn without_cut(stack: &[Arc<str>]) -> (&[Arc<str>], Option<&str>) {
+    match stack.split_last() {
+        Some((cut, frames)) if cut.starts_with(CUT) => (frames, Some(cut)),
+        _ => (stack, None),
+    }
+}
+
+fn frames_shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
+    if stack.is_empty() {
+        return vec!["(no stack was taken)".to_owned()];
+    }
+    if let Some(python) = stack.iter().position(|frame| is_python(frame)) {
+        return with_python(stack, python, width);
+    }
+    let from = stack.iter().position(|frame| !is_allocator(frame)).unwrap_or(0);
+    // What lies outside a starter is the program's entry, often without a name.
+    let starter = stack[from..].iter().position(|frame| is_starter(frame));
+    let to = starter.filter(|&at| at > 0).map_or(stack.len(), |at| from + at);
+    // A function that calls itself is one line, however deep.
+    let mut runs: Vec<(&str, usize)> = Vec::new();
+    let mut left = to - from;
+    for frame in &stack[from..to] {
+        let shown = runs.len();
+        match runs.last_mut() {
+            Some((first, times)) if function(first) == function(frame) => *times += 1,
+            _ if shown == MOST_FRAMES => break,
+            _ => runs.push((frame, 1)),
+        }
+        left -= 1;
+    }
+    let line = |(frame, times): (&str, usize)| {
+        let line = frame_line(frame, width.saturating_sub(8));
+        if times > 1 { format!("{line} x{times}") } else { line }
+    };
+    let mut shown: Vec<String> = runs.into_iter().map(line).collect();
+    match left {
+        0 => {}
+        1 => shown.push("... 1 more frame".to_owned()),
+        left => shown.push(format!("... {left} more frames")),
+    }
+    shown
+}
+
+/// As [`shown`], of a stack whose innermost Python frame is at `python`: what that called,
+/// as far as there is room, then Python's own callers. The interpreter's frames between
+/// them say nothing more.
+fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
+    let native: Vec<&str> =
+        stack[..python].iter().map(|frame| &**frame).filter(|frame| !is_allocator(frame)).collect();
+    let mut shown: Vec<String> =
+        native.iter().take(MOST_CALLED).map(|frame| frame_line(frame, width)).collect();
+    match native.len().saturating_sub(MOST_CALLED) {
+        0 => {}
+        1 => shown.push(frame_line(native[MOST_CALLED], width)),
+        more => shown.push(format!("... {more} frames of the interpreter and its libraries")),
+    }
+    let mut runs: Vec<(&str, usize)> = Vec::new();
+    let mut left = 0;
+    for frame in stack[python..].iter().filter(|frame| is_python(frame)) {
+        let full = runs.len() == MOST_FRAMES;
+        match runs.last_mut() {
+            Some((last, times)) if left == 0 && function(last) == function(frame) => *times += 1,
+            _ if full => left += 1,
+            _ => runs.push((frame, 1)),
+        }
+    }
+    shown.extend(runs.into_iter().map(|(frame, times)| {
+        let line = frame_line(frame, width.saturating_sub(8));
+        if times > 1 { format!("{line} x{times}") } else { line }
+    }));
+    match left {
+        0 => {}
+        1 => shown.push("... 1 more frame of Python".to_owned()),
+        left => shown.push(format!("... {left} more frames of Python")),
+    }
+    shown
+}
+
+/// Whether a frame is a function of Python's: its place is a Python file, or code that
+/// was made up or is part of the interpreter (`<string>`, `<frozen runpy>`).
+fn is_python(frame: &str) -> bool {
+    split(frame).1.is_some_and(|place| {
+        let file = place.rsplit_once(':').map_or(place, |(file, _)| file);
+        file.ends_with(".py") || file.starts_with('<') && file.ends_with('>')
+    })
+}
+
+/// A site in one line: the frame that names it, then its callers as far as they fit.
+pub fn name(stack: &[Arc<str>], width: usize) -> String {
+    let (stack, _) = without_cut(stack);
+    let python = stack.iter().position(|frame| is_python(frame));
+    let own = python
+        .or_else(|| stack.iter().position(|frame| !is_allocator(frame) && !is_library(frame)));
+    let own = own.or_else(|| stack.iter().position(|frame| !is_allocator(frame))).unwrap_or(0);
+    let Some(frame) = stack.get(own) else { return "(no stack was taken)".to_owned() };
+    let mut line = frame_line(frame, width);
+    let mut callee = function(frame);
+    for caller in stack[own + 1..].iter().filter(|f| python.is_none() || is_python(f)) {
+        let name = match python {
+            // What stands in angles there is no argument: `<module>`.
+            Some(_) => function(caller).to_owned(),
+            None => without_arguments(&function(caller).replace("(anonymous namespace)::", "")),
+        };
+        if is_starter(caller) {
+            break;
+        }
+        if function(caller) == callee {
+            continue;
+        }
+        let room = width.saturating_sub(line.chars().count() + 3);
+        if room < LEAST_NAME {
+            break;
+        }
+        line += &format!(" < {}", shorten(&name, room));
+        callee = function(caller);
+    }
+    line
+}
+
+/// Whether a frame belongs to a language's own containers: its caller says more.
+fn is_library(frame: &str) -> bool {
+    const LIBRARIES: [&str; 7] =
+        ["std::", "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::", "<core::"];
+    LIBRARIES.iter().any(|library| function(frame).starts_with(library))
+}
+
+/// A frame's function.
+pub fn function(frame: &str) -> &str {
+    split(frame).0
+}
+
+/// A function in at most `width` characters.
+pub fn brief(function: &str, width: usize) -> String {
+    shorten(&without_arguments(&function.replace("(anonymous namespace)::", "")), width)
+}
+
+fn is_allocator(frame: &str) -> bool {
+    let function = function(frame);
+    ALLOCATORS.contains(&function)
+        || ALLOCATOR_PREFIXES.iter().any(|prefix| function.starts_with(prefix))
+}
+
+fn is_starter(frame: &str) -> bool {
+    STARTERS.contains(&function(frame))
+}
+
+/// Function, and place without brackets.
+fn split(frame: &str) -> (&str, Option<&str>) {
+    match frame.rsplit_once(" (") {
+        Some((function, place)) if place.ends_with(')') && !place.starts_with(')') => {
+            (function, place.strip_suffix(')'))
+        }
+        _ => (frame, None),
+    }
+}
+
+fn frame_line(frame: &str, width: usize) -> String {
+    let (function, place) = split(frame);
+    let place = place.map(|place| place.rsplit('/').next().unwrap_or(place));
+    let tail = place.map_or(0, |place| place.chars().count() + 3);
+    let room = width.saturating_sub(tail).max(width / 3);
+    let mut function = function.to_owned();
+    if function.chars().count() > room {
+        function = without_arguments(&function.replace("(anonymous namespace)::", ""));
+    }
+    let function = shorten(&function, room);
+    let line = match place {
+        Some(place) => format!("{function} ({place})"),
+        None => function,
+    };
+    shorten(&line, width)
+}
+
+/// Template arguments and parameters replaced by `..`, outermost first.
+fn without_arguments(function: &str) -> String {
+    let mut out = String::with_capacity(function.len());
+    let mut depth = 0u32;
+    let mut before = ' ';
+    for c in function.chars() {
+        let opens = matches!(c, '<' | '(') && !out.ends_with("operator");
+        let closes = matches!(c, '>' | ')') && before != '-' && depth > 0;
+        if closes {
+            depth -= 1;
+        }
+        if depth == 0 {
+            if closes {
+                out += "..";
+            }
+            out.push(c);
+        }
+        if opens {
+            depth += 1;
+        }
+        before = c;
+    }
+    if depth == 0 { out.replace("(..)", "()") } else { function.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(frames: &[&str]) -> Vec<Arc<str>> {
+        frames.iter().map(|&frame| Arc::from(frame)).collect()
+    }
+
+    #[test]
+    fn allocators_and_starters_are_left_out() {
+        let stack = stack(&[
+            "operator new(unsigned long) (new_op.cc:50)",
+            "std::vector<int>::push_back (/usr/include/c++/12/bits/stl_vector.h:1281)",
+            "main (/home/u/train.cc:12)",
+            "__libc_start_main_impl (libc-start.c:360)",
+            "_start (train)",
+        ]);
+        assert_eq!(
+            shown(&stack, 72),
+            ["std::vector<int>::push_back (stl_vector.h:1281)", "main (train.cc:12)"]
+        );
+        assert_eq!(name(&stack, 72), "main (train.cc:12)");
+    }
+
+    #[test]
+    fn that_a_stack_was_cut_is_a_line_of_its_own() {
+        let deep = ["(cut off: too deep)"; 1];
+        let mut frames = vec!["malloc (libc.so.6)"];
+        frames.extend(["descend (train.cc:9)"; 190]);
+        frames.extend(deep);
+        let stack = stack(&frames);
+        assert_eq!(shown(&stack, 72), ["descend (train.cc:9) x190", "(cut off: too deep)"]);
+        assert_eq!(name(&stack, 72), "descend (train.cc:9)");
+    }
+
+    #[test]
+    fn a_stack_of_nothing_else_is_shown_whole() {
+        assert_eq!(shown(&stack(&["malloc (libc.so.6)"]), 72), ["malloc (libc.so.6)"]);
+        assert_eq!(shown(&stack(&["_start (a)"]), 72), ["_start (a)"]);
+        assert_eq!(shown(&[], 72), ["(no stack was taken)"]);
+    }
+
+    #[test]
+    fn pythons_functions_are_shown_rather_than_the_interpreters() {
+        let frames = stack(&[
+            "_PyObject_Malloc (obmalloc.c:9)",
+            "PyByteArray_Resize (bytearrayobject.c:234)",
+            "bytearray___init___impl (bytearrayobject.c:819)",
+            "type_call (typeobject.c:1673)",
+            "_PyObject_MakeTpCall (call.c:240)",
+            "Model.__init__ (/home/u/train.py:6)",
+            "slot_tp_init (typeobject.c:7714)",
+            "main (/home/u/train.py:19)",
+            "<module> (<frozen runpy>:88)",
+            "Py_BytesMain (python3.11)",
+        ]);
+        let lines = shown(&frames, 72);
+        assert_eq!(lines[0], "PyByteArray_Resize (bytearrayobject.c:234)");
+        assert_eq!(lines[2], "... 2 frames of the interpreter and its libraries");
+        assert_eq!(
+            lines[3..],
+            ["Model.__init__ (train.py:6)", "main (train.py:19)", "<module> (<frozen runpy>:88)"]
+        );
+        assert_eq!(name(&frames, 72), "Model.__init__ (train.py:6) < main < <module>");
+        let mut deep = vec!["walk (tree.py:7)"; 30];
+        deep.extend(["a (t.py:1)", "b (t.py:2)", "c (t.py:3)", "d (t.py:4)", "e (t.py:5)"]);
+        deep.extend(["f (t.py:6)", "g (t.py:7)"]);
+        let lines = shown(&stack(&deep), 72);
+        assert_eq!(lines[0], "walk (tree.py:7) x30");
+        assert_eq!(lines.last().unwrap(), "... 2 more frames of Python");
+    }
+
+    #[test]
+    fn recursion_and_depth_are_counted() {
+        let mut frames = vec!["walk (tree.c:7)"; 30];
+        frames.extend(["a", "b", "c", "d", "e", "f", "main"]);
+        let lines = shown(&stack(&frames), 72);
+        assert_eq!(lines[0], "walk (tree.c:7) x30");
+        assert_eq!(lines.last().unwrap(), "... 2 more frames");
+    }
+
+    #[test]
+    fn long_names_lose_their_arguments_first() {
+        let long = "void at::native::(anonymous namespace)::cpu_kernel<std::tuple<float, float>, \
+                    at::native::Add<float>>(at::TensorIteratorBase&, float&&) (/src/aten/Loops.h:99)";
+        let line = frame_line(long, 72);
+        assert!(line.chars().count() <= 72, "{line}");
+        assert!(line.starts_with("void at::native::") && line.ends_with("(Loops.h:99)"), "{line}");
+        assert_eq!(without_arguments("f<a<b>>::operator()(int)"), "f<..>::operator()()");
+    }
+}

@@ -1,0 +1,266 @@
+//! What all reports begin with: is it complete, and what was it?
+
+use tprof_analyze::completeness::Completeness;
+use tprof_analyze::processes::{Ended, REPLACED};
+use tprof_analyze::summary::{Rank, Run};
+use tprof_analyze::units::{self, bytes, count, duration, percent, signal};
+use tprof_analyze::{Document, Reading, Report};
+use tprof_trace::run::blind_alike;
+
+use crate::terminal::page::Page;
+
+/// Blind processes and problems that are listed.
+const MOST_GAPS: usize = 6;
+
+/// What every page says first, whatever follows.
+pub struct Head<'a> {
+    pub run: &'a Run,
+    pub completeness: &'a Completeness,
+    pub problems: &'a [String],
+    pub notes: &'a [String],
+}
+
+impl<'a> Head<'a> {
+    /// Of a report.
+    pub fn of_report(report: &'a Report) -> Head<'a> {
+        let Report { run, completeness, problems, notes, .. } = report;
+        Head { run, completeness, problems, notes }
+    }
+
+    /// Of a document.
+    pub fn of_document(document: &'a Document) -> Head<'a> {
+        let Document { run, completeness, problems, notes, .. } = document;
+        Head { run, completeness, problems, notes }
+    }
+}
+
+/// Title and completeness.
+pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
+    let path = head.run.path.file_name().unwrap_or(head.run.path.as_os_str());
+    page.line(&format!("tprof {kind}: {}", path.to_string_lossy()));
+    page.gap();
+    let sum = head.completeness;
+    let recorded = format!("{} recorded", sum.recorded_words());
+    if sum.complete {
+        page.paragraph(0, &format!("COMPLETE: {recorded}, none lost, no process unseen."));
+        notes(page, head.notes);
+        return;
+    }
+    page.line(&format!("NOT COMPLETE: {recorded}, but"));
+    match head.run.state {
+        // Without a collector's account it is not known whether there was more.
+        "cut off" if !head.run.recorded_by.is_empty() => {
+            page.item("the recording was cut off; this is what was written until then");
+        }
+        "running" => page.item("the run still lasts; this is what was written so far"),
+        _ => {}
+    }
+    let lost = sum.losses.iter().map(|loss| match loss.count {
+        0 => format!("{} lost ({}); how many is not known", loss.what, loss.why),
+        n => format!("{} {} lost ({})", count(n), loss.what, loss.why),
+    });
+    list(page, lost.collect(), "kinds of loss");
+    if sum.lost > 0 && sum.losses.is_empty() {
+        page.item(&format!("{} events lost", count(sum.lost)));
+    }
+    let blind = blind_alike(&sum.blind).into_iter();
+    let blind = blind.map(|(what, whom, why)| format!("{whom}: {what} not seen ({why})"));
+    list(page, blind.collect(), "groups of processes not seen");
+    list(page, head.problems.to_vec(), "problems");
+    notes(page, head.notes);
+}
+
+/// Notes, a paragraph each.
+pub fn notes(page: &mut Page, notes: &[String]) {
+    for note in notes {
+        page.paragraph(0, &format!("Note: {note}."));
+    }
+}
+
+fn list(page: &mut Page, items: Vec<String>, what: &str) {
+    for item in items.iter().take(MOST_GAPS) {
+        page.item(item);
+    }
+    if items.len() > MOST_GAPS {
+        page.item(&format!("and {} more {what}: --json lists them all", items.len() - MOST_GAPS));
+    }
+}
+
+/// Command, times, overhead.
+pub fn run(page: &mut Page, report: &Report) {
+    let run = &report.run;
+    if !run.command.is_empty() {
+        page.field("command", &run.command.join(" "));
+    }
+    let processes = report.process_count;
+    let ranks = report.ranks.iter().filter(|rank| rank.rank.is_some()).count() as u64;
+    let mut text = match run.state {
+        "finished" => text_of(&run.wall_ns, duration),
+        state => format!("{} until it was {state}", text_of(&run.wall_ns, duration)),
+    };
+    if run.state == "running" {
+        text = format!("{} so far", text_of(&run.wall_ns, duration));
+    }
+    text += &format!(", {}", units::processes(processes, report.processes.len()));
+    if ranks > 1 {
+        text += &format!(" in {ranks} ranks");
+    }
+    match run.hosts.as_slice() {
+        // Imports know of no host.
+        [] => {}
+        [host] if host.is_empty() => {}
+        [host] => text += &format!(", on {host}"),
+        hosts => text += &format!(", on {} hosts", hosts.len()),
+    }
+    page.field("ran", &text);
+    // After an exec the last image is the one that ended.
+    let first = report.processes.first().map(|first| (first.pid, &first.host));
+    let last = report.processes.iter().rev().find(|row| Some((row.pid, &row.host)) == first);
+    if let Some(first) = last {
+        page.field(
+            "ended",
+            &match run.command.is_empty() {
+                // Attached by hand: which of them is not plain.
+                true if processes > 1 => {
+                    format!("{} (pid {}, the first)", ended(&first.ended), first.pid)
+                }
+                _ => ended(&first.ended),
+            },
+        );
+    }
+    overhead(page, report);
+}
+
+fn overhead(page: &mut Page, report: &Report) {
+    let overhead = &report.overhead;
+    let mut text = match &overhead.fraction {
+        Reading::Missing(_) => String::new(),
+        fraction => match fraction.get() {
+            Some(fraction) => format!("about {} of the job's CPU time; ", percent(fraction)),
+            None => String::new(),
+        },
+    };
+    text += &match &overhead.host_ns {
+        Reading::Missing(why) => format!("unknown: {why}"),
+        host => format!("about {} in hooks (estimates)", text_of(host, duration)),
+    };
+    if let Some(wait_ns) = overhead.wait_ns.get() {
+        text += &match wait_ns {
+            0 => ", no waiting".to_owned(),
+            wait_ns => format!(", {} waiting for the collector", duration(wait_ns)),
+        };
+    }
+    if let Some(cpu_ns) = overhead.collector_cpu_ns.get() {
+        text += &format!("; the collector took {} of CPU", duration(cpu_ns));
+    }
+    page.field("overhead", &text);
+}
+
+/// The cgroup, where it says anything.
+pub fn cgroup(page: &mut Page, report: &Report) {
+    let cgroup = &report.cgroup;
+    let (Some(peak), limit) = (cgroup.peak_bytes.get(), cgroup.limit_bytes.get()) else { return };
+    let mut text = match limit {
+        Some(limit) if limit > 0 => format!(
+            "at most {} of {} in use ({})",
+            bytes(peak),
+            bytes(limit),
+            percent(peak as f64 / limit as f64)
+        ),
+        _ => format!("at most {} in use, no limit", bytes(peak)),
+    };
+    text += &match cgroup.oom_kills.get() {
+        Some(0) => ", no OOM kill".to_owned(),
+        Some(1) => ", 1 OOM kill".to_owned(),
+        Some(kills) => format!(", {kills} OOM kills"),
+        None => ", OOM kills unknown".to_owned(),
+    };
+    page.field("cgroup", &text);
+}
+
+/// Why processes were killed.
+pub fn killed(page: &mut Page, report: &Report) {
+    if report.killed.is_empty() {
+        return;
+    }
+    page.heading("Killed");
+    for death in report.killed.iter().take(MOST_GAPS) {
+        page.line(&format!(
+            "  pid {} by {} at {}: {}",
+            death.pid,
+            signal(death.signal),
+            duration(death.at_ns),
+            death.command
+        ));
+        page.paragraph(4, &death.why);
+        let memory = match (death.rss_bytes.get(), death.heap_bytes.get()) {
+            (Some(rss), Some(heap)) => {
+                format!("Last seen with RSS {}; live heap {}.", bytes(rss), bytes(heap))
+            }
+            (Some(rss), None) => format!("Last seen with RSS {}.", bytes(rss)),
+            (None, Some(heap)) => format!("Live heap {}; RSS was not sampled.", bytes(heap)),
+            (None, None) => String::new(),
+        };
+        page.paragraph(4, &memory);
+        for owner in &death.owners {
+            let share = bytes(owner.live_bytes);
+            page.line(&format!("      {share:>10}  {}", super::frames::name(&owner.stack, 60)));
+        }
+    }
+    if report.killed.len() > MOST_GAPS {
+        page.line(&format!(
+            "  ... and {} more: --json lists them",
+            report.killed.len() - MOST_GAPS
+        ));
+    }
+}
+
+/// How a process ended, in words.
+pub fn ended(ended: &Ended) -> String {
+    match ended {
+        Ended::Status(status) => format!("exit status {status}"),
+        Ended::Signal(number) => format!("killed by {}", signal(*number)),
+        Ended::Replaced => REPLACED.to_owned(),
+        Ended::Otherwise(why) => why.clone(),
+    }
+}
+
+/// Live bytes at exit of a rank; those of several processes are a sum over
+/// different moments, and may exceed the peak.
+pub fn live_at_exit(rank: &Rank) -> String {
+    let text = text_of(&rank.host_memory.live_at_exit_bytes, bytes);
+    match rank.host_memory.live_at_exit_bytes.get() {
+        Some(_) if rank.images > 1 => {
+            format!(
+                "{text}, summed over {} program images at their ends",
+                count(rank.images as u64)
+            )
+        }
+        _ => text,
+    }
+}
+
+/// A reading in a sentence.
+pub fn text_of(reading: &Reading<u64>, show: impl Fn(u64) -> String) -> String {
+    match reading {
+        Reading::Is(value) => show(*value),
+        Reading::Estimate { value, error } => {
+            format!("about {} (\u{b1} {})", show(*value), show(*error))
+        }
+        Reading::Missing(why) => format!("unknown: {why}"),
+    }
+}
+
+/// A reading in a table.
+pub fn cell(reading: &Reading<u64>, show: impl Fn(u64) -> String) -> String {
+    match reading {
+        Reading::Is(value) => show(*value),
+        Reading::Estimate { value, .. } => format!("~{}", show(*value)),
+        Reading::Missing(_) => "?".to_owned(),
+    }
+}
+
+/// `1 process`, `1,234 processes`.
+pub fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}

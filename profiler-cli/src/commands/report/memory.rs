@@ -1,0 +1,303 @@
+//! `tprof report memory` as text.
+
+use tprof_analyze::memory::growth::Growth;
+use tprof_analyze::memory::timeline::Timeline;
+use tprof_analyze::memory::{HostMemory, PEAK_SLACK_BYTES};
+use tprof_analyze::summary::Rank;
+use tprof_analyze::units::{bytes, count, duration, percent, signed_bytes};
+use tprof_analyze::{Reading, Report};
+
+use super::head::{self, plural, text_of};
+use super::{frames, plot, ranks, sites};
+use crate::terminal::page::Page;
+
+/// Growing sites that are listed.
+const MOST_GROWING: usize = 5;
+
+/// The whole page.
+pub fn text(report: &Report, top: usize) -> String {
+    let mut page = Page::default();
+    head::completeness(&mut page, &head::Head::of_report(report), "memory");
+    body(&mut page, report, top);
+    page.into_text()
+}
+
+/// The page without what all kinds begin with.
+pub fn body(page: &mut Page, report: &Report, top: usize) {
+    head::killed(page, report);
+    ranks::table(page, report, top);
+    let Some(rank) = ranks::heaviest(report) else {
+        page.gap();
+        page.line("No rank file could be read: nothing is known about memory.");
+        return;
+    };
+    heap(page, report, rank);
+    over_time(page, &rank.timeline);
+    sites::table(page, &rank.host_memory, "", top);
+    sites::lists(page, &rank.host_memory);
+    growth(page, &rank.host_memory);
+    if report.ranks.len() > 1 {
+        page.gap();
+        page.line(&format!("This is {}, the heaviest; --rank N shows another.", rank.label));
+    }
+}
+
+fn heap(page: &mut Page, report: &Report, rank: &Rank) {
+    let memory = &rank.host_memory;
+    page.heading(&format!("Heap of {}, {}", rank.label, recording(memory)));
+    let at = memory.peak_at_ns.get().map(|at| format!(" at {}", duration(at)));
+    page.field(
+        "peak",
+        &format!("{}{}", text_of(&memory.peak_bytes, bytes), at.unwrap_or_default()),
+    );
+    page.field("live at exit", &head::live_at_exit(rank));
+    page.field(
+        "allocated",
+        &match (memory.allocated_bytes.get(), memory.allocations.get(), memory.frees.get()) {
+            (Some(total), Some(allocations), Some(frees)) => format!(
+                "{} in {}; {}",
+                bytes(total),
+                plural(allocations, "allocation", "allocations"),
+                plural(frees, "free", "frees")
+            ),
+            _ => text_of(&memory.allocations, count),
+        },
+    );
+    churn(page, memory);
+    if memory.recording == "sampled" {
+        let text = format!(
+            "counts and bytes are exact, live and peak in usable bytes, the peak within {} a \
+             thread; sites are estimates",
+            bytes(PEAK_SLACK_BYTES)
+        );
+        page.field("sampling", &text);
+    }
+    if let Some(why) = &memory.at_least {
+        page.field(
+            "caution",
+            &format!("counts are at least these, peak and live may be off: {why}"),
+        );
+    }
+    if memory.unmatched_frees > 0 {
+        let n = plural(memory.unmatched_frees, "free", "frees");
+        page.field("unmatched", &format!("{n} of blocks whose allocation was not recorded"));
+    }
+    let maps = &memory.maps;
+    if maps.maps + maps.unmaps + maps.remaps > 0 || maps.at_least.is_some() {
+        let text = format!(
+            "the program itself mapped {} in {} and unmapped {}",
+            bytes(maps.mapped_bytes),
+            plural(maps.maps + maps.remaps, "call", "calls"),
+            bytes(maps.unmapped_bytes)
+        );
+        let text = match &maps.at_least {
+            Some(why) => format!("{text}, at least: {why}"),
+            None => text,
+        };
+        page.field("mappings", &text);
+    }
+    head::cgroup(page, report);
+}
+
+fn recording(memory: &HostMemory) -> String {
+    let in_part = memory.live_at_exit_bytes.get().is_none() && memory.allocations.get().is_some();
+    match (memory.recording, memory.sample_interval_bytes) {
+        ("exact", _) if in_part => "recorded in part".to_owned(),
+        ("exact", _) => "every allocation recorded".to_owned(),
+        ("sampled", Some(interval)) => format!("sampled every {}", bytes(interval)),
+        _ => "not recorded (--mem off)".to_owned(),
+    }
+}
+
+fn churn(page: &mut Page, memory: &HostMemory) {
+    let churn = &memory.churn;
+    let mut parts = Vec::new();
+    if let (Some(calls), Some(rate)) = (churn.allocations_per_s.get(), churn.bytes_per_s.get()) {
+        parts.push(format!(
+            "{} allocations/s, {}/s",
+            count(calls.round() as u64),
+            bytes(rate as u64)
+        ));
+    }
+    let about = |reading: &Reading<f64>| if reading.error().is_some() { "about " } else { "" };
+    if let Some(short) = churn.short_lived_fraction.get() {
+        let about = about(&churn.short_lived_fraction);
+        parts.push(format!("{about}{} of freed blocks lived 1 ms or less", percent(short)));
+    }
+    if let Some(life) = churn.mean_lifetime_ns.get() {
+        parts.push(format!(
+            "{}{} on average",
+            about(&churn.mean_lifetime_ns),
+            duration(life as u64)
+        ));
+    }
+    if !parts.is_empty() {
+        page.field("churn", &parts.join("; "));
+    }
+}
+
+fn over_time(page: &mut Page, timeline: &Timeline) {
+    let known = |name: &str| timeline.resident_source == Reading::Is(name);
+    let resident = match known("PSS") || known("RSS") {
+        true => (if known("PSS") { "PSS" } else { "RSS" }, &timeline.resident_bytes),
+        // Shared pages count for each process.
+        false => ("RSS sum", &timeline.rss_bytes),
+    };
+    let curves = [
+        resident,
+        ("heap", &timeline.heap_bytes),
+        ("cgroup", &timeline.cgroup_bytes),
+        ("mapped", &timeline.mapped_bytes),
+    ];
+    let length = curves.iter().filter_map(|(_, c)| Some(c.value()?.len())).max().unwrap_or(0);
+    let most = |series: &[Option<u64>]| series.iter().flatten().copied().max();
+    // Mapped bytes are address space, and others may live in the cgroup: on the
+    // same scale they would flatten the rest.
+    let highest = curves[..2].iter().filter_map(|(_, curve)| most(curve.value()?)).max();
+    let end_ns = timeline.start_ns.saturating_add(timeline.bucket_ns.saturating_mul(length as u64));
+    page.heading(&match length {
+        0 => "Over time".to_owned(),
+        _ => format!(
+            "Over time, {} to {} ({} and heap on one scale)",
+            duration(timeline.start_ns),
+            duration(end_ns),
+            resident.0
+        ),
+    });
+    for (name, series) in curves {
+        match series {
+            Reading::Missing(why) => page.paragraph(2, &format!("{name} unknown: {why}.")),
+            series => {
+                let Some(buckets) = series.value() else { continue };
+                let own = most(buckets).unwrap_or(0);
+                let shared = name == resident.0 || name == "heap";
+                let scale = highest.filter(|_| shared).unwrap_or(own);
+                let line = plot::curve(buckets, length, scale);
+                page.line(&format!("  {name:<7} {line} {:>10} max", bytes(own)));
+            }
+        }
+    }
+    if let Reading::Missing(why) = &timeline.resident_source
+        && timeline.rss_bytes.value().is_some()
+    {
+        page.paragraph(2, &format!("RSS counts shared pages for each process; {why}."));
+    }
+    gap(page, timeline, resident.0);
+}
+
+/// What the difference between resident memory and heap was when the former was highest.
+fn gap(page: &mut Page, timeline: &Timeline, resident: &str) {
+    let (Some(rss), Some(heap), Some(gaps)) =
+        (timeline.resident_bytes.value(), timeline.heap_bytes.value(), timeline.gap_bytes.value())
+    else {
+        return;
+    };
+    let highest = (0..rss.len()).rev().max_by_key(|&i| rss[i]);
+    let Some(at) = highest else { return };
+    let (Some(Some(rss)), Some(Some(heap)), Some(Some(gap))) =
+        (rss.get(at), heap.get(at), gaps.get(at))
+    else {
+        return;
+    };
+    let when = timeline.resident_peak_at_ns.get().unwrap_or(0);
+    let text = if *gap >= 0 {
+        format!(
+            "At the {resident} peak ({}): {} resident = {} heap + {} other: code, stacks, mappings, and \
+             what the allocator keeps of freed blocks.",
+            duration(when),
+            bytes(*rss),
+            bytes(*heap),
+            bytes(gap.unsigned_abs())
+        )
+    } else {
+        format!(
+            "At the {resident} peak ({}): {} resident, {} heap: at least {} were allocated and not \
+             touched (or swapped out).",
+            duration(when),
+            bytes(*rss),
+            bytes(*heap),
+            bytes(gap.unsigned_abs())
+        )
+    };
+    page.paragraph(2, &text);
+}
+
+fn growth(page: &mut Page, memory: &HostMemory) {
+    match (&memory.growth, &memory.growth_over_quarters) {
+        (Reading::Missing(why), quarters) => {
+            page.heading("Growth");
+            page.paragraph(2, &format!("From step to step: unknown, {why}."));
+            if let Some(quarters) = quarters {
+                page.paragraph(2, "Instead, between the middles of the run's quarters:");
+                grown(page, memory, quarters);
+            }
+        }
+        (growth, _) => {
+            if let Some(growth) = growth.value() {
+                page.heading(&format!("Growth from {} to {}", growth.by, growth.by));
+                grown(page, memory, growth);
+            }
+        }
+    }
+}
+
+fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
+    let about = if growth.estimate { "about " } else { "" };
+    page.paragraph(
+        2,
+        &format!(
+            "{about}{} live bytes over {}, {} to {} ({} of warm-up left out): {} -> {}; trend {} a {}.",
+            signed_bytes(growth.growth_bytes),
+            plural((growth.points - growth.warm_up) as u64, growth.by, &format!("{}s", growth.by)),
+            duration(growth.first_ns),
+            duration(growth.last_ns),
+            growth.warm_up,
+            bytes(growth.first_bytes),
+            bytes(growth.last_bytes),
+            signed_bytes(growth.bytes_per_interval as i64),
+            growth.by
+        ),
+    );
+    if growth.sites.is_empty() {
+        page.line("  No site grew.");
+        return;
+    }
+    let least = least_growth(memory);
+    // Largest first.
+    let listed = growth.sites.partition_point(|site| site.growth_bytes.unsigned_abs() >= least);
+    let (listed, trifles) = growth.sites.split_at(listed);
+    for site in listed.iter().take(MOST_GROWING) {
+        page.line(&format!(
+            "  {:>11}  {:>11} a {}  {}",
+            signed_bytes(site.growth_bytes),
+            signed_bytes(site.bytes_per_interval as i64),
+            growth.by,
+            frames::name(&site.stack, 42)
+        ));
+    }
+    if listed.len() > MOST_GROWING {
+        page.line(&format!(
+            "  ... and {} more sites: --json lists them",
+            listed.len() - MOST_GROWING
+        ));
+    }
+    if !trifles.is_empty() {
+        let sum = trifles.iter().fold(0i64, |sum, site| sum.saturating_add(site.growth_bytes));
+        let sites = plural(trifles.len() as u64, "site", "sites");
+        let each = if trifles.len() == 1 { "" } else { " each" };
+        page.paragraph(
+            2,
+            &format!(
+                "Left out: {sites} that grew by less than {}{each}, {} in all; --json lists them.",
+                bytes(least),
+                signed_bytes(sum)
+            ),
+        );
+    }
+}
+
+/// Growth below this is not listed: 1 % of the peak, but no less than a page and
+/// no more than a leak that somebody would want to see in a job of any size.
+fn least_growth(memory: &HostMemory) -> u64 {
+    (memory.peak_bytes.get().unwrap_or(0) / 100).clamp(4 << 10, 1 << 20)
+}

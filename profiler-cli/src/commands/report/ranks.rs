@@ -1,0 +1,88 @@
+//! The ranks of a run side by side.
+
+use tprof_analyze::summary::Rank;
+use tprof_analyze::units::{bytes, count, duration};
+use tprof_analyze::{Reading, Report};
+
+use super::head::cell;
+use crate::terminal::page::{Page, Table};
+
+/// The rank with the highest peak, or the first.
+pub fn heaviest(report: &Report) -> Option<&Rank> {
+    // The first of equals, so that the choice does not depend on anything else.
+    report.ranks.iter().rev().max_by_key(|rank| weight(rank))
+}
+
+fn weight(rank: &Rank) -> (Option<u64>, Option<u64>) {
+    let memory = &rank.host_memory;
+    (memory.peak_bytes.get(), memory.allocated_bytes.get())
+}
+
+/// One row per rank, those with the highest peaks first; nothing for one rank alone.
+pub fn table(page: &mut Page, report: &Report, top: usize) {
+    if report.ranks.len() < 2 {
+        return;
+    }
+    page.heading("Ranks, by peak");
+    let mut ranks: Vec<&Rank> = report.ranks.iter().collect();
+    ranks.sort_by_key(|rank| std::cmp::Reverse(weight(rank)));
+    let headings =
+        ["heap peak", "at", "live at exit", "allocations", "resident", "processes", "rank"];
+    let mut table = Table::new(&headings);
+    for rank in ranks.iter().take(top) {
+        table.row(row(rank));
+    }
+    let left = ranks.len().saturating_sub(top);
+    if left > 0
+        && let Some(last) = ranks.last()
+    {
+        if left > 1 {
+            let mut cells = vec!["...".to_owned(); headings.len() - 1];
+            cells.push(format!("{} more", left - 1));
+            table.row(cells);
+        }
+        table.row(row(last));
+    }
+    for line in table.lines() {
+        page.line(&line);
+    }
+    spread(page, &ranks);
+}
+
+fn row(rank: &Rank) -> Vec<String> {
+    let memory = &rank.host_memory;
+    vec![
+        cell(&memory.peak_bytes, bytes),
+        cell(&memory.peak_at_ns, duration),
+        cell(&memory.live_at_exit_bytes, bytes),
+        cell(&memory.allocations, count),
+        resident(rank),
+        count(rank.processes as u64),
+        rank.label.clone(),
+    ]
+}
+
+/// Highest resident memory; `<` before a sum that counts shared pages for each process.
+fn resident(rank: &Rank) -> String {
+    let timeline = &rank.timeline;
+    match (&timeline.resident_peak_bytes, timeline.rss_peak_bytes.get()) {
+        (Reading::Missing(_), Some(most)) => format!("<{}", bytes(most)),
+        (resident, _) => cell(resident, bytes),
+    }
+}
+
+/// Least, middle and highest peak of the ranks proper.
+fn spread(page: &mut Page, ranks: &[&Rank]) {
+    let proper = ranks.iter().filter(|rank| rank.rank.is_some());
+    let mut peaks: Vec<u64> = proper.filter_map(|rank| rank.host_memory.peak_bytes.get()).collect();
+    peaks.sort_unstable();
+    if let (true, Some(least), Some(highest)) = (peaks.len() > 2, peaks.first(), peaks.last()) {
+        page.line(&format!(
+            "  peaks of {} ranks: least {}, median {}, highest {}",
+            peaks.len(),
+            bytes(*least),
+            bytes(peaks[peaks.len() / 2]),
+            bytes(*highest)
+        ));
+    }
+}

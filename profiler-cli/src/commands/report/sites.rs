@@ -1,0 +1,142 @@
+//! Allocation sites: one table with stacks, and short lists by other orders.
+
+use std::sync::Arc;
+
+use tprof_analyze::Reading;
+use tprof_analyze::memory::HostMemory;
+use tprof_analyze::memory::sites::Site;
+use tprof_analyze::units::{bytes, count, percent};
+
+use super::apart;
+use super::frames;
+use super::head::{cell, plural};
+use crate::terminal::page::{Page, Table};
+
+/// Rows of the short lists.
+const SHORT: usize = 5;
+
+/// Sites by their bytes at the peak, with stacks; `whose` is ` of rank 3` or nothing.
+pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
+    if memory.sites.is_empty() {
+        page.heading("Sites");
+        page.line(&match (&memory.allocations, memory.recording) {
+            (Reading::Missing(why), _) => format!("  unknown: {why}"),
+            (_, "sampled") => "  none: no allocation was sampled".to_owned(),
+            _ => "  none: nothing was allocated".to_owned(),
+        });
+        return;
+    }
+    let known = memory.sites.iter().any(|site| site.peak_bytes.get().is_some());
+    let order = if known { "bytes live at the peak" } else { "bytes allocated" };
+    page.heading(&format!("Top sites{whose}, by {order}{}", of(memory, top)));
+    let mut sites: Vec<&Site> = memory.sites.iter().collect();
+    if !known {
+        sites.sort_by_key(|site| std::cmp::Reverse(site.bytes.get()));
+    }
+    page.line(&format!(
+        "  {:>10} {:>8} {:>11} {:>12} {:>12}{}",
+        "at peak",
+        "share",
+        "allocated",
+        "allocations",
+        "live at exit",
+        if estimates(memory) { "    \u{b1} of peak" } else { "" }
+    ));
+    sites.truncate(top);
+    let stacks: Vec<&[Arc<str>]> = sites.iter().map(|site| &*site.stack).collect();
+    let lines: Vec<Vec<String>> = stacks.iter().map(|stack| frames::shown(stack, 72)).collect();
+    let apart = apart::functions(&stacks, &lines);
+    for ((site, lines), function) in sites.into_iter().zip(lines).zip(apart) {
+        page.line(&row(site, memory));
+        for frame in lines {
+            page.line(&format!("      {frame}"));
+        }
+        if let Some(function) = function {
+            page.line(&format!("      told apart by {}", frames::brief(function, 58)));
+        }
+    }
+    if estimates(memory) {
+        page.paragraph(
+            2,
+            "~ marks estimates from samples; the truth lies within \u{b1} in 95 cases of 100. Each \
+             site is estimated by itself: together they may exceed the peak.",
+        );
+    }
+}
+
+fn row(site: &Site, memory: &HostMemory) -> String {
+    let share = match (site.peak_bytes.get(), memory.peak_bytes.get()) {
+        // An estimate may lie above the whole that it is a part of.
+        (Some(part), Some(whole)) if whole > 0 => {
+            let about = if site.peak_bytes.error().is_some() { "~" } else { "" };
+            format!("{about}{}", percent((part as f64 / whole as f64).min(1.0)))
+        }
+        _ => String::new(),
+    };
+    let error = match &site.peak_bytes {
+        Reading::Estimate { error, .. } => format!("  {:>12}", bytes(*error)),
+        _ => String::new(),
+    };
+    format!(
+        "  {:>10} {share:>8} {:>11} {:>12} {:>12}{error}",
+        cell(&site.peak_bytes, bytes),
+        cell(&site.bytes, bytes),
+        cell(&site.allocations, count),
+        cell(&site.live_bytes, bytes),
+    )
+}
+
+/// An order of sites.
+struct Order {
+    heading: &'static str,
+    value: fn(&Site) -> &Reading<u64>,
+    show: fn(u64) -> String,
+}
+
+/// Short lists by the other orders.
+pub fn lists(page: &mut Page, memory: &HostMemory) {
+    let orders = [
+        Order { heading: "Most bytes allocated", value: |site| &site.bytes, show: bytes },
+        Order { heading: "Most allocations", value: |site| &site.allocations, show: count },
+        Order { heading: "Most bytes live at exit", value: |site| &site.live_bytes, show: bytes },
+    ];
+    let wholes = [&memory.allocated_bytes, &memory.allocations, &memory.live_at_exit_bytes]
+        .map(Reading::get);
+    for (Order { heading, value, show }, whole) in orders.into_iter().zip(wholes) {
+        let mut sites: Vec<&Site> =
+            memory.sites.iter().filter(|site| value(site).get().is_some_and(|v| v > 0)).collect();
+        if sites.is_empty() {
+            continue;
+        }
+        sites.sort_by_key(|site| std::cmp::Reverse(value(site).get()));
+        page.heading(heading);
+        let mut table = Table::new(&["", "", ""]);
+        for site in sites.iter().take(SHORT) {
+            let beside = match (value(site), whole) {
+                (Reading::Estimate { error, .. }, _) => format!("\u{b1} {}", show(*error)),
+                (Reading::Is(part), Some(whole)) if whole > 0 => {
+                    percent(*part as f64 / whole as f64)
+                }
+                _ => String::new(),
+            };
+            table.row(vec![cell(value(site), show), beside, frames::name(&site.stack, 54)]);
+        }
+        for line in table.lines().into_iter().skip(1) {
+            page.line(&line);
+        }
+    }
+}
+
+fn estimates(memory: &HostMemory) -> bool {
+    memory.sites.iter().any(|site| site.peak_bytes.error().is_some())
+}
+
+/// ` (10 of 1,234 sites)`, or nothing where all are shown.
+fn of(memory: &HostMemory, top: usize) -> String {
+    let shown = top.min(memory.sites.len());
+    if shown < memory.sites_total {
+        format!(" ({shown} of {})", plural(memory.sites_total as u64, "site", "sites"))
+    } else {
+        String::new()
+    }
+}

@@ -1,0 +1,187 @@
+//! `tprof report summary` as text.
+
+use tprof_analyze::processes::{Ended, ProcessRow};
+use tprof_analyze::summary::Rank;
+use tprof_analyze::units::{bytes, count, duration, signal};
+use tprof_analyze::{Reading, Report};
+use tprof_trace::run::misses_allocations;
+
+use super::head::{self, Head, text_of};
+use super::{gpu, ranks, sites};
+use crate::terminal::page::{Page, Table};
+
+/// The whole page.
+pub fn text(report: &Report, top: usize) -> String {
+    let mut page = Page::default();
+    head::completeness(&mut page, &Head::of_report(report), "summary");
+    page.gap();
+    body(&mut page, report, top);
+    page.gap();
+    let path = crate::terminal::quote::word(report.run.path.as_os_str());
+    if gpu::ran(report) {
+        page.line(&format!("More: tprof report breakdown {path}"));
+        page.line("      also idle, overlap, kernels, launches, steps, memory and others: --help");
+    } else {
+        page.line(&format!("More: tprof report memory {path}"));
+    }
+    page.into_text()
+}
+
+/// The page without what all kinds begin with.
+pub fn body(page: &mut Page, report: &Report, top: usize) {
+    head::run(page, report);
+    gpu::fields(page, report);
+    gpu::sampled(page, report);
+    // Of an imported trace the heap is not known, and nobody asks.
+    let heap = !gpu::ran(report) || report.ranks.iter().any(knows_heap);
+    if heap {
+        memory(page, report);
+    }
+    head::cgroup(page, report);
+    head::killed(page, report);
+    if heap {
+        ranks::table(page, report, top);
+    }
+    if let Some(rank) = ranks::heaviest(report).filter(|_| heap) {
+        let whose =
+            if report.ranks.len() > 1 { format!(" of {}", rank.label) } else { String::new() };
+        sites::table(page, &rank.host_memory, &whose, top.min(3));
+    }
+    gpu::kernels(page, report, top.min(3));
+    processes(page, report, top);
+    findings(page, report);
+}
+
+fn knows_heap(rank: &Rank) -> bool {
+    rank.host_memory.allocations.value().is_some()
+}
+
+/// The first findings in a line each; none says nothing, for then there may be
+/// nothing but memory to judge.
+fn findings(page: &mut Page, report: &Report) {
+    let Reading::Is(lines) = &report.findings else { return };
+    page.heading("Findings");
+    if lines.is_empty() {
+        page.line("  none of 1 % of a step or more");
+    }
+    let mut table = Table::new(&["severity", "up to", "what"]);
+    for line in lines {
+        let gain = match line.gain_ns.get() {
+            Some(gain_ns) => format!("{} a step", duration(gain_ns)),
+            None => duration(line.gain_total_ns),
+        };
+        table.row(vec![line.severity.to_owned(), gain, line.what.clone()]);
+    }
+    if !lines.is_empty() {
+        table.lines().iter().for_each(|line| page.line(line));
+        let path = crate::terminal::quote::word(report.run.path.as_os_str());
+        page.line(&format!("  Why, and what to do: tprof report findings {path}"));
+    }
+}
+
+fn memory(page: &mut Page, report: &Report) {
+    let Some(rank) = ranks::heaviest(report) else { return };
+    let memory = &rank.host_memory;
+    let whose = if report.ranks.len() > 1 { format!(" in {}", rank.label) } else { String::new() };
+    let misses = misses_allocations(&report.completeness.blind);
+    let bound = match memory.peak_bytes.value() {
+        Some(_) if misses => "at least ",
+        _ => "",
+    };
+    let mut text = format!("peak {bound}{}", text_of(&memory.peak_bytes, bytes));
+    if let Some(at) = memory.peak_at_ns.get() {
+        text += &format!(" at {}", duration(at));
+    }
+    text += &whose;
+    if let Some(live) = memory.live_at_exit_bytes.get() {
+        text += &format!("; {} live at exit", bytes(live));
+        if rank.images > 1 {
+            text += &format!(" (summed over {} program images)", count(rank.images as u64));
+        }
+    }
+    if let (Some(n), Some(total)) = (memory.allocations.get(), memory.allocated_bytes.get()) {
+        text += &format!("; {} allocated in {} calls", bytes(total), count(n));
+    }
+    page.field("heap", &text);
+    resident(page, rank, &whose);
+}
+
+/// Resident memory at its peak, and what it is the sum of.
+fn resident(page: &mut Page, rank: &Rank, whose: &str) {
+    let timeline = &rank.timeline;
+    let summed = timeline.rss_peak_bytes.get().zip(timeline.rss_peak_at_ns.get());
+    let Some((summed, summed_at_ns)) = summed else { return };
+    let counted_often = "which counts shared pages for each process";
+    let peak = timeline.resident_peak_bytes.get().zip(timeline.resident_peak_at_ns.get());
+    match (peak, &timeline.resident_source) {
+        (Some((peak, at_ns)), Reading::Is("PSS")) => {
+            let text = format!(
+                "peak {} at {}{whose}; RSS adds up to {}, {counted_often}",
+                bytes(peak),
+                duration(at_ns),
+                bytes(summed)
+            );
+            page.field("PSS", &text);
+        }
+        (None, Reading::Missing(why)) => {
+            let text = format!(
+                "adds up to {} at {}{whose}, {counted_often}; {why}",
+                bytes(summed),
+                duration(summed_at_ns)
+            );
+            page.field("RSS", &text);
+        }
+        _ => {
+            page.field(
+                "RSS",
+                &format!("peak {} at {}{whose}", bytes(summed), duration(summed_at_ns)),
+            );
+        }
+    }
+}
+
+fn processes(page: &mut Page, report: &Report, top: usize) {
+    if report.processes.len() < 2 {
+        return;
+    }
+    page.heading(match report.processes.len() == report.process_count {
+        true => "Processes, longest first",
+        false => "Program images of processes, longest first",
+    });
+    let mut rows: Vec<&ProcessRow> = report.processes.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(lasted(row).unwrap_or(u64::MAX)));
+    let mut table = Table::new(&["pid", "parent", "rank", "start", "lasted", "end", "command"]);
+    for row in rows.into_iter().take(top) {
+        table.row(process(row));
+    }
+    for line in table.lines() {
+        page.line(&line);
+    }
+    let left = report.processes.len().saturating_sub(top);
+    if left > 0 {
+        page.line(&format!("  ... and {} more: --top or --json", count(left as u64)));
+    }
+}
+
+/// How long a process image lasted, if its end was seen.
+fn lasted(row: &ProcessRow) -> Option<u64> {
+    Some(row.end_ns.get()?.saturating_sub(row.start_ns))
+}
+
+fn process(row: &ProcessRow) -> Vec<String> {
+    vec![
+        row.pid.to_string(),
+        row.parent.to_string(),
+        row.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
+        duration(row.start_ns),
+        lasted(row).map_or_else(|| "?".to_owned(), duration),
+        match &row.ended {
+            Ended::Status(status) => format!("exit {status}"),
+            Ended::Signal(number) => signal(*number),
+            Ended::Replaced => "exec".to_owned(),
+            Ended::Otherwise(why) if why.contains("running") => "running".to_owned(),
+            Ended::Otherwise(_) => "?".to_owned(),
+        },
+        row.command.clone(),
+    ]
+}

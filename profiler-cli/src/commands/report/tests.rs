@@ -1,0 +1,265 @@
+//! Reports as people see them. `UPDATE_GOLDEN=1 cargo test` writes the golden texts anew.
+
+use std::path::Path;
+
+use tprof_analyze::{Kind, report};
+use tprof_trace::model::*;
+use tprof_trace::run::{Blind, Completeness, LossInfo, Overhead, RunInfo};
+use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
+
+use super::{csv, text};
+use crate::terminal::page::WIDTH;
+
+const START: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+const MIB: u64 = 1 << 20;
+
+/// Stacks of the test job, innermost first.
+const STACKS: [&[&str]; 3] = [
+    &[
+        "operator new(unsigned long)",
+        "std::vector<float>::reserve",
+        "Loader::next(int)",
+        "main",
+        "_start",
+    ],
+    &["malloc", "cache_insert", "train_step", "main"],
+    &[
+        "malloc",
+        "at::native::(anonymous namespace)::empty_cpu<std::tuple<float, std::vector<int>>>(c10::IntArrayRef)",
+        "main",
+    ],
+];
+
+/// A rank that loads, trains for ten steps and leaks in each.
+fn rank(dir: &Path, rank: u32, memory: MemoryRecording, end: ProcessEnd) {
+    let path = dir.join(format!("rank-{rank}.tprof"));
+    let header = TraceHeader { start_ns: START, start_unix_ns: 1, ..TraceHeader::default() };
+    let mut writer = TraceWriter::create(&path, &header).unwrap();
+    let command = writer.name("python train.py \u{1b}[31m--lr 0.1");
+    writer.process(&Process {
+        process: 0,
+        pid: 100 + rank,
+        parent: 1,
+        rank: Some(rank),
+        command,
+        exe: NameId(0),
+        start_ns: START,
+        memory,
+    });
+    writer.thread(&Thread { thread: 0, process: 0, tid: 100 + rank, start_ns: START });
+    for (stack, functions) in (1..).zip(STACKS) {
+        let frames: Vec<u64> = (0..functions.len() as u64).map(|i| stack * 100 + i).collect();
+        for (address, function) in frames.iter().zip(functions) {
+            let function = writer.name(function);
+            let file = writer.name("/home/user/job/src/train.cc");
+            let row = Symbol {
+                process: 0,
+                address: *address,
+                depth: 0,
+                function,
+                file,
+                line: 7,
+                module: NameId(0),
+            };
+            writer.symbol(&row);
+        }
+        writer.stack(&Stack { process: 0, stack: stack as u32, end: 0, frames });
+    }
+    let mut heap = HeapBlock::new(0);
+    let weights = 40 + u64::from(rank);
+    heap.alloc(START + MS, 0, weights * MIB, 3, false);
+    for step in 0..10u64 {
+        let at = START + (step + 1) * 10 * MS;
+        let name = writer.name("step");
+        writer.mark(Mark { time_ns: at, process: None, name, kind: MarkKind::Step });
+        heap.alloc(at + 1000, 0, 8 * MIB + step * 1000, 1, false);
+        heap.alloc(at + 2000, 0, 100 * 1024, 2, false);
+        heap.free(at + 900_000, 0, 2, false);
+        for (name, value) in [(counter::RSS_BYTES, 60 + step), (counter::MAPPED_BYTES, 3000)] {
+            let name = writer.name(name);
+            let value = (value * MIB) as f64;
+            writer.counter(Counter {
+                time_ns: at + 5000,
+                process: Some(0),
+                device: None,
+                name,
+                value,
+            });
+        }
+    }
+    for (name, value) in [
+        (counter::CGROUP_BYTES, 127 * MIB),
+        (counter::CGROUP_LIMIT_BYTES, 128 * MIB),
+        (counter::CGROUP_OOM_KILLS, u64::from(end == ProcessEnd::Signal(9))),
+    ] {
+        let name = writer.name(name);
+        writer.counter(Counter {
+            time_ns: START + 90 * MS,
+            process: None,
+            device: None,
+            name,
+            value: value as f64,
+        });
+    }
+    writer.totals(HeapTotals {
+        time_ns: START + 105 * MS,
+        process: 0,
+        allocations: 12_345,
+        frees: 12_000,
+        allocated_bytes: 300 * MIB,
+        live_bytes: Some(41 * MIB),
+        peak_bytes: Some(49 * MIB),
+        peak_at_ns: Some(START + 100 * MS + 2000),
+    });
+    writer.process_end(0, START + 110 * MS, end);
+    writer.heap(&mut heap).unwrap();
+    writer.finish().unwrap();
+}
+
+fn run_json(dir: &Path, completeness: Completeness) {
+    let info = RunInfo {
+        version: 1,
+        host: "node1".into(),
+        command: vec!["python".into(), "train.py".into()],
+        start_ns: START,
+        start_unix_ns: 1,
+        end_ns: Some(START + 111 * MS),
+        finished: true,
+        overhead: Overhead {
+            host_ns: Some(400_000),
+            fraction: Some(0.0042),
+            collector_cpu_ns: 3 * MS,
+            ..Overhead::default()
+        },
+        completeness,
+        ..RunInfo::default()
+    };
+    std::fs::write(dir.join("run.json"), serde_json::to_vec(&info).unwrap()).unwrap();
+}
+
+/// The text, checked against its golden one and for its width.
+fn golden(dir: &Path, kind: Kind, name: &str) {
+    let made = report(dir, kind, None).unwrap();
+    let shown = text(&made, 10).replace(&dir.display().to_string(), "RUN");
+    let base = dir.file_name().unwrap().to_string_lossy().into_owned();
+    let shown = shown.replace(&base, "RUN");
+    for line in shown.lines() {
+        assert!(line.chars().count() <= WIDTH, "wider than {WIDTH}: {line}");
+        assert!(!line.contains('\u{1b}'), "{line:?}");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/report/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &shown).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(shown, expected, "{} differs", path.display());
+}
+
+#[test]
+fn an_exact_rank_reads_well() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), 0, MemoryRecording::Exact, ProcessEnd::Exited(0));
+    run_json(dir.path(), Completeness { recorded: 31, ..Completeness::default() });
+    golden(dir.path(), Kind::Summary, "summary.txt");
+    golden(dir.path(), Kind::Memory, "memory.txt");
+}
+
+#[test]
+fn a_killed_sampled_rank_reads_well() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), 0, MemoryRecording::Sampled { interval: 512 << 10 }, ProcessEnd::Signal(9));
+    run_json(dir.path(), Completeness { recorded: 31, ..Completeness::default() });
+    golden(dir.path(), Kind::Memory, "killed.txt");
+}
+
+#[test]
+fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), 0, MemoryRecording::Sampled { interval: 512 << 10 }, ProcessEnd::Exited(0));
+    run_json(dir.path(), Completeness::default());
+    let mut made = report(dir.path(), Kind::Memory, None).unwrap();
+    let memory = &mut made.ranks[0].host_memory;
+    let site = memory.sites.iter_mut().find(|site| site.peak_bytes.error().is_some()).unwrap();
+    site.peak_bytes = tprof_analyze::Reading::Estimate { value: 52 * MIB, error: 4 * MIB };
+    let tprof_analyze::Reading::Is(growth) = &mut memory.growth else { panic!() };
+    let mut small = growth.sites[0].clone();
+    for growth_bytes in [500 << 10, 11] {
+        small.growth_bytes = growth_bytes;
+        growth.sites.push(small.clone());
+    }
+    let shown = text(&made, 10);
+    assert!(shown.contains(" ~100.0 %") && !shown.contains("106"), "{shown}");
+    assert!(shown.contains("together they may exceed the peak"), "{shown}");
+    assert!(!shown.contains("+11 B "), "{shown}");
+    // 1 % of 49 MiB.
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    let said = "Left out: 2 sites that grew by less than 501.8 KiB each, +500.0 KiB in all;";
+    assert!(words.join(" ").contains(said), "{shown}");
+}
+
+#[test]
+fn a_sum_over_several_processes_says_so_and_a_lone_one_is_short() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), 0, MemoryRecording::Exact, ProcessEnd::Exited(0));
+    run_json(dir.path(), Completeness::default());
+    let mut made = report(dir.path(), Kind::Summary, None).unwrap();
+    let words = |report: &tprof_analyze::Report| {
+        text(report, 10).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let shown = words(&made);
+    assert!(shown.contains("ended exit status 0 overhead"), "{shown}");
+    assert!(shown.contains("41.0 MiB live at exit; "), "{shown}");
+    made.ranks[0].images = 41;
+    made.notes = vec!["/lib/libx.so has another build id now".to_owned()];
+    let shown = words(&made);
+    assert!(shown.contains("live at exit (summed over 41 program images); "), "{shown}");
+    assert!(shown.contains("Note: /lib/libx.so has another build id now."), "{shown}");
+    made.kind = Kind::Memory;
+    let shown = words(&made);
+    assert!(
+        shown.contains("live at exit 41.0 MiB, summed over 41 program images at their ends"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn many_ranks_and_gaps_read_well() {
+    let dir = tempfile::tempdir().unwrap();
+    for r in 0..14 {
+        rank(dir.path(), r, MemoryRecording::Exact, ProcessEnd::Exited(0));
+    }
+    let losses =
+        vec![LossInfo { what: "heap events".into(), why: "ring full".into(), count: 1234 }];
+    let blind = (0..9).map(|pid| Blind {
+        process: format!("{pid} nvidia-smi"),
+        what: "everything".into(),
+        why: "statically linked".into(),
+    });
+    let blind = blind.collect();
+    run_json(dir.path(), Completeness { recorded: 5000, samples: 0, lost: 1234, losses, blind });
+    golden(dir.path(), Kind::Summary, "ranks.txt");
+}
+
+#[test]
+fn a_cut_off_run_reads_well() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), 0, MemoryRecording::Off, ProcessEnd::Unknown);
+    std::fs::write(dir.path().join("rank-1.tprof"), "").unwrap();
+    let made = report(dir.path(), Kind::Summary, None).unwrap();
+    let shown = text(&made, 10);
+    assert!(shown.contains("NOT COMPLETE") && shown.contains("is empty"), "{shown}");
+    assert!(shown.contains("not recorded (--mem off"), "{shown}");
+}
+
+#[test]
+fn csv_has_one_row_per_site_and_rank() {
+    let dir = tempfile::tempdir().unwrap();
+    rank(dir.path(), 0, MemoryRecording::Exact, ProcessEnd::Exited(0));
+    run_json(dir.path(), Completeness::default());
+    let sites = csv::csv(&report(dir.path(), Kind::Memory, None).unwrap());
+    assert_eq!(sites.lines().count(), 1 + STACKS.len());
+    let ranks = csv::csv(&report(dir.path(), Kind::Summary, None).unwrap());
+    assert_eq!(ranks.lines().count(), 2);
+    assert!(ranks.lines().nth(1).unwrap().starts_with("0,rank 0,rank-0.tprof,1,21,10,"), "{ranks}");
+}

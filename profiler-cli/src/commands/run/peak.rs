@@ -1,0 +1,57 @@
+//! The highest heap peak of a run, for its summary.
+//!
+//! Read from the files that were just written, which the page cache holds. A
+//! shell prompt must not wait for a long exact recording to be replayed: above
+//! [`MOST_BYTES`] the line is left to `tprof report`.
+
+use crate::terminal::units::about_size;
+use std::fmt;
+use std::path::Path;
+use tprof_analyze::clock::Clock;
+use tprof_analyze::memory::rank_memory;
+use tprof_trace::TraceFile;
+use tprof_trace::run::{RunInfo, misses_allocations};
+
+/// Some five million allocations at four bytes each: below a second.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// A peak and whose it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// Highest sum of live bytes.
+    pub bytes: u64,
+    /// The rank, where there are several.
+    pub rank: Option<u32>,
+    /// Allocations of some process could not be seen.
+    pub at_least: bool,
+}
+
+impl fmt::Display for Peak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bound = if self.at_least { "at least " } else { "" };
+        write!(f, "heap peak {bound}{}", about_size(self.bytes))?;
+        match self.rank {
+            Some(rank) => write!(f, " (rank {rank}, the highest)"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The highest peak among the run's files; `None` if it is not known.
+pub fn of(directory: &Path, info: &RunInfo) -> Option<Peak> {
+    let paths: Vec<_> = info.files.iter().map(|file| directory.join(file)).collect();
+    let sizes = paths.iter().map(|path| path.metadata().map_or(0, |meta| meta.len()));
+    if sizes.sum::<u64>() > MOST_BYTES {
+        return None;
+    }
+    let mut highest = None;
+    for path in &paths {
+        let file = TraceFile::open(path).ok()?;
+        let memory = rank_memory(&file, Clock::default()).host_memory;
+        let bytes = *memory.peak_bytes.value()?;
+        let rank = file.header().rank.filter(|_| paths.len() > 1);
+        highest = highest.max(Some((bytes, rank)));
+    }
+    let at_least = misses_allocations(&info.completeness.blind);
+    highest.map(|(bytes, rank)| Peak { bytes, rank, at_least })
+}

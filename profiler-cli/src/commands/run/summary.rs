@@ -1,0 +1,134 @@
+//! The few lines after a run: what happened, what was not seen, where it is,
+//! and what to type next.
+
+use crate::commands::run::peak::Peak;
+use crate::launch::wait::Outcome;
+use crate::terminal::paint;
+use crate::terminal::quote;
+use crate::terminal::units::{about_count, about_time};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tprof_analyze::units;
+use tprof_collect::Config;
+use tprof_trace::Recorded;
+use tprof_trace::run::{LATER_EVENTS, RunInfo, blind_alike};
+
+/// Blind processes named one by one; the report lists them all.
+const MOST_BLIND: usize = 3;
+
+/// The summary of a run, for stderr.
+pub fn summary(info: &RunInfo, peak: Option<Peak>, config: &Config, outcome: Outcome) -> String {
+    let mut lines = vec![("tprof", job(info, outcome)), ("", recorded(info))];
+    lines.extend(peak.map(|peak| ("", peak.to_string())));
+    lines.extend(in_part(info, config, outcome).map(|line| ("", line)));
+    lines.extend(unseen(info, config.follow).into_iter().map(|line| ("", line)));
+    let run = quote::word(quote::nearby(&config.output).as_os_str());
+    lines.push(("run", run.clone()));
+    lines.push(("next", format!("tprof report {run}")));
+    let mut text = String::new();
+    for (label, line) in lines {
+        // Padded before it is painted: escapes have no width.
+        text += &format!("{}  {line}\n", paint::label(&format!("{label:>5}")));
+    }
+    text
+}
+
+/// Which part of the job was recorded, where an option says that it is a part.
+fn in_part(info: &RunInfo, config: &Config, outcome: Outcome) -> Option<String> {
+    if config.paused {
+        let text = "--paused: only what followed `tprof ctl start` is recorded";
+        return Some(text.to_owned());
+    }
+    let ran = info.end_ns?.saturating_sub(info.start_ns);
+    let ran = Duration::from_nanos(ran);
+    let delay = config.delay.unwrap_or_default();
+    let time = |time: Duration| about_time(time.as_nanos() as u64);
+    if !delay.is_zero() && ran <= delay && outcome != Outcome::Interrupted {
+        return Some(format!(
+            "recording was to begin after {} (--delay): the job was over by then",
+            time(delay)
+        ));
+    }
+    let mut parts = Vec::new();
+    if !delay.is_zero() {
+        parts.push(format!("began after {} (--delay)", time(delay)));
+    }
+    if let Some(duration) = config.duration.filter(|duration| ran > delay + *duration) {
+        parts.push(format!("stopped after {} (--duration)", time(duration)));
+    }
+    let whole = "so live and peak bytes are not known";
+    (!parts.is_empty()).then(|| format!("recording {}, {whole}", parts.join(" and ")))
+}
+
+fn job(info: &RunInfo, outcome: Outcome) -> String {
+    let ended = match outcome {
+        Outcome::Interrupted => "interrupted, the job was left alone".to_owned(),
+        Outcome::Ended(status) if libc::WIFSIGNALED(status) => {
+            format!("killed by signal {}", libc::WTERMSIG(status))
+        }
+        Outcome::Ended(status) => format!("exit status {}", libc::WEXITSTATUS(status)),
+    };
+    let wall = info.end_ns.map(|end| about_time(end.saturating_sub(info.start_ns)));
+    let wall = wall.unwrap_or_else(|| "unknown time".to_owned());
+    let ranks: BTreeSet<_> = info.processes.iter().filter_map(|process| process.rank).collect();
+    let mut text =
+        format!("{wall}, {}", units::processes(info.process_count(), info.processes.len()));
+    if !ranks.is_empty() {
+        text += &format!(", {}", counted(ranks.len() as u64, "rank", "ranks"));
+    }
+    format!("{text}, {ended}")
+}
+
+fn recorded(info: &RunInfo) -> String {
+    let counts = &info.completeness;
+    let lost = match counts.lost {
+        0 if !counts.losses.is_empty() => "not all".to_owned(),
+        0 => "none lost".to_owned(),
+        lost => format!("{} lost", about_count(lost)),
+    };
+    let events = counted_events(info);
+    let cost = match info.overhead.fraction {
+        Some(fraction) => format!("cost about {:.1}% (estimate)", fraction * 100.0),
+        None => "cost unknown".to_owned(),
+    };
+    format!("{events} recorded, {lost}; {cost}")
+}
+
+/// How much was recorded, in words.
+pub fn counted_events(info: &RunInfo) -> String {
+    let counts = &info.completeness;
+    units::recorded(Recorded { events: counts.recorded, samples: counts.samples })
+}
+
+/// Losses and blind processes, like ones together.
+fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for loss in &info.completeness.losses {
+        lines.push(match loss.count {
+            0 => format!("lost: {} ({}); how many is not known", loss.what, loss.why),
+            count => format!("lost: {} {} ({})", about_count(count), loss.what, loss.why),
+        });
+    }
+    let groups = blind_alike(&info.completeness.blind);
+    let more = groups.len().saturating_sub(MOST_BLIND);
+    for (what, whom, why) in groups.into_iter().take(MOST_BLIND) {
+        lines.push(format!("not seen: {what} of {whom} ({why})"));
+    }
+    if more > 0 {
+        lines.push(format!("not seen: {more} more; the report lists them"));
+    }
+    if !followed && info.completeness.blind.iter().any(|blind| blind.what == LATER_EVENTS) {
+        lines.push("`tprof run --follow` records such processes to their ends".to_owned());
+    }
+    if info.processes.is_empty() && info.completeness.blind.is_empty() {
+        lines.push("no process attached: `tprof doctor -- COMMAND` says why".to_owned());
+    }
+    lines
+}
+
+fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", about_count(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests;

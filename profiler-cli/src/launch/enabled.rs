@@ -1,0 +1,31 @@
+//! `TPROF_ENABLED=0`: the switch for job files that keep `tprof run` in front of
+//! their command. The command takes tprof's place, as if it had been typed alone.
+
+use crate::launch::failures::{missing_interpreter, not_run};
+use crate::launch::{self, Unusable};
+use crate::settings::resolve::flag;
+use crate::settings::sources::{Given, Source};
+use crate::terminal::errors::Failure;
+use std::ffi::OsString;
+
+/// The variable.
+pub const ENABLED: &str = "TPROF_ENABLED";
+
+/// Whether anything is to be recorded; it is unless the variable says no.
+pub fn is_enabled() -> Result<bool, Failure> {
+    match std::env::var_os(ENABLED) {
+        None => Ok(true),
+        Some(text) => flag(&Given { name: "enabled", text, source: Source::Variable }),
+    }
+}
+
+/// Runs a command in this process' place; returns only if that fails.
+pub fn become_command(command: &[OsString]) -> Failure {
+    if let Err(why) = launch::find(&command[0]) {
+        return not_run(&command[0], why);
+    }
+    match launch::replace(command) {
+        error if error.raw_os_error() == Some(libc::ENOENT) => missing_interpreter(&command[0]),
+        error => not_run(&command[0], Unusable::NotExecutable(error)),
+    }
+}

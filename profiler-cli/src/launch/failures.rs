@@ -1,0 +1,121 @@
+//! Errors of a run in three lines, with the status that a shell would give.
+
+use crate::launch::Unusable;
+use crate::terminal::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, said};
+use crate::terminal::quote;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use tprof_collect::CollectError;
+
+/// Why a command cannot be run.
+pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
+    let name = command.to_string_lossy();
+    let by_path = name.contains('/');
+    match why {
+        Unusable::NotFound => {
+            let failure = Failure::new(format!("cannot run `{name}`: command not found"));
+            let here = Path::new(command).is_file();
+            let failure = match (name.is_empty(), by_path) {
+                (true, _) => {
+                    failure.cause("the name is empty").hint("tprof run -- python train.py")
+                }
+                (_, true) => failure.cause("there is no such file").hint("the path, and `ls`"),
+                _ if here => failure
+                    .cause("it is not in any directory of PATH")
+                    .hint(format!("tprof run -- ./{name}")),
+                _ => failure.cause("it is not in any directory of PATH").hint("echo $PATH"),
+            };
+            failure.code(NOT_FOUND)
+        }
+        Unusable::NotExecutable(e) => {
+            let hint = match e.raw_os_error() {
+                Some(libc::EISDIR) => "a program, not a directory".to_owned(),
+                Some(libc::EACCES) => format!("chmod +x {name}, or name its interpreter first"),
+                Some(libc::E2BIG) => "fewer or shorter arguments".to_owned(),
+                _ => format!("file {name}"),
+            };
+            Failure::new(format!("cannot run `{name}`: not executable"))
+                .cause(said(&e))
+                .hint(hint)
+                .code(NOT_EXECUTABLE)
+        }
+    }
+}
+
+/// Why a file that exists was not found by the kernel.
+pub fn missing_interpreter(command: &OsStr) -> Failure {
+    let name = command.to_string_lossy();
+    Failure::new(format!("cannot run `{name}`"))
+        .cause("the file exists, but the interpreter or loader that it names does not")
+        .hint(format!("head -1 {name}, or `file {name}`"))
+        .code(NOT_FOUND)
+}
+
+/// Why no process can be started.
+pub fn cannot_start(error: &io::Error) -> Failure {
+    Failure::new("cannot start a process")
+        .cause(said(error))
+        .hint("ulimit -u, and the memory limit of the job")
+}
+
+/// Why a recording did not begin.
+pub fn not_started(output: &Path, error: &CollectError) -> Failure {
+    let shown = output.display();
+    let failure = Failure::new(format!("cannot record into `{shown}`"));
+    match error {
+        CollectError::RunExists(_) => failure
+            .cause("a run is in it already")
+            .hint("--force to replace it, or -o with another directory"),
+        CollectError::OtherJob { known, .. } => failure
+            .cause(match known {
+                true => "a run of another job is in it",
+                false => "a run that is over is in it, and no job id says that it is of this job",
+            })
+            .hint("--force to replace it, or -o with another directory"),
+        CollectError::RunIsLive { pid, .. } => failure
+            .cause(format!("a live run is in it: process {pid} is recording"))
+            .hint("-o with another directory, or wait until that run has ended"),
+        CollectError::NotADirectory(_) => {
+            failure.cause("it exists and is not a directory").hint("-o with another path")
+        }
+        CollectError::Unwritable { path, source } => {
+            let why = said(source);
+            let cause = match path == output {
+                true => why,
+                false => format!("{why}: {}", path.display()),
+            };
+            let hint = match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    "df; -o on another disk"
+                }
+                _ => "-o with a directory that can be written to",
+            };
+            failure.cause(cause).hint(hint)
+        }
+        error => Failure::new("cannot start recording")
+            .cause(with_sources(error))
+            .hint("tprof doctor, which says what can be seen here"),
+    }
+}
+
+/// Why a run has no good end.
+pub fn not_finished(output: &Path, error: &CollectError) -> Failure {
+    let shown = output.display();
+    Failure::new(format!("the run in `{shown}` is not complete"))
+        .cause(with_sources(error))
+        .hint(format!("tprof report {}, for what was written", quote::word(output.as_os_str())))
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text += &format!(": {inner_text}");
+        }
+        source = inner.source();
+    }
+    text
+}

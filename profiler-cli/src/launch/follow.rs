@@ -1,0 +1,35 @@
+//! `--follow`: stays until the last process of the job has ended.
+
+use crate::launch::signals::{self, Signals};
+use crate::terminal::errors::say;
+use std::time::{Duration, Instant};
+use tprof_collect::Session;
+
+/// Processes that outlive the command for less than this are not worth a word.
+const SILENT: Duration = Duration::from_secs(1);
+/// How late the end of the run may be noticed.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Stays until the run is over by itself, or a signal asks for its end. The command has
+/// ended: signals are tprof's own from here on.
+pub fn follow(session: &Session, signals: &Signals, quiet: bool) {
+    session.follow();
+    let (began, mut said) = (Instant::now(), quiet);
+    while !session.is_over() {
+        if !said && began.elapsed() > SILENT {
+            said = true;
+            say("tprof: the command has ended, others of the job run on; Ctrl-C stops recording\n");
+        }
+        match signals.next(PAUSE).map(|taken| taken.signal) {
+            Some(libc::SIGINT | libc::SIGTERM | libc::SIGQUIT | libc::SIGHUP) => {
+                return session.stop_waiting();
+            }
+            Some(signal @ (libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)) => {
+                signals::stop_by(signal);
+            }
+            // Init of a pid namespace is given the orphans.
+            Some(libc::SIGCHLD) if std::process::id() == 1 => signals::reap_orphans(0),
+            _ => {}
+        }
+    }
+}

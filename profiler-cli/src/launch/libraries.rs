@@ -1,0 +1,295 @@
+//! Puts the injected libraries where jobs can load them.
+//!
+//! tprof carries them inside: one file to install, no version skew. A library
+//! installed beside the binary serves when it is the same to the last byte;
+//! else the carried one is laid into a directory that others cannot write to
+//! and from which code may run. It stays there: processes of a job outlive
+//! tprof, and one that starts without its library says so on the job's stderr.
+
+use crate::launch::system;
+use crate::settings::sources::LIBRARY_DIR;
+use crate::terminal::errors::{Failure, said};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use tprof_wire::env::{AGENT_LIBRARY, PRELOAD_LIBRARY};
+
+/// A library that this tprof was built with.
+#[derive(Debug)]
+pub struct Carried {
+    name: &'static str,
+    content: &'static [u8],
+}
+
+/// The hooks.
+pub static HOOKS: Carried = Carried {
+    name: PRELOAD_LIBRARY,
+    content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_preload.so")),
+};
+
+/// The CUPTI agent.
+pub static AGENT: Carried = Carried {
+    name: AGENT_LIBRARY,
+    content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_cupti.so")),
+};
+
+/// Name of a directory for exactly these libraries.
+const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIED_HASH"));
+
+/// What came of one place that was tried.
+#[derive(Debug)]
+pub struct Place {
+    /// The library's path there.
+    pub path: PathBuf,
+    /// Why it does not serve; `None` for the place chosen.
+    pub refused: Option<String>,
+}
+
+/// Finds a place for a library, and says which were tried before it.
+pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<Place>) {
+    let mut tried = Vec::new();
+    if library.content.is_empty() {
+        let path = PathBuf::from(library.name);
+        tried.push(Place { path, refused: Some("this tprof was built without it".to_owned()) });
+        return (None, tried);
+    }
+    let installed = installed().into_iter().map(|folder| (folder, false));
+    for (folder, lay) in installed.chain(laid().into_iter().map(|folder| (folder, true))) {
+        let path = folder.join(library.name);
+        let served = loadable_path(&path)
+            .and_then(|()| if lay { lay_out(library, &path) } else { check(library, &path) });
+        match served {
+            Ok(()) => {
+                tried.push(Place { path: path.clone(), refused: None });
+                return (Some(path), tried);
+            }
+            Err(why) => tried.push(Place { path, refused: Some(why) }),
+        }
+    }
+    (None, tried)
+}
+
+/// The path of a library, for LD_PRELOAD or the like.
+pub fn path_of(library: &Carried) -> Result<PathBuf, Failure> {
+    let (found, tried) = place(library);
+    found.ok_or_else(|| {
+        let line = |place: &Place| {
+            let why = place.refused.as_deref().unwrap_or_default();
+            format!("{}: {why}", place.path.display())
+        };
+        let places: Vec<_> = tried.iter().map(line).collect();
+        let name = library.name;
+        Failure::new(format!("found no place for {name} from which a job can load it"))
+            .cause(places.join("; "))
+            .hint("set XDG_CACHE_HOME to a directory of yours on a file system without noexec")
+    })
+}
+
+/// Where an installation may have put it.
+fn installed() -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    if let Some(directory) = std::env::var_os(LIBRARY_DIR).filter(|text| !text.is_empty()) {
+        places.push(std::path::absolute(&directory).unwrap_or_else(|_| directory.into()));
+    }
+    let binary = std::env::current_exe().ok();
+    // The binary's own directory, and `../lib/tprof` from there.
+    let above = binary.iter().flat_map(|binary| binary.ancestors().skip(1).take(2));
+    let below = ["", "lib/tprof"];
+    places.extend(above.zip(below).map(|(directory, inside)| directory.join(inside)));
+    places
+}
+
+/// Where it can be laid. Root's own first choice is one that every user can
+/// read: what root starts may change its user, and must find the library still.
+fn laid() -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    let user = system::user();
+    if user == 0 {
+        places.push(PathBuf::from("/var/cache/tprof"));
+    }
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(cache) = absolute("XDG_CACHE_HOME") {
+        places.push(cache.join("tprof"));
+    } else if let Some(home) = absolute("HOME") {
+        places.push(home.join(".cache/tprof"));
+    }
+    if let Some(runtime) = absolute("XDG_RUNTIME_DIR") {
+        places.push(runtime.join("tprof-lib"));
+    }
+    for shared in ["/tmp", "/var/tmp", "/dev/shm"] {
+        places.push(PathBuf::from(format!("{shared}/tprof-lib-{user}")));
+    }
+    places.into_iter().map(|place| place.join(EDITION)).collect()
+}
+
+/// The loader splits LD_PRELOAD at blanks and colons.
+fn loadable_path(path: &Path) -> Result<(), String> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
+        return Err("LD_PRELOAD cannot hold a path with a blank or a colon".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether the file at `path` is the carried library and may be loaded.
+fn check(library: &Carried, path: &Path) -> Result<(), String> {
+    let meta = fs::symlink_metadata(path).map_err(|e| said(&e))?;
+    if !path.metadata().is_ok_and(|meta| meta.is_file()) {
+        return Err("not a file".to_owned());
+    }
+    if meta.is_file() && meta.len() != library.content.len() as u64 {
+        return Err("another version of the library".to_owned());
+    }
+    let file = File::open(path).map_err(|e| said(&e))?;
+    if fs::read(path).map_err(|e| said(&e))? != library.content {
+        return Err("another version of the library".to_owned());
+    }
+    if !system::may_run_from(&file) {
+        return Err("code may not run from there (noexec)".to_owned());
+    }
+    Ok(())
+}
+
+/// Lays the library at `path`, or finds it laid there before.
+fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
+    let edition = path.parent().unwrap_or(Path::new("/"));
+    let ours = edition.parent().unwrap_or(Path::new("/"));
+    // What `mkdir -p` would make belongs to the user's own cache; the last two
+    // directories are ours, and must not be anybody else's.
+    let base = ours.parent().unwrap_or(Path::new("/"));
+    if !base.exists() {
+        DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| said(&e))?;
+    }
+    let shared = path.starts_with("/var/cache");
+    for directory in [ours, edition] {
+        let mode = if shared { 0o755 } else { 0o700 };
+        match DirBuilder::new().mode(mode).create(directory) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(said(&e)),
+            _ => closed_to_others(directory)?,
+        }
+    }
+    if check(library, path).is_ok() {
+        return Ok(());
+    }
+    let mode = if shared { 0o555 } else { 0o500 };
+    let fresh = edition.join(format!(".{}.{}", library.name, std::process::id()));
+    let _ = fs::remove_file(&fresh);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&fresh)
+        .and_then(|mut file| file.write_all(library.content))
+        .and_then(|()| fs::rename(&fresh, path));
+    if let Err(e) = written {
+        let _ = fs::remove_file(&fresh);
+        return Err(said(&e));
+    }
+    check(library, path).inspect_err(|_| {
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// Refuses a directory in which anybody else could put another library: each
+/// part of its path belongs to root or this user, and only they may write
+/// there, except where the sticky bit keeps entries with their owners.
+fn closed_to_others(directory: &Path) -> Result<(), String> {
+    let user = system::user();
+    let real = directory.canonicalize().map_err(|e| said(&e))?;
+    for part in real.ancestors() {
+        let meta = fs::symlink_metadata(part).map_err(|e| said(&e))?;
+        let part_name = part.display();
+        if meta.uid() != user && meta.uid() != 0 {
+            return Err(format!("{part_name} belongs to another user"));
+        }
+        let sticky = meta.mode() & 0o1000 != 0;
+        if meta.mode() & 0o022 != 0 && !sticky {
+            return Err(format!("others may write to {part_name}"));
+        }
+    }
+    let last = fs::symlink_metadata(directory).map_err(|e| said(&e))?;
+    if !last.is_dir() || last.uid() != user {
+        return Err("a link, or another user's directory".to_owned());
+    }
+    Ok(())
+}
+
+/// An existing LD_PRELOAD without libraries of tprof: inside a recorded job the
+/// outer recording's would come second, and see everything again.
+pub fn without_ours(preload: &std::ffi::OsStr) -> std::ffi::OsString {
+    let ours = |entry: &&[u8]| {
+        entry.rsplit(|byte| *byte == b'/').next() == Some(PRELOAD_LIBRARY.as_bytes())
+    };
+    let bytes = preload.as_bytes();
+    let entries: Vec<_> = bytes.split(|byte| matches!(byte, b':' | b' ')).collect();
+    if !entries.iter().any(ours) {
+        return preload.to_owned();
+    }
+    let kept: Vec<_> =
+        entries.into_iter().filter(|entry| !ours(entry) && !entry.is_empty()).collect();
+    std::ffi::OsStr::from_bytes(&kept.join(&b':')).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn other_preloads_are_kept() {
+        let kept = |text: &str| without_ours(OsStr::new(text));
+        assert_eq!(kept("/a/libjemalloc.so /b/x.so"), "/a/libjemalloc.so /b/x.so");
+        assert_eq!(kept("/q/libtprof_preload.so:/a/libjemalloc.so"), "/a/libjemalloc.so");
+        assert_eq!(kept("/q/libtprof_preload.so"), "");
+    }
+
+    fn place_in(directory: &Path) -> PathBuf {
+        directory.join("ours").join(EDITION).join(PRELOAD_LIBRARY)
+    }
+
+    #[test]
+    fn a_laid_library_is_closed_to_others_and_laid_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = place_in(directory.path());
+        lay_out(&HOOKS, &path).unwrap();
+        let first = path.metadata().unwrap();
+        assert_eq!(first.mode() & 0o777, 0o500);
+        assert_eq!(path.parent().unwrap().metadata().unwrap().mode() & 0o777, 0o700);
+        lay_out(&HOOKS, &path).unwrap();
+        assert_eq!(path.metadata().unwrap().ino(), first.ino());
+    }
+
+    #[test]
+    fn another_content_under_its_name_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = place_in(directory.path());
+        DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
+        fs::write(&path, "stale").unwrap();
+        lay_out(&HOOKS, &path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), HOOKS.content);
+    }
+
+    #[test]
+    fn links_and_open_directories_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), directory.path().join("ours")).unwrap();
+        assert!(lay_out(&HOOKS, &place_in(directory.path())).is_err());
+        assert_eq!(elsewhere.path().read_dir().unwrap().count(), 0);
+        let open = directory.path().join("open");
+        DirBuilder::new().mode(0o700).create(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(lay_out(&HOOKS, &place_in(&open)).is_err());
+    }
+
+    #[test]
+    fn paths_that_the_loader_would_split_are_refused() {
+        assert!(loadable_path(Path::new("/a b/lib.so")).is_err());
+        assert!(loadable_path(Path::new("/a:b/lib.so")).is_err());
+        assert!(loadable_path(Path::new("/ab/lib.so")).is_ok());
+    }
+}

@@ -1,0 +1,13 @@
+//! Starting a job, waiting for it, and what its surroundings hold.
+
+pub mod enabled;
+pub mod failures;
+pub mod follow;
+pub mod inherited;
+pub mod libraries;
+pub mod signals;
+mod start;
+pub mod system;
+pub mod wait;
+
+pub use start::{Original, Unusable, find, fork, refuses_libraries, replace};

@@ -1,0 +1,305 @@
+//! Starts the job as if tprof were not there.
+//!
+//! Own fork and exec, since `std::process::Command` keeps Rust's SIGPIPE and
+//! cannot hold the child back. The child inherits the process group (so that
+//! the terminal treats it as the shell's own job), the signal mask,
+//! dispositions, limits and descriptors that tprof was given, and the name it
+//! was typed with. It waits until the collector knows its pid.
+//!
+//! Collector threads run during the fork: between fork and exec the child makes
+//! system calls alone, on memory prepared before.
+#![allow(unsafe_code)]
+
+use crate::launch::inherited;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use tprof_collect::elf;
+
+/// Where `execvp` looks when PATH is not set (glibc's `_CS_PATH`).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Why a command cannot be run.
+#[derive(Debug)]
+pub enum Unusable {
+    /// No such command.
+    NotFound,
+    /// It exists, and the kernel would refuse it.
+    NotExecutable(io::Error),
+}
+
+/// The files that `execvp` would try for a command, in its order.
+pub fn candidates(command: &OsStr) -> Vec<PathBuf> {
+    if command.is_empty() {
+        return Vec::new();
+    }
+    if command.as_bytes().contains(&b'/') {
+        return vec![PathBuf::from(command)];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    // An empty entry is the current directory, and joins to the bare name.
+    let directories = path.as_bytes().split(|byte| *byte == b':');
+    directories.map(|directory| Path::new(OsStr::from_bytes(directory)).join(command)).collect()
+}
+
+/// The file that would be run. Asked before anything is created, so that a
+/// mistyped command leaves no run behind.
+pub fn find(command: &OsStr) -> Result<PathBuf, Unusable> {
+    let mut refused = None;
+    for path in candidates(command) {
+        match path.metadata() {
+            Ok(meta) if meta.is_file() && crate::launch::system::may_execute(&path) => {
+                return Ok(path);
+            }
+            Ok(meta) if meta.is_dir() => refused = Some(io::Error::from_raw_os_error(libc::EISDIR)),
+            Ok(_) => refused = Some(io::Error::from_raw_os_error(libc::EACCES)),
+            Err(e) if e.raw_os_error() == Some(libc::EACCES) => refused = Some(e),
+            Err(_) => {}
+        }
+    }
+    Err(refused.map_or(Unusable::NotFound, Unusable::NotExecutable))
+}
+
+/// Whether tprof's library must stay out of a program: where the loader would
+/// say that it cannot be loaded (32-bit, another processor), or a sanitizer
+/// that it is not first. Children judge theirs when they start them.
+pub fn refuses_libraries(program: &Path) -> bool {
+    const SANITIZERS: [&str; 6] =
+        ["libasan.", "libtsan.", "liblsan.", "libhwasan.", "libmsan.", "libclang_rt."];
+    match elf::inspect(program) {
+        Err(elf::ElfError::OtherClass) => true,
+        Err(_) => false,
+        Ok(facts) => {
+            let sanitizer = |name: &String| SANITIZERS.iter().any(|s| name.starts_with(s));
+            facts.machine != elf::EM_NATIVE || facts.needed.iter().any(sanitizer)
+        }
+    }
+}
+
+/// Whether a file is binary, and so no script for a shell to try, by what
+/// shells go: a zero byte, or the magic number of a program, in its first line.
+fn is_binary(path: &Path) -> bool {
+    let mut head = [0; 80];
+    let read = File::open(path).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
+    let head = &head[..read];
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    head.starts_with(b"\x7fELF") || line.contains(&0)
+}
+
+/// What the child must find as tprof found it.
+pub struct Original {
+    /// Signal mask.
+    pub mask: libc::sigset_t,
+    /// Limit of open files, which a collector may raise for itself.
+    pub open_files: Option<libc::rlimit>,
+}
+
+/// A forked child that waits for [`Held::go`].
+pub struct Held {
+    pid: i32,
+    gate: File,
+    status: File,
+}
+
+/// Forks a child that will run `command` with `changes` to the environment.
+pub fn fork(
+    command: &[OsString],
+    changes: &[(OsString, OsString)],
+    original: &Original,
+) -> io::Result<Held> {
+    let plan = Plan::new(command, changes)?;
+    let pointers_to_environment = pointers(&plan.environment, 0);
+    let (gate_end, gate) = pipe()?;
+    let (status, status_end) = pipe()?;
+    // SAFETY: the child goes straight to `become_job`, which keeps to
+    // async-signal-safe calls and never returns.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // The child's copies of tprof's ends: with them open it would not
+            // notice that tprof died.
+            drop((gate, status));
+            plan.become_job(&pointers_to_environment, original, &gate_end, &status_end)
+        }
+        pid => Ok(Held { pid, gate, status }),
+    }
+}
+
+/// Runs `command` in place of this process, in its environment; returns the error of
+/// `execve`. To be called while this process has no other thread.
+pub fn replace(command: &[OsString]) -> io::Error {
+    let plan = Plan::new(command, &[]);
+    let Ok(mut plan) = plan else { return io::Error::from_raw_os_error(libc::EINVAL) };
+    let environment = pointers(&plan.environment, 0);
+    inherited::restore_dispositions();
+    inherited::close_what_was_closed();
+    io::Error::from_raw_os_error(plan.execute(&environment))
+}
+
+impl Held {
+    /// The child's pid.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Lets the child run. An error is `execve`'s own; the child is gone then.
+    pub fn go(mut self) -> io::Result<()> {
+        // A child that was killed meanwhile reads nothing; its status tells.
+        let _ = self.gate.write_all(&[1]);
+        let mut errno = [0; 4];
+        match self.status.read_exact(&mut errno) {
+            // Closed by the exec.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            Err(e) => Err(e),
+            Ok(()) => {
+                // SAFETY: our own child, whose status nobody else takes.
+                unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+                Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+            }
+        }
+    }
+}
+
+/// Everything the child needs, allocated before the fork.
+struct Plan {
+    /// What `arguments` and `script` point to.
+    _words: Vec<CString>,
+    arguments: Vec<*const libc::c_char>,
+    script: Vec<*const libc::c_char>,
+    tried: Vec<CString>,
+    environment: Vec<CString>,
+    /// No shell should try it.
+    binary: bool,
+}
+
+impl Plan {
+    fn new(command: &[OsString], changes: &[(OsString, OsString)]) -> io::Result<Plan> {
+        let words = command.iter().map(|word| CString::new(word.as_bytes()));
+        let words = words.collect::<Result<Vec<_>, _>>()?;
+        let tried = candidates(&command[0]).into_iter();
+        let tried = tried.map(|path| CString::new(path.into_os_string().into_vec()));
+        Ok(Plan {
+            arguments: pointers(&words, 0),
+            // `execvp` runs a file without a known format as `/bin/sh FILE ARGS…`.
+            script: pointers(&words, 1),
+            tried: tried.collect::<Result<Vec<_>, _>>()?,
+            environment: environment(changes)?,
+            binary: find(&command[0]).is_ok_and(|path| is_binary(&path)),
+            _words: words,
+        })
+    }
+
+    fn become_job(
+        mut self,
+        environment: &[*const libc::c_char],
+        original: &Original,
+        gate: &File,
+        status: &File,
+    ) -> ! {
+        let mut byte = 0_u8;
+        // SAFETY: reads one byte into a live local; end of file means that
+        // tprof died, and nobody is there to run for.
+        if unsafe { libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) } != 1 {
+            // SAFETY: ends this child without running tprof's exit handlers.
+            unsafe { libc::_exit(125) }
+        }
+        inherited::restore_dispositions();
+        if let Some(limit) = &original.open_files {
+            // SAFETY: points at a live value; a plain system call on Linux.
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
+        }
+        inherited::close_what_was_closed();
+        // SAFETY: points at a live set; signals that came meanwhile now take
+        // their original effect, as they would have on the job.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &original.mask, std::ptr::null_mut()) };
+        let errno = self.execute(environment).to_ne_bytes();
+        // SAFETY: writes four live bytes to a pipe that tprof reads.
+        unsafe { libc::write(status.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };
+        // SAFETY: as above.
+        unsafe { libc::_exit(127) }
+    }
+
+    /// As `execvp`; returns the error it would give.
+    fn execute(&mut self, environment: &[*const libc::c_char]) -> i32 {
+        let mut refused = None;
+        let mut last = libc::ENOENT;
+        for path in &self.tried {
+            // SAFETY: path, arguments and environment are NUL-terminated
+            // strings in null-terminated arrays that outlive the call.
+            unsafe { libc::execve(path.as_ptr(), self.arguments.as_ptr(), environment.as_ptr()) };
+            last = errno();
+            if last == libc::ENOEXEC && self.binary {
+                return last;
+            }
+            if last == libc::ENOEXEC {
+                const SHELL: &CStr = c"/bin/sh";
+                self.script[0] = SHELL.as_ptr();
+                self.script[1] = path.as_ptr();
+                // SAFETY: as above.
+                unsafe { libc::execve(SHELL.as_ptr(), self.script.as_ptr(), environment.as_ptr()) };
+                return errno();
+            }
+            match last {
+                libc::EACCES => refused = Some(last),
+                libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
+                _ => return last,
+            }
+        }
+        refused.unwrap_or(last)
+    }
+}
+
+fn errno() -> i32 {
+    // SAFETY: the C library's pointer to this thread's errno is always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+/// A null-terminated array of pointers to `strings`, after `room` free places.
+fn pointers(strings: &[CString], room: usize) -> Vec<*const libc::c_char> {
+    let mut list = vec![std::ptr::null(); room];
+    list.extend(strings.iter().map(|string| string.as_ptr()));
+    list.push(std::ptr::null());
+    list
+}
+
+/// A pipe whose ends close at exec: read end, write end.
+fn pipe() -> io::Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: points at room for two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fresh descriptors that nothing else owns.
+    Ok(unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) })
+}
+
+/// tprof's environment, byte for byte and in its order, with `changes` in place.
+fn environment(changes: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    let mut list = Vec::new();
+    // SAFETY: tprof never changes its environment, so the array stays as the
+    // kernel laid it out.
+    let mut entry = unsafe { environ };
+    // SAFETY: `entry` walks a null-terminated array of NUL-terminated strings;
+    // both are read before the pointer moves on, and it stops at the null.
+    while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(*text) };
+        let name = text.to_bytes().split(|byte| *byte == b'=').next().unwrap_or_default();
+        if !changes.iter().any(|(changed, _)| changed.as_bytes() == name) {
+            list.push(text.to_owned());
+        }
+        // SAFETY: not yet at the terminating null.
+        entry = unsafe { entry.add(1) };
+    }
+    for (name, value) in changes {
+        let text = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        list.push(CString::new(text)?);
+    }
+    Ok(list)
+}

@@ -1,0 +1,158 @@
+//! Waits for the job, and stands where the job's own process would stand.
+//!
+//! Whoever started tprof knows its pid alone. What is sent there goes on to the
+//! job; what the terminal sends went to the whole process group, and so to the
+//! job, already. When the job stops, tprof stops, as the shell expects.
+
+use crate::launch::signals::{self, Change, Signals, Taken};
+use std::time::{Duration, Instant};
+
+/// Two Ctrl-C within this time make tprof finish. A shorter wait than it takes
+/// to read what a job answered to the first: an interactive job (a Python
+/// prompt, say) sees many, each meant for itself.
+const DOUBLE: Duration = Duration::from_secs(2);
+
+/// How waiting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The job ended, with this wait status.
+    Ended(i32),
+    /// A second Ctrl-C: the job is left alone.
+    Interrupted,
+}
+
+/// Notes Ctrl-C, and tells when one is the second.
+#[derive(Default)]
+pub struct Interrupts {
+    last: Option<Instant>,
+}
+
+impl Interrupts {
+    /// True if this one follows another closely.
+    pub fn second(&mut self, now: Instant) -> bool {
+        let second = self.last.is_some_and(|last| now.duration_since(last) <= DOUBLE);
+        self.last = Some(now);
+        second
+    }
+}
+
+/// Waits until the job ended or tprof is to finish without it.
+pub fn wait(pid: i32, signals: &Signals) -> Outcome {
+    let init = std::process::id() == 1;
+    let mut interrupts = Interrupts::default();
+    // Tprof was stopped and has not taken the SIGCONT since; the job is still in that stop.
+    let (mut was_stopped, mut job_is_stopped) = (false, false);
+    let mut changed = None;
+    loop {
+        match changed.take().or_else(|| signals::change_of(pid)) {
+            Some(Change::Ended(status)) => return Outcome::Ended(status),
+            Some(Change::Stopped(signal)) if has_terminal() => {
+                signals::stop_by(signal);
+                (was_stopped, job_is_stopped) = (true, true);
+            }
+            Some(Change::Continued) => job_is_stopped = false,
+            Some(Change::Stopped(_)) | None => {}
+        }
+        if init {
+            signals::reap_orphans(pid);
+        }
+        // SIGCHLD wakes this; the timeout covers one that was taken by a tracer.
+        let Some(taken) = signals.next(Duration::from_secs(1)) else { continue };
+        match taken.signal {
+            libc::SIGCHLD => {}
+            libc::SIGCONT if std::mem::take(&mut was_stopped) => {
+                // Who continued the whole group continued the job, which may have stopped
+                // once more by now: its state would not tell. If nothing changed, tprof
+                // alone was continued.
+                changed = signals::change_of(pid);
+                if changed.is_none() && job_is_stopped {
+                    signals::send(pid, libc::SIGCONT);
+                }
+            }
+            signal => {
+                if is_for_job(taken, pid) {
+                    signals::send(pid, signal);
+                }
+                if signal == libc::SIGINT && interrupts.second(Instant::now()) {
+                    return Outcome::Interrupted;
+                }
+            }
+        }
+    }
+}
+
+/// Whether the job has not had this signal yet.
+fn is_for_job(taken: Taken, pid: i32) -> bool {
+    if taken.by_kernel {
+        // From the terminal, to the whole group. Others, such as an alarm set
+        // before an exec, reach tprof alone.
+        return !matches!(
+            taken.signal,
+            libc::SIGINT
+                | libc::SIGQUIT
+                | libc::SIGHUP
+                | libc::SIGCONT
+                | libc::SIGTSTP
+                | libc::SIGTTIN
+                | libc::SIGTTOU
+                | libc::SIGWINCH
+        );
+    }
+    // A job that signals its own group meant itself.
+    !descends_from(taken.sender, pid.unsigned_abs())
+}
+
+/// Whether tprof has a controlling terminal, and with it someone to continue it.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
+}
+
+fn descends_from(mut pid: u32, ancestor: u32) -> bool {
+    // Deep enough for any real tree; a bound, since pids change hands.
+    for _ in 0..64 {
+        if pid == ancestor {
+            return true;
+        }
+        match parent_of(pid) {
+            Some(parent) if parent > 1 => pid = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, parentheses included; then the state.
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_interrupts_close_together_are_needed() {
+        let start = Instant::now();
+        let mut interrupts = Interrupts::default();
+        assert!(!interrupts.second(start));
+        assert!(!interrupts.second(start + Duration::from_secs(60)));
+        assert!(interrupts.second(start + Duration::from_secs(61)));
+    }
+
+    #[test]
+    fn what_the_terminal_sent_is_not_forwarded() {
+        let taken = Taken { signal: libc::SIGINT, by_kernel: true, sender: 0 };
+        assert!(!is_for_job(taken, 1_000_000_000));
+        assert!(is_for_job(Taken { signal: libc::SIGALRM, ..taken }, 1_000_000_000));
+        let sent = Taken { by_kernel: false, sender: 1, ..taken };
+        assert!(is_for_job(sent, 1_000_000_000));
+    }
+
+    #[test]
+    fn a_signal_from_the_job_itself_is_not_forwarded() {
+        let job = std::process::id();
+        let taken = Taken { signal: libc::SIGTERM, by_kernel: false, sender: job };
+        assert!(!is_for_job(taken, job.cast_signed()));
+    }
+}

@@ -1,0 +1,61 @@
+//! Runs as commands read them: a foreign trace is imported into a temporary one.
+
+use super::import_failure::failure;
+use crate::runs::scratch::Scratch;
+use crate::terminal::errors::{Failure, said, say};
+use crate::terminal::progress;
+use std::path::{Path, PathBuf};
+use tprof_import::{ImportError, Imported, Options};
+
+/// A run as a command reads it: a run directory as it is, or a temporary one made
+/// of a foreign trace, which is gone when this is dropped.
+pub struct OpenRun {
+    path: PathBuf,
+    scratch: Option<Scratch>,
+}
+
+impl OpenRun {
+    /// Where the run is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the run was made for this command alone.
+    pub fn is_temporary(&self) -> bool {
+        self.scratch.is_some()
+    }
+}
+
+/// Opens a run, or imports a foreign trace into a temporary one. That costs about a
+/// thirtieth of the JSON in space in the temporary directory.
+pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
+    if !tprof_import::is_foreign(path) {
+        return Ok(OpenRun { path: path.to_owned(), scratch: None });
+    }
+    let scratch = Scratch::new("import").map_err(|error| {
+        Failure::new(format!("cannot import `{}`", path.display()))
+            .cause(format!("no temporary directory: {}", said(&error)))
+            .hint("TMPDIR at a directory with room")
+    })?;
+    // Pages and reports call the run by its directory's name.
+    let run = scratch.path().join(name_of(path));
+    let options = Options::new(env!("CARGO_PKG_VERSION"));
+    let imported = import(&[path.to_owned()], &run, &options)?;
+    for note in &imported.notes {
+        say(&format!("note: {note}\n"));
+    }
+    Ok(OpenRun { path: run, scratch: Some(scratch) })
+}
+
+/// What a trace is called: its file's name.
+fn name_of(path: &Path) -> PathBuf {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    whole.file_name().map_or_else(|| "trace".into(), PathBuf::from)
+}
+
+/// Imports files into a run directory, with progress on a terminal.
+pub fn import(paths: &[PathBuf], output: &Path, options: &Options) -> Result<Imported, Failure> {
+    let result: Result<Imported, ImportError> =
+        progress::while_shown(&options.progress, || tprof_import::import(paths, output, options));
+    result.map_err(|error| failure(&error))
+}

@@ -1,0 +1,72 @@
+//! Temporary directories of commands: for this user alone, gone when the command ends, by a
+//! signal too. What a killed command left, the next tprof sweeps.
+
+use crate::launch::signals::{self, Signals};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::Duration;
+use tempfile::TempDir;
+use tprof_collect::Owned;
+
+/// Those that there are, for the thread that takes signals.
+static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A temporary directory.
+pub struct Scratch {
+    directory: TempDir,
+    /// Where the kernel tells too little for it, a directory that is left behind stays.
+    _owned: Option<Owned>,
+}
+
+impl Scratch {
+    /// Makes one, named after what it is for.
+    pub fn new(purpose: &str) -> io::Result<Scratch> {
+        static WATCH: Once = Once::new();
+        WATCH.call_once(watch);
+        let directory = tempfile::Builder::new()
+            .prefix(&format!("{}{purpose}-", tprof_collect::PREFIX))
+            .permissions(std::fs::Permissions::from_mode(0o700))
+            .tempdir()?;
+        live(|live| live.push(directory.path().to_owned()));
+        let owned = tprof_collect::claim(directory.path()).ok();
+        Ok(Scratch { directory, _owned: owned })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        live(|live| live.retain(|path| path != self.directory.path()));
+    }
+}
+
+fn live<T>(change: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
+    change(&mut LIVE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Starts the thread that sweeps once, then removes what there is if a signal ends the command.
+fn watch() {
+    let signals = Signals::block_ending();
+    let watch = move || {
+        tprof_collect::sweep(&tprof_collect::places());
+        let taken = loop {
+            if let Some(taken) = signals.next(Duration::from_secs(3600)) {
+                break taken;
+            }
+        };
+        // The command may be writing there: what comes after the removal is swept by the next.
+        let all = live(std::mem::take);
+        all.iter().for_each(|path| _ = std::fs::remove_dir_all(path));
+        signals::die_by(taken.signal)
+    };
+    // Without it a signal would never take effect.
+    if std::thread::Builder::new().name("tprof-scratch".to_owned()).spawn(watch).is_err() {
+        Signals::unblock_ending();
+    }
+}

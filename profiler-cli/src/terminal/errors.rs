@@ -1,0 +1,146 @@
+//! What a user reads when something fails: three lines and an exit status.
+//!
+//! ```text
+//! error: cannot read `run7/rank-3.tprof`
+//! cause: written by format 5; this tprof reads 3 to 4
+//!   try: install tprof 0.6 or newer
+//! ```
+
+use std::fmt;
+use std::io::Write;
+
+/// Exit status when tprof itself failed.
+pub const FAILED: u8 = 125;
+/// Exit status when the command cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// Exit status when the command was not found.
+pub const NOT_FOUND: u8 = 127;
+
+/// An error with its cause, something to try, and an exit status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What went wrong.
+    pub what: String,
+    /// Why.
+    pub cause: Option<String>,
+    /// What to try.
+    pub hint: Option<String>,
+    /// Exit status.
+    pub code: u8,
+}
+
+impl Failure {
+    /// A failure of tprof itself (125).
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), cause: None, hint: None, code: FAILED }
+    }
+
+    /// Says why.
+    #[must_use]
+    pub fn cause(mut self, cause: impl Into<String>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Says what to try.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Sets the exit status.
+    #[must_use]
+    pub fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+}
+
+/// Prints an error to stderr and gives the exit status that goes with it.
+pub fn show(error: &anyhow::Error) -> u8 {
+    let failure = error.downcast_ref::<Failure>().cloned().unwrap_or_else(|| {
+        let causes: Vec<_> = error.chain().skip(1).map(ToString::to_string).collect();
+        let failure = Failure::new(error.to_string());
+        if causes.is_empty() { failure } else { failure.cause(causes.join(": ")) }
+    });
+    let mut text = String::new();
+    let lines = [
+        ("error", Some(failure.what)),
+        ("cause", failure.cause),
+        ("  try", Some(failure.hint.unwrap_or_else(|| "tprof --help, tprof doctor".to_owned()))),
+    ];
+    for (label, said) in lines {
+        if let Some(said) = said {
+            // One line each, whatever a file name or a message holds.
+            let said = said.replace('\n', " ");
+            text += &format!("{}: {said}\n", crate::terminal::paint::error_label(label));
+        }
+    }
+    say(&text);
+    failure.code
+}
+
+/// Writes to stderr. That nobody reads it is not an error.
+pub fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// What the system says, without its number for it.
+pub fn said(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// Whether an error only says that the reader of stdout has gone away.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
+    error.chain().any(|e| e.downcast_ref::<std::io::Error>().is_some_and(broken))
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The name nearest to what was typed, if any is near: begun or ended alike, or a slip
+/// in every third letter away.
+pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const BEGINNING: usize = 3;
+    let typed = typed.to_lowercase();
+    let slips = (typed.chars().count() / 3).max(1);
+    let distance = |name: &str| {
+        let name = name.to_lowercase();
+        let shorter = name.len().min(typed.len());
+        let begins = name.starts_with(&typed) || typed.starts_with(&name);
+        match strsim::osa_distance(&typed, &name) {
+            slip if slip <= slips => Some(slip),
+            slip if begins && shorter >= BEGINNING => Some(slip),
+            _ => None,
+        }
+    };
+    let near = names.into_iter().filter_map(|name| Some((distance(name)?, name)));
+    near.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_near_and_another_word_is_not() {
+        let names = ["run", "report", "export", "import", "doctor", "open", "completions"];
+        let near = |typed| nearest(typed, names);
+        assert_eq!(near("rum"), Some("run"));
+        assert_eq!(near("reprot"), Some("report"));
+        assert_eq!(near("REPORT"), Some("report"));
+        assert_eq!(near("completion"), Some("completions"));
+        assert_eq!(near("compl"), Some("completions"));
+        assert_eq!([near("ls"), near("top"), near("stat"), near("query"), near("")], [None; 5]);
+        assert_eq!(nearest("weit", ["wait", "drop"]), Some("wait"));
+        assert_eq!(nearest("gup", ["cpu", "gpu"]), Some("gpu"));
+    }
+}

@@ -1,0 +1,8 @@
+//! Text that people read and type: pages, errors, colours, units, quoting.
+
+pub mod errors;
+pub mod page;
+pub mod paint;
+pub mod progress;
+pub mod quote;
+pub mod units;

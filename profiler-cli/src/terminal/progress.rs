@@ -1,0 +1,45 @@
+//! How far an import is, on a terminal.
+
+use std::io::IsTerminal;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tprof_import::Progress;
+
+use crate::terminal::errors::say;
+use crate::terminal::units::about_size;
+
+/// Shorter imports show nothing.
+const FIRST: Duration = Duration::from_millis(700);
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Does the work; meanwhile shows how far it is, if stderr is a terminal.
+pub fn while_shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let (done, wait) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || show(progress, &wait));
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
+fn show(progress: &Progress, wait: &mpsc::Receiver<()>) {
+    let mut pause = FIRST;
+    let mut shown = false;
+    while wait.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let (read, total) = progress.bytes();
+        if let Some(percent) = (read.min(total) * 100).checked_div(total) {
+            let (read, total) = (about_size(read), about_size(total));
+            say(&format!("\r\x1b[Kimport {percent:3} %, {read} of {total}"));
+            shown = true;
+        }
+        pause = EVERY;
+    }
+    if shown {
+        say("\r\x1b[K");
+    }
+}
