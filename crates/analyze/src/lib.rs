@@ -1,66 +1,49 @@
 //! What a run's files mean: one file per metric.
 //!
 //! Most kinds of report are a [`document::Document`]: [`KINDS`] lists them.
-//! [`report`] reads a run directory or one of its files and returns everything
+//! [`report()`] reads a run directory or one of its files and returns everything
 //! that `tprof report` prints, as values; times are nanoseconds since the run
 //! began. Numbers are [`Reading`]s: measured, estimated with an error, or missing
 //! with a reason. `docs/metrics.md` defines each.
+//!
+//! The modules in reading order; each uses only those above it
+//! (`scripts/check-arrows.py` checks that):
+//!
+//! - `base`: clocks, intervals, readings, units, statistics;
+//! - `run`: a run without its rows: processes, completeness, overhead;
+//! - `rank`: one rank's rows in memory, joined and in order;
+//! - `document`: what an analysis is, and the tables that it makes;
+//! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
+//! - `findings`: rules over a rank's metrics, and what they gain;
+//! - `report`: the one pass over the files, the summary, the list of kinds;
+//! - `diff`: two runs or sets of runs side by side.
 
-pub mod annotations;
-pub mod api;
-mod at_once;
-pub mod bandwidth;
-pub mod breakdown;
-mod call_tree;
-pub mod clock;
-pub mod collectives;
-pub mod comm;
-pub mod completeness;
-pub mod counters;
-pub mod cpu;
-pub mod critical_path;
-pub mod describe;
-pub mod device_memory;
-pub mod devices;
-pub mod diff;
+mod base;
+
+mod run;
+
+mod rank;
+
 pub mod document;
-pub mod findings;
+
+mod cpu;
+mod gpu;
+pub mod memory;
+mod program;
+
+mod findings;
+
+mod report;
+
+pub mod diff;
+
 #[cfg(test)]
 mod fixture;
-pub mod frames;
-pub mod gemms;
-pub mod gpu;
-pub mod idle;
-pub mod intervals;
-pub mod kernels;
-mod kinds;
-pub mod launches;
-pub mod memcpy;
-pub mod memory;
-pub mod names;
-mod nested;
-mod nsys;
-pub mod nvtx;
-pub mod operators;
-mod over_ranks;
-pub mod overhead;
-pub mod overlap;
-pub mod processes;
-pub mod queue;
-pub mod rank;
-pub mod ranks;
-pub mod reading;
-mod search;
-pub mod sequences;
-pub mod spread;
-pub mod steps;
-pub mod stragglers;
-pub mod summary;
-mod together;
-pub mod units;
 
+pub use base::reading::Reading;
+pub use base::{clock, frames, names, units};
 pub use document::{Document, DocumentKind};
-pub use kinds::KINDS;
-pub use reading::Reading;
-pub use summary::{AnalyzeError, Kind, Report, report, report_with};
-pub use together::{Made, Wanted, read_together};
+pub use gpu::utilization;
+pub use report::summary::{self, AnalyzeError, Kind, Report, report, report_with};
+pub use report::{KINDS, Made, Wanted, read_together};
+pub use run::{completeness, processes};

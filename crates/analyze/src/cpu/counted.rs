@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{EventSample, ProcessIndex, ThreadIndex, property};
 
-use super::names::{Frames, Func, Names};
 use super::split::{Label, Steps, Windows};
 use crate::rank::RankTrace;
+use crate::rank::samples::{Frames, Func, Names};
 
 /// Of a file that nobody asked for counts while it was recorded.
 const NOT_TOLD: &str = "the file does not tell: it was imported, or an older tprof recorded it";

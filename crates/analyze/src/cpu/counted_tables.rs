@@ -4,10 +4,10 @@
 use rustc_hash::FxHashMap;
 
 use super::counted::{Asked, Counted, Counts, Tally};
-use super::names::Func;
 use super::report::{WHERE, place_cells};
 use super::split::Label;
 use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::rank::samples::Func;
 
 const CYCLES: &str = "cycles";
 const INSTRUCTIONS: &str = "instructions";

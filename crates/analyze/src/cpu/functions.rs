@@ -8,8 +8,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::ThreadState;
 
-use super::load::CpuTrace;
-use super::names::{Func, Layer};
+use crate::rank::samples::CpuTrace;
+use crate::rank::samples::{Func, Layer};
 
 /// Time of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,9 +39,6 @@ impl Sum {
         self.waited_ns += other.waited_ns;
     }
 }
-
-/// A function and its time.
-pub type Function = (Func, Sum);
 
 /// All of them, with what they add up to.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@
 
 use tprof_trace::model::ThreadState;
 
-use super::load::CpuTrace;
-use super::names::Layer;
 use crate::document::{Column, Table, Unit};
+use crate::rank::samples::CpuTrace;
+use crate::rank::samples::Layer;
 
 /// Time around data loading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

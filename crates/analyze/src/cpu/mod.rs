@@ -7,28 +7,18 @@
 mod counted;
 mod counted_tables;
 mod functions;
-mod load;
 mod loading;
-mod names;
 mod ranges;
 mod report;
 mod split;
 mod split_tables;
 mod threads;
 mod tree;
-mod unseen;
-mod waits;
 
-pub use functions::{Function, Functions, Sum};
-pub use load::{CpuTrace, Stretch};
-pub use loading::Loading;
 pub(crate) use loading::Role;
-pub use names::{Func, FuncId, Layer, Names};
+pub use report::KIND as CPU;
 pub(crate) use report::shown;
-pub use report::{CpuReport, KIND as CPU};
-pub use threads::{KIND as THREADS, ThreadsReport};
-pub use tree::{Node, Tree};
-pub use waits::{wait_of, word};
+pub use threads::KIND as THREADS;
 
 /// What to do where a run has no samples.
 pub(crate) const NO_SAMPLES: &str =

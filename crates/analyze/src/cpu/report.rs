@@ -8,18 +8,18 @@ use tprof_trace::model::{Sample, SpanKind, ThreadState, property};
 use super::counted::Counted;
 use super::counted_tables::{self, All};
 use super::functions::{Functions, Sum};
-use super::load::CpuTrace;
-use super::names::{Func, Layer};
 use super::split::{Split, Windows, range_name};
 use super::tree::Tree;
-use super::waits::word;
 use super::{NO_SAMPLES, loading, split_tables};
+use crate::base::units::{duration, percent};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Named, Options, RankAt, Table, Unit, boxed,
     text_and_number,
 };
+use crate::rank::samples::CpuTrace;
+use crate::rank::samples::word;
+use crate::rank::samples::{Func, Layer};
 use crate::rank::{HostSpan, Needs, RankTrace};
-use crate::units::{duration, percent};
 
 /// The kind of report.
 pub const KIND: DocumentKind = DocumentKind {

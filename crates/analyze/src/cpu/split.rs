@@ -11,11 +11,11 @@ use tprof_trace::model::{
     MarkKind, NameId, ProcessIndex, Sample, SpanKind, StackId, ThreadIndex, ThreadState,
 };
 
-use super::load::CpuTrace;
-use super::names::{Func, Layer, Stack};
 use super::ranges::{ChainId, Ranges};
+use crate::base::intervals::{Cover, Interval};
 use crate::document::text_and_number;
-use crate::intervals::{Cover, Interval};
+use crate::rank::samples::CpuTrace;
+use crate::rank::samples::{Func, Layer, Stack};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace, Step, step_at};
 
 /// What a step or range is known by: its place among steps (of ranges 0), its name.
@@ -311,7 +311,7 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::Functions;
+    use crate::cpu::functions::Functions;
     use crate::fixture::Fixture;
     use crate::rank::Needs;
     use proptest::prelude::*;

@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::names::Func;
 use super::report::{WHERE, place_cells, sampled, shown};
 use super::split::{Group, Groups, Label, Split};
 use crate::document::{Cell, Column, Table, Unit, View};
+use crate::rank::samples::Func;
 
 /// The tables of what there is.
 pub(super) fn tables(split: &Split, data: bool) -> Vec<Table> {

@@ -6,12 +6,12 @@ use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, Threa
 use super::NO_SAMPLES;
 use super::counted::{Counted, Counts};
 use super::counted_tables::{self, All};
-use super::names::{Func, Layer};
 use super::report::{estimated, shown};
-use super::waits::word;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
+use crate::rank::samples::word;
+use crate::rank::samples::{Func, Layer};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind of report.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::names::{Func, Layer};
+use crate::rank::samples::{Func, Layer};
 
 /// A node; its children follow by index.
 #[derive(Clone, Debug)]

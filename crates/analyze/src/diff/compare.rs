@@ -14,7 +14,7 @@ use super::side::{Side, Sort, Took};
 use super::stats::{Repeats, difference_error};
 use crate::Reading;
 use crate::document::{Cell, Column, Table, Tables, Unit, View};
-use crate::summary::REPORT_VERSION;
+use crate::report::summary::REPORT_VERSION;
 
 /// Two sides and what changed from A to B.
 #[derive(Debug)]

@@ -6,9 +6,11 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::ThreadState;
 
 use crate::Reading;
-use crate::cpu::{Layer, shown, word};
+use crate::cpu::shown;
 use crate::memory::RankMemory;
 use crate::rank::RankTrace;
+use crate::rank::samples::Layer;
+use crate::rank::samples::word;
 
 /// What is compared by name of a side's hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -14,13 +14,13 @@ use super::figures::{Figure, Figures, Sum};
 use super::host::Host;
 use super::of_run::{Peaks, life_ns};
 use crate::Reading;
-use crate::completeness::Completeness;
+use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, Options, RankAt, begin};
-use crate::intervals::Cover;
 use crate::memory::rank_memory;
 use crate::rank::{Class, Needs, RankTrace, Step, step_at};
-use crate::summary::{AnalyzeError, Run};
-use crate::together::{OfKind, read_ranks};
+use crate::report::summary::{AnalyzeError, Run};
+use crate::report::{OfKind, read_ranks};
+use crate::run::completeness::Completeness;
 
 /// What is compared by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

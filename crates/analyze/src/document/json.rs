@@ -7,7 +7,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::{Cell, Column, Document, Table, Value};
-use crate::summary::REPORT_VERSION;
+use crate::report::summary::REPORT_VERSION;
 
 impl Serialize for Document {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

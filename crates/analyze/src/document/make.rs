@@ -6,10 +6,10 @@ use tprof_trace::SymbolSource;
 use tprof_trace::run::RunInfo;
 
 use super::{Document, Named, Table};
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 use crate::rank::{Needs, RankTrace};
-use crate::summary::AnalyzeError;
-use crate::together::{Wanted, read_together};
+use crate::report::summary::AnalyzeError;
+use crate::report::{Wanted, read_together};
 use std::path::Path;
 
 /// What a person asked for.

@@ -9,6 +9,8 @@ mod cell;
 mod json;
 mod make;
 mod named;
+pub(crate) mod nsys;
+pub(crate) mod over_ranks;
 
 pub use cell::{Cell, Value};
 pub(crate) use json::Tables;
@@ -17,8 +19,8 @@ pub(crate) use make::{Begun, begin, boxed};
 pub use named::Named;
 pub(crate) use named::text_and_number;
 
-use crate::completeness::Completeness;
-use crate::summary::Run;
+use crate::report::summary::Run;
+use crate::run::completeness::Completeness;
 
 /// A report.
 #[derive(Clone, Debug)]

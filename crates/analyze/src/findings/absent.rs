@@ -4,9 +4,9 @@
 use rustc_hash::FxHashSet;
 use tprof_trace::model::NameId;
 
-use super::calls::is_known;
 use super::rule::Verdict;
 use super::scene::Scene;
+use crate::findings::scene::calls::is_known;
 
 /// What a rule looks for.
 pub(super) struct Thing {

@@ -2,10 +2,10 @@
 
 use super::rule::{Evidence, Finding, Place, Rule, Severity, Undecided, Verdict};
 use super::scene::Scene;
-use super::stragglers::{self, Company};
 use super::words::time;
+use crate::base::parallel;
 use crate::document::RankAt;
-use crate::ranks;
+use crate::findings::rules::stragglers::{self, Company};
 
 /// Least share of a step that makes a finding.
 pub(super) const LEAST_SHARE: f64 = 0.01;
@@ -72,8 +72,8 @@ impl RankFindings {
     /// Puts all rules to a rank.
     pub(super) fn of(scene: &Scene<'_>, at: &RankAt, rules: &[&dyn Rule]) -> RankFindings {
         let cores = scene.rank.cores;
-        let outcomes = || ranks::each_on(cores, rules, |rule| outcome(scene, *rule));
-        let (outcomes, company) = ranks::both(cores, outcomes, || stragglers::company(scene));
+        let outcomes = || parallel::each_on(cores, rules, |rule| outcome(scene, *rule));
+        let (outcomes, company) = parallel::both(cores, outcomes, || stragglers::company(scene));
         RankFindings {
             label: at.label.clone(),
             steps: scene.steps,

@@ -7,9 +7,9 @@ use super::join::{Joined, RankFindings, joined};
 use super::scene::Scene;
 use super::tables::NO_STEPS;
 use super::{RULES, stragglers};
+use crate::base::reading::{Reading, object};
 use crate::document::RankAt;
 use crate::rank::RankTrace;
-use crate::reading::{Reading, object};
 
 /// Findings that a summary names.
 const MOST: usize = 5;

@@ -6,7 +6,7 @@ use std::cmp::{Ordering, Reverse};
 use tprof_trace::model::ThreadIndex;
 
 use super::scene::Scene;
-use crate::intervals::{Cover, Interval};
+use crate::base::intervals::{Cover, Interval};
 use crate::rank::StreamKey;
 
 /// Shares of a step from which a finding has a severity. Below the last one an

@@ -1,8 +1,8 @@
 //! Findings as tables.
 
 use super::join::{Joined, Outcome, PlaceRow, RankFindings, joined};
+use crate::base::units::{count, duration, percent};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
-use crate::units::{count, duration, percent};
 
 /// Ranks of a finding whose places are listed, the worst first.
 const MOST_RANKS: usize = 8;

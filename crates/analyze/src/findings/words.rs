@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
 use super::scene::Scene;
+use crate::base::units::{count, duration, percent};
 use crate::rank::{Work, WorkKind};
-use crate::units::{count, duration, percent};
 
 /// Longest name in a sentence: about a line of a page.
 const LONGEST_NAME: usize = 56;

@@ -2,7 +2,7 @@
 
 use super::replay::Replay;
 use super::weight::{Mean, Z};
-use crate::reading::{Reading, object};
+use crate::base::reading::{Reading, object};
 
 /// Sampled blocks from which a mean is told.
 const LEAST_SAMPLES: u64 = 30;

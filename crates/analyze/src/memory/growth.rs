@@ -6,9 +6,9 @@
 use super::points::{Beat, LEAST};
 use super::replay::Replay;
 use super::sites::{GrowingSite, Merged};
-use crate::clock::Clock;
-use crate::frames::Frames;
-use crate::reading::{Reading, object};
+use crate::base::clock::Clock;
+use crate::base::frames::Frames;
+use crate::base::reading::{Reading, object};
 
 /// Live bytes compared at marks, steps or quarters.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ProcessEnd};
 
 use super::timeline::Cgroup;
-use crate::reading::{Reading, object};
-use crate::units;
+use crate::base::reading::{Reading, object};
+use crate::base::units;
 
 /// Usage from this share of the limit on is called near it.
 pub const NEAR_LIMIT: f64 = 0.95;

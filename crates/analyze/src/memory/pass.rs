@@ -13,10 +13,10 @@ use super::sites::Merged;
 use super::timeline::{self, Given, Timeline};
 use super::totals::{self, Totals};
 use super::{HostMemory, OFF, PARTIAL, churn, growth, maps};
-use crate::clock::Clock;
-use crate::frames::Frames;
-use crate::reading::Reading;
-use crate::units;
+use crate::base::clock::Clock;
+use crate::base::frames::Frames;
+use crate::base::reading::Reading;
+use crate::base::units;
 
 /// Killed processes of a rank that are described.
 const MOST_DEATHS: usize = 10;

@@ -8,8 +8,8 @@ use tprof_trace::model::ProcessIndex;
 use super::points::{Points, Trend};
 use super::replay::{RawSite, Replay};
 use super::weight::error;
-use crate::frames::{FrameId, Frames};
-use crate::reading::{Reading, object};
+use crate::base::frames::{FrameId, Frames};
+use crate::base::reading::{Reading, object};
 
 /// What one call stack allocated.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use super::OFF;
 use super::pass::{Pass, Recording, UNREAD};
 use super::replay::ProcessSums;
-use crate::reading::Reading;
+use crate::base::reading::Reading;
 
 /// The rank's totals.
 pub(crate) struct Sums {

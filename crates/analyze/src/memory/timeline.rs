@@ -6,8 +6,8 @@ use tprof_trace::model::counter;
 use super::curve::Axis;
 use super::gauges::{self, Ends, Sample};
 use super::resident::{self, Source};
-use crate::clock::Clock;
-use crate::reading::{Reading, object};
+use crate::base::clock::Clock;
+use crate::base::reading::{Reading, object};
 
 /// Buckets over time, each with the maximum in it; `None` before the first value.
 pub type Series = Vec<Option<u64>>;

@@ -9,7 +9,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapTotals, MemoryRecording, Process, ProcessIndex};
 
 use super::gauges::{Ends, Sample, sweep};
-use crate::reading::Reading;
+use crate::base::reading::Reading;
 
 /// Bytes by which each thread may be behind its process' peak counter.
 pub const PEAK_SLACK_BYTES: u64 = 64 << 10;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Class, RankTrace, Work};
-use crate::intervals::{Cover, Interval, Union};
+use crate::base::intervals::{Cover, Interval, Union};
 
 /// When a device worked, by class.
 #[derive(Clone, Debug, Default)]

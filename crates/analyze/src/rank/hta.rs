@@ -14,7 +14,7 @@ use super::classify::hta_class;
 use super::launches::Launches;
 use super::rows::{HostSpan, MaybeId, StreamKey, Work, WorkKind};
 use super::{Needs, RankTrace, Streams};
-use crate::intervals::Interval;
+use crate::base::intervals::Interval;
 
 /// Property in which an import keeps the start of its file's first event.
 const FIRST_EVENT: &str = "tprof.first_event_ns";

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::rows::{HostSpan, StreamKey, Work};
-use crate::search::partition_near;
+use crate::base::search::partition_near;
 
 /// No launch.
 const NONE: u32 = u32::MAX;

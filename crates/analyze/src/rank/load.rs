@@ -14,8 +14,8 @@ use super::{
     Class, HostSpan, Launches, Needs, RankTrace, SPAN_KINDS, StreamKey, Streams, Work,
     nesting_order, own,
 };
-use crate::cpu::CpuTrace;
-use crate::ranks;
+use crate::base::parallel;
+use crate::rank::samples::CpuTrace;
 
 /// What could not be read, and of which tables.
 pub(super) type Problems = Vec<(Needs, Problem)>;
@@ -24,7 +24,7 @@ pub(super) type Problems = Vec<(Needs, Problem)>;
 pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     let mut rank = RankTrace::empty(file, needs, cores);
     let (mut device, mut host) =
-        ranks::both(cores, || DeviceRows::read(file, needs), || HostRows::read(file, needs));
+        parallel::both(cores, || DeviceRows::read(file, needs), || HostRows::read(file, needs));
     rank.problems.append(&mut device.problems);
     rank.problems.append(&mut host.problems);
     rank.collectives = device.collectives;
@@ -35,7 +35,7 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
         true => Launches::of(calls, work, streams),
         false => Launches::default(),
     };
-    let (launches, mut other) = ranks::both(cores, launches, || OtherRows::read(file, needs));
+    let (launches, mut other) = parallel::both(cores, launches, || OtherRows::read(file, needs));
     rank.launches = launches;
     own::join(&mut rank.collectives, &rank.calls, &rank.work, &rank.launches);
     rank.problems.append(&mut other.problems);

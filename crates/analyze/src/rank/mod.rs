@@ -4,14 +4,18 @@
 //! each row. Ranks are loaded one by one per core and dropped when they have been
 //! summarised, so that memory does not grow with ranks.
 
+pub(crate) mod call_tree;
 mod classify;
+pub(crate) mod collectives;
 mod devices;
 mod hta;
 mod launches;
 mod load;
+pub(crate) mod nested;
 mod nesting;
 mod own;
 mod rows;
+pub mod samples;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -26,10 +30,10 @@ use tprof_trace::model::{
 };
 use tprof_trace::{Problem, TraceFile};
 
-use crate::call_tree::CallTree;
-use crate::cpu::CpuTrace;
+use crate::base::intervals::Interval;
 use crate::findings::RankFindings;
-use crate::intervals::Interval;
+use crate::rank::call_tree::CallTree;
+use crate::rank::samples::CpuTrace;
 pub use classify::{Class, copy_name, hta_class};
 pub use devices::Busy;
 pub use launches::Launches;

@@ -11,7 +11,7 @@ use tprof_trace::model::{
 };
 
 use super::classify::Class;
-use crate::intervals::Interval;
+use crate::base::intervals::Interval;
 
 /// A number that may be unknown, in eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use tprof_trace::model::{MarkKind, ProcessIndex, SpanKind};
 
 use super::{Needs, RankTrace};
-use crate::intervals::Interval;
+use crate::base::intervals::Interval;
 
 /// How torch.profiler names the annotation around a step; its number follows.
 pub const PROFILER_STEP: &str = "ProfilerStep#";

@@ -1,10 +1,10 @@
 //! What devices did, in the summary.
 
-use tprof_analyze::devices::Sampled;
-use tprof_analyze::gpu::{Copies, Gpu};
 use tprof_analyze::names::short;
 use tprof_analyze::summary::Rank;
+use tprof_analyze::summary::gpu::{Copies, Gpu};
 use tprof_analyze::units::{bytes, count, duration, percent};
+use tprof_analyze::utilization::Sampled;
 use tprof_analyze::{Reading, Report};
 
 use crate::terminal::page::{Page, Table};

@@ -1,8 +1,8 @@
 //! ExposedCommunication, Stragglers.
 
 use super::super::join::RankFindings;
-use super::super::stragglers;
 use super::job::{Job, MS, US, ask, judged};
+use crate::findings::rules::stragglers;
 use tprof_trace::model::Property;
 
 const REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";

@@ -8,7 +8,7 @@ use tprof_trace::model::{
 use super::super::RULES;
 use super::super::join::{Outcome, RankFindings};
 use super::super::scene::Scene;
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 use crate::document::RankAt;
 use crate::fixture::Fixture;
 use crate::rank::{Needs, RankTrace};

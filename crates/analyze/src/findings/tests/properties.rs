@@ -5,8 +5,8 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryKind};
 
 use super::super::join::{RankFindings, joined};
-use super::super::stragglers;
 use super::job::{Job, MS, US, judged};
+use crate::findings::rules::stragglers;
 
 /// Work or a call of the job: what, when, how long.
 type Row = (u8, u64, u64);

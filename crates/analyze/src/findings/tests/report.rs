@@ -6,7 +6,7 @@ use super::super::rule::Severity;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, judged};
 use crate::Reading;
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 use crate::document::{Body, Cell, RankAt, Table};
 use crate::rank::{Needs, RankTrace};
 

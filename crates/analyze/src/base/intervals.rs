@@ -1,0 +1,345 @@
+//! Sets of intervals: union, intersection, difference, length.
+//!
+//! Work on different streams overlaps, so durations must never be summed: every
+//! share of time that a report names is the length of a [`Cover`] or of what two
+//! of them have in common.
+
+use crate::base::search::partition_near;
+
+/// Nanoseconds from `start` up to, not including, `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Interval {
+    /// First nanosecond.
+    pub start: u64,
+    /// One past the last nanosecond.
+    pub end: u64,
+}
+
+impl Interval {
+    /// From `start` up to `end`; empty if that lies before.
+    pub fn new(start: u64, end: u64) -> Interval {
+        Interval { start, end: end.max(start) }
+    }
+
+    /// Its length.
+    pub fn length(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// What it has in common with another; empty where they only touch.
+    pub fn overlap(self, other: Interval) -> Interval {
+        Interval::new(self.start.max(other.start), self.end.min(other.end))
+    }
+}
+
+/// Intervals in order that neither overlap nor touch: a set of nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cover {
+    parts: Vec<Interval>,
+}
+
+impl Cover {
+    /// Union of intervals in any order.
+    pub fn of(intervals: impl IntoIterator<Item = Interval>) -> Cover {
+        let mut union = Union::default();
+        intervals.into_iter().for_each(|interval| union.add(interval));
+        union.finish()
+    }
+
+    /// Adds an interval that starts no earlier than the last one.
+    fn push(&mut self, interval: Interval) {
+        match self.parts.last_mut() {
+            Some(last) if interval.start <= last.end => last.end = last.end.max(interval.end),
+            _ => self.parts.push(interval),
+        }
+    }
+
+    /// Its intervals, in order.
+    pub fn parts(&self) -> &[Interval] {
+        &self.parts
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Nanoseconds in it.
+    pub fn length(&self) -> u64 {
+        self.parts.iter().map(|part| part.length()).sum()
+    }
+
+    /// From its first to its last nanosecond; none if it holds nothing.
+    pub fn span(&self) -> Option<Interval> {
+        Some(Interval { start: self.parts.first()?.start, end: self.parts.last()?.end })
+    }
+
+    /// What is in either.
+    pub fn union(&self, other: &Cover) -> Cover {
+        let mut union = Cover { parts: Vec::with_capacity(self.parts.len() + other.parts.len()) };
+        let (mut ours, mut theirs) = (self.parts.as_slice(), other.parts.as_slice());
+        while let (Some(a), Some(b)) = (ours.first(), theirs.first()) {
+            let next = if a.start <= b.start { &mut ours } else { &mut theirs };
+            union.push(next[0]);
+            *next = &next[1..];
+        }
+        ours.iter().chain(theirs).for_each(|part| union.push(*part));
+        union
+    }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &Cover) -> Cover {
+        let mut parts = Vec::new();
+        each_overlap(&self.parts, &other.parts, |part| parts.push(part));
+        Cover { parts }
+    }
+
+    /// Nanoseconds in both, without making the set.
+    pub fn shared(&self, other: &Cover) -> u64 {
+        let mut shared = 0;
+        each_overlap(&self.parts, &other.parts, |part| shared += part.length());
+        shared
+    }
+
+    /// For asking of many intervals how much of each is in it.
+    pub fn measure(&self) -> Measure<'_> {
+        let mut before = Vec::with_capacity(self.parts.len());
+        let mut length = 0;
+        for part in &self.parts {
+            before.push(length);
+            length += part.length();
+        }
+        Measure { parts: &self.parts, before }
+    }
+
+    /// What is in this one only.
+    pub fn without(&self, other: &Cover) -> Cover {
+        let mut parts = Vec::new();
+        let mut others = other.parts.iter().peekable();
+        for part in &self.parts {
+            let mut start = part.start;
+            while let Some(cut) = others.peek() {
+                if cut.start >= part.end {
+                    break;
+                }
+                if cut.start > start {
+                    parts.push(Interval { start, end: cut.start });
+                }
+                start = start.max(cut.end);
+                if cut.end > part.end {
+                    break;
+                }
+                others.next();
+            }
+            if start < part.end {
+                parts.push(Interval { start, end: part.end });
+            }
+        }
+        Cover { parts }
+    }
+
+    /// What of it lies within an interval.
+    pub fn within(&self, limits: Interval) -> Cover {
+        self.intersection(&Cover::of([limits]))
+    }
+
+    /// Nanoseconds of it within an interval: found, not walked to.
+    pub fn length_within(&self, limits: Interval) -> u64 {
+        let first = self.parts.partition_point(|part| part.end <= limits.start);
+        let parts = self.parts[first..].iter().take_while(|part| part.start < limits.end);
+        parts.map(|part| part.overlap(limits).length()).sum()
+    }
+}
+
+/// A cover in the making: intervals in any order, cheapest in order of start.
+#[derive(Clone, Debug, Default)]
+pub struct Union {
+    cover: Cover,
+    /// What came after a later one.
+    late: Vec<Interval>,
+}
+
+impl Union {
+    /// Adds an interval.
+    pub fn add(&mut self, interval: Interval) {
+        if interval.length() == 0 {
+            return;
+        }
+        match self.cover.parts.last() {
+            Some(last) if interval.start < last.start => self.late.push(interval),
+            _ => self.cover.push(interval),
+        }
+    }
+
+    /// All that was added.
+    pub fn finish(self) -> Cover {
+        let Union { mut cover, mut late } = self;
+        if late.is_empty() {
+            return cover;
+        }
+        late.append(&mut cover.parts);
+        late.sort_unstable();
+        late.into_iter().for_each(|interval| cover.push(interval));
+        cover
+    }
+}
+
+/// A cover with the lengths up to each of its intervals.
+#[derive(Debug)]
+pub struct Measure<'a> {
+    parts: &'a [Interval],
+    before: Vec<u64>,
+}
+
+impl Measure<'_> {
+    /// Nanoseconds of an interval that are in the cover.
+    pub fn within(&self, interval: Interval) -> u64 {
+        let begun = |time_ns| self.parts.partition_point(|part| part.start < time_ns);
+        let up_to = |time_ns| self.up_to(time_ns, begun(time_ns));
+        up_to(interval.end) - up_to(interval.start)
+    }
+
+    /// For asking of intervals that follow each other.
+    pub fn walk(&self) -> Walk<'_> {
+        Walk { measure: self, at: 0 }
+    }
+
+    /// Nanoseconds before a moment of the cover, of which so many parts have begun.
+    fn up_to(&self, time_ns: u64, begun: usize) -> u64 {
+        let Some(last) = begun.checked_sub(1) else { return 0 };
+        let part = self.parts[last];
+        self.before[last] + part.end.min(time_ns) - part.start
+    }
+}
+
+/// A walk along a cover: what is asked of is found from where the last was.
+///
+/// Intervals in any order get the right answer; near ones get it without a search
+/// over the whole cover, which costs more than all else that is done with a row.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    measure: &'a Measure<'a>,
+    /// Parts that had begun when the last interval did.
+    at: usize,
+}
+
+impl Walk<'_> {
+    /// Nanoseconds of an interval that are in the cover.
+    pub fn within(&mut self, interval: Interval) -> u64 {
+        let parts = self.measure.parts;
+        let begun = |near, time_ns: u64| partition_near(parts, near, |part| part.start < time_ns);
+        self.at = begun(self.at, interval.start);
+        let before = self.measure.up_to(interval.start, self.at);
+        self.measure.up_to(interval.end, begun(self.at, interval.end)) - before
+    }
+}
+
+impl FromIterator<Interval> for Cover {
+    fn from_iter<I: IntoIterator<Item = Interval>>(intervals: I) -> Cover {
+        Cover::of(intervals)
+    }
+}
+
+fn each_overlap(mut a: &[Interval], mut b: &[Interval], mut found: impl FnMut(Interval)) {
+    while let (Some(first), Some(second)) = (a.first(), b.first()) {
+        let overlap = first.overlap(*second);
+        if overlap.length() > 0 {
+            found(overlap);
+        }
+        if first.end <= second.end { a = &a[1..] } else { b = &b[1..] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cover(parts: &[(u64, u64)]) -> Cover {
+        parts.iter().map(|(start, end)| Interval::new(*start, *end)).collect()
+    }
+
+    #[test]
+    fn overlapping_work_counts_once() {
+        let cover = cover(&[(5, 9), (0, 3), (2, 4), (9, 10), (7, 7), (20, 25)]);
+        assert_eq!(
+            cover.parts(),
+            [Interval::new(0, 4), Interval::new(5, 10), Interval::new(20, 25)]
+        );
+        assert_eq!(cover.length(), 14);
+        assert_eq!(cover.span(), Some(Interval::new(0, 25)));
+        assert_eq!(Cover::default().span(), None);
+    }
+
+    #[test]
+    fn sets_combine_as_sets_do() {
+        let (a, b) = (cover(&[(0, 10), (20, 30)]), cover(&[(5, 22), (28, 40)]));
+        assert_eq!(a.union(&b), cover(&[(0, 40)]));
+        assert_eq!(a.intersection(&b), cover(&[(5, 10), (20, 22), (28, 30)]));
+        assert_eq!(a.without(&b), cover(&[(0, 5), (22, 28)]));
+        assert_eq!(b.without(&a), cover(&[(10, 20), (30, 40)]));
+        assert_eq!(a.within(Interval::new(8, 25)), cover(&[(8, 10), (20, 25)]));
+        for limits in [(8, 25), (0, 0), (0, 100), (10, 20), (25, 26)] {
+            let limits = Interval::new(limits.0, limits.1);
+            assert_eq!(a.length_within(limits), a.within(limits).length());
+        }
+    }
+
+    fn intervals() -> impl Strategy<Value = Vec<(u64, u64)>> {
+        prop::collection::vec((0_u64..60, 0_u64..12), 0..24)
+            .prop_map(|rows| rows.into_iter().map(|(at, long)| (at, at + long)).collect())
+    }
+
+    /// Which of the first nanoseconds are in a set.
+    fn bits(parts: &[(u64, u64)]) -> u128 {
+        let of = |(start, end): &(u64, u64)| (*start..*end).map(|at| 1_u128 << at).sum::<u128>();
+        parts.iter().map(of).fold(0, |all, one| all | one)
+    }
+
+    fn bits_of(cover: &Cover) -> u128 {
+        let parts: Vec<(u64, u64)> =
+            cover.parts().iter().map(|part| (part.start, part.end)).collect();
+        assert!(parts.windows(2).all(|pair| pair[0].1 < pair[1].0), "{parts:?}");
+        assert!(parts.iter().all(|part| part.0 < part.1), "{parts:?}");
+        bits(&parts)
+    }
+
+    proptest! {
+        #[test]
+        fn covers_agree_with_sets_of_nanoseconds(a in intervals(), b in intervals()) {
+            let (first, second) = (cover(&a), cover(&b));
+            prop_assert_eq!(bits_of(&first), bits(&a));
+            prop_assert_eq!(first.length(), u64::from(bits(&a).count_ones()));
+            prop_assert_eq!(bits_of(&first.union(&second)), bits(&a) | bits(&b));
+            prop_assert_eq!(bits_of(&first.intersection(&second)), bits(&a) & bits(&b));
+            prop_assert_eq!(bits_of(&first.without(&second)), bits(&a) & !bits(&b));
+            prop_assert_eq!(first.shared(&second), first.intersection(&second).length());
+            let measure = first.measure();
+            let mut walk = measure.walk();
+            for part in &b {
+                let part = Interval::new(part.0, part.1);
+                prop_assert_eq!(measure.within(part), first.within(part).length());
+                prop_assert_eq!(walk.within(part), first.within(part).length());
+            }
+            prop_assert_eq!(
+                first.shared(&second) + first.without(&second).length(),
+                first.length()
+            );
+        }
+
+        #[test]
+        fn neither_order_nor_a_cut_changes_a_cover(
+            parts in intervals(), turn in 0_usize..24, at in 0_u64..60,
+        ) {
+            let whole = cover(&parts);
+            let mut other: Vec<(u64, u64)> = parts
+                .iter()
+                .flat_map(|&(start, end)| [(start, end.min(at.max(start))), (start.max(at.min(end)), end)])
+                .collect();
+            let turn = turn.min(other.len());
+            other.rotate_left(turn);
+            other.reverse();
+            prop_assert_eq!(cover(&other), whole);
+        }
+    }
+}

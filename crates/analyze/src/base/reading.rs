@@ -1,0 +1,168 @@
+//! A number, or the reason why there is none.
+//!
+//! Unknown is not zero: what was not measured has no value and says why, and an
+//! estimate carries its error. In JSON a reading named `key` is a value, a value
+//! beside `error_key` (an estimate: half the width of the 95 % interval), or
+//! `null` beside `key_missing`.
+
+use serde::Serialize;
+use serde::ser::SerializeMap;
+
+/// A measured value, an estimated one, or the reason why there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reading<T> {
+    /// Measured.
+    Is(T),
+    /// Estimated: the truth lies within `error` of `value` in 95 cases of 100,
+    /// or always, where the metric's documentation says so.
+    Estimate {
+        /// Best value.
+        value: T,
+        /// Half the width of the interval.
+        error: T,
+    },
+    /// Not known, and why.
+    Missing(String),
+}
+
+impl<T> Reading<T> {
+    /// Not known, for this reason.
+    pub fn missing(why: impl Into<String>) -> Self {
+        Reading::Missing(why.into())
+    }
+
+    /// The value, measured or estimated.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Reading::Is(value) | Reading::Estimate { value, .. } => Some(value),
+            Reading::Missing(_) => None,
+        }
+    }
+
+    /// The error of an estimate.
+    pub fn error(&self) -> Option<&T> {
+        match self {
+            Reading::Estimate { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The same reading of another quantity.
+    pub fn map<U>(self, change: impl Fn(T) -> U) -> Reading<U> {
+        match self {
+            Reading::Is(value) => Reading::Is(change(value)),
+            Reading::Estimate { value, error } => {
+                Reading::Estimate { value: change(value), error: change(error) }
+            }
+            Reading::Missing(why) => Reading::Missing(why),
+        }
+    }
+}
+
+impl<T: Copy> Reading<T> {
+    /// The value, measured or estimated.
+    pub fn get(&self) -> Option<T> {
+        self.value().copied()
+    }
+}
+
+impl Reading<u64> {
+    /// Sum of two readings; missing if either is.
+    pub fn plus(self, other: Reading<u64>) -> Reading<u64> {
+        let error = match (self.error(), other.error()) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(&0).saturating_add(*b.unwrap_or(&0))),
+        };
+        match (self, other) {
+            (Reading::Missing(why), _) | (_, Reading::Missing(why)) => Reading::Missing(why),
+            (a, b) => {
+                let value = a.get().unwrap_or(0).saturating_add(b.get().unwrap_or(0));
+                match error {
+                    None => Reading::Is(value),
+                    Some(error) => Reading::Estimate { value, error },
+                }
+            }
+        }
+    }
+}
+
+/// Writes a reading under `key`, with its error or its reason beside it.
+pub(crate) fn entry<M: SerializeMap, T: Serialize>(
+    map: &mut M,
+    key: &'static str,
+    reading: &Reading<T>,
+) -> Result<(), M::Error> {
+    match reading {
+        Reading::Is(value) => map.serialize_entry(key, value),
+        Reading::Estimate { value, error } => {
+            map.serialize_entry(key, value)?;
+            map.serialize_entry(&format!("error_{key}"), error)
+        }
+        Reading::Missing(why) => {
+            map.serialize_entry(key, &None::<()>)?;
+            map.serialize_entry(&format!("{key}_missing"), why)
+        }
+    }
+}
+
+/// Implements `Serialize` for a struct: `plain` fields as they are, `reading`
+/// fields through [`entry`], `some` fields only where there is a value.
+macro_rules! object {
+    ($type:ident { $($kind:ident $field:ident),* $(,)? }) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeMap;
+                let mut map = to.serialize_map(None)?;
+                $( $crate::base::reading::object!(@ $kind, map, stringify!($field), &self.$field); )*
+                map.end()
+            }
+        }
+    };
+    (@ plain, $map:ident, $key:expr, $value:expr) => { $map.serialize_entry($key, $value)? };
+    (@ reading, $map:ident, $key:expr, $value:expr) => {
+        $crate::base::reading::entry(&mut $map, $key, $value)?
+    };
+    (@ some, $map:ident, $key:expr, $value:expr) => {
+        if let Some(value) = $value {
+            $map.serialize_entry($key, value)?
+        }
+    };
+}
+pub(crate) use object;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Row {
+        a: Reading<u64>,
+        b: Reading<u64>,
+        c: Reading<u64>,
+        d: Option<u64>,
+        e: u64,
+    }
+    object! { Row { reading a, reading b, reading c, some d, plain e } }
+
+    #[test]
+    fn unknown_is_null_beside_its_reason() {
+        let row = Row {
+            a: Reading::Is(1),
+            b: Reading::Estimate { value: 2, error: 3 },
+            c: Reading::missing("not asked"),
+            d: None,
+            e: 4,
+        };
+        assert_eq!(
+            serde_json::to_string(&row).unwrap(),
+            r#"{"a":1,"b":2,"error_b":3,"c":null,"c_missing":"not asked","e":4}"#
+        );
+    }
+
+    #[test]
+    fn a_sum_with_an_unknown_part_is_unknown() {
+        let sum = Reading::Is(1).plus(Reading::missing("x"));
+        assert_eq!(sum, Reading::missing("x"));
+        let sum = Reading::Is(1).plus(Reading::Estimate { value: 2, error: 5 });
+        assert_eq!(sum, Reading::Estimate { value: 3, error: 5 });
+    }
+}

@@ -1,0 +1,148 @@
+//! AllocationChurn: threads spend their time in the allocator of the host's heap.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
+
+use crate::Reading;
+use crate::base::intervals::Interval;
+use crate::base::units::{bytes, count, percent};
+use crate::findings::absent::Thing;
+use crate::findings::rule::{Evidence, Place, Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::words::time;
+use crate::memory::{self, churn::Churn};
+
+/// Samples of stacks within the heap's allocator.
+pub(super) struct AllocationChurn;
+
+/// Functions of allocators: glibc, jemalloc, tcmalloc, mimalloc, C++, Python.
+const FUNCTIONS: [&str; 18] = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "cfree",
+    "posix_memalign",
+    "aligned_alloc",
+    "_int_malloc",
+    "_int_free",
+    "malloc_consolidate",
+    "unlink_chunk",
+    "tcache_put",
+    "sysmalloc",
+    "operator new",
+    "operator delete",
+    "PyObject_Malloc",
+    "PyObject_Free",
+    "_PyObject_Malloc",
+];
+const PREFIXES: [&str; 7] =
+    ["__libc_malloc", "__libc_free", "_int_free", "je_", "tc_", "mi_", "tcmalloc::"];
+
+/// Frames from the innermost on that are looked at: the allocator's own.
+const DEPTH: usize = 4;
+
+const SAMPLE: Thing = Thing::new("sample of the heap's allocator");
+
+impl Rule for AllocationChurn {
+    fn name(&self) -> &'static str {
+        "AllocationChurn"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let file = scene.rank.file;
+        let has_heap = file.heap_event_count() > 0 || !file.totals().is_empty();
+        let rates = (has_heap && !scene.is_brief)
+            .then(|| rates(&memory::rank_memory(file, scene.clock).host_memory.churn));
+        if file.row_count::<Sample>() == 0 {
+            let why = match (has_heap, rates.flatten()) {
+                (_, Some(rates)) => rates,
+                (true, None) => "how often the host allocates is not known".to_owned(),
+                (false, None) => "host allocations were not recorded".to_owned(),
+            };
+            return Verdict::undecided(
+                format!("{why}; the time that they cost was not measured"),
+                "CPU samples (`tprof run --activities cpu,mem`): their stacks show the allocator",
+            );
+        }
+        let (threads, samples, is_recorded) = allocator_time(scene);
+        let Some((_, most)) = threads.iter().max_by_key(|(thread, ns)| (**ns, **thread)) else {
+            return Verdict::none(scene.none(&SAMPLE, is_recorded));
+        };
+        let seen = format!(
+            "The thread that is in the heap's allocator longest is there for {} (estimated \
+             from {} samples).{}",
+            time(scene, *most),
+            count(samples.len() as u64),
+            rates.flatten().map(|rates| format!(" It is {rates}.")).unwrap_or_default(),
+        );
+        Verdict::Found(vec![
+            scene
+                .finding("the host allocates and frees all the time")
+                .seen(seen)
+                .advice(
+                    "See the sites in `tprof report memory`: reuse buffers, reserve containers, \
+                     batch small objects; or preload an allocator with thread caches \
+                     (jemalloc, tcmalloc).",
+                )
+                // The thread has still its other work to do.
+                .bound((*most).min(scene.window_ns()))
+                .at(samples),
+        ])
+    }
+}
+
+/// What the heap's counters say, if anything.
+fn rates(churn: &Churn) -> Option<String> {
+    let rate = churn.allocations_per_s.get()?;
+    let size = churn.bytes_per_s.get().map(|rate| format!(" ({}/s)", bytes(rate as u64)));
+    let short = match churn.short_lived_fraction {
+        Reading::Missing(_) => String::new(),
+        ref known => known
+            .get()
+            .map(|share| format!(", {} of them freed within 1 ms", percent(share)))
+            .unwrap_or_default(),
+    };
+    Some(format!(
+        "{} allocations a second{}{short}",
+        count(rate.round() as u64),
+        size.unwrap_or_default()
+    ))
+}
+
+/// Time of each thread in the allocator within what is judged, the samples that say so,
+/// and whether any sample of the recording does.
+fn allocator_time(
+    scene: &Scene<'_>,
+) -> (FxHashMap<ThreadIndex, u64>, Vec<Evidence<'static>>, bool) {
+    let file = scene.rank.file;
+    let mut known: FxHashMap<(u32, u32), bool> = FxHashMap::default();
+    let mut threads: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
+    let (mut samples, mut is_recorded) = (Vec::new(), false);
+    for row in file.blocks::<Sample>().flatten() {
+        let interval = Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
+        let is_in = row.state == ThreadState::Running
+            && *known
+                .entry((row.process, row.stack))
+                .or_insert_with(|| in_allocator(scene, row.process, row.stack));
+        is_recorded |= is_in;
+        if is_in && scene.holds(interval) {
+            *threads.entry(row.thread).or_default() += row.weight_ns;
+            let name = "in the allocator".into();
+            samples.push(Evidence { interval, place: Place::Thread(row.thread), name });
+        }
+    }
+    (threads, samples, is_recorded)
+}
+
+fn in_allocator(scene: &Scene<'_>, process: u32, stack: u32) -> bool {
+    let file = scene.rank.file;
+    let Some(stack) = file.stack(process, stack) else { return false };
+    let symbols = stack.frames.iter().take(DEPTH).flat_map(|&at| file.symbols(process, at));
+    symbols.map(|symbol| file.name(symbol.function)).any(is_allocator)
+}
+
+fn is_allocator(function: &str) -> bool {
+    let base = function.split(['@', '(', '[']).next().unwrap_or(function).trim_end();
+    FUNCTIONS.contains(&base) || PREFIXES.iter().any(|prefix| base.starts_with(prefix))
+}

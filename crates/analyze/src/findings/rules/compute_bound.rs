@@ -1,0 +1,29 @@
+//! ComputeBound: kernels that use the device's arithmetic to the full.
+
+use super::counters::{Limit, judge};
+use super::kernel_kinds::KernelKind;
+use crate::findings::rule::{Rule, Verdict};
+use crate::findings::scene::Scene;
+
+/// Kernels near the peak of the device's multiprocessors.
+pub(super) struct ComputeBound;
+
+const LIMIT: Limit = Limit {
+    counter: "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    unit: "the multiprocessors",
+    kinds: &[KernelKind::Matrix],
+    they: "matrix kernels",
+    what: "kernels use the device's arithmetic to the full",
+    advice: "Compute less or cheaper: bf16, fp16 or fp8 on tensor cores, TF32 in place of \
+             fp32, fewer operations for the same result; more devices help here.",
+};
+
+impl Rule for ComputeBound {
+    fn name(&self) -> &'static str {
+        "ComputeBound"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        judge(scene, &LIMIT)
+    }
+}

@@ -1,0 +1,114 @@
+//! Hardware counters of kernels, where a range profiler recorded them.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{DeviceSpanKind, NameId};
+
+use super::kernel_kinds::{KernelKind, kind};
+use crate::base::intervals::Cover;
+use crate::base::units::percent;
+use crate::findings::rule::Verdict;
+use crate::findings::scene::Scene;
+use crate::findings::words::{by_name, time, top};
+use crate::rank::{Class, Work};
+
+/// From this share of a unit's peak on, a kernel is called bound by it: Nsight
+/// Compute's rule "SOL bottleneck" calls a kernel below it bound by latency.
+const BOUND: f64 = 60.0;
+
+/// A limit that a kernel may run into.
+pub(super) struct Limit {
+    /// Counter, in percent of its peak.
+    pub counter: &'static str,
+    /// What is at its limit.
+    pub unit: &'static str,
+    /// Kernels that it may limit.
+    pub kinds: &'static [KernelKind],
+    /// These, in words.
+    pub they: &'static str,
+    /// What is wrong.
+    pub what: &'static str,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+/// Judges kernels by a counter; without it, says what is known by their names.
+pub(super) fn judge(scene: &Scene<'_>, limit: &Limit) -> Verdict {
+    let measured = percentages(scene, limit.counter);
+    if let Some(verdict) = scene.no_compute().filter(|_| measured.is_empty()) {
+        return verdict;
+    }
+    if measured.is_empty() && scene.is_brief {
+        return Verdict::undecided("it was not measured", "");
+    }
+    if measured.is_empty() {
+        return Verdict::undecided(
+            by_kind(scene, limit),
+            format!("a range profiler's counter {}, for each kernel", limit.counter),
+        );
+    }
+    let bound: Vec<(&Work, u64)> = scene
+        .work()
+        .filter(|work| measured.get(scene.rank.name(work.name)).is_some_and(|at| *at >= BOUND))
+        .map(|work| (work, work.duration_ns))
+        .collect();
+    if bound.is_empty() {
+        let known = measured.len();
+        return Verdict::clear(format!(
+            "no kernel {} uses {} for {BOUND} % or more of its peak, by the counters of {known}",
+            scene.place(),
+            limit.unit
+        ));
+    }
+    let cover = Cover::of(bound.iter().map(|(work, _)| work.interval()));
+    let cover = cover.intersection(&scene.window);
+    let names = by_name(scene, bound.iter().copied());
+    let seen = format!(
+        "Kernels that use {} for {BOUND} % or more of its peak take {}: {}.",
+        limit.unit,
+        time(scene, cover.length()),
+        top(scene, &names, 3),
+    );
+    Verdict::Found(vec![
+        scene
+            .finding(limit.what)
+            .seen(seen)
+            .advice(limit.advice)
+            .bound(cover.length())
+            .at(bound.iter().map(|(work, _)| scene.work_place(work))),
+    ])
+}
+
+/// Mean of a counter for each kernel's name, weighted by the time of its ranges.
+fn percentages(scene: &Scene<'_>, counter: &str) -> FxHashMap<String, f64> {
+    let mut sums: FxHashMap<&str, (f64, f64)> = FxHashMap::default();
+    let ranges = scene.rank.device_spans.iter().filter(|s| s.kind == DeviceSpanKind::Counters);
+    for range in ranges {
+        let args: serde_json::Value =
+            serde_json::from_str(scene.rank.name(range.args)).unwrap_or_default();
+        if let Some(value) = args.get(counter).and_then(serde_json::Value::as_f64) {
+            let weight = range.duration_ns.max(1) as f64;
+            let sum = sums.entry(scene.rank.name(range.name)).or_default();
+            *sum = (sum.0 + value * weight, sum.1 + weight);
+        }
+    }
+    let mean = |(name, (sum, weight)): (&str, (f64, f64))| (name.to_owned(), sum / weight);
+    sums.into_iter().map(mean).collect()
+}
+
+/// What the names of the kernels tell.
+fn by_kind(scene: &Scene<'_>, limit: &Limit) -> String {
+    let work = scene.work().filter(|work| work.class == Class::Compute && work.is_kernel());
+    let mut is_of_kind: FxHashMap<NameId, bool> = FxHashMap::default();
+    let of_kind = |name| limit.kinds.contains(&kind(scene.rank.name(name)));
+    let of_kind =
+        work.filter(|work| *is_of_kind.entry(work.name).or_insert_with(|| of_kind(work.name)));
+    let cover = Cover::of(of_kind.map(Work::interval)).intersection(&scene.window);
+    let share = cover.length() as f64 / scene.compute.length().max(1) as f64;
+    format!(
+        "how near kernels run to the peak of {} was not measured; {}, which it may limit, take \
+         {} of the time that computes, by their names",
+        limit.unit,
+        limit.they,
+        percent(share),
+    )
+}

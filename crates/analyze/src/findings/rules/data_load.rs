@@ -1,0 +1,186 @@
+//! DataLoadBound: the device is idle while the host waits for its next batch.
+
+use tprof_trace::model::SpanKind;
+
+use crate::base::intervals::Cover;
+use crate::base::units::duration;
+use crate::findings::absent::Thing;
+use crate::findings::rule::{Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::words::{time, times, top};
+use crate::rank::HostSpan;
+
+/// Kinds of spans in which data may be loaded.
+const KINDS: [SpanKind; 5] =
+    [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
+/// Parts of names, in small letters, of ranges that load data: PyTorch's
+/// `enumerate(DataLoader)#….__next__` and its Python frames, TensorFlow's
+/// iterators, and what people and recommender libraries call their own.
+const NAMES: [&str; 8] = [
+    "dataloader",
+    "data_load",
+    "data load",
+    "load_data",
+    "load_batch",
+    "next_batch",
+    "get_batch",
+    "iteratorgetnext",
+];
+
+const ADVICE: &str = "Load ahead, in other processes: DataLoader(num_workers=…, \
+    prefetch_factor=…, persistent_workers=True, pin_memory=True); make decoding and collating \
+    cheaper; copy with non_blocking=True.";
+
+const RANGE: Thing = Thing::of_main_threads("range named like one that loads data");
+const SAMPLE: Thing = Thing::of_main_threads("CPU sample in PyTorch's DataLoader");
+
+/// Ranges of the main threads that load data, while the device is idle.
+pub(super) struct DataLoadBound;
+
+impl Rule for DataLoadBound {
+    fn name(&self) -> &'static str {
+        "DataLoadBound"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let spans = spans(scene);
+        let idle = scene.late.length();
+        if spans.is_empty() {
+            return match scene.sampled_loading().is_empty() {
+                false => judge_samples(scene),
+                true if scene.share(idle) < 0.01 => {
+                    Verdict::clear("the device hardly waits for the host")
+                }
+                true => Verdict::none_to_judge(
+                    format!(
+                        "{}; {}",
+                        scene.none(&RANGE, scene.has_spans(&KINDS, loads_data)),
+                        scene.none(&SAMPLE, scene.sampled_loading().is_recorded),
+                    ),
+                    "a range around the wait for the next batch: PyTorch's DataLoader has \
+                     one; otherwise torch.profiler.record_function or an NVTX range named \
+                     data_load",
+                ),
+            };
+        }
+        let loading = cover_of(scene, &spans);
+        let direct = scene.late.intersection(&loading);
+        if scene.share(direct.length()) < 0.01 {
+            return Verdict::clear(format!(
+                "loading takes {} {}; the device waits for {} of it",
+                duration(scene.per_step(loading.length())),
+                scene.a_step(),
+                duration(scene.per_step(direct.length())),
+            ));
+        }
+        let measure = direct.measure();
+        let mut names: Vec<(String, u64)> = Vec::new();
+        for span in &spans {
+            let name = scene.rank.name(span.name);
+            let length = measure.within(span.interval());
+            match names.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += length,
+                None => names.push((name.to_owned(), length)),
+            }
+        }
+        names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        let lost = time(scene, direct.length());
+        let who = if scene.has_device() { "The device is idle" } else { "The host is busy" };
+        let seen = format!(
+            "{who} for {lost} while a main thread loads data ({}, {} of host time): {}.",
+            times(scene, spans.len(), "ranges"),
+            duration(scene.per_step(loading.length())),
+            top(scene, &names, 2),
+        );
+        let places = spans.iter().map(|span| scene.span_place(span));
+        let waits = places.filter(|place| measure.within(place.interval) > 0);
+        Verdict::Found(vec![
+            scene
+                .finding("the job waits for its next batch")
+                .seen(seen)
+                .advice(ADVICE)
+                // Ready data saves no more host time than the loading takes, and no more
+                // device time than waits for the host.
+                .bound(loading.length().min(idle))
+                .at(waits),
+        ])
+    }
+}
+
+/// Judges by CPU samples: PyTorch's DataLoader on the stack of a main thread.
+fn judge_samples(scene: &Scene<'_>) -> Verdict {
+    let sampled = scene.sampled_loading();
+    let loading = sampled.cover().intersection(&scene.window);
+    let direct = scene.late.intersection(&loading);
+    if scene.share(direct.length()) < 0.01 {
+        return Verdict::clear(format!(
+            "PyTorch's DataLoader takes {} {}, by CPU samples; the device waits for {} of it",
+            duration(scene.per_step(loading.length())),
+            scene.a_step(),
+            duration(scene.per_step(direct.length())),
+        ));
+    }
+    let within = |part: Cover| part.intersection(&scene.window).length();
+    let (waiting, starting) = (within(sampled.waiting()), within(sampled.starting()));
+    let who = match scene.has_device() {
+        true => format!("The device is idle for {} while a", time(scene, direct.length())),
+        false => "A".to_owned(),
+    };
+    let mut seen = format!(
+        "{who} main thread is in PyTorch's DataLoader for {}, estimated from {}",
+        time(scene, loading.length()),
+        times(scene, sampled.len(), "waits and samples"),
+    );
+    if waiting > 0 {
+        seen.push_str(&format!(": it waits for {} of that", duration(scene.per_step(waiting))));
+    }
+    if starting > 0 {
+        seen.push_str(&format!(
+            ", and starts the loader for {}",
+            duration(scene.per_step(starting))
+        ));
+    }
+    let (whose, most) = match sampled.workers.is_empty() {
+        true => ("No worker was seen: it runs in", &sampled.own),
+        false => ("The workers run in", &sampled.workers),
+    };
+    if !most.is_empty() {
+        seen.push_str(&format!(". {whose} {}", top(scene, most, 2)));
+    }
+    seen.push('.');
+    let measure = direct.measure();
+    let waits = sampled.places().filter(|place| measure.within(place.interval) > 0);
+    Verdict::Found(vec![
+        scene
+            .finding("the job waits for its next batch")
+            .seen(seen)
+            .advice(ADVICE)
+            .bound(loading.length().min(scene.late.length()))
+            .at(waits),
+    ])
+}
+
+/// Time in which a main thread loads data.
+pub(super) fn cover(scene: &Scene<'_>) -> Cover {
+    let spans = spans(scene);
+    match spans.is_empty() {
+        true => scene.sampled_loading().cover().intersection(&scene.window),
+        false => cover_of(scene, &spans),
+    }
+}
+
+fn cover_of(scene: &Scene<'_>, spans: &[&HostSpan]) -> Cover {
+    Cover::of(spans.iter().map(|span| span.interval())).intersection(&scene.window)
+}
+
+fn spans<'s>(scene: &'s Scene<'_>) -> Vec<&'s HostSpan> {
+    let mut spans = scene.spans_named(&KINDS, loads_data);
+    spans.retain(|span| scene.holds(span.interval()));
+    spans
+}
+
+/// Whether a range is named like one that loads data.
+fn loads_data(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    NAMES.iter().any(|part| name.contains(part))
+}

@@ -1,0 +1,107 @@
+//! ExposedCommunication: the device communicates and computes nothing meanwhile.
+
+use tprof_trace::model::Collective;
+
+use crate::base::intervals::Cover;
+use crate::base::units::{bytes, duration, percent};
+use crate::findings::absent::Thing;
+use crate::findings::rule::{Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::words::{by_name, median, time, times, top};
+use crate::rank::{Class, Work};
+
+/// Collectives of fewer bytes than this take their time for latency, not for
+/// bandwidth: NCCL's ring needs about a mebibyte a rank to fill a link.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// Communication that no computation hides.
+pub(super) struct ExposedCommunication;
+
+const KERNEL: Thing = Thing::new("kernel that communicates with other ranks");
+
+impl Rule for ExposedCommunication {
+    fn name(&self) -> &'static str {
+        "ExposedCommunication"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
+        }
+        if scene.communication.is_empty() {
+            let mut work = scene.rank.work.iter();
+            let is_recorded = work.any(|work| work.class == Class::Communication);
+            return Verdict::none(scene.none(&KERNEL, is_recorded));
+        }
+        let exposed = scene.communication.without(&scene.compute);
+        let kernels: Vec<(&Work, u64)> = kernels(scene, &exposed);
+        let names = by_name(scene, kernels.iter().copied());
+        let hidden = scene.communication.length() - exposed.length();
+        let seen = format!(
+            "Communication takes {}; computation hides {} of it, and for {} the device \
+             does nothing else. Most exposed: {}.{} Waiting for ranks that come late is part \
+             of it.",
+            time(scene, scene.communication.length()),
+            percent(hidden as f64 / scene.communication.length().max(1) as f64),
+            time(scene, exposed.length()),
+            top(scene, &names, 3),
+            small(scene, &kernels),
+        );
+        let places = kernels.iter().filter(|(_, ns)| *ns > 0);
+        Verdict::Found(vec![
+            scene
+                .finding("nothing hides the communication")
+                .seen(seen)
+                .advice(advice(scene, &kernels))
+                .bound(exposed.length())
+                .at(places.map(|(work, _)| scene.work_place(work))),
+        ])
+    }
+}
+
+/// Kernels that communicate in the window, each with its exposed time.
+fn kernels<'s>(scene: &'s Scene<'_>, exposed: &Cover) -> Vec<(&'s Work, u64)> {
+    let exposed = exposed.measure();
+    let mut exposed = exposed.walk();
+    let work = scene.work().filter(|work| work.class == Class::Communication);
+    work.map(|work| (work, exposed.within(work.interval()))).collect()
+}
+
+/// Median bytes of the collectives, if they are known.
+fn median_bytes(scene: &Scene<'_>) -> Option<u64> {
+    let sizes: Vec<u64> =
+        scene.rank.collectives.iter().filter_map(|row: &Collective| row.bytes).collect();
+    (!sizes.is_empty()).then(|| median(sizes))
+}
+
+fn small(scene: &Scene<'_>, kernels: &[(&Work, u64)]) -> String {
+    let middle = median(kernels.iter().map(|(work, _)| work.duration_ns).collect());
+    let sizes = match median_bytes(scene) {
+        Some(size) => format!(", the median one of {}", bytes(size)),
+        None => String::new(),
+    };
+    let number = times(scene, kernels.len(), "kernels");
+    format!(" There are {number}{sizes}; the median takes {}.", duration(middle))
+}
+
+fn advice(scene: &Scene<'_>, kernels: &[(&Work, u64)]) -> String {
+    let many = kernels.len() >= 50 * scene.steps.max(1);
+    let small = median_bytes(scene).is_some_and(|size| size < SMALL_BYTES);
+    let bucket = match (many, small) {
+        (_, true) => {
+            "Most are small: join them (bucket_cap_mb of DDP, coalescing of all_reduce and \
+             all_gather). "
+        }
+        (true, false) => {
+            "They are many: see in `tprof report comm` whether they are small enough to be \
+             joined in buckets. "
+        }
+        (false, false) => "",
+    };
+    format!(
+        "{bucket}Start communication earlier and let computation run beside it (DDP's \
+         overlap, FSDP's prefetch, asynchronous collectives); send fewer bytes (bf16 \
+         gradients, fewer synchronisations by accumulation). See `tprof report stragglers` \
+         for the part that is waiting."
+    )
+}

@@ -1,0 +1,120 @@
+//! FragmentedMemory: the framework's allocator takes more memory from the device
+//! although it holds enough, in pieces that do not fit.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{Allocator, DeviceAllocation};
+
+use crate::base::intervals::Interval;
+use crate::base::units::{bytes, count, percent};
+use crate::findings::rule::{Evidence, Place, Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::scene::calls::is_device_allocation;
+use crate::findings::words::time;
+
+/// Growth of the reserved memory that free reserved memory would have spared.
+pub(super) struct FragmentedMemory;
+
+/// A framework's allocator on one device, event by event.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pool {
+    /// After the last event.
+    allocated: u64,
+    reserved: u64,
+    /// At the moment at which most was allocated.
+    peak_allocated: u64,
+    peak_reserved: u64,
+    /// Requests that grew it although as many bytes were free.
+    grown: u64,
+    grown_bytes: u64,
+}
+
+impl Rule for FragmentedMemory {
+    fn name(&self) -> &'static str {
+        "FragmentedMemory"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let mut pools: FxHashMap<(u32, u32), Pool> = FxHashMap::default();
+        let mut places = Vec::new();
+        let rows =
+            scene.rank.allocations.iter().filter(|row| row.allocator == Allocator::Framework);
+        for row in rows {
+            let Some(device) = row.device else { continue };
+            let (Some(allocated), Some(reserved)) =
+                (row.total_allocated_bytes, row.total_reserved_bytes)
+            else {
+                continue;
+            };
+            let pool = pools.entry((row.process, device)).or_default();
+            if pool.follows(row, allocated, reserved) {
+                places.push(Evidence {
+                    interval: Interval::new(row.time_ns, row.time_ns),
+                    place: Place::Thread(row.thread),
+                    name: format!("{} asked for", bytes(row.bytes.unwrap_or(0))).into(),
+                });
+            }
+        }
+        let Some(pool) = pools.values().max_by_key(|pool| (pool.grown_bytes, pool.peak_allocated))
+        else {
+            return Verdict::undecided(
+                "no event says what the framework's allocator holds and gives out of a device",
+                "its events with both totals: torch.profiler(profile_memory=True)",
+            );
+        };
+        let free = pool.peak_reserved.saturating_sub(pool.peak_allocated);
+        let peak = format!(
+            "at its peak the allocator has given out {} of the {} that it holds; {} ({}) is free",
+            bytes(pool.peak_allocated),
+            bytes(pool.peak_reserved),
+            bytes(free),
+            percent(free as f64 / pool.peak_reserved.max(1) as f64),
+        );
+        if pool.grown == 0 {
+            return Verdict::clear(format!(
+                "no misfit in the recording; at the peak {} of {} held are free",
+                bytes(free),
+                bytes(pool.peak_reserved)
+            ));
+        }
+        let calls = scene.cover_of_calls(&scene.calls_named(is_device_allocation));
+        let seen = format!(
+            "In the recording {} of its requests took {} more from the device although as many \
+             bytes were free; {peak}. \
+             Calls that take and give back device memory last for {}.",
+            count(pool.grown),
+            bytes(pool.grown_bytes),
+            time(scene, calls.length()),
+        );
+        let mut finding = scene
+            .finding("free device memory is in pieces that do not fit")
+            .seen(seen)
+            .advice(
+                "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
+                 sizes, and allocate large buffers once, before the first step.",
+            )
+            .bound(calls.length())
+            .at(places);
+        // Memory is worth saying, even where no time is lost to it.
+        finding.keep = true;
+        Verdict::Found(vec![finding])
+    }
+}
+
+impl Pool {
+    /// Takes an event in; tells whether it grew the pool for want of a fit.
+    fn follows(&mut self, row: &DeviceAllocation, allocated: u64, reserved: u64) -> bool {
+        let was_free = self.reserved.saturating_sub(self.allocated);
+        let known = self.reserved > 0;
+        let grew = !row.free && known && reserved > self.reserved;
+        let is_unfit = grew && row.bytes.is_some_and(|bytes| bytes <= was_free);
+        if is_unfit {
+            self.grown += 1;
+            self.grown_bytes += reserved - self.reserved;
+        }
+        (self.allocated, self.reserved) = (allocated, reserved);
+        if allocated > self.peak_allocated {
+            (self.peak_allocated, self.peak_reserved) = (allocated, reserved);
+        }
+        is_unfit
+    }
+}

@@ -1,0 +1,90 @@
+//! GpuGaps: long times in which no device does anything. The rule "GPU gaps" of
+//! Nsight Systems, with a length that fits steps of milliseconds too.
+
+use crate::base::intervals::Cover;
+use crate::base::units::duration;
+use crate::findings::rule::{Rule, Verdict, idle_places};
+use crate::findings::scene::Scene;
+use crate::findings::scene::gaps::Gap;
+use crate::findings::words::{time, times, top};
+use crate::rank::Moment;
+
+/// Gaps of at least [`Scene::long_gap_ns`].
+pub(super) struct GpuGaps;
+
+impl Rule for GpuGaps {
+    fn name(&self) -> &'static str {
+        "GpuGaps"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
+        }
+        let least = scene.long_gap_ns();
+        let gaps: Vec<&Gap> =
+            scene.gaps.iter().filter(|gap| gap.interval.length() >= least).collect();
+        if gaps.is_empty() {
+            return Verdict::clear(format!(
+                "no gap of {} or more {}",
+                duration(least),
+                scene.place()
+            ));
+        }
+        let idle = Cover::of(gaps.iter().map(|gap| gap.interval));
+        let seen = format!(
+            "{} of {} or more, {}; the longest {}.{}",
+            times(scene, gaps.len(), "gaps"),
+            duration(least),
+            time(scene, idle.length()),
+            duration(gaps.iter().map(|gap| gap.interval.length()).max().unwrap_or(0)),
+            causes(scene, &gaps),
+        );
+        Verdict::Found(vec![
+            scene
+                .finding("the device is idle for long times at a stretch")
+                .seen(seen)
+                .advice(
+                    "Open the gaps in the timeline. Where the host is late, move what it does \
+                     there to another thread or process, do it less often, or launch work \
+                     before it begins; where launched work waits, look for what it depends \
+                     on: events of other streams, host callbacks, nodes of a graph.",
+                )
+                .bound(idle.length())
+                .at(idle_places(&idle)),
+        ])
+    }
+}
+
+/// Who let the device wait.
+fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
+    let late: u64 = gaps.iter().map(|gap| gap.late().length()).sum();
+    let held = gaps.iter().map(|gap| gap.interval.length()).sum::<u64>() - late;
+    let mut text = String::new();
+    if held > 0 {
+        text += &format!(
+            " For {} of it the next work was launched already, and waited on the device.",
+            duration(scene.per_step(held))
+        );
+    }
+    let late_gaps: Vec<&Gap> = gaps.iter().filter(|gap| gap.late().length() > 0).copied().collect();
+    let doing = host_activity(scene, &late_gaps);
+    if late > 0 {
+        let host = duration(scene.per_step(late));
+        text += &match doing.as_str() {
+            "" => format!(" For {host} the host had launched nothing."),
+            doing => format!(" For {host} the host had launched nothing; it was in {doing}."),
+        };
+    }
+    text
+}
+
+/// What the thread that ended each gap did in the middle of its delay.
+fn host_activity(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
+    let moments = gaps.iter().filter_map(|gap| {
+        let (late, thread) = (gap.late(), scene.rank.calls[gap.launch()?].thread);
+        let middle_ns = late.start + late.length() / 2;
+        Some(Moment { thread, time_ns: middle_ns, of: late.length() })
+    });
+    top(scene, &scene.around(moments), 3)
+}

@@ -1,0 +1,85 @@
+//! LaunchBound: the device waits for its next kernel because the host has not
+//! launched it yet, again and again.
+
+use super::data_load;
+use crate::base::intervals::Cover;
+use crate::base::units::duration;
+use crate::findings::rule::{Rule, Verdict, idle_places};
+use crate::findings::scene::calls::{is_synchronous_copy, is_wait};
+use crate::findings::scene::gaps::{Gap, after_calls};
+use crate::findings::scene::{Scene, moment_of_call};
+use crate::findings::words::{median, time, times, top};
+
+/// Short gaps that end with a late launch, but follow no wait and no loading of data.
+pub(super) struct LaunchBound;
+
+impl Rule for LaunchBound {
+    fn name(&self) -> &'static str {
+        "LaunchBound"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
+        }
+        if (0..scene.rank.work.len()).all(|at| scene.rank.launches.call_of(at).is_none()) {
+            return Verdict::undecided(
+                "which call launched which kernel was not recorded",
+                "calls of the CUDA or HIP runtime with the correlations of their kernels",
+            );
+        }
+        let (idle, gaps) = short_gaps(scene);
+        let kernels = median(kernel_times(scene));
+        let middle = median(gaps.iter().map(|gap| gap.interval.length()).collect());
+        let moments = gaps.iter().filter_map(|gap| {
+            let call = &scene.rank.calls[gap.launch()?];
+            Some(moment_of_call(call, gap.interval.length()))
+        });
+        let around = scene.around(moments);
+        let mut seen = format!(
+            "The device is idle for {} in {}, each until the host launches the next \
+             kernel; the median gap is {}, the median kernel {}.",
+            time(scene, idle.length()),
+            times(scene, gaps.len(), "gaps"),
+            duration(middle),
+            duration(kernels),
+        );
+        let places = top(scene, &around, 3);
+        if !places.is_empty() {
+            seen += &format!(" Most of it is launched in {places}.");
+        }
+        Verdict::Found(vec![
+            scene
+                .finding("the host launches kernels too slowly")
+                .seen(seen)
+                .advice(
+                    "Launch less often or faster: CUDA graphs or \
+                     torch.compile(mode=\"reduce-overhead\"), fused or foreach optimizers, \
+                     larger batches, less Python between operators.",
+                )
+                .bound(idle.length())
+                .at(idle_places(&idle)),
+        ])
+    }
+}
+
+/// The gaps of this rule, and the time in them.
+fn short_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<&'s Gap>) {
+    let blocking = scene.calls_named(|name| is_wait(name) || is_synchronous_copy(name));
+    let other = after_calls(&scene.gaps, scene.rank, &blocking).union(&data_load::cover(scene));
+    let other = other.measure();
+    let (mut other, long_ns) = (other.walk(), scene.long_gap_ns());
+    let is_short = |gap: &&Gap| {
+        gap.launch().is_some()
+            && gap.late().length() > 0
+            && gap.interval.length() < long_ns
+            && other.within(gap.interval) == 0
+    };
+    let gaps: Vec<&Gap> = scene.gaps.iter().filter(is_short).collect();
+    (Cover::of(gaps.iter().map(|gap| gap.late())), gaps)
+}
+
+fn kernel_times(scene: &Scene<'_>) -> Vec<u64> {
+    let kernels = scene.work().filter(|work| work.is_kernel());
+    kernels.map(|work| work.duration_ns).collect()
+}

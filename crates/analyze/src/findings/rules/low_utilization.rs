@@ -1,0 +1,87 @@
+//! LowUtilization: large parts of the time in which the devices are mostly idle.
+//! The rule "GPU low utilization" of Nsight Systems, with its defaults.
+
+use crate::base::intervals::{Cover, Interval};
+use crate::base::units::percent;
+use crate::findings::rule::{Evidence, Place, Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::words::time;
+
+/// Equal parts that the time is cut into.
+const PARTS: u64 = 30;
+/// A part in which the devices are busy for less than this is low.
+const LOW: f64 = 0.5;
+
+/// Parts of the window in which the devices are idle more often than not.
+pub(super) struct LowUtilization;
+
+impl Rule for LowUtilization {
+    fn name(&self) -> &'static str {
+        "LowUtilization"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
+        }
+        let low = low_parts(&scene.window, &scene.idle);
+        let busy = 1.0 - scene.share(scene.idle.length() + scene.untold_ns);
+        if low.is_empty() {
+            let busy = percent(busy);
+            return Verdict::clear(format!(
+                "the device is busy for {busy} of the time {}, and never low",
+                scene.place()
+            ));
+        }
+        let lost = scene.idle.shared(&low);
+        let seen = format!(
+            "The device is busy for {} of the time, but for less than half of it in {} of \
+             {PARTS} equal parts; in these it is idle for {}.",
+            percent(busy),
+            low_count(scene, &low),
+            time(scene, lost),
+        );
+        let place = |&interval: &Interval| Evidence {
+            interval,
+            place: Place::Idle,
+            name: "mostly idle".into(),
+        };
+        Verdict::Found(vec![
+            scene
+                .finding("the device is mostly idle in parts of the time")
+                .seen(seen)
+                .advice(
+                    "The other findings say why, where the data tells. If none does, see \
+                     `tprof report idle`, and record operators or NVTX ranges.",
+                )
+                .bound(lost)
+                .at(low.parts().iter().map(place)),
+        ])
+    }
+}
+
+/// Those of the equal parts of the window that are low.
+fn low_parts(window: &Cover, idle: &Cover) -> Cover {
+    let (all, none) = (window.measure(), idle.measure());
+    parts(window)
+        .filter(|part| {
+            let here = all.within(*part);
+            let busy = here - none.within(*part);
+            here > 0 && (busy as f64) < LOW * here as f64
+        })
+        .collect::<Cover>()
+        .intersection(window)
+}
+
+fn parts(window: &Cover) -> impl Iterator<Item = Interval> {
+    let span = window.span().unwrap_or(Interval::new(0, 0));
+    let at = move |part: u64| {
+        span.start + (u128::from(span.length()) * u128::from(part) / u128::from(PARTS)) as u64
+    };
+    (0..PARTS).map(move |part| Interval::new(at(part), at(part + 1)))
+}
+
+fn low_count(scene: &Scene<'_>, low: &Cover) -> usize {
+    let low = low.measure();
+    parts(&scene.window).filter(|part| low.within(*part) > 0).count()
+}

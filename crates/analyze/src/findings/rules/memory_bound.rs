@@ -1,0 +1,29 @@
+//! MemoryBound: kernels that wait for the device's memory.
+
+use super::counters::{Limit, judge};
+use super::kernel_kinds::KernelKind;
+use crate::findings::rule::{Rule, Verdict};
+use crate::findings::scene::Scene;
+
+/// Kernels near the peak bandwidth of the device's memory.
+pub(super) struct MemoryBound;
+
+const LIMIT: Limit = Limit {
+    counter: "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    unit: "the device's memory",
+    kinds: &[KernelKind::Elementwise, KernelKind::Reduction],
+    they: "elementwise, copying, reducing and gathering kernels",
+    what: "kernels wait for the device's memory",
+    advice: "Move fewer bytes: fuse operators (torch.compile, a fused optimizer), use bf16, \
+             recompute what is cheap, avoid copies that only change the layout.",
+};
+
+impl Rule for MemoryBound {
+    fn name(&self) -> &'static str {
+        "MemoryBound"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        judge(scene, &LIMIT)
+    }
+}

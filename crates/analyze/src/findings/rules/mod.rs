@@ -1,0 +1,45 @@
+//! The rules, one per file.
+
+mod allocation_churn;
+mod compute_bound;
+mod counters;
+mod data_load;
+mod device_allocations;
+mod exposed_communication;
+mod fragmented_memory;
+mod gpu_gaps;
+mod kernel_kinds;
+mod launch_bound;
+mod low_utilization;
+mod memory_bound;
+mod pageable_copies;
+mod recompilation;
+mod small_batches;
+pub(super) mod stragglers;
+mod sync_bound;
+mod synchronous_copies;
+mod synchronous_memsets;
+mod unoptimized_op;
+
+use super::rule::Rule;
+
+/// All rules that judge a rank.
+pub(super) const RULES: [&dyn Rule; 17] = [
+    &low_utilization::LowUtilization,
+    &gpu_gaps::GpuGaps,
+    &launch_bound::LaunchBound,
+    &data_load::DataLoadBound,
+    &sync_bound::SyncBound,
+    &pageable_copies::PageableCopies,
+    &synchronous_copies::SynchronousCopies,
+    &synchronous_memsets::SynchronousMemsets,
+    &exposed_communication::ExposedCommunication,
+    &small_batches::SmallBatches,
+    &unoptimized_op::UnoptimizedOp,
+    &memory_bound::MemoryBound,
+    &compute_bound::ComputeBound,
+    &fragmented_memory::FragmentedMemory,
+    &device_allocations::DeviceAllocations,
+    &allocation_churn::AllocationChurn,
+    &recompilation::Recompilation,
+];

@@ -1,0 +1,81 @@
+//! PageableCopies: asynchronous copies whose host memory may be paged out, so
+//! that they are not asynchronous. The rule "CUDA async memcpy with pageable
+//! memory" of Nsight Systems.
+
+use tprof_trace::model::{CopyKind, MemoryKind};
+
+use crate::findings::absent::Thing;
+use crate::findings::rule::{Finding, Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::scene::copies::{Copy, Words, finding};
+
+/// Asynchronous copies from and to pageable memory.
+pub(super) struct PageableCopies;
+
+const TO_DEVICE: Words = Words {
+    what: "copies to the device come from pageable memory",
+    sort: ", from pageable memory",
+    things: "asynchronous copies",
+    subject: "to the device",
+    advice: "Pin the host's memory (pin_memory=True in the DataLoader, tensor.pin_memory()) \
+             and copy with non_blocking=True; make small tensors on the device itself.",
+};
+const TO_HOST: Words = Words {
+    what: "copies from the device go to pageable memory",
+    sort: ", to pageable memory",
+    things: "asynchronous copies",
+    subject: "to the host",
+    advice: "Each waits until the device has done all before it. Keep results there, or copy them with non_blocking=True into a pinned \
+             buffer and read it a step later; .item() and .cpu() in each step are such copies.",
+};
+
+const COPY: Thing = Thing::new("copy between host and device");
+
+impl Rule for PageableCopies {
+    fn name(&self) -> &'static str {
+        "PageableCopies"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
+        }
+        let across =
+            |copy: &Copy| matches!(copy.row.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
+        let copies = scene.copies(across);
+        if copies.is_empty() {
+            return Verdict::none(scene.none(&COPY, scene.has_copies(across)));
+        }
+        let host_side = |copy: &Copy| match copy.row.kind {
+            CopyKind::HostToDevice => copy.row.from,
+            _ => copy.row.to,
+        };
+        if copies.iter().all(|copy| host_side(copy) == MemoryKind::Unknown) {
+            return Verdict::undecided(
+                format!("no copy {} tells whether the host's memory is pinned", scene.place()),
+                "the kind of memory of each copy, which CUPTI tells and ROCm does not",
+            );
+        }
+        let pageable = |copy: &Copy| {
+            host_side(copy) == MemoryKind::Pageable
+                && copy.is_asynchronous(scene.rank) != Some(false)
+        };
+        let found = |kind: CopyKind, words: &Words| -> Option<Finding> {
+            let these = copies.iter().filter(|copy| copy.row.kind == kind && pageable(copy));
+            let these: Vec<Copy> = these.copied().collect();
+            (!these.is_empty()).then(|| finding(scene, &these, words))
+        };
+        let found: Vec<Finding> =
+            [found(CopyKind::HostToDevice, &TO_DEVICE), found(CopyKind::DeviceToHost, &TO_HOST)]
+                .into_iter()
+                .flatten()
+                .collect();
+        match found.is_empty() {
+            true => Verdict::clear(format!(
+                "all copies between host and device {} use pinned memory",
+                scene.place()
+            )),
+            false => Verdict::Found(found),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Recompilation: code is compiled, or loaded onto the device, in steps after
+//! the first.
+
+use rustc_hash::FxHashSet;
+use tprof_trace::model::SpanKind;
+
+use crate::base::intervals::Cover;
+use crate::base::units::count;
+use crate::findings::rule::{Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::words::{short, time};
+use crate::rank::HostSpan;
+
+/// Compilation after the first step.
+pub(super) struct Recompilation;
+
+/// Parts of names of ranges and Python functions that compile: Dynamo, AOTAutograd,
+/// Inductor, Triton. Names of running compiled code are others
+/// (`CompiledFunction`, `Torch-Compiled Region`).
+const RANGES: [&str; 9] = [
+    "compile_inner",
+    "entire_frame_compile",
+    "compile_fx_inner",
+    "call_user_compiler",
+    "backend_compile",
+    "async_compile",
+    "triton/compiler/compiler.py",
+    "torch/_dynamo/convert_frame.py",
+    "XlaCompile",
+];
+/// Beginnings of calls that compile or load code.
+const CALLS: [&str; 6] = [
+    "cuModuleLoad",
+    "cuLibraryLoad",
+    "cuLinkComplete",
+    "nvrtcCompile",
+    "hipModuleLoad",
+    "hiprtcCompile",
+];
+
+impl Rule for Recompilation {
+    fn name(&self) -> &'static str {
+        "Recompilation"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let ranges = scene.spans_named(
+            &[
+                SpanKind::Annotation,
+                SpanKind::Nvtx,
+                SpanKind::Operator,
+                SpanKind::Python,
+                SpanKind::Other,
+            ],
+            |name| RANGES.iter().any(|part| name.contains(part)),
+        );
+        let calls = scene.calls_named(|name| CALLS.iter().any(|start| name.starts_with(start)));
+        let calls = calls.iter().map(|&at| &scene.rank.calls[at]);
+        let spans: Vec<&HostSpan> = ranges.into_iter().chain(calls).collect();
+        let later = Cover::of(scene.later_steps.iter().copied());
+        let measure = later.measure();
+        let within: Vec<&HostSpan> =
+            spans.iter().filter(|span| measure.within(span.interval()) > 0).copied().collect();
+        if within.is_empty() {
+            return nothing(scene, &spans);
+        }
+        let cover = Cover::of(within.iter().map(|span| span.interval())).intersection(&later);
+        let names: FxHashSet<&str> = within.iter().map(|s| scene.rank.name(s.name)).collect();
+        let mut names: Vec<String> = names.into_iter().map(short).collect();
+        names.sort();
+        names.truncate(3);
+        let seen = format!(
+            "Code is compiled or loaded {} times after the first step, {} of host time: {}.",
+            count(within.len() as u64),
+            time(scene, cover.length()),
+            names.join(", "),
+        );
+        Verdict::Found(vec![
+            scene
+                .finding("code is compiled again in later steps")
+                .seen(seen)
+                .advice(
+                    "See which guards fail with TORCH_LOGS=recompiles; mark changing sizes as \
+                     dynamic (torch.compile(dynamic=True), mark_dynamic), pad to few shapes, \
+                     warm up before the first timed step.",
+                )
+                .bound(cover.length())
+                .at(within.iter().map(|span| scene.span_place(span))),
+        ])
+    }
+}
+
+/// Why nothing was found: it was looked for, or could not be seen.
+fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
+    if scene.later_steps.is_empty() {
+        return Verdict::undecided(
+            "a first step cannot be told from later ones",
+            "two steps or more (torch.profiler's schedule, or marks of steps)",
+        );
+    }
+    let has_driver = scene.rank.calls.iter().any(|call| call.kind == SpanKind::Driver);
+    let has_python = !scene.rank.spans(SpanKind::Python).is_empty();
+    match has_driver || has_python || !compiled.is_empty() {
+        true => Verdict::clear("no step after the first compiles or loads code"),
+        false => Verdict::undecided(
+            "nothing in the trace would show compilation",
+            "calls of the CUDA driver (loading of modules), Python functions \
+             (with_stack=True), or ranges of Dynamo",
+        ),
+    }
+}

@@ -1,0 +1,155 @@
+//! SmallBatches: kernels with fewer blocks than the device has multiprocessors.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{Device, NameId};
+
+use crate::base::intervals::{Interval, Union};
+use crate::base::units::{duration, percent};
+use crate::findings::rule::{Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::words::{short, time};
+use crate::rank::{Class, StreamKey, Work};
+
+/// Multiprocessors left empty by kernels of too few blocks.
+pub(super) struct SmallBatches;
+
+impl Rule for SmallBatches {
+    fn name(&self) -> &'static str {
+        "SmallBatches"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = scene.no_compute() {
+            return verdict;
+        }
+        let Some(processors) = processors(scene) else {
+            return Verdict::undecided(
+                "the sizes of the kernels' grids, or the number of the device's \
+                 multiprocessors, were not recorded",
+                "both of them: tprof's own recording and torch.profiler of 1.13 or newer \
+                 on CUDA have them",
+            );
+        };
+        let (mut sweep, mut narrow_time) = (Sweep::default(), Union::default());
+        let (mut kernels, mut narrow) = (0_usize, Vec::new());
+        let mut sums: FxHashMap<NameId, (u64, usize)> = FxHashMap::default();
+        for (at, row) in computing(scene) {
+            let filled = f64::from(row.blocks) / f64::from(processors[row.stream as usize]);
+            kernels += 1;
+            sweep.add(row.interval(), filled.min(1.0));
+            if filled < 1.0 {
+                narrow.push(at as u32);
+                narrow_time.add(row.interval());
+                let sum = sums.entry(row.name).or_default();
+                *sum = (sum.0 + row.duration_ns, sum.1 + 1);
+            }
+        }
+        if kernels == 0 {
+            return Verdict::clear(format!("no kernel that computes lies {} whole", scene.place()));
+        }
+        let (empty, narrow_time) = (sweep.finish(), narrow_time.finish());
+        let named = |(name, sum)| (scene.rank.name(name), sum);
+        let mut sums: Vec<(&str, (u64, usize))> = sums.into_iter().map(named).collect();
+        sums.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+        let most: Vec<String> = sums
+            .iter()
+            .take(3)
+            .map(|(name, (ns, _))| format!("{} ({})", short(name), duration(scene.per_step(*ns))))
+            .collect();
+        let seen = format!(
+            "{} of the kernels that compute have fewer blocks than the device has \
+             multiprocessors. They run for {}; what they leave empty, with all that runs \
+             beside them, is worth {}. Most: {}.",
+            percent(narrow.len() as f64 / kernels as f64),
+            time(scene, narrow_time.length()),
+            time(scene, empty),
+            most.join(", "),
+        );
+        let place = |at: &u32| scene.work_place(&scene.rank.work[*at as usize]);
+        Verdict::Found(vec![
+            scene
+                .finding("kernels are too small to fill the device")
+                .seen(seen)
+                .advice(
+                    "Use larger batches (more samples, longer sequences, less splitting into \
+                     micro-batches): such kernels take them at little cost. What stays small \
+                     can be fused, batched (bmm, foreach) or run on several streams.",
+                )
+                .bound(empty)
+                .at(narrow.iter().map(place)),
+        ])
+    }
+}
+
+/// Kernels that compute and lie in the window whole, in order of start.
+fn computing<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = (usize, &'s Work)> {
+    let rows = scene.rank.work.iter().enumerate();
+    rows.filter(|(at, row)| {
+        let is_whole = scene.work_in_window_ns[*at] == row.duration_ns;
+        row.is_kernel() && row.class == Class::Compute && is_whole
+    })
+}
+
+/// Multiprocessors of each stream's device; none if those of some, or the size of
+/// some kernel that computes, are not known.
+fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
+    let devices = scene.rank.file.devices();
+    let of_stream = |stream: &StreamKey| {
+        let is = |row: &&Device| (row.process, row.device) == (stream.process, stream.device);
+        devices.iter().rfind(is).and_then(|device| device.processors).unwrap_or(0)
+    };
+    let processors: Vec<u32> = scene.rank.streams.iter().map(of_stream).collect();
+    let is_known = |row: &Work| row.blocks > 0 && processors[row.stream as usize] > 0;
+    computing(scene).all(|(_, row)| is_known(row)).then_some(processors)
+}
+
+/// Σ, over the time in which something computes, of the share of the multiprocessors
+/// that stays empty: what runs at a moment, and what was empty until then.
+#[derive(Default)]
+struct Sweep {
+    /// Ends of what runs, the next one first, with what each fills.
+    running: BinaryHeap<Reverse<(u64, u64)>>,
+    filled: f64,
+    since_ns: u64,
+    empty: f64,
+}
+
+impl Sweep {
+    /// Adds a kernel that starts no earlier than the last one.
+    fn add(&mut self, interval: Interval, filled: f64) {
+        if interval.length() > 0 {
+            self.end_up_to(interval.start);
+            self.pass_to(interval.start);
+            self.filled += filled;
+            self.running.push(Reverse((interval.end, filled.to_bits())));
+        }
+    }
+
+    fn finish(mut self) -> u64 {
+        self.end_up_to(u64::MAX);
+        self.empty.round() as u64
+    }
+
+    fn pass_to(&mut self, time_ns: u64) {
+        if !self.running.is_empty() {
+            self.empty += (time_ns - self.since_ns) as f64 * (1.0 - self.filled.clamp(0.0, 1.0));
+        }
+        self.since_ns = time_ns;
+    }
+
+    fn end_up_to(&mut self, time_ns: u64) {
+        while let Some(&Reverse((end_ns, filled))) = self.running.peek() {
+            if end_ns > time_ns {
+                break;
+            }
+            self.pass_to(end_ns);
+            self.running.pop();
+            // Sums of fractions would drift.
+            let left = self.filled - f64::from_bits(filled);
+            self.filled = if self.running.is_empty() { 0.0 } else { left };
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Stragglers: ranks that come late to collectives, so that the others wait.
+//!
+//! The one rule that needs all ranks at once.
+
+use crate::base::units::{count, duration, percent};
+use crate::findings::join::{Outcome, RankFindings};
+use crate::findings::rule::{Finding, Undecided};
+use crate::findings::scene::Scene;
+use crate::gpu::stragglers::{Arrival, Meetings, arrivals};
+use crate::rank::collectives::operations;
+
+/// Name, as reports write it.
+const NAME: &str = "Stragglers";
+/// From this share of all delay on, one rank is to blame rather than all in turn.
+const BLAME: f64 = 0.5;
+
+/// What a rank's collectives tell, for the comparison.
+#[derive(Clone, Debug, Default)]
+pub(in crate::findings) struct Company {
+    /// Those that ran a kernel and make all ranks wait.
+    pub meetings: Meetings,
+    /// Ranks of the job, or of its largest group, where the trace says so.
+    pub ranks: Option<u32>,
+    /// Operations that ran a kernel, of any sort.
+    pub operations: usize,
+    /// Collectives without a kernel that was seen.
+    pub without_kernel: u64,
+}
+
+/// Looks at a rank's collectives.
+pub(in crate::findings) fn company(scene: &Scene<'_>) -> Company {
+    let steps = scene.rank.steps();
+    let (operations, without_kernel) = operations(scene.rank);
+    let steps_of_work = scene.rank.steps_of_work(&steps);
+    let group = operations.iter().filter_map(|operation| operation.group_size).max();
+    Company {
+        meetings: Meetings::of(scene.rank, &operations, &steps, &steps_of_work),
+        ranks: group.max(world_size(scene)),
+        operations: operations.len(),
+        without_kernel,
+    }
+}
+
+/// Ranks of the job, as an imported trace says.
+fn world_size(scene: &Scene<'_>) -> Option<u32> {
+    let info = scene.rank.file.property("distributedInfo")?;
+    let info: serde_json::Value = serde_json::from_str(info).ok()?;
+    info.get("world_size")?.as_u64()?.try_into().ok()
+}
+
+/// Compares the ranks, and adds what was found to each.
+pub(in crate::findings) fn judge(ranks: &mut [RankFindings]) {
+    let found = arrivals(&ranks.iter().map(|rank| &rank.company.meetings).collect::<Vec<_>>());
+    if found.iter().any(|arrival| arrival.met > 0) {
+        return compare(ranks, &found);
+    }
+    let outcome = not_compared(ranks);
+    ranks.iter_mut().for_each(|rank| rank.outcomes.push(outcome.clone()));
+}
+
+/// Why no rank was compared with another.
+fn not_compared(ranks: &[RankFindings]) -> Outcome {
+    let any = |is: fn(&Company) -> bool| ranks.iter().any(|rank| is(&rank.company));
+    let are_many = ranks.len() > 1 || any(|one| one.ranks.is_some_and(|ranks| ranks > 1));
+    let undecided = |why: &str, needs: &str| {
+        let undecided = Undecided { why: why.to_owned(), needs: needs.to_owned(), denies: true };
+        Outcome { undecided: Some(undecided), ..Outcome::of(NAME) }
+    };
+    let clear =
+        |why: &str| Outcome { clear: Some(why.to_owned()), denies: true, ..Outcome::of(NAME) };
+    if any(|one| one.meetings.seen > 0) {
+        undecided(
+            "ranks meet in collectives, but no collective was recorded on two ranks",
+            "the files of the other ranks, recorded in the same steps",
+        )
+    } else if any(|one| one.operations > 0) {
+        clear("no collective that makes all ranks wait for each other was recorded")
+    } else if any(|one| one.without_kernel > 0) {
+        undecided(
+            "collectives were recorded, but no kernel of theirs, which shows how long a rank waits",
+            "collectives of NCCL or RCCL with their kernels",
+        )
+    } else if are_many {
+        undecided(
+            "no collective was recorded; those of gloo and MPI never are",
+            "collectives of NCCL or RCCL with their kernels; for others, compare the ranks' waits \
+             in `tprof report threads --rank N`",
+        )
+    } else {
+        clear("there is one rank, and no collective was recorded")
+    }
+}
+
+fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
+    let nothing = Outcome::of(NAME);
+    let delay = |at: usize| delay_ns(&ranks[at], &found[at]);
+    let Some(worst) = (0..ranks.len()).max_by_key(|&at| (delay(at), std::cmp::Reverse(at))) else {
+        return;
+    };
+    let total: u64 = (0..ranks.len()).map(delay).sum();
+    let blamed = delay(worst) as f64 >= BLAME * total as f64;
+    let bound = if blamed { delay(worst) } else { total }.min(ranks[worst].window_ns);
+    let share = bound as f64 / ranks[worst].window_ns.max(1) as f64;
+    let waits = (0..ranks.len()).max_by_key(|&at| found[at].waited_ns).unwrap_or(worst);
+    let finding = finding(ranks, found, [worst, waits], blamed, bound);
+    for (at, rank) in ranks.iter_mut().enumerate() {
+        let outcome = match share >= crate::findings::join::LEAST_SHARE {
+            true if at == worst => {
+                Outcome { found: vec![(finding.clone(), Vec::new())], ..nothing.clone() }
+            }
+            true => nothing.clone(),
+            false => Outcome {
+                clear: Some(format!("ranks come together: at most {} is lost", percent(share))),
+                ..nothing.clone()
+            },
+        };
+        rank.outcomes.push(outcome);
+    }
+}
+
+/// What a rank's delays cost in the window; scaled up where a sample was kept.
+fn delay_ns(rank: &RankFindings, arrival: &Arrival) -> u64 {
+    arrival.delay_ns.saturating_mul(rank.company.meetings.stride.max(1))
+}
+
+fn finding(
+    ranks: &[RankFindings],
+    found: &[Arrival],
+    [worst, waits]: [usize; 2],
+    blamed: bool,
+    bound: u64,
+) -> Finding {
+    let (late, rank) = (&found[worst], &ranks[worst]);
+    let per_step = |ns: u64| duration(ns / rank.steps.max(1) as u64);
+    let what = match blamed {
+        true => format!("{} comes late, and the others wait", rank.label),
+        false => "ranks hold each other up in turn".to_owned(),
+    };
+    let estimate = match rank.company.meetings.stride > 1 {
+        true => format!(" Estimated from one in {} collectives.", rank.company.meetings.stride),
+        false => String::new(),
+    };
+    let compared = match ranks.iter().filter_map(|rank| rank.company.ranks).max() {
+        Some(size) if size as usize > ranks.len() => {
+            format!(" Only {} of {} ranks were compared.", ranks.len(), count(size.into()))
+        }
+        _ => String::new(),
+    };
+    let seen = format!(
+        "{} came last to {} of {} collectives, {} a step after the last but one; {} waited \
+         longest, {} a step.{compared}{estimate}",
+        rank.label,
+        count(late.last),
+        count(late.met),
+        per_step(delay_ns(rank, late)),
+        ranks[waits].label,
+        per_step(found[waits].waited_ns),
+    );
+    Finding::new(what)
+        .seen(seen)
+        .advice(
+            "See `tprof report stragglers`: compare the rank's work before the collective \
+             with another's (`tprof diff`). Balance its share of data, sequence lengths, \
+             embedding tables or pipeline stages; look for a slower device or a busy host.",
+        )
+        .bound(bound)
+}

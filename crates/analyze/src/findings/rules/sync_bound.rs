@@ -1,0 +1,79 @@
+//! SyncBound: the host waits for the device, and then the device for the host.
+//! The rule "CUDA synchronization APIs" of Nsight Systems, with what it costs.
+
+use crate::base::units::duration;
+use crate::findings::absent::Thing;
+use crate::findings::rule::{Rule, Verdict};
+use crate::findings::scene::calls::{Blocking, is_wait};
+use crate::findings::scene::{Scene, moment_of_call};
+use crate::findings::words::{time, times, top};
+use crate::rank::HostSpan;
+
+/// Calls that wait for a device, followed by gaps on it.
+pub(super) struct SyncBound;
+
+const WAIT: Thing = Thing::of_main_threads("call that waits for the device");
+
+impl Rule for SyncBound {
+    fn name(&self) -> &'static str {
+        "SyncBound"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        if let Some(verdict) = scene.no_device() {
+            return verdict;
+        }
+        if let Some(verdict) = scene.no_calls() {
+            return verdict;
+        }
+        let blocking = Blocking::of(scene, scene.calls_named(is_wait));
+        let (wait, direct) = (blocking.wait.length(), blocking.idle.length());
+        if blocking.calls.is_empty() {
+            return Verdict::none(scene.none(&WAIT, scene.has_calls(is_wait)));
+        }
+        if scene.share(direct) < 0.01 {
+            return Verdict::clear(format!(
+                "waits of {} {}; the device then idles for {}",
+                duration(scene.per_step(wait)),
+                scene.a_step(),
+                duration(scene.per_step(direct)),
+            ));
+        }
+        let calls: Vec<&HostSpan> =
+            blocking.calls.iter().map(|&at| &scene.rank.calls[at]).collect();
+        let moments = calls.iter().map(|call| moment_of_call(call, call.duration_ns));
+        let within = top(scene, &scene.around(moments), 3);
+        let mut names: Vec<(String, u64)> = Vec::new();
+        for call in &calls {
+            let name = scene.rank.name(call.name);
+            match names.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += call.duration_ns,
+                None => names.push((name.to_owned(), call.duration_ns)),
+            }
+        }
+        names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        let mut seen = format!(
+            "{} wait for the device, {} of host time: {}. When they return the device has \
+             nothing left to do and stays idle until the next launch, {}.",
+            times(scene, calls.len(), "calls"),
+            duration(scene.per_step(wait)),
+            top(scene, &names, 3),
+            time(scene, direct),
+        );
+        if !within.is_empty() {
+            seen += &format!(" They are called in {within}.");
+        }
+        Verdict::Found(vec![
+            scene
+                .finding("host and device wait for each other")
+                .seen(seen)
+                .advice(
+                    "Do not read results of the device in every step: no .item(), .cpu(), \
+                     print, nonzero or masked indexing on its tensors; log every n-th step \
+                     or from a copy made with non_blocking=True.",
+                )
+                .bound(blocking.bound_ns(scene))
+                .at(scene.call_places(&blocking.calls)),
+        ])
+    }
+}

@@ -1,0 +1,34 @@
+//! SynchronousMemsets: memsets that may hold their thread until they are done.
+//! The rule "CUDA synchronous memset" of Nsight Systems.
+
+use super::synchronous_copies::{by_a_call_named, judge_synchronous};
+use crate::findings::absent::Thing;
+use crate::findings::rule::{Rule, Verdict};
+use crate::findings::scene::Scene;
+use crate::findings::scene::calls::is_synchronous_memset;
+use crate::findings::scene::copies::{Copy, Words};
+
+/// Memsets by calls that are not asynchronous.
+pub(super) struct SynchronousMemsets;
+
+const WORDS: Words = Words {
+    what: "memsets hold the host until they are done",
+    sort: "",
+    things: "synchronous memsets",
+    subject: "",
+    advice: "Use cudaMemsetAsync on the stream that needs the memory.",
+};
+
+const MEMSET: Thing = Thing::new("synchronous memset");
+
+impl Rule for SynchronousMemsets {
+    fn name(&self) -> &'static str {
+        "SynchronousMemsets"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        judge_synchronous(scene, &MEMSET, &WORDS, |copy: &Copy| {
+            copy.is_memset() && by_a_call_named(scene, copy, is_synchronous_memset)
+        })
+    }
+}

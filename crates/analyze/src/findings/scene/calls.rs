@@ -1,0 +1,129 @@
+//! Names of runtime calls that block their thread, and what that costs.
+
+use super::gaps::after_calls;
+use crate::base::intervals::Cover;
+use crate::findings::scene::Scene;
+
+/// Calls that wait for a device, by the end of their names: the runtime and the
+/// driver of CUDA, and HIP.
+const WAITS: [&str; 7] = [
+    "DeviceSynchronize",
+    "ThreadSynchronize",
+    "StreamSynchronize",
+    "EventSynchronize",
+    "CtxSynchronize",
+    "StreamWaitValue32Host",
+    "StreamWaitValue64Host",
+];
+
+/// A call's name without the suffix that tells its version: `cuMemcpyHtoD_v2`.
+fn plain(name: &str) -> &str {
+    let is_library = ["cuda", "cu", "hip"].iter().any(|prefix| name.starts_with(prefix));
+    if !is_library {
+        return "";
+    }
+    name.split_once('_').map_or(name, |(plain, _)| plain)
+}
+
+/// Whether a call is of a library whose names are known here: the runtime and the driver
+/// of CUDA, and HIP.
+pub(in crate::findings) fn is_known(name: &str) -> bool {
+    !plain(name).is_empty()
+}
+
+/// Whether a call does nothing but wait for a device.
+pub(in crate::findings) fn is_wait(name: &str) -> bool {
+    let plain = plain(name);
+    WAITS.iter().any(|end| plain.ends_with(end))
+}
+
+/// Whether a call copies, and returns when the copy is done.
+pub(in crate::findings) fn is_synchronous_copy(name: &str) -> bool {
+    // hipMemcpyWithStream is what PyTorch calls on AMD in place of a copy and a wait.
+    plain(name).contains("Memcpy") && !name.contains("Async") && !name.contains("Batch")
+}
+
+/// Whether a call sets memory, and may not return before that is done.
+pub(in crate::findings) fn is_synchronous_memset(name: &str) -> bool {
+    plain(name).contains("Memset") && !name.contains("Async") && !name.contains("Node")
+}
+
+/// Whether a call takes device memory from the library, or gives it back.
+pub(in crate::findings) fn is_device_allocation(name: &str) -> bool {
+    let plain = plain(name);
+    let base = ["cuda", "cu", "hip"].iter().find_map(|prefix| plain.strip_prefix(prefix));
+    let names = [
+        "Malloc",
+        "Free",
+        "MallocPitch",
+        "Malloc3D",
+        "MallocArray",
+        "FreeArray",
+        "MemAlloc",
+        "MemFree",
+        "MemAllocPitch",
+        "MemCreate",
+        "MemRelease",
+        "MemMap",
+        "MemUnmap",
+        "ExtMallocWithFlags",
+    ];
+    base.is_some_and(|base| names.contains(&base))
+}
+
+/// Calls that block, and what the device lost by it.
+pub(in crate::findings) struct Blocking {
+    /// The calls, as indices.
+    pub calls: Vec<usize>,
+    /// Time in which one of them lasted.
+    pub wait: Cover,
+    /// Gaps that lasted when one of them returned, and that its thread ended later.
+    pub idle: Cover,
+}
+
+impl Blocking {
+    /// Looks at these calls.
+    pub fn of(scene: &Scene<'_>, calls: Vec<usize>) -> Blocking {
+        let wait = scene.cover_of_calls(&calls);
+        let idle = after_calls(&scene.gaps, scene.rank, &calls);
+        Blocking { calls, wait, idle }
+    }
+
+    /// Without the calls, the threads have still their other work, and the device
+    /// its own: no more than this is gained in the window.
+    pub fn bound_ns(&self, scene: &Scene<'_>) -> u64 {
+        self.wait.length().min(scene.late.length())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_apart_by_name() {
+        for name in [
+            "cudaStreamSynchronize",
+            "cuCtxSynchronize",
+            "hipEventSynchronize",
+            "cuEventSynchronize_ptsz",
+        ] {
+            assert!(is_wait(name), "{name}");
+        }
+        for name in ["cudaStreamWaitEvent", "cudaEventQuery", "MyStreamSynchronize", "cudaMemcpy"] {
+            assert!(!is_wait(name), "{name}");
+        }
+        assert!(is_known("hipLaunchKernel") && !is_known("urEnqueueKernelLaunch"));
+        assert!(is_synchronous_copy("cudaMemcpy") && is_synchronous_copy("cuMemcpyHtoD_v2"));
+        assert!(is_synchronous_copy("hipMemcpyWithStream"));
+        assert!(
+            !is_synchronous_copy("cudaMemcpyAsync") && !is_synchronous_copy("cuMemcpyDtoHAsync_v2")
+        );
+        assert!(is_synchronous_memset("cudaMemset") && is_synchronous_memset("cuMemsetD8_v2"));
+        assert!(!is_synchronous_memset("cudaMemsetAsync"));
+        assert!(is_device_allocation("cudaMalloc") && is_device_allocation("cuMemFree_v2"));
+        assert!(
+            !is_device_allocation("cudaMallocAsync") && !is_device_allocation("cudaMallocHost")
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Gaps on the device, and who let it wait.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::intervals::{Cover, Interval};
+use crate::rank::RankTrace;
+
+/// Longest time that a launch takes to reach an idle device. It is 2 to 20 us; when
+/// work begins later than this, something on the device held it.
+const LAUNCH_NS: u64 = 100_000;
+
+/// A time in which no device of the rank did anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::findings) struct Gap {
+    /// When.
+    pub interval: Interval,
+    /// See [`Self::launch`]; [`NONE`] if there is none.
+    launch: u32,
+    /// End of [`Self::late`].
+    late_end: u64,
+}
+
+/// No launch.
+const NONE: u32 = u32::MAX;
+
+impl Gap {
+    /// Gaps in order.
+    pub fn all(rank: &RankTrace<'_>, idle: &Cover) -> Vec<Gap> {
+        let mut first = 0;
+        let gap = |&interval: &Interval| {
+            first += rank.work[first..]
+                .iter()
+                .position(|work| work.start_ns >= interval.end)
+                .unwrap_or(rank.work.len() - first);
+            Gap::of(rank, interval, first)
+        };
+        idle.parts().iter().map(gap).collect()
+    }
+
+    /// A gap, and the first work that starts no earlier than it ends.
+    fn of(rank: &RankTrace<'_>, gap: Interval, first: usize) -> Gap {
+        // Of several that start together, the one that was launched first ended it.
+        let launch = (first..rank.work.len())
+            .take_while(|&at| rank.work[at].start_ns == gap.end)
+            .filter_map(|at| rank.launches.call_of(at))
+            .min();
+        let late_end = match launch.map(|call| rank.calls[call].end_ns()) {
+            None => gap.end,
+            Some(over) if over <= gap.start => gap.start,
+            Some(over) => over.saturating_add(LAUNCH_NS).min(gap.end),
+        };
+        Gap { interval: gap, launch: launch.map_or(NONE, |call| call as u32), late_end }
+    }
+
+    /// The call that launched the work which ended it, as an index; none if the
+    /// gap ends with the window, or the launch was not seen.
+    pub fn launch(&self) -> Option<usize> {
+        (self.launch != NONE).then_some(self.launch as usize)
+    }
+
+    /// How much of it passed, from its start, before that call was over and the work
+    /// had time to reach the device: until then the device had nothing to do. The
+    /// rest the work spent waiting on the device. All of it, if the launch was not
+    /// seen.
+    pub fn late(&self) -> Interval {
+        Interval::new(self.interval.start, self.late_end)
+    }
+}
+
+/// Of these gaps, those in which a call that blocks its thread came to its end
+/// before that thread launched what ended the gap: the thread could not launch
+/// it earlier.
+pub(in crate::findings) fn after_calls(
+    gaps: &[Gap],
+    rank: &RankTrace<'_>,
+    calls: &[usize],
+) -> Cover {
+    let mut ends: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
+    for &at in calls {
+        let call = &rank.calls[at];
+        ends.entry(call.thread).or_default().push(call.end_ns());
+    }
+    ends.values_mut().for_each(|ends| ends.sort_unstable());
+    let follows = |gap: &&Gap| {
+        let Some(launch) = gap.launch().map(|at| &rank.calls[at]) else { return false };
+        let Some(ends) = ends.get(&launch.thread) else { return false };
+        let before = ends.partition_point(|&end| end <= launch.start_ns.min(gap.interval.end));
+        before > 0 && ends[before - 1] >= gap.interval.start
+    };
+    Cover::of(gaps.iter().filter(follows).map(|gap| gap.late()))
+}

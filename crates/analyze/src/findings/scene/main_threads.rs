@@ -1,0 +1,128 @@
+//! Which threads drive a rank's job: those that must not wait.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
+
+use crate::rank::{HostSpan, RankTrace, Step};
+
+/// Kinds of spans that show what a thread does where no thread launches work and none
+/// marks steps: ranges that somebody named, operators, Python functions.
+const SHOWING: [SpanKind; 5] =
+    [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
+
+/// The main threads of a rank.
+#[derive(Clone, Debug, Default)]
+pub(in crate::findings) struct MainThreads {
+    threads: FxHashSet<ThreadIndex>,
+    /// Only ranges and operators point at these threads: neither launches nor steps.
+    by_ranges: bool,
+}
+
+impl MainThreads {
+    /// The threads that launch device work; without any, those that mark steps; without
+    /// these, in each outermost process that has ranges, its first thread if that has
+    /// some, else the thread that is in them longest.
+    pub fn of(rank: &RankTrace<'_>, steps: &[Step]) -> MainThreads {
+        let known = [launching(rank), stepping(rank, steps)];
+        match known.into_iter().find(|threads| !threads.is_empty()) {
+            Some(threads) => MainThreads { threads, by_ranges: false },
+            None => MainThreads { threads: in_ranges(rank), by_ranges: true },
+        }
+    }
+
+    /// Whether a thread is one of them.
+    pub fn contains(&self, thread: ThreadIndex) -> bool {
+        self.threads.contains(&thread)
+    }
+
+    /// Whether launches or steps name them, so that no other thread comes into question.
+    pub fn are_certain(&self) -> bool {
+        !self.by_ranges
+    }
+}
+
+fn launching(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
+    let launches = (0..rank.calls.len()).filter(|&at| !rank.launches.work_of(at).is_empty());
+    let (mut threads, mut last) = (FxHashSet::default(), None);
+    for thread in launches.map(|at| rank.calls[at].thread) {
+        // Most calls come from the thread of the call before.
+        if last.replace(thread) != Some(thread) {
+            threads.insert(thread);
+        }
+    }
+    threads
+}
+
+fn stepping(rank: &RankTrace<'_>, steps: &[Step]) -> FxHashSet<ThreadIndex> {
+    let begins: FxHashSet<u64> = steps.iter().map(|step| step.interval.start).collect();
+    let marks = rank.spans(SpanKind::Annotation).iter();
+    marks.filter(|span| begins.contains(&span.start_ns)).map(|span| span.thread).collect()
+}
+
+fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
+    let times = times(rank);
+    let processes = rank.file.processes();
+    let threads: Vec<&Thread> =
+        rank.file.threads().iter().filter(|row| times.contains_key(&row.thread)).collect();
+    let with_ranges: FxHashSet<u32> = threads.iter().map(|row| row.process).collect();
+    let by_pid: FxHashMap<u32, &Process> = processes.iter().map(|row| (row.pid, row)).collect();
+    let mut found = FxHashSet::default();
+    for &process in &with_ranges {
+        let row = processes.iter().find(|row| row.process == process);
+        if row.is_some_and(|row| descends(row, &by_pid, &with_ranges, processes.len())) {
+            continue;
+        }
+        let of_process = threads.iter().filter(|thread| thread.process == process);
+        let is_first = |thread: &Thread| row.is_some_and(|row| row.pid == thread.tid);
+        // In a container a first thread may not have its process's number.
+        let main = of_process.max_by_key(|thread| {
+            (is_first(thread), times[&thread.thread], std::cmp::Reverse(thread.thread))
+        });
+        found.extend(main.map(|thread| thread.thread));
+    }
+    // Files without a row for a thread have still its spans.
+    if found.is_empty() {
+        let longest =
+            times.into_iter().max_by_key(|(thread, ns)| (*ns, std::cmp::Reverse(*thread)));
+        found.extend(longest.map(|(thread, _)| thread));
+    }
+    found
+}
+
+/// Whether a process of `among` is an ancestor of this one.
+fn descends(
+    of: &Process,
+    by_pid: &FxHashMap<u32, &Process>,
+    among: &FxHashSet<u32>,
+    most: usize,
+) -> bool {
+    let mut at = of;
+    // Numbers of processes are used again: ancestors may form a ring.
+    for _ in 0..most {
+        match by_pid.get(&at.parent) {
+            Some(parent) if parent.process == of.process => return false,
+            Some(parent) if among.contains(&parent.process) => return true,
+            Some(parent) => at = parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// How long each thread is in its outermost ranges; those of different kinds count apart.
+fn times(rank: &RankTrace<'_>) -> FxHashMap<ThreadIndex, u64> {
+    let mut times: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
+    for kind in SHOWING {
+        let mut last: Option<(ThreadIndex, u64)> = None;
+        for span in rank.spans(kind) {
+            let HostSpan { thread, start_ns, .. } = *span;
+            let from = match last {
+                Some((of, until)) if of == thread => until.max(start_ns),
+                _ => start_ns,
+            };
+            *times.entry(thread).or_default() += span.end_ns().saturating_sub(from);
+            last = Some((thread, from.max(span.end_ns())));
+        }
+    }
+    times
+}

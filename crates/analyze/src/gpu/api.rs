@@ -1,0 +1,102 @@
+//! Calls of CUDA by name.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{NameId, SpanKind};
+
+use crate::document::nsys::{self, Values};
+use crate::document::{Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, boxed};
+use crate::rank::{Needs, RankTrace};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "api",
+    about: "calls of CUDA's runtime and driver by name: count, time",
+    analysis: || boxed(Api),
+};
+
+const NO_CALLS: &str = "no call of CUDA or HIP was recorded";
+
+/// `tprof report api`.
+struct Api;
+
+/// A function.
+struct Function {
+    name: String,
+    interface: &'static str,
+}
+
+impl Analysis for Api {
+    const KIND: &'static str = KIND.name;
+    type Part = Vec<Values<Function>>;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::CALLS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<Function>> {
+        of_rank(rank)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Vec<Values<Function>>)>, _: &Options) -> Body {
+        let own =
+            [Column::new("interface", "of", Unit::Text), Column::new("name", "call", Unit::Name)];
+        let columns = nsys::columns(&nsys::TIMES, &own);
+        let mut table = Table::new("cuda_api_sum", "Calls of CUDA by total time", columns)
+            .about("time: share of the sum of all calls of a rank; calls within calls count twice")
+            .empty(NO_CALLS);
+        for (at, part) in parts {
+            nsys::add_times(&mut table, &at.label, part, |call| {
+                vec![call.row.interface.into(), call.row.name.as_str().into()]
+            });
+        }
+        Body { tables: vec![table], notes: Vec::new() }
+    }
+}
+
+fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<Function>> {
+    let mut found: FxHashMap<(NameId, bool), Vec<u64>> = FxHashMap::default();
+    for call in &rank.calls {
+        let driver = call.kind == SpanKind::Driver;
+        found.entry((call.name, driver)).or_default().push(call.duration_ns);
+    }
+    let function = |((name, driver), values)| Values {
+        row: Function {
+            name: rank.name(name).to_owned(),
+            interface: if driver { "driver" } else { "runtime" },
+        },
+        values,
+    };
+    let mut rows: Vec<Values<Function>> = found.into_iter().map(function).collect();
+    rows.sort_by(|a, b| a.row.name.cmp(&b.row.name));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::Span;
+
+    #[test]
+    fn calls_are_counted_by_name_and_interface() {
+        let mut made = Fixture::new();
+        for (at, kind, name, duration_ns) in [
+            (0, SpanKind::Runtime, "cudaMalloc", 10),
+            (20, SpanKind::Runtime, "cudaMalloc", 30),
+            (21, SpanKind::Driver, "cuMemAlloc", 5),
+            (99, SpanKind::Operator, "aten::mm", 5),
+        ] {
+            made.span(Span { start_ns: at, duration_ns, kind, ..Span::default() }, name);
+        }
+        let file = made.finish();
+        let rows = of_rank(&RankTrace::load(&file, Needs::CALLS));
+        let seen: Vec<(&str, &str, &[u64])> = rows
+            .iter()
+            .map(|row| (row.row.name.as_str(), row.row.interface, row.values.as_slice()))
+            .collect();
+        assert_eq!(
+            seen,
+            [("cuMemAlloc", "driver", &[5][..]), ("cudaMalloc", "runtime", &[10, 30])]
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! Host and GPU at once: which of the two was busy, both, or neither.
+//!
+//! The host is busy while at least one thread is in an operator, a Python function
+//! or a call of the runtime or the driver; a call that waits for a device holds its
+//! thread, and counts. Ranges that someone named do not: nothing need happen in one.
+//! Calls alone do not tell what a host does between them: without operators or
+//! Python functions its activity is not known.
+
+use tprof_trace::model::SpanKind;
+
+use crate::base::intervals::{Cover, Interval};
+use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::rank::{HostSpan, Needs, RankTrace};
+
+/// Tables that it is made of.
+pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(SpanKind::Python));
+
+const UNKNOWN: &str = "no operators were recorded, nor Python functions: what the host did between \
+                       calls is not known";
+
+/// When a rank's host and devices were busy, from the first to the last thing that
+/// either did. Nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtOnce {
+    /// Length of that window.
+    pub window_ns: u64,
+    /// Some device worked.
+    pub gpu_ns: u64,
+    /// What the host adds; none where its activity is not known.
+    pub host: Option<WithHost>,
+}
+
+/// The four parts of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithHost {
+    /// Some thread was busy.
+    pub host_ns: u64,
+    /// Both were.
+    pub both_ns: u64,
+    /// The host alone.
+    pub host_only_ns: u64,
+    /// A device alone.
+    pub gpu_only_ns: u64,
+    /// Neither.
+    pub neither_ns: u64,
+}
+
+/// Of a rank whose devices worked.
+pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
+    let gpu = rank.devices().iter().fold(Cover::default(), |all, one| all.union(&one.any));
+    let of_gpu = gpu.span()?;
+    let gpu_ns = gpu.length();
+    let told = || [SpanKind::Operator, SpanKind::Python].iter().flat_map(|kind| rank.spans(*kind));
+    if told().next().is_none() {
+        return Some(AtOnce { window_ns: of_gpu.length(), gpu_ns, host: None });
+    }
+    let host: Cover = told().chain(&rank.calls).map(HostSpan::interval).collect();
+    let of_host = host.span().unwrap_or(of_gpu);
+    let (start, end) = (of_gpu.start.min(of_host.start), of_gpu.end.max(of_host.end));
+    let window_ns = Interval::new(start, end).length();
+    let (host_ns, both_ns) = (host.length(), host.shared(&gpu));
+    let host = WithHost {
+        host_ns,
+        both_ns,
+        host_only_ns: host_ns - both_ns,
+        gpu_only_ns: gpu_ns - both_ns,
+        neither_ns: window_ns - (host_ns + gpu_ns - both_ns),
+    };
+    Some(AtOnce { window_ns, gpu_ns, host: Some(host) })
+}
+
+/// The table, a row for each rank.
+pub(crate) fn table<'a>(
+    rows: impl Iterator<Item = (&'a RankAt, AtOnce)>,
+    empty: &'static str,
+) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("window_ns", "time", Unit::Duration),
+        Column::new("both_share", "both", Unit::Share),
+        Column::new("host_only_share", "host only", Unit::Share),
+        Column::new("gpu_only_share", "GPU only", Unit::Share),
+        Column::new("neither_share", "neither", Unit::Share),
+        Column::data("host_ns", Unit::Duration),
+        Column::data("gpu_ns", Unit::Duration),
+        Column::data("both_ns", Unit::Duration),
+        Column::data("host_only_ns", Unit::Duration),
+        Column::data("gpu_only_ns", Unit::Duration),
+        Column::data("neither_ns", Unit::Duration),
+    ];
+    let mut table = Table::new("host_and_gpu", "Host and GPU at once", columns)
+        .about(
+            "from the first to the last thing that either did; host: some thread is in an \
+             operator, a Python function or a call; GPU: any device works",
+        )
+        .empty(empty);
+    for (at, row) in rows {
+        let part = |of: fn(&WithHost) -> u64| row.host.as_ref().map(of);
+        let share = |of: fn(&WithHost) -> u64| {
+            Cell::known(part(of).map(|ns| ns as f64 / row.window_ns.max(1) as f64), UNKNOWN)
+        };
+        let ns = |of: fn(&WithHost) -> u64| Cell::known(part(of), UNKNOWN);
+        table.row(vec![
+            at.label.as_str().into(),
+            row.window_ns.into(),
+            share(|host| host.both_ns),
+            share(|host| host.host_only_ns),
+            share(|host| host.gpu_only_ns),
+            share(|host| host.neither_ns),
+            ns(|host| host.host_ns),
+            row.gpu_ns.into(),
+            ns(|host| host.both_ns),
+            ns(|host| host.host_only_ns),
+            ns(|host| host.gpu_only_ns),
+            ns(|host| host.neither_ns),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use proptest::prelude::*;
+    use tprof_trace::model::{Kernel, Span};
+
+    const ALL: Needs = Needs::ALL;
+
+    /// Operators and kernels as (start, length), each on a thread or device of its own
+    /// by turns.
+    fn of(
+        operators: &[(u64, u64)],
+        calls: &[(u64, u64)],
+        kernels: &[(u64, u64)],
+    ) -> Option<AtOnce> {
+        let mut trace = Fixture::new();
+        for (at, &(start_ns, duration_ns)) in operators.iter().enumerate() {
+            let kind = if at % 2 == 0 { SpanKind::Operator } else { SpanKind::Python };
+            let row =
+                Span { start_ns, duration_ns, kind, thread: at as u32 % 3, ..Span::default() };
+            trace.span(row, "work");
+        }
+        for &(start_ns, duration_ns) in calls {
+            trace.call(0, start_ns, duration_ns, "cudaLaunchKernel", 0);
+        }
+        // A range that someone named is no work.
+        let kind = SpanKind::Annotation;
+        trace.span(Span { start_ns: 0, duration_ns: 500, kind, ..Span::default() }, "epoch");
+        for (at, &(start_ns, duration_ns)) in kernels.iter().enumerate() {
+            let device = at as u32 % 2;
+            trace.kernel(Kernel { start_ns, duration_ns, device, ..Kernel::default() }, "gemm");
+        }
+        let file = trace.finish();
+        of_rank(&RankTrace::load(&file, ALL))
+    }
+
+    #[test]
+    fn the_four_parts_are_what_a_person_would_draw() {
+        let found = of(&[(0, 50)], &[(40, 20)], &[(55, 25), (90, 10)]).unwrap();
+        assert_eq!((found.window_ns, found.gpu_ns), (100, 35));
+        let host = found.host.unwrap();
+        assert_eq!((host.host_ns, host.both_ns), (60, 5));
+        assert_eq!((host.host_only_ns, host.gpu_only_ns, host.neither_ns), (55, 30, 10));
+    }
+
+    #[test]
+    fn calls_alone_leave_the_host_unknown_and_no_work_leaves_nothing() {
+        let found = of(&[], &[(0, 50)], &[(10, 20)]).unwrap();
+        assert_eq!(found, AtOnce { window_ns: 20, gpu_ns: 20, host: None });
+        assert_eq!(of(&[(0, 50)], &[], &[]), None);
+    }
+
+    fn rows(least: usize) -> impl Strategy<Value = Vec<(u64, u64)>> {
+        prop::collection::vec((0_u64..100, 1_u64..20), least..8)
+    }
+
+    /// Which of the first nanoseconds are in one of these.
+    fn bits(rows: &[(u64, u64)]) -> u128 {
+        let of = |(start, length): &(u64, u64)| (*start..start + length).map(|at| 1_u128 << at);
+        rows.iter().flat_map(of).fold(0, |all, one| all | one)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+        #[test]
+        fn the_parts_add_up_to_the_window(operators in rows(1), calls in rows(0), kernels in rows(1)) {
+            let found = of(&operators, &calls, &kernels).unwrap();
+            let parts = found.host.unwrap();
+            let (host, gpu) = (bits(&operators) | bits(&calls), bits(&kernels));
+            let all = host | gpu;
+            let window = u128::BITS - all.leading_zeros() - all.trailing_zeros();
+            let count = |bits: u128| u64::from(bits.count_ones());
+            prop_assert_eq!(found.window_ns, u64::from(window));
+            prop_assert_eq!((parts.host_ns, found.gpu_ns), (count(host), count(gpu)));
+            prop_assert_eq!(parts.both_ns, count(host & gpu));
+            prop_assert_eq!(parts.host_only_ns, count(host & !gpu));
+            prop_assert_eq!(parts.gpu_only_ns, count(gpu & !host));
+            let sum = parts.both_ns + parts.host_only_ns + parts.gpu_only_ns + parts.neither_ns;
+            prop_assert_eq!(sum, found.window_ns);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Copies and memsets: how much, how fast, when.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::CopyKind;
+
+use crate::base::describe::Description;
+use crate::base::intervals::{Cover, Interval};
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+};
+use crate::rank::{Class, Needs, RankTrace, Work, WorkKind, copy_name};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "bandwidth",
+    about: "copies and memsets by kind: bytes, time, rate",
+    analysis: || boxed(Bandwidth),
+};
+
+/// Buckets of the curve.
+const BUCKETS: u64 = 200;
+
+/// Kinds that the curve shows.
+const CURVES: [CopyKind; 5] = [
+    CopyKind::HostToDevice,
+    CopyKind::DeviceToHost,
+    CopyKind::DeviceToDevice,
+    CopyKind::PeerToPeer,
+    CopyKind::Memset,
+];
+
+/// Why there are no rows.
+const NO_COPIES: &str = "no copy or memset ran";
+/// Why a rate is missing.
+pub(crate) const NO_BYTES: &str =
+    "the trace does not say how many bytes some of these copies moved";
+
+/// Copies of one kind in one rank.
+#[derive(Clone, Debug)]
+pub struct KindCopies {
+    /// Which.
+    pub kind: CopyKind,
+    /// How many.
+    pub count: u64,
+    /// Bytes; none if some did not tell.
+    pub bytes: Option<u64>,
+    /// When at least one ran.
+    pub busy_ns: u64,
+    /// The highest rate of one copy, bytes a second.
+    pub fastest: Option<f64>,
+    /// Rates at each change while above 0, added up over concurrent copies, in
+    /// gigabytes a second, as Holistic Trace Analysis describes them.
+    pub points: Option<Description>,
+}
+
+impl KindCopies {
+    /// Bytes per second of the time in which at least one ran.
+    pub fn rate(&self) -> Option<f64> {
+        self.bytes
+            .filter(|_| self.busy_ns > 0)
+            .map(|bytes| bytes as f64 / self.busy_ns as f64 * 1e9)
+    }
+}
+
+/// Bytes moved in one part of the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bucket {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+    /// Bytes by kind, as in `CURVES`.
+    pub bytes: [f64; CURVES.len()],
+}
+
+/// Copies of one rank.
+#[derive(Clone, Debug, Default)]
+pub struct RankCopies {
+    /// By kind, most time first.
+    pub kinds: Vec<KindCopies>,
+    /// Over time.
+    pub curve: Vec<Bucket>,
+    /// Rates at every change, where they were asked for.
+    pub series: Vec<(CopyKind, Series)>,
+}
+
+/// A rate at each change, in gigabytes a second.
+pub type Series = Vec<(u64, f64)>;
+
+/// Copies of a rank with their kinds. Under Holistic Trace Analysis's reading a
+/// row's name alone tells.
+fn copies<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = (CopyKind, &'r Work)> {
+    rank.work.iter().filter(|row| row.class == Class::Memory).map(|row| match row.kind {
+        WorkKind::Copy(kind) => (kind, row),
+        _ => (CopyKind::Unknown, row),
+    })
+}
+
+/// Gigabytes a second: what the trace says itself, whose clock was finer than the
+/// times that it wrote; else bytes over duration.
+fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
+    let said = || {
+        let args = rank.name(row.args);
+        if !args.contains("bandwidth") {
+            return None;
+        }
+        let args: serde_json::Value = serde_json::from_str(args).ok()?;
+        args.get("memory bandwidth (GB/s)")?.as_f64()
+    };
+    let measured = || match rank.hta {
+        // It takes an unknown rate for none at all.
+        true => Some(0.0),
+        false => Some(row.bytes.get()? as f64 / row.duration_ns.max(1) as f64),
+    };
+    said().or_else(measured)
+}
+
+/// Rates at each change by kind, added up over concurrent copies.
+pub fn series(rank: &RankTrace<'_>) -> Vec<(CopyKind, Series)> {
+    let mut changes: FxHashMap<CopyKind, [Series; 2]> = FxHashMap::default();
+    for (kind, row) in copies(rank) {
+        let Some(rate) = rate(rank, row) else { continue };
+        // Holistic Trace Analysis gives a copy of no length one microsecond.
+        let end_ns = row.start_ns + if row.duration_ns == 0 { 1000 } else { row.duration_ns };
+        let [starts, ends] = changes.entry(kind).or_default();
+        starts.push((row.start_ns, rate));
+        ends.push((end_ns, -rate));
+    }
+    let mut all: Vec<(CopyKind, Series)> = changes
+        .into_iter()
+        .map(|(kind, [mut starts, mut changes])| {
+            // A copy that ends when another begins does not run beside it: ends come first.
+            changes.append(&mut starts);
+            changes.sort_by_key(|(time_ns, _)| *time_ns);
+            let mut sum = 0.0;
+            for (_, rate) in &mut changes {
+                sum += *rate;
+                *rate = sum;
+            }
+            (kind, changes)
+        })
+        .collect();
+    all.sort_by_key(|(kind, _)| *kind);
+    all
+}
+
+/// Copies of a rank; with every change of rates if `all`.
+pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
+    let mut by_kind: FxHashMap<CopyKind, Vec<&Work>> = FxHashMap::default();
+    for (kind, row) in copies(rank) {
+        by_kind.entry(kind).or_default().push(row);
+    }
+    let series = series(rank);
+    let points: FxHashMap<CopyKind, &Series> =
+        series.iter().map(|(kind, points)| (*kind, points)).collect();
+    let of_kind = |(kind, rows): (CopyKind, Vec<&Work>)| {
+        let rates = points.get(&kind).into_iter().flat_map(|points| points.iter());
+        let mut above: Vec<f64> = rates.map(|(_, rate)| *rate).filter(|rate| *rate > 0.0).collect();
+        let fastest = rows.iter().filter_map(|row| rate(rank, row)).max_by(f64::total_cmp);
+        KindCopies {
+            kind,
+            count: rows.len() as u64,
+            bytes: rows.iter().map(|row| row.bytes.get()).sum(),
+            busy_ns: rows.iter().map(|row| row.interval()).collect::<Cover>().length(),
+            fastest: fastest.map(|rate| rate * 1e9),
+            points: Description::of(&mut above),
+        }
+    };
+    let mut kinds: Vec<KindCopies> = by_kind.into_iter().map(of_kind).collect();
+    kinds.sort_by_key(|row| (Reverse(row.busy_ns), row.kind));
+    RankCopies { kinds, curve: curve(rank), series: if all { series } else { Vec::new() } }
+}
+
+/// Bytes over time; a copy's are spread evenly over its duration.
+fn curve(rank: &RankTrace<'_>) -> Vec<Bucket> {
+    let whole = rank.work.iter().map(Work::interval);
+    let Some(whole) = whole.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)))
+    else {
+        return Vec::new();
+    };
+    let length_ns = whole.length().div_ceil(BUCKETS).max(1);
+    let bucket = |at: u64| Bucket {
+        start_ns: whole.start + at * length_ns,
+        length_ns,
+        bytes: [0.0; CURVES.len()],
+    };
+    let mut curve: Vec<Bucket> =
+        (0..whole.length().div_ceil(length_ns).max(1)).map(bucket).collect();
+    for (kind, row) in copies(rank) {
+        let Some(at) = CURVES.iter().position(|curve| *curve == kind) else { continue };
+        let Some(bytes) = row.bytes.get() else { continue };
+        let copy = Interval::new(row.start_ns, row.end_ns().max(row.start_ns + 1));
+        let first = ((copy.start - whole.start) / length_ns) as usize;
+        for bucket in curve.iter_mut().skip(first) {
+            let within = Interval::new(bucket.start_ns, bucket.start_ns + length_ns).overlap(copy);
+            if within.length() == 0 {
+                break;
+            }
+            bucket.bytes[at] += bytes as f64 * within.length() as f64 / copy.length() as f64;
+        }
+    }
+    curve
+}
+
+/// `tprof report bandwidth`.
+struct Bandwidth;
+
+impl Analysis for Bandwidth {
+    const KIND: &'static str = KIND.name;
+    type Part = RankCopies;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankCopies {
+        of_rank(rank, options.data && options.rank.is_some())
+    }
+
+    fn join(&self, parts: Vec<(RankAt, RankCopies)>, options: &Options) -> Body {
+        let mut tables = vec![table(&parts)];
+        if let [(at, part)] = parts.as_slice() {
+            tables.push(curve_table(at, part));
+            if options.data && options.rank.is_some() {
+                tables.push(series_table(at, part));
+            }
+        }
+        Body { tables, notes: Vec::new() }
+    }
+}
+
+fn table(parts: &[(RankAt, RankCopies)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("kind", "kind", Unit::Text),
+        Column::new("count", "copies", Unit::Count),
+        Column::new("bytes", "bytes", Unit::Bytes),
+        Column::new("busy_ns", "time", Unit::Duration),
+        Column::new("rate", "rate", Unit::BytesPerSecond),
+        Column::new("fastest", "fastest copy", Unit::BytesPerSecond),
+        Column::data("points", Unit::Count),
+        Column::data("points_mean_gb_s", Unit::Number),
+        Column::data("points_deviation_gb_s", Unit::Number),
+        Column::data("points_min_gb_s", Unit::Number),
+        Column::data("points_lower_quartile_gb_s", Unit::Number),
+        Column::data("points_median_gb_s", Unit::Number),
+        Column::data("points_upper_quartile_gb_s", Unit::Number),
+        Column::data("points_max_gb_s", Unit::Number),
+    ];
+    let mut table = Table::new("bandwidth", "Copies and memsets by kind", columns)
+        .about("time: when at least one ran; rate: bytes over that time")
+        .empty(NO_COPIES);
+    let mut rows: Vec<(&RankAt, &KindCopies)> =
+        parts.iter().flat_map(|(at, part)| part.kinds.iter().map(move |row| (at, row))).collect();
+    rows.sort_by_key(|(_, row)| Reverse(row.busy_ns));
+    for (at, row) in rows {
+        let mut cells = vec![
+            at.label.as_str().into(),
+            copy_name(row.kind).into(),
+            row.count.into(),
+            Cell::known(row.bytes, NO_BYTES),
+            row.busy_ns.into(),
+            Cell::known(row.rate(), NO_BYTES),
+            Cell::known(row.fastest, NO_BYTES),
+        ];
+        let points = row.points.as_ref();
+        cells.push(points.map_or(0, |found| found.count).into());
+        let of = |of: fn(&Description) -> f64| Cell::applies(points.map(of));
+        cells.extend([
+            of(|found| found.mean),
+            Cell::applies(points.and_then(|found| found.deviation)),
+            of(|found| found.min),
+            of(|found| found.lower_quartile),
+            of(|found| found.median),
+            of(|found| found.upper_quartile),
+            of(|found| found.max),
+        ]);
+        table.row(cells);
+    }
+    table
+}
+
+fn curve_table(at: &RankAt, part: &RankCopies) -> Table {
+    let columns = vec![
+        Column::new("time_ns", "time", Unit::Time),
+        Column::new("host_to_device", "HtoD", Unit::BytesPerSecond),
+        Column::new("device_to_host", "DtoH", Unit::BytesPerSecond),
+        Column::new("device_to_device", "DtoD", Unit::BytesPerSecond),
+        Column::new("peer_to_peer", "PtoP", Unit::BytesPerSecond),
+        Column::new("memset", "Memset", Unit::BytesPerSecond),
+    ];
+    let mut table = Table::new("curve", "Copies over time", columns)
+        .about("bytes per second, a copy's bytes spread over its time")
+        .view(View::Curve)
+        .empty(NO_COPIES);
+    let used: Vec<bool> = (0..CURVES.len())
+        .map(|kind| part.curve.iter().any(|bucket| bucket.bytes[kind] > 0.0))
+        .collect();
+    for bucket in &part.curve {
+        let mut cells: Vec<Cell> = vec![at.clock.since_start(bucket.start_ns).into()];
+        cells.extend(bucket.bytes.iter().zip(&used).map(|(bytes, used)| match used {
+            true => (bytes / bucket.length_ns as f64 * 1e9).into(),
+            false => Cell::Empty,
+        }));
+        table.row(cells);
+    }
+    table
+}
+
+fn series_table(at: &RankAt, part: &RankCopies) -> Table {
+    let columns = vec![
+        Column::new("kind", "kind", Unit::Text),
+        Column::new("time_ns", "time", Unit::Time),
+        Column::new("rate_gb_s", "GB/s", Unit::Number),
+    ];
+    let mut table = Table::new("series", "Rates at each change, by kind", columns)
+        .view(View::Data)
+        .empty(NO_COPIES);
+    for (kind, points) in &part.series {
+        for (time_ns, rate) in points {
+            let time_ns = at.clock.since_start(*time_ns);
+            table.row(vec![copy_name(*kind).into(), time_ns.into(), (*rate).into()]);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::MemoryCopy;
+
+    fn copy(start_ns: u64, duration_ns: u64, bytes: Option<u64>) -> MemoryCopy {
+        let kind = CopyKind::HostToDevice;
+        MemoryCopy { start_ns, duration_ns, bytes, kind, ..MemoryCopy::default() }
+    }
+
+    #[test]
+    fn concurrent_copies_share_time_and_add_rates() {
+        let mut made = Fixture::new();
+        made.copy(copy(0, 100, Some(1000)), "");
+        made.copy(copy(50, 100, Some(2000)), "");
+        made.copy(MemoryCopy { kind: CopyKind::Memset, ..copy(400, 10, None) }, "");
+        let file = made.finish();
+        let rank = RankTrace::load(&file, Needs::WORK);
+        let found = of_rank(&rank, false);
+        let to_device = &found.kinds[0];
+        assert_eq!((to_device.count, to_device.bytes, to_device.busy_ns), (2, Some(3000), 150));
+        assert_eq!((to_device.rate(), to_device.fastest), (Some(2e10), Some(2e10)));
+        let memset = &found.kinds[1];
+        assert_eq!((memset.bytes, memset.rate(), memset.points.clone()), (None, None, None));
+        let rates = &series(&rank)[0].1;
+        assert_eq!(*rates, [(0, 10.0), (50, 30.0), (100, 20.0), (150, 0.0)]);
+        let total: f64 = found.curve.iter().map(|bucket| bucket.bytes[0]).sum();
+        assert!((total - 3000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_traces_own_rate_is_taken() {
+        let mut made = Fixture::new();
+        let args = made.name(r#"{"memory bandwidth (GB/s)":12.5,"context":1}"#);
+        made.copy(MemoryCopy { args, ..copy(0, 1000, Some(10_000)) }, "");
+        let file = made.finish();
+        let found = of_rank(&RankTrace::load(&file, Needs::WORK), false);
+        assert_eq!(found.kinds[0].fastest, Some(12.5e9));
+    }
+}

@@ -1,0 +1,171 @@
+//! Where a device's time went: compute, communication, copies, nothing.
+//!
+//! Five parts that share out the time from the first work's start to the last
+//! one's end: whatever runs beside compute is no cost of its own, so that
+//! communication counts as exposed, and a copy at all, only where nothing computes.
+
+use crate::document::over_ranks::{Part, over_ranks};
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+};
+use crate::gpu::at_once::{self, AtOnce};
+use crate::rank::{Busy, Needs, RankTrace};
+
+/// Why there is nothing to say.
+pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` says \
+                                  whether a GPU can be seen here";
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "breakdown",
+    about: "GPU time: compute, communication, copies, idle",
+    analysis: || boxed(Breakdown),
+};
+
+/// Where one device's time went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceTime {
+    /// Device; none if all of a rank's count as one.
+    pub device: Option<u32>,
+    /// From the first work's start to the last one's end.
+    pub window_ns: u64,
+    /// Compute, nothing communicates.
+    pub compute_ns: u64,
+    /// Compute and communication at once.
+    pub overlapped_ns: u64,
+    /// Communication without compute.
+    pub exposed_ns: u64,
+    /// Copies and memsets, with neither.
+    pub copies_ns: u64,
+    /// What has no class; only Holistic Trace Analysis knows such rows.
+    pub other_ns: u64,
+    /// Nothing.
+    pub idle_ns: u64,
+}
+
+impl DeviceTime {
+    /// Time in which something computed.
+    pub fn computing_ns(&self) -> u64 {
+        self.compute_ns + self.overlapped_ns
+    }
+
+    /// A part of the window.
+    fn share(&self, part_ns: u64) -> f64 {
+        part_ns as f64 / self.window_ns.max(1) as f64
+    }
+}
+
+/// Where the time of each of a rank's devices went.
+pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
+    let of_device = |busy: &Busy| {
+        let kernels = busy.compute.union(&busy.communication);
+        let classed = kernels.union(&busy.memory);
+        let window_ns = busy.window()?.length();
+        let overlapped_ns = busy.compute.shared(&busy.communication);
+        Some(DeviceTime {
+            device: busy.device,
+            window_ns,
+            compute_ns: busy.compute.length() - overlapped_ns,
+            overlapped_ns,
+            exposed_ns: busy.communication.length() - overlapped_ns,
+            copies_ns: classed.length() - kernels.length(),
+            other_ns: busy.any.length() - classed.length(),
+            idle_ns: window_ns - busy.any.length(),
+        })
+    };
+    rank.devices().iter().filter_map(of_device).collect()
+}
+
+/// `tprof report breakdown`.
+struct Breakdown;
+
+impl Analysis for Breakdown {
+    const KIND: &'static str = KIND.name;
+    type Part = (Vec<DeviceTime>, Option<AtOnce>);
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | at_once::NEEDS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+        (of_rank(rank), at_once::of_rank(rank))
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+        let mut rows: Vec<(&RankAt, DeviceTime)> = parts
+            .iter()
+            .flat_map(|(at, (devices, _))| devices.iter().map(move |row| (at, *row)))
+            .collect();
+        rows.sort_by(|a, b| b.1.share(b.1.idle_ns).total_cmp(&a.1.share(a.1.idle_ns)));
+        let mut tables = vec![table(&rows)];
+        if rows.len() > 1 {
+            tables.insert(0, parts_over_ranks(&rows));
+        }
+        let at_once = parts.iter().filter_map(|(at, (_, row))| Some((at, (*row)?)));
+        tables.push(at_once::table(at_once, NO_WORK));
+        Body { tables, notes: Vec::new() }
+    }
+}
+
+fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::device(rows.iter().map(|(_, row)| row.device)),
+        Column::new("window_ns", "time", Unit::Duration),
+        Column::new("compute_share", "compute", Unit::Share),
+        Column::new("overlapped_share", "overlapped", Unit::Share),
+        Column::new("exposed_share", "exposed", Unit::Share),
+        Column::new("copies_share", "copies", Unit::Share),
+        Column::new("idle_share", "idle", Unit::Share),
+        Column::data("compute_ns", Unit::Duration),
+        Column::data("overlapped_ns", Unit::Duration),
+        Column::data("exposed_ns", Unit::Duration),
+        Column::data("copies_ns", Unit::Duration),
+        Column::data("other_ns", Unit::Duration),
+        Column::data("idle_ns", Unit::Duration),
+    ];
+    let mut table = Table::new("breakdown", "GPU time by rank", columns)
+        .about(
+            "from the first kernel or copy to the last; overlapped: communication while \
+             computing; exposed: communication alone; copies: with neither",
+        )
+        .empty(NO_WORK);
+    for (at, row) in rows {
+        let share = |part_ns| Cell::from(row.share(part_ns));
+        table.row(vec![
+            at.label.as_str().into(),
+            Cell::applies(row.device),
+            row.window_ns.into(),
+            share(row.compute_ns),
+            share(row.overlapped_ns),
+            share(row.exposed_ns),
+            share(row.copies_ns),
+            share(row.idle_ns),
+            row.compute_ns.into(),
+            row.overlapped_ns.into(),
+            row.exposed_ns.into(),
+            row.copies_ns.into(),
+            row.other_ns.into(),
+            row.idle_ns.into(),
+        ]);
+    }
+    table
+}
+
+fn parts_over_ranks(rows: &[(&RankAt, DeviceTime)]) -> Table {
+    let part = |name, of: fn(&DeviceTime) -> u64| Part {
+        name,
+        shares: rows.iter().map(|(at, row)| (row.share(of(row)), at.label.as_str())).collect(),
+    };
+    over_ranks(
+        "over_ranks",
+        "GPU time over ranks",
+        &[
+            part("compute", |row| row.compute_ns),
+            part("overlapped", |row| row.overlapped_ns),
+            part("exposed", |row| row.exposed_ns),
+            part("copies", |row| row.copies_ns),
+            part("idle", |row| row.idle_ns),
+        ],
+    )
+}

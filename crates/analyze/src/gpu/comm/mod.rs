@@ -1,0 +1,112 @@
+//! `comm`: how long collectives take by size, and the bandwidth that this makes.
+//!
+//! Bandwidths are those of NVIDIA's nccl-tests: of the algorithm, bytes over time;
+//! of the bus, what each link had to carry, which can be held against its speed.
+
+mod bandwidth;
+mod tables;
+
+use std::collections::BTreeMap;
+
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::rank::collectives::{Operation, operations};
+use crate::rank::{Needs, RankTrace};
+
+/// The kind.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "comm",
+    about: "collectives by message size: time and bandwidth",
+    analysis: || boxed(Comm),
+};
+
+/// Collectives by size.
+pub struct Comm;
+
+/// What tells operations apart: those of one key are repeats of each other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Operation.
+    pub name: String,
+    /// Type of an element; empty if unknown.
+    pub element_type: String,
+    /// Message size.
+    pub bytes: Option<u64>,
+    /// Ranks that take part.
+    pub group_size: Option<u32>,
+}
+
+/// Times of operations of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// How many.
+    pub calls: u64,
+    /// Sum of their kernels' durations.
+    pub sum_ns: u64,
+    /// Shortest.
+    pub min_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+impl Times {
+    fn add(&mut self, other: &Times) {
+        self.calls += other.calls;
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// Times by key, and operations without a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Times by key.
+    pub times: BTreeMap<Key, Times>,
+    /// Operations whose kernel was not seen.
+    pub without_kernel: u64,
+}
+
+impl Sums {
+    /// Of these operations.
+    pub fn of(operations: &[Operation], without_kernel: u64) -> Sums {
+        let mut sums = Sums { without_kernel, ..Sums::default() };
+        for operation in operations {
+            let key = Key {
+                name: operation.name.clone(),
+                element_type: operation.element_type.clone(),
+                bytes: operation.bytes,
+                group_size: operation.group_size,
+            };
+            let time = operation.duration_ns;
+            sums.put(key, &Times { calls: 1, sum_ns: time, min_ns: time, max_ns: time });
+        }
+        sums
+    }
+
+    fn put(&mut self, key: Key, times: &Times) {
+        self.times.entry(key).and_modify(|so_far| so_far.add(times)).or_insert(*times);
+    }
+
+    fn add(&mut self, other: &Sums) {
+        other.times.iter().for_each(|(key, times)| self.put(key.clone(), times));
+        self.without_kernel += other.without_kernel;
+    }
+}
+
+impl Analysis for Comm {
+    const KIND: &'static str = KIND.name;
+    type Part = Sums;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::CALLS | Needs::COLLECTIVES
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Sums {
+        let (operations, without_kernel) = operations(rank);
+        Sums::of(&operations, without_kernel)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Sums)>, _options: &Options) -> Body {
+        tables::body(&parts)
+    }
+}

@@ -1,0 +1,142 @@
+//! The tables of `comm`.
+
+use std::cmp::Reverse;
+
+use super::bandwidth::{bus_factor, per_second};
+use super::{Key, Sums, Times};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+
+const NO_SIZE: &str = "the trace does not say how large the message was (torch.profiler does since \
+                       PyTorch 2.3)";
+const NO_GROUP: &str = "the trace does not say how many ranks took part";
+const NO_FACTOR: &str = "nccl-tests define no bus bandwidth for this operation";
+const NO_TIME: &str = "it took less than the clock's resolution";
+const NOTHING: &str = "no kernel that communicates was recorded: there is one rank, it does not use \
+                       NCCL or RCCL, or kernels were not recorded";
+const NO_KERNELS: &str =
+    "collectives were recorded, but none of their kernels, which have the times";
+
+/// Tables over all ranks, and by rank for programs.
+pub(super) fn body(parts: &[(RankAt, Sums)]) -> Body {
+    let mut all = Sums::default();
+    parts.iter().for_each(|(_, sums)| all.add(sums));
+    let empty = if all.without_kernel > 0 { NO_KERNELS } else { NOTHING };
+    let mut table = columns("comm", &[]).empty(empty);
+    add(&mut table, &all, None);
+    let mut by_rank = columns("comm_by_rank", &[Column::new("rank", "rank", Unit::Text)])
+        .view(View::Data)
+        .empty(empty);
+    parts.iter().for_each(|(at, sums)| add(&mut by_rank, sums, Some(at)));
+    let notes = (all.without_kernel > 0).then(|| {
+        format!("{} collectives ran no kernel that was seen, and have no time", all.without_kernel)
+    });
+    Body { tables: vec![table, by_rank], notes: notes.into_iter().collect() }
+}
+
+fn columns(key: &'static str, first: &[Column]) -> Table {
+    let mut columns = first.to_vec();
+    columns.extend([
+        Column::new("calls", "calls", Unit::Count),
+        Column::new("bytes", "size", Unit::Bytes),
+        Column::new("group_size", "ranks", Unit::Id),
+        Column::data("total_ns", Unit::Duration),
+        Column::new("mean_ns", "mean", Unit::Duration),
+        Column::data("min_ns", Unit::Duration),
+        Column::data("max_ns", Unit::Duration),
+        Column::data("algorithm_bytes_per_s", Unit::BytesPerSecond),
+        Column::new("bus_bytes_per_s", "bus", Unit::BytesPerSecond),
+        Column::new("best_bus_bytes_per_s", "best bus", Unit::BytesPerSecond),
+        Column::data("element_type", Unit::Text),
+        Column::new("operation", "operation", Unit::Name),
+    ]);
+    Table::new(key, "Collectives by message size", columns).about(
+        "times are of kernels, which wait in them for the last rank; bus: bus bandwidth at the \
+             mean time, best bus: at the shortest, where least was waited",
+    )
+}
+
+fn add(table: &mut Table, sums: &Sums, at: Option<&RankAt>) {
+    let mut rows: Vec<(&Key, &Times)> = sums.times.iter().collect();
+    rows.sort_by_key(|(key, times)| (Reverse(times.sum_ns), *key));
+    for (key, times) in rows {
+        let mean_ns = times.sum_ns as f64 / times.calls.max(1) as f64;
+        let algorithm = |time_ns| {
+            let bytes = key.bytes.ok_or(NO_SIZE)?;
+            per_second(bytes, time_ns).ok_or(NO_TIME)
+        };
+        let bus = |time_ns| {
+            let ranks = key.group_size.ok_or(NO_GROUP)?;
+            let factor = bus_factor(&key.name, ranks).ok_or(NO_FACTOR)?;
+            algorithm(time_ns).map(|bytes_per_s| bytes_per_s * factor)
+        };
+        let cell = |speed: Result<f64, &str>| speed.map_or_else(Cell::missing, Cell::from);
+        let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
+        cells.extend([
+            times.calls.into(),
+            Cell::known(key.bytes, NO_SIZE),
+            Cell::known(key.group_size, NO_GROUP),
+            times.sum_ns.into(),
+            (mean_ns.round() as u64).into(),
+            times.min_ns.into(),
+            times.max_ns.into(),
+            cell(algorithm(mean_ns)),
+            cell(bus(mean_ns)),
+            cell(bus(times.min_ns as f64)),
+            key.element_type.as_str().into(),
+            format!("{} {}", key.name, key.element_type).trim().into(),
+        ]);
+        table.row(cells);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Value;
+    use crate::rank::collectives::Operation;
+
+    fn operation(bytes: Option<u64>, duration_ns: u64) -> Operation {
+        Operation {
+            name: "all_reduce".to_owned(),
+            element_type: "Float".to_owned(),
+            bytes,
+            group_size: Some(4),
+            communicator: None,
+            sequence: None,
+            start_ns: 0,
+            duration_ns,
+            work: 0,
+        }
+    }
+
+    fn cell<'t>(table: &'t Table, row: usize, key: &str) -> &'t Cell {
+        let column = table.columns.iter().position(|column| column.key == key).unwrap();
+        &table.rows[row][column]
+    }
+
+    #[test]
+    fn bandwidth_is_of_the_mean_and_of_the_shortest_time() {
+        let at = RankAt {
+            rank: Some(0),
+            label: "rank 0".to_owned(),
+            file: String::new(),
+            clock: crate::base::clock::Clock::default(),
+        };
+        let operations = [
+            operation(Some(1 << 20), 100_000),
+            operation(Some(1 << 20), 300_000),
+            operation(None, 10_000),
+        ];
+        let Body { tables, .. } = body(&[(at, Sums::of(&operations, 0))]);
+        let speed = |key| match cell(&tables[0], 0, key) {
+            Cell::Is(Value::Float(speed)) => *speed,
+            other => panic!("{other:?}"),
+        };
+        let algorithm = f64::from(1 << 20) / 200e-6;
+        assert!((speed("algorithm_bytes_per_s") / algorithm - 1.0).abs() < 1e-12);
+        assert!((speed("bus_bytes_per_s") / (algorithm * 1.5) - 1.0).abs() < 1e-12);
+        assert!((speed("best_bus_bytes_per_s") / (algorithm * 3.0) - 1.0).abs() < 1e-12);
+        assert_eq!(cell(&tables[0], 1, "bus_bytes_per_s"), &Cell::missing(NO_SIZE));
+        assert_eq!(cell(&tables[0], 1, "mean_ns"), &Cell::from(10_000_u64));
+    }
+}

@@ -1,0 +1,194 @@
+//! What Holistic Trace Analysis' critical path looks at: rows within a window.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::model::{NameId, SpanKind, SyncKind};
+
+use crate::base::intervals::Interval;
+use crate::rank::{HostSpan, MaybeId, RankTrace, StreamIndex, WorkKind};
+
+/// A host row. Only operators and calls become nodes; others nest them.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub process: u32,
+    pub thread: u32,
+    pub name: NameId,
+    /// Index among the rank's calls.
+    pub call: Option<u32>,
+    pub is_node: bool,
+}
+
+/// A row of a device: work, or a wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub name: NameId,
+    pub correlation: MaybeId,
+    /// Number of its stream; waits of the host for a device or an event have none.
+    pub stream: Option<StreamIndex>,
+    /// The call that started it, if it was seen.
+    pub call: Option<u32>,
+    pub wait: Option<Wait>,
+}
+
+/// A wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    pub kind: SyncKind,
+    /// Correlation of the call that recorded the event.
+    pub event_correlation: Option<u64>,
+    /// Device and stream on which it was recorded.
+    pub event_stream: Option<(u32, u64)>,
+}
+
+/// Rows of a rank.
+pub struct Events {
+    /// Host rows within the window, in order of thread and start.
+    pub host: Vec<Host>,
+    /// All device rows, in order of start.
+    pub device: Vec<Device>,
+    /// Which of them are within the window.
+    pub within: Vec<bool>,
+    /// The device row that a call points at: its last one.
+    pub device_of_call: FxHashMap<u32, u32>,
+}
+
+/// Kinds that are not calls.
+const HOST_KINDS: [SpanKind; 6] = [
+    SpanKind::Python,
+    SpanKind::Annotation,
+    SpanKind::Nvtx,
+    SpanKind::Other,
+    SpanKind::Operator,
+    SpanKind::Overhead,
+];
+
+impl Events {
+    /// Rows of a rank that was read as HTA reads it.
+    pub fn of(rank: &RankTrace, window: Interval) -> Events {
+        let (device, device_of_call) = devices(rank);
+        let in_window = |span: &HostSpan| {
+            span.start_ns >= window.start && span.start_ns <= window.end && span.duration_ns > 0
+        };
+        let is_within = |(row, at): (&Device, u32)| match (row.stream, row.call) {
+            // A host's wait for an event or a device passes for a host row.
+            (None, _) => {
+                row.start_ns >= window.start
+                    && row.start_ns <= window.end
+                    && row.end_ns > row.start_ns
+            }
+            // A call points at one device row; others of a graph's launch are not seen.
+            (Some(_), Some(call)) if device_of_call.get(&call) == Some(&at) => {
+                in_window(&rank.calls[call as usize]) || is_stream_wait(row)
+            }
+            _ => is_stream_wait(row),
+        };
+        let within = device.iter().zip(0..).map(is_within).collect();
+        // A host span with a stream's number passes for a device row.
+        let of_device: FxHashSet<(NameId, u64, u64)> = rank
+            .work
+            .iter()
+            .filter(|work| work.kind == WorkKind::HostSpan)
+            .map(|work| (work.name, work.start_ns, work.duration_ns))
+            .collect();
+        let is_host = |span: &HostSpan| {
+            in_window(span) && !of_device.contains(&(span.name, span.start_ns, span.duration_ns))
+        };
+        let mut host: Vec<Host> = Vec::new();
+        for kind in HOST_KINDS {
+            let spans = rank.spans(kind).iter().filter(|span| is_host(span));
+            host.extend(spans.map(|span| Host::of(span, None)));
+        }
+        let calls = rank.calls.iter().zip(0..).filter(|(span, _)| in_window(span));
+        host.extend(calls.map(|(span, at)| Host::of(span, Some(at))));
+        Events { host, device, within, device_of_call }
+    }
+}
+
+impl Host {
+    fn of(span: &HostSpan, call: Option<u32>) -> Host {
+        Host {
+            start_ns: span.start_ns,
+            end_ns: span.end_ns(),
+            process: span.process,
+            thread: span.thread,
+            name: span.name,
+            call,
+            is_node: call.is_some() || span.kind == SpanKind::Operator,
+        }
+    }
+}
+
+fn is_stream_wait(row: &Device) -> bool {
+    row.wait.is_some_and(|wait| wait.kind == SyncKind::StreamWaitEvent)
+}
+
+/// Device rows in order of start, and the last one of each call.
+fn devices(rank: &RankTrace) -> (Vec<Device>, FxHashMap<u32, u32>) {
+    let mut rows: Vec<Device> = Vec::with_capacity(rank.work.len());
+    for (at, work) in rank.work.iter().enumerate() {
+        // Waits come below, with what they wait for.
+        if work.kind != WorkKind::Wait {
+            rows.push(Device {
+                start_ns: work.start_ns,
+                end_ns: work.end_ns(),
+                name: work.name,
+                correlation: work.correlation,
+                stream: Some(work.stream),
+                call: rank.launches.call_of(at).map(|call| call as u32),
+                wait: None,
+            });
+        }
+    }
+    let calls: FxHashMap<(u32, u64), u32> = rank
+        .calls
+        .iter()
+        .zip(0..)
+        .filter_map(|(call, at)| Some(((call.process, call.correlation.get()?), at)))
+        .collect();
+    let kept = kept_waits(rank);
+    for wait in &rank.synchronizations {
+        let key = wait.correlation.map(|correlation| (wait.process, correlation));
+        let call = key.and_then(|key| calls.get(&key).copied());
+        let on_stream = |key: &crate::rank::StreamKey| {
+            (key.process, Some(key.device), Some(key.stream))
+                == (wait.process, wait.device.or(Some(0)), wait.stream)
+        };
+        let stream = rank.streams.iter().position(on_stream).map(|at| at as StreamIndex);
+        if call.is_none() && !kept(wait.correlation) {
+            continue;
+        }
+        let device = wait.device.unwrap_or(0);
+        rows.push(Device {
+            start_ns: wait.start_ns,
+            end_ns: wait.start_ns + wait.duration_ns,
+            name: wait.name,
+            correlation: wait.correlation.into(),
+            stream,
+            call,
+            wait: Some(Wait {
+                kind: wait.kind,
+                event_correlation: wait.event_correlation,
+                event_stream: wait.event_stream.map(|stream| (device, stream)),
+            }),
+        });
+    }
+    rows.sort_by_key(|row| row.start_ns);
+    let mut last: FxHashMap<u32, u32> = FxHashMap::default();
+    for (row, at) in rows.iter().zip(0..) {
+        if let Some(call) = row.call {
+            last.insert(call, at);
+        }
+    }
+    (rows, last)
+}
+
+/// Which waits are still there after the last step was dropped: on streams, those
+/// that are among the work.
+fn kept_waits(rank: &RankTrace) -> impl Fn(Option<u64>) -> bool {
+    let waits = rank.work.iter().filter(|work| work.kind == WorkKind::Wait);
+    let numbers: FxHashSet<Option<u64>> = waits.map(|work| work.correlation.get()).collect();
+    move |correlation| numbers.contains(&correlation)
+}

@@ -1,0 +1,101 @@
+//! `critical_path_analysis` as Holistic Trace Analysis 0.5.0 computes it.
+//!
+//! A graph of the starts and ends of operators, calls and kernels, and the path of
+//! greatest weight through it. What two outermost operators have between them
+//! weighs nothing, nor does a blocking call; a kernel that was launched while
+//! others were queued waits for the one before it, however long ago that ended.
+
+mod events;
+mod graph;
+mod queue;
+mod stacks;
+mod streams;
+mod waits;
+
+use tprof_trace::model::{NameId, SpanKind};
+
+use super::{Bound, Path, Segment};
+use crate::base::intervals::Interval;
+use crate::rank::{Class, RankTrace, hta_class};
+
+use events::Events;
+use graph::{Edge, EdgeKind, Graph};
+
+/// What HTA makes of a window; none if its graph has a cycle.
+pub struct Outcome {
+    /// The path; its segments carry durations, not times.
+    pub path: Path,
+    /// Nodes and edges of the whole graph, and nodes of the path.
+    pub counts: [u64; 3],
+}
+
+/// The path through a rank that was read as HTA reads it.
+pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Outcome> {
+    let events = Events::of(rank, window);
+    let mut graph = Graph::default();
+    let mut blocking = rustc_hash::FxHashMap::default();
+    for row in &events.host {
+        blocking.entry(row.name).or_insert_with(|| stacks::is_blocking(rank.name(row.name)));
+    }
+    stacks::add_threads(&mut graph, &events.host, |row| {
+        row.call.is_some() && blocking.get(&row.name) == Some(&true)
+    });
+    streams::add_streams(&mut graph, rank, &events);
+    let edges = graph.longest_path()?;
+    let segments = edges.iter().map(|edge| segment(rank, &events, &graph, edge)).collect();
+    let counts = [graph.nodes() as u64, graph.edges().len() as u64, edges.len() as u64 + 1];
+    Some(Outcome { path: Path { segments }, counts })
+}
+
+fn segment(rank: &RankTrace, events: &Events, graph: &Graph, edge: &Edge) -> Segment {
+    let from = graph.node(edge.from);
+    let to = graph.node(edge.to);
+    let host = events.host.len() as u32;
+    let of_device = |event: u32| events.device.get(event.checked_sub(host)? as usize);
+    let name_of = |event: u32| match of_device(event) {
+        Some(row) => row.name,
+        None => events.host[event as usize].name,
+    };
+    let (bound, name) = match edge.kind {
+        EdgeKind::Dependency | EdgeKind::Sync => (Bound::Dependency, NameId(0)),
+        EdgeKind::LaunchDelay => (Bound::Launch, name_of(to.event)),
+        EdgeKind::KernelDelay => (Bound::KernelGap, name_of(to.event)),
+        EdgeKind::Operator => match of_device(from.event) {
+            Some(row) => (device_bound(rank.name(row.name)), row.name),
+            None => (Bound::Host, name_of(if to.end && from.end { to.event } else { from.event })),
+        },
+    };
+    let start = match of_device(from.event) {
+        Some(row) if from.end => row.end_ns,
+        Some(row) => row.start_ns,
+        None if from.end => events.host[from.event as usize].end_ns,
+        None => events.host[from.event as usize].start_ns,
+    };
+    let length = edge.weight.max(0) as u64;
+    Segment { interval: Interval::new(start, start + length), bound, name }
+}
+
+/// There, a copy is compute.
+fn device_bound(name: &str) -> Bound {
+    match hta_class(name) {
+        Class::Communication => Bound::Communication,
+        _ => Bound::Compute,
+    }
+}
+
+/// What a window can be named after.
+pub const RANGES: [SpanKind; 4] =
+    [SpanKind::Annotation, SpanKind::Operator, SpanKind::Nvtx, SpanKind::Other];
+
+/// The window that HTA's `annotation` and `instance_id` name: all rows whose name
+/// contains a text, in the order of the file.
+pub fn window(rank: &RankTrace, text: &str, instance: usize) -> Option<Interval> {
+    let mut found: Vec<Interval> = RANGES
+        .into_iter()
+        .flat_map(|kind| rank.spans(kind))
+        .filter(|span| rank.name(span.name).contains(text))
+        .map(|span| span.interval())
+        .collect();
+    found.sort_by_key(|window| (window.start, std::cmp::Reverse(window.end)));
+    found.get(instance).copied()
+}

@@ -1,0 +1,282 @@
+//! The walk: from the end of a window back to its start, always to what was
+//! waited for last.
+//!
+//! - Device work waited for the work before it on its stream, for work of another
+//!   stream through an event, for work of the same graph launch, or for its launch:
+//!   for whichever came last. Where the trace tells no events, work that started long
+//!   after all that waited for whatever work of its process ended last.
+//! - A host call that returned after device work was done waited for that work, if
+//!   the work ended during the call.
+//! - A thread with nothing to do waited for the thread of its process that finished
+//!   an operator or call last.
+//! - All other host time is the thread's own.
+//!
+//! So the parts of the path touch, and sum to the window.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::NameId;
+
+use super::causes::{Causes, causes};
+use super::timeline::{Threads, threads};
+use super::{Bound, Path, Segment};
+use crate::base::intervals::Interval;
+use crate::base::parallel;
+use crate::rank::nested::Nested;
+use crate::rank::{Class, Needs, RankTrace, Work};
+
+/// The critical path through a window; none if nothing ran in it.
+pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
+    let of_threads = || {
+        let threads = threads(Nested::of(rank, Needs::ALL_SPANS).map(|(span, _)| span));
+        (Ends::of(&threads), threads)
+    };
+    let ((ends, threads), causes) = parallel::both(rank.cores, of_threads, || causes(rank));
+    let walk = Walk {
+        rank,
+        ends,
+        threads,
+        causes,
+        window,
+        path: Vec::new(),
+        parts: Vec::new(),
+        now: window.end,
+    };
+    walk.run()
+}
+
+/// Longest time from a launch, or from the end of the work before, to a start that
+/// needs no other cause. Launches take some 5 µs on an idle device, and twice that
+/// while a profiler looks on.
+const NO_CAUSE_NEEDED_NS: u64 = 10_000;
+
+/// Where the walk is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// On a thread.
+    Thread(u32),
+    /// At the end of device work.
+    Work(u32),
+}
+
+struct Walk<'r, 'a> {
+    rank: &'r RankTrace<'a>,
+    threads: Threads,
+    ends: Ends,
+    causes: Causes,
+    window: Interval,
+    /// Parts found, last one first.
+    path: Vec<Segment>,
+    /// For cutting a thread's time; kept for its room.
+    parts: Vec<(Interval, NameId)>,
+    now: u64,
+}
+
+/// Busy intervals of all threads of a process that has several, in order of end.
+struct Ends {
+    by_process: FxHashMap<u32, Vec<(u64, u64, u32)>>,
+}
+
+impl Ends {
+    fn of(threads: &Threads) -> Ends {
+        let mut by_process: FxHashMap<u32, Vec<(u64, u64, u32)>> = FxHashMap::default();
+        let mut of_process: FxHashMap<u32, usize> = FxHashMap::default();
+        threads.values().for_each(|thread| *of_process.entry(thread.process).or_default() += 1);
+        // A thread alone in its process is never followed by another.
+        for (index, thread) in threads.iter().filter(|(_, one)| of_process[&one.process] > 1) {
+            let rows = by_process.entry(thread.process).or_default();
+            rows.extend(thread.busy.parts().iter().map(|busy| (busy.end, busy.start, *index)));
+        }
+        by_process.values_mut().for_each(|rows| rows.sort_unstable());
+        Ends { by_process }
+    }
+
+    /// The thread of a process that was busy last before a moment: since when it was
+    /// not, and who.
+    fn last_before(&self, process: u32, time_ns: u64) -> Option<(u64, u32)> {
+        let rows = self.by_process.get(&process)?;
+        let after = rows.partition_point(|(end, ..)| *end <= time_ns);
+        rows[..after].last().map(|&(end, _, thread)| (end, thread))
+    }
+}
+
+impl Walk<'_, '_> {
+    fn run(mut self) -> Option<Path> {
+        let mut place = self.last_place()?;
+        // Every step goes back in time or to earlier work at the same moment.
+        let mut patience = 4 * (self.rank.work.len() + self.ends_count()) + 16;
+        while self.now > self.window.start && patience > 0 {
+            patience -= 1;
+            place = match place {
+                Place::Work(work) => match self.work(work) {
+                    Some(place) => place,
+                    None => break,
+                },
+                Place::Thread(thread) => self.thread(thread),
+            };
+        }
+        self.step_to(self.window.start, Bound::Unknown, NameId(0));
+        self.path.reverse();
+        Some(Path { segments: self.path })
+    }
+
+    fn ends_count(&self) -> usize {
+        let busy: usize = self.threads.values().map(|thread| thread.busy.parts().len()).sum();
+        busy + self.causes.blocked.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// What was over last within the window, or ran at its end.
+    fn last_place(&mut self) -> Option<Place> {
+        let end = self.window.end;
+        let (mut best, mut at) = (0, None);
+        for (index, thread) in &self.threads {
+            if let Some(busy) = thread.busy_before(end) {
+                let over = busy.end.min(end);
+                if over > best || (over == best && at.is_some_and(|(_, other)| other > *index)) {
+                    (best, at) = (over, Some((Place::Thread(*index), *index)));
+                }
+            }
+        }
+        let mut place = at.map(|(place, _)| place);
+        for (work, index) in self.rank.work.iter().zip(0_u32..) {
+            let over = work.end_ns().min(end);
+            if work.start_ns <= end && over > best {
+                (best, place) = (over, Some(Place::Work(index)));
+            }
+        }
+        let place = place.filter(|_| best > self.window.start)?;
+        self.window.end = best;
+        self.now = best;
+        Some(place)
+    }
+
+    /// Adds the time from a moment until now.
+    fn step_to(&mut self, time_ns: u64, bound: Bound, name: NameId) {
+        let time_ns = time_ns.max(self.window.start);
+        if time_ns < self.now {
+            let interval = Interval::new(time_ns, self.now);
+            self.path.push(Segment { interval, bound, name });
+            self.now = time_ns;
+        }
+    }
+
+    /// Goes through a piece of work to what it waited for.
+    fn work(&mut self, at: u32) -> Option<Place> {
+        let work = self.rank.work[at as usize];
+        self.step_to(work.start_ns, bound_of(&work), work.name);
+        let launch = self.rank.launches.call_of(at as usize);
+        let launched_ns = launch.map(|call| self.rank.calls[call].start_ns);
+        let last = self.last_before(at, launch);
+        let last_end = last.map(|last| self.rank.work[last as usize].end_ns());
+        match (last, launch) {
+            (Some(last), _) if last_end > launched_ns => {
+                let end = self.rank.work[last as usize].end_ns();
+                // An idle device may as well have waited for a launch that was not seen.
+                let is_long = work.start_ns - end > NO_CAUSE_NEEDED_NS;
+                let unknown = launch.is_none() && is_long;
+                let bound = if unknown { Bound::Unknown } else { Bound::KernelGap };
+                self.step_to(end, bound, work.name);
+                Some(Place::Work(last))
+            }
+            (_, Some(call)) => {
+                let call = self.rank.calls[call];
+                self.step_to(call.start_ns, Bound::Launch, work.name);
+                Some(Place::Thread(call.thread))
+            }
+            _ => None,
+        }
+    }
+
+    /// The work that ended last before this one among those that it may have waited for.
+    fn last_before(&self, at: u32, launch: Option<usize>) -> Option<u32> {
+        let work = &self.rank.work[at as usize];
+        let end = |at: &u32| self.rank.work[*at as usize].end_ns();
+        // Work before this one in order of start: so the walk cannot go in circles.
+        let over = |other: &u32| *other < at && end(other) <= work.start_ns;
+        let same_stream = self.causes.before[at as usize];
+        let awaited = self.causes.awaited.get(&at).map_or(&[][..], Vec::as_slice);
+        let graph = launch.map_or(&[][..], |call| self.rank.launches.work_of(call));
+        // Nodes of a graph depend on each other in ways that the trace does not tell. In
+        // order of start, so that those near this one come first.
+        let place = graph.partition_point(|other| *other < at);
+        let siblings = graph[..place].iter().rev().take(16);
+        let others = same_stream.iter().chain(awaited).chain(siblings);
+        let known =
+            others.filter(|other| over(other)).copied().max_by_key(|other| (end(other), *other));
+        let returned_ns = launch.map(|call| self.rank.calls[call].end_ns());
+        let ready_ns = known.map(|known| end(&known)).max(returned_ns).unwrap_or(0);
+        if !self.rank.synchronizations.is_empty()
+            || work.start_ns.saturating_sub(ready_ns) <= NO_CAUSE_NEEDED_NS
+        {
+            return known;
+        }
+        let by_end = &self.causes.by_end;
+        let after = by_end.partition_point(|other| end(other) <= work.start_ns);
+        let process = self.rank.stream(work).process;
+        let of_process = |other: &u32| {
+            over(other) && self.rank.stream(&self.rank.work[*other as usize]).process == process
+        };
+        // All that ended later than what is known, and began no later than this work.
+        let recent = by_end[..after].iter().rev().take(64).copied();
+        recent.take_while(|other| end(other) > ready_ns).find(of_process).or(known)
+    }
+
+    /// Goes back on a thread to where it waited.
+    fn thread(&mut self, index: u32) -> Place {
+        let here = Place::Thread(index);
+        let Some(thread) = self.threads.get(&index) else {
+            self.step_to(self.window.start, Bound::Unknown, NameId(0));
+            return here;
+        };
+        let busy = thread.busy_before(self.now);
+        let Some(busy) = busy.filter(|busy| busy.end >= self.now) else {
+            return self.idle_thread(index, busy.map(|busy| busy.end));
+        };
+        let blocked = self.causes.blocked.get(&index).map_or(&[][..], Vec::as_slice);
+        let after = blocked.partition_point(|blocked| blocked.end_ns <= self.now);
+        let blocked = blocked[..after].last().filter(|blocked| blocked.end_ns > busy.start);
+        if let Some(&blocked) = blocked {
+            self.host_to(index, blocked.end_ns);
+            let name = self.rank.calls[blocked.call as usize].name;
+            self.step_to(blocked.work_end_ns, Bound::Return, name);
+            return Place::Work(blocked.work);
+        }
+        self.host_to(index, busy.start);
+        here
+    }
+
+    /// Goes to the thread that was busy last while this one was not.
+    fn idle_thread(&mut self, index: u32, since_ns: Option<u64>) -> Place {
+        let process = self.threads[&index].process;
+        let since_ns = since_ns.unwrap_or(0);
+        match self.ends.last_before(process, self.now) {
+            Some((end, thread)) if thread != index && end >= since_ns => {
+                self.host_to(index, end);
+                Place::Thread(thread)
+            }
+            _ => {
+                self.host_to(index, since_ns);
+                Place::Thread(index)
+            }
+        }
+    }
+
+    /// Adds a thread's own time, cut by what was innermost.
+    fn host_to(&mut self, thread: u32, time_ns: u64) {
+        let interval = Interval::new(time_ns.max(self.window.start), self.now);
+        let mut parts = std::mem::take(&mut self.parts);
+        self.threads[&thread].cut(interval, &mut parts);
+        for &(part, name) in parts.iter().rev() {
+            let bound = if name == NameId(0) { Bound::Untraced } else { Bound::Host };
+            self.step_to(part.start, bound, name);
+        }
+        self.parts = parts;
+    }
+}
+
+fn bound_of(work: &Work) -> Bound {
+    match work.class {
+        Class::Communication => Bound::Communication,
+        Class::Memory => Bound::Copy,
+        Class::Compute | Class::Other => Bound::Compute,
+    }
+}

@@ -1,0 +1,69 @@
+//! Which code took a device's memory, by host stacks.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::DeviceAllocation;
+
+use super::{Pool, PoolMemory, pool_of};
+use crate::base::frames::{FrameId, Frames};
+
+/// What one stack took of one pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// Which memory.
+    pub pool: Pool,
+    /// Blocks taken.
+    pub allocations: u64,
+    /// Bytes taken.
+    pub bytes: u64,
+    /// Bytes that were live at the pool's peak.
+    pub peak_bytes: u64,
+    /// Bytes that were live when recording ended.
+    pub live_bytes: u64,
+    /// Frames, innermost first.
+    pub stack: Vec<Arc<str>>,
+}
+
+/// Sites of a rank, those that held most at their pool's peak first. Blocks without a
+/// stack are in none.
+pub fn of_rank(file: &TraceFile, rows: &[DeviceAllocation], pools: &[PoolMemory]) -> Vec<Site> {
+    let mut frames = Frames::new(file);
+    let mut index: BTreeMap<(Pool, Vec<FrameId>), usize> = BTreeMap::new();
+    let mut sites: Vec<Site> = Vec::new();
+    // By process and address: site, bytes, when it was taken.
+    let mut live: HashMap<(u32, u64), (usize, u64, u64)> = HashMap::new();
+    let peak_ns =
+        |pool: Pool| pools.iter().find(|row| row.pool == pool).map(|row| row.peak.time_ns);
+    for row in rows {
+        let key = (row.process, row.address);
+        if row.free {
+            if let Some((site, bytes, taken_ns)) = live.remove(&key) {
+                let peak = peak_ns(sites[site].pool);
+                let held = peak.is_some_and(|peak| taken_ns <= peak && peak < row.time_ns);
+                sites[site].peak_bytes += if held { bytes } else { 0 };
+            }
+            continue;
+        }
+        let Some(bytes) = row.bytes.filter(|_| row.stack != 0) else { continue };
+        let (pool, stack) = (pool_of(row), frames.stack(row.process, row.stack));
+        let site = *index.entry((pool, stack)).or_insert_with_key(|(pool, stack)| {
+            let (pool, stack) = (*pool, frames.texts(stack));
+            let (allocations, bytes) = (0, 0);
+            sites.push(Site { pool, allocations, bytes, peak_bytes: 0, live_bytes: 0, stack });
+            sites.len() - 1
+        });
+        sites[site].allocations += 1;
+        sites[site].bytes += bytes;
+        live.insert(key, (site, bytes, row.time_ns));
+    }
+    for (site, bytes, taken_ns) in live.into_values() {
+        sites[site].live_bytes += bytes;
+        let held = peak_ns(sites[site].pool).is_some_and(|peak| taken_ns <= peak);
+        sites[site].peak_bytes += if held { bytes } else { 0 };
+    }
+    sites.sort_by_key(|site| (site.pool.device.is_none(), Reverse((site.peak_bytes, site.bytes))));
+    sites
+}

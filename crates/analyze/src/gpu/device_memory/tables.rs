@@ -1,0 +1,242 @@
+//! The tables of `device-memory`.
+
+use std::cmp::Reverse;
+
+use tprof_trace::model::Allocator;
+
+use super::{Category, Level, Part, Pool, PoolMemory};
+use crate::base::units::{bytes, count};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+
+const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
+                              them with profile_memory=True";
+const NO_STACKS: &str = "no stack was recorded with these allocations";
+const NO_RESERVED: &str = "this allocator does not say what it holds";
+const NO_OPERATORS: &str = "no operators were recorded, by which blocks are told apart";
+const HOST_ALONE: &str = "no allocation of device memory was recorded, only of the host's";
+const NO_ADDRESSES: &str = "the addresses of blocks, which say which free belongs to which, were \
+                            not recorded; PyTorch writes them from 1.10 on";
+
+pub(super) fn body(parts: &[(RankAt, Part)]) -> Body {
+    let mut rows: Vec<(&RankAt, &PoolMemory)> =
+        parts.iter().flat_map(|(at, part)| part.pools.iter().map(move |row| (at, row))).collect();
+    rows.sort_by_key(|(_, row)| {
+        // The host's memory in a framework's allocator is no answer to the question.
+        (row.pool.device.is_none(), Reverse(row.peak.allocated_bytes))
+    });
+    let mut tables = vec![pools(&rows), sites(parts), at_peak(&rows)];
+    if let Some((at, row)) = rows.first().filter(|_| parts.len() == 1) {
+        tables.push(curve(at, row));
+        tables.push(by_category(at, row));
+    }
+    let mut notes = Vec::new();
+    if rows.iter().any(|(_, row)| !row.exact) {
+        notes.push(
+            "where an allocator does not say itself how much it has given out, blocks taken \
+             before recording and never given back are not counted"
+                .to_owned(),
+        );
+    }
+    notes.extend(parts.iter().filter_map(|(at, part)| of_resets(at, part)));
+    Body { tables, notes }
+}
+
+/// What resets gave back, in a sentence.
+fn of_resets(at: &RankAt, part: &Part) -> Option<String> {
+    let resets = &part.resets;
+    if resets.count == 0 {
+        return None;
+    }
+    let sum = |of: fn(&(u64, u64)) -> u64| resets.by_pool.values().map(of).sum::<u64>();
+    let unclear = match resets.unclear {
+        0 => String::new(),
+        n => format!(
+            "; {} of pinned host memory and counted as live: of which device, is not recorded",
+            number(n, "block is", "blocks are")
+        ),
+    };
+    Some(format!(
+        "{}: {} of a device gave back {} with {}{unclear}",
+        at.label,
+        number(resets.count, "reset", "resets"),
+        number(sum(|of| of.0), "block", "blocks"),
+        bytes(sum(|of| of.1)),
+    ))
+}
+
+fn number(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
+fn allocator(pool: Pool) -> &'static str {
+    match (pool.device, pool.allocator) {
+        (None, _) => "host",
+        (_, Allocator::Library) => "device",
+        (_, Allocator::Framework) => "framework",
+        (_, Allocator::Pool) => "pool",
+    }
+}
+
+fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("device", "device", Unit::Id),
+        Column::new("allocator", "allocator", Unit::Text),
+        Column::new("peak_bytes", "peak", Unit::Bytes),
+        Column::new("peak_at_ns", "at", Unit::Time),
+        Column::new("peak_reserved_bytes", "held", Unit::Bytes),
+        Column::new("last_bytes", "at end", Unit::Bytes),
+        Column::new("allocations", "blocks", Unit::Count),
+        Column::data("frees", Unit::Count),
+        Column::data("reset_frees", Unit::Count),
+        Column::data("reset_bytes", Unit::Bytes),
+        Column::data("taken_bytes", Unit::Bytes),
+        Column::data("unused_at_peak_bytes", Unit::Bytes),
+        Column::data("exact", Unit::Flag),
+    ];
+    let mut table = Table::new("pools", "Device memory", columns)
+        .about("held: the most that the allocator kept from the device")
+        .empty(NO_ALLOCATIONS);
+    for (at, row) in rows {
+        let unused =
+            |level: &Level| Some(level.reserved_bytes?.saturating_sub(level.allocated_bytes));
+        table.row(vec![
+            at.label.as_str().into(),
+            Cell::applies(row.pool.device),
+            allocator(row.pool).into(),
+            row.peak.allocated_bytes.into(),
+            at.clock.since_start(row.peak.time_ns).into(),
+            Cell::known(row.peak_reserved_bytes, NO_RESERVED),
+            row.last.allocated_bytes.into(),
+            row.allocations.into(),
+            row.frees.into(),
+            row.reset_frees.into(),
+            row.reset_bytes.into(),
+            row.taken_bytes.into(),
+            Cell::known(unused(&row.peak), NO_RESERVED),
+            row.exact.into(),
+        ]);
+    }
+    table
+}
+
+fn sites(parts: &[(RankAt, Part)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("device", "device", Unit::Id),
+        Column::new("allocator", "allocator", Unit::Text),
+        Column::new("peak_bytes", "at peak", Unit::Bytes),
+        Column::new("live_bytes", "at end", Unit::Bytes),
+        Column::data("taken_bytes", Unit::Bytes),
+        Column::new("allocations", "blocks", Unit::Count),
+        Column::new("stack", "taken by", Unit::Name),
+    ];
+    let any = parts.iter().any(|(_, part)| !part.pools.is_empty());
+    let mut table = Table::new("sites", "What took device memory", columns)
+        .about("host stacks, innermost frame first")
+        .empty(if any { NO_STACKS } else { NO_ALLOCATIONS });
+    for (at, part) in parts {
+        for site in &part.sites {
+            table.row(vec![
+                at.label.as_str().into(),
+                Cell::applies(site.pool.device),
+                allocator(site.pool).into(),
+                site.peak_bytes.into(),
+                site.live_bytes.into(),
+                site.bytes.into(),
+                site.allocations.into(),
+                site.stack.join(" < ").into(),
+            ]);
+        }
+    }
+    table
+}
+
+/// Why no category of device memory is known.
+fn no_categories(rows: &[(&RankAt, &PoolMemory)]) -> &'static str {
+    match rows.iter().any(|(_, row)| row.pool.device.is_some()) {
+        _ if rows.is_empty() => NO_ALLOCATIONS,
+        false => HOST_ALONE,
+        true if rows.iter().any(|(_, row)| row.has_categories) => {
+            "no device memory was held at the peak"
+        }
+        true if rows.iter().any(|(_, row)| !row.is_placed) => NO_ADDRESSES,
+        true => NO_OPERATORS,
+    }
+}
+
+fn at_peak(rows: &[(&RankAt, &PoolMemory)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("device", "device", Unit::Id),
+        Column::new("category", "what", Unit::Text),
+        Column::new("bytes", "at peak", Unit::Bytes),
+        Column::new("share", "share", Unit::Share),
+        Column::new("meaning", "which is", Unit::Text),
+    ];
+    let mut table = Table::new("at_peak", "What held device memory at the peak", columns)
+        .about("by the phase in which a block was taken and that in which it was given back")
+        .empty(no_categories(rows));
+    for (at, row) in rows.iter().filter(|(_, row)| row.has_categories && row.pool.device.is_some())
+    {
+        let total: u64 = row.peak.by_category.iter().sum();
+        let mut held: Vec<(Category, u64)> =
+            Category::ALL.into_iter().zip(row.peak.by_category).collect();
+        held.retain(|(_, bytes)| *bytes > 0);
+        held.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        for (category, bytes) in held {
+            table.row(vec![
+                at.label.as_str().into(),
+                Cell::applies(row.pool.device),
+                category.name().into(),
+                bytes.into(),
+                (bytes as f64 / total as f64).into(),
+                category.about().into(),
+            ]);
+        }
+    }
+    table
+}
+
+fn curve(at: &RankAt, row: &PoolMemory) -> Table {
+    let columns = vec![
+        Column::new("time_ns", "time", Unit::Time),
+        Column::new("allocated_bytes", "given", Unit::Bytes),
+        Column::new("reserved_bytes", "held", Unit::Bytes),
+    ];
+    let device = row.pool.device.map_or("the host".to_owned(), |device| format!("device {device}"));
+    let mut table = Table::new("curve", format!("Memory of {device} over time"), columns)
+        .view(View::Curve)
+        .empty(NO_ALLOCATIONS);
+    for level in &row.curve {
+        table.row(vec![
+            at.clock.since_start(level.time_ns).into(),
+            level.allocated_bytes.into(),
+            Cell::known(level.reserved_bytes, NO_RESERVED),
+        ]);
+    }
+    table
+}
+
+fn by_category(at: &RankAt, row: &PoolMemory) -> Table {
+    let keys = [
+        "before_bytes",
+        "temporary_bytes",
+        "activation_bytes",
+        "forward_bytes",
+        "gradient_bytes",
+        "optimizer_bytes",
+        "other_bytes",
+    ];
+    let mut columns = vec![Column::new("time_ns", "time", Unit::Time)];
+    columns.extend(keys.map(|key| Column::new(key, key, Unit::Bytes)));
+    let mut table = Table::new("by_category", "Memory over time by category", columns)
+        .view(View::Data)
+        .empty(if row.is_placed { NO_OPERATORS } else { NO_ADDRESSES });
+    for level in row.curve.iter().filter(|_| row.has_categories) {
+        let mut cells: Vec<Cell> = vec![at.clock.since_start(level.time_ns).into()];
+        cells.extend(level.by_category.map(Cell::from));
+        table.row(cells);
+    }
+    table
+}

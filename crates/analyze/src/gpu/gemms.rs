@@ -1,0 +1,363 @@
+//! Matrix multiplications: which shapes, how many operations, how fast.
+//!
+//! A hook of cuBLAS knows what a call multiplies, and not the kernel; the launch
+//! within the call, on the same thread, leads to the kernel.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use tprof_trace::model::{NameId, SpanKind};
+
+use crate::base::intervals::Cover;
+use crate::base::names::Names;
+use crate::base::units;
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+};
+use crate::rank::{HostSpan, Needs, RankTrace};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "gemms",
+    about: "matrix multiplications of cuBLAS by shape: FLOPs, time, rate",
+    analysis: || boxed(Report::default()),
+};
+
+/// Category of the calls' spans.
+const CATEGORY: &str = "cublas";
+const NO_GEMMS: &str = "no call of cuBLAS was recorded that multiplies matrices";
+const NO_KERNELS: &str = "no kernel was recorded that these calls launched";
+const SEVERAL: &str = "its groups have several";
+const ONE: &str = "all multiplications of the call have one size";
+const TOO_MANY: &str = "the number does not fit 64 bits";
+
+/// What a call multiplies, as the recorder wrote it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    m: Option<u64>,
+    n: Option<u64>,
+    k: Option<u64>,
+    /// Of groups whose sizes differ: how many.
+    groups: Option<u64>,
+    batch: u64,
+    transposed: String,
+    a: String,
+    b: String,
+    c: String,
+    #[serde(default)]
+    compute: String,
+    flops: Option<u64>,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.m, self.n, self.k) {
+            (Some(m), Some(n), Some(k)) => {
+                if self.batch != 1 {
+                    write!(f, "{} of ", self.batch)?;
+                }
+                write!(f, "{m} x {n} x {k}")?;
+            }
+            _ => write!(f, "{} in {} groups", self.batch, self.groups.unwrap_or(0))?,
+        }
+        write!(f, ", {} {}", self.transposed, self.a)?;
+        if self.b != self.a {
+            write!(f, " {}", self.b)?;
+        }
+        if self.c != self.a || self.c != self.b {
+            write!(f, " to {}", self.c)?;
+        }
+        Ok(())
+    }
+}
+
+/// Calls of one function with one shape.
+#[derive(Clone, Debug, PartialEq)]
+struct Calls {
+    /// How many.
+    calls: u64,
+    /// Of these, how many launched a kernel that was recorded.
+    seen: u64,
+    /// Kernels, copies and memsets that they launched.
+    work: u64,
+    /// Time in which these ran.
+    busy_ns: u64,
+    /// The one of them that took longest, and how long.
+    longest: Option<(u64, Arc<str>)>,
+}
+
+/// What a rank multiplied.
+#[derive(Clone, Debug, Default)]
+struct RankGemms {
+    rows: Vec<(Arc<str>, Shape, Calls)>,
+    /// Calls that failed, or whose shape could not be had.
+    shapeless: u64,
+    /// Kernels that graphs replayed.
+    replayed: u64,
+}
+
+fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
+    let spans = outermost(rank);
+    let work = work_within(rank, &spans);
+    let mut found: FxHashMap<(NameId, NameId), Calls> = FxHashMap::default();
+    for (span, work) in spans.iter().zip(work) {
+        let calls = found.entry((span.name, span.args)).or_insert(Calls {
+            calls: 0,
+            seen: 0,
+            work: 0,
+            busy_ns: 0,
+            longest: None,
+        });
+        calls.calls += 1;
+        calls.seen += u64::from(!work.is_empty());
+        calls.work += work.len() as u64;
+        let rows = || work.iter().map(|at| &rank.work[*at as usize]);
+        calls.busy_ns += rows().map(|row| row.interval()).collect::<Cover>().length();
+        if let Some(row) = rows().max_by_key(|row| row.duration_ns)
+            && calls.longest.as_ref().is_none_or(|(longest, _)| row.duration_ns > *longest)
+        {
+            calls.longest = Some((row.duration_ns, names.get(&rank.work_name(row))));
+        }
+    }
+    let replayed = rank.work.iter().filter(|row| row.is_kernel() && row.graph.is_some()).count();
+    let mut rows = RankGemms { replayed: replayed as u64, ..RankGemms::default() };
+    for ((function, args), calls) in found {
+        match serde_json::from_str(rank.name(args)) {
+            Ok(shape) => rows.rows.push((names.get(rank.name(function)), shape, calls)),
+            Err(_) => rows.shapeless += calls.calls,
+        }
+    }
+    rows
+}
+
+/// Calls that lie in no other one: cuBLAS may call cuBLASLt.
+fn outermost<'r>(rank: &'r RankTrace<'_>) -> Vec<&'r HostSpan> {
+    let mut spans: Vec<&HostSpan> = Vec::new();
+    // In order of threads, then of starts, the longer one first.
+    for span in rank.spans(SpanKind::Other) {
+        if rank.name(span.category) != CATEGORY {
+            continue;
+        }
+        let within = spans
+            .last()
+            .is_some_and(|last| last.thread == span.thread && span.end_ns() <= last.end_ns());
+        if !within {
+            spans.push(span);
+        }
+    }
+    spans
+}
+
+/// What each call launched. A launch belongs to the call in which its middle lies: the
+/// clocks of the two are joined to within less than half a launch.
+fn work_within(rank: &RankTrace<'_>, spans: &[&HostSpan]) -> Vec<Vec<u32>> {
+    let mut found = vec![Vec::new(); spans.len()];
+    for (at, call) in rank.calls.iter().enumerate() {
+        let work = rank.launches.work_of(at);
+        if work.is_empty() {
+            continue;
+        }
+        let middle = (call.thread, call.start_ns + call.duration_ns / 2);
+        let after = spans.partition_point(|span| (span.thread, span.start_ns) <= middle);
+        let Some(before) = after.checked_sub(1) else { continue };
+        if spans[before].thread == call.thread && spans[before].end_ns() >= middle.1 {
+            found[before].extend_from_slice(work);
+        }
+    }
+    found
+}
+
+/// `tprof report gemms`.
+#[derive(Default)]
+struct Report {
+    names: Names,
+}
+
+impl Analysis for Report {
+    const KIND: &'static str = KIND.name;
+    const HTA: bool = false;
+    type Part = RankGemms;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::CALLS | Needs::spans(SpanKind::Other)
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankGemms {
+        of_rank(rank, &self.names)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, RankGemms)>, _: &Options) -> Body {
+        let shapeless: u64 = parts.iter().map(|(_, part)| part.shapeless).sum();
+        let mut notes = Vec::new();
+        if shapeless > 0 {
+            let calls = units::count(shapeless);
+            notes.push(format!(
+                "{calls} calls are left out: they failed, or their shape is not known"
+            ));
+        }
+        let replayed: u64 = parts.iter().map(|(_, part)| part.replayed).sum();
+        if replayed > 0 && parts.iter().any(|(_, part)| !part.rows.is_empty()) {
+            let kernels = units::count(replayed);
+            notes.push(format!(
+                "{kernels} kernels were replayed by graphs: which of them multiplied what is not \
+                 known, and none of them counts here"
+            ));
+        }
+        let mut rows: BTreeMap<(Arc<str>, Shape), Calls> = BTreeMap::new();
+        for (function, shape, calls) in parts.into_iter().flat_map(|(_, part)| part.rows) {
+            rows.entry((function, shape)).and_modify(|sum| sum.add(&calls)).or_insert(calls);
+        }
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        rows.sort_by_key(|((_, shape), calls)| {
+            Reverse((calls.busy_ns, shape.flops.unwrap_or(u64::MAX)))
+        });
+        Body { tables: vec![table(&rows)], notes }
+    }
+}
+
+impl Calls {
+    fn add(&mut self, other: &Calls) {
+        self.calls += other.calls;
+        self.seen += other.seen;
+        self.work += other.work;
+        self.busy_ns += other.busy_ns;
+        self.longest = self.longest.take().max(other.longest.clone());
+    }
+}
+
+fn table(rows: &[((Arc<str>, Shape), Calls)]) -> Table {
+    let columns = vec![
+        Column::new("busy_ns", "GPU time", Unit::Duration),
+        Column::new("calls", "calls", Unit::Count),
+        Column::data("calls_with_kernels", Unit::Count),
+        Column::data("work", Unit::Count),
+        Column::data("flops_per_call", Unit::Count),
+        Column::data("flops", Unit::Count),
+        Column::data("flops_per_s", Unit::Number),
+        Column::new("rate", "TFLOP/s", Unit::Text),
+        Column::data("m", Unit::Count),
+        Column::data("n", Unit::Count),
+        Column::data("k", Unit::Count),
+        Column::data("batch", Unit::Count),
+        Column::data("groups", Unit::Count),
+        Column::data("transposed", Unit::Text),
+        Column::data("type_a", Unit::Text),
+        Column::data("type_b", Unit::Text),
+        Column::data("type_c", Unit::Text),
+        Column::data("compute", Unit::Text),
+        Column::data("function", Unit::Text),
+        Column::data("kernel", Unit::Name),
+        Column::new("what", "m x n x k", Unit::Name),
+    ];
+    let mut table = Table::new("gemms", "Matrix multiplications by GPU time", columns)
+        .about(
+            "by shape and types, over all ranks; rate: exact operations of the calls whose kernels \
+             were recorded, by the time in which these ran",
+        )
+        .empty(NO_GEMMS);
+    for ((function, shape), calls) in rows {
+        table.row(cells(function, shape, calls));
+    }
+    table
+}
+
+fn cells(function: &str, shape: &Shape, calls: &Calls) -> Vec<Cell> {
+    let all = shape.flops.and_then(|flops| flops.checked_mul(calls.calls));
+    let rate = shape
+        .flops
+        .filter(|_| calls.busy_ns > 0)
+        .map(|flops| flops as f64 * calls.seen as f64 / calls.busy_ns as f64 * 1e9);
+    let why = if calls.seen == 0 { NO_KERNELS } else { TOO_MANY };
+    let kernel = calls.longest.as_ref().map(|(_, name)| name);
+    vec![
+        Cell::known((calls.seen > 0).then_some(calls.busy_ns), NO_KERNELS),
+        calls.calls.into(),
+        calls.seen.into(),
+        calls.work.into(),
+        Cell::known(shape.flops, TOO_MANY),
+        Cell::known(all, TOO_MANY),
+        Cell::known(rate, why),
+        Cell::known(rate.map(|rate| format!("{:.3}", rate / 1e12)), why),
+        Cell::known(shape.m, SEVERAL),
+        Cell::known(shape.n, SEVERAL),
+        Cell::known(shape.k, SEVERAL),
+        shape.batch.into(),
+        Cell::known(shape.groups, ONE),
+        shape.transposed.as_str().into(),
+        shape.a.as_str().into(),
+        shape.b.as_str().into(),
+        shape.c.as_str().into(),
+        Cell::known(
+            (!shape.compute.is_empty()).then_some(shape.compute.as_str()),
+            "the call does not say",
+        ),
+        function.into(),
+        Cell::known(kernel.map(|name| &**name), NO_KERNELS),
+        shape.to_string().into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::{Kernel, Span};
+
+    const SMALL: &str = r#"{"m":2,"n":3,"k":5,"batch":1,"transposed":"NN","a":"Half","b":"Half","c":"Half","flops":60}"#;
+
+    fn multiplied(made: &mut Fixture, start_ns: u64, end_ns: u64, function: &str, args: &str) {
+        let (category, args) = (made.name(CATEGORY), made.name(args));
+        let kind = SpanKind::Other;
+        let duration_ns = end_ns - start_ns;
+        made.span(
+            Span { start_ns, duration_ns, kind, category, args, ..Span::default() },
+            function,
+        );
+    }
+
+    fn launched(made: &mut Fixture, start_ns: u64, correlation: u64, ran: u64, name: &str) {
+        made.call(0, start_ns, 100, "cudaLaunchKernel", correlation);
+        let kernel = Kernel {
+            start_ns: start_ns + 1_000,
+            duration_ns: ran,
+            correlation: Some(correlation),
+            ..Kernel::default()
+        };
+        made.kernel(kernel, name);
+    }
+
+    #[test]
+    fn a_call_owns_the_kernels_launched_within_it() {
+        let mut made = Fixture::new();
+        multiplied(&mut made, 1_000, 2_000, "cublasGemmEx", SMALL);
+        // cuBLAS asks cuBLASLt: one multiplication.
+        multiplied(&mut made, 1_100, 1_900, "cublasLtMatmul", SMALL);
+        launched(&mut made, 1_200, 1, 40, "gemm");
+        launched(&mut made, 1_400, 2, 10, "splitK_reduce");
+        // Begun before its call by a clock that is a little off.
+        multiplied(&mut made, 5_000, 6_000, "cublasGemmEx", SMALL);
+        launched(&mut made, 4_980, 3, 50, "gemm");
+        launched(&mut made, 6_200, 4, 90, "relu");
+        // Into a graph: nothing ran. And one that failed.
+        multiplied(&mut made, 8_000, 9_000, "cublasGemmEx", SMALL);
+        multiplied(&mut made, 9_500, 9_600, "cublasGemmEx", "");
+        let file = made.finish();
+        let report = Report::default();
+        let rank = RankTrace::load(&file, report.needs(&Options::default()));
+        let found = of_rank(&rank, &report.names);
+        assert_eq!(found.shapeless, 1);
+        let [(function, shape, calls)] = &found.rows[..] else { panic!("{found:?}") };
+        assert_eq!((&**function, shape.m, shape.compute.as_str()), ("cublasGemmEx", Some(2), ""));
+        let wanted =
+            Calls { calls: 3, seen: 2, work: 3, busy_ns: 100, longest: Some((50, "gemm".into())) };
+        assert_eq!(*calls, wanted);
+        let row = cells(function, shape, calls);
+        assert_eq!(shape.to_string(), "2 x 3 x 5, NN Half");
+        assert_eq!(row[5], 180_u64.into());
+        assert_eq!(row[6], (60.0 * 2.0 / 100.0 * 1e9).into());
+    }
+}

@@ -1,0 +1,207 @@
+//! Why streams were idle: what the next work waited for.
+
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+
+use crate::base::describe::Description;
+use crate::base::intervals::Cover;
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::rank::{Needs, RankTrace, StreamKey, WorkKind};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "idle",
+    about: "why streams were idle: the host, the launch, or else",
+    analysis: || boxed(Idle),
+};
+
+/// A shorter gap before work that was already launched is the device's own delay
+/// between two kernels; Holistic Trace Analysis's default too.
+pub const KERNEL_WAIT_NS: u64 = 30_000;
+
+/// Gaps kept of each rank to show.
+const LONGEST: usize = 20;
+
+/// What ended a gap between two pieces of work on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The next work's launch began only after the stream had fallen idle.
+    HostWait,
+    /// It had been launched before, and began within [`KERNEL_WAIT_NS`].
+    KernelWait,
+    /// It had been launched before, and yet began later: it waited for another
+    /// stream, an event, or a busy device.
+    Other,
+    /// Its launch was not recorded.
+    Unknown,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 4] = [Cause::HostWait, Cause::KernelWait, Cause::Other, Cause::Unknown];
+
+    /// As reports write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::HostWait => "host wait",
+            Cause::KernelWait => "kernel wait",
+            Cause::Other => "other",
+            Cause::Unknown => "launch not seen",
+        }
+    }
+}
+
+/// Idle time of one stream, between its first work's start and its last one's end.
+#[derive(Clone, Debug)]
+pub struct StreamIdle {
+    /// Which.
+    pub stream: StreamKey,
+    /// When something ran.
+    pub busy_ns: u64,
+    /// Idle time by cause, as in [`Cause::ALL`]. Under Holistic Trace Analysis's
+    /// reading work that overlaps makes gaps of negative length.
+    pub idle_ns: [i64; 4],
+    /// The gaps by cause.
+    pub gaps: [Option<Description>; 4],
+}
+
+impl StreamIdle {
+    /// All idle time.
+    pub fn total_ns(&self) -> i64 {
+        self.idle_ns.iter().sum()
+    }
+}
+
+/// A gap worth looking at.
+#[derive(Clone, Debug)]
+pub struct Gap {
+    /// Which stream.
+    pub stream: StreamKey,
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+    /// Why.
+    pub cause: Cause,
+    /// What ran next.
+    pub next: String,
+}
+
+/// Idle time of one rank.
+#[derive(Clone, Debug, Default)]
+pub struct RankIdle {
+    /// By stream, in order.
+    pub streams: Vec<StreamIdle>,
+    /// The longest gaps.
+    pub longest: Vec<Gap>,
+}
+
+/// A gap as it is found.
+struct Found {
+    start_ns: u64,
+    length_ns: i64,
+    cause: Cause,
+    /// Index of the work that ended it.
+    next: u32,
+}
+
+/// Idle time of a rank's streams.
+pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
+    let mut by_stream: Vec<Vec<u32>> = vec![Vec::new(); rank.streams.len()];
+    for (row, at) in rank.work.iter().zip(0..) {
+        // Holistic Trace Analysis leaves out waits here, if nowhere else.
+        if matches!(row.kind, WorkKind::Kernel | WorkKind::Copy(_)) {
+            by_stream[row.stream as usize].push(at);
+        }
+    }
+    let mut streams = Vec::new();
+    let mut longest: Vec<(StreamKey, Found)> = Vec::new();
+    for (stream, work) in rank.streams.iter().zip(&by_stream).filter(|(_, work)| !work.is_empty()) {
+        let gaps = gaps(rank, work);
+        streams.push(summary(*stream, &gaps, busy_ns(rank, work)));
+        longest.extend(gaps.into_iter().map(|gap| (*stream, gap)));
+        longest.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
+        longest.truncate(LONGEST);
+    }
+    let shown = |(stream, gap): (StreamKey, Found)| Gap {
+        stream,
+        start_ns: gap.start_ns,
+        length_ns: gap.length_ns.max(0) as u64,
+        cause: gap.cause,
+        next: rank.work_name(&rank.work[gap.next as usize]).into_owned(),
+    };
+    RankIdle { streams, longest: longest.into_iter().map(shown).collect() }
+}
+
+fn busy_ns(rank: &RankTrace<'_>, work: &[u32]) -> u64 {
+    work.iter().map(|at| rank.work[*at as usize].interval()).collect::<Cover>().length()
+}
+
+/// Gaps of one stream, in order of time.
+fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<Found> {
+    let mut gaps = Vec::new();
+    let mut idle_from: Option<u64> = None;
+    for at in work {
+        let row = &rank.work[*at as usize];
+        if let Some(start_ns) = idle_from {
+            let length_ns = row.start_ns as i64 - start_ns as i64;
+            if rank.hta || length_ns > 0 {
+                let cause = cause(rank, *at as usize, start_ns, length_ns);
+                gaps.push(Found { start_ns, length_ns, cause, next: *at });
+            }
+        }
+        // Holistic Trace Analysis looks at the last one to begin, not the last to end.
+        idle_from = idle_from.filter(|_| !rank.hta).max(Some(row.end_ns()));
+    }
+    gaps
+}
+
+/// What the work at an index waited for on a stream that was idle from some moment.
+fn cause(rank: &RankTrace<'_>, work: usize, idle_from_ns: u64, length_ns: i64) -> Cause {
+    let seen = rank.launches.call_of(work).map(|call| rank.calls[call].start_ns);
+    let launch_ns = seen.or(rank.first_row_ns);
+    let waited = || match length_ns < KERNEL_WAIT_NS as i64 {
+        true => Cause::KernelWait,
+        false => Cause::Other,
+    };
+    match launch_ns {
+        Some(launch_ns) if launch_ns > idle_from_ns => Cause::HostWait,
+        None if !rank.hta => Cause::Unknown,
+        _ => waited(),
+    }
+}
+
+fn summary(stream: StreamKey, gaps: &[Found], busy_ns: u64) -> StreamIdle {
+    let of = |cause| gaps.iter().filter(move |gap| gap.cause == cause).map(|gap| gap.length_ns);
+    StreamIdle {
+        stream,
+        busy_ns,
+        idle_ns: Cause::ALL.map(|cause| of(cause).sum()),
+        gaps: Cause::ALL.map(|cause| {
+            Description::of(&mut of(cause).map(|length| length as f64).collect::<Vec<f64>>())
+        }),
+    }
+}
+
+/// `tprof report idle`.
+struct Idle;
+
+impl Analysis for Idle {
+    const KIND: &'static str = KIND.name;
+    type Part = RankIdle;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::CALLS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankIdle {
+        of_rank(rank)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, RankIdle)>, _: &Options) -> Body {
+        tables::body(&parts)
+    }
+}

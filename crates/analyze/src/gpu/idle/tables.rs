@@ -1,0 +1,175 @@
+//! The tables of `idle`.
+
+use std::cmp::Reverse;
+
+use super::{Cause, Gap, RankIdle, StreamIdle};
+use crate::base::names::short;
+use crate::document::over_ranks::{Part, over_ranks};
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::gpu::breakdown::NO_WORK;
+
+/// Gaps shown of all ranks.
+const LONGEST: usize = 100;
+
+pub(super) fn body(parts: &[(RankAt, RankIdle)]) -> Body {
+    let mut tables = vec![streams(parts), longest(parts), lengths(parts)];
+    if parts.iter().filter(|(_, part)| !part.streams.is_empty()).count() > 1 {
+        tables.insert(0, causes(parts));
+    }
+    Body { tables, notes: Vec::new() }
+}
+
+fn share(row: &StreamIdle, at: usize) -> Option<f64> {
+    (row.total_ns() != 0).then(|| row.idle_ns[at] as f64 / row.total_ns() as f64)
+}
+
+/// Why there are no gaps: a device may be idle while each of its streams has but one
+/// kernel, or before and after.
+fn no_gap(parts: &[(RankAt, RankIdle)]) -> &'static str {
+    match parts.iter().all(|(_, part)| part.streams.is_empty()) {
+        true => NO_WORK,
+        false => "no stream was idle between two of its own kernels and copies",
+    }
+}
+
+fn device(parts: &[(RankAt, RankIdle)]) -> Column {
+    let streams = parts.iter().flat_map(|(_, part)| &part.streams);
+    Column::device(streams.map(|row| Some(row.stream.device)))
+}
+
+fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        device(parts),
+        Column::data("context", Unit::Id),
+        Column::new("stream", "stream", Unit::Id),
+        Column::new("busy_ns", "busy", Unit::Duration),
+        Column::new("idle_ns", "idle", Unit::Duration),
+        Column::new("host_wait_share", "host wait", Unit::Share),
+        Column::new("kernel_wait_share", "kernel wait", Unit::Share),
+        Column::new("other_share", "other", Unit::Share),
+        Column::new("unknown_share", "not seen", Unit::Share),
+        Column::data("host_wait_ns", Unit::Duration),
+        Column::data("kernel_wait_ns", Unit::Duration),
+        Column::data("other_ns", Unit::Duration),
+        Column::data("unknown_ns", Unit::Duration),
+    ];
+    let mut table = Table::new("idle", "Idle time by stream", columns)
+        .about(
+            "between a stream's own kernels and copies. host wait: the next work's launch began after the stream fell idle; kernel wait: \
+             it was launched before and began within 30 us; other: it began later; not seen: \
+             its launch was not recorded",
+        )
+        .empty(NO_WORK);
+    let mut rows: Vec<(&RankAt, &StreamIdle)> =
+        parts.iter().flat_map(|(at, part)| part.streams.iter().map(move |row| (at, row))).collect();
+    rows.sort_by_key(|(_, row)| Reverse(row.busy_ns));
+    for (at, row) in rows {
+        let mut cells = vec![
+            at.label.as_str().into(),
+            row.stream.device.into(),
+            row.stream.context.into(),
+            row.stream.stream.into(),
+            row.busy_ns.into(),
+            row.total_ns().into(),
+        ];
+        cells.extend((0..4).map(|at| Cell::applies(share(row, at))));
+        cells.extend(row.idle_ns.map(Cell::from));
+        table.row(cells);
+    }
+    table
+}
+
+/// Causes over ranks, by the idle time of all of a rank's streams.
+fn causes(parts: &[(RankAt, RankIdle)]) -> Table {
+    let part = |(at, cause): (usize, Cause)| {
+        let share = |(rank, part): &'_ (RankAt, RankIdle)| {
+            let total: i64 = part.streams.iter().map(StreamIdle::total_ns).sum();
+            let of: i64 = part.streams.iter().map(|row| row.idle_ns[at]).sum();
+            (total != 0).then(|| (of as f64 / total as f64, rank.label.clone()))
+        };
+        (cause.name(), parts.iter().filter_map(share).collect::<Vec<_>>())
+    };
+    let found: Vec<(&'static str, Vec<(f64, String)>)> =
+        Cause::ALL.into_iter().enumerate().map(part).collect();
+    let parts: Vec<Part<'_>> = found
+        .iter()
+        .map(|(name, shares)| Part {
+            name,
+            shares: shares.iter().map(|(share, rank)| (*share, rank.as_str())).collect(),
+        })
+        .collect();
+    over_ranks("over_ranks", "Idle time of streams by cause, over ranks", &parts)
+}
+
+fn longest(parts: &[(RankAt, RankIdle)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        device(parts),
+        Column::new("stream", "stream", Unit::Id),
+        Column::new("start_ns", "start", Unit::Time),
+        Column::new("length_ns", "idle", Unit::Duration),
+        Column::new("cause", "cause", Unit::Text),
+        Column::data("next", Unit::Name),
+        Column::new("next_short", "what ran next", Unit::Name),
+    ];
+    let mut table = Table::new("longest", "Longest gaps", columns).empty(no_gap(parts));
+    let mut gaps: Vec<(&RankAt, &Gap)> =
+        parts.iter().flat_map(|(at, part)| part.longest.iter().map(move |gap| (at, gap))).collect();
+    gaps.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
+    for (at, gap) in gaps.into_iter().take(LONGEST) {
+        table.row(vec![
+            at.label.as_str().into(),
+            gap.stream.device.into(),
+            gap.stream.stream.into(),
+            at.clock.since_start(gap.start_ns).into(),
+            gap.length_ns.into(),
+            gap.cause.name().into(),
+            gap.next.as_str().into(),
+            short(&gap.next).into(),
+        ]);
+    }
+    table
+}
+
+/// How long gaps are, by stream and cause.
+fn lengths(parts: &[(RankAt, RankIdle)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::data("device", Unit::Id),
+        Column::new("stream", "stream", Unit::Id),
+        Column::new("cause", "cause", Unit::Text),
+        Column::new("gaps", "gaps", Unit::Count),
+        Column::new("mean_ns", "mean", Unit::Duration),
+        Column::data("deviation_ns", Unit::Duration),
+        Column::data("min_ns", Unit::Duration),
+        Column::data("lower_quartile_ns", Unit::Duration),
+        Column::new("median_ns", "median", Unit::Duration),
+        Column::data("upper_quartile_ns", Unit::Duration),
+        Column::new("max_ns", "max", Unit::Duration),
+    ];
+    let mut table =
+        Table::new("gap_lengths", "Lengths of gaps", columns).view(View::Data).empty(no_gap(parts));
+    for (at, part) in parts {
+        for row in &part.streams {
+            for (cause, found) in Cause::ALL.into_iter().zip(&row.gaps) {
+                let Some(found) = found else { continue };
+                table.row(vec![
+                    at.label.as_str().into(),
+                    row.stream.device.into(),
+                    row.stream.stream.into(),
+                    cause.name().into(),
+                    found.count.into(),
+                    found.mean.into(),
+                    Cell::applies(found.deviation),
+                    found.min.into(),
+                    found.lower_quartile.into(),
+                    found.median.into(),
+                    found.upper_quartile.into(),
+                    found.max.into(),
+                ]);
+            }
+        }
+    }
+    table
+}

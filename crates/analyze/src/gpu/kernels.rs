@@ -1,0 +1,375 @@
+//! What ran on devices: by class, and by name.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::NameId;
+
+use crate::base::describe::quantile;
+use crate::base::intervals::Cover;
+use crate::base::names::{Names, short};
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+};
+use crate::gpu::breakdown::NO_WORK;
+use crate::rank::{Busy, Class, Needs, RankTrace, Work, WorkKind};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "kernels",
+    about: "kernels and copies by kind and by name",
+    analysis: || boxed(Kernels::default()),
+};
+
+/// Combinations of classes that run at once, in the order of their bits.
+pub const COMBINATIONS: [&str; 7] = [
+    "compute",
+    "communication",
+    "compute + communication",
+    "memory",
+    "compute + memory",
+    "communication + memory",
+    "compute + communication + memory",
+];
+
+/// Runs of one kernel, or of one kind of copy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelRuns {
+    /// Name.
+    pub name: Arc<str>,
+    /// What it is for.
+    pub class: Class,
+    /// How often it ran.
+    pub count: u64,
+    /// Sum of durations.
+    pub total_ns: u64,
+    /// Shortest.
+    pub min_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+    /// Sum of squares of durations, in square nanoseconds: joins over ranks.
+    squares: f64,
+    /// Durations that 50, 95 and 99 of 100 runs stay below; none over several ranks,
+    /// whose single runs are not kept.
+    pub quantiles_ns: Option<[f64; 3]>,
+}
+
+/// Which these are.
+const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
+/// Why there are none over ranks.
+const SEVERAL: &str = "the runs lie in several ranks: see `by_rank`";
+
+impl KernelRuns {
+    fn add(&mut self, other: &KernelRuns) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.squares += other.squares;
+        self.quantiles_ns = None;
+    }
+
+    /// Mean duration.
+    pub fn mean_ns(&self) -> f64 {
+        self.total_ns as f64 / self.count.max(1) as f64
+    }
+
+    /// Standard deviation of the durations; none of a single one.
+    pub fn deviation_ns(&self) -> Option<f64> {
+        let above = self.squares - self.mean_ns() * self.total_ns as f64;
+        (self.count > 1).then(|| (above.max(0.0) / (self.count - 1) as f64).sqrt())
+    }
+}
+
+/// What one rank ran.
+#[derive(Clone, Debug, Default)]
+pub struct RankKernels {
+    /// Time in which exactly these classes ran, as in [`COMBINATIONS`]; summed over devices.
+    pub combinations_ns: [u64; 7],
+    /// By name and class, longest in sum first.
+    pub kernels: Vec<KernelRuns>,
+}
+
+/// What a rank ran.
+pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
+    let mut found = RankKernels { kernels: by_name(rank, names), ..RankKernels::default() };
+    for device in rank.devices() {
+        let sums = combinations(device);
+        found.combinations_ns.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
+    }
+    found
+}
+
+/// Lengths of the parts of a device's busy time, by which classes ran.
+fn combinations(busy: &Busy) -> [u64; 7] {
+    let classes = [&busy.compute, &busy.communication, &busy.memory];
+    let of = |bits: usize| {
+        let mut part: Option<Cover> = None;
+        for (at, class) in classes.iter().enumerate() {
+            if bits & 1 << at != 0 {
+                part = Some(part.map_or_else(|| (*class).clone(), |part| part.intersection(class)));
+            }
+        }
+        let rest = |part: Cover, at: usize| match bits & 1 << at {
+            0 => part.without(classes[at]),
+            _ => part,
+        };
+        (0..3).fold(part.unwrap_or_default(), rest).length()
+    };
+    [1, 2, 3, 4, 5, 6, 7].map(of)
+}
+
+/// What tells kernels apart before their names are looked up.
+type Key = (NameId, WorkKind, Class);
+
+/// Kernels of a rank by name, longest in sum first: name, runs, sum of durations.
+pub fn sums_of_rank<'r>(rank: &'r RankTrace<'_>) -> Vec<(Cow<'r, str>, u64, u64)> {
+    let mut sums: FxHashMap<Key, (&Work, u64, u64)> = FxHashMap::default();
+    for row in rank.work.iter().filter(|row| row.class != Class::Memory) {
+        let sum = sums.entry((row.name, row.kind, row.class)).or_insert((row, 0, 0));
+        *sum = (sum.0, sum.1 + 1, sum.2 + row.duration_ns);
+    }
+    let mut kernels: Vec<_> = sums
+        .into_values()
+        .map(|(row, count, ns)| (rank.work_name(row), row.class, count, ns))
+        .collect();
+    kernels.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    kernels.dedup_by(|next, kept| {
+        let equal = (&next.0, next.1) == (&kept.0, kept.1);
+        if equal {
+            (kept.2, kept.3) = (kept.2 + next.2, kept.3 + next.3);
+        }
+        equal
+    });
+    kernels.sort_by_key(|row| Reverse(row.3));
+    kernels.into_iter().map(|(name, _, count, ns)| (name, count, ns)).collect()
+}
+
+fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
+    let mut runs: FxHashMap<Key, (Arc<str>, Vec<u64>)> = FxHashMap::default();
+    for row in &rank.work {
+        let name = || (names.get(&rank.work_name(row)), Vec::new());
+        let (_, durations) = runs.entry((row.name, row.kind, row.class)).or_insert_with(name);
+        durations.push(row.duration_ns);
+    }
+    let of = |((_, _, class), (name, durations))| runs_of(name, class, durations);
+    let mut kernels: Vec<KernelRuns> = runs.into_iter().map(of).collect();
+    join_equal(&mut kernels);
+    kernels
+}
+
+fn runs_of(name: Arc<str>, class: Class, durations: Vec<u64>) -> KernelRuns {
+    let mut sorted: Vec<f64> = durations.iter().map(|duration| *duration as f64).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    KernelRuns {
+        name,
+        class,
+        count: durations.len() as u64,
+        total_ns: durations.iter().sum(),
+        min_ns: durations.iter().copied().min().unwrap_or(0),
+        max_ns: durations.iter().copied().max().unwrap_or(0),
+        squares: sorted.iter().map(|duration| duration.powi(2)).sum(),
+        quantiles_ns: Some(QUANTILES.map(|part| quantile(&sorted, part))),
+    }
+}
+
+/// Joins rows of one name and class, and puts the longest in sum first.
+fn join_equal(kernels: &mut Vec<KernelRuns>) {
+    kernels.sort_by(|a, b| (&a.name, a.class).cmp(&(&b.name, b.class)));
+    kernels.dedup_by(|next, kept| {
+        let equal = (&next.name, next.class) == (&kept.name, kept.class);
+        if equal {
+            kept.add(next);
+        }
+        equal
+    });
+    kernels.sort_by_key(|row| Reverse(row.total_ns));
+}
+
+/// `tprof report kernels`.
+#[derive(Default)]
+struct Kernels {
+    names: Names,
+}
+
+impl Analysis for Kernels {
+    const KIND: &'static str = KIND.name;
+    type Part = RankKernels;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankKernels {
+        of_rank(rank, &self.names)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, RankKernels)>, options: &Options) -> Body {
+        let mut tables = vec![by_kind(&parts), all_ranks(&parts)];
+        if options.data {
+            tables.push(by_rank(&parts));
+        }
+        Body { tables, notes: Vec::new() }
+    }
+}
+
+fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
+    let columns = vec![
+        Column::new("kind", "running", Unit::Text),
+        Column::new("total_ns", "time", Unit::Duration),
+        Column::new("share", "of busy time", Unit::Share),
+    ];
+    let mut table = Table::new("kinds", "What ran at once", columns)
+        .about("unions of intervals, summed over devices and ranks")
+        .empty(NO_WORK);
+    let sum = |at: usize| parts.iter().map(|(_, part)| part.combinations_ns[at]).sum::<u64>();
+    let mut sums: Vec<(&str, u64)> =
+        COMBINATIONS.iter().enumerate().map(|(at, name)| (*name, sum(at))).collect();
+    let busy: u64 = sums.iter().map(|row| row.1).sum();
+    sums.retain(|row| row.1 > 0);
+    sums.sort_by_key(|row| Reverse(row.1));
+    for (name, total_ns) in sums {
+        table.row(vec![name.into(), total_ns.into(), (total_ns as f64 / busy as f64).into()]);
+    }
+    table
+}
+
+fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
+    let columns = vec![
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::new("share", "share", Unit::Share),
+        Column::new("count", "runs", Unit::Count),
+        Column::new("mean_ns", "mean", Unit::Duration),
+        Column::data("deviation_ns", Unit::Duration),
+        Column::data("min_ns", Unit::Duration),
+        Column::data("max_ns", Unit::Duration),
+        Column::data("p50_ns", Unit::Duration),
+        Column::data("p95_ns", Unit::Duration),
+        Column::data("p99_ns", Unit::Duration),
+        Column::data("class", Unit::Text),
+        Column::data("name", Unit::Name),
+        Column::new("short_name", "name", Unit::Name),
+    ];
+    let mut kernels: Vec<KernelRuns> =
+        parts.iter().flat_map(|(_, part)| part.kernels.iter().cloned()).collect();
+    join_equal(&mut kernels);
+    let all: u64 = kernels.iter().map(|row| row.total_ns).sum();
+    let mut table = Table::new("kernels", "Kernels and copies by total time", columns)
+        .about("durations are summed, also where they overlap; share: of this sum")
+        .empty(NO_WORK);
+    for row in &kernels {
+        let mut cells = vec![row.total_ns.into(), (row.total_ns as f64 / all.max(1) as f64).into()];
+        cells.extend(statistics(row));
+        cells.push(short(&row.name).into());
+        table.row(cells);
+    }
+    table
+}
+
+/// Count, mean, deviation, lowest, highest, quantiles, class, name.
+fn statistics(row: &KernelRuns) -> [Cell; 10] {
+    let quantile = |at: usize| Cell::known(row.quantiles_ns.map(|all| all[at]), SEVERAL);
+    [
+        row.count.into(),
+        row.mean_ns().into(),
+        Cell::applies(row.deviation_ns()),
+        row.min_ns.into(),
+        row.max_ns.into(),
+        quantile(0),
+        quantile(1),
+        quantile(2),
+        row.class.name().into(),
+        (&*row.name).into(),
+    ]
+}
+
+fn by_rank(parts: &[(RankAt, RankKernels)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::new("count", "runs", Unit::Count),
+        Column::new("mean_ns", "mean", Unit::Duration),
+        Column::new("deviation_ns", "std dev", Unit::Duration),
+        Column::new("min_ns", "min", Unit::Duration),
+        Column::new("max_ns", "max", Unit::Duration),
+        Column::new("p50_ns", "p50", Unit::Duration),
+        Column::new("p95_ns", "p95", Unit::Duration),
+        Column::new("p99_ns", "p99", Unit::Duration),
+        Column::new("class", "kind", Unit::Text),
+        Column::new("name", "name", Unit::Name),
+    ];
+    let mut table = Table::new("by_rank", "Kernels and copies by rank", columns)
+        .view(View::Data)
+        .empty(NO_WORK);
+    for (at, part) in parts {
+        for row in &part.kernels {
+            let mut cells = vec![at.label.as_str().into(), row.total_ns.into()];
+            cells.extend(statistics(row));
+            table.row(cells);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use proptest::prelude::*;
+    use tprof_trace::model::{CopyKind, Kernel, MemoryCopy};
+
+    fn rows(rows: &[(u64, u64, &str)]) -> RankKernels {
+        let mut made = Fixture::new();
+        for &(start_ns, duration_ns, name) in rows {
+            if name.starts_with("Mem") {
+                let kind = CopyKind::HostToDevice;
+                let row = MemoryCopy { start_ns, duration_ns, kind, ..MemoryCopy::default() };
+                made.copy(row, name);
+            } else {
+                made.kernel(Kernel { start_ns, duration_ns, ..Kernel::default() }, name);
+            }
+        }
+        let file = made.finish();
+        of_rank(&RankTrace::load(&file, Needs::WORK), &Names::default())
+    }
+
+    #[test]
+    fn runs_are_counted_by_name_and_time_by_what_ran_at_once() {
+        let found = rows(&[
+            (0, 10, "gemm"),
+            (5, 10, "ncclKernel_AllReduce"),
+            (12, 4, "Memcpy HtoD (Pageable -> Device)"),
+            (20, 2, "gemm"),
+            (20, 4, "Memcpy HtoD (Pageable -> Device)"),
+        ]);
+        assert_eq!(found.combinations_ns, [5, 2, 5, 3, 2, 3, 0]);
+        let gemm = &found.kernels[0];
+        assert_eq!((&*gemm.name, gemm.count, gemm.total_ns), ("gemm", 2, 12));
+        assert_eq!((gemm.min_ns, gemm.max_ns, gemm.mean_ns()), (2, 10, 6.0));
+        assert!((gemm.deviation_ns().unwrap() - 32_f64.sqrt()).abs() < 1e-9);
+        assert_eq!(gemm.quantiles_ns, Some([6.0, 9.6, 9.92]));
+        assert_eq!(found.kernels[1].deviation_ns(), None);
+        assert_eq!(found.kernels[2].class, Class::Memory);
+    }
+
+    proptest! {
+        #[test]
+        fn combinations_sum_to_busy_time_in_any_order(
+            made in prop::collection::vec((0_u64..40, 1_u64..9, 0_usize..3), 1..16),
+        ) {
+            let names = ["gemm", "nccl", "Memset (Device)"];
+            let mut list: Vec<(u64, u64, &str)> =
+                made.iter().map(|&(start, length, kind)| (start, length, names[kind])).collect();
+            let cover: Cover = list
+                .iter()
+                .map(|row| crate::base::intervals::Interval::new(row.0, row.0 + row.1))
+                .collect();
+            let found = rows(&list);
+            prop_assert_eq!(found.combinations_ns.iter().sum::<u64>(), cover.length());
+            list.reverse();
+            prop_assert_eq!(rows(&list).combinations_ns, found.combinations_ns);
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! How long calls took that started work, and how long the work waited.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::describe::quantile;
+use crate::base::names::Names;
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+};
+use crate::rank::{HostSpan, Needs, RankTrace, Work};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "launches",
+    about: "calls that start device work: duration, delay, outliers",
+    analysis: || boxed(LaunchReport::default()),
+};
+
+/// A longer call is an outlier; Holistic Trace Analysis's `runtime_cutoff`.
+pub const LONG_CALL_NS: u64 = 50_000;
+/// A longer delay is an outlier; Holistic Trace Analysis's `launch_delay_cutoff`.
+pub const LONG_DELAY_NS: u64 = 100_000;
+
+/// Calls that Holistic Trace Analysis takes for launches.
+const HTA_LAUNCHES: [&str; 4] =
+    ["cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"];
+
+/// Why there are no rows.
+const NO_LAUNCHES: &str = "no call was recorded that started a kernel or a copy seen on a device";
+
+/// A call and one piece of work that it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// What joins them.
+    pub correlation: u64,
+    /// Index of the call.
+    pub call: u32,
+    /// When the call began.
+    pub start_ns: u64,
+    /// How long the call took.
+    pub call_ns: u64,
+    /// How long the work took.
+    pub work_ns: u64,
+    /// From the call's end to the work's start; 0 if that came first.
+    pub delay_ns: u64,
+}
+
+impl Launch {
+    fn of(call: u32, row: &HostSpan, work: &Work) -> Launch {
+        Launch {
+            correlation: work.correlation.get().unwrap_or(0),
+            call,
+            start_ns: row.start_ns,
+            call_ns: row.duration_ns,
+            work_ns: work.duration_ns,
+            delay_ns: work.start_ns.saturating_sub(row.end_ns()),
+        }
+    }
+}
+
+/// Every launch of a rank, in order of calls: one for each piece of work.
+pub fn launches<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = Launch> + 'r {
+    let is_launch =
+        move |call: &HostSpan| !rank.hta || HTA_LAUNCHES.contains(&rank.name(call.name));
+    rank.calls.iter().enumerate().filter(move |(_, call)| is_launch(call)).flat_map(
+        move |(at, call)| {
+            let of = move |work: &u32| Launch::of(at as u32, call, &rank.work[*work as usize]);
+            rank.launches.work_of(at).iter().map(of)
+        },
+    )
+}
+
+/// Launches by one function.
+#[derive(Clone, Debug)]
+pub struct CallLaunches {
+    /// Function.
+    pub name: Arc<str>,
+    /// Calls that started something.
+    pub calls: u64,
+    /// What they started.
+    pub work: u64,
+    /// Time in the calls.
+    pub call_ns: Quantiles,
+    /// From a call's end to its first work's start.
+    pub delay_ns: Quantiles,
+    /// Calls that took longer than all that they started: what they start is too small.
+    pub short: u64,
+    /// Calls longer than [`LONG_CALL_NS`].
+    pub long_calls: u64,
+    /// Delays longer than [`LONG_DELAY_NS`].
+    pub long_delays: u64,
+}
+
+/// Sum, middle and extremes of durations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quantiles {
+    /// Sum.
+    pub total_ns: u64,
+    /// Middle.
+    pub median_ns: f64,
+    /// 99 of 100 are below.
+    pub p99_ns: f64,
+    /// Highest.
+    pub max_ns: u64,
+}
+
+impl Quantiles {
+    fn of(values: &[u64]) -> Quantiles {
+        let mut sorted: Vec<f64> = values.iter().map(|value| *value as f64).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Quantiles {
+            total_ns: values.iter().sum(),
+            median_ns: quantile(&sorted, 0.5),
+            p99_ns: quantile(&sorted, 0.99),
+            max_ns: values.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+/// Launches of one graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphLaunches {
+    /// Number; none if the trace does not tell graphs apart.
+    pub graph: Option<u32>,
+    /// Pieces of work in one launch.
+    pub nodes: usize,
+    /// Launches.
+    pub launches: u64,
+    /// Time in the calls.
+    pub call_ns: u64,
+    /// Sum of the work's durations.
+    pub work_ns: u64,
+    /// Sum of the times from first work's start to last one's end.
+    pub span_ns: u64,
+}
+
+/// Launches of one rank.
+#[derive(Clone, Debug, Default)]
+pub struct RankLaunches {
+    /// By function, most time first.
+    pub calls: Vec<CallLaunches>,
+    /// By graph, most time first.
+    pub graphs: Vec<GraphLaunches>,
+    /// Work whose launch was not seen.
+    pub orphans: u64,
+    /// One by one, where they were asked for.
+    pub each: Vec<(Arc<str>, Launch)>,
+}
+
+/// Launches of a rank; one by one too if `each`.
+pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches {
+    let mut found = RankLaunches {
+        orphans: (0..rank.work.len()).filter(|at| rank.launches.call_of(*at).is_none()).count()
+            as u64,
+        ..RankLaunches::default()
+    };
+    let mut by_name: FxHashMap<_, Vec<Launch>> = FxHashMap::default();
+    for launch in launches(rank) {
+        by_name.entry(rank.calls[launch.call as usize].name).or_default().push(launch);
+    }
+    for (name, launches) in by_name {
+        let name = names.get(rank.name(name));
+        if each {
+            found.each.extend(launches.iter().map(|launch| (Arc::clone(&name), *launch)));
+        }
+        found.calls.push(of_calls(name, &launches));
+    }
+    found.calls.sort_by(|a, b| {
+        b.call_ns.total_ns.cmp(&a.call_ns.total_ns).then_with(|| a.name.cmp(&b.name))
+    });
+    found.each.sort_by_key(|(_, launch)| launch.start_ns);
+    found.graphs = graphs(rank);
+    found
+}
+
+/// Launches of one function, whose work lies call by call in order of start.
+fn of_calls(name: Arc<str>, launches: &[Launch]) -> CallLaunches {
+    let calls: Vec<&[Launch]> = launches.chunk_by(|a, b| a.call == b.call).collect();
+    let first =
+        |of: fn(&Launch) -> u64| -> Vec<u64> { calls.iter().map(|work| of(&work[0])).collect() };
+    let (call_ns, delay_ns) = (first(|launch| launch.call_ns), first(|launch| launch.delay_ns));
+    let count = |is: &dyn Fn(&&&[Launch]) -> bool| calls.iter().filter(is).count() as u64;
+    CallLaunches {
+        name,
+        calls: calls.len() as u64,
+        work: launches.len() as u64,
+        short: count(&|work| work.iter().map(|row| row.work_ns).sum::<u64>() < work[0].call_ns),
+        long_calls: count(&|work| work[0].call_ns > LONG_CALL_NS),
+        long_delays: count(&|work| work[0].delay_ns > LONG_DELAY_NS),
+        call_ns: Quantiles::of(&call_ns),
+        delay_ns: Quantiles::of(&delay_ns),
+    }
+}
+
+fn graphs(rank: &RankTrace<'_>) -> Vec<GraphLaunches> {
+    let mut graphs: FxHashMap<(Option<u32>, usize), GraphLaunches> = FxHashMap::default();
+    for (at, call) in rank.calls.iter().enumerate() {
+        let work = rank.launches.work_of(at);
+        let Some(first) = work.first().map(|at| &rank.work[*at as usize]) else { continue };
+        if first.graph.is_none() && !rank.name(call.name).contains("GraphLaunch") {
+            continue;
+        }
+        let rows = || work.iter().map(|at| &rank.work[*at as usize]);
+        let end_ns = rows().map(Work::end_ns).max().unwrap_or(first.start_ns);
+        let nodes = work.len();
+        let graph = graphs.entry((first.graph, nodes)).or_insert(GraphLaunches {
+            graph: first.graph,
+            nodes,
+            launches: 0,
+            call_ns: 0,
+            work_ns: 0,
+            span_ns: 0,
+        });
+        graph.launches += 1;
+        graph.call_ns += call.duration_ns;
+        graph.work_ns += rows().map(|row| row.duration_ns).sum::<u64>();
+        graph.span_ns += end_ns - first.start_ns;
+    }
+    let mut graphs: Vec<GraphLaunches> = graphs.into_values().collect();
+    graphs.sort_by_key(|row| (Reverse(row.span_ns), row.graph, row.nodes));
+    graphs
+}
+
+/// `tprof report launches`.
+#[derive(Default)]
+struct LaunchReport {
+    names: Names,
+}
+
+impl Analysis for LaunchReport {
+    const KIND: &'static str = KIND.name;
+    type Part = RankLaunches;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::CALLS
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankLaunches {
+        of_rank(rank, &self.names, options.data && options.rank.is_some())
+    }
+
+    fn join(&self, parts: Vec<(RankAt, RankLaunches)>, options: &Options) -> Body {
+        let mut tables = vec![by_call(&parts)];
+        if parts.iter().any(|(_, part)| !part.graphs.is_empty()) {
+            tables.push(by_graph(&parts));
+        }
+        if options.data && options.rank.is_some() {
+            tables.push(each(&parts));
+        }
+        let orphans: u64 = parts.iter().map(|(_, part)| part.orphans).sum();
+        let mut notes = Vec::new();
+        if orphans > 0 {
+            notes.push(format!(
+                "the launches of {} kernels and copies were not recorded",
+                crate::base::units::count(orphans)
+            ));
+        }
+        Body { tables, notes }
+    }
+}
+
+fn by_call(parts: &[(RankAt, RankLaunches)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("calls", "calls", Unit::Count),
+        Column::data("work", Unit::Count),
+        Column::data("call_total_ns", Unit::Duration),
+        Column::new("call_median_ns", "call", Unit::Duration),
+        Column::data("call_p99_ns", Unit::Duration),
+        Column::data("call_max_ns", Unit::Duration),
+        Column::new("delay_median_ns", "delay", Unit::Duration),
+        Column::data("delay_p99_ns", Unit::Duration),
+        Column::data("delay_max_ns", Unit::Duration),
+        Column::new("short", "short", Unit::Count),
+        Column::new("long_calls", "long", Unit::Count),
+        Column::new("long_delays", "late", Unit::Count),
+        Column::new("name", "by", Unit::Name),
+    ];
+    let mut table = Table::new("launches", "Calls that start work", columns)
+        .about(
+            "medians; delay: from a call's end to its work's start; short: calls that took \
+             longer than what they started; long: calls over 50 us; late: delays over 100 us",
+        )
+        .empty(NO_LAUNCHES);
+    let mut rows: Vec<(&RankAt, &CallLaunches)> =
+        parts.iter().flat_map(|(at, part)| part.calls.iter().map(move |row| (at, row))).collect();
+    rows.sort_by_key(|(_, row)| Reverse(row.call_ns.total_ns));
+    for (at, row) in rows {
+        table.row(vec![
+            at.label.as_str().into(),
+            row.calls.into(),
+            row.work.into(),
+            row.call_ns.total_ns.into(),
+            row.call_ns.median_ns.into(),
+            row.call_ns.p99_ns.into(),
+            row.call_ns.max_ns.into(),
+            row.delay_ns.median_ns.into(),
+            row.delay_ns.p99_ns.into(),
+            row.delay_ns.max_ns.into(),
+            row.short.into(),
+            row.long_calls.into(),
+            row.long_delays.into(),
+            (&*row.name).into(),
+        ]);
+    }
+    table
+}
+
+fn by_graph(parts: &[(RankAt, RankLaunches)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("graph", "graph", Unit::Id),
+        Column::new("nodes", "nodes", Unit::Count),
+        Column::new("launches", "launches", Unit::Count),
+        Column::new("call_ns", "in calls", Unit::Duration),
+        Column::new("span_ns", "on the GPU", Unit::Duration),
+        Column::new("work_ns", "of it working", Unit::Duration),
+    ];
+    let mut table = Table::new("graphs", "Graph launches", columns)
+        .about("on the GPU: first kernel's start to last one's end, summed over launches");
+    for (at, part) in parts {
+        for row in &part.graphs {
+            table.row(vec![
+                at.label.as_str().into(),
+                Cell::known(row.graph, "the trace does not number graphs"),
+                row.nodes.into(),
+                row.launches.into(),
+                row.call_ns.into(),
+                row.span_ns.into(),
+                row.work_ns.into(),
+            ]);
+        }
+    }
+    table
+}
+
+fn each(parts: &[(RankAt, RankLaunches)]) -> Table {
+    let columns = vec![
+        Column::new("start_ns", "start", Unit::Time),
+        Column::new("correlation", "correlation", Unit::Id),
+        Column::new("call_ns", "call", Unit::Duration),
+        Column::new("work_ns", "work", Unit::Duration),
+        Column::new("delay_ns", "delay", Unit::Duration),
+        Column::new("name", "call", Unit::Name),
+    ];
+    let mut table = Table::new("each", "Launches", columns).view(View::Data).empty(NO_LAUNCHES);
+    for (at, part) in parts {
+        for (name, launch) in &part.each {
+            table.row(vec![
+                at.clock.since_start(launch.start_ns).into(),
+                launch.correlation.into(),
+                launch.call_ns.into(),
+                launch.work_ns.into(),
+                launch.delay_ns.into(),
+                (&**name).into(),
+            ]);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::Kernel;
+
+    #[test]
+    fn a_launch_is_measured_from_call_to_kernel() {
+        let mut made = Fixture::new();
+        let starts = |start_ns, duration_ns, correlation| Kernel {
+            start_ns,
+            duration_ns,
+            correlation: Some(correlation),
+            ..Kernel::default()
+        };
+        made.call(0, 1_000, 4_000, "cudaLaunchKernel", 1);
+        made.kernel(starts(7_000, 3_000, 1), "small");
+        made.call(0, 10_000, 60_000, "cudaLaunchKernel", 2);
+        made.kernel(starts(400_000, 90_000, 2), "late");
+        made.call(0, 80_000, 1_000, "cudaMemcpyAsync", 3);
+        made.call(0, 500_000, 9_000, "cudaGraphLaunch", 4);
+        made.kernel(starts(508_000, 5_000, 4), "node");
+        made.kernel(starts(520_000, 6_000, 4), "node");
+        made.kernel(starts(530_000, 6_000, 5), "orphan");
+        let file = made.finish();
+        let rank = RankTrace::load(&file, Needs::WORK | Needs::CALLS);
+        let found = of_rank(&rank, &Names::default(), true);
+        assert_eq!(found.orphans, 1);
+        assert_eq!(found.calls.len(), 2);
+        let kernels = &found.calls[0];
+        assert_eq!((&*kernels.name, kernels.calls, kernels.short), ("cudaLaunchKernel", 2, 1));
+        assert_eq!((kernels.long_calls, kernels.long_delays), (1, 1));
+        assert_eq!((kernels.call_ns.total_ns, kernels.call_ns.max_ns), (64_000, 60_000));
+        assert_eq!((kernels.delay_ns.median_ns, kernels.delay_ns.max_ns), (166_000.0, 330_000));
+        let graph = GraphLaunches {
+            graph: None,
+            nodes: 2,
+            launches: 1,
+            call_ns: 9_000,
+            work_ns: 11_000,
+            span_ns: 18_000,
+        };
+        assert_eq!(found.graphs, [graph]);
+        // The first node began before the call had returned: no delay.
+        let each: Vec<u64> = found.each.iter().map(|(_, launch)| launch.delay_ns).collect();
+        assert_eq!(each, [2_000, 330_000, 0, 11_000]);
+    }
+}

@@ -1,0 +1,246 @@
+//! Copies and memsets by kind of memory: time, bytes, rate.
+
+use std::collections::BTreeMap;
+
+use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind};
+
+use crate::base::intervals::{Cover, Interval};
+use crate::document::nsys::{self, Values};
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+};
+use crate::gpu::bandwidth::NO_BYTES;
+use crate::rank::{Needs, RankTrace, copy_name};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "memcpy",
+    about: "copies and memsets by kind of memory: time, bytes, pageable",
+    analysis: || boxed(Memcpy),
+};
+
+const NO_COPIES: &str = "no copy or memset was recorded";
+const NO_KINDS: &str = "the trace does not say which memory these copies read and wrote";
+
+/// `tprof report memcpy`.
+struct Memcpy;
+
+/// What was copied from where to where.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Operation {
+    kind: CopyKind,
+    from: MemoryKind,
+    to: MemoryKind,
+}
+
+/// Copies of one kind.
+#[derive(Clone)]
+struct Copies {
+    operation: Operation,
+    /// None if some did not tell.
+    bytes: Option<Vec<u64>>,
+    /// When at least one ran.
+    busy_ns: u64,
+}
+
+impl Copies {
+    /// Bytes a second of the time in which at least one ran.
+    fn rate(&self) -> Option<f64> {
+        let bytes: u64 = self.bytes.as_ref()?.iter().sum();
+        (self.busy_ns > 0).then(|| bytes as f64 / self.busy_ns as f64 * 1e9)
+    }
+}
+
+impl Operation {
+    /// Whether one side is memory that may be paged out: such a copy goes through a
+    /// buffer of the driver's and makes its caller wait.
+    fn pageable(self) -> Option<bool> {
+        let known = self.from != MemoryKind::Unknown || self.to != MemoryKind::Unknown;
+        known.then_some(self.from == MemoryKind::Pageable || self.to == MemoryKind::Pageable)
+    }
+
+    fn memory(self) -> Option<String> {
+        let name = |kind| match kind {
+            MemoryKind::Unknown => None,
+            MemoryKind::Pageable => Some("pageable"),
+            MemoryKind::Pinned => Some("pinned"),
+            MemoryKind::Device => Some("device"),
+            MemoryKind::Array => Some("array"),
+            MemoryKind::Managed => Some("managed"),
+            MemoryKind::DeviceStatic => Some("device static"),
+            MemoryKind::ManagedStatic => Some("managed static"),
+        };
+        match (name(self.from), name(self.to)) {
+            (Some(from), Some(to)) => Some(format!("{from} to {to}")),
+            (None, Some(one)) | (Some(one), None) => Some(one.to_owned()),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Analysis for Memcpy {
+    const KIND: &'static str = KIND.name;
+    const HTA: bool = false;
+    type Part = Vec<Values<Copies>>;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+    }
+
+    /// Work does not keep which memory a copy read and wrote: its rows are read again.
+    /// What of them cannot be read, the first reading has said.
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<Copies>> {
+        of_rows(&rank.file.rows::<MemoryCopy>().0)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Vec<Values<Copies>>)>, _: &Options) -> Body {
+        Body { tables: vec![times(&parts), sizes(&parts)], notes: Vec::new() }
+    }
+}
+
+fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<Copies>> {
+    let mut found: BTreeMap<Operation, Vec<&MemoryCopy>> = BTreeMap::new();
+    for row in rows {
+        let operation = Operation { kind: row.kind, from: row.from, to: row.to };
+        found.entry(operation).or_default().push(row);
+    }
+    let of_operation = |(operation, rows): (Operation, Vec<&MemoryCopy>)| {
+        let interval =
+            |row: &&MemoryCopy| Interval::new(row.start_ns, row.start_ns + row.duration_ns);
+        Values {
+            row: Copies {
+                operation,
+                bytes: rows.iter().map(|row| row.bytes).collect(),
+                busy_ns: rows.iter().map(interval).collect::<Cover>().length(),
+            },
+            values: rows.iter().map(|row| row.duration_ns).collect(),
+        }
+    };
+    found.into_iter().map(of_operation).collect()
+}
+
+fn own(copies: &Copies) -> Vec<Cell> {
+    let operation = copies.operation;
+    let name = copy_name(operation.kind);
+    let (memory, copy) = match operation.memory() {
+        Some(memory) => (Some(memory.clone()), format!("{name}, {memory}")),
+        None => (None, name.to_owned()),
+    };
+    vec![
+        Cell::known(operation.pageable(), NO_KINDS),
+        name.into(),
+        Cell::known(memory, NO_KINDS),
+        copy.into(),
+    ]
+}
+
+const OWN: [Column; 4] = [
+    Column::data("pageable", Unit::Flag),
+    Column::data("operation", Unit::Text),
+    Column::data("memory", Unit::Text),
+    Column::new("copy", "copy", Unit::Name),
+];
+
+fn times(parts: &[(RankAt, Vec<Values<Copies>>)]) -> Table {
+    let mut more = vec![
+        Column::data("busy_ns", Unit::Duration),
+        Column::new("rate", "rate", Unit::BytesPerSecond),
+    ];
+    more.extend(OWN);
+    let columns = nsys::columns(&nsys::TIMES, &more);
+    let mut table = Table::new("cuda_gpu_mem_time_sum", "Copies and memsets by time", columns)
+        .about(
+            "time: share of the sum of all copies of a rank; rate: bytes over the time in which \
+             at least one ran",
+        )
+        .empty(NO_COPIES);
+    for (at, part) in parts {
+        let rows = part
+            .iter()
+            .map(|row| Values { row: row.row.clone(), values: row.values.clone() })
+            .collect();
+        nsys::add_times(&mut table, &at.label, rows, |copies: &Values<Copies>| {
+            let copies = &copies.row;
+            let mut cells = vec![copies.busy_ns.into(), Cell::known(copies.rate(), NO_BYTES)];
+            cells.extend(own(copies));
+            cells
+        });
+    }
+    table
+}
+
+fn sizes(parts: &[(RankAt, Vec<Values<Copies>>)]) -> Table {
+    let columns = nsys::columns(&nsys::SIZES, &OWN);
+    let mut table = Table::new("cuda_gpu_mem_size_sum", "Copies and memsets by size", columns)
+        .about("bytes of single copies")
+        .empty(NO_COPIES);
+    for (at, part) in parts {
+        let bytes =
+            |row: &&Values<Copies>| row.row.bytes.as_ref().map_or(0, |bytes| bytes.iter().sum());
+        let mut rows: Vec<&Values<Copies>> = part.iter().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(bytes(row)));
+        for row in rows {
+            let mut cells = vec![at.label.as_str().into()];
+            match &row.row.bytes {
+                Some(bytes) => cells.extend(nsys::cells(bytes)),
+                None => {
+                    cells.extend(vec![Cell::missing(NO_BYTES); nsys::SIZES.len()]);
+                    cells[2] = row.values.len().into();
+                }
+            }
+            cells.extend(own(&row.row));
+            table.row(cells);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(start_ns: u64, duration_ns: u64, bytes: Option<u64>, from: MemoryKind) -> MemoryCopy {
+        MemoryCopy {
+            start_ns,
+            duration_ns,
+            bytes,
+            from,
+            kind: CopyKind::HostToDevice,
+            to: MemoryKind::Device,
+            ..MemoryCopy::default()
+        }
+    }
+
+    #[test]
+    fn copies_are_told_apart_by_the_memory_that_they_read() {
+        let rows = of_rows(&[
+            copy(0, 100, Some(1000), MemoryKind::Pageable),
+            copy(50, 100, Some(500), MemoryKind::Pageable),
+            copy(900, 10, Some(10), MemoryKind::Pinned),
+        ]);
+        let [pageable, pinned] = rows.as_slice() else { panic!("{}", rows.len()) };
+        assert_eq!(pageable.row.operation.memory().as_deref(), Some("pageable to device"));
+        assert_eq!(
+            (pageable.row.operation.pageable(), pinned.row.operation.pageable()),
+            (Some(true), Some(false))
+        );
+        assert_eq!((pageable.values.as_slice(), pageable.row.busy_ns), (&[100, 100][..], 150));
+        assert_eq!(pageable.row.rate(), Some(1e10));
+    }
+
+    #[test]
+    fn bytes_that_one_copy_does_not_tell_are_missing() {
+        let rows = of_rows(&[
+            copy(0, 10, Some(1000), MemoryKind::Unknown),
+            copy(20, 10, None, MemoryKind::Unknown),
+        ]);
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].row.rate(), rows[0].row.bytes.as_ref()), (None, None));
+        let unknown = Operation {
+            kind: CopyKind::Unknown,
+            from: MemoryKind::Unknown,
+            to: MemoryKind::Unknown,
+        };
+        assert_eq!((unknown.pageable(), unknown.memory()), (None, None));
+    }
+}

@@ -1,0 +1,18 @@
+//! What GPUs did: one file or folder per kind of report.
+
+pub mod api;
+mod at_once;
+pub mod bandwidth;
+pub mod breakdown;
+pub mod comm;
+pub mod critical_path;
+pub mod device_memory;
+pub mod gemms;
+pub mod idle;
+pub mod kernels;
+pub mod launches;
+pub mod memcpy;
+pub mod overlap;
+pub mod queue;
+pub mod stragglers;
+pub mod utilization;

@@ -1,0 +1,186 @@
+//! How much communication compute hides.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::names::{Names, short};
+use crate::document::over_ranks::{Part, over_ranks};
+use crate::document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+};
+use crate::gpu::breakdown::NO_WORK;
+use crate::rank::{Busy, Class, Needs, RankTrace, Work};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "overlap",
+    about: "communication that compute hides, and what it does not",
+    analysis: || boxed(Overlap::default()),
+};
+
+/// Why a share of communication is not known.
+const NO_KERNEL: &str = "no kernel that communicates was recorded";
+const NO_COMMUNICATION: &str = "no kernel communicated on that device";
+
+/// Communication of one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceOverlap {
+    /// Device; none if all of a rank's count as one.
+    pub device: Option<u32>,
+    /// Time in which something communicated.
+    pub communication_ns: u64,
+    /// Time of it in which something computed too.
+    pub hidden_ns: u64,
+    /// From the first work's start to the last one's end.
+    pub window_ns: u64,
+    /// By kernel, most exposed first.
+    pub kernels: Vec<KernelOverlap>,
+}
+
+impl DeviceOverlap {
+    /// Share of communication that compute hides; none without communication.
+    pub fn hidden_share(&self) -> Option<f64> {
+        (self.communication_ns > 0).then(|| self.hidden_ns as f64 / self.communication_ns as f64)
+    }
+
+    fn exposed_ns(&self) -> u64 {
+        self.communication_ns - self.hidden_ns
+    }
+}
+
+/// Runs of one communication kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelOverlap {
+    /// Name.
+    pub name: Arc<str>,
+    /// How often it ran.
+    pub count: u64,
+    /// Sum of its durations.
+    pub total_ns: u64,
+    /// Sum of what of them no compute hid. Where several kernels communicate at
+    /// once, each counts.
+    pub exposed_ns: u64,
+}
+
+/// Overlap of each of a rank's devices.
+pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
+    let of_device = |busy: &Busy| {
+        let computed = busy.compute.measure();
+        let mut computed = computed.walk();
+        let mut kernels: FxHashMap<_, KernelOverlap> = FxHashMap::default();
+        let communicates =
+            |row: &&Work| row.class == Class::Communication && rank.device_of(row) == busy.device;
+        for row in rank.work.iter().filter(communicates) {
+            let kernel = kernels.entry(row.name).or_insert_with(|| KernelOverlap {
+                name: names.get(&rank.work_name(row)),
+                count: 0,
+                total_ns: 0,
+                exposed_ns: 0,
+            });
+            kernel.count += 1;
+            kernel.total_ns += row.duration_ns;
+            kernel.exposed_ns += row.duration_ns - computed.within(row.interval());
+        }
+        Some(DeviceOverlap {
+            device: busy.device,
+            communication_ns: busy.communication.length(),
+            hidden_ns: busy.communication.shared(&busy.compute),
+            window_ns: busy.window()?.length(),
+            kernels: kernels.into_values().collect(),
+        })
+    };
+    rank.devices().iter().filter_map(of_device).collect()
+}
+
+/// `tprof report overlap`.
+#[derive(Default)]
+struct Overlap {
+    names: Names,
+}
+
+impl Analysis for Overlap {
+    const KIND: &'static str = KIND.name;
+    type Part = Vec<DeviceOverlap>;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<DeviceOverlap> {
+        of_rank(rank, &self.names)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Vec<DeviceOverlap>)>, _: &Options) -> Body {
+        let mut rows: Vec<(&RankAt, &DeviceOverlap)> =
+            parts.iter().flat_map(|(at, part)| part.iter().map(move |row| (at, row))).collect();
+        rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.exposed_ns()));
+        let mut tables = vec![table(&rows), by_kernel(&rows)];
+        let shares: Vec<(f64, &str)> = rows
+            .iter()
+            .filter_map(|(at, row)| Some((row.hidden_share()?, at.label.as_str())))
+            .collect();
+        if shares.len() > 1 {
+            let part = Part { name: "hidden", shares };
+            tables.insert(0, over_ranks("over_ranks", "Hidden communication over ranks", &[part]));
+        }
+        Body { tables, notes: Vec::new() }
+    }
+}
+
+fn table(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::device(rows.iter().map(|(_, row)| row.device)),
+        Column::new("communication_ns", "communicates", Unit::Duration),
+        Column::new("hidden_ns", "hidden", Unit::Duration),
+        Column::new("exposed_ns", "exposed", Unit::Duration),
+        Column::new("hidden_share", "hidden", Unit::Share),
+        Column::new("exposed_of_window", "exposed of all", Unit::Share),
+    ];
+    let mut table = Table::new("overlap", "Communication hidden by compute", columns)
+        .about("exposed of all: of the time from the first kernel or copy to the last")
+        .empty(NO_WORK);
+    for (at, row) in rows {
+        table.row(vec![
+            at.label.as_str().into(),
+            Cell::applies(row.device),
+            row.communication_ns.into(),
+            row.hidden_ns.into(),
+            row.exposed_ns().into(),
+            Cell::known(row.hidden_share(), NO_COMMUNICATION),
+            (row.exposed_ns() as f64 / row.window_ns.max(1) as f64).into(),
+        ]);
+    }
+    table
+}
+
+fn by_kernel(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
+    let columns = vec![
+        Column::new("exposed_ns", "exposed", Unit::Duration),
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::new("count", "runs", Unit::Count),
+        Column::data("name", Unit::Name),
+        Column::new("short_name", "kernel", Unit::Name),
+    ];
+    let mut kernels: FxHashMap<&Arc<str>, (u64, u64, u64)> = FxHashMap::default();
+    for kernel in rows.iter().flat_map(|(_, row)| &row.kernels) {
+        let sums = kernels.entry(&kernel.name).or_default();
+        *sums = (sums.0 + kernel.exposed_ns, sums.1 + kernel.total_ns, sums.2 + kernel.count);
+    }
+    let mut kernels: Vec<_> = kernels.into_iter().collect();
+    kernels.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let mut table = Table::new("by_kernel", "Exposed communication by kernel, all ranks", columns)
+        .about("sums of durations: kernels that run at once each count")
+        .empty(NO_KERNEL);
+    for (name, (exposed_ns, total_ns, count)) in kernels {
+        table.row(vec![
+            exposed_ns.into(),
+            total_ns.into(),
+            count.into(),
+            (&**name).into(),
+            short(name).into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,206 @@
+//! Who came late to collectives.
+//!
+//! A kernel of a collective waits on its device for the last rank, and ends about
+//! when the others' do. So how long a rank's kernel ran is how long it waited plus
+//! what the transfer took: the rank whose kernel was shortest came last. That
+//! needs no clock that hosts share.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::rank::collectives::{Operation, waits_for_all};
+use crate::rank::{RankTrace, Step};
+
+/// Most collectives of a rank that are kept for comparing. Where there are more, a
+/// sample is: by a hash, so that all ranks keep the same ones.
+const MOST_KEPT: usize = 2048;
+
+/// A collective as all its ranks can name it: a hash of its communicator, operation
+/// and size, and of its number, or of its step and place in that.
+pub type Meeting = u64;
+
+/// Collectives of a rank, as it met others in them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meetings {
+    /// Duration of the rank's kernel, by collective; in order.
+    pub kept: Vec<(Meeting, u64)>,
+    /// One in how many is kept; a power of two.
+    pub stride: u64,
+    /// Collectives that make all ranks wait for each other.
+    pub seen: u64,
+}
+
+impl Meetings {
+    /// Of a rank's operations. `steps_of_work` tells each kernel's step.
+    pub fn of(
+        rank: &RankTrace,
+        operations: &[Operation],
+        steps: &[Step],
+        steps_of_work: &[Option<u32>],
+    ) -> Meetings {
+        let mut places: FxHashMap<u64, u64> = FxHashMap::default();
+        let mut all = Vec::new();
+        for operation in operations.iter().filter(|operation| waits_for_all(&operation.name)) {
+            let work = &rank.work[operation.work as usize];
+            let step = steps_of_work.get(operation.work as usize).copied().flatten();
+            let step = step.map(|at| steps[at as usize].number);
+            // Kernels of one stream keep their order on all ranks; its number may differ.
+            let unnamed = operation.communicator.is_none().then(|| rank.name(work.name));
+            let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
+            let meeting = match (operation.communicator, operation.sequence) {
+                (Some(_), Some(number)) => hash(&(kind, number, 0_u8)),
+                _ => {
+                    let place = places.entry(hash(&(kind, step))).or_default();
+                    *place += 1;
+                    hash(&(kind, step, *place, 1_u8))
+                }
+            };
+            all.push((meeting, operation.duration_ns));
+        }
+        let seen = all.len() as u64;
+        let mut stride = 1;
+        while all.len() > MOST_KEPT {
+            stride *= 2;
+            all.retain(|(meeting, _)| meeting % stride == 0);
+        }
+        all.sort_unstable();
+        Meetings { kept: all, stride, seen }
+    }
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    of.hash(&mut hasher);
+    // The low bits of this hash are poor, and they choose the sample.
+    let hash = hasher.finish();
+    (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(27)
+}
+
+/// How a rank came to the collectives in which it met others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Collectives that were compared.
+    pub met: u64,
+    /// Those to which it came last.
+    pub last: u64,
+    /// Sum of how long it came after the first.
+    pub late_ns: u64,
+    /// Sum of how long it waited for the last.
+    pub waited_ns: u64,
+    /// Sum, where it came last, of how long it came after the last but one: what
+    /// would be gained if it had come with that.
+    pub delay_ns: u64,
+}
+
+impl Arrival {
+    /// Mean time by which it came after the first.
+    pub fn mean_late_ns(&self) -> Option<u64> {
+        self.late_ns.checked_div(self.met)
+    }
+}
+
+/// Arrivals of each rank; and the share of collectives that were compared: sampled
+/// or met by one rank alone, they are not.
+pub fn arrivals(ranks: &[&Meetings]) -> Vec<Arrival> {
+    let stride = ranks.iter().map(|rank| rank.stride).max().unwrap_or(1);
+    let mut rows: Vec<(Meeting, u64, u32)> = Vec::new();
+    for (rank, meetings) in (0..).zip(ranks) {
+        let kept = meetings.kept.iter().filter(|(meeting, _)| meeting % stride == 0);
+        rows.extend(kept.map(|&(meeting, time)| (meeting, time, rank)));
+    }
+    rows.sort_unstable();
+    let mut arrivals = vec![Arrival::default(); ranks.len()];
+    for meeting in rows.chunk_by(|a, b| a.0 == b.0) {
+        // In order of duration: the last to come is first. A rank that is there twice
+        // is not who this seems to be.
+        let [(_, shortest, last), .., (_, longest, _)] = meeting else { continue };
+        let mut who: Vec<u32> = meeting.iter().map(|row| row.2).collect();
+        who.sort_unstable();
+        if who.windows(2).any(|pair| pair[0] == pair[1]) {
+            continue;
+        }
+        for (_, time, rank) in meeting {
+            let arrival = &mut arrivals[*rank as usize];
+            arrival.met += 1;
+            arrival.late_ns += longest - time;
+            arrival.waited_ns += time - shortest;
+        }
+        let arrival = &mut arrivals[*last as usize];
+        arrival.delay_ns += meeting[1].1 - shortest;
+        arrival.last += u64::from(meeting[1].1 > *shortest);
+    }
+    arrivals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn meetings(times: &[(Meeting, u64)]) -> Meetings {
+        Meetings { kept: times.to_vec(), stride: 1, seen: times.len() as u64 }
+    }
+
+    #[test]
+    fn the_rank_whose_kernel_is_shortest_came_last() {
+        let ranks = [
+            meetings(&[(1, 100), (2, 50), (3, 7)]),
+            meetings(&[(1, 20), (2, 50)]),
+            meetings(&[(1, 70), (2, 90)]),
+        ];
+        let found = arrivals(&ranks.iter().collect::<Vec<_>>());
+        // Of the second, two came last together; the third was met by one rank.
+        let arrival = |met, last, late_ns, waited_ns, delay_ns| Arrival {
+            met,
+            last,
+            late_ns,
+            waited_ns,
+            delay_ns,
+        };
+        assert_eq!(found[0], arrival(2, 0, 40, 80, 0));
+        assert_eq!(found[1], arrival(2, 1, 80 + 40, 0, 50));
+        assert_eq!(found[2], arrival(2, 0, 30, 50 + 40, 0));
+    }
+
+    #[test]
+    fn ranks_that_kept_different_shares_compare_what_both_have() {
+        let mut one = meetings(&[(2, 10), (4, 10), (6, 10), (8, 10)]);
+        let mut two = meetings(&[(4, 30), (8, 30)]);
+        (one.stride, two.stride) = (2, 4);
+        let found = arrivals(&[&one, &two]);
+        assert_eq!((found[0].met, found[0].delay_ns), (2, 40));
+    }
+
+    proptest! {
+        #[test]
+        fn late_and_waited_sum_to_what_separates_first_and_last(
+            times in prop::collection::vec(prop::collection::vec(1_u64..100, 6), 2..5),
+            turn in 0_usize..5,
+        ) {
+            let ranks: Vec<Meetings> = times
+                .iter()
+                .map(|times| meetings(&(0..).zip(times.iter().copied()).collect::<Vec<_>>()))
+                .collect();
+            let found = arrivals(&ranks.iter().collect::<Vec<_>>());
+            let apart: u64 = (0..6)
+                .map(|at| {
+                    let all = || times.iter().map(|rank| rank[at]);
+                    all().max().unwrap() - all().min().unwrap()
+                })
+                .sum();
+            for arrival in &found {
+                prop_assert_eq!(arrival.late_ns + arrival.waited_ns, apart);
+            }
+            // The order of ranks changes nothing but the order of rows.
+            let turn = turn % ranks.len();
+            let mut turned = ranks.clone();
+            turned.rotate_left(turn);
+            let mut expected = found.clone();
+            expected.rotate_left(turn);
+            let found = arrivals(&turned.iter().collect::<Vec<_>>());
+            let sums = |all: &[Arrival]| all.iter().map(|a| (a.late_ns, a.waited_ns)).collect::<Vec<_>>();
+            prop_assert_eq!(sums(&found), sums(&expected));
+        }
+    }
+}

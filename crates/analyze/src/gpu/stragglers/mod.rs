@@ -1,0 +1,104 @@
+//! `stragglers`: which ranks hold the others up, and how unevenly they are loaded.
+
+mod arrivals;
+mod hta;
+mod tables;
+
+use tprof_trace::model::SpanKind;
+
+pub use arrivals::{Arrival, Meetings, arrivals};
+
+use crate::base::intervals::Cover;
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::rank::collectives::operations;
+use crate::rank::{Class, Needs, RankTrace};
+
+/// The kind.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "stragglers",
+    about: "ranks that come late to collectives, load imbalance",
+    analysis: || boxed(Stragglers),
+};
+
+/// Who holds the others up.
+pub struct Stragglers;
+
+/// What is kept of a rank.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    meetings: Meetings,
+    load: Load,
+    hta: hta::Kernels,
+}
+
+/// A rank's own work: what it does not share with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Time in which at least one kernel computed, in steps if there are any.
+    pub compute_ns: u64,
+    /// How many steps that was; none if no steps were named.
+    pub steps: Option<u64>,
+}
+
+impl Load {
+    /// Compute time of a step, or of the whole trace where there are none.
+    pub fn per_step_ns(&self) -> u64 {
+        self.compute_ns / self.steps.unwrap_or(1).max(1)
+    }
+}
+
+/// How uneven loads are: highest over mean, less 1 (Pearce and others, "Quantifying
+/// the effectiveness of load balance algorithms", ICS 2012). None without load.
+pub fn imbalance(loads: &[u64]) -> Option<f64> {
+    let highest = *loads.iter().max()? as f64;
+    let mean = loads.iter().map(|&load| load as f64).sum::<f64>() / loads.len() as f64;
+    (mean > 0.0).then(|| highest / mean - 1.0)
+}
+
+impl Analysis for Stragglers {
+    const KIND: &'static str = KIND.name;
+    type Part = Part;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+            | Needs::CALLS
+            | Needs::COLLECTIVES
+            | Needs::ANNOTATIONS
+            | Needs::spans(SpanKind::Nvtx)
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Part {
+        if options.hta {
+            return Part { hta: hta::Kernels::of(rank), ..Part::default() };
+        }
+        let steps = rank.steps();
+        let steps_of_work = rank.steps_of_work(&steps);
+        let (operations, _) = operations(rank);
+        let meetings = Meetings::of(rank, &operations, &steps, &steps_of_work);
+        let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
+        let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
+        let cover: Cover =
+            computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
+        let steps = (!steps.is_empty()).then_some(steps.len() as u64);
+        let load = Load { compute_ns: cover.length(), steps };
+        Part { meetings, load, ..Part::default() }
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Part)>, options: &Options) -> Body {
+        tables::body(&parts, options.hta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imbalance_is_what_the_highest_load_exceeds_the_mean_by() {
+        assert_eq!(imbalance(&[10, 10, 10]), Some(0.0));
+        assert_eq!(imbalance(&[30, 10, 20]), Some(0.5));
+        assert_eq!(imbalance(&[0, 0]), None);
+        assert_eq!(imbalance(&[]), None);
+        assert_eq!(Load { compute_ns: 90, steps: Some(3) }.per_step_ns(), 30);
+    }
+}

@@ -1,0 +1,155 @@
+//! GPU time that ranges of host threads caused.
+//!
+//! A range caused the work that was launched within it on its own thread. An
+//! autograd thread works for the one that runs the training loop: what it launches
+//! belongs to the ranges open there at that moment too. That thread is the one that
+//! names steps; in a process without steps, the only other one on which a range is
+//! open, and then only while none is open on the launching thread itself.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{NameId, SpanKind};
+
+use super::{Caused, Ranges};
+use crate::base::intervals::{Cover, Interval};
+use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
+
+/// What the ranges of each name caused.
+pub(super) fn caused(rank: &RankTrace<'_>) -> Ranges {
+    let ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
+        .into_iter()
+        .flat_map(|kind| rank.spans(kind))
+        .collect();
+    let mut named = Ranges::default();
+    for (name, caused) in caused_by(rank, ranges, |range| range.name.0) {
+        named.entry(rank.name(NameId(name)).to_owned()).or_insert(caused);
+    }
+    named
+}
+
+/// What ranges caused, those of one key together.
+pub(crate) fn caused_by(
+    rank: &RankTrace<'_>,
+    mut ranges: Vec<&HostSpan>,
+    key: impl Fn(&HostSpan) -> u32,
+) -> FxHashMap<u32, Caused> {
+    ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.duration_ns)));
+    let mut by_key: FxHashMap<u32, Building> = FxHashMap::default();
+    for range in &ranges {
+        let building = by_key.entry(key(range)).or_default();
+        building.runs += 1;
+        building.host.push(range.interval());
+    }
+    let mut open = Open { step_threads: step_threads(rank), ..Open::default() };
+    let mut next = ranges.iter().peekable();
+    for (at, call) in rank.calls.iter().enumerate() {
+        while let Some(range) = next.next_if(|range| range.start_ns <= call.start_ns) {
+            open.push(range, key(range));
+        }
+        let work = rank.launches.work_of(at);
+        if work.is_empty() {
+            continue;
+        }
+        let (keys, elsewhere) = open.around(call);
+        for key in keys {
+            let building = by_key.entry(key).or_default();
+            for &at in work {
+                let work = &rank.work[at as usize];
+                building.kernels += 1;
+                building.elsewhere += u64::from(elsewhere);
+                building.sum_ns += work.duration_ns;
+                building.device.push(work.interval());
+            }
+        }
+    }
+    by_key.into_iter().map(|(key, building)| (key, building.done())).collect()
+}
+
+#[derive(Default)]
+struct Building {
+    runs: u64,
+    host: Vec<Interval>,
+    kernels: u64,
+    elsewhere: u64,
+    sum_ns: u64,
+    device: Vec<Interval>,
+}
+
+impl Building {
+    fn done(self) -> Caused {
+        Caused {
+            runs: self.runs,
+            host_ns: Cover::of(self.host).length(),
+            kernels: self.kernels,
+            kernels_of_other_threads: self.elsewhere,
+            busy_ns: Cover::of(self.device).length(),
+            sum_ns: self.sum_ns,
+        }
+    }
+}
+
+/// Ranges that have begun and may not be over, by process and thread.
+#[derive(Default)]
+struct Open {
+    /// By process, the thread that names steps.
+    step_threads: FxHashMap<u32, u32>,
+    /// By process and thread: keys and ends.
+    threads: FxHashMap<(u32, u32), Vec<(u32, u64)>>,
+}
+
+impl Open {
+    fn push(&mut self, range: &HostSpan, key: u32) {
+        let open = self.threads.entry((range.process, range.thread)).or_default();
+        open.retain(|(_, end_ns)| *end_ns > range.start_ns);
+        open.push((key, range.end_ns()));
+    }
+
+    /// Keys of the ranges that a call lies in, each once; and whether the call's own
+    /// thread has none of them.
+    fn around(&self, call: &HostSpan) -> (Vec<u32>, bool) {
+        let own = self.open_on((call.process, call.thread), call.start_ns);
+        let mut keys: Vec<u32> = own.collect();
+        let is_own = !keys.is_empty();
+        if let Some(other) = self.works_for(call, is_own) {
+            keys.extend(self.open_on(other, call.start_ns));
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        (keys, !is_own)
+    }
+
+    fn open_on(&self, thread: (u32, u32), time_ns: u64) -> impl Iterator<Item = u32> {
+        let open = self.threads.get(&thread).into_iter().flatten();
+        open.filter(move |(_, end_ns)| *end_ns > time_ns).map(|(key, _)| *key)
+    }
+
+    /// The thread that a call's thread works for.
+    fn works_for(&self, call: &HostSpan, has_own: bool) -> Option<(u32, u32)> {
+        match self.step_threads.get(&call.process) {
+            Some(thread) if *thread == call.thread => None,
+            Some(thread) => Some((call.process, *thread)),
+            None if has_own => None,
+            None => {
+                let is_open = |key: &&(u32, u32)| {
+                    key.0 == call.process && self.open_on(**key, call.start_ns).next().is_some()
+                };
+                let mut others = self.threads.keys().filter(is_open);
+                others.next().copied().filter(|_| others.next().is_none())
+            }
+        }
+    }
+}
+
+/// The thread of each process that names most steps.
+fn step_threads(rank: &RankTrace) -> FxHashMap<u32, u32> {
+    let mut steps: FxHashMap<(u32, u32), u64> = FxHashMap::default();
+    let mut is_step: FxHashMap<NameId, bool> = FxHashMap::default();
+    for span in rank.spans(SpanKind::Annotation) {
+        let named = || rank.name(span.name).starts_with(PROFILER_STEP);
+        if *is_step.entry(span.name).or_insert_with(named) {
+            *steps.entry((span.process, span.thread)).or_default() += 1;
+        }
+    }
+    let mut rows: Vec<((u32, u32), u64)> = steps.into_iter().collect();
+    rows.sort_unstable_by_key(|(key, steps)| (*steps, std::cmp::Reverse(*key)));
+    rows.into_iter().map(|((process, thread), _)| (process, thread)).collect()
+}

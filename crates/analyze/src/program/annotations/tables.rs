@@ -1,0 +1,97 @@
+//! The tables of `annotations`.
+
+use std::cmp::Reverse;
+
+use super::{Caused, Image, Images, Ranges};
+use crate::base::spread::Spread;
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+
+const NO_RANGES: &str = "no annotations or NVTX ranges were recorded; record_function() and \
+                         torch.cuda.nvtx.range() make them";
+const NO_IMAGES: &str = "the trace has no annotations on device streams; torch.profiler writes them \
+                         since PyTorch 2.1, tprof does not need them";
+
+/// One row for each name and rank.
+pub(super) fn body(parts: &[(RankAt, (Ranges, Images))]) -> Body {
+    Body { tables: vec![ranges(parts), images(parts)], notes: Vec::new() }
+}
+
+fn ranges(parts: &[(RankAt, (Ranges, Images))]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("runs", "runs", Unit::Count),
+        Column::new("host_ns", "on host", Unit::Duration),
+        Column::new("busy_ns", "on GPU", Unit::Duration),
+        Column::data("sum_ns", Unit::Duration),
+        Column::new("kernels", "kernels", Unit::Count),
+        Column::data("kernels_of_other_threads", Unit::Count),
+        Column::new("range", "range", Unit::Name),
+    ];
+    let mut table = Table::new("annotations", "GPU time that ranges caused", columns)
+        .about(
+            "on GPU: time in which a kernel, copy or memset ran that was launched within such a \
+             range, ranges within ranges included",
+        )
+        .empty(NO_RANGES);
+    let mut rows: Vec<(&RankAt, &String, &Caused)> = parts
+        .iter()
+        .flat_map(|(at, (ranges, _))| ranges.iter().map(move |(name, row)| (at, name, row)))
+        .collect();
+    rows.sort_by_key(|(_, _, row)| Reverse((row.busy_ns, row.host_ns)));
+    for (at, name, row) in rows {
+        table.row(vec![
+            at.label.as_str().into(),
+            row.runs.into(),
+            row.host_ns.into(),
+            row.busy_ns.into(),
+            row.sum_ns.into(),
+            row.kernels.into(),
+            row.kernels_of_other_threads.into(),
+            name.as_str().into(),
+        ]);
+    }
+    table
+}
+
+fn images(parts: &[(RankAt, (Ranges, Images))]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("spans", "spans", Unit::Count),
+        Column::new("sum_ns", "total", Unit::Duration),
+        Column::data("mean_ns", Unit::Duration),
+        Column::data("min_ns", Unit::Duration),
+        Column::data("max_ns", Unit::Duration),
+        Column::data("deviation_ns", Unit::Duration),
+        Column::new("kernels", "kernels", Unit::Count),
+        Column::new("kernel_ns", "in kernels", Unit::Duration),
+        Column::new("range", "range", Unit::Name),
+    ];
+    let mut table = Table::new("device_annotations", "Ranges as they lie on streams", columns)
+        .about(
+            "total: from a range's first kernel on a stream to its last, gaps included. kernels: \
+             those to which it is the innermost range",
+        )
+        .empty(NO_IMAGES);
+    let mut rows: Vec<(&RankAt, &String, &Image, Spread)> = parts
+        .iter()
+        .flat_map(|(at, (_, images))| images.iter().map(move |(name, row)| (at, name, row)))
+        .filter_map(|(at, name, row)| Some((at, name, row, Spread::of(&row.times_ns)?)))
+        .collect();
+    rows.sort_by_key(|(_, _, row, _)| Reverse(row.times_ns.iter().sum::<u64>()));
+    for (at, name, row, times) in rows {
+        let whole = |nanoseconds: f64| nanoseconds.round() as u64;
+        table.row(vec![
+            at.label.as_str().into(),
+            times.count.into(),
+            row.times_ns.iter().sum::<u64>().into(),
+            whole(times.mean).into(),
+            times.min.into(),
+            times.max.into(),
+            Cell::known(times.deviation.map(whole), "a single span has no spread"),
+            row.kernels.into(),
+            row.kernel_ns.into(),
+            name.as_str().into(),
+        ]);
+    }
+    table
+}

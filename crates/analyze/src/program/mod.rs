@@ -1,0 +1,9 @@
+//! What the program did: its steps, ranges, operators and counters. One file or
+//! folder per kind of report.
+
+pub mod annotations;
+pub mod counters;
+pub mod nvtx;
+pub mod operators;
+pub mod sequences;
+pub mod steps;

@@ -1,0 +1,165 @@
+//! NVTX ranges by domain and text, with the GPU time that they caused.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{NameId, SpanKind};
+
+use crate::document::nsys::{self, Values};
+use crate::document::{Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, boxed};
+use crate::program::annotations::caused_by;
+use crate::rank::{HostSpan, Needs, RankTrace};
+
+/// The report.
+pub const KIND: DocumentKind = DocumentKind {
+    name: "nvtx",
+    about: "NVTX ranges by domain and text: time, GPU time that they caused",
+    analysis: || boxed(Nvtx),
+};
+
+const NO_PUSH_POP: &str = "no NVTX range was pushed and popped; torch.cuda.nvtx.range(), \
+                           nvtx.annotate() and nvtxRangePush() make them";
+const NO_START_END: &str =
+    "no NVTX range was started and ended; nvtx.start_range() and nvtxRangeStart() make them";
+
+/// `tprof report nvtx`.
+struct Nvtx;
+
+/// How a range was made, its domain and its text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    start_end: bool,
+    range: String,
+}
+
+/// Ranges of one key.
+struct Ranges {
+    key: Key,
+    kernels: u64,
+    gpu_ns: u64,
+}
+
+impl Analysis for Nvtx {
+    const KIND: &'static str = KIND.name;
+    type Part = Vec<Values<Ranges>>;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK | Needs::CALLS | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<Ranges>> {
+        of_rank(rank)
+    }
+
+    fn join(&self, parts: Vec<(RankAt, Vec<Values<Ranges>>)>, _: &Options) -> Body {
+        let mut push_pop = table("nvtx_pushpop_sum", "NVTX ranges, pushed and popped", NO_PUSH_POP);
+        let mut start_end =
+            table("nvtx_startend_sum", "NVTX ranges, started and ended", NO_START_END);
+        for (at, part) in parts {
+            let (free, nested): (Vec<_>, Vec<_>) =
+                part.into_iter().partition(|row| row.row.key.start_end);
+            for (table, rows) in [(&mut push_pop, nested), (&mut start_end, free)] {
+                nsys::add_times(table, &at.label, rows, |row| {
+                    let Ranges { key, kernels, gpu_ns } = &row.row;
+                    vec![(*gpu_ns).into(), (*kernels).into(), key.range.as_str().into()]
+                });
+            }
+        }
+        Body { tables: vec![push_pop, start_end], notes: Vec::new() }
+    }
+}
+
+fn table(key: &'static str, title: &str, empty: &str) -> Table {
+    let own = [
+        Column::new("gpu_ns", "on GPU", Unit::Duration),
+        Column::data("kernels", Unit::Count),
+        Column::new("range", "domain:range", Unit::Name),
+    ];
+    Table::new(key, title, nsys::columns(&nsys::TIMES, &own))
+        .about(
+            "time: share of the sum of a rank's ranges, those within ranges included; on GPU: \
+             time in which a kernel, copy or memset ran that was launched within such a range",
+        )
+        .empty(empty)
+}
+
+fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<Ranges>> {
+    let ranges: Vec<&HostSpan> = rank.spans(SpanKind::Nvtx).iter().collect();
+    let mut rows: Vec<Values<Ranges>> = Vec::new();
+    let mut numbers: BTreeMap<Key, u32> = BTreeMap::new();
+    // Names are compared once for each combination of interned ones.
+    let mut known: FxHashMap<[NameId; 3], u32> = FxHashMap::default();
+    let ids = |range: &HostSpan| [range.name, range.category, range.args];
+    for range in &ranges {
+        let number = *known.entry(ids(range)).or_insert_with(|| {
+            let key = Key {
+                start_end: rank.name(range.args).contains("\"style\":\"start/end\""),
+                range: format!("{}:{}", rank.name(range.category), rank.name(range.name)),
+            };
+            *numbers.entry(key.clone()).or_insert_with(|| {
+                let row = Ranges { key, kernels: 0, gpu_ns: 0 };
+                rows.push(Values { row, values: Vec::new() });
+                rows.len() as u32 - 1
+            })
+        });
+        rows[number as usize].values.push(range.duration_ns);
+    }
+    for (number, caused) in caused_by(rank, ranges, |range| known[&ids(range)]) {
+        let row = &mut rows[number as usize].row;
+        (row.kernels, row.gpu_ns) = (caused.kernels, caused.busy_ns);
+    }
+    rows.sort_by(|a, b| a.row.key.cmp(&b.row.key));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::{Kernel, Span};
+
+    fn range(start_ns: u64, duration_ns: u64) -> Span {
+        Span { start_ns, duration_ns, kind: SpanKind::Nvtx, ..Span::default() }
+    }
+
+    #[test]
+    fn ranges_are_told_apart_by_domain_and_style_and_not_by_payload() {
+        let mut made = Fixture::new();
+        let domain = made.name("library");
+        let free = made.name(r#"{"style":"start/end"}"#);
+        let payload = made.name(r#"{"payload":3}"#);
+        made.span(range(0, 1000), "step");
+        made.span(Span { args: payload, ..range(2000, 3000) }, "step");
+        made.span(Span { category: domain, ..range(100, 10) }, "step");
+        made.span(Span { args: free, ..range(50, 70) }, "step");
+        made.call(0, 200, 5, "cudaLaunchKernel", 1);
+        made.call(0, 2100, 5, "cudaLaunchKernel", 2);
+        for (correlation, start_ns) in [(1, 5000), (2, 5500)] {
+            let correlation = Some(correlation);
+            made.kernel(
+                Kernel { start_ns, duration_ns: 100, correlation, ..Kernel::default() },
+                "k",
+            );
+        }
+        let file = made.finish();
+        let rows = of_rank(&RankTrace::load(
+            &file,
+            Needs::WORK | Needs::CALLS | Needs::spans(SpanKind::Nvtx),
+        ));
+        let seen: Vec<(bool, &str, &[u64], u64, u64)> = rows
+            .iter()
+            .map(|row| {
+                let Ranges { key, kernels, gpu_ns } = &row.row;
+                (key.start_end, key.range.as_str(), row.values.as_slice(), *kernels, *gpu_ns)
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (false, ":step", &[1000, 3000][..], 2, 200),
+                (false, "library:step", &[10], 0, 0),
+                (true, ":step", &[70], 0, 0),
+            ]
+        );
+    }
+}

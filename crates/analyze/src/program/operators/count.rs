@@ -1,0 +1,80 @@
+//! What each operator of a rank cost: its own host time, and what it launched.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{NameId, SpanKind};
+
+use super::{Cost, Launched, Sums};
+use crate::program::sequences::{Ran, ran};
+use crate::rank::RankTrace;
+use crate::rank::call_tree::{CallTree, TreeSpan};
+
+/// Costs by operator, and by operator and the kernels that one run of it launched.
+///
+/// A call belongs to the innermost operator around it on its thread. What it
+/// launched is a kernel, a copy or a memset.
+pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> Sums {
+    let mut costs: FxHashMap<NameId, Cost> = FxHashMap::default();
+    add_host_time(tree, &mut costs);
+    let mut sequences: FxHashMap<(NameId, Vec<Ran>), Launched> = FxHashMap::default();
+    let mut unowned = 0;
+    for (operator, launches) in launches_by_operator(rank, tree, &mut unowned) {
+        let span = &tree.spans[operator as usize];
+        let cost = costs.entry(span.name).or_default();
+        let mut kernels = Vec::with_capacity(launches.len());
+        for &(_, work) in &launches {
+            let work = &rank.work[work as usize];
+            cost.device_ns += work.duration_ns;
+            kernels.push(ran(work));
+        }
+        let (call, work) = launches[0];
+        let first = &rank.calls[call as usize];
+        let run = Launched::of(span.start_ns, first, rank.work[work as usize].start_ns);
+        cost.kernels += launches.len() as u64;
+        cost.launched.add(&run);
+        sequences.entry((span.name, kernels)).or_default().add(&run);
+    }
+    Sums::named(rank, costs, sequences, unowned)
+}
+
+/// Adds runs, whole and own host time. Own time is what no operator called by
+/// this one covers; spans of other kinds in between do not count.
+fn add_host_time(tree: &CallTree, costs: &mut FxHashMap<NameId, Cost>) {
+    let is_operator = |span: &TreeSpan| span.kind == SpanKind::Operator;
+    for (span, at) in tree.spans.iter().zip(0..).filter(|(span, _)| is_operator(span)) {
+        let outer = tree.outwards(at).skip(1).find(|&at| is_operator(&tree.spans[at as usize]));
+        let cost = costs.entry(span.name).or_default();
+        cost.runs += 1;
+        cost.total_ns += span.duration_ns;
+        cost.own_ns += span.duration_ns as i64;
+        if let Some(outer) = outer {
+            let caller = costs.entry(tree.spans[outer as usize].name).or_default();
+            caller.own_ns -= span.duration_ns as i64;
+        }
+    }
+}
+
+/// For each operator that launched something, the calls and the work, as
+/// indices, in order of the calls.
+fn launches_by_operator(
+    rank: &RankTrace,
+    tree: &CallTree,
+    unowned: &mut u64,
+) -> Vec<(u32, Vec<(u32, u32)>)> {
+    let mut owned: Vec<(u32, u32, u32)> = Vec::new();
+    for call in 0..rank.calls.len() {
+        let work = rank.launches.work_of(call);
+        if work.is_empty() {
+            continue;
+        }
+        let place = tree.of_call(call);
+        match place.and_then(|at| tree.innermost(at, SpanKind::Operator)) {
+            Some(operator) => owned.extend(work.iter().map(|&at| (operator, call as u32, at))),
+            None => *unowned += work.len() as u64,
+        }
+    }
+    owned.sort_unstable();
+    owned
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|runs| (runs[0].0, runs.iter().map(|&(_, call, work)| (call, work)).collect()))
+        .collect()
+}

@@ -1,0 +1,96 @@
+//! `get_aten_op_kernels_and_delay` as Holistic Trace Analysis 0.5.0 computes it.
+//!
+//! Only operators named `aten::…` and calls named like kernel launches count. A
+//! launch goes to the operator that began last among those of all threads that
+//! last from before the call to after it; operators of one thread, name and start
+//! count as one.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{NameId, SpanKind};
+
+use super::{Launched, Sums};
+use crate::program::sequences::{Ran, ran};
+use crate::rank::{HostSpan, RankTrace};
+
+/// Kernel sequences by operator; costs are left out, for HTA has none.
+pub(super) fn count(rank: &RankTrace) -> Sums {
+    let operators: Vec<&HostSpan> = by_start(rank, |name| name.starts_with("aten::"));
+    let mut open = OpenOperators::default();
+    let mut next = operators.iter().peekable();
+    let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
+    let mut runs: FxHashMap<(u32, NameId, u64), (Vec<Ran>, Launched)> = FxHashMap::default();
+    for (at, call) in rank.calls.iter().enumerate() {
+        while let Some(operator) = next.next_if(|operator| operator.start_ns <= call.start_ns) {
+            open.push(operator);
+        }
+        let is_launch = names.entry(call.name).or_insert_with(|| is_launch(rank.name(call.name)));
+        let (true, Some(&work)) = (*is_launch, rank.launches.work_of(at).first()) else { continue };
+        let Some(operator) = open.around(call) else { continue };
+        let work = &rank.work[work as usize];
+        let run = Launched::of(operator.start_ns, call, work.start_ns);
+        let key = (operator.thread, operator.name, operator.start_ns);
+        runs.entry(key).or_insert_with(|| (Vec::new(), run)).0.push(ran(work));
+    }
+    let mut sequences: FxHashMap<(NameId, Vec<Ran>), Launched> = FxHashMap::default();
+    for ((_, name, _), (kernels, run)) in runs {
+        sequences.entry((name, kernels)).or_default().add(&run);
+    }
+    Sums::named(rank, FxHashMap::default(), sequences, 0)
+}
+
+/// Operators whose name passes, of all threads, in order of start.
+fn by_start<'r>(rank: &'r RankTrace, passes: impl Fn(&str) -> bool) -> Vec<&'r HostSpan> {
+    let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
+    let mut operators: Vec<&HostSpan> = rank
+        .spans(SpanKind::Operator)
+        .iter()
+        .filter(|span| *names.entry(span.name).or_insert_with(|| passes(rank.name(span.name))))
+        .collect();
+    operators.sort_by_key(|span| span.start_ns);
+    operators
+}
+
+/// HTA's pattern `(cuda.*LaunchKernel)|(cuLaunchKernel)|(^runFunction)`, at the
+/// beginning of a name.
+fn is_launch(name: &str) -> bool {
+    name.strip_prefix("cuda").is_some_and(|rest| rest.contains("LaunchKernel"))
+        || name.starts_with("cuLaunchKernel")
+        || name.starts_with("runFunction")
+}
+
+/// Operators that have begun, by thread, and may not be over.
+#[derive(Default)]
+struct OpenOperators<'r> {
+    threads: FxHashMap<u32, Vec<&'r HostSpan>>,
+}
+
+impl<'r> OpenOperators<'r> {
+    fn push(&mut self, operator: &'r HostSpan) {
+        let open = self.threads.entry(operator.thread).or_default();
+        while open.last().is_some_and(|last| last.end_ns() < operator.start_ns) {
+            open.pop();
+        }
+        open.push(operator);
+    }
+
+    /// The one that began last around a call, of any thread; of several that began
+    /// together, the outermost.
+    fn around(&mut self, call: &HostSpan) -> Option<&'r HostSpan> {
+        let mut best: Option<&HostSpan> = None;
+        for open in self.threads.values_mut() {
+            while open.last().is_some_and(|last| last.end_ns() < call.start_ns) {
+                open.pop();
+            }
+            let mut around = open.iter().rev().filter(|one| one.end_ns() >= call.end_ns());
+            let Some(mut found) = around.next() else { continue };
+            for outer in around.take_while(|outer| outer.start_ns == found.start_ns) {
+                found = outer;
+            }
+            let key = |span: &HostSpan| (span.start_ns, std::cmp::Reverse(span.thread));
+            if best.is_none_or(|best| key(found) > key(best)) {
+                best = Some(found);
+            }
+        }
+        best
+    }
+}

@@ -1,0 +1,145 @@
+//! What step times say: where warm-up ends, how steady the rest is, what stands out.
+
+use crate::Reading;
+use crate::base::spread::Spread;
+use crate::rank::Step;
+
+/// Fewest steps that can tell warm-up from the rest.
+const FEWEST_FOR_WARM_UP: usize = 6;
+/// Fewest steps whose outliers mean something.
+const FEWEST_FOR_OUTLIERS: usize = 4;
+/// Least share of the median by which a step must stand out: in a run that is steady
+/// to a thousandth, a step that is two thousandths off is nothing to look at.
+const LEAST_SHARE: f64 = 0.05;
+
+/// A rank's steps, judged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judged {
+    /// The steps, in order of time.
+    pub steps: Vec<Step>,
+    /// First steps that are warm-up; missing if that cannot be told.
+    pub warm_up: Option<usize>,
+    /// Middle and spread of the steps after warm-up.
+    pub steady: Option<Spread>,
+    /// Indices of steady steps far outside of the others; none if too few.
+    pub outliers: Option<Vec<usize>>,
+}
+
+impl Judged {
+    /// Judges steps in order of time.
+    pub fn of(steps: Vec<Step>) -> Judged {
+        let times: Vec<u64> = steps.iter().map(|step| step.interval.length()).collect();
+        let warm_up = warm_up(&times);
+        let first = warm_up.unwrap_or(0);
+        let steady = Spread::of(&times[first..]);
+        let stands_out = |s: &Spread, time| s.is_outlier(time) && is_far(s, time);
+        let is_outlier = |at: &usize| steady.as_ref().is_some_and(|s| stands_out(s, times[*at]));
+        let outliers = (times.len() - first >= FEWEST_FOR_OUTLIERS)
+            .then(|| (first..times.len()).filter(is_outlier).collect());
+        Judged { steps, warm_up, steady, outliers }
+    }
+
+    /// Steps of warm-up, or why that is not known.
+    pub fn warm_up(&self) -> Reading<u64> {
+        match self.warm_up {
+            Some(steps) => Reading::Is(steps as u64),
+            None => Reading::missing(format!(
+                "{} cannot tell warm-up from the rest; {FEWEST_FOR_WARM_UP} can",
+                match self.steps.len() {
+                    1 => "1 step".to_owned(),
+                    steps => format!("{steps} steps"),
+                }
+            )),
+        }
+    }
+
+    /// How many steady steps are outliers, or why that is not known.
+    pub fn outlier_count(&self) -> Reading<u64> {
+        match &self.outliers {
+            Some(outliers) => Reading::Is(outliers.len() as u64),
+            None => Reading::missing(format!(
+                "too few steps to call one an outlier; {FEWEST_FOR_OUTLIERS} after warm-up can"
+            )),
+        }
+    }
+}
+
+/// How many first steps are warm-up: those before the first one that is no
+/// slower than the second half of the run, give or take its spread.
+fn warm_up(times: &[u64]) -> Option<usize> {
+    if times.len() < FEWEST_FOR_WARM_UP {
+        return None;
+    }
+    let (first_half, second_half) = times.split_at(times.len() / 2);
+    let settled = Spread::of(second_half)?;
+    let is_slow = |time| settled.is_high(time) && is_far(&settled, time);
+    let end = first_half.iter().position(|&time| !is_slow(time));
+    Some(end.unwrap_or(first_half.len()))
+}
+
+/// Whether a time is off the median by enough to matter.
+fn is_far(spread: &Spread, time: u64) -> bool {
+    (time as f64 - spread.median).abs() >= spread.median * LEAST_SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::intervals::Interval;
+    use proptest::prelude::*;
+
+    fn judged(times: &[u64]) -> Judged {
+        let mut start = 1000;
+        let step = |(&time, number): (&u64, u64)| {
+            start += time;
+            Step { number, process: 0, interval: Interval::new(start - time, start) }
+        };
+        Judged::of(times.iter().zip(0..).map(step).collect())
+    }
+
+    #[test]
+    fn warm_up_ends_at_the_first_step_as_fast_as_the_second_half() {
+        let judged = judged(&[900, 300, 101, 99, 100, 102, 98, 100, 400, 100]);
+        assert_eq!(judged.warm_up(), Reading::Is(2));
+        let steady = judged.steady.as_ref().unwrap();
+        assert_eq!((steady.count, steady.min, steady.median, steady.max), (8, 98, 100.0, 400));
+        assert_eq!(judged.outliers, Some(vec![8]));
+    }
+
+    #[test]
+    fn a_steady_run_has_no_warm_up() {
+        let judged = judged(&[100, 101, 99, 100, 102, 98]);
+        assert_eq!(judged.warm_up(), Reading::Is(0));
+        assert_eq!(judged.outlier_count(), Reading::Is(0));
+    }
+
+    #[test]
+    fn a_step_that_is_a_little_off_a_very_steady_run_is_no_outlier() {
+        let judged = judged(&[10_300, 10_000, 10_001, 9_999, 10_000, 10_002, 9_700, 10_600]);
+        assert_eq!(judged.warm_up(), Reading::Is(0));
+        assert_eq!(judged.outliers, Some(vec![7]));
+    }
+
+    #[test]
+    fn too_few_steps_say_so() {
+        let judged = judged(&[900, 100, 100]);
+        assert!(matches!(judged.warm_up(), Reading::Missing(_)));
+        assert!(matches!(judged.outlier_count(), Reading::Missing(_)));
+        assert_eq!(judged.steady.unwrap().count, 3);
+        assert_eq!(Judged::of(Vec::new()).steady, None);
+    }
+
+    proptest! {
+        #[test]
+        fn warm_up_and_steady_steps_are_all_steps(times in prop::collection::vec(0_u64..1000, 0..40)) {
+            let judged = judged(&times);
+            let warm_up = judged.warm_up.unwrap_or(0);
+            let steady = judged.steady.as_ref().map_or(0, |steady| steady.count);
+            prop_assert_eq!(warm_up + steady, times.len());
+            prop_assert!(warm_up <= times.len() / 2);
+            for at in judged.outliers.unwrap_or_default() {
+                prop_assert!(at >= warm_up && at < times.len());
+            }
+        }
+    }
+}

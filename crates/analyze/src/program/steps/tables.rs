@@ -1,0 +1,128 @@
+//! The tables of `steps`.
+
+use std::collections::BTreeMap;
+
+use super::judge::Judged;
+use crate::base::spread::Spread;
+use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+
+const NO_STEPS: &str = "no steps were named; torch.profiler names them when the program calls its \
+                        step()";
+
+/// Tables of each rank, of each step, and of steps over ranks.
+pub(super) fn body(parts: &[(RankAt, Judged)]) -> Body {
+    let mut tables = vec![by_rank(parts), each(parts)];
+    if parts.iter().filter(|(_, judged)| !judged.steps.is_empty()).count() > 1 {
+        tables.insert(1, over_ranks(parts));
+    }
+    Body { tables, notes: Vec::new() }
+}
+
+fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("steps", "steps", Unit::Count),
+        Column::new("warm_up_steps", "warm-up", Unit::Count),
+        Column::new("median_ns", "median", Unit::Duration),
+        Column::data("mean_ns", Unit::Duration),
+        Column::new("deviation_ns", "std dev", Unit::Duration),
+        Column::data("robust_deviation_ns", Unit::Duration),
+        Column::new("min_ns", "min", Unit::Duration),
+        Column::new("max_ns", "max", Unit::Duration),
+        Column::new("outliers", "outliers", Unit::Count),
+    ];
+    let mut table = Table::new("step_times", "Step times", columns)
+        .about("times without the steps of warm-up")
+        .empty(NO_STEPS);
+    for (at, judged) in parts {
+        let Some(steady) = &judged.steady else { continue };
+        let Spread { min, median, mean, max, deviation, robust_deviation, .. } = steady;
+        table.row(vec![
+            at.label.as_str().into(),
+            judged.steps.len().into(),
+            judged.warm_up().into(),
+            whole(*median).into(),
+            whole(*mean).into(),
+            Cell::known(deviation.map(whole), "one step has no spread"),
+            Cell::known(deviation.map(|_| whole(*robust_deviation)), "one step has no spread"),
+            (*min).into(),
+            (*max).into(),
+            judged.outlier_count().into(),
+        ]);
+    }
+    table
+}
+
+fn whole(nanoseconds: f64) -> u64 {
+    nanoseconds.round() as u64
+}
+
+fn each(parts: &[(RankAt, Judged)]) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("step", "step", Unit::Id),
+        Column::new("start_ns", "start", Unit::Time),
+        Column::new("duration_ns", "time", Unit::Duration),
+        Column::new("of_median", "of median", Unit::Share),
+        Column::new("remark", "remark", Unit::Text),
+    ];
+    let mut table = Table::new("steps", "Steps", columns).empty(NO_STEPS);
+    for (at, judged) in parts {
+        let median = judged.steady.as_ref().map(|steady| steady.median);
+        for (index, step) in judged.steps.iter().enumerate() {
+            let is_outlier = judged.outliers.as_ref().is_some_and(|all| all.contains(&index));
+            let remark = match (judged.warm_up.is_some_and(|end| index < end), is_outlier) {
+                (true, _) => "warm-up",
+                (_, true) => "outlier",
+                _ => "",
+            };
+            let time = step.interval.length();
+            let share = median.filter(|median| *median > 0.0).map(|median| time as f64 / median);
+            table.row(vec![
+                at.label.as_str().into(),
+                step.number.into(),
+                at.clock.since_start(step.interval.start).into(),
+                time.into(),
+                Cell::known(share, "the median step took no time"),
+                remark.into(),
+            ]);
+        }
+    }
+    table
+}
+
+/// Steps that several ranks name by one number, side by side.
+fn over_ranks(parts: &[(RankAt, Judged)]) -> Table {
+    let columns = vec![
+        Column::new("step", "step", Unit::Id),
+        Column::new("ranks", "ranks", Unit::Count),
+        Column::new("median_ns", "median", Unit::Duration),
+        Column::new("min_ns", "min", Unit::Duration),
+        Column::new("max_ns", "max", Unit::Duration),
+        Column::new("slowest", "slowest", Unit::Text),
+        Column::new("fastest", "fastest", Unit::Text),
+    ];
+    let mut steps: BTreeMap<u64, Vec<(u64, &str)>> = BTreeMap::new();
+    for (at, judged) in parts {
+        for step in &judged.steps {
+            steps.entry(step.number).or_default().push((step.interval.length(), &at.label));
+        }
+    }
+    let mut table = Table::new("steps_over_ranks", "Steps over ranks", columns);
+    for (number, times) in steps {
+        let Some(spread) = Spread::of(&times.iter().map(|row| row.0).collect::<Vec<u64>>()) else {
+            continue;
+        };
+        let named = |time: u64| times.iter().find(|row| row.0 == time).map_or("", |row| row.1);
+        table.row(vec![
+            number.into(),
+            times.len().into(),
+            whole(spread.median).into(),
+            spread.min.into(),
+            spread.max.into(),
+            named(spread.max).into(),
+            named(spread.min).into(),
+        ]);
+    }
+    table
+}

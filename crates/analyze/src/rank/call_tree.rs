@@ -1,0 +1,207 @@
+//! Which span called which: the call trees of all host threads of a rank.
+//!
+//! A span's caller is the innermost span of its thread that holds all of it, of
+//! whatever kind. Clocks of microseconds make siblings overlap by one and spans
+//! last no time at all; neither may hide what follows, so a span that nothing
+//! holds whole is at the outermost level.
+
+use tprof_trace::model::{NameId, SpanKind};
+
+use crate::rank::nested::Nested;
+use crate::rank::{HostSpan, Needs, RankTrace};
+
+/// No caller, or no such call.
+const NONE: u32 = u32::MAX;
+
+/// Spans of all threads, in the order of [`Nested`].
+#[derive(Clone, Debug, Default)]
+pub struct CallTree {
+    /// The spans.
+    pub spans: Vec<TreeSpan>,
+    caller: Vec<u32>,
+    depth: Vec<u32>,
+    of_call: Vec<u32>,
+}
+
+/// What of a span its place in the tree and its cost are told by.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeSpan {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// On which thread.
+    pub thread: u32,
+    /// Function, operator or range.
+    pub name: NameId,
+    /// What it is.
+    pub kind: SpanKind,
+}
+
+impl TreeSpan {
+    fn of(span: &HostSpan) -> TreeSpan {
+        let HostSpan { start_ns, duration_ns, thread, name, kind, .. } = *span;
+        TreeSpan { start_ns, duration_ns, thread, name, kind }
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
+}
+
+impl CallTree {
+    /// Trees of the calls of a rank, and of its other host spans of these kinds. See
+    /// [`RankTrace::call_tree`].
+    pub fn of(rank: &RankTrace, kinds: Needs) -> CallTree {
+        CallTree::built(Nested::of(rank, kinds), rank.calls.len())
+    }
+
+    fn built(nested: Nested<'_>, calls: usize) -> CallTree {
+        let mut of_call = vec![NONE; calls];
+        let mut spans = Vec::with_capacity(nested.left());
+        for ((span, call), place) in nested.zip(0..) {
+            spans.push(TreeSpan::of(span));
+            if let Some(call) = call {
+                of_call[call as usize] = place;
+            }
+        }
+        let (caller, depth) = nest(&spans);
+        CallTree { spans, caller, depth, of_call }
+    }
+
+    /// The span that called this one.
+    pub fn caller(&self, span: u32) -> Option<u32> {
+        self.caller.get(span as usize).copied().filter(|&caller| caller != NONE)
+    }
+
+    /// How many spans hold this one.
+    pub fn depth(&self, span: u32) -> u32 {
+        self.depth[span as usize]
+    }
+
+    /// Where a call of the rank is among the spans.
+    pub fn of_call(&self, call: usize) -> Option<u32> {
+        self.of_call.get(call).copied().filter(|&at| at != NONE)
+    }
+
+    /// A span and its callers, innermost first.
+    pub fn outwards(&self, span: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(span), |&at| self.caller(at))
+    }
+
+    /// The innermost of a span and its callers that is of this kind.
+    pub fn innermost(&self, span: u32, kind: SpanKind) -> Option<u32> {
+        self.outwards(span).find(|&at| self.spans[at as usize].kind == kind)
+    }
+}
+
+/// Callers and depths of spans in order.
+fn nest(spans: &[TreeSpan]) -> (Vec<u32>, Vec<u32>) {
+    let room = || Vec::with_capacity(spans.len());
+    let (mut callers, mut depths) = (room(), room());
+    let mut open: Vec<(u32, u64)> = Vec::new();
+    let mut thread = None;
+    for (span, at) in spans.iter().zip(0..) {
+        if thread != Some(span.thread) {
+            thread = Some(span.thread);
+            open.clear();
+        }
+        // A span of no length at the very end of another one is still within it.
+        let is_over = |end: u64| end < span.start_ns + u64::from(span.duration_ns > 0);
+        while open.last().is_some_and(|&(_, end)| is_over(end)) {
+            open.pop();
+        }
+        let holder = open.iter().rev().find(|&&(_, end)| end >= span.end_ns());
+        callers.push(holder.map_or(NONE, |&(caller, _)| caller));
+        depths.push(holder.map_or(0, |&(caller, _)| depths[caller as usize] + 1));
+        open.push((at, span.end_ns()));
+    }
+    (callers, depths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn span(thread: u32, start_ns: u64, duration_ns: u64, kind: SpanKind) -> HostSpan {
+        HostSpan { thread, start_ns, duration_ns, kind, ..HostSpan::default() }
+    }
+
+    type Times = (u32, u64, u64);
+
+    fn built(spans: &[HostSpan], first_call: usize) -> CallTree {
+        let (spans, calls) = spans.split_at(first_call);
+        CallTree::built(Nested::built(spans, calls), calls.len())
+    }
+
+    fn times(span: &TreeSpan) -> Times {
+        (span.thread, span.start_ns, span.duration_ns)
+    }
+
+    /// Times of each span, of its caller, and its depth.
+    fn rows(tree: &CallTree) -> Vec<(Times, Option<Times>, u32)> {
+        let of = |at: u32| times(&tree.spans[at as usize]);
+        let row = |at: u32| (of(at), tree.caller(at).map(of), tree.depth(at));
+        (0..tree.spans.len() as u32).map(row).collect()
+    }
+
+    #[test]
+    fn the_caller_is_the_innermost_span_that_holds_all_of_it() {
+        let op = SpanKind::Operator;
+        let spans = [
+            span(1, 0, 100, op),
+            span(1, 10, 20, op),
+            span(2, 12, 3, op),
+            // Overlaps the first without lying in it.
+            span(1, 90, 20, op),
+            span(1, 95, 5, op),
+            span(1, 10, 20, SpanKind::Runtime),
+        ];
+        let tree = built(&spans, 5);
+        let call = tree.of_call(0).unwrap();
+        let kinds: Vec<SpanKind> =
+            tree.outwards(call).map(|at| tree.spans[at as usize].kind).collect();
+        assert_eq!(kinds, [SpanKind::Runtime, op, op], "an operator holds a call of its length");
+        assert_eq!(tree.innermost(call, op), Some(call - 1));
+        let callers: Vec<_> = rows(&tree).iter().map(|row| (row.0, row.1, row.2)).collect();
+        assert_eq!(callers[0], ((1, 0, 100), None, 0));
+        assert_eq!(callers[1], ((1, 10, 20), Some((1, 0, 100)), 1));
+        assert_eq!(callers[2], ((1, 10, 20), Some((1, 10, 20)), 2));
+        assert_eq!(callers[3], ((1, 90, 20), None, 0));
+        assert_eq!(callers[4], ((1, 95, 5), Some((1, 90, 20)), 1));
+        assert_eq!(callers[5], ((2, 12, 3), None, 0));
+    }
+
+    #[test]
+    fn a_span_of_no_length_belongs_to_the_span_that_ends_there() {
+        let op = SpanKind::Operator;
+        let tree = built(&[span(1, 0, 10, op), span(1, 10, 0, op)], 2);
+        assert_eq!(tree.caller(1), Some(0));
+        let tree = built(&[span(1, 0, 10, op), span(1, 10, 0, op), span(1, 10, 5, op)], 3);
+        assert_eq!(rows(&tree)[2], ((1, 10, 0), Some((1, 10, 5)), 1), "unless one begins there");
+    }
+
+    proptest! {
+        #[test]
+        fn callers_hold_what_they_call_in_any_order_of_rows(
+            given in prop::collection::vec((0_u32..3, 0_u64..40, 0_u64..20), 0..40),
+            turn in 0_usize..40,
+        ) {
+            let mut spans: Vec<HostSpan> = given
+                .iter()
+                .map(|&(thread, start, long)| span(thread, start, long, SpanKind::Operator))
+                .collect();
+            let tree = built(&spans, spans.len());
+            let whole = rows(&tree);
+            for (inner, caller, _) in &whole {
+                if let Some(outer) = caller {
+                    prop_assert_eq!(outer.0, inner.0);
+                    prop_assert!(outer.1 <= inner.1 && outer.1 + outer.2 >= inner.1 + inner.2);
+                }
+            }
+            spans.rotate_left(turn.min(given.len()));
+            prop_assert_eq!(rows(&built(&spans, spans.len())), whole);
+        }
+    }
+}

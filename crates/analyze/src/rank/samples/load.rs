@@ -1,0 +1,135 @@
+//! Reads a file's samples, added up by thread, stack and state.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
+use tprof_trace::{Problem, TraceFile};
+
+use super::names::{Frames, FuncId, Names, Stack};
+use super::unseen::{self, Short};
+use super::waits::wait_of;
+
+/// Time of one thread in one place and state.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Which thread.
+    pub thread: ThreadIndex,
+    /// What it did; waits are told apart.
+    pub state: ThreadState,
+    /// Functions, innermost first; empty if no stack was taken.
+    pub stack: Vec<FuncId>,
+    /// How many of the first are inlined into the one after them.
+    pub inlined: usize,
+    /// The stack was cut.
+    pub cut: bool,
+    /// Time; of waits, with what was taken over from those that nobody saw.
+    pub weight_ns: u64,
+    /// Variance of the part that was taken over, ns².
+    pub variance: f64,
+    /// Samples of it with a stack of their own, or waits.
+    pub samples: u64,
+    /// Of the weight, what was spent holding Python's lock; `None` if unknown.
+    pub gil_ns: Option<u64>,
+}
+
+/// A file's samples.
+#[derive(Debug, Default)]
+pub struct CpuTrace {
+    /// Functions.
+    pub names: Names,
+    /// Stretches, in no order.
+    pub stretches: Vec<Stretch>,
+    /// First and last time of a sample.
+    pub extent_ns: Option<(u64, u64)>,
+    /// Rows read.
+    pub rows: u64,
+    /// What stacks consist of.
+    stacks: HashMap<(ProcessIndex, StackId), Stack>,
+}
+
+/// Of a sample without a stack.
+static NO_STACK: Stack = Stack { functions: Vec::new(), inlined: 0, cut: false };
+
+type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
+
+/// Sums of rows with the same key.
+#[derive(Default)]
+struct Rows {
+    weight_ns: u64,
+    count: u64,
+    gil_ns: Option<u64>,
+    short: Short,
+}
+
+impl CpuTrace {
+    /// Reads a file.
+    pub fn load(file: &TraceFile, problems: &mut Vec<Problem>) -> CpuTrace {
+        CpuTrace::load_where(file, problems, |_| true)
+    }
+
+    /// What a stack consists of.
+    pub(crate) fn stack(&self, process: ProcessIndex, stack: StackId) -> &Stack {
+        self.stacks.get(&(process, stack)).unwrap_or(&NO_STACK)
+    }
+
+    /// Reads some of a file's rows.
+    pub(crate) fn load_where(
+        file: &TraceFile,
+        problems: &mut Vec<Problem>,
+        keep: impl Fn(&Sample) -> bool,
+    ) -> CpuTrace {
+        let mut sums: FxHashMap<Key, Rows> = FxHashMap::default();
+        let mut extent: Option<(u64, u64)> = None;
+        let mut count = 0;
+        let mut blocks = file.blocks::<Sample>();
+        for block in blocks.by_ref() {
+            for row in block.into_iter().filter(&keep) {
+                let key = (row.process, row.thread, row.stack, row.state);
+                let sum = sums.entry(key).or_default();
+                sum.weight_ns = sum.weight_ns.saturating_add(row.weight_ns);
+                sum.count += 1;
+                sum.short.add(row.weight_ns);
+                if let Some(held) = row.gil {
+                    let held_ns = if held { row.weight_ns } else { 0 };
+                    sum.gil_ns = Some(sum.gil_ns.unwrap_or(0).saturating_add(held_ns));
+                }
+                let end_ns = match row.state {
+                    ThreadState::Running => row.time_ns,
+                    _ => row.time_ns.saturating_add(row.weight_ns),
+                };
+                let (first, last) = extent.unwrap_or((row.time_ns, end_ns));
+                extent = Some((first.min(row.time_ns), last.max(end_ns)));
+                count += 1;
+            }
+        }
+        problems.extend(blocks.into_problems());
+        let mut trace = CpuTrace { extent_ns: extent, rows: count, ..CpuTrace::default() };
+        let mut frames = Frames::new(file);
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_unstable_by_key(|(key, _)| *key);
+        let mut shorts = Vec::with_capacity(sums.len());
+        for ((process, thread, id, state), rows) in sums {
+            let CpuTrace { names, stacks, stretches, .. } = &mut trace;
+            let stack =
+                stacks.entry((process, id)).or_insert_with(|| frames.stack(process, id, names));
+            stretches.push(Stretch {
+                process,
+                thread,
+                state: wait_of(state, &stack.functions, names),
+                stack: stack.functions.clone(),
+                inlined: stack.inlined,
+                cut: stack.cut,
+                weight_ns: rows.weight_ns,
+                variance: 0.0,
+                samples: rows.count,
+                gil_ns: rows.gil_ns,
+            });
+            shorts.push(rows.short);
+        }
+        unseen::take_over(&mut trace.stretches, &shorts);
+        trace
+    }
+}

@@ -1,0 +1,12 @@
+//! CPU samples of a rank: added up by thread, stack and state, with functions named
+//! and waits told apart.
+
+mod load;
+mod names;
+mod unseen;
+mod waits;
+
+pub use load::CpuTrace;
+pub(crate) use names::Frames;
+pub use names::{Func, Layer, Names, Stack};
+pub use waits::word;

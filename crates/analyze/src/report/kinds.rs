@@ -1,0 +1,31 @@
+//! The kinds of report that are documents.
+
+use crate::document::DocumentKind;
+
+/// Every kind but `summary` and `memory`, in the order in which help lists them.
+pub const KINDS: &[DocumentKind] = &[
+    crate::findings::KIND,
+    crate::gpu::breakdown::KIND,
+    crate::gpu::idle::KIND,
+    crate::gpu::overlap::KIND,
+    crate::gpu::kernels::KIND,
+    crate::gpu::gemms::KIND,
+    crate::gpu::api::KIND,
+    crate::gpu::launches::KIND,
+    crate::gpu::queue::KIND,
+    crate::gpu::bandwidth::KIND,
+    crate::gpu::memcpy::KIND,
+    crate::gpu::device_memory::KIND,
+    crate::gpu::utilization::KIND,
+    crate::program::steps::KIND,
+    crate::program::annotations::KIND,
+    crate::program::nvtx::KIND,
+    crate::program::operators::KIND,
+    crate::program::sequences::KIND,
+    crate::program::counters::KIND,
+    crate::gpu::comm::KIND,
+    crate::gpu::stragglers::KIND,
+    crate::gpu::critical_path::KIND,
+    crate::cpu::CPU,
+    crate::cpu::THREADS,
+];

@@ -1,0 +1,9 @@
+//! What makes reports of a run's files: every file is read once for all of them.
+
+mod kinds;
+mod pass;
+pub mod summary;
+
+pub use kinds::KINDS;
+pub use pass::{Made, Wanted, read_together};
+pub(crate) use pass::{OfKind, read_ranks};

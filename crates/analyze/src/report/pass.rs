@@ -1,0 +1,221 @@
+//! Several reports of one run at once: each file is opened and decoded once, and
+//! everything that is asked about a rank is answered before the next one is read.
+//!
+//! Ranks are read on all cores. A run of fewer ranks than cores gives the others to
+//! the questions: these are independent of each other too.
+
+use std::path::Path;
+
+use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
+
+use crate::base::parallel;
+use crate::document::{Begun, Body, Document, DocumentKind, Named, Options, RankAt};
+use crate::rank::{Needs, RankTrace};
+use crate::report::summary::{
+    AnalyzeError, Kind, Part, Report, Run, Zero, file_name, part_of, pick, report_of, run_of,
+    unclosed,
+};
+use crate::run::completeness::{Completeness, Seen};
+
+/// Which reports to make.
+#[derive(Default)]
+pub struct Wanted<'a> {
+    /// Of these two.
+    pub reports: &'a [Kind],
+    /// Of [`crate::KINDS`].
+    pub kinds: &'a [&'a DocumentKind],
+}
+
+/// The reports, in the order in which they were wanted.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The summary and the report on memory.
+    pub reports: Vec<Report>,
+    /// All others.
+    pub documents: Vec<Document>,
+}
+
+/// Makes reports of a run directory or one of its files; addresses without a name are
+/// looked up in the symbols. Each is what it would be by itself.
+pub fn read_together(
+    path: &Path,
+    wanted: &Wanted<'_>,
+    options: &Options,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Made, AnalyzeError> {
+    let analyses: Vec<Box<dyn Begun>> = wanted.kinds.iter().map(|kind| (kind.analysis)()).collect();
+    let begun: Vec<&dyn Begun> = analyses.iter().map(|one| &**one).collect();
+    let read = read_ranks(path, wanted.reports, &begun, options, symbols)?;
+    if let Some(named) = chooses_nothing(&begun) {
+        return Err(AnalyzeError::Nothing(named));
+    }
+    let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
+    let bodies = analyses.into_iter().map(|one| one.finish(options));
+    let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
+        let Body { tables, notes } = body;
+        let OfKind { completeness, problems } = of.clone();
+        Document { kind, run: read.run.clone(), completeness, problems, notes, tables }
+    });
+    let documents = documents.collect();
+    let reports =
+        wanted.reports.iter().map(|kind| report_of(&read.dir, path, *kind, options, &read.parts));
+    Ok(Made { reports: reports.collect(), documents })
+}
+
+/// An option by which none of the analyses that honour it finds anything.
+fn chooses_nothing(begun: &[&dyn Begun]) -> Option<Named> {
+    let all: Vec<Named> = begun.iter().filter_map(|one| one.named()).collect();
+    let is_chosen = |of: &Named| all.iter().any(|one| one.option == of.option && one.chosen);
+    let mut none: Vec<Named> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
+    // The one that has most to choose from says most.
+    none.sort_by_key(|one| one.there.len());
+    none.pop()
+}
+
+/// What a document says of the run beside its tables.
+#[derive(Clone, Debug)]
+pub(crate) struct OfKind {
+    pub completeness: Completeness,
+    pub problems: Vec<String>,
+}
+
+/// A run whose ranks have all been read.
+pub(crate) struct Read {
+    dir: RunDir,
+    pub run: Run,
+    /// For each analysis.
+    pub of_kinds: Vec<OfKind>,
+    /// What the summary and the report on memory are made of.
+    parts: Vec<Result<Part, String>>,
+}
+
+/// A rank that was read; its analyses keep what they took themselves.
+struct ReadRank {
+    seen: Seen,
+    last_ns: u64,
+    /// For each analysis.
+    problems: Vec<Vec<String>>,
+    part: Option<Part>,
+}
+
+/// What all ranks of a run have in common.
+struct Context<'a> {
+    dir: &'a RunDir,
+    zero: Zero,
+    reports: &'a [Kind],
+    begun: &'a [&'a dyn Begun],
+    options: &'a Options,
+    symbols: Option<&'a dyn SymbolSource>,
+    /// Threads that one rank may use.
+    cores: usize,
+}
+
+/// Shows every rank of a run to the analyses.
+pub(crate) fn read_ranks(
+    path: &Path,
+    reports: &[Kind],
+    begun: &[&dyn Begun],
+    options: &Options,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Read, AnalyzeError> {
+    let dir = RunDir::open(path)?;
+    let files: Vec<(usize, &RankFile)> =
+        pick(&dir, path, options.rank)?.into_iter().enumerate().collect();
+    let cores = (parallel::cores() / files.len().max(1)).max(1);
+    let zero = Zero::of(&dir);
+    let context = Context { dir: &dir, zero, reports, begun, options, symbols, cores };
+    let of_dir: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
+    let mut problems = vec![of_dir; begun.len()];
+    let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
+    let (mut failure, mut any) = (None, false);
+    for result in parallel::each(&files, |(place, file)| context.read(*place, file)) {
+        match result {
+            Ok(read) => {
+                any = true;
+                for (all, of_rank) in problems.iter_mut().zip(read.problems) {
+                    all.extend(of_rank);
+                }
+                seen.push(read.seen);
+                last_ns = last_ns.max(Some(read.last_ns));
+                parts.extend(read.part.map(Ok));
+            }
+            Err(error) => {
+                let text = error.to_string();
+                problems.iter_mut().for_each(|of_kind| of_kind.push(text.clone()));
+                parts.push(Err(text));
+                failure = Some(error);
+            }
+        }
+    }
+    match failure {
+        Some(error) if !any => return Err(error.into()),
+        _ => {}
+    }
+    let infos = dir.infos();
+    let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
+    let in_part = options.rank.is_some() || path.is_file();
+    let of_kind = |problems: Vec<String>| {
+        let whole = finished && problems.is_empty();
+        let completeness = Completeness::of(infos, finished && !in_part, whole, seen.clone());
+        OfKind { completeness, problems }
+    };
+    let of_kinds = problems.into_iter().map(of_kind).collect();
+    let run = run_of(path, infos, options.is_running, last_ns, &context.zero);
+    Ok(Read { run, of_kinds, parts, dir })
+}
+
+impl Context<'_> {
+    fn read(&self, place: usize, file: &RankFile) -> Result<ReadRank, TraceError> {
+        let name = file_name(&file.path);
+        let mut trace = TraceFile::open(&file.path)?;
+        if let Some(symbols) = self.symbols {
+            trace.name_missing(symbols);
+        }
+        let clock = self.zero.clock(&trace, self.dir, &name);
+        let at = RankAt { rank: file.rank, label: file.label.to_string(), file: name, clock };
+        let mut of_tables: Vec<Vec<Problem>> = vec![Vec::new(); self.begun.len()];
+        let mut part = None;
+        // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
+        for hta in [false, true] {
+            let these: Vec<usize> =
+                (0..self.begun.len()).filter(|&one| self.reads_as(one, hta)).collect();
+            let with_reports = !hta && !self.reports.is_empty();
+            if these.is_empty() && !with_reports {
+                continue;
+            }
+            let mut needs = Needs::default();
+            for &one in &these {
+                needs = needs | self.begun[one].needs(self.options);
+            }
+            if with_reports && self.reports.contains(&Kind::Summary) {
+                needs = needs | crate::report::summary::needs(&trace, &at);
+            }
+            let rank = RankTrace::load_as(&trace, needs, hta, self.cores);
+            parallel::each_on(self.cores, &these, |&one| {
+                self.begun[one].rank(place, &rank, &at, self.options);
+            });
+            for &one in &these {
+                of_tables[one] = rank.problems_in(self.begun[one].needs(self.options));
+            }
+            if with_reports {
+                part = Some(part_of(&rank, &at, self.dir, self.reports));
+            }
+        }
+        let problem = |p: &Problem| format!("{}: {} (at byte {})", at.file, p.what, p.offset);
+        let problems = of_tables.iter().map(|found| {
+            let mut all: Vec<String> = trace.problems().iter().chain(found).map(problem).collect();
+            all.extend(unclosed(&trace, &at.file, self.dir));
+            all
+        });
+        Ok(ReadRank {
+            seen: Seen::of(&trace),
+            last_ns: clock.since_start(trace.last_ns()),
+            problems: problems.collect(),
+            part,
+        })
+    }
+
+    fn reads_as(&self, analysis: usize, hta: bool) -> bool {
+        (self.options.hta && self.begun[analysis].has_hta()) == hta
+    }
+}

@@ -1,0 +1,132 @@
+//! What a rank's devices did, in short: for the summary.
+
+use std::borrow::Cow;
+
+use crate::base::reading::{Reading, object};
+use crate::gpu::bandwidth;
+use crate::gpu::breakdown::{self, DeviceTime, NO_WORK};
+use crate::gpu::kernels;
+use crate::rank::{Class, RankTrace, copy_name};
+
+/// Kernels of a rank that the summary names.
+const TOP: usize = 5;
+
+/// What a rank's devices did; times are summed over devices.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    /// From the first work's start to the last one's end.
+    pub window_ns: u64,
+    /// Share of it in which something ran.
+    pub busy_share: f64,
+    /// In which something computed.
+    pub compute_share: f64,
+    /// In which something communicated and nothing computed.
+    pub exposed_share: f64,
+    /// In which only copies or memsets ran.
+    pub copies_share: f64,
+    /// In which nothing ran.
+    pub idle_share: f64,
+    /// Runs of kernels.
+    pub kernels: u64,
+    /// Those of kernels that communicate.
+    pub communication_kernels: u64,
+    /// Time in which something communicated.
+    pub communication_ns: u64,
+    /// Share of that in which something computed too.
+    pub hidden_share: Reading<f64>,
+    /// Kernels with the longest sum of durations.
+    pub top_kernels: Vec<TopKernel>,
+    /// Copies by kind.
+    pub copies: Vec<Copies>,
+}
+object! { Gpu {
+    plain window_ns, plain busy_share, plain compute_share, plain exposed_share,
+    plain copies_share, plain idle_share, plain kernels, plain communication_kernels,
+    plain communication_ns, reading hidden_share, plain top_kernels, plain copies,
+} }
+
+/// A kernel.
+#[derive(Clone, Debug)]
+pub struct TopKernel {
+    /// Name.
+    pub name: String,
+    /// Runs.
+    pub count: u64,
+    /// Sum of durations.
+    pub total_ns: u64,
+    /// That, of the sum over all kernels.
+    pub share: f64,
+}
+object! { TopKernel { plain name, plain count, plain total_ns, plain share } }
+
+/// Copies of one kind.
+#[derive(Clone, Debug)]
+pub struct Copies {
+    /// Kind.
+    pub kind: &'static str,
+    /// How many.
+    pub count: u64,
+    /// Bytes.
+    pub bytes: Reading<u64>,
+    /// When at least one ran.
+    pub busy_ns: u64,
+}
+object! { Copies { plain kind, plain count, reading bytes, plain busy_ns } }
+
+/// What a rank's devices did; missing if nothing ran.
+pub fn of_rank(rank: &RankTrace<'_>) -> Reading<Gpu> {
+    match rank.work.is_empty() {
+        true => Reading::missing(NO_WORK),
+        false => Reading::Is(of_work(rank)),
+    }
+}
+
+fn of_work(rank: &RankTrace<'_>) -> Gpu {
+    let times = breakdown::of_rank(rank);
+    let sum = |of: fn(&DeviceTime) -> u64| times.iter().map(of).sum::<u64>();
+    let window_ns = sum(|time| time.window_ns);
+    let share = |part_ns: u64| part_ns as f64 / window_ns.max(1) as f64;
+    let idle_ns = sum(|time| time.idle_ns);
+    let (exposed_ns, hidden_ns) = (sum(|time| time.exposed_ns), sum(|time| time.overlapped_ns));
+    let communication_ns = exposed_ns + hidden_ns;
+    let kernels = || rank.work.iter().filter(|row| row.is_kernel());
+    let communicates = kernels().filter(|row| row.class == Class::Communication).count();
+    Gpu {
+        window_ns,
+        busy_share: share(window_ns - idle_ns),
+        compute_share: share(sum(DeviceTime::computing_ns)),
+        exposed_share: share(exposed_ns),
+        copies_share: share(sum(|time| time.copies_ns)),
+        idle_share: share(idle_ns),
+        kernels: kernels().count() as u64,
+        communication_kernels: communicates as u64,
+        communication_ns,
+        hidden_share: match communication_ns {
+            0 => Reading::missing("no communication kernel ran"),
+            _ => Reading::Is(hidden_ns as f64 / communication_ns as f64),
+        },
+        top_kernels: top_kernels(rank),
+        copies: bandwidth::of_rank(rank, false).kinds.iter().map(copies).collect(),
+    }
+}
+
+fn top_kernels(rank: &RankTrace<'_>) -> Vec<TopKernel> {
+    let found = kernels::sums_of_rank(rank);
+    let all: u64 = found.iter().map(|(_, _, total_ns)| total_ns).sum();
+    let top = |(name, count, total_ns): &(Cow<'_, str>, u64, u64)| TopKernel {
+        name: name.to_string(),
+        count: *count,
+        total_ns: *total_ns,
+        share: *total_ns as f64 / all.max(1) as f64,
+    };
+    found.iter().take(TOP).map(top).collect()
+}
+
+fn copies(row: &bandwidth::KindCopies) -> Copies {
+    Copies {
+        kind: copy_name(row.kind),
+        count: row.count,
+        bytes: row.bytes.map_or_else(|| Reading::missing(bandwidth::NO_BYTES), Reading::Is),
+        busy_ns: row.busy_ns,
+    }
+}

@@ -1,0 +1,143 @@
+//! Is the recording complete, and what is missing?
+
+use std::collections::BTreeMap;
+
+use tprof_trace::run::{Blind, LossInfo, RunInfo};
+use tprof_trace::{Recorded, TraceFile};
+
+use crate::base::reading::object;
+use crate::base::units;
+
+/// What was recorded, what was lost, who could not be seen.
+#[derive(Clone, Debug)]
+pub struct Completeness {
+    /// True if the run was finished, nothing was lost, nobody blind, and every file whole.
+    pub complete: bool,
+    /// Events recorded: those in the files that are read.
+    pub recorded: u64,
+    /// CPU samples recorded.
+    pub samples: u64,
+    /// Events known to be lost.
+    pub lost: u64,
+    /// The losses, by kind.
+    pub losses: Vec<LossInfo>,
+    /// Processes that could not be seen, whole or in part.
+    pub blind: Vec<Blind>,
+}
+object! { Completeness {
+    plain complete, plain recorded, plain samples, plain lost, plain losses, plain blind,
+} }
+
+/// What one file tells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub recorded: Recorded,
+    /// Losses of its processes.
+    pub losses: Vec<LossInfo>,
+    /// Losses of the whole run, which every file repeats.
+    pub of_run: Vec<LossInfo>,
+}
+
+impl Seen {
+    /// Counts a file's events and losses.
+    pub fn of(file: &TraceFile) -> Seen {
+        let (mut losses, mut of_run) = (Vec::new(), Vec::new());
+        for loss in file.losses() {
+            let info = LossInfo {
+                what: file.name(loss.what).to_owned(),
+                why: file.name(loss.why).to_owned(),
+                count: loss.count,
+            };
+            if loss.process.is_some() { losses.push(info) } else { of_run.push(info) }
+        }
+        Seen { recorded: file.recorded(), losses, of_run }
+    }
+}
+
+impl Completeness {
+    /// What was recorded is counted from the files. What was lost is told by the collectors'
+    /// own account where it covers just these files and was closed, else by the files.
+    pub(crate) fn of(
+        infos: &[RunInfo],
+        closed: bool,
+        whole: bool,
+        seen: Vec<Seen>,
+    ) -> Completeness {
+        let blind: Vec<Blind> =
+            infos.iter().flat_map(|info| info.completeness.blind.iter().cloned()).collect();
+        let accounts = || infos.iter().map(|info| &info.completeness);
+        let told = merge(accounts().flat_map(|account| account.losses.iter().cloned()));
+        let Recorded { events, samples } = seen.iter().map(|seen| seen.recorded).sum();
+        let (lost, losses) = if closed {
+            (accounts().map(|account| account.lost).sum(), told)
+        } else {
+            // An open account lags behind the files, and files behind an account.
+            let of_run = seen.iter().map(|seen| merge(seen.of_run.iter().cloned()));
+            let of_run = of_run.fold(told, most);
+            let of_processes = seen.iter().flat_map(|seen| seen.losses.iter().cloned());
+            let losses = merge(of_run.into_iter().chain(of_processes));
+            (losses.iter().map(|loss| loss.count).sum(), losses)
+        };
+        Completeness {
+            complete: whole && losses.is_empty() && lost == 0 && blind.is_empty(),
+            recorded: events,
+            samples,
+            lost,
+            losses,
+            blind,
+        }
+    }
+
+    /// How much was recorded, in words.
+    pub fn recorded_words(&self) -> String {
+        units::recorded(Recorded { events: self.recorded, samples: self.samples })
+    }
+}
+
+/// One row for each kind of loss, in order of name.
+fn merge(losses: impl Iterator<Item = LossInfo>) -> Vec<LossInfo> {
+    let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for loss in losses {
+        let count = kinds.entry((loss.what, loss.why)).or_default();
+        *count = count.saturating_add(loss.count);
+    }
+    kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
+}
+
+/// The larger count of each kind.
+fn most(a: Vec<LossInfo>, b: Vec<LossInfo>) -> Vec<LossInfo> {
+    let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for loss in a.into_iter().chain(b) {
+        let count = kinds.entry((loss.what, loss.why)).or_default();
+        *count = (*count).max(loss.count);
+    }
+    kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(what: &str, count: u64) -> LossInfo {
+        LossInfo { what: what.into(), why: "ring full".into(), count }
+    }
+
+    #[test]
+    fn a_run_without_an_account_is_counted_from_its_files() {
+        let seen = |events, count| Seen {
+            recorded: Recorded { events, samples: 2 },
+            losses: vec![loss("heap events", count)],
+            of_run: vec![loss("map events", 7)],
+        };
+        let sum = Completeness::of(&[], false, false, vec![seen(10, 2), seen(5, 1)]);
+        assert_eq!((sum.recorded, sum.samples), (15, 4));
+        assert_eq!((sum.lost, sum.losses.len(), sum.complete), (3 + 7, 2, false));
+    }
+
+    #[test]
+    fn a_loss_of_unknown_size_is_still_a_loss() {
+        let recorded = Recorded { events: 1, samples: 0 };
+        let seen = Seen { recorded, losses: vec![loss("heap events", 0)], of_run: Vec::new() };
+        assert!(!Completeness::of(&[], false, true, vec![seen]).complete);
+    }
+}

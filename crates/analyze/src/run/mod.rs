@@ -1,0 +1,6 @@
+//! A run without its ranks' rows: its processes, how complete the recording is, and
+//! what recording cost.
+
+pub mod completeness;
+pub mod overhead;
+pub mod processes;

@@ -1,0 +1,266 @@
+//! Every program image of a run: who, when, and how it ended.
+
+use std::collections::HashMap;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use tprof_trace::TraceFile;
+use tprof_trace::model::ProcessEnd;
+use tprof_trace::run::{ImageLife, ProcessInfo, RunInfo, count_processes};
+
+use crate::base::clock::Clock;
+use crate::base::reading::{Reading, entry};
+
+/// How a program image ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// An `exec` began another image of the same process.
+    Replaced,
+    /// With this status.
+    Status(i32),
+    /// By this signal.
+    Signal(i32),
+    /// Not known, or not at all: why.
+    Otherwise(String),
+}
+
+/// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessRow {
+    /// Host that it ran on; empty if nothing tells.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+    /// Parent's process id.
+    pub parent: u32,
+    /// Rank that it counts for; `None` for launchers.
+    pub rank: Option<u32>,
+    /// Command line.
+    pub command: String,
+    /// How it ended.
+    pub ended: Ended,
+    /// When it attached, since the run began.
+    pub start_ns: u64,
+    /// When it ended, since the run began.
+    pub end_ns: Reading<u64>,
+    /// File that holds its data.
+    pub file: Option<String>,
+    /// Its records that were lost, and events before it could attach.
+    pub lost: Reading<u64>,
+}
+
+impl Serialize for ProcessRow {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("host", &self.host)?;
+        map.serialize_entry("pid", &self.pid)?;
+        map.serialize_entry("parent", &self.parent)?;
+        map.serialize_entry("rank", &self.rank)?;
+        map.serialize_entry("command", &self.command)?;
+        match &self.ended {
+            Ended::Status(status) => map.serialize_entry("exit_status", status)?,
+            Ended::Signal(signal) => map.serialize_entry("signal", signal)?,
+            Ended::Replaced => {
+                entry(&mut map, "exit_status", &Reading::<i32>::missing(REPLACED))?;
+            }
+            Ended::Otherwise(why) => {
+                entry(&mut map, "exit_status", &Reading::<i32>::missing(why.as_str()))?;
+            }
+        }
+        map.serialize_entry("start_ns", &self.start_ns)?;
+        entry(&mut map, "end_ns", &self.end_ns)?;
+        map.serialize_entry("file", &self.file)?;
+        entry(&mut map, "lost", &self.lost)?;
+        map.end()
+    }
+}
+
+impl ProcessRow {
+    /// Takes over what the collector knows of a process that samples alone told of: when it
+    /// began, and how it ended.
+    fn take(&mut self, told: &ProcessRow) {
+        self.ended = told.ended.clone();
+        self.end_ns = told.end_ns.clone();
+        self.start_ns = told.start_ns;
+    }
+}
+
+/// Whether a row of the collector's is that of a program which a file has a row of too, made
+/// from samples: nothing of it attached, so that nobody knew its end.
+fn is_same(row: &ProcessRow, told: &ProcessRow) -> bool {
+    let program = |command: &str| {
+        let first = command.split(' ').next().unwrap_or_default();
+        first.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    row.pid == told.pid
+        && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
+        && told.end_ns.get().is_none_or(|end_ns| row.start_ns < end_ns)
+        && row.end_ns.get().is_none_or(|end_ns| told.start_ns < end_ns)
+        && is_cut_to(&program(&row.command), &program(&told.command))
+}
+
+/// Whether a program's name is one, or what the kernel keeps of one: its first 15 bytes.
+fn is_cut_to(shown: &str, name: &str) -> bool {
+    shown == name || shown.len() == 15 && name.starts_with(shown)
+}
+
+/// What is to be said of an image that an `exec` ended.
+pub const REPLACED: &str = "replaced by another program (exec)";
+const UNKNOWN: &str = "unknown";
+const NO_END: &str = "its end was not recorded";
+
+/// Program images of one file.
+pub(crate) fn of_file(
+    file: &TraceFile,
+    name: &str,
+    rank: Option<u32>,
+    clock: Clock,
+) -> Vec<ProcessRow> {
+    let row = |process: &tprof_trace::model::Process| {
+        let end = file.process_end(process.process);
+        ProcessRow {
+            host: file.header().host.clone(),
+            pid: process.pid,
+            parent: process.parent,
+            rank,
+            command: file.name(process.command).to_owned(),
+            ended: match end.map(|(_, how)| how) {
+                Some(ProcessEnd::Exited(status)) => Ended::Status(status),
+                Some(ProcessEnd::Signal(signal)) => Ended::Signal(signal),
+                Some(ProcessEnd::Exec) => Ended::Replaced,
+                Some(ProcessEnd::Unknown) => otherwise(UNKNOWN),
+                None => otherwise(""),
+            },
+            start_ns: clock.since_start(process.start_ns),
+            end_ns: match end {
+                Some((time_ns, _)) => Reading::Is(clock.since_start(time_ns)),
+                None => Reading::missing(NO_END),
+            },
+            file: Some(name.to_owned()),
+            lost: Reading::missing("no collector's account counts it by process"),
+        }
+    };
+    file.processes().iter().map(row).collect()
+}
+
+/// Rows of the files, and those that only the collectors know of. With `only`,
+/// those whose data is in these files.
+pub(crate) fn join(
+    infos: &[RunInfo],
+    mut rows: Vec<ProcessRow>,
+    only: Option<&[&str]>,
+    clock: impl Fn(&RunInfo) -> Clock,
+) -> Vec<ProcessRow> {
+    let known = rows.iter().enumerate().map(|(at, row)| ((row.pid, row.start_ns), at));
+    let known: HashMap<(u32, u64), usize> = known.collect();
+    for info in infos {
+        let clock = clock(info);
+        for process in &info.processes {
+            let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
+            let told = of_info(process, &info.host, clock);
+            if let Some(at) = known.get(&(told.pid, told.start_ns)) {
+                // How it ended may have been told after its file was written.
+                let row = &mut rows[*at];
+                row.lost = told.lost.clone();
+                let ended = matches!(told.ended, Ended::Status(_) | Ended::Signal(_));
+                if ended && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended) {
+                    row.take(&told);
+                }
+                continue;
+            }
+            let same = |row: &&mut ProcessRow| {
+                row.file.is_some() && told.file.is_none() && is_same(row, &told)
+            };
+            match rows.iter_mut().find(same) {
+                Some(row) => row.take(&told),
+                None if only.is_none_or(mine) => rows.push(told),
+                None => {}
+            }
+        }
+    }
+    rows.sort_by_key(|row| (row.start_ns, row.pid));
+    rows
+}
+
+fn of_info(process: &ProcessInfo, host: &str, clock: Clock) -> ProcessRow {
+    ProcessRow {
+        host: host.to_owned(),
+        pid: process.pid,
+        parent: process.parent,
+        rank: process.rank,
+        command: process.command.clone(),
+        ended: match (process.exit_status, process.signal) {
+            (_, Some(signal)) => Ended::Signal(signal),
+            (Some(status), None) => Ended::Status(status),
+            (None, None) if process.ended_by == "exec" => Ended::Replaced,
+            (None, None) => otherwise(&process.ended_by),
+        },
+        start_ns: clock.since_start(process.start_ns),
+        end_ns: match process.end_ns {
+            Some(time_ns) => Reading::Is(clock.since_start(time_ns)),
+            None => Reading::missing(NO_END),
+        },
+        file: process.file.clone(),
+        lost: lost_of(process),
+    }
+}
+
+fn lost_of(process: &ProcessInfo) -> Reading<u64> {
+    process.lost.map_or_else(|| Reading::missing("it was not recorded"), Reading::Is)
+}
+
+fn otherwise(how: &str) -> Ended {
+    Ended::Otherwise(match how {
+        "running" => "still running when this was written".to_owned(),
+        "unknown" => "gone; nobody saw how".to_owned(),
+        _ => NO_END.to_owned(),
+    })
+}
+
+/// How many processes these images are.
+pub(crate) fn count(rows: &[ProcessRow]) -> usize {
+    count_processes(rows.iter().map(|row| ImageLife {
+        // An import tells no host; its files are of processes of their own.
+        place: if row.host.is_empty() { row.file.as_deref().unwrap_or("") } else { &row.host },
+        pid: row.pid,
+        start_ns: row.start_ns,
+        end_ns: row.end_ns.get(),
+        replaced: row.ended == Ended::Replaced,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pid: u32, command: &str, lasted: (u64, u64), ended: Ended) -> ProcessRow {
+        ProcessRow {
+            host: "node1".to_owned(),
+            pid,
+            parent: 1,
+            rank: None,
+            command: command.to_owned(),
+            ended,
+            start_ns: lasted.0,
+            end_ns: Reading::Is(lasted.1),
+            file: None,
+            lost: Reading::Is(0),
+        }
+    }
+
+    #[test]
+    fn a_program_that_samples_and_the_collector_tell_of_is_one() {
+        let unknown = || otherwise(UNKNOWN);
+        let sampled = row(7, "./fixed a b", (0, 100), unknown());
+        let told = row(7, "/opt/fixed", (20, 90), Ended::Status(3));
+        assert!(is_same(&sampled, &told));
+        let mut both = sampled.clone();
+        both.take(&told);
+        assert_eq!((&*both.command, both.start_ns, &both.ended), ("./fixed a b", 20, &told.ended));
+        assert_eq!(both.end_ns, Reading::Is(90));
+        // Another process, program or time, and one whose end is in its file.
+        assert!(!is_same(&row(8, "fixed", (0, 100), unknown()), &told));
+        assert!(!is_same(&row(7, "sh -c fixed", (0, 100), unknown()), &told));
+        assert!(!is_same(&row(7, "fixed", (95, 100), unknown()), &told));
+        assert!(!is_same(&row(7, "fixed", (0, 100), Ended::Status(0)), &told));
+    }
+}
