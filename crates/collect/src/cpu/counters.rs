@@ -7,9 +7,12 @@
 use super::events::Counted;
 use crate::config::{PerfEvent, StackMode};
 use crate::os::sys;
-use crate::perf::attr::{SOFTWARE, flag, read, software};
 use crate::perf::record::{FIELDS, Layout, REGISTERS, WITH_STACK};
-use crate::perf::{Attr, Counter, Ring};
+use crate::perf::{Attr, Counter, Ring, attr_of};
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+    PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_TYPE_SOFTWARE,
+};
 use std::collections::HashMap;
 use std::io;
 
@@ -49,7 +52,7 @@ pub enum Purpose {
 }
 
 /// Kinds of page faults.
-const FAULTS: [u64; 2] = [software::MINOR_FAULTS, software::MAJOR_FAULTS];
+const FAULTS: [u32; 2] = [PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAULTS_MAJ];
 
 /// Open counters and their rings.
 #[derive(Debug, Default)]
@@ -117,57 +120,53 @@ impl Wanted {
 
     /// Samples of running threads, and all other records.
     fn clock(&self, kernel: bool, on_exec: bool) -> Attr {
-        let records = flag::MMAP
-            | flag::MMAP2
-            | flag::COMM
-            | flag::COMM_EXEC
-            | flag::TASK
-            | flag::CONTEXT_SWITCH;
-        let flags = shared_flags(kernel, on_exec) | records;
-        self.with_stacks(software::CPU_CLOCK, self.period_ns(), flags)
+        let mut attr = sampling(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, kernel, on_exec);
+        attr.sample_period = self.period_ns();
+        attr.set_mmap(1);
+        attr.set_mmap2(1);
+        attr.set_comm(1);
+        attr.set_comm_exec(1);
+        attr.set_task(1);
+        attr.set_context_switch(1);
+        self.with_stacks(attr)
     }
 
     /// Samples of threads that leave their processor.
     fn leave(&self, on_exec: bool) -> Attr {
-        let flags = shared_flags(true, on_exec) | flag::FREQ;
-        self.with_stacks(software::CONTEXT_SWITCHES, u64::from(self.rate), flags)
+        let mut attr = sampling(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, true, on_exec);
+        attr.set_freq(1);
+        attr.sample_freq = self.rate.into();
+        self.with_stacks(attr)
     }
 
-    fn with_stacks(&self, config: u64, period: u64, mut flags: u64) -> Attr {
+    fn with_stacks(&self, mut attr: Attr) -> Attr {
         let with_stack = self.with_stack();
-        if with_stack || self.stacks == StackMode::Off {
-            flags |= flag::EXCLUDE_CALLCHAIN_USER;
+        attr.set_exclude_callchain_user((with_stack || self.stacks == StackMode::Off).into());
+        attr.set_exclude_callchain_kernel(attr.exclude_kernel());
+        attr.sample_type = FIELDS;
+        attr.wakeup_events = self.wakes().into();
+        if with_stack {
+            attr.sample_type |= WITH_STACK;
+            attr.sample_regs_user = REGISTERS;
+            attr.sample_stack_user = self.stack_bytes();
         }
-        if flags & flag::EXCLUDE_KERNEL != 0 {
-            flags |= flag::EXCLUDE_CALLCHAIN_KERNEL;
-        }
-        Attr {
-            kind: SOFTWARE,
-            config,
-            period,
-            sample: if with_stack { FIELDS | WITH_STACK } else { FIELDS },
-            read_format: read::TIME_RUNNING,
-            flags,
-            wakeup_events: u32::from(self.wakes()),
-            regs_user: if with_stack { REGISTERS } else { 0 },
-            stack_user: if with_stack { self.stack_bytes() } else { 0 },
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Attr::default()
-        }
+        attr
     }
 }
 
-/// Flags of all counters that sample: a whole tree of threads, on the run's clock.
-pub(super) fn shared_flags(kernel: bool, on_exec: bool) -> u64 {
-    let mut flags =
-        flag::DISABLED | flag::INHERIT | flag::EXCLUDE_HV | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
-    if on_exec {
-        flags |= flag::ENABLE_ON_EXEC;
-    }
-    if !kernel {
-        flags |= flag::EXCLUDE_KERNEL;
-    }
-    flags
+/// What all counters that sample have: a whole tree of threads, on the run's clock.
+pub(super) fn sampling(kind: u32, config: u32, kernel: bool, on_exec: bool) -> Attr {
+    let mut attr = attr_of(kind, config);
+    attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING.into();
+    attr.set_disabled(1);
+    attr.set_inherit(1);
+    attr.set_exclude_hv(1);
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.set_enable_on_exec(on_exec.into());
+    attr.set_exclude_kernel((!kernel).into());
+    attr
 }
 
 impl Counters {
@@ -181,13 +180,11 @@ impl Counters {
         self.with_stack = wanted.with_stack();
         for tid in tids {
             let own = [0, 1].map(|kind| {
-                let enable = if on_exec { flag::ENABLE_ON_EXEC } else { 0 };
-                let attr = Attr {
-                    kind: SOFTWARE,
-                    config: FAULTS[kind],
-                    flags: flag::DISABLED | flag::EXCLUDE_HV | flag::EXCLUDE_KERNEL | enable,
-                    ..Attr::default()
-                };
+                let mut attr = attr_of(PERF_TYPE_SOFTWARE, FAULTS[kind]);
+                attr.set_disabled(1);
+                attr.set_exclude_hv(1);
+                attr.set_exclude_kernel(1);
+                attr.set_enable_on_exec(on_exec.into());
                 let counter = Counter::open(&attr, *tid as i32, -1)?;
                 (if on_exec { Ok(()) } else { counter.enable() }).map(|()| counter)
             });

@@ -6,12 +6,12 @@
 //! Reading the counters at each sample of the clock would charge a function with
 //! what others did since the sample before.
 
-use super::counters::{Counters, Purpose, Wanted, shared_flags, why_refused};
+use super::counters::{Counters, Purpose, Wanted, sampling, why_refused};
 use super::probe::why_no_hardware;
 use crate::config::PerfEvent;
-use crate::perf::attr::{HARDWARE, SOFTWARE, flag, hardware, read, sample, software};
-use crate::perf::record::{EVENT_FIELDS, Layout};
-use crate::perf::{Attr, Counter};
+use crate::perf::record::{EVENT_FIELDS, Layout, WITH_COUNT};
+use crate::perf::{Attr, Counter, attr_of};
+use perf_event_open_sys::bindings::*;
 
 /// Most samples of one event a second: each interrupts its thread.
 const MOST_SAMPLES: u32 = 250;
@@ -29,16 +29,16 @@ enum Every {
 
 impl PerfEvent {
     /// Kind and number for the kernel.
-    fn code(self) -> (u32, u64) {
+    fn code(self) -> (u32, u32) {
         match self {
-            PerfEvent::Cycles => (HARDWARE, hardware::CYCLES),
-            PerfEvent::Instructions => (HARDWARE, hardware::INSTRUCTIONS),
-            PerfEvent::CacheReferences => (HARDWARE, hardware::CACHE_REFERENCES),
-            PerfEvent::CacheMisses => (HARDWARE, hardware::CACHE_MISSES),
-            PerfEvent::Branches => (HARDWARE, hardware::BRANCHES),
-            PerfEvent::BranchMisses => (HARDWARE, hardware::BRANCH_MISSES),
-            PerfEvent::PageFaults => (SOFTWARE, software::PAGE_FAULTS),
-            PerfEvent::MajorFaults => (SOFTWARE, software::MAJOR_FAULTS),
+            PerfEvent::Cycles => (PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES),
+            PerfEvent::Instructions => (PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS),
+            PerfEvent::CacheReferences => (PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES),
+            PerfEvent::CacheMisses => (PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES),
+            PerfEvent::Branches => (PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
+            PerfEvent::BranchMisses => (PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES),
+            PerfEvent::PageFaults => (PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS),
+            PerfEvent::MajorFaults => (PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ),
         }
     }
 
@@ -54,8 +54,10 @@ impl PerfEvent {
     /// process.
     pub fn counts(self) -> Result<(), String> {
         let (kind, config) = self.code();
-        let flags = flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV | flag::DISABLED;
-        let attr = Attr { kind, config, flags, ..Attr::default() };
+        let mut attr = attr_of(kind, config);
+        attr.set_disabled(1);
+        attr.set_exclude_kernel(1);
+        attr.set_exclude_hv(1);
         Counter::open(&attr, 0, -1).map(drop).map_err(|e| why_no_hardware(&e))
     }
 
@@ -70,26 +72,18 @@ impl PerfEvent {
 
     fn attr(self, rate: u32, kernel: bool, on_exec: bool) -> Attr {
         let (kind, config) = self.code();
-        let mut flags = shared_flags(kernel, on_exec);
-        let (period, counted) = match self.every() {
+        // None of its samples wakes the reader: the clock's do.
+        let mut attr = sampling(kind, config, kernel, on_exec);
+        attr.sample_type = EVENT_FIELDS;
+        match self.every() {
             Every::Often => {
-                flags |= flag::FREQ;
-                (u64::from(rate.min(MOST_SAMPLES)), sample::PERIOD)
+                attr.set_freq(1);
+                attr.sample_freq = rate.min(MOST_SAMPLES).into();
+                attr.sample_type |= WITH_COUNT;
             }
-            Every::Events(events) => (events, 0),
-        };
-        Attr {
-            kind,
-            config,
-            period,
-            sample: EVENT_FIELDS | counted,
-            read_format: read::TIME_RUNNING,
-            flags,
-            // The clock's samples wake the reader.
-            wakeup_events: 0,
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Attr::default()
+            Every::Events(events) => attr.sample_period = events,
         }
+        attr
     }
 }
 
@@ -163,10 +157,10 @@ mod tests {
 
     #[test]
     fn events_are_sampled_as_often_as_the_clock_but_not_more_than_it_is_worth() {
-        assert_eq!(PerfEvent::Cycles.attr(99, true, false).period, 99);
-        assert_eq!(PerfEvent::Cycles.attr(5000, true, false).period, 250);
+        assert_eq!(PerfEvent::Cycles.attr(99, true, false).sample_freq, 99);
+        assert_eq!(PerfEvent::Cycles.attr(5000, true, false).sample_freq, 250);
         let faults = PerfEvent::PageFaults.attr(5000, true, false);
-        assert_eq!((faults.period, faults.flags & flag::FREQ), (16, 0));
+        assert_eq!((faults.sample_period, faults.freq()), (16, 0));
         assert_eq!(PerfEvent::PageFaults.layout(), Layout::Every(16));
     }
 }

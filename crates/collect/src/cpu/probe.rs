@@ -3,8 +3,8 @@
 use super::counters::why_refused;
 use crate::config::PerfEvent;
 use crate::os::sys;
-use crate::perf::attr::{SOFTWARE, flag, software};
-use crate::perf::{Attr, Counter};
+use crate::perf::{Counter, attr_of};
+use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
 use std::io::{self, Read};
 
 /// What was found; an error says why not.
@@ -24,14 +24,12 @@ pub struct Permitted {
 }
 
 /// Opens a clock of this process, which never runs.
-fn open_clock(flags: u64) -> io::Result<Counter> {
-    let attr = Attr {
-        kind: SOFTWARE,
-        config: software::CPU_CLOCK,
-        period: 1_000_000_000,
-        flags: flags | flag::DISABLED | flag::EXCLUDE_HV,
-        ..Attr::default()
-    };
+fn open_clock(kernel: bool) -> io::Result<Counter> {
+    let mut attr = attr_of(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
+    attr.sample_period = 1_000_000_000;
+    attr.set_disabled(1);
+    attr.set_exclude_hv(1);
+    attr.set_exclude_kernel((!kernel).into());
     Counter::open(&attr, 0, -1)
 }
 
@@ -74,12 +72,11 @@ fn shows_addresses(lines: &[u8]) -> bool {
 
 /// Tries it.
 pub fn permitted() -> Permitted {
-    let user_only = flag::EXCLUDE_KERNEL;
     let scope = sys::read_small("/proc/sys/kernel/yama/ptrace_scope");
-    let cpu_clock = |flags| open_clock(flags).map(drop).map_err(|e| why_refused(&e));
+    let cpu_clock = |kernel| open_clock(kernel).map(drop).map_err(|e| why_refused(&e));
     Permitted {
-        user: cpu_clock(user_only),
-        kernel: cpu_clock(0),
+        user: cpu_clock(false),
+        kernel: cpu_clock(true),
         kernel_names: why_kernel_names_are_hidden().map_or(Ok(()), Err),
         hardware: PerfEvent::STANDARD.map(|event| (event, event.counts())),
         ptrace_scope: String::from_utf8_lossy(&scope).trim().parse().ok(),

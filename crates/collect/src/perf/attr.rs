@@ -1,153 +1,23 @@
-//! `perf_event_open(2)` and what is asked of a counter once it is open.
+//! `perf_event_open(2)` and the requests to a counter that is open.
 #![allow(unsafe_code)] // system calls
 
+use perf_event_open_sys::bindings::{self, PERF_ATTR_SIZE_VER5};
+use perf_event_open_sys::ioctls;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// `struct perf_event_attr` as of Linux 4.8: older fields never move.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Attr {
-    /// Kind of event: [`SOFTWARE`] or [`HARDWARE`].
-    pub kind: u32,
-    pub(crate) size: u32,
-    /// Which event of that kind.
-    pub config: u64,
-    /// Period, or frequency with [`flag::FREQ`].
-    pub period: u64,
-    /// What a sample holds: [`sample`].
-    pub sample: u64,
-    /// What `read` gives.
-    pub read_format: u64,
-    /// [`flag`]s.
-    pub flags: u64,
-    /// Samples before a wake-up.
-    pub wakeup_events: u32,
-    pub(crate) bp_type: u32,
-    pub(crate) config1: u64,
-    pub(crate) config2: u64,
-    pub(crate) branch: u64,
-    /// User registers in a sample, a mask.
-    pub regs_user: u64,
-    /// Most bytes of user stack in a sample.
-    pub stack_user: u32,
-    /// Clock, with [`flag::USE_CLOCKID`].
-    pub clockid: i32,
-    pub(crate) regs_intr: u64,
-    pub(crate) aux_watermark: u32,
-    /// Most frames in a call chain; 0 is the machine's limit.
-    pub max_stack: u16,
-    pub(crate) reserved: u16,
+/// What is counted, and how: the kernel's `struct perf_event_attr`.
+pub use bindings::perf_event_attr as Attr;
+
+/// An attribute for one event: `kind` is a `PERF_TYPE_…`, `config` a `PERF_COUNT_…`.
+pub fn attr_of(kind: u32, config: u32) -> Attr {
+    let mut attr = Attr::default();
+    // The fields of Linux 4.8: an older kernel reads a larger struct by its tail of zeros only.
+    attr.size = PERF_ATTR_SIZE_VER5;
+    attr.type_ = kind;
+    attr.config = config.into();
+    attr
 }
-
-const _: () = assert!(size_of::<Attr>() == 112);
-
-/// `PERF_TYPE_HARDWARE`.
-pub const HARDWARE: u32 = 0;
-/// `PERF_TYPE_SOFTWARE`.
-pub const SOFTWARE: u32 = 1;
-
-/// Software events.
-pub mod software {
-    /// Time on a processor; samples come from a timer.
-    pub const CPU_CLOCK: u64 = 0;
-    /// Pages touched first.
-    pub const PAGE_FAULTS: u64 = 2;
-    /// Pages touched first that were in memory.
-    pub const MINOR_FAULTS: u64 = 5;
-    /// Pages touched that had to be read.
-    pub const MAJOR_FAULTS: u64 = 6;
-    /// A thread leaves its processor.
-    pub const CONTEXT_SWITCHES: u64 = 3;
-    /// A thread moves to another processor.
-    pub const MIGRATIONS: u64 = 4;
-}
-
-/// Hardware events.
-pub mod hardware {
-    /// Cycles.
-    pub const CYCLES: u64 = 0;
-    /// Retired instructions.
-    pub const INSTRUCTIONS: u64 = 1;
-    /// References to the last cache.
-    pub const CACHE_REFERENCES: u64 = 2;
-    /// Those that missed.
-    pub const CACHE_MISSES: u64 = 3;
-    /// Retired branches.
-    pub const BRANCHES: u64 = 4;
-    /// Those that were guessed wrong.
-    pub const BRANCH_MISSES: u64 = 5;
-}
-
-/// Bits of [`Attr::read_format`].
-pub mod read {
-    /// Time for which a counter counted.
-    pub const TIME_RUNNING: u64 = 1 << 1;
-}
-
-/// Bits of [`Attr::sample`].
-pub mod sample {
-    #[allow(missing_docs)]
-    pub const IP: u64 = 1;
-    #[allow(missing_docs)]
-    pub const TID: u64 = 1 << 1;
-    #[allow(missing_docs)]
-    pub const TIME: u64 = 1 << 2;
-    #[allow(missing_docs)]
-    pub const CALLCHAIN: u64 = 1 << 5;
-    #[allow(missing_docs)]
-    pub const CPU: u64 = 1 << 7;
-    #[allow(missing_docs)]
-    pub const PERIOD: u64 = 1 << 8;
-    #[allow(missing_docs)]
-    pub const REGS_USER: u64 = 1 << 12;
-    #[allow(missing_docs)]
-    pub const STACK_USER: u64 = 1 << 13;
-    /// The counter's id comes first.
-    pub const IDENTIFIER: u64 = 1 << 16;
-}
-
-/// Bits of [`Attr::flags`].
-pub mod flag {
-    #[allow(missing_docs)]
-    pub const DISABLED: u64 = 1;
-    /// Children and new threads are counted as well.
-    pub const INHERIT: u64 = 1 << 1;
-    #[allow(missing_docs)]
-    pub const EXCLUDE_KERNEL: u64 = 1 << 5;
-    #[allow(missing_docs)]
-    pub const EXCLUDE_HV: u64 = 1 << 6;
-    /// Records of executable mappings.
-    pub const MMAP: u64 = 1 << 8;
-    /// Records of names.
-    pub const COMM: u64 = 1 << 9;
-    #[allow(missing_docs)]
-    pub const FREQ: u64 = 1 << 10;
-    #[allow(missing_docs)]
-    pub const ENABLE_ON_EXEC: u64 = 1 << 12;
-    /// Records of forks and exits.
-    pub const TASK: u64 = 1 << 13;
-    /// All records tell time and thread.
-    pub const SAMPLE_ID_ALL: u64 = 1 << 18;
-    #[allow(missing_docs)]
-    pub const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
-    #[allow(missing_docs)]
-    pub const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
-    /// Records of mappings name the file's inode.
-    pub const MMAP2: u64 = 1 << 23;
-    /// Records of names tell an exec.
-    pub const COMM_EXEC: u64 = 1 << 24;
-    #[allow(missing_docs)]
-    pub const USE_CLOCKID: u64 = 1 << 25;
-    /// Records of threads that leave and enter a processor.
-    pub const CONTEXT_SWITCH: u64 = 1 << 26;
-}
-
-const IOC_ENABLE: libc::c_ulong = 0x2400;
-const IOC_DISABLE: libc::c_ulong = 0x2401;
-const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
-const IOC_ID: libc::c_ulong = 0x8008_2407;
-const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
 /// An open counter.
 #[derive(Debug)]
@@ -158,16 +28,16 @@ pub struct Counter {
 impl Counter {
     /// Opens a counter of a thread (0: this one; -1: all) on a processor (-1: any).
     pub fn open(attr: &Attr, tid: i32, cpu: i32) -> io::Result<Counter> {
-        let attr = Attr { size: size_of::<Attr>() as u32, ..*attr };
-        // SAFETY: points at a live attr whose size it tells.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attr, tid, cpu, -1, FLAG_FD_CLOEXEC)
-        };
+        let mut attr = *attr;
+        let flags = bindings::PERF_FLAG_FD_CLOEXEC.into();
+        // SAFETY: points at a live attribute of the size that is in it.
+        let fd =
+            unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, tid, cpu, -1, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a fresh descriptor that nothing else owns.
-        Ok(Counter { fd: unsafe { OwnedFd::from_raw_fd(fd as i32) } })
+        Ok(Counter { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
     /// Its descriptor, to be polled or mapped.
@@ -175,51 +45,52 @@ impl Counter {
         &self.fd
     }
 
-    fn ioctl(&self, request: libc::c_ulong, argument: u64) -> io::Result<()> {
-        // SAFETY: none of these requests keeps the argument.
-        match unsafe { libc::ioctl(self.fd.as_raw_fd(), request, argument) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
-    }
-
     /// Lets it count.
     pub fn enable(&self) -> io::Result<()> {
-        self.ioctl(IOC_ENABLE, 0)
+        // SAFETY: a live descriptor, an integer.
+        done(unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
     /// Stops it.
     pub fn disable(&self) -> io::Result<()> {
-        self.ioctl(IOC_DISABLE, 0)
+        // SAFETY: a live descriptor, an integer.
+        done(unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
     }
 
     /// Sends its records into the ring of another counter of the same processor.
     pub fn share_ring_of(&self, other: &Counter) -> io::Result<()> {
-        self.ioctl(IOC_SET_OUTPUT, other.fd.as_raw_fd() as u64)
+        // SAFETY: two live descriptors.
+        done(unsafe { ioctls::SET_OUTPUT(self.fd.as_raw_fd(), other.fd.as_raw_fd()) })
     }
 
     /// The id by which records name it; those of inherited copies too.
     pub fn id(&self) -> io::Result<u64> {
-        let mut id = 0u64;
-        self.ioctl(IOC_ID, (&raw mut id) as u64)?;
+        let mut id = 0;
+        // SAFETY: a live descriptor, and room for the id.
+        done(unsafe { ioctls::ID(self.fd.as_raw_fd(), &raw mut id) })?;
         Ok(id)
     }
 
     /// What it counted, its own and its inherited copies'.
     pub fn value(&self) -> io::Result<u64> {
-        let mut value = 0u64;
-        // SAFETY: room for the eight bytes that a read without a format gives.
-        let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut value).cast(), 8) };
-        if got == 8 { Ok(value) } else { Err(io::Error::last_os_error()) }
+        self.read::<1>().map(|[value]| value)
     }
 
-    /// For how long it counted, ns: of one opened with [`read::TIME_RUNNING`], with
-    /// its inherited copies.
+    /// For how long it counted, ns: of one opened with `PERF_FORMAT_TOTAL_TIME_RUNNING`,
+    /// with its inherited copies.
     pub fn ran_ns(&self) -> io::Result<u64> {
-        let mut read = [0u64; 2];
-        let bytes = size_of_val(&read);
-        // SAFETY: room for the two words that a read with the time gives.
-        let got = unsafe { libc::read(self.fd.as_raw_fd(), read.as_mut_ptr().cast(), bytes) };
-        if got == bytes as isize { Ok(read[1]) } else { Err(io::Error::last_os_error()) }
+        self.read::<2>().map(|[_, ran_ns]| ran_ns)
     }
+
+    fn read<const WORDS: usize>(&self) -> io::Result<[u64; WORDS]> {
+        let mut words = [0; WORDS];
+        let bytes = size_of_val(&words);
+        // SAFETY: room for as many bytes as are asked for.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), words.as_mut_ptr().cast(), bytes) };
+        if got == bytes as isize { Ok(words) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+fn done(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

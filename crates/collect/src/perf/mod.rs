@@ -8,6 +8,6 @@ pub mod attr;
 pub mod record;
 pub mod ring;
 
-pub use attr::{Attr, Counter};
+pub use attr::{Attr, Counter, attr_of};
 pub use record::Record;
 pub use ring::Ring;

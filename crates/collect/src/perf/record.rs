@@ -3,20 +3,25 @@
 //! All counters here ask for one of three sets of fields ([`Layout`]); which one
 //! the counter's id tells, which comes first.
 
-use super::attr::sample;
+use perf_event_open_sys::bindings::*;
 
-/// What every sample holds, besides registers and stack.
-pub const FIELDS: u64 =
-    sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
-/// What samples of counted events hold: the same without a stack.
-pub const EVENT_FIELDS: u64 =
-    sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU;
+/// What samples of counted events hold. The counter's id comes first.
+pub const EVENT_FIELDS: u64 = (PERF_SAMPLE_IDENTIFIER
+    | PERF_SAMPLE_IP
+    | PERF_SAMPLE_TID
+    | PERF_SAMPLE_TIME
+    | PERF_SAMPLE_CPU) as u64;
+/// What every sample of a stack holds, besides registers and the stack itself.
+pub const FIELDS: u64 = EVENT_FIELDS | PERF_SAMPLE_CALLCHAIN as u64;
+/// How many events there were, after [`EVENT_FIELDS`].
+pub const WITH_COUNT: u64 = PERF_SAMPLE_PERIOD as u64;
 /// Registers and stack, where stacks are unwound here.
-pub const WITH_STACK: u64 = sample::REGS_USER | sample::STACK_USER;
+pub const WITH_STACK: u64 = (PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER) as u64;
 /// The registers that unwinding needs, frame pointer, stack pointer and pc, and before them
 /// that of a first argument.
 #[cfg(target_arch = "x86_64")]
-pub const REGISTERS: u64 = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8;
+pub const REGISTERS: u64 =
+    1 << PERF_REG_X86_DI | 1 << PERF_REG_X86_BP | 1 << PERF_REG_X86_SP | 1 << PERF_REG_X86_IP;
 /// x0, x29, stack pointer, pc.
 #[cfg(target_arch = "aarch64")]
 pub const REGISTERS: u64 = 1 << 0 | 1 << 29 | 1 << 31 | 1 << 32;
@@ -170,11 +175,10 @@ impl<'a> Words<'a> {
     }
 }
 
-const MISC_COMM_EXEC: u16 = 1 << 13;
-const MISC_SWITCH_OUT: u16 = 1 << 13;
-const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-const MISC_CPUMODE: u16 = 7;
-const CPUMODE_KERNEL: u16 = 1;
+/// Whether a record's `misc` has a bit.
+fn has(misc: u16, bit: u32) -> bool {
+    u32::from(misc) & bit != 0
+}
 
 /// Decodes one record; `None` for kinds that nobody asked for, and damage.
 /// `layout`: what the samples of a counter hold, by its id.
@@ -184,8 +188,7 @@ pub fn decode(
     body: &[u8],
     layout: impl Fn(u64) -> Layout,
 ) -> Option<(Origin, Record<'_>)> {
-    const SAMPLE: u32 = 9;
-    if kind == SAMPLE {
+    if kind == PERF_RECORD_SAMPLE {
         return decode_sample(misc, body, layout);
     }
     let (body, trailer) = body.split_at_checked(body.len().checked_sub(TRAILER)?)?;
@@ -194,26 +197,30 @@ pub fn decode(
     let origin = Origin { pid, tid, time_ns, cpu };
     let mut words = Words(body);
     let record = match kind {
-        2 => {
+        PERF_RECORD_LOST => {
             words.u64()?;
             Record::Lost(words.u64()?)
         }
-        // LOST_SAMPLES
-        13 => Record::Lost(words.u64()?),
-        3 => {
+        PERF_RECORD_LOST_SAMPLES => Record::Lost(words.u64()?),
+        PERF_RECORD_COMM => {
             let (pid, tid) = words.pair()?;
-            Record::Named { pid, tid, name: text(words.0), exec: misc & MISC_COMM_EXEC != 0 }
+            Record::Named {
+                pid,
+                tid,
+                name: text(words.0),
+                exec: has(misc, PERF_RECORD_MISC_COMM_EXEC),
+            }
         }
-        4 => {
+        PERF_RECORD_EXIT => {
             let ((pid, _), (tid, _)) = (words.pair()?, words.pair()?);
             Record::Ended { pid, tid }
         }
-        5 => Record::Throttled,
-        7 => {
+        PERF_RECORD_THROTTLE => Record::Throttled,
+        PERF_RECORD_FORK => {
             let ((pid, parent), (tid, _)) = (words.pair()?, words.pair()?);
             Record::Began { pid, parent, tid }
         }
-        10 => {
+        PERF_RECORD_MMAP2 => {
             let (pid, _) = words.pair()?;
             let (start, len, offset) = (words.u64()?, words.u64()?, words.u64()?);
             words.u64()?; // device
@@ -222,9 +229,9 @@ pub fn decode(
             words.u64()?; // protection, flags
             Record::Mapped { pid, start, len, offset, inode, path: text(words.0) }
         }
-        14 | 15 => Record::Switch {
-            out: misc & MISC_SWITCH_OUT != 0,
-            preempted: misc & MISC_SWITCH_OUT_PREEMPT != 0,
+        PERF_RECORD_SWITCH | PERF_RECORD_SWITCH_CPU_WIDE => Record::Switch {
+            out: has(misc, PERF_RECORD_MISC_SWITCH_OUT),
+            preempted: has(misc, PERF_RECORD_MISC_SWITCH_OUT_PREEMPT),
         },
         _ => return None,
     };
@@ -236,7 +243,6 @@ fn decode_sample(
     body: &[u8],
     layout: impl Fn(u64) -> Layout,
 ) -> Option<(Origin, Record<'_>)> {
-    const ABI_64: u64 = 2;
     let mut words = Words(body);
     let id = words.u64()?;
     // Of samples with a stack, the chain and the registers say more.
@@ -252,7 +258,8 @@ fn decode_sample(
         Layout::Chain | Layout::Stack => None,
     };
     if let Some(count) = count {
-        let kernel = misc & MISC_CPUMODE == CPUMODE_KERNEL;
+        let mode = u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK;
+        let kernel = mode == PERF_RECORD_MISC_KERNEL;
         return Some((origin, Record::Events { id, address, kernel, count }));
     }
     let frames = usize::try_from(words.u64()?).ok()?;
@@ -263,7 +270,12 @@ fn decode_sample(
         if abi != 0 {
             let (argument, fp) = (words.u64()?, words.u64()?);
             let (sp, pc) = (words.u64()?, words.u64()?);
-            registers = (abi == ABI_64).then_some(Registers { argument, fp, sp, pc });
+            registers = (abi == u64::from(PERF_SAMPLE_REGS_ABI_64)).then_some(Registers {
+                argument,
+                fp,
+                sp,
+                pc,
+            });
         }
         let len = usize::try_from(words.u64()?).ok()?;
         let dump = words.bytes(len)?;
@@ -282,16 +294,13 @@ fn text(bytes: &[u8]) -> &[u8] {
 
 /// The contexts of a call chain: kernel frames, then user frames.
 pub fn chain(bytes: &[u8], mut take: impl FnMut(bool, u64)) {
-    const KERNEL: u64 = -128i64 as u64;
-    const USER: u64 = -512i64 as u64;
-    const FIRST_MARKER: u64 = -4095i64 as u64;
     let mut words = Words(bytes);
     let mut kernel = false;
     while let Some(word) = words.u64() {
         match word {
-            KERNEL => kernel = true,
-            USER => kernel = false,
-            marker if marker >= FIRST_MARKER => return, // a guest's
+            PERF_CONTEXT_KERNEL => kernel = true,
+            PERF_CONTEXT_USER => kernel = false,
+            marker if marker >= PERF_CONTEXT_MAX => return, // a guest's
             address => take(kernel, address),
         }
     }

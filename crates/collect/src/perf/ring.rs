@@ -2,16 +2,18 @@
 #![allow(unsafe_code)] // mapped memory
 
 use super::attr::Counter;
+use perf_event_open_sys::bindings::{perf_event_header, perf_event_mmap_page};
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Offsets in the first page.
-const DATA_HEAD: usize = 1024;
-const DATA_TAIL: usize = 1032;
+const DATA_HEAD: usize = offset_of!(perf_event_mmap_page, data_head);
+const DATA_TAIL: usize = offset_of!(perf_event_mmap_page, data_tail);
 const PAGE: usize = 4096;
 /// Bytes of a record's header.
-const HEADER: usize = 8;
+const HEADER: usize = size_of::<perf_event_header>();
 
 /// A mapped ring.
 #[derive(Debug)]
