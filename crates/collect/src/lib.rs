@@ -41,6 +41,7 @@ pub use config::{
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use error::CollectError;
+pub use os::proc;
 pub use out::ranks;
 pub use session::{
     Libraries, Owned, PREFIX, Session, claim, collect_on_demand, control, free, injections, places,

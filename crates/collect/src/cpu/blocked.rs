@@ -6,6 +6,7 @@
 //! needs less.
 
 use super::call::Call;
+use crate::os::proc;
 use crate::os::sys;
 use crate::perf::record::Registers;
 use tprof_trace::model::ThreadState;
@@ -56,13 +57,13 @@ pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
 }
 
 fn text_of(pid: u32, tid: u32) -> String {
-    let text = sys::read_small(&format!("/proc/{pid}/task/{tid}/syscall"));
+    let text = proc::read(&format!("/proc/{pid}/task/{tid}/syscall"));
     String::from_utf8(text).unwrap_or_default()
 }
 
 /// The kernel's function in which a thread waits.
 fn function_of(pid: u32, tid: u32) -> Option<String> {
-    let name = sys::read_small(&format!("/proc/{pid}/task/{tid}/wchan"));
+    let name = proc::read(&format!("/proc/{pid}/task/{tid}/wchan"));
     // "0" if it runs, or if that may not be seen.
     String::from_utf8(name).ok().filter(|name| !name.is_empty() && name != "0")
 }

@@ -6,7 +6,7 @@
 
 use super::events::Counted;
 use crate::config::{PerfEvent, StackMode};
-use crate::os::sys;
+use crate::os::proc;
 use crate::perf::record::{FIELDS, Layout, REGISTERS, WITH_STACK};
 use crate::perf::{Attr, Counter, Ring, attr_of};
 use perf_event_open_sys::bindings::{
@@ -245,7 +245,7 @@ impl Counters {
         match self.own.contains_key(&tid) {
             true => self.faults_of_ended(tid),
             // It began while it was watched: all its faults count.
-            false => sys::faults_of(pid, tid),
+            false => proc::Stat::of_thread(pid, tid)?.faults(),
         }
     }
 
@@ -341,9 +341,9 @@ impl Counters {
 
 /// Why counters could not be opened, and what would allow them.
 pub fn why_refused(error: &io::Error) -> String {
-    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let level = proc::setting("kernel/perf_event_paranoid");
     match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => refused_at(level.ok().as_deref()),
+        Some(libc::EACCES | libc::EPERM) => refused_at(level.as_deref()),
         Some(libc::ENOSYS) => {
             "this kernel, or a seccomp profile, has no perf_event_open".to_owned()
         }

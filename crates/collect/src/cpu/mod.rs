@@ -26,6 +26,7 @@ pub(crate) use spaces::Spaces;
 pub use threads::{Counts, Kind};
 
 use crate::config::PerfEvent;
+use crate::os::proc;
 use crate::os::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -43,8 +44,8 @@ pub const DEFAULT_RATE: u32 = 99;
 
 /// Most samples a second that the kernel grants.
 pub fn highest_rate() -> u32 {
-    let text = sys::read_small("/proc/sys/kernel/perf_event_max_sample_rate");
-    String::from_utf8_lossy(&text).trim().parse().unwrap_or(100_000)
+    let most = proc::setting("kernel/perf_event_max_sample_rate");
+    most.and_then(|most| most.parse().ok()).unwrap_or(100_000)
 }
 
 /// What was counted of a thread until it ended, or the sampler.

@@ -9,6 +9,7 @@
 //! not known, so it is given to none.
 
 use super::threads::{Kind, Place, Stretch};
+use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -144,10 +145,7 @@ pub enum Program {
 
 /// Where the stack of a process's program begins; 0 where that may not be seen.
 fn program_of(pid: u32) -> Option<u64> {
-    let stat = String::from_utf8(sys::read_small(&format!("/proc/{pid}/stat"))).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
-    // Behind the name: the state is the first field, `startstack` the 26th.
-    (!matches!(*fields.first()?, "Z" | "X")).then(|| fields.get(25)?.parse().ok())?
+    Stat::of(pid).filter(Stat::lives)?.stack_start()
 }
 
 impl Polled {
@@ -171,7 +169,7 @@ impl Polled {
         let Some(program) = program_of(pid) else { return false };
         let mut threads = HashMap::new();
         if !from_start {
-            for tid in sys::threads_of(pid) {
+            for tid in proc::threads_of(pid) {
                 let Some(source) = Source::open(pid, tid) else { continue };
                 let Some(times) = source.read() else { continue };
                 threads.insert(tid, Thread::new(source, times, now_ns));
@@ -208,9 +206,9 @@ impl Polled {
     /// and then in case that as many began as ended.
     pub fn tids(&mut self, pid: u32, now_ns: u64) -> Vec<u32> {
         let Some(process) = self.of.get_mut(&pid) else { return Vec::new() };
-        let count = sys::count_threads(pid);
+        let count = proc::count_threads(pid);
         if count != process.count || now_ns.saturating_sub(process.listed_ns) >= LIST_NS {
-            process.tids = sys::threads_of(pid);
+            process.tids = proc::threads_of(pid);
             (process.count, process.listed_ns) = (count, now_ns);
         }
         process.tids.clone()

@@ -2,7 +2,7 @@
 
 use super::counters::why_refused;
 use crate::config::PerfEvent;
-use crate::os::sys;
+use crate::os::proc;
 use crate::perf::{Counter, attr_of};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
 use std::io::{self, Read};
@@ -52,12 +52,9 @@ pub fn why_kernel_names_are_hidden() -> Option<String> {
     if shows_addresses(&page[..got]) {
         return None;
     }
-    let number = |path| {
-        let text = String::from_utf8_lossy(&sys::read_small(path)).trim().to_owned();
-        if text.is_empty() { "not there".to_owned() } else { text }
-    };
-    let restrict = number("/proc/sys/kernel/kptr_restrict");
-    let paranoid = number("/proc/sys/kernel/perf_event_paranoid");
+    let number = |path| proc::setting(path).unwrap_or_else(|| "not there".to_owned());
+    let restrict = number("kernel/kptr_restrict");
+    let paranoid = number("kernel/perf_event_paranoid");
     Some(format!(
         "kernel.kptr_restrict is {restrict} and kernel.perf_event_paranoid {paranoid}; \
          `sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1` or CAP_SYSLOG would show \
@@ -72,14 +69,14 @@ fn shows_addresses(lines: &[u8]) -> bool {
 
 /// Tries it.
 pub fn permitted() -> Permitted {
-    let scope = sys::read_small("/proc/sys/kernel/yama/ptrace_scope");
     let cpu_clock = |kernel| open_clock(kernel).map(drop).map_err(|e| why_refused(&e));
     Permitted {
         user: cpu_clock(false),
         kernel: cpu_clock(true),
         kernel_names: why_kernel_names_are_hidden().map_or(Ok(()), Err),
         hardware: PerfEvent::STANDARD.map(|event| (event, event.counts())),
-        ptrace_scope: String::from_utf8_lossy(&scope).trim().parse().ok(),
+        ptrace_scope: proc::setting("kernel/yama/ptrace_scope")
+            .and_then(|scope| scope.parse().ok()),
     }
 }
 

@@ -22,7 +22,8 @@ use crate::engine::survivors::Survivor;
 use crate::engine::workers::{Answer, ModulesWanted, Nameless, Read, SymbolsWanted, Workers};
 use crate::error::CollectError;
 use crate::nvml::Devices;
-use crate::os::observe::{self, Cgroup};
+use crate::os::cgroup::Cgroup;
+use crate::os::proc;
 use crate::os::sys;
 use crate::out::files::Files;
 use crate::out::info;
@@ -531,7 +532,7 @@ impl Engine {
         for module in tracked.mapping_modules() {
             let Some(allocator) = self.allocators.of_module(&module) else { continue };
             let command = self.story.process(tracked.number).map(|row| row.command.as_str());
-            let program = observe::program_of(command.unwrap_or_default());
+            let program = proc::program_of(command.unwrap_or_default());
             let library = module.path.file_name().unwrap_or_default().to_string_lossy();
             self.story.is_blind(Blind {
                 process: format!("{} {program}", tracked.pid),

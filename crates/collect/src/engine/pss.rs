@@ -7,6 +7,7 @@
 //! processes alone, by a thread of its own, seldom, and never of a process whose walk would be long.
 
 use crate::engine::workers::wake;
+use crate::os::proc;
 use crate::os::sys;
 use crate::session::server::Event;
 use crate::shared::Session;
@@ -148,8 +149,7 @@ impl Walks {
 
 /// PSS of a process, bytes; `None` if it is gone.
 fn pss_of(pid: u32) -> Result<Option<u64>, String> {
-    let gone =
-        |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH) || !sys::process_lives(pid);
+    let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH) || !proc::lives(pid);
     let mut text = String::new();
     let read = std::fs::File::open(format!("/proc/{pid}/smaps_rollup"))
         .and_then(|mut file| file.read_to_string(&mut text));
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn this_process_has_a_size_and_one_that_is_gone_has_none() {
         let own = pss_of(std::process::id()).unwrap().unwrap();
-        let rss = crate::os::observe::memory_of(std::process::id()).unwrap().0;
+        let rss = crate::os::proc::memory_of(std::process::id()).unwrap().0;
         assert!(own > 0 && own <= 2 * rss, "{own} of {rss}");
         assert_eq!(pss_of(u32::MAX >> 1), Ok(None));
     }

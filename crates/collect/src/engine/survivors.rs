@@ -4,8 +4,7 @@
 //! (a static program's child, say) still has the session's name in its environment, unless
 //! it was given another or wrote over it.
 
-use crate::os::observe;
-use crate::os::sys;
+use crate::os::proc;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tprof_trace::run::{Blind, LATER_EVENTS};
@@ -36,16 +35,16 @@ impl Survivor {
 /// may have started, of all that have the session in their environment, and their children.
 pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Survivor> {
     let own = std::process::id();
-    let started = |pid, by_ns| sys::started_ns(pid).is_some_and(|started_ns| started_ns <= by_ns);
+    let started = |pid, by_ns| proc::started_ns(pid).is_some_and(|started_ns| started_ns <= by_ns);
     let known = known.filter(|(pid, by_ns)| started(*pid, *by_ns)).map(|(pid, _)| pid);
     let mut open: Vec<u32> = known.chain(in_session(session)).collect();
     let mut found = BTreeMap::new();
     while let Some(pid) = open.pop() {
-        if pid == own || found.contains_key(&pid) || !sys::process_lives(pid) {
+        if pid == own || found.contains_key(&pid) || !proc::lives(pid) {
             continue;
         }
         found.insert(pid, name_of(pid));
-        open.extend(sys::children_of(pid));
+        open.extend(proc::children_of(pid));
     }
     found.into_iter().map(|(pid, name)| Survivor { pid, name }).collect()
 }
@@ -54,29 +53,26 @@ pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Surv
 fn in_session(session: &Path) -> Vec<u32> {
     let entry = format!("{}={}", env::SESSION, session.display()).into_bytes();
     let has_it = |pid: &u32| {
-        // Empty of a thread of the kernel, and of another user's process.
-        let environ = sys::read_small(&format!("/proc/{pid}/environ"));
+        let environ = proc::environment_of(*pid);
         environ.split(|byte| *byte == 0).any(|found| found == entry)
     };
-    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(has_it).collect()
+    proc::all().filter(has_it).collect()
 }
 
 fn name_of(pid: u32) -> String {
-    let program = observe::command_of(pid).map(|(command, _)| observe::program_of(&command));
+    let program = proc::words_of(pid).first().map(|command| proc::program_of(command));
     // As daemons write it: `nginx: master process`.
     let program = program.map(|name| name.trim_end_matches(':').to_owned());
     program.filter(|name| !name.is_empty()).unwrap_or_else(|| {
         // It wrote over its command line.
-        let name = sys::read_small(&format!("/proc/{pid}/comm"));
-        String::from_utf8_lossy(&name).trim().to_owned()
+        proc::name_of(pid, pid).trim().to_owned()
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::sys;
     use std::process::{Child, Command};
 
     fn names(known: &[(u32, u64)], session: &Path) -> Vec<(u32, String)> {

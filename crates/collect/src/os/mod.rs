@@ -1,6 +1,7 @@
 //! What the kernel is asked: system calls behind safe functions, and what `/proc` and the
 //! cgroup show of processes.
 
-pub mod observe;
+pub mod cgroup;
+pub mod proc;
 mod socket;
 pub mod sys;

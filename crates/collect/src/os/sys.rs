@@ -70,30 +70,11 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
 
-/// The wait status of a process that has ended and was not reaped yet, where
-/// `/proc` shows it (field 52 of `stat`).
-pub fn zombie_status(pid: u32) -> Option<i32> {
-    let stat = read_small(&format!("/proc/{pid}/stat"));
-    let stat = String::from_utf8_lossy(&stat);
-    let mut fields = stat.rsplit_once(") ")?.1.split_whitespace();
-    if fields.next()? != "Z" {
-        return None;
-    }
-    fields.nth(48)?.parse().ok()
-}
-
 /// Whether a thread of a process is still there (as this namespace numbers them).
 pub fn thread_lives(pid: u32, tid: u32) -> bool {
     // SAFETY: signal 0 is never delivered.
     let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
     result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
-}
-
-/// Whether a process is still there, a zombie counting as gone.
-pub fn process_lives(pid: u32) -> bool {
-    let stat = read_small(&format!("/proc/{pid}/stat"));
-    let behind_name = stat.iter().rposition(|byte| *byte == b')');
-    !matches!(behind_name.and_then(|at| stat.get(at + 2)), Some(b'Z' | b'X') | None)
 }
 
 /// Sleeps on a shared futex while it holds `value`.
@@ -119,6 +100,11 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// CLOCK_BOOTTIME in nanoseconds.
+pub fn boottime_ns() -> u64 {
+    clock_ns(libc::CLOCK_BOOTTIME)
+}
+
 /// CPU time of this process so far, ns.
 pub fn cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
@@ -134,23 +120,6 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: `time` is valid.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// When a process started, in hundredths of a second since the machine did.
-pub fn start_tick(pid: u32) -> Option<u64> {
-    let stat = read_small(&format!("/proc/{pid}/stat"));
-    let stat = String::from_utf8_lossy(&stat);
-    // Behind the name: the state is the first field, `starttime` the 20th.
-    stat.rsplit_once(") ")?.1.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// When a process started, by CLOCK_MONOTONIC: no later than it did, and 20 ms earlier at
-/// most, since the kernel tells hundredths of a second.
-pub fn started_ns(pid: u32) -> Option<u64> {
-    const TICK_NS: u64 = 10_000_000;
-    let ticks = start_tick(pid)?;
-    let lasted_ns = clock_ns(libc::CLOCK_BOOTTIME).checked_sub(ticks.checked_mul(TICK_NS)?)?;
-    monotonic_ns().checked_sub(lasted_ns + TICK_NS)
 }
 
 /// CPU time of children that were waited for, theirs included.
@@ -175,24 +144,6 @@ pub fn process_clock_ns(pid: u32) -> Option<u64> {
             && libc::clock_gettime(clock, &raw mut time) == 0
     };
     got.then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
-/// Reads a small file whose size the file system does not tell, as those of
-/// `/proc`: one `read` where `std::fs::read` needs several. Empty if it cannot be read.
-pub fn read_small(path: &str) -> Vec<u8> {
-    use std::io::Read;
-    let Ok(mut file) = std::fs::File::open(path) else { return Vec::new() };
-    let mut buffer = vec![0; 16 << 10];
-    let mut len = 0;
-    while let Ok(got) = file.read(&mut buffer[len..]) {
-        len += got;
-        if got == 0 || len < buffer.len() / 2 {
-            break;
-        }
-        buffer.resize(buffer.len() * 2, 0);
-    }
-    buffer.truncate(len);
-    buffer
 }
 
 /// Time stamp counter.
@@ -354,60 +305,6 @@ pub fn poll_readable(fds: &[RawFd], time: Duration) -> Vec<bool> {
     polled.iter().map(|p| p.revents & (libc::POLLHUP | libc::POLLERR) != 0).collect()
 }
 
-/// Threads of a process.
-pub fn threads_of(pid: u32) -> Vec<u32> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// How many threads a process has; 0 if it is gone.
-pub fn count_threads(pid: u32) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    // A directory has a link from each directory in it, and two more.
-    let directory = std::fs::metadata(format!("/proc/{pid}/task"));
-    directory.map_or(0, |directory| directory.nlink().saturating_sub(2))
-}
-
-/// Children of a process, where the kernel lists them.
-pub fn children_of(pid: u32) -> Vec<u32> {
-    let mut all = Vec::new();
-    for tid in threads_of(pid) {
-        let listed = read_small(&format!("/proc/{pid}/task/{tid}/children"));
-        let listed = String::from_utf8_lossy(&listed);
-        all.extend(listed.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
-    }
-    all
-}
-
-/// State of a thread, as `/proc` writes it: `R`, `S`, `D`, …
-pub fn thread_state(pid: u32, tid: u32) -> Option<u8> {
-    let stat = read_small(&format!("/proc/{pid}/task/{tid}/stat"));
-    let after = stat.iter().rposition(|b| *b == b')')?;
-    stat.get(after + 2).copied()
-}
-
-/// Name and state of a thread, and the processor that it is or was on.
-pub fn thread_on(pid: u32, tid: u32) -> Option<(String, u8, u32)> {
-    let stat = read_small(&format!("/proc/{pid}/task/{tid}/stat"));
-    // A name may be cut within a character.
-    let stat = String::from_utf8_lossy(&stat);
-    let (name, fields) = stat.rsplit_once(") ")?;
-    // Behind the name: state is the first, `processor` the 37th.
-    let mut fields = fields.split_whitespace();
-    let state = *fields.next()?.as_bytes().first()?;
-    let name = name.split_once(" (")?.1.to_owned();
-    Some((name, state, fields.nth(35)?.parse().ok()?))
-}
-
-/// Minor and major page faults of a thread, from `/proc`.
-pub fn faults_of(pid: u32, tid: u32) -> Option<[u64; 2]> {
-    let stat = read_small(&format!("/proc/{pid}/task/{tid}/stat"));
-    let stat = String::from_utf8_lossy(&stat);
-    // Behind the name: state is the first; `minflt` and `majflt` the 8th and 10th.
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
-    Some([fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?])
-}
-
 /// Reads memory of another process; how many bytes could be read from the front.
 pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
@@ -452,45 +349,9 @@ pub fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
-/// A process and all that descend from it, parents first.
-pub fn with_descendants(pid: u32) -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all: Vec<(u32, u32)> = entries
-        .filter_map(|e| {
-            let child = e.file_name().to_str()?.parse().ok()?;
-            Some((child, parent_of(child)?))
-        })
-        .collect();
-    let mut found = vec![pid];
-    let mut at = 0;
-    while let Some(parent) = found.get(at).copied() {
-        found.extend(all.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));
-        at += 1;
-    }
-    found
-}
-
-/// Parent's pid as this namespace sees it.
-pub fn parent_of(pid: u32) -> Option<u32> {
-    let stat = read_small(&format!("/proc/{pid}/stat"));
-    let stat = String::from_utf8_lossy(&stat);
-    stat.rsplit_once(") ")?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_started_before_it_could_say_so() {
-        let before_ns = monotonic_ns();
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let started_ns = started_ns(child.id()).unwrap();
-        let after_ns = monotonic_ns();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!((before_ns - 20_000_000..after_ns).contains(&started_ns), "{started_ns}");
-    }
 
     #[test]
     fn a_wait_of_less_than_a_millisecond_is_one() {

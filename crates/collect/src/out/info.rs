@@ -1,7 +1,7 @@
 //! `run.json`, and rows that concern a whole file.
 
 use crate::engine::calibrate::Costs;
-use crate::os::observe::CgroupReading;
+use crate::os::cgroup::CgroupReading;
 use crate::os::sys;
 use crate::out::files::Files;
 use crate::out::story::Story;

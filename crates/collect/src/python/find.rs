@@ -5,6 +5,7 @@ use super::layout::{Known, Lock};
 use super::memory::Memory;
 use crate::elf::Elf;
 use crate::modules::LoadedModule;
+use crate::os::proc;
 use crate::os::sys;
 use crate::symbols::{SymbolTable, routine, variable};
 use std::collections::HashMap;
@@ -145,12 +146,11 @@ fn whose(pid: u32, path: &Path) -> String {
 
 /// Why a process's memory cannot be read.
 fn unreadable() -> String {
-    let scope = crate::os::sys::read_small("/proc/sys/kernel/yama/ptrace_scope");
-    match String::from_utf8_lossy(&scope).trim() {
-        "" | "0" => {
+    match proc::setting("kernel/yama/ptrace_scope").as_deref() {
+        None | Some("0") => {
             "its memory may not be read: it is another user's, or protects itself".to_owned()
         }
-        scope => format!(
+        Some(scope) => format!(
             "its memory may not be read (kernel.yama.ptrace_scope is {scope}); \
              `sysctl kernel.yama.ptrace_scope=0` or CAP_SYS_PTRACE would allow it"
         ),

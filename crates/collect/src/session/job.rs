@@ -3,6 +3,7 @@
 //!
 //! `run.json` keeps what was found under `job`, and a rank that comes later compares.
 
+use crate::os::proc;
 use crate::os::sys;
 use std::collections::BTreeMap;
 use tprof_trace::run::RunInfo;
@@ -41,7 +42,7 @@ pub struct JobId {
 impl JobId {
     /// Of this process.
     pub fn own() -> JobId {
-        let environ = std::fs::read("/proc/self/environ").unwrap_or_default();
+        let environ = proc::environment_of(std::process::id());
         let mut id = JobId::of(&environ);
         let by_launcher = if id.values.contains_key(TORCH_RUN) {
             Some(TORCH_RUN)
@@ -124,10 +125,10 @@ impl JobId {
 fn launcher(variable: &str) -> Option<String> {
     let mut pid = std::process::id();
     for _ in 0..MOST_ANCESTORS {
-        pid = sys::parent_of(pid).filter(|parent| *parent > 0)?;
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        pid = proc::parent_of(pid).filter(|parent| *parent > 0)?;
+        let environ = proc::environment_of(pid);
         if value_of(&environ, variable).is_none() {
-            return Some(format!("pid {pid}, tick {}", sys::start_tick(pid)?));
+            return Some(format!("pid {pid}, tick {}", proc::start_tick(pid)?));
         }
     }
     None

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::error::CollectError;
+use crate::os::proc;
 use crate::os::sys;
 use crate::out::ranks;
 use crate::session::job::{JobId, Relation};
@@ -202,5 +203,5 @@ fn is_of_rank(name: &str, rank: u32) -> bool {
 }
 
 fn own_environment() -> Vec<u8> {
-    fs::read("/proc/self/environ").unwrap_or_default()
+    proc::environment_of(std::process::id())
 }

@@ -6,7 +6,7 @@ use crate::elf;
 use crate::engine::ahead::Ahead;
 use crate::engine::workers::wake;
 use crate::modules::{self, LoadedModule, Mapping};
-use crate::os::observe::{self, Usage};
+use crate::os::proc;
 use crate::os::sys;
 use crate::out::ranks;
 use crate::session::control::{self, Reply, Request};
@@ -38,8 +38,10 @@ pub struct Attached {
     pub pid: u32,
     /// Parent's pid.
     pub parent: u32,
-    /// What it had used by then.
-    pub usage: Usage,
+    /// CPU time that it had taken by then, ns.
+    pub cpu_ns: u64,
+    /// Resident bytes by then; 0 of a zombie.
+    pub resident_bytes: Option<u64>,
     /// What it said.
     pub hello: Hello,
     /// Shared memory.
@@ -235,7 +237,8 @@ impl Server {
             for token in ready.iter().filter(|token| **token != LISTENER) {
                 if let Some(fd) = watched.remove(token) {
                     let pid = newest.iter().find(|(_, image)| *image == token).map(|(pid, _)| *pid);
-                    let status = sys::exit_status(&fd).or_else(|| pid.and_then(sys::zombie_status));
+                    let status =
+                        sys::exit_status(&fd).or_else(|| pid.and_then(proc::zombie_status));
                     let (image, time_ns, pidfd) = (*token, sys::monotonic_ns(), Some(fd));
                     self.tell(Event::Ended { image, time_ns, status, pidfd, exec: false });
                     newest.retain(|_, image| image != token);
@@ -367,10 +370,9 @@ impl Server {
             }
             return None;
         }
-        let proc = |name: &str| sys::read_small(&format!("/proc/{pid}/{name}"));
-        let command = words(&proc("cmdline"));
-        let usage = observe::usage_of(pid);
-        let parent = usage.map_or(hello.parent, |usage| usage.parent);
+        let command = proc::words_of(pid);
+        let stat = proc::Stat::of(pid);
+        let parent = stat.as_ref().and_then(proc::Stat::parent).unwrap_or(hello.parent);
         let agent = hello.flags & hello_flags::AGENT != 0;
         if sys::is_hung_up(client) {
             let time_ns = sys::monotonic_ns();
@@ -379,17 +381,17 @@ impl Server {
         }
         let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
         self.configure(&region, agent);
-        let environ = proc("environ");
+        let environ = proc::environment_of(pid);
         let attached = Attached {
             image,
             pid,
             parent,
-            usage: usage.unwrap_or_default(),
+            cpu_ns: stat.as_ref().and_then(proc::Stat::cpu_ns).unwrap_or(0),
+            resident_bytes: stat.as_ref().and_then(proc::Stat::resident_bytes),
             hello,
             region: Arc::new(region),
             command,
-            exe: std::fs::read_link(format!("/proc/{pid}/exe"))
-                .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
+            exe: proc::exe_of(pid),
             program: Some(format!("/proc/{pid}/exe"))
                 .filter(|_| self.config.memory() != MemMode::Off)
                 .and_then(|path| elf::open(Path::new(&path)).ok()),
@@ -494,9 +496,4 @@ fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => Some(false),
         Err(_) => None,
     }
-}
-
-fn words(command: &[u8]) -> Vec<String> {
-    let text = command.strip_suffix(b"\0").unwrap_or(command);
-    text.split(|b| *b == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
 }

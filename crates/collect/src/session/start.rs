@@ -10,6 +10,7 @@ use crate::engine::workers::{self, wake};
 use crate::engine::{Engine, Parts};
 use crate::error::CollectError;
 use crate::nvml;
+use crate::os::proc;
 use crate::os::sys;
 use crate::out::files::Files;
 use crate::out::info;
@@ -240,7 +241,7 @@ impl Session {
         let Some(sampler) = &self.sampler else {
             return Err("--activities does not have cpu".to_owned());
         };
-        let pids = if alone { vec![pid] } else { sys::with_descendants(pid) };
+        let pids = if alone { vec![pid] } else { proc::with_descendants(pid) };
         let count = pids.len();
         sampler.attach(pids).map(|()| count)
     }
@@ -423,7 +424,7 @@ fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         output: if config.redact { PathBuf::new() } else { config.output.clone() },
         ..config.clone()
     };
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = proc::setting("kernel/osrelease").unwrap_or_default();
     let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
         Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
@@ -438,7 +439,7 @@ fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         start_unix_ns: unix,
         session: session.to_string_lossy().into_owned(),
         collector_pid: std::process::id(),
-        collector_start_tick: sys::start_tick(std::process::id()),
+        collector_start_tick: proc::start_tick(std::process::id()),
         options: serde_json::to_value(shown).unwrap_or_default(),
         job: JobId::own().shown(config.redact),
         machine: serde_json::json!({

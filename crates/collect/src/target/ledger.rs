@@ -2,7 +2,7 @@
 //! frames that are no addresses, each numbered when it is first met.
 
 use crate::cpu::{Counted, Frame, Kind, Named, Taken, Told};
-use crate::os::sys;
+use crate::os::proc;
 use crate::out::files::OpenFile;
 use crate::python;
 use crate::symbols;
@@ -118,10 +118,11 @@ impl Ledger {
         let process = desk.process;
         desk.open.writer.thread(&Thread { thread: index, process, tid, start_ns: time_ns });
         self.threads.insert(tid, index);
-        let name = desk.names.get(&tid).cloned().or_else(|| {
-            let comm = sys::read_small(&format!("/proc/{}/task/{tid}/comm", desk.pid));
-            Some(String::from_utf8_lossy(&comm).trim_end().to_owned()).filter(|n| !n.is_empty())
-        });
+        let name = desk
+            .names
+            .get(&tid)
+            .cloned()
+            .or_else(|| Some(proc::name_of(desk.pid, tid)).filter(|name| !name.is_empty()));
         if let Some(name) = name {
             self.name(tid, time_ns, &name, desk.open);
         }

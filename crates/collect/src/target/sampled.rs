@@ -7,7 +7,7 @@
 use crate::cpu::{Heard, Taken};
 use crate::engine::workers::Nameless;
 use crate::modules::LoadedModule;
-use crate::os::observe;
+use crate::os::proc;
 use crate::os::sys;
 use crate::out::files::Files;
 use crate::out::story::Story;
@@ -315,9 +315,12 @@ impl Sampled {
         let of_parent = room.story.image_of(parent).filter(|_| program == 0);
         let of_parent = of_parent.and_then(|image| room.story.process(image));
         let gone = || of_parent.map_or(name, |parent| parent.command.clone());
-        let (command, exe) = observe::command_of(pid).unwrap_or_else(|| (gone(), String::new()));
+        let (command, exe) = match proc::words_of(pid) {
+            words if words.is_empty() => (gone(), String::new()),
+            words => (words.join(" "), proc::exe_of(pid)),
+        };
         let command = match self.redact {
-            true => observe::program_of(&command),
+            true => proc::program_of(&command),
             false => command,
         };
         let rank = open.rank();

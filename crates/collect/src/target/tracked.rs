@@ -6,7 +6,7 @@ mod place;
 
 use crate::gpu::{Gpu, Place};
 use crate::modules::Mapping;
-use crate::os::observe;
+use crate::os::proc;
 use crate::os::sys;
 use crate::out::files::Files;
 use crate::out::info;
@@ -26,7 +26,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use tprof_trace::model::*;
 use tprof_trace::run::Blind;
-use tprof_wire::region::{mem_mode, slot_state};
+use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES, mem_mode, slot_state};
+
+/// Address space that an attached process maps for tprof.
+const OWN_MAPPINGS: u64 = (REGION_BYTES + SESSION_BYTES + TABLES_BYTES) as u64;
 
 /// Why the target dropped what it did.
 const STOOD_STILL: &str = "the collector stood still, and the ring was full";
@@ -259,7 +262,7 @@ impl Tracked {
         if self.end.is_some() {
             return;
         }
-        if let Some(cpu) = observe::cpu_ns_of(self.pid) {
+        if let Some(cpu) = proc::Stat::of(self.pid).and_then(|stat| stat.cpu_ns()) {
             self.cpu_ns = cpu.saturating_sub(self.cpu_before_ns);
         }
     }
@@ -269,7 +272,7 @@ impl Tracked {
         if self.end.is_some() {
             return;
         }
-        let Some((rss, mapped)) = observe::memory_of(self.pid) else { return };
+        let Some((rss, mapped)) = proc::memory_of(self.pid) else { return };
         if rss == 0 {
             return; // a zombie
         }
@@ -277,7 +280,7 @@ impl Tracked {
         let heap = self.heap_now().map(|(live, _)| live);
         let values = [
             (counter::RSS_BYTES, Some(rss)),
-            (counter::MAPPED_BYTES, mapped),
+            (counter::MAPPED_BYTES, mapped.checked_sub(OWN_MAPPINGS)),
             (counter::HEAP_BYTES, heap),
         ];
         self.note(now, &values, files);
@@ -327,7 +330,7 @@ impl Tracked {
         files: &mut Files,
         story: &mut Story,
     ) {
-        if !self.watched && self.end.is_none() && !sys::process_lives(self.pid) {
+        if !self.watched && self.end.is_none() && !proc::lives(self.pid) {
             self.end = Some(End { time_ns: now, status: None, pidfd: None, exec: false });
         }
         self.lost_children(story);

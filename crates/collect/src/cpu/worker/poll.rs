@@ -5,6 +5,7 @@ use super::super::{Heard, Taken, Told};
 use super::Worker;
 use crate::config::StackMode;
 use crate::modules::read_code_maps;
+use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use tprof_wire::record::StackEnd;
 
@@ -38,9 +39,9 @@ impl Worker {
                 ),
             ));
         }
-        let parent = sys::parent_of(pid).unwrap_or(0);
+        let parent = proc::parent_of(pid).unwrap_or(0);
         let time_ns = match since_ns {
-            0 => sys::started_ns(pid).unwrap_or(0),
+            0 => proc::started_ns(pid).unwrap_or(0),
             since_ns => since_ns,
         };
         (self.heard)(Heard::Forked { pid, parent, time_ns });
@@ -87,7 +88,7 @@ impl Worker {
     }
 
     fn find_children(&mut self, pid: u32) {
-        for child in sys::children_of(pid) {
+        for child in proc::children_of(pid) {
             if !self.polled.has(child) {
                 self.poll_instead(child, 0, "");
             }
@@ -142,9 +143,10 @@ impl Worker {
         let now_ns = sys::monotonic_ns();
         let (mut cpu, mut name) = (None, None);
         let runs = || {
-            let Some((named, state, on)) = sys::thread_on(pid, tid) else { return false };
-            (cpu, name) = (Some(on), Some(named));
-            state == b'R'
+            let Some(stat) = Stat::of_thread(pid, tid) else { return false };
+            let Some(on) = stat.cpu() else { return false };
+            (cpu, name) = (Some(on), Some(stat.name().into_owned()));
+            stat.state() == b'R'
         };
         let found = self.polled.look(pid, tid, now_ns, runs, stretches);
         if let Some(name) = name.filter(|name| self.polled.is_new_name(pid, tid, name)) {

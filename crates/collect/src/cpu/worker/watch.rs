@@ -4,6 +4,7 @@
 use super::super::Heard;
 use super::super::counters::why_refused;
 use super::{Waiting, What, Worker};
+use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
 
@@ -18,15 +19,13 @@ impl Worker {
         }
         if self.counters.kernel_refused.is_some() && !self.told_missing {
             self.told_missing = true;
-            let level = sys::read_small("/proc/sys/kernel/perf_event_paranoid");
-            let level = String::from_utf8_lossy(&level);
+            let level = proc::setting("kernel/perf_event_paranoid").unwrap_or_default();
             (self.heard)(Heard::Missing(
                 String::new(),
                 "kernel frames, and where threads wait",
                 format!(
-                    "kernel.perf_event_paranoid is {}; `sysctl kernel.perf_event_paranoid=1` \
+                    "kernel.perf_event_paranoid is {level}; `sysctl kernel.perf_event_paranoid=1` \
                      or CAP_PERFMON would allow them",
-                    level.trim()
                 ),
             ));
         }
@@ -58,7 +57,7 @@ impl Worker {
                 result = Ok(());
                 continue;
             }
-            let tids = sys::threads_of(*pid);
+            let tids = proc::threads_of(*pid);
             let opened = self.counters.open(&self.wanted, &tids, false);
             if let Err(why) = self.opened(opened) {
                 if self.poll_instead(*pid, since_ns, &why) {
@@ -73,12 +72,12 @@ impl Worker {
             }
             result = Ok(());
             let now = sys::monotonic_ns();
-            let parent = sys::parent_of(*pid).unwrap_or(0);
+            let parent = proc::parent_of(*pid).unwrap_or(0);
             (self.heard)(Heard::Forked { pid: *pid, parent, time_ns: since_ns });
             self.spaces.read(*pid, since_ns);
             self.mapped_ns = now;
             for tid in tids {
-                let waits = sys::thread_state(*pid, tid).is_some_and(|state| state != b'R');
+                let waits = Stat::of_thread(*pid, tid).is_some_and(|stat| stat.state() != b'R');
                 self.threads.found(*pid, tid, now, waits);
             }
         }

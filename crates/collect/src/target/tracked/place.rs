@@ -148,7 +148,7 @@ impl Tracked {
             forked_from.and_then(|p| images.get(&p)).and_then(|t| t.code.interpreter());
         let is_on = session.page().recording.load(Relaxed) != 0;
         let is_late = attached.hello.flags & hello_flags::LATE != 0;
-        let cpu_before_ns = same_pid.map_or(0, |_| attached.usage.cpu_ns);
+        let cpu_before_ns = same_pid.map_or(0, |_| attached.cpu_ns);
         let mut tracked = Tracked {
             number: attached.image,
             pid: attached.pid,
@@ -180,10 +180,10 @@ impl Tracked {
             agent: None,
             tids: HashMap::new(),
             rss: 0,
-            cpu_ns: attached.usage.cpu_ns - cpu_before_ns,
+            cpu_ns: attached.cpu_ns - cpu_before_ns,
             cpu_before_ns,
         };
-        let resident = Some(attached.usage.resident).filter(|bytes| *bytes > 0);
+        let resident = attached.resident_bytes.filter(|bytes| *bytes > 0);
         tracked.note(attached.time_ns, &[(counter::RSS_BYTES, resident)], files);
         if let Some(open) = files.open.get_mut(file) {
             tracked.code.inherit(&modules, attached.time_ns, &mut open.writer);

@@ -1,0 +1,321 @@
+//! What `/proc` shows of processes and threads. `stat` is read by one parser, [`Stat`].
+
+use crate::os::sys;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+
+/// `USER_HZ` is 100 on every Linux ABI.
+const TICK_NS: u64 = 10_000_000;
+/// Bytes of a page on x86-64.
+const PAGE: u64 = 4096;
+/// `PF_KTHREAD` of the kernel's `sched.h`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// One reading of `/proc/PID/stat`, or of a thread's; numbers are parsed when they are asked for.
+///
+/// Field numbers are those of proc(5). The name in parentheses may hold anything, parentheses
+/// and halves of characters included: it ends at the last `)`.
+#[derive(Clone)]
+pub struct Stat {
+    /// 52 fields of up to 20 digits, and a name of up to 64 bytes.
+    text: [u8; 2048],
+    len: usize,
+    /// Where the name begins, and ends.
+    name: (usize, usize),
+}
+
+impl Stat {
+    /// Of a process; `None` if it is gone, and reaped.
+    pub fn of(pid: u32) -> Option<Stat> {
+        Stat::read(&format!("/proc/{pid}/stat"))
+    }
+
+    /// Of a thread.
+    pub fn of_thread(pid: u32, tid: u32) -> Option<Stat> {
+        Stat::read(&format!("/proc/{pid}/task/{tid}/stat"))
+    }
+
+    fn read(path: &str) -> Option<Stat> {
+        let mut file = File::open(path).ok()?;
+        let mut text = [0; 2048];
+        let len = file.read(&mut text).ok()?;
+        Stat::parse(text, len)
+    }
+
+    fn parse(text: [u8; 2048], len: usize) -> Option<Stat> {
+        let begin = text[..len].iter().position(|byte| *byte == b'(')? + 1;
+        let end = text[..len].iter().rposition(|byte| *byte == b')')?;
+        (begin <= end && end + 2 < len).then_some(Stat { text, len, name: (begin, end) })
+    }
+
+    /// Number of a field, the name's (2) excepted.
+    fn field(&self, number: usize) -> Option<u64> {
+        let behind = std::str::from_utf8(&self.text[self.name.1 + 2..self.len]).ok()?;
+        behind.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+    }
+
+    /// Name of the process or thread, at most 15 bytes unless it is the kernel's.
+    pub fn name(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.text[self.name.0..self.name.1])
+    }
+
+    /// `R`, `S`, `D`, … (field 3).
+    pub fn state(&self) -> u8 {
+        self.text[self.name.1 + 2]
+    }
+
+    /// Whether it has not ended: a zombie has.
+    pub fn lives(&self) -> bool {
+        !matches!(self.state(), b'Z' | b'X')
+    }
+
+    /// Parent's pid as this namespace sees it, 0 if it is in another.
+    pub fn parent(&self) -> Option<u32> {
+        self.field(4)?.try_into().ok()
+    }
+
+    /// Whether it is a thread of the kernel.
+    pub fn is_kernel_thread(&self) -> bool {
+        self.field(9).is_some_and(|flags| flags & KERNEL_THREAD != 0)
+    }
+
+    /// Minor and major page faults.
+    pub fn faults(&self) -> Option<[u64; 2]> {
+        Some([self.field(10)?, self.field(12)?])
+    }
+
+    /// CPU time so far, user and system, ns.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        Some((self.field(14)? + self.field(15)?) * TICK_NS)
+    }
+
+    /// When it started, in hundredths of a second since the machine did.
+    pub fn start_tick(&self) -> Option<u64> {
+        self.field(22)
+    }
+
+    /// Resident bytes; 0 of a zombie.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        Some(self.field(24)? * PAGE)
+    }
+
+    /// Address at which the stack of its program begins; 0 where that may not be seen.
+    pub fn stack_start(&self) -> Option<u64> {
+        self.field(28)
+    }
+
+    /// The processor that it is or was on.
+    pub fn cpu(&self) -> Option<u32> {
+        self.field(39)?.try_into().ok()
+    }
+
+    /// Its wait status; of a process that has not ended, 0.
+    pub fn wait_status(&self) -> Option<i32> {
+        self.field(52)?.try_into().ok()
+    }
+}
+
+/// Whether a process is there and has not ended: a zombie has.
+pub fn lives(pid: u32) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.lives())
+}
+
+/// Parent's pid as this namespace sees it.
+pub fn parent_of(pid: u32) -> Option<u32> {
+    Stat::of(pid)?.parent()
+}
+
+/// The wait status of a process that has ended and was not reaped yet, where it may be seen.
+pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
+    Stat::of(pid).filter(|stat| stat.state() == b'Z')?.wait_status()
+}
+
+/// When a process started, in hundredths of a second since the machine did.
+pub(crate) fn start_tick(pid: u32) -> Option<u64> {
+    Stat::of(pid)?.start_tick()
+}
+
+/// When a process started, by CLOCK_MONOTONIC: no later than it did, and 20 ms earlier at
+/// most, since the kernel counts in hundredths of a second.
+pub(crate) fn started_ns(pid: u32) -> Option<u64> {
+    let ticks = start_tick(pid)?;
+    let lasted_ns = sys::boottime_ns().checked_sub(ticks.checked_mul(TICK_NS)?)?;
+    sys::monotonic_ns().checked_sub(lasted_ns + TICK_NS)
+}
+
+/// Resident and virtual bytes of a process.
+pub(crate) fn memory_of(pid: u32) -> Option<(u64, u64)> {
+    let text = String::from_utf8(read(&format!("/proc/{pid}/statm"))).ok()?;
+    let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
+    let mapped = fields.next()?? * PAGE;
+    let resident = fields.next()?? * PAGE;
+    Some((resident, mapped))
+}
+
+/// Words of a process's command line; none of a zombie or a thread of the kernel.
+pub fn words_of(pid: u32) -> Vec<String> {
+    let text = read(&format!("/proc/{pid}/cmdline"));
+    let Some(text) = Some(text.strip_suffix(b"\0").unwrap_or(&text)).filter(|t| !t.is_empty())
+    else {
+        return Vec::new();
+    };
+    text.split(|byte| *byte == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
+}
+
+/// The program of a command line, without its path.
+pub(crate) fn program_of(command: &str) -> String {
+    let first = command.split(' ').next().unwrap_or_default();
+    first.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// Path of the executable; empty if it cannot be read.
+pub(crate) fn exe_of(pid: u32) -> String {
+    std::fs::read_link(format!("/proc/{pid}/exe"))
+        .map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned())
+}
+
+/// The environment that a process began with, NUL-separated; empty of a thread of the kernel, and
+/// where it may not be read.
+pub(crate) fn environment_of(pid: u32) -> Vec<u8> {
+    read(&format!("/proc/{pid}/environ"))
+}
+
+/// Name of a thread; a process's is that of its first thread.
+pub(crate) fn name_of(pid: u32, tid: u32) -> String {
+    let name = read(&format!("/proc/{pid}/task/{tid}/comm"));
+    String::from_utf8_lossy(&name).trim_end().to_owned()
+}
+
+/// All processes that this namespace shows.
+pub(crate) fn all() -> impl Iterator<Item = u32> {
+    numbers_in("/proc")
+}
+
+/// Threads of a process.
+pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
+    numbers_in(&format!("/proc/{pid}/task")).collect()
+}
+
+fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// How many threads a process has; 0 if it is gone.
+pub(crate) fn count_threads(pid: u32) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    // A directory has a link from each directory in it, and two more.
+    let directory = std::fs::metadata(format!("/proc/{pid}/task"));
+    directory.map_or(0, |directory| directory.nlink().saturating_sub(2))
+}
+
+/// Children of a process, where the kernel lists them.
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let mut all = Vec::new();
+    for tid in threads_of(pid) {
+        let listed = read(&format!("/proc/{pid}/task/{tid}/children"));
+        let listed = String::from_utf8_lossy(&listed);
+        all.extend(listed.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    all
+}
+
+/// A process and all that descend from it, parents first.
+pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> =
+        all().filter_map(|child| Some((child, parent_of(child)?))).collect();
+    let mut found = vec![pid];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));
+        at += 1;
+    }
+    found
+}
+
+/// A setting of the kernel, by its path below `/proc/sys`; `None` if there is none.
+pub(crate) fn setting(path: &str) -> Option<String> {
+    let text = read(&format!("/proc/sys/{path}"));
+    Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Reads a small file whose size the file system does not give, as those of
+/// `/proc`: one `read` where `std::fs::read` needs several. Empty if it cannot be read.
+pub(crate) fn read(path: &str) -> Vec<u8> {
+    let Ok(mut file) = File::open(path) else { return Vec::new() };
+    let mut buffer = vec![0; 16 << 10];
+    let mut len = 0;
+    while let Ok(got) = file.read(&mut buffer[len..]) {
+        len += got;
+        if got == 0 || len < buffer.len() / 2 {
+            break;
+        }
+        buffer.resize(buffer.len() * 2, 0);
+    }
+    buffer.truncate(len);
+    buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &[u8]) -> Option<Stat> {
+        let mut all = [0; 2048];
+        all[..text.len()].copy_from_slice(text);
+        Stat::parse(all, text.len())
+    }
+
+    #[test]
+    fn a_name_may_hold_parentheses_spaces_and_half_characters() {
+        let stat = parsed(b"71 (a) Z 1 (\xc3) S 12 71 71 0 -1 2129984 3 0 4 0 5 6 0").unwrap();
+        assert_eq!((stat.name(), stat.state()), ("a) Z 1 (\u{fffd}".into(), b'S'));
+        assert_eq!((stat.parent(), stat.is_kernel_thread()), (Some(12), true));
+        assert_eq!((stat.faults(), stat.cpu_ns()), (Some([3, 4]), Some(110_000_000)));
+        assert_eq!((stat.start_tick(), stat.wait_status()), (None, None));
+    }
+
+    #[test]
+    fn what_is_no_stat_is_none() {
+        for text in [&b""[..], b"1", b"1 (a", b"1 )a( S", b"1 (a)", b"1 (a) "] {
+            assert!(parsed(text).is_none(), "{text:?}");
+        }
+        assert!(Stat::of(u32::MAX).is_none() && !lives(u32::MAX));
+    }
+
+    #[test]
+    fn this_process_is_as_it_is() {
+        let pid = std::process::id();
+        let stat = Stat::of(pid).unwrap();
+        assert!(stat.lives() && !stat.is_kernel_thread());
+        assert_eq!(stat.parent(), Some(std::os::unix::process::parent_id()));
+        assert!(stat.resident_bytes() > Some(0) && stat.start_tick() > Some(0));
+        assert!(stat.cpu().is_some() && stat.wait_status() == Some(0));
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        assert_eq!(stat.name(), name.trim_end());
+        assert!(with_descendants(stat.parent().unwrap()).contains(&pid));
+    }
+
+    #[test]
+    fn an_ended_child_is_a_zombie_until_it_is_reaped() {
+        let mut child = std::process::Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        while lives(child.id()) {
+            std::thread::yield_now();
+        }
+        assert!(matches!(zombie_status(child.id()), Some(0x300) | None));
+        child.wait().unwrap();
+        assert!(Stat::of(child.id()).is_none());
+    }
+
+    #[test]
+    fn a_process_started_before_it_could_say_so() {
+        let before_ns = sys::monotonic_ns();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let started_ns = started_ns(child.id()).unwrap();
+        let after_ns = sys::monotonic_ns();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!((before_ns - 20_000_000..after_ns).contains(&started_ns), "{started_ns}");
+    }
+}
