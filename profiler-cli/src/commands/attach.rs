@@ -20,10 +20,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use tprof_collect::proc::{self, Stat};
 use tprof_collect::{Libraries, Session};
-
-/// Bit of a process's flags in `/proc/PID/stat` that marks kernel threads.
-const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Samples the process.
 pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
@@ -47,7 +45,9 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
         quiet: args.quiet.then(|| "true".into()),
         ..RunOptions::default()
     };
-    let resolved = resolve::resolve(options, &command_of(pid), &directory)?;
+    // Its command line names the run.
+    let command: Vec<OsString> = proc::words_of(pid).into_iter().map(OsString::from).collect();
+    let resolved = resolve::resolve(options, &command, &directory)?;
     let time = duration.map(|text| time_of(&text)).transpose()?;
     let signals = Signals::block();
     let output = resolved.config.output.clone();
@@ -104,7 +104,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
 /// Waits for the end of the time or of the process, or for a signal that ends tprof.
 fn wait(pid: u32, time: Option<Duration>, signals: &Signals) {
     let began = Instant::now();
-    while system::lives(pid) {
+    while proc::lives(pid) {
         let left = time.map_or(Duration::MAX, |time| time.saturating_sub(began.elapsed()));
         if left.is_zero() {
             return;
@@ -126,18 +126,15 @@ fn process(text: &str) -> Result<u32, Failure> {
         return Err(failure("a process id is a number above 0".to_owned())
             .hint("tprof attach $(pgrep -n python)"));
     };
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| {
+    let stat = Stat::of(pid).ok_or_else(|| {
         failure("there is no such process in this pid namespace".to_owned())
             .hint("pgrep -a NAME shows pids; for a container's process, run tprof in it or as root outside")
     })?;
-    let fields: Vec<&str> =
-        stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
-    if matches!(fields.first(), Some(&("Z" | "X"))) {
+    if !stat.lives() {
         return Err(failure("it has ended, and waits for its parent to take notice".to_owned())
             .hint("attach to a process that runs"));
     }
-    let flags = fields.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
-    if flags & PF_KTHREAD != 0 {
+    if stat.is_kernel_thread() {
         return Err(failure("it is a thread of the kernel".to_owned())
             .hint("perf record -g -p PID shows the kernel's own work"));
     }
@@ -149,14 +146,6 @@ fn process(text: &str) -> Result<u32, Failure> {
             .hint(format!("sudo tprof attach {pid}")));
     }
     Ok(pid)
-}
-
-/// Its command line, which names the run.
-fn command_of(pid: u32) -> Vec<OsString> {
-    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = words.strip_suffix(b"\0").unwrap_or(&words);
-    let text = |word: &[u8]| OsString::from(String::from_utf8_lossy(word).into_owned());
-    words.split(|byte| *byte == 0).map(text).collect()
 }
 
 fn time_of(text: &OsString) -> Result<Duration, Failure> {

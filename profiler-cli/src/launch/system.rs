@@ -119,13 +119,6 @@ pub fn redirect_stdout(to: &impl AsRawFd) -> io::Result<()> {
     }
 }
 
-/// Whether a process is there and has not ended.
-pub fn lives(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.bytes().next());
-    state.is_some_and(|state| !matches!(state, b'Z' | b'X'))
-}
-
 /// Whether a process is this user's, or this user is root.
 pub fn is_ours(pid: u32) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -6,6 +6,7 @@
 
 use crate::launch::signals::{self, Change, Signals, Taken};
 use std::time::{Duration, Instant};
+use tprof_collect::proc;
 
 /// Two Ctrl-C within this time make tprof finish. A shorter wait than it takes
 /// to read what a job answered to the first: an interactive job (a Python
@@ -113,18 +114,12 @@ fn descends_from(mut pid: u32, ancestor: u32) -> bool {
         if pid == ancestor {
             return true;
         }
-        match parent_of(pid) {
+        match proc::parent_of(pid) {
             Some(parent) if parent > 1 => pid = parent,
             _ => return false,
         }
     }
     false
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, parentheses included; then the state.
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
