@@ -13,8 +13,7 @@ use super::notes::notes;
 use super::side::{Side, Sort, Took};
 use super::stats::{Repeats, difference_error};
 use crate::Reading;
-use crate::document::{Cell, Column, Table, Tables, Unit, View};
-use crate::report::summary::REPORT_VERSION;
+use crate::document::{Cell, Column, REPORT_VERSION, Table, Tables, Unit, View};
 
 /// Two sides and what changed from A to B.
 #[derive(Debug)]

@@ -18,9 +18,10 @@ use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, Options, RankAt, begin};
 use crate::memory::rank_memory;
 use crate::rank::{Class, Needs, RankTrace, Step, step_at};
-use crate::report::summary::{AnalyzeError, Run};
+use crate::report::AnalyzeError;
 use crate::report::{OfKind, read_ranks};
 use crate::run::completeness::Completeness;
+use crate::run::info::Run;
 
 /// What is compared by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

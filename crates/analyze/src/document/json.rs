@@ -7,7 +7,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::{Cell, Column, Document, Table, Value};
-use crate::report::summary::REPORT_VERSION;
+
+/// Version of the JSON that reports print.
+pub const REPORT_VERSION: u32 = 1;
 
 impl Serialize for Document {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

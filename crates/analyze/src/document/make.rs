@@ -1,16 +1,14 @@
 //! What an analysis is, and how it is run without knowing which one it is.
 
+use std::any::Any;
+use std::path::Path;
 use std::sync::Mutex;
 
-use tprof_trace::SymbolSource;
 use tprof_trace::run::RunInfo;
 
-use super::{Document, Named, Table};
+use super::{Named, Table};
 use crate::base::clock::Clock;
 use crate::rank::{Needs, RankTrace};
-use crate::report::summary::AnalyzeError;
-use crate::report::{Wanted, read_together};
-use std::path::Path;
 
 /// What a person asked for.
 #[derive(Clone, Debug, Default)]
@@ -45,19 +43,6 @@ impl DocumentKind {
     /// Whether it honours an option, of those that not all do.
     pub fn takes(&self, option: &str) -> bool {
         (self.analysis)().takes().contains(&option)
-    }
-
-    /// Makes a document of a run directory or one of its files; addresses without a
-    /// name are looked up in the symbols.
-    pub fn make(
-        &self,
-        path: &Path,
-        options: &Options,
-        symbols: Option<&dyn SymbolSource>,
-    ) -> Result<Document, AnalyzeError> {
-        let wanted = Wanted { reports: &[], kinds: &[self] };
-        let mut made = read_together(path, &wanted, options, symbols)?;
-        Ok(made.documents.remove(0))
     }
 }
 
@@ -111,7 +96,7 @@ pub trait Analysis: Send + Sync {
 }
 
 /// An analysis and what it has taken so far.
-pub(crate) trait Begun: Send + Sync {
+pub(crate) trait Begun: Any + Send + Sync {
     /// [`Analysis::KIND`].
     fn kind(&self) -> &'static str;
     /// [`Analysis::HTA`].
@@ -129,7 +114,7 @@ pub(crate) trait Begun: Send + Sync {
 }
 
 /// Begins an analysis.
-pub(crate) fn begin<A: Analysis>(analysis: A) -> Taken<A> {
+pub(crate) fn begin<A: Analysis + 'static>(analysis: A) -> Taken<A> {
     Taken { analysis, parts: Mutex::default(), named: Mutex::default() }
 }
 
@@ -146,6 +131,15 @@ pub(crate) struct Taken<A: Analysis> {
 }
 
 impl<A: Analysis> Taken<A> {
+    /// What was taken of the rank at this place among the run's files.
+    pub fn part(&self, place: usize) -> Option<A::Part>
+    where
+        A::Part: Clone,
+    {
+        let parts = self.parts.lock().ok()?;
+        parts.iter().find(|part| part.0 == place).map(|(.., part)| part.clone())
+    }
+
     /// The analysis and its parts, in the ranks' order.
     pub fn into_parts(self) -> (A, Vec<(RankAt, A::Part)>) {
         // Poisoned means that a worker panicked, which ends the command.
@@ -155,7 +149,7 @@ impl<A: Analysis> Taken<A> {
     }
 }
 
-impl<A: Analysis> Begun for Taken<A> {
+impl<A: Analysis + 'static> Begun for Taken<A> {
     fn kind(&self) -> &'static str {
         A::KIND
     }

@@ -13,14 +13,15 @@ pub(crate) mod nsys;
 pub(crate) mod over_ranks;
 
 pub use cell::{Cell, Value};
+pub use json::REPORT_VERSION;
 pub(crate) use json::Tables;
 pub use make::{Analysis, Body, DocumentKind, Options, RankAt};
-pub(crate) use make::{Begun, begin, boxed};
+pub(crate) use make::{Begun, Taken, begin, boxed};
 pub use named::Named;
 pub(crate) use named::text_and_number;
 
-use crate::report::summary::Run;
 use crate::run::completeness::Completeness;
+use crate::run::info::Run;
 
 /// A report.
 #[derive(Clone, Debug)]

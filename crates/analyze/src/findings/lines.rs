@@ -46,14 +46,11 @@ pub(crate) fn are_worth_it(trace: &TraceFile, at: &RankAt) -> bool {
     rows > 0 && at.rank.is_some()
 }
 
-/// Judges a rank, if anything but its memory was recorded.
+/// Judges a rank in brief, if anything but its memory was recorded. Findings in full have
+/// the same lines.
 pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankAt) -> Option<RankFindings> {
     if !are_worth_it(rank.file, at) {
         return None;
-    }
-    // Findings that are there already have the same lines.
-    if let Some(findings) = rank.findings.get() {
-        return Some(findings.clone());
     }
     let mut scene = Scene::of(rank, at.clock);
     scene.is_brief = true;

@@ -31,7 +31,6 @@ use tprof_trace::model::{
 use tprof_trace::{Problem, TraceFile};
 
 use crate::base::intervals::Interval;
-use crate::findings::RankFindings;
 use crate::rank::call_tree::CallTree;
 use crate::rank::samples::CpuTrace;
 pub use classify::{Class, copy_name, hta_class};
@@ -126,8 +125,6 @@ pub struct RankTrace<'a> {
     problems: load::Problems,
     /// Threads that work on this rank may use.
     pub cores: usize,
-    /// What the rules say of it, once they were asked.
-    pub(crate) findings: OnceLock<RankFindings>,
     /// See [`Self::devices`].
     devices: OnceLock<Vec<Busy>>,
     /// See [`Self::call_tree`] and [`Self::operator_tree`].
@@ -171,7 +168,6 @@ impl<'a> RankTrace<'a> {
             extent: None,
             first_row_ns: None,
             spans: Default::default(),
-            findings: OnceLock::new(),
             devices: OnceLock::new(),
             trees: Default::default(),
         }

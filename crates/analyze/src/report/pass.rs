@@ -4,18 +4,20 @@
 //! Ranks are read on all cores. A run of fewer ranks than cores gives the others to
 //! the questions: these are independent of each other too.
 
+use std::any::Any;
 use std::path::Path;
 
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
+use super::error::AnalyzeError;
 use crate::base::parallel;
-use crate::document::{Begun, Body, Document, DocumentKind, Named, Options, RankAt};
+use crate::document::{Begun, Body, Document, DocumentKind, Named, Options, RankAt, Taken};
+use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
-use crate::report::summary::{
-    AnalyzeError, Kind, Part, Report, Run, Zero, file_name, part_of, pick, report_of, run_of,
-    unclosed,
-};
-use crate::run::completeness::{Completeness, Seen};
+use crate::report::summary::{Kind, Part, Report, part_of, report_of};
+use crate::run::completeness::{Completeness, Seen, unclosed};
+use crate::run::info::{Run, run_of};
+use crate::run::zero::Zero;
 
 /// Which reports to make.
 #[derive(Default)]
@@ -60,6 +62,39 @@ pub fn read_together(
     let reports =
         wanted.reports.iter().map(|kind| report_of(&read.dir, path, *kind, options, &read.parts));
     Ok(Made { reports: reports.collect(), documents })
+}
+
+impl DocumentKind {
+    /// Makes a document of a run directory or one of its files; addresses without a
+    /// name are looked up in the symbols.
+    pub fn make(
+        &self,
+        path: &Path,
+        options: &Options,
+        symbols: Option<&dyn SymbolSource>,
+    ) -> Result<Document, AnalyzeError> {
+        let wanted = Wanted { reports: &[], kinds: &[self] };
+        let mut made = read_together(path, &wanted, options, symbols)?;
+        Ok(made.documents.remove(0))
+    }
+}
+
+/// Reads a run, or one rank of it.
+pub fn report(path: &Path, kind: Kind, rank: Option<u32>) -> Result<Report, AnalyzeError> {
+    report_with(path, kind, rank, None)
+}
+
+/// As [`report`]; addresses that the recorder left without a name are looked up
+/// in `symbols`.
+pub fn report_with(
+    path: &Path,
+    kind: Kind,
+    rank: Option<u32>,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Report, AnalyzeError> {
+    let wanted = Wanted { reports: &[kind], kinds: &[] };
+    let options = Options { rank, ..Options::default() };
+    Ok(read_together(path, &wanted, &options, symbols)?.reports.remove(0))
 }
 
 /// An option by which none of the analyses that honour it finds anything.
@@ -164,6 +199,27 @@ pub(crate) fn read_ranks(
     Ok(Read { run, of_kinds, parts, dir })
 }
 
+/// Files of a run, or of one rank of it.
+fn pick<'a>(
+    dir: &'a RunDir,
+    path: &Path,
+    rank: Option<u32>,
+) -> Result<Vec<&'a RankFile>, AnalyzeError> {
+    let Some(rank) = rank else { return Ok(dir.files().iter().collect()) };
+    let files: Vec<&RankFile> = dir.files().iter().filter(|file| file.rank == Some(rank)).collect();
+    if files.is_empty() {
+        let mut there: Vec<u32> = dir.files().iter().filter_map(|file| file.rank).collect();
+        there.dedup();
+        return Err(AnalyzeError::NoRank { rank, path: path.to_path_buf(), there });
+    }
+    Ok(files)
+}
+
+/// Base name of a path.
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
 impl Context<'_> {
     fn read(&self, place: usize, file: &RankFile) -> Result<ReadRank, TraceError> {
         let name = file_name(&file.path);
@@ -198,7 +254,7 @@ impl Context<'_> {
                 of_tables[one] = rank.problems_in(self.begun[one].needs(self.options));
             }
             if with_reports {
-                part = Some(part_of(&rank, &at, self.dir, self.reports));
+                part = Some(part_of(&rank, &at, self.dir, self.reports, self.findings(place)));
             }
         }
         let problem = |p: &Problem| format!("{}: {} (at byte {})", at.file, p.what, p.offset);
@@ -212,6 +268,14 @@ impl Context<'_> {
             last_ns: clock.since_start(trace.last_ns()),
             problems: problems.collect(),
             part,
+        })
+    }
+
+    /// What the analysis of findings made of a rank, if it is one of those begun.
+    fn findings(&self, place: usize) -> Option<RankFindings> {
+        self.begun.iter().find_map(|&begun| {
+            let begun: &dyn Any = begun;
+            begun.downcast_ref::<Taken<Findings>>()?.part(place)?
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tprof_trace::run::{Blind, LossInfo, RunInfo};
-use tprof_trace::{Recorded, TraceFile};
+use tprof_trace::{Recorded, RunDir, TraceFile};
 
 use crate::base::reading::object;
 use crate::base::units;
@@ -112,6 +112,26 @@ fn most(a: Vec<LossInfo>, b: Vec<LossInfo>) -> Vec<LossInfo> {
         *count = (*count).max(loss.count);
     }
     kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
+}
+
+/// What is to be said of a file without an end. Of a run that was cut off or
+/// still lasts, its state says that.
+pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<String> {
+    if trace.is_closed() {
+        return None;
+    }
+    let end = units::bytes(trace.bytes());
+    let of_it = |info: &&RunInfo| info.files.iter().any(|file| file == name);
+    match dir.infos().iter().find(of_it) {
+        Some(info) if info.finished => {
+            Some(format!("{name}: was not closed: what was recorded after {end} is missing"))
+        }
+        Some(_) => None,
+        None if dir.infos().iter().any(|info| !info.finished) => None,
+        None => Some(format!(
+            "{name}: was not closed: it was cut off after {end}, or is still being written"
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -2,5 +2,7 @@
 //! what recording cost.
 
 pub mod completeness;
+pub mod info;
 pub mod overhead;
 pub mod processes;
+pub(crate) mod zero;

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use tprof_analyze::document::Document;
-use tprof_analyze::summary::REPORT_VERSION;
+use tprof_analyze::document::REPORT_VERSION;
 use tprof_analyze::{Kind, Made, Report};
 
 use super::head::{self, Head};

@@ -2,17 +2,14 @@
 
 pub mod gpu;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
-use tprof_trace::run::RunInfo;
-use tprof_trace::{RankFile, RunDir, SymbolSource, TraceError, TraceFile};
+use tprof_trace::{RunDir, TraceFile};
 
-use crate::base::clock::Clock;
 use crate::base::parallel;
 use crate::base::reading::{Reading, object};
-use crate::base::units;
-use crate::document::{Named, Options, RankAt};
+use crate::document::{Options, REPORT_VERSION, RankAt};
 use crate::findings::lines::{self, Line};
 use crate::findings::{self, RankFindings};
 use crate::gpu::utilization::{self, Sampled};
@@ -20,14 +17,12 @@ use crate::memory::killed::Death;
 use crate::memory::timeline::{Cgroup, Timeline};
 use crate::memory::{HostMemory, rank_memory};
 use crate::rank::{Needs, RankTrace};
-use crate::report::pass::{Wanted, read_together};
-use crate::run::completeness::{Completeness, Seen};
+use crate::run::completeness::{Completeness, Seen, unclosed};
+use crate::run::info::{Run, run_of};
 use crate::run::overhead::Overhead;
 use crate::run::processes::{self, ProcessRow};
+use crate::run::zero::Zero;
 use gpu::Gpu;
-
-/// Version of the JSON that reports print.
-pub const REPORT_VERSION: u32 = 1;
 
 /// Why the report on memory has no figures of devices.
 const NOT_IN_MEMORY: &str = "the summary has it";
@@ -44,31 +39,6 @@ pub enum Kind {
     /// Memory in full.
     Memory,
 }
-
-/// What was run.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// Run directory, or the one file that was opened.
-    pub path: PathBuf,
-    /// Command line; empty if attached by hand.
-    pub command: Vec<String>,
-    /// Hosts.
-    pub hosts: Vec<String>,
-    /// `finished`, `running` or `cut off`.
-    pub state: &'static str,
-    /// When it began, nanoseconds since 1970.
-    pub start_unix_ns: Reading<u64>,
-    /// From the beginning to the end of the last process.
-    pub wall_ns: Reading<u64>,
-    /// Version of tprof that recorded or imported it.
-    pub recorded_by: String,
-    /// Traces of others that it was imported from; empty if tprof recorded it.
-    pub imported: Vec<String>,
-}
-object! { Run {
-    plain path, plain command, plain hosts, plain state, reading start_unix_ns, reading wall_ns,
-    plain recorded_by, plain imported,
-} }
 
 /// One rank file.
 #[derive(Clone, Debug)]
@@ -136,27 +106,6 @@ object! { Report {
     plain overhead, plain process_count, plain processes, plain cgroup, plain killed, reading findings, reading gpus, plain ranks,
 } }
 
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum AnalyzeError {
-    /// The run, or its only file, cannot be read.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The run has no such rank.
-    #[error("there is no rank {rank} in `{}`", path.display())]
-    NoRank {
-        /// The rank that was asked for.
-        rank: u32,
-        /// Where.
-        path: PathBuf,
-        /// The ranks that are there.
-        there: Vec<u32>,
-    },
-    /// An option names something that the run has not.
-    #[error("{} `{}` chooses none of the run's {}", .0.option, .0.text, .0.what)]
-    Nothing(Named),
-}
-
 /// One file, as the summary and the report on memory see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
@@ -175,51 +124,19 @@ pub(crate) struct Part {
     of_devices: Vec<String>,
 }
 
-/// Base name of a path.
-pub(crate) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// Reads a run, or one rank of it.
-pub fn report(path: &Path, kind: Kind, rank: Option<u32>) -> Result<Report, AnalyzeError> {
-    report_with(path, kind, rank, None)
-}
-
-/// As [`report`]; addresses that the recorder left without a name are looked up
-/// in `symbols`.
-pub fn report_with(
-    path: &Path,
-    kind: Kind,
-    rank: Option<u32>,
-    symbols: Option<&dyn SymbolSource>,
-) -> Result<Report, AnalyzeError> {
-    let wanted = Wanted { reports: &[kind], kinds: &[] };
-    let options = Options { rank, ..Options::default() };
-    Ok(read_together(path, &wanted, &options, symbols)?.reports.remove(0))
-}
-
-pub(crate) fn pick<'a>(
-    dir: &'a RunDir,
-    path: &Path,
-    rank: Option<u32>,
-) -> Result<Vec<&'a RankFile>, AnalyzeError> {
-    let Some(rank) = rank else { return Ok(dir.files().iter().collect()) };
-    let files: Vec<&RankFile> = dir.files().iter().filter(|file| file.rank == Some(rank)).collect();
-    if files.is_empty() {
-        let mut there: Vec<u32> = dir.files().iter().filter_map(|file| file.rank).collect();
-        there.dedup();
-        return Err(AnalyzeError::NoRank { rank, path: path.to_path_buf(), there });
-    }
-    Ok(files)
-}
-
 /// Tables that a summary reads of a rank.
 pub(crate) fn needs(trace: &TraceFile, at: &RankAt) -> Needs {
     if findings::lines::are_worth_it(trace, at) { Needs::ALL } else { Needs::WORK }
 }
 
 /// What the summary and the report on memory, or one of them, take of a rank.
-pub(crate) fn part_of(rank: &RankTrace<'_>, at: &RankAt, dir: &RunDir, reports: &[Kind]) -> Part {
+pub(crate) fn part_of(
+    rank: &RankTrace<'_>,
+    at: &RankAt,
+    dir: &RunDir,
+    reports: &[Kind],
+    judged: Option<RankFindings>,
+) -> Part {
     let trace = rank.file;
     let name = &at.file;
     let memory = rank_memory(trace, at.clock);
@@ -228,7 +145,8 @@ pub(crate) fn part_of(rank: &RankTrace<'_>, at: &RankAt, dir: &RunDir, reports: 
     let found = if summed_up { rank.problems_in(Needs::WORK) } else { Vec::new() };
     let (gpu, findings) = match summed_up {
         true => {
-            let findings = || findings::lines::of_rank(rank, at);
+            let judged = judged.filter(|_| lines::are_worth_it(trace, at));
+            let findings = || judged.or_else(|| lines::of_rank(rank, at));
             parallel::both(rank.cores, || gpu::of_rank(rank), findings)
         }
         false => (Reading::missing(NOT_IN_MEMORY), None),
@@ -264,26 +182,6 @@ pub(crate) fn part_of(rank: &RankTrace<'_>, at: &RankAt, dir: &RunDir, reports: 
             gpu,
         },
         processes,
-    }
-}
-
-/// What is to be said of a file without an end. Of a run that was cut off or
-/// still lasts, its state says that.
-pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<String> {
-    if trace.is_closed() {
-        return None;
-    }
-    let end = units::bytes(trace.bytes());
-    let of_it = |info: &&RunInfo| info.files.iter().any(|file| file == name);
-    match dir.infos().iter().find(of_it) {
-        Some(info) if info.finished => {
-            Some(format!("{name}: was not closed: what was recorded after {end} is missing"))
-        }
-        Some(_) => None,
-        None if dir.infos().iter().any(|info| !info.finished) => None,
-        None => Some(format!(
-            "{name}: was not closed: it was cut off after {end}, or is still being written"
-        )),
     }
 }
 
@@ -360,84 +258,5 @@ pub(crate) fn report_of(
             Kind::Memory => Reading::missing("the summary and `tprof report findings` have them"),
         },
         ranks,
-    }
-}
-
-/// What was run, by what its collectors wrote and, of one cut off, its last event.
-pub(crate) fn run_of(
-    path: &Path,
-    infos: &[RunInfo],
-    is_running: Option<fn(&RunInfo, &Path) -> bool>,
-    last_ns: Option<u64>,
-    zero: &Zero,
-) -> Run {
-    let mut hosts: Vec<String> =
-        infos.iter().map(|info| info.host.clone()).filter(|host| !host.is_empty()).collect();
-    hosts.sort();
-    hosts.dedup();
-    let directory = match path.is_file() {
-        true => path.parent().unwrap_or(path),
-        false => path,
-    };
-    let ended = infos.iter().filter_map(|info| Some(zero.of_info(info).since_start(info.end_ns?)));
-    let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
-    let lasts = |info: &RunInfo| is_running.is_some_and(|is_running| is_running(info, directory));
-    Run {
-        path: path.to_path_buf(),
-        command: infos.first().map(|info| info.command.clone()).unwrap_or_default(),
-        hosts,
-        state: match finished {
-            true => "finished",
-            false if infos.iter().any(lasts) => "running",
-            false => "cut off",
-        },
-        start_unix_ns: match zero.unix_ns {
-            0 => Reading::missing("neither run.json nor a rank file tells"),
-            unix_ns => Reading::Is(unix_ns),
-        },
-        wall_ns: match (ended.max().filter(|_| finished), last_ns) {
-            (Some(end), _) | (None, Some(end)) => Reading::Is(end),
-            (None, None) => Reading::missing("the run has no end and no rank file"),
-        },
-        recorded_by: infos.first().map(|info| info.tprof.clone()).unwrap_or_default(),
-        imported: infos.iter().flat_map(imported).collect(),
-    }
-}
-
-/// What a run was imported from.
-fn imported(info: &RunInfo) -> Vec<String> {
-    let sources = info.options["imported"].as_array().into_iter().flatten();
-    sources.filter_map(|source| source["path"].as_str().map(str::to_owned)).collect()
-}
-
-/// The run's zero: when its first collector began, by the wall clock.
-pub(crate) struct Zero {
-    unix_ns: u64,
-}
-
-impl Zero {
-    pub(crate) fn of(dir: &RunDir) -> Zero {
-        let starts = dir.infos().iter().map(|info| info.start_unix_ns).filter(|&ns| ns > 0);
-        let of_file =
-            |file: &RankFile| Some(TraceFile::read_header(&file.path).ok()?.start_unix_ns);
-        let unix_ns = starts.min().or_else(|| dir.files().iter().find_map(of_file));
-        Zero { unix_ns: unix_ns.unwrap_or(0) }
-    }
-
-    fn of_info(&self, info: &RunInfo) -> Clock {
-        self.at(info.start_ns, info.start_unix_ns)
-    }
-
-    pub(crate) fn clock(&self, trace: &TraceFile, dir: &RunDir, name: &str) -> Clock {
-        let header = trace.header();
-        if header.start_unix_ns > 0 {
-            return self.at(header.start_ns, header.start_unix_ns);
-        }
-        let info = dir.infos().iter().find(|info| info.files.iter().any(|file| file == name));
-        info.map_or(Clock { start_ns: header.start_ns, late_ns: 0 }, |info| self.of_info(info))
-    }
-
-    fn at(&self, start_ns: u64, start_unix_ns: u64) -> Clock {
-        Clock { start_ns, late_ns: start_unix_ns.saturating_sub(self.unix_ns) }
     }
 }

@@ -1,0 +1,80 @@
+//! What was run: command, hosts, state, beginning and length.
+
+use std::path::{Path, PathBuf};
+
+use tprof_trace::run::RunInfo;
+
+use super::zero::Zero;
+use crate::base::reading::{Reading, object};
+
+/// What was run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Run directory, or the one file that was opened.
+    pub path: PathBuf,
+    /// Command line; empty if attached by hand.
+    pub command: Vec<String>,
+    /// Hosts.
+    pub hosts: Vec<String>,
+    /// `finished`, `running` or `cut off`.
+    pub state: &'static str,
+    /// When it began, nanoseconds since 1970.
+    pub start_unix_ns: Reading<u64>,
+    /// From the beginning to the end of the last process.
+    pub wall_ns: Reading<u64>,
+    /// Version of tprof that recorded or imported it.
+    pub recorded_by: String,
+    /// Traces of others that it was imported from; empty if tprof recorded it.
+    pub imported: Vec<String>,
+}
+object! { Run {
+    plain path, plain command, plain hosts, plain state, reading start_unix_ns, reading wall_ns,
+    plain recorded_by, plain imported,
+} }
+
+/// What was run, by what its collectors wrote and, of one cut off, its last event.
+pub(crate) fn run_of(
+    path: &Path,
+    infos: &[RunInfo],
+    is_running: Option<fn(&RunInfo, &Path) -> bool>,
+    last_ns: Option<u64>,
+    zero: &Zero,
+) -> Run {
+    let mut hosts: Vec<String> =
+        infos.iter().map(|info| info.host.clone()).filter(|host| !host.is_empty()).collect();
+    hosts.sort();
+    hosts.dedup();
+    let directory = match path.is_file() {
+        true => path.parent().unwrap_or(path),
+        false => path,
+    };
+    let ended = infos.iter().filter_map(|info| Some(zero.of_info(info).since_start(info.end_ns?)));
+    let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
+    let lasts = |info: &RunInfo| is_running.is_some_and(|is_running| is_running(info, directory));
+    Run {
+        path: path.to_path_buf(),
+        command: infos.first().map(|info| info.command.clone()).unwrap_or_default(),
+        hosts,
+        state: match finished {
+            true => "finished",
+            false if infos.iter().any(lasts) => "running",
+            false => "cut off",
+        },
+        start_unix_ns: match zero.unix_ns {
+            0 => Reading::missing("neither run.json nor a rank file tells"),
+            unix_ns => Reading::Is(unix_ns),
+        },
+        wall_ns: match (ended.max().filter(|_| finished), last_ns) {
+            (Some(end), _) | (None, Some(end)) => Reading::Is(end),
+            (None, None) => Reading::missing("the run has no end and no rank file"),
+        },
+        recorded_by: infos.first().map(|info| info.tprof.clone()).unwrap_or_default(),
+        imported: infos.iter().flat_map(imported).collect(),
+    }
+}
+
+/// What a run was imported from.
+fn imported(info: &RunInfo) -> Vec<String> {
+    let sources = info.options["imported"].as_array().into_iter().flatten();
+    sources.filter_map(|source| source["path"].as_str().map(str::to_owned)).collect()
+}
