@@ -46,8 +46,10 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Import(args) => import::run(args),
         Command::Open(args) => open::run(args),
         Command::Doctor(args) => doctor::run(args),
-        Command::Completions(args) => completions::completions(args),
-        Command::Man(args) => completions::man(args),
+        Command::Completions(args) => {
+            completions::completions(args, &cli::with_opposites_shown(cli::command()))
+        }
+        Command::Man(args) => completions::man(args, &cli::command()),
         Command::Collect { session } => env::collect(&session),
         Command::Other(words) if words.first().is_some_and(|word| word == "help") => {
             usage::help(&words[1..])?;

@@ -100,7 +100,8 @@ fn folded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::{Cli, Command, RunOptions, command, parse_from};
+    use crate::cli::{Cli, Command, command, parse_from};
+    use crate::settings::RunOptions;
     use std::ffi::OsString;
 
     fn options(words: &[&str]) -> RunOptions {
@@ -111,9 +112,14 @@ mod tests {
         }
     }
 
+    /// What was given for `redact`.
+    fn given(options: RunOptions) -> Option<OsString> {
+        options.given().find(|(setting, _)| setting.name == "redact").map(|(_, text)| text)
+    }
+
     #[test]
     fn the_last_of_a_switch_and_its_opposite_counts() {
-        let redact = |words: &[&str]| options(words).redact;
+        let redact = |words: &[&str]| given(options(words));
         assert_eq!(redact(&[]), None);
         assert_eq!(redact(&["--redact"]), Some("true".into()));
         assert_eq!(redact(&["--no-redact"]), Some("false".into()));
@@ -145,7 +151,7 @@ mod tests {
         let Cli { command: Command::Run(args) } = parse_from(words).unwrap() else {
             panic!("not `run`")
         };
-        assert_eq!(args.options.redact, None);
+        assert_eq!(given(args.options), None);
         assert_eq!(args.command, ["job", "--no-redact"].map(OsString::from));
     }
 

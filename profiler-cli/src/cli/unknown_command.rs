@@ -1,6 +1,7 @@
 //! What a word in the place of a command means that is none.
 
 use crate::cli;
+use crate::commands::report::report_kinds;
 use crate::launch;
 use crate::terminal::errors::{Failure, nearest};
 use std::ffi::{OsStr, OsString};
@@ -29,7 +30,7 @@ pub fn unknown_command(words: &[OsString]) -> Failure {
     let known: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
     let names = || known.iter().map(|one| one.get_name());
     let failure = Failure::new(format!("unknown command `{word}`"));
-    let of_a_report = || cli::report_kinds().any(|(kind, _)| kind == word);
+    let of_a_report = || report_kinds().any(|(kind, _)| kind == word);
     let habit = HABITS.iter().find(|(words, _)| words.contains(&word.as_ref()));
     if let Some((_, hint)) = habit {
         failure.cause("tprof has no such command").hint(*hint)

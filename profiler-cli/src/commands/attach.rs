@@ -4,24 +4,59 @@
 //! its threads, and those of its children, from outside. When tprof goes, the
 //! kernel closes them.
 
-use crate::cli::{AttachArgs, RunOptions};
-use crate::commands::run::summary;
-use crate::commands::run::{current_directory, withdraw};
-use crate::launch::enabled;
+use crate::commands::run::{counted_events, current_directory, withdraw};
 use crate::launch::failures::{not_finished, not_started};
 use crate::launch::signals::Signals;
 use crate::launch::system;
-use crate::settings::resolve;
+use crate::settings::RunOptions;
+use crate::settings::enabled;
+use crate::settings::{resolve, table};
 use crate::terminal::errors::{Failure, say};
 use crate::terminal::paint;
 use crate::terminal::quote;
 use crate::terminal::units::{about_time, parse_duration};
+use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tprof_collect::proc::{self, Stat};
 use tprof_collect::{Libraries, Session};
+
+/// `tprof attach`.
+#[derive(Args, Debug)]
+pub struct AttachArgs {
+    /// Process to sample, with its threads and children
+    #[arg(value_name = "PID", allow_hyphen_values = true)]
+    pub pid: String,
+    /// Leave out the processes that descend from it already
+    #[arg(long)]
+    pub alone: bool,
+    /// Stop after this time, e.g. 10s [default: at Ctrl-C or its end]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub duration: Option<OsString>,
+    /// Run directory [default: tprof-COMMAND-TIME]
+    #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub output: Option<OsString>,
+    /// Samples a second and thread [default: 99]
+    #[arg(long, value_name = "HZ", allow_hyphen_values = true)]
+    pub sample_rate: Option<OsString>,
+    /// Stacks: auto, fp, dwarf or off [default: auto]
+    #[arg(long, value_name = "MODE")]
+    pub stacks: Option<OsString>,
+    /// Events to count, e.g. cycles,page-faults, auto or none [default: auto]
+    #[arg(long, value_name = "LIST")]
+    pub counters: Option<OsString>,
+    /// Replace an existing run
+    #[arg(long)]
+    pub force: bool,
+    /// Keep no arguments and paths in the run
+    #[arg(long)]
+    pub redact: bool,
+    /// Print no summary
+    #[arg(short, long)]
+    pub quiet: bool,
+}
 
 /// Samples the process.
 pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
@@ -34,20 +69,20 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let pid = process(&args.pid)?;
     let directory = current_directory()?;
     let duration = args.duration.clone();
-    let options = RunOptions {
-        output: args.output,
-        force: args.force.then(|| "true".into()),
-        activities: Some("cpu".into()),
-        stacks: args.stacks,
-        sample_rate: args.sample_rate,
-        counters: args.counters,
-        redact: args.redact.then(|| "true".into()),
-        quiet: args.quiet.then(|| "true".into()),
-        ..RunOptions::default()
-    };
+    let switch = |on: bool| on.then(|| "true".into());
+    let options = RunOptions::new([
+        (&table::OUTPUT, args.output),
+        (&table::FORCE, switch(args.force)),
+        (&table::ACTIVITY, Some("cpu".into())),
+        (&table::STACKS, args.stacks),
+        (&table::SAMPLE_RATE, args.sample_rate),
+        (&table::COUNTERS, args.counters),
+        (&table::REDACT, switch(args.redact)),
+        (&table::QUIET, switch(args.quiet)),
+    ]);
     // Its command line names the run.
     let command: Vec<OsString> = proc::words_of(pid).into_iter().map(OsString::from).collect();
-    let resolved = resolve::resolve(options, &command, &directory)?;
+    let resolved = resolve(options, &command, &directory)?;
     let time = duration.map(|text| time_of(&text)).transpose()?;
     let signals = Signals::block();
     let output = resolved.config.output.clone();
@@ -84,7 +119,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
         let mut text = format!(
             "{}  {} recorded in {}\n",
             paint::label("tprof"),
-            summary::counted_events(&info),
+            counted_events(&info),
             about_time(ran)
         );
         for loss in &info.completeness.losses {

@@ -1,15 +1,57 @@
 //! `tprof ctl`: asks the collector of a live run, over its session's socket.
 
-use crate::cli::{CtlArgs, CtlRequest};
 use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 use crate::terminal::units;
+use clap::{Args, Subcommand};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tprof_collect::control::{self, Request};
+
+/// `tprof ctl`.
+#[derive(Args, Debug)]
+pub struct CtlArgs {
+    /// What to ask for.
+    #[command(subcommand)]
+    pub request: CtlRequest,
+}
+
+/// What `tprof ctl` can ask a live run.
+#[derive(Subcommand, Debug)]
+pub enum CtlRequest {
+    /// Start recording
+    Start(CtlRun),
+    /// Stop recording; the job runs on
+    Stop(CtlRun),
+    /// Put a named mark on the time line
+    Mark {
+        /// Name of the mark
+        name: String,
+        /// Run directory
+        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        run: PathBuf,
+    },
+    /// Show rates, losses and size
+    Status {
+        /// Run directory
+        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        run: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A live run.
+#[derive(Args, Debug)]
+pub struct CtlRun {
+    /// Run directory
+    #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    pub run: PathBuf,
+}
 
 /// Sends the request and prints the answer.
 pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {

@@ -4,14 +4,16 @@
 //! Nothing runs after `tprof env` itself. The session directory is made here,
 //! so that its name is random and nobody else's.
 
-use crate::cli::EnvArgs;
 use crate::commands::run;
-use crate::launch::enabled;
 use crate::launch::failures::not_started;
 use crate::launch::libraries;
+use crate::settings::RunOptions;
+use crate::settings::enabled;
 use crate::settings::resolve;
+use crate::settings::table::EXPORT;
 use crate::terminal::errors::{Failure, said};
 use crate::terminal::quote;
+use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::io::{self, Read, Write};
@@ -22,6 +24,14 @@ use std::process::ExitCode;
 use tprof_collect::Config;
 use tprof_wire::env as names;
 
+/// `tprof env`.
+#[derive(Args, Debug)]
+pub struct EnvArgs {
+    /// What to record and how.
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
 /// Prints the lines.
 pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     if !enabled::is_enabled()? {
@@ -29,9 +39,9 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let directory = run::current_directory()?;
-    let resolved = resolve::resolve(args.options, &[], &directory)?;
+    let resolved = resolve(args.options, &[], &directory)?;
     // From a file or a variable it is meant for runs that have a launcher.
-    if let Some(format) = resolved.export.as_ref().filter(|_| resolved.was_typed("export")) {
+    if let Some(format) = resolved.export.as_ref().filter(|_| resolved.was_typed(EXPORT.name)) {
         let path = resolved.config.output.display().to_string();
         return Err(Failure::new(format!(
             "cannot export to {format} after a run attached by hand"

@@ -7,7 +7,6 @@
 //! tprof, and one that starts without its library says so on the job's stderr.
 
 use crate::launch::system;
-use crate::settings::sources::LIBRARY_DIR;
 use crate::terminal::errors::{Failure, said};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,6 +14,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tprof_wire::env::{AGENT_LIBRARY, PRELOAD_LIBRARY};
+
+/// Variable with the directory that holds the injected libraries.
+pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
 /// A library that this tprof was built with.
 #[derive(Debug)]

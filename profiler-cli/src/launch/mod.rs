@@ -1,6 +1,5 @@
 //! Starting a job, waiting for it, and what its surroundings hold.
 
-pub mod enabled;
 pub mod failures;
 pub mod follow;
 pub mod inherited;

@@ -1,8 +1,9 @@
-//! The runs that commands read, and the directories that they write.
+//! The runs that commands read, and what they write.
 
 pub mod directory;
 pub mod failure;
 pub mod foreign;
+pub mod formats;
 mod import_failure;
 pub mod scratch;
 pub mod symbols;

@@ -24,12 +24,12 @@ pub struct Late {
 struct State {
     symbolizer: Option<Symbolizer>,
     /// By path and build id: whether the file is the one that ran.
-    files: HashMap<(String, String), Verdict>,
+    files: HashMap<(String, String), SameFile>,
     left: BTreeSet<(String, &'static str)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum SameFile {
     Same,
     /// Another one, or none; a debug file may still have the build id.
     Elsewhere(&'static str),
@@ -43,8 +43,8 @@ impl SymbolSource for Late {
         let key = (place.path.to_owned(), place.build_id.to_owned());
         let verdict = *files.entry(key).or_insert_with(|| judge(place));
         let found = match verdict {
-            Verdict::Unknown(_) => Vec::new(),
-            Verdict::Same | Verdict::Elsewhere(_) => {
+            SameFile::Unknown(_) => Vec::new(),
+            SameFile::Same | SameFile::Elsewhere(_) => {
                 let module = ModuleFile {
                     path: place.path.into(),
                     build_id: place.build_id.to_owned(),
@@ -54,7 +54,8 @@ impl SymbolSource for Late {
                 symbolizer.resolve(&module, place.pc).to_vec()
             }
         };
-        if let (true, Verdict::Elsewhere(why) | Verdict::Unknown(why)) = (found.is_empty(), verdict)
+        if let (true, SameFile::Elsewhere(why) | SameFile::Unknown(why)) =
+            (found.is_empty(), verdict)
         {
             left.insert((place.path.to_owned(), why));
         }
@@ -86,35 +87,35 @@ impl Late {
 }
 
 /// Whether the file at a place's path is the one that ran.
-fn judge(place: &CodePlace<'_>) -> Verdict {
+fn judge(place: &CodePlace<'_>) -> SameFile {
     let path = Path::new(place.path);
     if !path.is_absolute() {
         // The vDSO, which no file holds, or a path that --redact left out.
         return match place.path.starts_with('[') {
-            true => Verdict::Unknown("is no file"),
-            false => Verdict::Unknown("is known by its name alone (--redact)"),
+            true => SameFile::Unknown("is no file"),
+            false => SameFile::Unknown("is known by its name alone (--redact)"),
         };
     }
     // A pipe of that name would never open.
     let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
     let Some(elf) = is_file.then(|| Elf::open(path).ok()).flatten() else {
         return match place.build_id.is_empty() {
-            true => Verdict::Unknown("is not there any more"),
-            false => Verdict::Elsewhere("is not there any more"),
+            true => SameFile::Unknown("is not there any more"),
+            false => SameFile::Elsewhere("is not there any more"),
         };
     };
     if !place.build_id.is_empty() {
         return match elf.build_id() == place.build_id {
-            true => Verdict::Same,
-            false => Verdict::Elsewhere("has another build id now"),
+            true => SameFile::Same,
+            false => SameFile::Elsewhere("has another build id now"),
         };
     }
     // Without a build id, only a file that nobody touched since is the same.
     let changed = path.metadata().map(|meta| (meta.ctime(), meta.ctime_nsec()));
     let changed = changed.map(|(s, ns)| s.saturating_mul(1_000_000_000).saturating_add(ns));
     match changed {
-        Ok(ns) if u64::try_from(ns).is_ok_and(|ns| ns < place.recorded_unix_ns) => Verdict::Same,
-        _ => Verdict::Unknown("has no build id, and was changed after the run began"),
+        Ok(ns) if u64::try_from(ns).is_ok_and(|ns| ns < place.recorded_unix_ns) => SameFile::Same,
+        _ => SameFile::Unknown("has no build id, and was changed after the run began"),
     }
 }
 
@@ -130,7 +131,7 @@ mod tests {
 
     /// An address inside a function of this program.
     fn own_pc() -> u64 {
-        let address = judge as fn(&CodePlace<'static>) -> Verdict as usize as u64;
+        let address = judge as fn(&CodePlace<'static>) -> SameFile as usize as u64;
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let (path, elf) = own();
         let line = maps.lines().find(|line| line.ends_with(&path)).unwrap();

@@ -1,4 +1,14 @@
 //! What a run records: flags, `TPROF_*` variables and `tprof.toml`, resolved.
 
-pub mod resolve;
-pub mod sources;
+pub mod enabled;
+mod given;
+mod options;
+mod resolve;
+mod resolved;
+mod sources;
+pub mod table;
+mod values;
+
+pub use options::RunOptions;
+pub use resolve::resolve;
+pub use resolved::Resolved;

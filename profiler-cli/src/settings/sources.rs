@@ -5,41 +5,19 @@
 //! the same everywhere. Whatever cannot be understood is refused here, by name:
 //! a mistyped variable that is silently ignored costs a night of a cluster.
 
-use crate::cli::RunOptions;
-use crate::launch::enabled::ENABLED;
+use super::enabled::ENABLED;
+use super::given::{Given, Source, variable};
+use super::options::RunOptions;
+use super::table::{OUTPUT, SETTINGS, Setting, find};
+use crate::launch::libraries::LIBRARY_DIR;
 use crate::terminal::errors::{Failure, nearest, said};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tprof_wire::env as names;
-
-/// Every option of a run, as its flag and its key in `tprof.toml` spell it.
-pub const SETTINGS: [&str; 18] = [
-    "output",
-    "force",
-    "activities",
-    "mem",
-    "stacks",
-    "sample-rate",
-    "counters",
-    "rss-interval",
-    "gpu-interval",
-    "max-size",
-    "duration",
-    "delay",
-    "paused",
-    "follow",
-    "on-full",
-    "export",
-    "redact",
-    "quiet",
-];
 
 /// Path of the configuration file, if not `./tprof.toml`.
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
-/// Directory that holds the injected libraries.
-pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
 /// Variables that mean something to another part of tprof.
 const OTHER_VARIABLES: [&str; 10] = [
@@ -57,138 +35,45 @@ const OTHER_VARIABLES: [&str; 10] = [
 /// Prefixes left to the test suite and the benchmark.
 const OTHER_PREFIXES: [&str; 2] = ["TPROF_TEST_", "TPROF_BENCH_"];
 
-/// Where a value was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// On the command line.
-    Flag,
-    /// In the environment.
-    Variable,
-    /// In this file.
-    File(PathBuf),
-}
-
-/// A value with its origin.
-#[derive(Clone, Debug)]
-pub struct Given {
-    /// Which setting; one of [`SETTINGS`].
-    pub name: &'static str,
-    /// What was given.
-    pub text: OsString,
-    /// Where.
-    pub source: Source,
-}
-
-/// How the setting is spelt where it was given: `--mem`, `TPROF_MEM`, `mem` in a file.
-impl fmt::Display for Given {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
-            Source::Flag => write!(f, "--{}", self.name),
-            Source::Variable => f.write_str(&variable(self.name)),
-            Source::File(path) => write!(f, "`{}` in {}", self.name, path.display()),
-        }
-    }
-}
-
-impl Given {
-    /// The text; values other than paths must be UTF-8.
-    pub fn text(&self) -> Result<&str, Failure> {
-        self.text.to_str().ok_or_else(|| self.refuse("it is not UTF-8 text", ""))
-    }
-
-    /// The error for a value that cannot be meant. `right` is a value that
-    /// could be; empty if there is none to suggest.
-    pub fn refuse(&self, why: impl Into<String>, right: &str) -> Failure {
-        let text = self.text.to_string_lossy();
-        let failure = Failure::new(format!("bad value `{text}` for {self}")).cause(why);
-        let name = self.name;
-        failure.hint(match &self.source {
-            _ if right.is_empty() => "tprof run --help".to_owned(),
-            Source::Flag => format!("--{name}={right}"),
-            Source::Variable => format!("{}={right}", variable(name)),
-            Source::File(_) => format!("{name} = {}", toml::Value::from(right)),
-        })
-    }
-}
-
-/// The variable for a setting: `max-size` is `TPROF_MAX_SIZE`.
-pub fn variable(name: &str) -> String {
-    format!("{}{}", names::PREFIX, name.to_uppercase().replace('-', "_"))
-}
+/// The values that one source gives.
+pub type Layer = Vec<(&'static Setting, Given)>;
 
 /// What was typed.
-pub fn from_flags(options: RunOptions) -> Vec<Given> {
-    let RunOptions {
-        output,
-        force,
-        activities,
-        mem,
-        stacks,
-        sample_rate,
-        counters,
-        rss_interval,
-        gpu_interval,
-        max_size,
-        duration,
-        delay,
-        paused,
-        follow,
-        on_full,
-        export,
-        redact,
-        quiet,
-    } = options;
-    let typed = [
-        output,
-        force,
-        activities,
-        mem,
-        stacks,
-        sample_rate,
-        counters,
-        rss_interval,
-        gpu_interval,
-        max_size,
-        duration,
-        delay,
-        paused,
-        follow,
-        on_full,
-        export,
-        redact,
-        quiet,
-    ];
-    let given = |(name, text)| Some(Given { name, text: text?, source: Source::Flag });
-    SETTINGS.into_iter().zip(typed).filter_map(given).collect()
+pub fn from_flags(options: RunOptions) -> Layer {
+    options.given().map(|(setting, text)| given(setting, text, Source::Flag)).collect()
+}
+
+fn given(setting: &'static Setting, text: OsString, source: Source) -> (&'static Setting, Given) {
+    (setting, Given { name: setting.name, text, source })
 }
 
 /// What the environment says. Inside a recorded job `TPROF_OUTPUT` is that
 /// recording's, not a wish for this one.
 pub fn from_variables(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Vec<Given>, Failure> {
+) -> Result<Layer, Failure> {
     let variables: BTreeMap<_, _> = variables.into_iter().collect();
     let nested = variables.contains_key(OsStr::new(names::SESSION));
-    let mut given = Vec::new();
+    let mut layer = Vec::new();
     for (key, text) in &variables {
         let Some(key) = key.to_str().filter(|key| key.starts_with(names::PREFIX)) else {
             continue;
         };
-        let known = SETTINGS.into_iter().find(|name| variable(name) == key);
+        let known = SETTINGS.into_iter().find(|setting| variable(setting.name) == key);
         let other = OTHER_VARIABLES.contains(&key)
             || OTHER_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
         match known {
-            Some("output") if nested => {}
-            Some(name) => given.push(Given { name, text: text.clone(), source: Source::Variable }),
+            Some(setting) if nested && std::ptr::eq(setting, &OUTPUT) => {}
+            Some(setting) => layer.push(given(setting, text.clone(), Source::Variable)),
             None if other => {}
             None => return Err(unknown_variable(key)),
         }
     }
-    Ok(given)
+    Ok(layer)
 }
 
 fn unknown_variable(key: &str) -> Failure {
-    let mut known = SETTINGS.map(variable).to_vec();
+    let mut known = SETTINGS.map(|setting| variable(setting.name)).to_vec();
     known.extend([CONFIG_FILE, LIBRARY_DIR, ENABLED, names::CUPTI].map(str::to_owned));
     Failure::new(format!("unknown variable {key}"))
         .cause("variables that begin with TPROF_ configure tprof, and it does not know this one")
@@ -200,7 +85,7 @@ fn unknown_variable(key: &str) -> Failure {
 
 /// Reads the configuration file: `named` (which must exist), or `tprof.toml`
 /// in `directory` if there is one.
-pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<Vec<Given>, Failure> {
+pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<Layer, Failure> {
     let path = match named {
         Some(named) => directory.join(named),
         None => directory.join("tprof.toml"),
@@ -221,18 +106,19 @@ fn from_toml(
     text: &str,
     path: &Path,
     cannot_read: impl Fn(String) -> Failure,
-) -> Result<Vec<Given>, Failure> {
+) -> Result<Layer, Failure> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map(|span| text[..span.start].matches('\n').count() + 1);
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         cannot_read(format!("{place}{}", e.message().replace('\n', " ")))
     })?;
-    let mut given = Vec::new();
+    let mut layer = Vec::new();
     for (key, value) in &table {
-        let Some(name) = SETTINGS.into_iter().find(|name| name == key) else {
+        let Some(setting) = find(key) else {
+            let names = SETTINGS.map(|setting| setting.name);
             return Err(Failure::new(format!("unknown key `{key}` in {}", path.display()))
-                .cause(format!("the keys are {}", SETTINGS.join(", ")))
-                .hint(match nearest(&key.replace('_', "-"), SETTINGS) {
+                .cause(format!("the keys are {}", names.join(", ")))
+                .hint(match nearest(&key.replace('_', "-"), names) {
                     Some(right) => format!("{right} = {value}"),
                     None => "remove the line".to_owned(),
                 }));
@@ -241,12 +127,12 @@ fn from_toml(
         let Some(text) = toml_text(value) else {
             let text = value.to_string().into();
             let kind = value.type_str();
-            return Err(Given { name, text, source }
+            return Err(Given { name: setting.name, text, source }
                 .refuse(format!("a value of type {kind} means nothing here"), ""));
         };
-        given.push(Given { name, text: text.into(), source });
+        layer.push(given(setting, text.into(), source));
     }
-    Ok(given)
+    Ok(layer)
 }
 
 /// The text that a flag would have for this value.

@@ -1,7 +1,8 @@
 //! Completion of `tprof report [KIND] RUN`: in one place stand kinds of report and
 //! files, which the scripts that clap makes cannot say.
 
-use crate::cli::{Shell, report_kinds};
+use super::args::Shell;
+use crate::commands::report::report_kinds;
 
 /// What zsh calls for the words of `report`.
 const ZSH_FUNCTION: &str = "_tprof_report_words";
@@ -74,14 +75,19 @@ fn fish() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{command, with_opposites_shown};
     use crate::commands::completions::script;
+
+    fn script_for(shell: Shell) -> String {
+        script::script(shell, &with_opposites_shown(command()))
+    }
     use std::process::Command;
 
     /// What a shell prints that runs `text` after the script, if it is installed.
     fn shell(name: &str, shell: Shell, text: &str) -> Option<String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("script");
-        std::fs::write(&path, script(shell)).unwrap();
+        std::fs::write(&path, script_for(shell)).unwrap();
         std::fs::write(directory.path().join("findings-of-mine"), "").unwrap();
         let text = text.replace("SCRIPT", &path.display().to_string());
         let run = Command::new(name).args(["-c", &text]).current_dir(directory.path()).output();
@@ -121,7 +127,7 @@ mod tests {
 
     #[test]
     fn zsh_has_a_function_for_the_words_of_report() {
-        let script = script(Shell::Zsh);
+        let script = script_for(Shell::Zsh);
         assert_eq!(script.matches(ZSH_FUNCTION).count(), 2, "used and defined");
         assert!(script.contains("        'findings:"));
         let Some(told) = shell("zsh", Shell::Zsh, "zsh -n SCRIPT && echo sound") else { return };

@@ -7,11 +7,23 @@ mod command;
 mod gpu;
 mod machine;
 
-use crate::cli::DoctorArgs;
 use crate::terminal::paint;
+use clap::Args;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// `tprof doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Command to examine: what of it could be seen
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, value_hint = clap::ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -6,10 +6,10 @@ use std::path::Path;
 use tprof_export::ExportError;
 use tprof_export::output::is_stdout;
 
-use super::formats::{self, Format, Takes};
-use crate::cli::ExportArgs;
+use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
 use crate::runs::failure::{no_rank, trace_failure};
+use crate::runs::formats::{self, Format, Takes};
 use crate::terminal::errors::{Failure, nearest, said};
 use crate::terminal::units::{about_size, about_time};
 

@@ -13,8 +13,8 @@ use tprof_trace::RunDir;
 use tprof_trace::live::collector_lives;
 use tprof_trace::run::blind_alike;
 
+use super::args::ExportArgs;
 use super::failure;
-use crate::cli::ExportArgs;
 use crate::commands::report::document::shown_cell;
 use crate::runs::failure::analyze_failure;
 use crate::terminal::errors::Failure;

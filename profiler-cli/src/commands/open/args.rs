@@ -1,9 +1,9 @@
-//! `tprof open`.
+//! Options of `tprof open`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-use crate::cli::SliceArgs;
+use crate::commands::export::SliceArgs;
 
 /// What `tprof open` shows a run in.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]

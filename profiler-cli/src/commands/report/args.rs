@@ -1,31 +1,10 @@
 //! `tprof report [KIND] RUN`: telling the kind from the run.
 
+use super::kinds::{kinds_help, report_kind_names, report_kinds};
 use crate::terminal::errors::{Failure, nearest};
 use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-
-/// Kinds of `tprof report`, with what each shows.
-pub fn report_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let own = [
-        ("summary", "wall time, processes, ranks, completeness, overhead (default)"),
-        ("memory", "peak, live, churn, top sites, growth, time line"),
-    ];
-    own.into_iter().chain(tprof_analyze::KINDS.iter().map(|kind| (kind.name, kind.about)))
-}
-
-/// Names of the kinds.
-pub fn report_kind_names() -> Vec<&'static str> {
-    report_kinds().map(|(name, _)| name).collect()
-}
-
-/// The kinds as help lists them.
-fn kinds_help() -> String {
-    let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, about)| format!("\n  {name:<width$}  {about}");
-    let several = "Several at once read the run once: `kernels,steps`, or `all`.";
-    format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
-}
 
 /// `tprof report` as typed: one word is the run, two are the kind and the run.
 #[derive(Args, Debug)]

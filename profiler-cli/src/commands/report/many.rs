@@ -10,8 +10,8 @@ use tprof_analyze::document::REPORT_VERSION;
 use tprof_analyze::{Kind, Made, Report};
 
 use super::head::{self, Head};
-use super::{csv, document, kind_name, memory, summary};
-use crate::cli::report_kinds;
+use super::kinds::{kind_name, report_kinds};
+use super::{csv, document, memory, summary};
 use crate::terminal::errors::{Failure, said};
 use crate::terminal::page::Page;
 

@@ -7,7 +7,8 @@ use tprof_trace::model::*;
 use tprof_trace::run::{Blind, Completeness, LossInfo, Overhead, RunInfo};
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 
-use super::{csv, text};
+use super::csv;
+use super::print::text;
 use crate::terminal::page::WIDTH;
 
 const START: u64 = 1_000_000_000;

@@ -1,6 +1,8 @@
 use super::*;
 use crate::settings::sources::{from_flags, from_variables};
+use crate::settings::table;
 use std::path::Path;
+use std::time::Duration;
 
 fn flags(options: RunOptions) -> Result<Resolved, Failure> {
     layers(options, &[], "")
@@ -28,7 +30,7 @@ fn file(text: &str) -> Result<Resolved, Failure> {
 }
 
 fn mem(text: &str) -> RunOptions {
-    RunOptions { mem: Some(text.into()), ..RunOptions::default() }
+    RunOptions::new([(&table::MEM, Some(text.into()))])
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn every_setting_is_a_variable_and_a_key() {
     ] {
         file(&format!("{name} = {text}")).unwrap();
         let plain = text.trim_matches(['\'', '[', ']']);
-        variable(&sources::variable(name), plain).unwrap();
+        variable(&super::variable(name), plain).unwrap();
     }
 }
 
@@ -167,17 +169,16 @@ fn files_that_are_not_toml_are_refused_with_the_line() {
 
 #[test]
 fn the_printed_configuration_reads_back() {
-    let options = RunOptions {
-        mem: Some("sampled=64K".into()),
-        output: Some("a \"b\"".into()),
-        max_size: Some("3G".into()),
-        delay: Some("250ms".into()),
-        rss_interval: Some("1500ms".into()),
-        gpu_interval: Some("1m".into()),
-        paused: Some("true".into()),
-        export: Some("folded".into()),
-        ..RunOptions::default()
-    };
+    let options = RunOptions::new([
+        (&table::MEM, Some("sampled=64K".into())),
+        (&table::OUTPUT, Some("a \"b\"".into())),
+        (&table::MAX_SIZE, Some("3G".into())),
+        (&table::DELAY, Some("250ms".into())),
+        (&table::RSS_INTERVAL, Some("1500ms".into())),
+        (&table::GPU_INTERVAL, Some("1m".into())),
+        (&table::PAUSED, Some("true".into())),
+        (&table::EXPORT, Some("folded".into())),
+    ]);
     let first = flags(options).unwrap();
     let text = first.to_toml();
     let second = file(&text).unwrap();

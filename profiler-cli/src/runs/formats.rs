@@ -7,8 +7,6 @@ use tprof_export::{
 };
 use tprof_trace::RunDir;
 
-use crate::cli::ExportArgs;
-
 /// One format.
 pub struct Format {
     /// What `--to` takes.
@@ -42,8 +40,8 @@ pub enum Takes {
 pub enum Writer {
     /// The library, from the trace alone.
     Library(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
-    /// This program, from what analysis says.
-    Here(fn(&RunDir, &ExportArgs, &Options<'_>) -> anyhow::Result<Written>),
+    /// This program, from what analysis says: the report page.
+    ReportPage,
 }
 
 /// All formats, as help lists them.
@@ -109,7 +107,7 @@ pub const FORMATS: &[Format] = &[
         about: "all reports of the run, one HTML page that prints",
         goes: "report.html",
         takes: &[],
-        writer: Writer::Here(super::report::export),
+        writer: Writer::ReportPage,
     },
     Format {
         name: "parquet",
@@ -148,11 +146,6 @@ pub fn that_take(option: Takes) -> Vec<&'static str> {
 /// Names of all formats.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().map(|format| format.name)
-}
-
-/// Help of `tprof run --export`.
-pub fn export_help() -> String {
-    format!("Also write this format after the run: {}", names().collect::<Vec<_>>().join(", "))
 }
 
 /// The end of `tprof export --help`.

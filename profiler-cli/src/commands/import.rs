@@ -1,18 +1,49 @@
 //! `tprof import`: traces that others made, as a run.
 
-pub mod args;
-
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tprof_analyze::units::recorded;
 use tprof_import::{Imported, Options};
 
-use crate::cli::ImportArgs;
 use crate::runs::foreign::import;
 use crate::terminal::errors::{Failure, said, say};
 use crate::terminal::units::{about_count, parse_size};
+use clap::Args;
+
+/// What is said below the options.
+const IMPORT_NOTES: &str = "\
+Reads Kineto's and Chrome's trace JSON (*.json, *.json.gz). The rank of a file
+is what its `distributedInfo` says, else what its name says (rank-3, worker3),
+else its place among the files.
+
+`report`, `diff` and `export` take such files and directories directly; import
+them once if you look more than once.
+
+Example:
+  tprof import traces/ -o r1; tprof report r1";
+
+/// `tprof import`.
+#[derive(Args, Debug)]
+#[command(after_help = IMPORT_NOTES)]
+pub struct ImportArgs {
+    /// Traces, or directories of them: one file per rank
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
+    pub files: Vec<PathBuf>,
+    /// Run directory to make
+    #[arg(short, long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    pub output: PathBuf,
+    /// Replace an existing run
+    #[arg(long)]
+    pub force: bool,
+    /// Most JSON that one file may hold, decompressed [default: 64GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub max_input: Option<String>,
+    /// Print no summary
+    #[arg(short, long)]
+    pub quiet: bool,
+}
 
 /// Imports files into a run directory.
 pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {

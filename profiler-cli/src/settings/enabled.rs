@@ -1,10 +1,10 @@
 //! `TPROF_ENABLED=0`: the switch for job files that keep `tprof run` in front of
 //! their command. The command takes tprof's place, as if it had been typed alone.
 
+use super::given::{Given, Source};
+use super::values::flag;
 use crate::launch::failures::{missing_interpreter, not_run};
 use crate::launch::{self, Unusable};
-use crate::settings::resolve::flag;
-use crate::settings::sources::{Given, Source};
 use crate::terminal::errors::Failure;
 use std::ffi::OsString;
 

@@ -1,0 +1,64 @@
+//! The man pages.
+
+use super::args::ManArgs;
+use crate::runs::directory;
+use crate::terminal::errors::{Failure, said};
+use clap::Command;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Prints the page, or writes one per command.
+pub fn man(args: ManArgs, command: &Command) -> anyhow::Result<ExitCode> {
+    match args.output {
+        None => io::stdout().write_all(&page(visible(command))?)?,
+        Some(directory) => {
+            directory::make(&directory)?;
+            write_pages(&directory, command).map_err(|e| {
+                Failure::new(format!("cannot write man pages into `{}`", directory.display()))
+                    .cause(said(&e))
+                    .hint("-o with a directory that can be written to")
+            })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_pages(directory: &Path, command: &Command) -> io::Result<()> {
+    let command = visible(command);
+    for one in command.get_subcommands().cloned() {
+        let name = format!("tprof-{}", one.get_name());
+        let one = one.name(name.clone()).bin_name(name.replacen('-', " ", 1));
+        std::fs::write(directory.join(format!("{name}.1")), page(one)?)?;
+    }
+    std::fs::write(directory.join("tprof.1"), page(command)?)
+}
+
+fn page(command: Command) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let title = command.get_name().to_uppercase();
+    clap_mangen::Man::new(command)
+        .title(title)
+        .section("1")
+        .source(concat!("tprof ", env!("CARGO_PKG_VERSION")))
+        .manual("tprof manual")
+        .render(&mut text)?;
+    Ok(text)
+}
+
+/// The commands without those for tprof's own use.
+pub fn visible(whole: &Command) -> Command {
+    let hidden = |one: &Command| one.is_hide_set();
+    let kept: Vec<_> = whole.get_subcommands().filter(|one| !hidden(one)).cloned().collect();
+    let mut command = Command::new("tprof")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .subcommand_required(true);
+    if let Some(about) = whole.get_about() {
+        command = command.about(about.clone());
+    }
+    if let Some(after) = whole.get_after_help() {
+        command = command.after_help(after.clone());
+    }
+    command.subcommands(kept)
+}

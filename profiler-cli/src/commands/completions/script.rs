@@ -1,0 +1,49 @@
+//! The completion scripts.
+
+use super::args::{CompletionsArgs, Shell};
+use super::man::visible;
+use super::report_words;
+use crate::runs::formats;
+use crate::settings::table::SETTINGS;
+use clap::Command;
+use clap::builder::PossibleValuesParser;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Prints the script.
+pub fn completions(args: CompletionsArgs, command: &Command) -> anyhow::Result<ExitCode> {
+    io::stdout().write_all(script(args.shell, command).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The script for a shell.
+pub fn script(shell: Shell, command: &Command) -> String {
+    let of_clap = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(of_clap, &mut with_values(command), "tprof", &mut script);
+    report_words::with_kinds(&String::from_utf8_lossy(&script), shell)
+}
+
+/// With the values that options take, which the parser leaves to the resolver.
+fn with_values(command: &Command) -> Command {
+    let recording = |command: Command| {
+        SETTINGS.into_iter().filter(|setting| !setting.values().is_empty()).fold(
+            command,
+            |command, setting| {
+                let values = PossibleValuesParser::new(setting.values());
+                command.mut_arg(setting.name, |arg| arg.value_parser(values))
+            },
+        )
+    };
+    visible(command)
+        .mut_subcommand("run", recording)
+        .mut_subcommand("env", recording)
+        .mut_subcommand("export", |command| {
+            command
+                .mut_arg("to", |arg| arg.value_parser(PossibleValuesParser::new(formats::names())))
+        })
+}

@@ -1,0 +1,148 @@
+//! Writes a run in a format.
+
+use super::args::{self, ExportArgs, SliceArgs};
+use super::{failure, report};
+
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use tprof_export::{ExportError, Options, Slice, Weight, Written};
+use tprof_trace::RunDir;
+
+use crate::runs::failure::trace_failure;
+use crate::runs::foreign::open_run_or_import;
+use crate::runs::formats::{self, Format, Takes, Writer};
+use crate::runs::symbols::Late;
+use crate::terminal::errors::{Failure, say};
+use crate::terminal::units::{about_count, parse_duration, parse_size};
+
+/// Reads a run and writes it in another format.
+pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
+    let format = wanted(&args)?;
+    let opened = open_run_or_import(&args.path)?;
+    if opened.is_temporary() && args.output.is_none() {
+        return Err(failure::nowhere(&args).into());
+    }
+    let written = write(format, &args, opened.path())?;
+    let mut stdout = std::io::stdout().lock();
+    for path in &written.paths {
+        writeln!(stdout, "{}", path.display())?;
+    }
+    stdout.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The format that is asked for, if it can honour all that is.
+pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
+    let Some(format) = formats::find(&args.to) else {
+        return Err(failure::unknown_format(&args.to, &args.path));
+    };
+    let slice = &args.slice;
+    let times = slice.steps.is_some() || slice.from_time.is_some() || slice.to_time.is_some();
+    let asked = [
+        (args.weight.is_some(), Takes::Weight),
+        (args.against.is_some(), Takes::Against),
+        (args.max_size.is_some(), Takes::MaxSize),
+        (args.json, Takes::Json),
+        (times, Takes::Times),
+    ];
+    for (is_asked, option) in asked {
+        if is_asked && !format.takes.contains(&option) {
+            return Err(failure::not_taken(format, option, &args.path));
+        }
+    }
+    Ok(format)
+}
+
+/// Writes the run at `path` in a format, and tells on stderr what was left out.
+pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Written> {
+    let opened_against = args.against.as_deref().map(open_run_or_import).transpose()?;
+    let against = opened_against
+        .as_ref()
+        .map(|run| RunDir::open(run.path()).map_err(|error| trace_failure(run.path(), &error)));
+    let against = against.transpose()?;
+    let late = Late::default();
+    let options = Options {
+        output: args.output.clone(),
+        force: args.force,
+        against: against.as_ref(),
+        slice: slice(&args.slice)?,
+        max_bytes: size(args)?,
+        weight: args.weight.map(|weight| match weight {
+            args::Weight::Bytes => Weight::Bytes,
+            args::Weight::Count => Weight::Count,
+            args::Weight::Cpu => Weight::Cpu,
+            args::Weight::Wait => Weight::Wait,
+        }),
+        json: args.json,
+        symbols: Some(&late),
+    };
+    let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
+    for problem in run.problems() {
+        say(&format!("note: {}\n", problem.what));
+    }
+    let written = match format.writer {
+        Writer::Library(export) => export(&run, &options).map_err(|error| match error {
+            // A reader of stdout that has enough is no failure.
+            ExportError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
+                anyhow::Error::from(source)
+            }
+            error => failure::failure(&args.path, &error).into(),
+        })?,
+        Writer::ReportPage => report::export(&run, args, &options)?,
+    };
+    for note in late.notes() {
+        say(&format!("note: {note}\n"));
+    }
+    tell(&written);
+    Ok(written)
+}
+
+/// What was left out, and other remarks, on stderr.
+fn tell(written: &Written) {
+    if written.left_out > 0 {
+        let all = about_count(written.events + written.left_out);
+        say(&format!("note: {} of {all} events were left out\n", about_count(written.left_out)));
+    }
+    for note in &written.notes {
+        say(&format!("note: {note}\n"));
+    }
+}
+
+/// The part of a run that options name.
+pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
+    let time = |option: &str, text: &Option<String>| match text.as_deref() {
+        None => Ok(None),
+        Some(text) => match parse_duration(text) {
+            Some(time) => Ok(Some(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))),
+            None => Err(refused(option, text, "it is no time", "1.5s")),
+        },
+    };
+    let numbers = |option: &str, text: &Option<String>| match text.as_deref() {
+        None => Ok(None),
+        Some(text) => {
+            text.parse().map(Some).map_err(|why: String| refused(option, text, &why, "0"))
+        }
+    };
+    Ok(Slice {
+        from_ns: time("from-time", &args.from_time)?,
+        to_ns: time("to-time", &args.to_time)?,
+        steps: numbers("steps", &args.steps)?,
+        ranks: numbers("rank", &args.rank)?,
+    })
+}
+
+fn size(args: &ExportArgs) -> Result<Option<u64>, Failure> {
+    let Some(text) = args.max_size.as_deref() else { return Ok(None) };
+    match parse_size(text) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(refused("max-size", text, "it is no size", "100M")),
+    }
+}
+
+fn refused(option: &str, text: &str, why: &str, right: &str) -> Failure {
+    Failure::new(format!("bad value `{text}` for --{option}"))
+        .cause(why)
+        .hint(format!("--{option}={right}"))
+}

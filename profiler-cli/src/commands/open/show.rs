@@ -1,0 +1,108 @@
+//! Shows a run in Perfetto's page, or in one of tprof's own.
+//!
+//! The browser fetches it from this machine alone: a server on 127.0.0.1 gives
+//! it out under a name that cannot be guessed; a trace to the origin of Perfetto's
+//! page alone, whose own policy allows it to fetch from port 9001 and no other.
+
+use super::args::{OpenArgs, View};
+use super::{browser, serve};
+
+use std::io::{IsTerminal, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::commands::export::{self, ExportArgs};
+use crate::runs::foreign::open_run_or_import;
+use crate::runs::formats::{Format, find};
+use crate::runs::scratch::Scratch;
+use crate::terminal::errors::{Failure, said, say};
+
+/// Perfetto's page, unless another is named.
+const UI: &str = "https://ui.perfetto.dev";
+/// The port that it may fetch from.
+const PORT: u16 = 9001;
+
+/// Exports the run, serves it, and opens the page on it; until Ctrl-C.
+pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
+    if args.view != View::Perfetto && args.ui.is_some() {
+        return Err(Failure::new("--ui is for Perfetto's page alone")
+            .cause("tprof's own pages need no other")
+            .hint("leave it out, or --as perfetto")
+            .into());
+    }
+    let formats: Vec<&Format> = made(args.view).iter().filter_map(|name| find(name)).collect();
+    for format in &formats {
+        // Refused before anything is done, as an option of this command.
+        export::wanted(&export_args(&args, format, Path::new("")))?;
+    }
+    // Bound first: a port in use should not cost an export.
+    let port = args.port.unwrap_or(if args.view == View::Perfetto { PORT } else { 0 });
+    let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|e| busy(&args, port, &e))?;
+    let port = listener.local_addr()?.port();
+    let opened = open_run_or_import(&args.path)?;
+    let dir = Scratch::new("open").map_err(|error| {
+        Failure::new("cannot make a directory for what the browser gets")
+            .cause(said(&error))
+            .hint("TMPDIR at a directory with room")
+    })?;
+    let mut files = Vec::new();
+    for format in formats {
+        let options = export_args(&args, format, &dir.path().join(format.goes));
+        files.extend(export::write(format, &options, opened.path())?.paths);
+    }
+    // What was made last is what was asked for.
+    files.reverse();
+    let ui = args.ui.as_deref().unwrap_or(UI);
+    let origin = (args.view == View::Perfetto).then_some(ui);
+    let server = serve::Server::new(listener, files, origin)?;
+    let url = match args.view {
+        View::Perfetto => format!("{}/#!/?url={}", ui.trim_end_matches('/'), server.url(port)),
+        _ => server.url(port),
+    };
+    writeln!(std::io::stdout(), "{url}")?;
+    if !args.no_browser && !browser::open(&url, dir.path()).unwrap_or(false) {
+        say("note: no browser could be started here: open the address above in one.\n");
+        say(&format!(
+            "note: from another machine: ssh -L {port}:127.0.0.1:{port} to this one first\n"
+        ));
+    }
+    if std::io::stderr().is_terminal() {
+        say("Serving it to that page; Ctrl-C ends.\n");
+    }
+    server.run(args.once)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The formats that a view takes, itself last: the report links to the others.
+fn made(view: View) -> &'static [&'static str] {
+    match view {
+        View::Perfetto => &["perfetto"],
+        View::Timeline => &["timeline"],
+        View::Flame => &["flame"],
+        View::Report => &["timeline", "flame", "report"],
+    }
+}
+
+fn export_args(args: &OpenArgs, format: &Format, output: &Path) -> ExportArgs {
+    ExportArgs {
+        path: args.path.clone(),
+        to: format.name.to_owned(),
+        output: Some(output.to_path_buf()),
+        slice: args.slice.clone(),
+        ..ExportArgs::default()
+    }
+}
+
+fn busy(args: &OpenArgs, port: u16, error: &std::io::Error) -> Failure {
+    let path = args.path.display();
+    let failure = Failure::new(format!("cannot listen on 127.0.0.1:{port}")).cause(said(error));
+    match args.view {
+        View::Perfetto => failure.hint(format!(
+            "end what listens there (another tprof open?), or tprof export {path} --to perfetto \
+             and drop the file on {}",
+            args.ui.as_deref().unwrap_or(UI)
+        )),
+        _ => failure.hint("leave out --port, for any that is free"),
+    }
+}

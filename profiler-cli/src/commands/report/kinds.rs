@@ -1,0 +1,36 @@
+//! The kinds of `tprof report`.
+
+use tprof_analyze::Kind;
+
+/// Kinds of `tprof report`, with what each shows.
+pub fn report_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let own = [
+        ("summary", "wall time, processes, ranks, completeness, overhead (default)"),
+        ("memory", "peak, live, churn, top sites, growth, time line"),
+    ];
+    own.into_iter().chain(tprof_analyze::KINDS.iter().map(|kind| (kind.name, kind.about)))
+}
+
+/// Names of the kinds.
+pub fn report_kind_names() -> Vec<&'static str> {
+    report_kinds().map(|(name, _)| name).collect()
+}
+
+/// The kinds as help lists them.
+pub fn kinds_help() -> String {
+    let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, about)| format!("\n  {name:<width$}  {about}");
+    let several = "Several at once read the run once: `kernels,steps`, or `all`.";
+    format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
+}
+
+/// The two kinds that are no documents.
+pub const REPORTS: [Kind; 2] = [Kind::Summary, Kind::Memory];
+
+/// The name of such a kind.
+pub fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Summary => "summary",
+        Kind::Memory => "memory",
+    }
+}

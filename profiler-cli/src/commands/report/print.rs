@@ -1,0 +1,133 @@
+//! Reads a run and prints reports of it.
+
+use super::args::ReportArgs;
+use super::kinds::{REPORTS, kind_name};
+use super::{csv, document, many, memory, summary};
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use tprof_analyze::document::{Document, DocumentKind, Options, Table};
+use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
+use tprof_trace::live::collector_lives;
+
+use crate::runs::failure;
+use crate::runs::foreign::open_run_or_import;
+use crate::runs::symbols::Late;
+use crate::terminal::errors::{Failure, said};
+
+/// Reads a run and prints the report, or several.
+pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
+    let made = make(&args)?;
+    let text = match &args.output {
+        Some(directory) => {
+            many::write_csv(&made, directory)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => rendered(&made, &args)?,
+    };
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new("cannot write the report")
+                .cause(said(&error))
+                .hint("> FILE elsewhere")
+                .into())
+        }
+        wrote => Ok(wrote.map(|()| ExitCode::SUCCESS)?),
+    }
+}
+
+/// Makes what was asked for, in one pass over the run's files.
+fn make(args: &ReportArgs) -> anyhow::Result<Made> {
+    let is_wanted = |name: &str| args.kinds.iter().any(|kind| kind == name);
+    let reports: Vec<Kind> =
+        REPORTS.into_iter().filter(|kind| is_wanted(kind_name(*kind))).collect();
+    let kinds: Vec<&DocumentKind> = KINDS.iter().filter(|kind| is_wanted(kind.name)).collect();
+    for (option, given) in [("--within", &args.within), ("--operator", &args.operator)] {
+        let takes = |kind: &DocumentKind| kind.takes(option);
+        if given.is_some() && !kinds.iter().any(|kind| takes(kind)) {
+            let takers: Vec<_> =
+                KINDS.iter().filter(|one| takes(one)).map(|one| one.name).collect();
+            return Err(failure::not_taken(option, &args.kinds, &takers).into());
+        }
+    }
+    if let [kind] = args.kinds.as_slice()
+        && !reports.is_empty()
+    {
+        refuse_for_report(kind, args)?;
+    }
+    let late = Late::default();
+    let options = Options {
+        rank: args.rank,
+        hta: args.hta,
+        operator: args.operator.clone(),
+        within: args.within.clone(),
+        data: args.json || args.csv,
+        is_running: Some(collector_lives),
+    };
+    let run = open_run_or_import(&args.path)?;
+    let wanted = Wanted { reports: &reports, kinds: &kinds };
+    let mut made = read_together(run.path(), &wanted, &options, Some(&late))
+        .map_err(|error| failure::analyze_failure(&args.path, &error))?;
+    let notes = late.notes();
+    for report in &mut made.reports {
+        report.run.path.clone_from(&args.path);
+        report.notes.clone_from(&notes);
+    }
+    for document in &mut made.documents {
+        document.run.path.clone_from(&args.path);
+        document.notes.extend(notes.iter().cloned());
+    }
+    Ok(made)
+}
+
+fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
+    let (top, json) = (args.top, args.json);
+    Ok(match (made.reports.as_slice(), made.documents.as_slice()) {
+        ([report], []) if json => serde_json::to_string_pretty(report)? + "\n",
+        ([report], []) if args.csv => csv::csv(report),
+        ([report], []) => text(report, top),
+        ([], [document]) if json => serde_json::to_string_pretty(document)? + "\n",
+        ([], [document]) if args.csv => {
+            document::csv(table_for_csv(document, args.table.as_deref())?)
+        }
+        ([], [document]) => document::text(document, top),
+        _ if json => many::json(made, &args.kinds)?,
+        _ => many::text(made, &args.kinds, top),
+    })
+}
+
+/// The table that CSV prints: the first, unless another is named.
+fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Result<&'a Table> {
+    let mut tables = document.tables.iter();
+    let found = match name {
+        None => tables.next(),
+        Some(name) => tables.find(|table| table.key == name),
+    };
+    let keys: Vec<&str> = document.tables.iter().map(|table| table.key).collect();
+    found.ok_or_else(|| failure::no_table(name.unwrap_or_default(), document.kind, &keys).into())
+}
+
+/// Refuses options that mean nothing to the summary and the report on memory.
+fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
+    if args.hta {
+        return Err(Failure::new(format!("the {name} report has no `--hta`"))
+            .cause("Holistic Trace Analysis has nothing to compare it with")
+            .hint("leave out --hta"));
+    }
+    if let Some(table) = &args.table {
+        return Err(Failure::new(format!("the {name} report has one table alone as CSV"))
+            .cause(format!("`--table {table}` was given"))
+            .hint("leave out --table"));
+    }
+    Ok(())
+}
+
+/// The report for a person; `top` rows in each table.
+pub fn text(report: &Report, top: usize) -> String {
+    match report.kind {
+        Kind::Summary => summary::text(report, top),
+        Kind::Memory => memory::text(report, top),
+    }
+}

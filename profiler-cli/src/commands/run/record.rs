@@ -1,0 +1,236 @@
+//! Launches a command, records it, and ends as it ended.
+
+use super::args::RunArgs;
+use super::{peak, summary};
+
+use crate::commands::export::{self, ExportArgs};
+use crate::launch::failures::{
+    cannot_start, missing_interpreter, not_finished, not_run, not_started,
+};
+use crate::launch::follow;
+use crate::launch::inherited;
+use crate::launch::libraries;
+use crate::launch::signals::{self, Signals};
+use crate::launch::system;
+use crate::launch::wait::{self, Interrupts, Outcome};
+use crate::launch::{self, Original, Unusable};
+use crate::settings::enabled;
+use crate::settings::{Resolved, resolve};
+use crate::terminal::errors::{self, Failure, said, say};
+use crate::terminal::quote;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tprof_collect::{Activity, CollectError, Config, Libraries, Session};
+use tprof_trace::run::RunInfo;
+
+/// Runs the command.
+pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let is_enabled = enabled::is_enabled()?;
+    if !is_enabled && !args.dry_run && !args.command.is_empty() {
+        return Err(enabled::become_command(&args.command).into());
+    }
+    let directory = current_directory()?;
+    let resolved = resolve(args.options, &args.command, &directory)?;
+    if args.dry_run {
+        let bare = format!("# {} is off: the command runs without tprof\n", enabled::ENABLED);
+        let text = if is_enabled { String::new() } else { bare } + &resolved.to_toml();
+        io::stdout().write_all(text.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(command) = args.command.first() else {
+        return Err(Failure::new("no command to run")
+            .cause("`tprof run` launches the command that follows its options")
+            .hint("tprof run -- python train.py")
+            .into());
+    };
+    // First, so that a mistyped command leaves nothing behind.
+    let program = launch::find(command).map_err(|why| not_run(command, why))?;
+    let preload = libraries::path_of(&libraries::HOOKS)?;
+    let agent = agent_for(&resolved.config)?;
+
+    let signals = Signals::block();
+    inherited::let_children_be_waited_for();
+    let original = Original { mask: signals.original(), open_files: system::open_files_limit() };
+    let output = resolved.config.output.clone();
+    let session = Session::start(resolved.config.clone(), Libraries { preload, agent })
+        .map_err(|e| not_started(&output, &e))?;
+    if resolved.config.paused && !resolved.quiet {
+        // Whoever has to start it by hand needs its name now.
+        let run = quote::word(quote::nearby(&output).as_os_str());
+        say(&format!("tprof: recording is off; begin it with: tprof ctl start {run}\n"));
+    }
+    let (session, outcome) =
+        launch_and_wait(session, &args.command, &program, &original, &signals, &resolved)?;
+    let info = finish(session, outcome, &signals);
+    let info = info.map_err(|e| not_finished(&output, &e));
+    after(&resolved, info, outcome);
+    Ok(end_as(outcome))
+}
+
+/// The agent's path, where something is wanted that it records.
+pub fn agent_for(config: &Config) -> Result<Option<std::path::PathBuf>, Failure> {
+    let wanted = config.activities.iter().any(|a| matches!(a, Activity::Gpu | Activity::Nvtx));
+    wanted.then(|| libraries::path_of(&libraries::AGENT)).transpose()
+}
+
+/// The directory that relative paths start from.
+pub fn current_directory() -> Result<std::path::PathBuf, Failure> {
+    std::env::current_dir().map_err(|e| {
+        Failure::new("the current directory cannot be used")
+            .cause(said(&e))
+            .hint("cd to a directory that exists")
+    })
+}
+
+fn launch_and_wait(
+    session: Session,
+    command: &[OsString],
+    program: &Path,
+    original: &Original,
+    signals: &Signals,
+    resolved: &Resolved,
+) -> Result<(Session, Outcome), Failure> {
+    let given = std::env::var_os("LD_PRELOAD");
+    let preload = given.as_deref().map(libraries::without_ours);
+    let mut changes = session.environment(preload.as_deref().filter(|text| !text.is_empty()));
+    if launch::refuses_libraries(program) {
+        // Left alone: it finds what it would find without tprof.
+        changes.retain(|(name, _)| name != "LD_PRELOAD");
+        if let Some(preload) = preload.filter(|_| preload_changed(given.as_deref())) {
+            changes.push(("LD_PRELOAD".into(), preload));
+        }
+    }
+    let started = launch::fork(command, &changes, original).and_then(|held| {
+        let pid = held.pid();
+        session.root_started(pid.unsigned_abs());
+        signals.pass_on(pid);
+        held.go()?;
+        Ok(pid)
+    });
+    match started {
+        Ok(pid) => {
+            let outcome = wait::wait(pid, signals);
+            match outcome {
+                Outcome::Ended(status) => {
+                    session.root_ended(pid.unsigned_abs(), status);
+                    if resolved.config.follow {
+                        follow::follow(&session, signals, resolved.quiet);
+                    }
+                }
+                Outcome::Interrupted => session.stop_waiting(),
+            }
+            Ok((session, outcome))
+        }
+        Err(e) => {
+            withdraw(session);
+            Err(match e.raw_os_error() {
+                Some(libc::ENOENT) => missing_interpreter(&command[0]),
+                Some(libc::EAGAIN | libc::ENOMEM) => cannot_start(&e),
+                _ => not_run(&command[0], Unusable::NotExecutable(e)),
+            })
+        }
+    }
+}
+
+/// Whether an inherited LD_PRELOAD holds a library of a recording around this one.
+fn preload_changed(given: Option<&OsStr>) -> bool {
+    given.is_some_and(|text| libraries::without_ours(text) != text)
+}
+
+/// Takes a run back that never began: its own files alone, since the directory
+/// may be shared with other runs.
+pub fn withdraw(session: Session) {
+    let directory = session.run_dir().to_owned();
+    let Ok(info) = session.finish() else { return };
+    for file in &info.files {
+        let _ = std::fs::remove_file(directory.join(file));
+    }
+    let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let text = std::fs::read(&path).unwrap_or_default();
+        let is_json = path.extension() == Some(OsStr::new("json"));
+        let own =
+            |run: RunInfo| run.session == info.session && run.collector_pid == info.collector_pid;
+        if is_json && serde_json::from_slice(&text).is_ok_and(own) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    // Refused, as it should be, while anything is in it.
+    let _ = std::fs::remove_dir(&directory);
+}
+
+/// Lets the collector finish, while Ctrl-C still ends tprof.
+fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunInfo, CollectError> {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut interrupts = Interrupts::default();
+            if outcome == Outcome::Interrupted {
+                interrupts.second(Instant::now());
+            }
+            while !done.load(Relaxed) {
+                let taken = signals.next(Duration::from_millis(20));
+                let now = Instant::now();
+                match taken.map(|taken| taken.signal) {
+                    Some(libc::SIGINT) if interrupts.second(now) => signals::die_by(libc::SIGINT),
+                    Some(signal @ (libc::SIGTERM | libc::SIGQUIT)) => signals::die_by(signal),
+                    _ => {}
+                }
+            }
+        });
+        let info = session.finish();
+        done.store(true, Relaxed);
+        info
+    })
+}
+
+/// Summary and export; what fails here does not change the job's status.
+fn after(resolved: &Resolved, info: Result<RunInfo, Failure>, outcome: Outcome) {
+    let info = match info {
+        Ok(info) => info,
+        Err(failure) => {
+            errors::show(&failure.into());
+            return;
+        }
+    };
+    if !resolved.quiet {
+        let peak = peak::of(&resolved.config.output, &info);
+        say(&summary::summary(&info, peak, &resolved.config, outcome));
+    }
+    let Some(format) = &resolved.export else { return };
+    if let Err(error) = export_after(resolved, format) {
+        errors::show(&error);
+    }
+}
+
+fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
+    // What an export says on stdout is talk here.
+    match resolved.quiet {
+        true => system::redirect_stdout(&File::options().write(true).open("/dev/null")?)?,
+        false => system::redirect_stdout(&io::stderr())?,
+    }
+    let output = &resolved.config.output;
+    export::run(ExportArgs {
+        path: output.clone(),
+        to: format.to_owned(),
+        force: resolved.config.force,
+        ..ExportArgs::default()
+    })?;
+    Ok(())
+}
+
+fn end_as(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Outcome::Interrupted => signals::die_by(libc::SIGINT),
+        Outcome::Ended(status) if libc::WIFSIGNALED(status) => {
+            signals::die_by(libc::WTERMSIG(status))
+        }
+        // `WEXITSTATUS` is eight bits.
+        Outcome::Ended(status) => ExitCode::from(libc::WEXITSTATUS(status).to_le_bytes()[0]),
+    }
+}

@@ -1,0 +1,67 @@
+//! The settings as options of a command, made from the table.
+
+use super::table::{SETTINGS, Setting, ValueKind};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use std::ffi::OsString;
+
+/// Options that `run` and `env` share, as text that [`super::resolve`] reads.
+#[derive(Debug, Default, Clone)]
+pub struct RunOptions(Vec<(&'static Setting, OsString)>);
+
+impl RunOptions {
+    /// These settings; a value of `None` was not given.
+    pub fn new<const N: usize>(given: [(&'static Setting, Option<OsString>); N]) -> Self {
+        Self(given.into_iter().filter_map(|(setting, text)| Some((setting, text?))).collect())
+    }
+
+    /// The settings that were given, with their texts.
+    pub fn given(self) -> impl Iterator<Item = (&'static Setting, OsString)> {
+        self.0.into_iter()
+    }
+}
+
+impl Args for RunOptions {
+    fn augment_args(command: Command) -> Command {
+        SETTINGS.into_iter().fold(command, |command, setting| command.arg(option(setting)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for RunOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |setting: &'static Setting| {
+            Some((setting, matches.get_one::<OsString>(setting.name)?.clone()))
+        };
+        Ok(Self(SETTINGS.into_iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The option for a setting: text, whatever it means.
+fn option(setting: &'static Setting) -> Arg {
+    let option = Arg::new(setting.name)
+        .long(setting.name)
+        .help(setting.help.replace("{values}", &setting.values().join(", ")))
+        .value_parser(clap::value_parser!(OsString));
+    let option = match setting.short {
+        Some(short) => option.short(short),
+        None => option,
+    };
+    match setting.kind {
+        ValueKind::Switch => option
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
+        ValueKind::Directory => option.value_name("DIR").value_hint(ValueHint::DirPath),
+        ValueKind::Text(name, _) => option.value_name(name),
+        ValueKind::Number(name) => option.value_name(name).allow_hyphen_values(true),
+    }
+}

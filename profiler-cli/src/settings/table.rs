@@ -1,0 +1,290 @@
+//! Every setting of a run, in one table: its name, what help says of it, how a value
+//! is read, and how it is shown.
+//!
+//! A setting is an option of `tprof run` (`--max-size`), a variable
+//! (`TPROF_MAX_SIZE`) and a key of `tprof.toml` (`max-size`). All three, the help,
+//! the completions and `--dry-run` come from here; a new setting is one more entry.
+
+use super::given::Given;
+use super::resolved::Resolved;
+use super::values::{self, ACTIVITIES, MEM_MODES, ON_FULL, STACK_MODES, name_of};
+use crate::runs::formats;
+use crate::terminal::errors::Failure;
+use crate::terminal::units::{exact_duration, exact_size};
+use std::path::PathBuf;
+use tprof_collect::{GPU_INTERVALS, MemMode, RSS_INTERVALS};
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name, as the flag and the key spell it.
+    pub name: &'static str,
+    /// The short flag.
+    pub short: Option<char>,
+    /// What help says of it; `{values}` stands for the list of its values.
+    pub help: &'static str,
+    /// What it takes.
+    pub kind: ValueKind,
+    /// Reads a value into the configuration.
+    pub set: fn(&mut Resolved, &Given) -> Result<(), Failure>,
+    /// The value as `tprof.toml` has it; `None` where it is not set.
+    pub show: fn(&Resolved) -> Option<toml::Value>,
+}
+
+/// What a setting takes.
+#[derive(Debug, Clone, Copy)]
+pub enum ValueKind {
+    /// True or false; the flag alone is true.
+    Switch,
+    /// A directory.
+    Directory,
+    /// Text that help calls so; completions offer the values, if there are any.
+    Text(&'static str, fn() -> Vec<&'static str>),
+    /// As `Text`, of a number, which may begin with a minus by mistake.
+    Number(&'static str),
+}
+
+impl Setting {
+    /// The values that can be listed.
+    pub fn values(&self) -> Vec<&'static str> {
+        match self.kind {
+            ValueKind::Text(_, values) => values(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// All settings, in the order of the help.
+pub const SETTINGS: [&Setting; 18] = [
+    &OUTPUT,
+    &FORCE,
+    &ACTIVITY,
+    &MEM,
+    &STACKS,
+    &SAMPLE_RATE,
+    &COUNTERS,
+    &RSS_INTERVAL,
+    &GPU_INTERVAL,
+    &MAX_SIZE,
+    &DURATION,
+    &DELAY,
+    &PAUSED,
+    &FOLLOW,
+    &ON_FULL_BUFFER,
+    &EXPORT,
+    &REDACT,
+    &QUIET,
+];
+
+/// The setting of this name.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.into_iter().find(|setting| setting.name == name)
+}
+
+/// Where the run goes.
+pub static OUTPUT: Setting = Setting {
+    name: "output",
+    short: Some('o'),
+    help: "Run directory [default: tprof-COMMAND-TIME]",
+    kind: ValueKind::Directory,
+    set: |resolved, given| {
+        if given.text.is_empty() {
+            return Err(given.refuse("an empty path names no directory", "DIR"));
+        }
+        resolved.config.output = PathBuf::from(&given.text);
+        Ok(())
+    },
+    show: |resolved| Some(resolved.config.output.to_string_lossy().into_owned().into()),
+};
+
+/// Whether an existing run is replaced.
+pub static FORCE: Setting = Setting {
+    name: "force",
+    short: None,
+    help: "Replace an existing run",
+    kind: ValueKind::Switch,
+    set: |resolved, given| Ok(resolved.config.force = values::flag(given)?),
+    show: |resolved| Some(resolved.config.force.into()),
+};
+
+/// What is recorded.
+pub static ACTIVITY: Setting = Setting {
+    name: "activities",
+    short: None,
+    help: "What to record, separated by commas: cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
+    kind: ValueKind::Text("LIST", || values::names(&ACTIVITIES)),
+    set: |resolved, given| Ok(resolved.config.activities = values::activities(given)?),
+    show: |resolved| {
+        let names = resolved.config.activities.iter().map(|one| name_of(*one, &ACTIVITIES));
+        Some(names.collect::<Vec<_>>().into())
+    },
+};
+
+/// Which allocations are recorded.
+pub static MEM: Setting = Setting {
+    name: "mem",
+    short: None,
+    help: "Allocations: exact, sampled, sampled=BYTES or off [default: sampled]",
+    kind: ValueKind::Text("MODE", || values::names(&MEM_MODES)),
+    set: |resolved, given| Ok(resolved.config.mem = values::mem(given)?),
+    show: |resolved| {
+        Some(match resolved.config.mem {
+            MemMode::Sampled { interval } => format!("sampled={}", exact_size(interval)).into(),
+            mode => name_of(mode, &MEM_MODES).into(),
+        })
+    },
+};
+
+/// How stacks are unwound.
+pub static STACKS: Setting = Setting {
+    name: "stacks",
+    short: None,
+    help: "Stacks: auto, fp, dwarf, python or off [default: auto]",
+    kind: ValueKind::Text("MODE", || values::names(&STACK_MODES)),
+    set: |resolved, given| Ok(resolved.config.stacks = values::one_of(given, &STACK_MODES)?),
+    show: |resolved| Some(name_of(resolved.config.stacks, &STACK_MODES).into()),
+};
+
+/// CPU samples a second.
+pub static SAMPLE_RATE: Setting = Setting {
+    name: "sample-rate",
+    short: None,
+    help: "CPU samples a second and thread [default: 99]",
+    kind: ValueKind::Number("HZ"),
+    set: |resolved, given| Ok(resolved.config.sample_rate = values::rate(given)?),
+    show: |resolved| Some(i64::from(resolved.config.sample_rate).into()),
+};
+
+/// Events that are counted.
+pub static COUNTERS: Setting = Setting {
+    name: "counters",
+    short: None,
+    help: "Events to count, e.g. cycles,page-faults, auto or none [default: auto]",
+    kind: ValueKind::Text("LIST", Vec::new),
+    set: |resolved, given| Ok(resolved.config.counters = values::counters(given)?),
+    show: |resolved| {
+        let counters = &resolved.config.counters;
+        Some(match counters.is_empty() {
+            true => "none".into(),
+            false => counters.iter().map(|event| event.name()).collect::<Vec<_>>().into(),
+        })
+    },
+};
+
+/// Time between readings of RSS.
+pub static RSS_INTERVAL: Setting = Setting {
+    name: "rss-interval",
+    short: None,
+    help: "Time between readings of RSS and cgroup, 10ms to 1m [default: 100ms]",
+    kind: ValueKind::Number("TIME"),
+    set: |resolved, given| {
+        Ok(resolved.config.rss_interval = values::interval(given, RSS_INTERVALS)?)
+    },
+    show: |resolved| Some(exact_duration(resolved.config.rss_interval).into()),
+};
+
+/// Time between readings of GPUs.
+pub static GPU_INTERVAL: Setting = Setting {
+    name: "gpu-interval",
+    short: None,
+    help: "Time between readings of GPUs by NVML, 100ms to 1m [default: 500ms]",
+    kind: ValueKind::Number("TIME"),
+    set: |resolved, given| {
+        Ok(resolved.config.gpu_interval = values::interval(given, GPU_INTERVALS)?)
+    },
+    show: |resolved| Some(exact_duration(resolved.config.gpu_interval).into()),
+};
+
+/// Size at which recording stops.
+pub static MAX_SIZE: Setting = Setting {
+    name: "max-size",
+    short: None,
+    help: "Stop recording when the files hold this much, e.g. 2GiB",
+    kind: ValueKind::Number("SIZE"),
+    set: |resolved, given| Ok(resolved.config.max_size = Some(values::size(given)?)),
+    show: |resolved| Some(exact_size(resolved.config.max_size?).into()),
+};
+
+/// Time after which recording stops.
+pub static DURATION: Setting = Setting {
+    name: "duration",
+    short: None,
+    help: "Stop recording after this time, e.g. 90s or 5m",
+    kind: ValueKind::Number("TIME"),
+    set: |resolved, given| Ok(resolved.config.duration = Some(values::duration(given, false)?)),
+    show: |resolved| Some(exact_duration(resolved.config.duration?).into()),
+};
+
+/// Time after which recording begins.
+pub static DELAY: Setting = Setting {
+    name: "delay",
+    short: None,
+    help: "Begin recording after this time",
+    kind: ValueKind::Number("TIME"),
+    set: |resolved, given| Ok(resolved.config.delay = Some(values::duration(given, true)?)),
+    show: |resolved| Some(exact_duration(resolved.config.delay?).into()),
+};
+
+/// Whether recording begins only at `tprof ctl start`.
+pub static PAUSED: Setting = Setting {
+    name: "paused",
+    short: None,
+    help: "Begin with recording off, until `tprof ctl start`",
+    kind: ValueKind::Switch,
+    set: |resolved, given| Ok(resolved.config.paused = values::flag(given)?),
+    show: |resolved| Some(resolved.config.paused.into()),
+};
+
+/// Whether the run lasts as long as any process of the job.
+pub static FOLLOW: Setting = Setting {
+    name: "follow",
+    short: None,
+    help: "Stay until the last process of the job ends, daemons included",
+    kind: ValueKind::Switch,
+    set: |resolved, given| Ok(resolved.config.follow = values::flag(given)?),
+    show: |resolved| Some(resolved.config.follow.into()),
+};
+
+/// What a thread does whose buffer is full.
+pub static ON_FULL_BUFFER: Setting = Setting {
+    name: "on-full",
+    short: None,
+    help: "When a buffer is full: wait (briefly) or drop [default: wait]",
+    kind: ValueKind::Text("MODE", || values::names(&ON_FULL)),
+    set: |resolved, given| Ok(resolved.config.on_full = values::one_of(given, &ON_FULL)?),
+    show: |resolved| Some(name_of(resolved.config.on_full, &ON_FULL).into()),
+};
+
+/// Format that is written after the run.
+pub static EXPORT: Setting = Setting {
+    name: "export",
+    short: None,
+    help: "Also write this format after the run: {values}",
+    kind: ValueKind::Text("FORMAT", || formats::names().collect()),
+    set: |resolved, given| {
+        let formats: Vec<_> = formats::names().map(|name| (name, name)).collect();
+        resolved.export = Some(values::one_of(given, &formats)?.to_owned());
+        Ok(())
+    },
+    show: |resolved| Some(resolved.export.clone()?.into()),
+};
+
+/// Whether arguments, paths and environment are left out.
+pub static REDACT: Setting = Setting {
+    name: "redact",
+    short: None,
+    help: "Keep no arguments, paths or environment in the run",
+    kind: ValueKind::Switch,
+    set: |resolved, given| Ok(resolved.config.redact = values::flag(given)?),
+    show: |resolved| Some(resolved.config.redact.into()),
+};
+
+/// Whether no summary is printed.
+pub static QUIET: Setting = Setting {
+    name: "quiet",
+    short: Some('q'),
+    help: "Print no summary",
+    kind: ValueKind::Switch,
+    set: |resolved, given| Ok(resolved.quiet = values::flag(given)?),
+    show: |resolved| Some(resolved.quiet.into()),
+};

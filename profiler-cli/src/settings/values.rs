@@ -1,0 +1,197 @@
+//! What the text of a setting means, and what is refused.
+
+use super::given::Given;
+use crate::terminal::errors::{Failure, nearest};
+use crate::terminal::units::{exact_duration, exact_size, parse_duration, parse_size};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+use tprof_collect::{
+    Activity, DEFAULT_SAMPLE_INTERVAL, MemMode, OnFull, PerfEvent, StackMode, highest_sample_rate,
+};
+
+/// Activities by name; the first name of each is shown.
+pub const ACTIVITIES: [(&str, Activity); 6] = [
+    ("cpu", Activity::Cpu),
+    ("gpu", Activity::Gpu),
+    ("cuda", Activity::Gpu),
+    ("mem", Activity::Mem),
+    ("comm", Activity::Comm),
+    ("nvtx", Activity::Nvtx),
+];
+
+/// Ways to record allocations.
+pub const MEM_MODES: [(&str, MemMode); 3] = [
+    ("exact", MemMode::Exact),
+    ("sampled", MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL }),
+    ("off", MemMode::Off),
+];
+/// Ways to unwind stacks.
+pub const STACK_MODES: [(&str, StackMode); 5] = [
+    ("auto", StackMode::Auto),
+    ("fp", StackMode::Fp),
+    ("dwarf", StackMode::Dwarf),
+    ("python", StackMode::Python),
+    ("off", StackMode::Off),
+];
+/// What to do when a buffer is full.
+pub const ON_FULL: [(&str, OnFull); 2] = [("wait", OnFull::Wait), ("drop", OnFull::Drop)];
+const FLAGS: [(&str, bool); 8] = [
+    ("true", true),
+    ("false", false),
+    ("1", true),
+    ("0", false),
+    ("yes", true),
+    ("no", false),
+    ("on", true),
+    ("off", false),
+];
+
+/// The name of a value: the first, if it has several.
+pub fn name_of<T: PartialEq>(value: T, names: &[(&'static str, T)]) -> &'static str {
+    names.iter().find(|(_, one)| *one == value).map_or("", |(name, _)| name)
+}
+
+/// The names that a value can have.
+pub fn names<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
+    table.iter().map(|(name, _)| *name).collect()
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [head @ .., last] => format!("{} or {last}", head.join(", ")),
+    }
+}
+
+/// The value whose name was given, in any case.
+pub fn one_of<T: Copy>(given: &Given, names: &[(&'static str, T)]) -> Result<T, Failure> {
+    let text = given.text()?;
+    let found = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+        let right = nearest(text, names.iter().copied()).unwrap_or(names[0]);
+        given.refuse(format!("it takes {}", listed(&names)), right)
+    })
+}
+
+/// True or false.
+pub fn flag(given: &Given) -> Result<bool, Failure> {
+    let text = given.text()?.to_ascii_lowercase();
+    FLAGS.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let right = nearest(&text, ["true", "false"]).unwrap_or("true");
+        given.refuse("it takes true or false", right)
+    })
+}
+
+/// Names of activities, separated by commas.
+pub fn activities(given: &Given) -> Result<Vec<Activity>, Failure> {
+    let mut found = Vec::new();
+    for word in given.text()?.split(',').map(str::trim) {
+        let names = ACTIVITIES.map(|(name, _)| name);
+        let Some((_, activity)) =
+            ACTIVITIES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word))
+        else {
+            let right = nearest(word, names).unwrap_or("mem");
+            let why = match word {
+                "" => format!("a name is missing; the activities are {}", names.join(", ")),
+                _ => format!("no activity is called `{word}`; there are {}", names.join(", ")),
+            };
+            return Err(given.refuse(why, right));
+        };
+        found.push(*activity);
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// How allocations are recorded.
+pub fn mem(given: &Given) -> Result<MemMode, Failure> {
+    let text = given.text()?.to_ascii_lowercase();
+    if let Some(interval) = text.strip_prefix("sampled=") {
+        return match parse_size(interval) {
+            Some(interval) if interval > 0 => Ok(MemMode::Sampled { interval }),
+            _ => Err(given.refuse(
+                "after `sampled=` comes the mean number of bytes between samples",
+                &format!("sampled={}", exact_size(DEFAULT_SAMPLE_INTERVAL)),
+            )),
+        };
+    }
+    one_of(given, &MEM_MODES)
+        .map_err(|failure| failure.cause("it takes exact, sampled, sampled=BYTES or off"))
+}
+
+/// Events to count.
+pub fn counters(given: &Given) -> Result<Vec<PerfEvent>, Failure> {
+    let text = given.text()?.to_ascii_lowercase();
+    let mut found = match text.as_str() {
+        "auto" => return Ok(PerfEvent::STANDARD.to_vec()),
+        "none" => return Ok(Vec::new()),
+        list => list.split(',').map(str::trim).map(|word| counter(word, given)),
+    }
+    .collect::<Result<Vec<_>, _>>()?;
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+fn counter(word: &str, given: &Given) -> Result<PerfEvent, Failure> {
+    let found = PerfEvent::ALL.iter().find(|(name, _)| *name == word);
+    found.map(|(_, event)| *event).ok_or_else(|| {
+        let names = PerfEvent::ALL.map(|(name, _)| name);
+        let right = nearest(word, names).unwrap_or("auto");
+        let why = match word {
+            "" => "an event's name is missing",
+            "auto" | "none" => &format!("`{word}` stands alone"),
+            _ => &format!("no event is called `{word}`"),
+        };
+        given.refuse(
+            format!("{why}; it takes auto, or none, or some of {}", names.join(", ")),
+            right,
+        )
+    })
+}
+
+/// Samples a second, up to what the kernel grants.
+pub fn rate(given: &Given) -> Result<u32, Failure> {
+    let most = highest_sample_rate();
+    let rate = given.text()?.parse::<u64>().ok().filter(|rate| *rate > 0);
+    match rate {
+        Some(rate) if rate <= u64::from(most) => Ok(rate as u32),
+        Some(_) => Err(given.refuse(
+            format!("this machine samples {most} times a second at most (kernel.perf_event_max_sample_rate)"),
+            &most.to_string(),
+        )),
+        None => Err(given.refuse(
+            format!("a rate is a whole number of samples a second, from 1 to {most}"),
+            "99",
+        )),
+    }
+}
+
+/// A time between readings, within what can be kept.
+pub fn interval(given: &Given, bounds: RangeInclusive<Duration>) -> Result<Duration, Failure> {
+    let every = parse_duration(given.text()?);
+    every.filter(|every| bounds.contains(every)).ok_or_else(|| {
+        let (least, most) = (exact_duration(*bounds.start()), exact_duration(*bounds.end()));
+        let why = format!("a time between readings is from {least} to {most}");
+        given.refuse(why, if every > Some(*bounds.end()) { &most } else { &least })
+    })
+}
+
+/// A size above 0, in bytes.
+pub fn size(given: &Given) -> Result<u64, Failure> {
+    parse_size(given.text()?).filter(|size| *size > 0).ok_or_else(|| {
+        given.refuse("a size is a number above 0 and a unit, such as 512K, 64MiB or 2G", "2G")
+    })
+}
+
+/// A time, with `zero` one that may be 0.
+pub fn duration(given: &Given, zero: bool) -> Result<Duration, Failure> {
+    parse_duration(given.text()?).filter(|time| zero || !time.is_zero()).ok_or_else(|| {
+        let above = if zero { "" } else { " above 0" };
+        let why = format!("a time is a number{above} and a unit, such as 500ms, 2s or 5m");
+        given.refuse(why, "2s")
+    })
+}
