@@ -31,6 +31,7 @@ lints() {
 }
 
 arrows() {
+    python3 -B scripts/arrows/test_rooms.py
     python3 scripts/check-arrows.py
 }
 
