@@ -4,14 +4,15 @@
 //! counter that is bound to one processor if the counter is inherited. All
 //! counters of a processor write into one ring.
 
-use super::events::Counted;
+use super::events::EventCounters;
+use super::refusal::why_refused;
+use super::wanted::Wanted;
 use crate::config::{PerfEvent, StackMode};
 use crate::os::proc;
-use crate::perf::record::{FIELDS, Layout, REGISTERS, WITH_STACK};
+use crate::perf::record::Layout;
 use crate::perf::{Attr, Counter, Ring, attr_of};
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_PAGE_FAULTS_MAJ,
-    PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_TYPE_SOFTWARE,
+    PERF_COUNT_SW_PAGE_FAULTS_MAJ, PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_TYPE_SOFTWARE,
 };
 use std::collections::HashMap;
 use std::io;
@@ -22,23 +23,8 @@ const RING_BYTES: [usize; 5] = [4 << 20, 1 << 20, 512 << 10, 128 << 10, 32 << 10
 /// All rings together, where one can be this small and still hold a tenth of a
 /// second.
 const RINGS_BYTES: usize = 16 << 20;
-/// Up to so many samples a second, each wakes the sampler, so that Python's frames are
-/// read at once. At 999 Hz that cost the job's threads one percent of their time
-/// (3.4 % in all, 2.4 % without; virtual processors wake each other dearly).
-const WAKE_UPS: u32 = 250;
 /// Counters of a process that runs already, at most.
 const MOST_COUNTERS: usize = 8192;
-
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// Samples a second.
-    pub rate: u32,
-    /// How stacks are taken.
-    pub stacks: StackMode,
-    /// What is counted beside time.
-    pub events: Vec<PerfEvent>,
-}
 
 /// What a counter is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +57,7 @@ pub struct Counters {
     /// Samples hold registers and stack.
     pub with_stack: bool,
     /// What is counted beside time.
-    pub(super) events: Vec<Counted>,
+    pub(super) events: Vec<EventCounters>,
     /// Events that could not be counted although the machine can, and why.
     pub(super) refused_events: Vec<(PerfEvent, String)>,
 }
@@ -90,83 +76,6 @@ pub fn processors() -> Vec<u32> {
         all.extend(0..std::thread::available_parallelism().map_or(1, |n| n.get() as u32));
     }
     all
-}
-
-impl Wanted {
-    /// Nanoseconds between two samples.
-    pub fn period_ns(&self) -> u64 {
-        1_000_000_000 / u64::from(self.rate.max(1))
-    }
-
-    /// Whether samples wake the sampler. Else it looks by itself; a ring that is half
-    /// full wakes it always.
-    pub fn wakes(&self) -> bool {
-        self.rate <= WAKE_UPS
-    }
-
-    /// Whether samples hold registers and stack, to be unwound here.
-    fn with_stack(&self) -> bool {
-        !matches!(self.stacks, StackMode::Fp | StackMode::Off) && cfg!(target_arch = "x86_64")
-    }
-
-    /// Bytes of stack in a sample: deep at low rates, cheap at high ones.
-    fn stack_bytes(&self) -> u32 {
-        match self.rate {
-            ..=250 => 32 << 10,
-            251..=2000 => 16 << 10,
-            _ => 8 << 10,
-        }
-    }
-
-    /// Samples of running threads, and all other records.
-    fn clock(&self, kernel: bool, on_exec: bool) -> Attr {
-        let mut attr = sampling(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, kernel, on_exec);
-        attr.sample_period = self.period_ns();
-        attr.set_mmap(1);
-        attr.set_mmap2(1);
-        attr.set_comm(1);
-        attr.set_comm_exec(1);
-        attr.set_task(1);
-        attr.set_context_switch(1);
-        self.with_stacks(attr)
-    }
-
-    /// Samples of threads that leave their processor.
-    fn leave(&self, on_exec: bool) -> Attr {
-        let mut attr = sampling(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, true, on_exec);
-        attr.set_freq(1);
-        attr.sample_freq = self.rate.into();
-        self.with_stacks(attr)
-    }
-
-    fn with_stacks(&self, mut attr: Attr) -> Attr {
-        let with_stack = self.with_stack();
-        attr.set_exclude_callchain_user((with_stack || self.stacks == StackMode::Off).into());
-        attr.set_exclude_callchain_kernel(attr.exclude_kernel());
-        attr.sample_type = FIELDS;
-        attr.wakeup_events = self.wakes().into();
-        if with_stack {
-            attr.sample_type |= WITH_STACK;
-            attr.sample_regs_user = REGISTERS;
-            attr.sample_stack_user = self.stack_bytes();
-        }
-        attr
-    }
-}
-
-/// What all counters that sample have: a whole tree of threads, on the run's clock.
-pub(super) fn sampling(kind: u32, config: u32, kernel: bool, on_exec: bool) -> Attr {
-    let mut attr = attr_of(kind, config);
-    attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING.into();
-    attr.set_disabled(1);
-    attr.set_inherit(1);
-    attr.set_exclude_hv(1);
-    attr.set_sample_id_all(1);
-    attr.set_use_clockid(1);
-    attr.clockid = libc::CLOCK_MONOTONIC;
-    attr.set_enable_on_exec(on_exec.into());
-    attr.set_exclude_kernel((!kernel).into());
-    attr
 }
 
 impl Counters {
@@ -337,48 +246,52 @@ impl Counters {
     pub fn owner(&self, at: usize) -> &Counter {
         &self.counters[self.rings[at].1]
     }
-}
 
-/// Why counters could not be opened, and what would allow them.
-pub fn why_refused(error: &io::Error) -> String {
-    let level = proc::setting("kernel/perf_event_paranoid");
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => refused_at(level.as_deref()),
-        Some(libc::ENOSYS) => {
-            "this kernel, or a seccomp profile, has no perf_event_open".to_owned()
+    /// Opens the counters of events of a thread on a processor that has a ring.
+    /// An event that is refused is not tried again.
+    pub(super) fn open_events(&mut self, wanted: &Wanted, tid: u32, cpu: u32, on_exec: bool) {
+        let kernel = self.kernel_refused.is_none();
+        if self.events.is_empty() {
+            let counted = |event: &PerfEvent| EventCounters {
+                event: *event,
+                counters: Vec::new(),
+                refused: false,
+            };
+            self.events = wanted.events.iter().map(counted).collect();
         }
-        Some(libc::EMFILE | libc::ENFILE) => {
-            "too many counters would have to be open: one for each thread and processor".to_owned()
+        for at in 0..self.events.len() {
+            let EventCounters { event, refused: false, .. } = self.events[at] else { continue };
+            let attr = event.attr(wanted.rate, kernel, on_exec);
+            let opened = Counter::open(&attr, tid as i32, cpu as i32).and_then(|counter| {
+                self.admit(&counter, Purpose::Event(event), cpu, on_exec)?;
+                Ok(counter)
+            });
+            match opened {
+                Ok(counter) => self.events[at].counters.push(counter),
+                // A thread that is gone, a processor that went offline.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ESRCH)) => {}
+                Err(e) => {
+                    self.events[at].refused = true;
+                    self.refused_events.push((event, why_refused(&e)));
+                }
+            }
         }
-        Some(libc::ESRCH) => "the process is gone".to_owned(),
-        _ => format!("perf_event_open failed: {error}"),
     }
-}
 
-/// Why it is not permitted, by `kernel.perf_event_paranoid`: up to 2 it is.
-fn refused_at(level: Option<&str>) -> String {
-    match level.map(|level| (level.trim(), level.trim().parse::<i32>())) {
-        Some((_, Ok(level @ 3..))) => format!(
-            "perf_event_open is not permitted (kernel.perf_event_paranoid is {level}); \
-             `sysctl kernel.perf_event_paranoid=1` or CAP_PERFMON would allow it"
-        ),
-        Some((level, _)) => format!(
-            "perf_event_open is refused although kernel.perf_event_paranoid is {level}: by a seccomp \
-             profile, as in most containers, where `--cap-add PERFMON` would allow it"
-        ),
-        None => "perf_event_open is not permitted, by a seccomp profile or the kernel".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_names_what_would_allow_it() {
-        assert!(refused_at(Some("3\n")).contains("sysctl kernel.perf_event_paranoid=1"));
-        let profile = refused_at(Some("2\n"));
-        assert!(profile.contains("seccomp") && !profile.contains("sysctl"), "{profile}");
-        assert!(refused_at(None).contains("not permitted"));
+    /// For which share of the time on a core events were counted: below 1 where the
+    /// processor has too few counters for all at once, and they take turns.
+    ///
+    /// The clock always runs: what it ran for is the whole. A counter's own time
+    /// enabled is not, since it goes on while the thread is on another processor
+    /// (with two, twice the time).
+    pub fn event_shares(&self) -> Vec<(PerfEvent, f64)> {
+        let ran = |counters: &mut dyn Iterator<Item = &Counter>| -> u64 {
+            counters.filter_map(|counter| counter.ran_ns().ok()).sum()
+        };
+        let whole_ns = ran(&mut self.clocks());
+        let share =
+            |of: &EventCounters| (of.event, ran(&mut of.counters.iter()) as f64 / whole_ns as f64);
+        let shares = self.events.iter().map(share);
+        shares.filter(|_| whole_ns > 0).map(|(event, share)| (event, share.min(1.0))).collect()
     }
 }

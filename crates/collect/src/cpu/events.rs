@@ -6,8 +6,8 @@
 //! Reading the counters at each sample of the clock would charge a function with
 //! what others did since the sample before.
 
-use super::counters::{Counters, Purpose, Wanted, sampling, why_refused};
-use super::probe::why_no_hardware;
+use super::refusal::why_no_hardware;
+use super::wanted::sampling;
 use crate::config::PerfEvent;
 use crate::perf::record::{EVENT_FIELDS, Layout, WITH_COUNT};
 use crate::perf::{Attr, Counter, attr_of};
@@ -70,7 +70,7 @@ impl PerfEvent {
         }
     }
 
-    fn attr(self, rate: u32, kernel: bool, on_exec: bool) -> Attr {
+    pub(super) fn attr(self, rate: u32, kernel: bool, on_exec: bool) -> Attr {
         let (kind, config) = self.code();
         // None of its samples wakes the reader: the clock's do.
         let mut attr = sampling(kind, config, kernel, on_exec);
@@ -89,58 +89,11 @@ impl PerfEvent {
 
 /// An event whose counters are open.
 #[derive(Debug)]
-pub(super) struct Counted {
-    event: PerfEvent,
+pub(super) struct EventCounters {
+    pub(super) event: PerfEvent,
     pub(super) counters: Vec<Counter>,
     /// No more of them are opened.
-    refused: bool,
-}
-
-impl Counters {
-    /// Opens the counters of events of a thread on a processor that has a ring.
-    /// An event that is refused is not tried again.
-    pub(super) fn open_events(&mut self, wanted: &Wanted, tid: u32, cpu: u32, on_exec: bool) {
-        let kernel = self.kernel_refused.is_none();
-        if self.events.is_empty() {
-            let counted =
-                |event: &PerfEvent| Counted { event: *event, counters: Vec::new(), refused: false };
-            self.events = wanted.events.iter().map(counted).collect();
-        }
-        for at in 0..self.events.len() {
-            let Counted { event, refused: false, .. } = self.events[at] else { continue };
-            let attr = event.attr(wanted.rate, kernel, on_exec);
-            let opened = Counter::open(&attr, tid as i32, cpu as i32).and_then(|counter| {
-                self.admit(&counter, Purpose::Event(event), cpu, on_exec)?;
-                Ok(counter)
-            });
-            match opened {
-                Ok(counter) => self.events[at].counters.push(counter),
-                // A thread that is gone, a processor that went offline.
-                Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ESRCH)) => {}
-                Err(e) => {
-                    self.events[at].refused = true;
-                    self.refused_events.push((event, why_refused(&e)));
-                }
-            }
-        }
-    }
-
-    /// For which share of the time on a core events were counted: below 1 where the
-    /// processor has too few counters for all at once, and they take turns.
-    ///
-    /// The clock always runs: what it ran for is the whole. A counter's own time
-    /// enabled is not, since it goes on while the thread is on another processor
-    /// (with two, twice the time).
-    pub fn event_shares(&self) -> Vec<(PerfEvent, f64)> {
-        let ran = |counters: &mut dyn Iterator<Item = &Counter>| -> u64 {
-            counters.filter_map(|counter| counter.ran_ns().ok()).sum()
-        };
-        let whole_ns = ran(&mut self.clocks());
-        let share =
-            |of: &Counted| (of.event, ran(&mut of.counters.iter()) as f64 / whole_ns as f64);
-        let shares = self.events.iter().map(share);
-        shares.filter(|_| whole_ns > 0).map(|(event, share)| (event, share.min(1.0))).collect()
-    }
+    pub(super) refused: bool,
 }
 
 #[cfg(test)]

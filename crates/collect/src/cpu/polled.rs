@@ -8,7 +8,8 @@
 //! at them is in the process's own clock, which goes on counting them; whose it was is
 //! not known, so it is given to none.
 
-use super::threads::{Kind, Place, Stretch};
+use super::sample::Kind;
+use super::threads::{Place, Stretch};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! What this machine and account let be sampled, tried on this process.
 
-use super::counters::why_refused;
+use super::refusal::why_refused;
 use crate::config::PerfEvent;
 use crate::os::proc;
 use crate::perf::{Counter, attr_of};
@@ -31,16 +31,6 @@ fn open_clock(kernel: bool) -> io::Result<Counter> {
     attr.set_exclude_hv(1);
     attr.set_exclude_kernel((!kernel).into());
     Counter::open(&attr, 0, -1)
-}
-
-/// A machine without such counters refuses otherwise than one that forbids them.
-pub(super) fn why_no_hardware(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            "this machine shows none to its programs, as most virtual machines".to_owned()
-        }
-        _ => why_refused(error),
-    }
 }
 
 /// Why addresses of the kernel's functions may not be seen, if that is so.
@@ -83,6 +73,7 @@ pub fn permitted() -> Permitted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::refusal::why_no_hardware;
 
     #[test]
     fn zeros_for_addresses_hide_the_kernels_names() {

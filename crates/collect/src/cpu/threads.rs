@@ -1,7 +1,7 @@
 //! What each thread did while no sample was taken: when it left its processor
 //! and came back, and so how long it ran, was ready, and waited.
 
-use super::Frame;
+use super::sample::{Counts, Frame, Kind};
 use std::collections::HashMap;
 use tprof_trace::model::ThreadState;
 
@@ -36,28 +36,6 @@ pub struct Stretch {
     pub kind: Kind,
     /// Where, if that is known.
     pub place: Option<Place>,
-}
-
-/// What was counted of a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Counts {
-    /// It left its processor to wait.
-    pub voluntary: u64,
-    /// It was made to leave.
-    pub involuntary: u64,
-    /// It came back on another processor.
-    pub migrations: u64,
-}
-
-/// Kinds of stretches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Ran, and no sample stands for it.
-    Ran,
-    /// Could have run.
-    Ready,
-    /// Waited.
-    Waited,
 }
 
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Unwinds a copy of a thread's stack by the rows of the code on it.
 
-use super::spaces::Spaces;
+use crate::modules::Spaces;
 use crate::perf::record::Registers;
 use tprof_wire::record::StackEnd;
 use tprof_wire::unwind::{Row, RowKind};

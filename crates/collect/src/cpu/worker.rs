@@ -8,13 +8,15 @@ mod frames;
 mod poll;
 mod watch;
 
-use super::counters::{Counters, Purpose, Wanted};
+use super::counters::{Counters, Purpose};
 use super::polled::Polled;
-use super::spaces::Spaces;
+use super::probe::why_kernel_names_are_hidden;
+use super::sample::{Counted, Frame, Heard, Taken, Told};
 use super::threads::{Place, Stretch, Threads};
-use super::{Command, Counted, Frame, Heard, Taken, Told, why_kernel_names_are_hidden};
+use super::wanted::Wanted;
 use crate::config::PerfEvent;
-use crate::modules::Mapping;
+use crate::modules::Spaces;
+use crate::os::maps::Mapping;
 use crate::os::sys;
 use crate::perf::record::{self, Origin, Record, Registers};
 use crate::python::{PyStack, Pythons};
@@ -25,7 +27,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use tprof_trace::model::ThreadState;
 
@@ -49,6 +51,22 @@ const HURRY: Duration = Duration::from_millis(1);
 const MARGIN_NS: u64 = 2_000_000;
 /// How often short stretches are handed out.
 const GIVE_NS: u64 = 200_000_000;
+
+/// What the sampler is told to do.
+pub enum Command {
+    /// Watch a process that will exec, from then on.
+    Launch(u32, Sender<()>),
+    /// Watch processes that run already, with all their threads.
+    Attach(Vec<u32>, Sender<Result<(), String>>),
+    /// Watch a process that runs already, unless it is watched through its parent.
+    Cover(u32),
+    /// A process attached, and processes are looked at.
+    Met(u32),
+    /// Read what there is.
+    Drain,
+    /// Hand out everything and end.
+    Finish,
+}
 
 /// What the thread is made of.
 pub struct Parts {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{EM_NATIVE, ET_DYN, ET_EXEC, Elf, ElfError, PT_INTERP, PT_LOAD, Segment, open};
+use super::file::{EM_NATIVE, ET_DYN, ET_EXEC, Elf, ElfError, PT_INTERP, PT_LOAD, Segment, open};
 
 /// Symbols whose definition in an executable changes what can be seen.
 const TELLING: [&str; 6] =

@@ -1,40 +1,10 @@
 //! Finds the file behind a mapping, as the process that maps it sees it.
 
-use std::fs::Metadata;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Mapping, VDSO, read_code_maps};
-use crate::elf::{self, Elf, Segment};
-
-/// Largest vDSO that is believed.
-const MAX_VDSO: u64 = 1 << 20;
-
-/// What a file is known by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
-    /// Device.
-    pub dev: u64,
-    /// Inode.
-    pub inode: u64,
-    /// Time of last change, nanoseconds since 1970.
-    pub mtime_ns: i128,
-    /// Bytes.
-    pub size: u64,
-}
-
-impl FileId {
-    /// That of a file whose facts were read.
-    pub fn of(meta: &Metadata) -> FileId {
-        FileId {
-            dev: meta.dev(),
-            inode: meta.ino(),
-            mtime_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
-            size: meta.len(),
-        }
-    }
-}
+use crate::elf::{self, Elf, FileId, Segment};
+use crate::os::maps::Mapping;
 
 /// A path that may lead to a mapped file.
 pub(super) struct Candidate {
@@ -67,23 +37,6 @@ pub(super) fn candidates(pid: u32, mapping: &Mapping, map_files: bool) -> Vec<Ca
         all.push(candidate(mapping.path.clone(), false));
     }
     all
-}
-
-/// The bytes of this process's vDSO.
-pub(crate) fn own_vdso() -> Option<Arc<[u8]>> {
-    static BYTES: std::sync::OnceLock<Option<Arc<[u8]>>> = std::sync::OnceLock::new();
-    let read = || {
-        let maps = read_code_maps(std::process::id()).ok()?;
-        let vdso = maps.into_iter().find(|m| m.path == Path::new(VDSO))?;
-        let length = vdso.end - vdso.start;
-        if length > MAX_VDSO {
-            return None;
-        }
-        let mut bytes = vec![0; length as usize];
-        elf::open(Path::new("/proc/self/mem")).ok()?.read_exact_at(&mut bytes, vdso.start).ok()?;
-        Some(Arc::from(bytes))
-    };
-    BYTES.get_or_init(read).clone()
 }
 
 /// Opens a file if it is the one that is meant, and ELF.

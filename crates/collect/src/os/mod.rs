@@ -2,6 +2,7 @@
 //! cgroup show of processes.
 
 pub mod cgroup;
+pub mod maps;
 pub mod proc;
 mod socket;
 pub mod sys;

@@ -1,11 +1,12 @@
 //! Walks an interpreter's threads and frames.
 
-use super::MAX_FRAMES;
 use super::layout::{Known, Lock};
 use super::memory::Memory;
 use std::ops::Range;
 use tprof_wire::python::{self, Ends, Layout, Memory as _, RawFrame};
 
+/// Most Python frames of a stack.
+const MAX_FRAMES: usize = 256;
 /// Interpreters and threads that are believed.
 const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 16_384;

@@ -3,8 +3,8 @@
 //! A stack may refer to a frame whose name is still on its way, in another thread's
 //! ring: the number is given at the first mention, the name is written when it comes.
 
-use super::decode;
-use crate::cpu::Named;
+use super::code::decode;
+use super::function::PyFunction;
 use std::collections::{HashMap, HashSet};
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Symbol};
@@ -21,7 +21,7 @@ pub struct ToldFrame {
     /// What stands for it in stacks.
     pub key: u64,
     /// What it is.
-    pub named: Named,
+    pub named: PyFunction,
 }
 
 impl ToldFrame {
@@ -47,7 +47,10 @@ impl ToldFrame {
         if whole >> 32 > file as u64 {
             path.insert(0, '…');
         }
-        Some(ToldFrame { key: *key, named: Named { function, file: path, line: *line as u32 } })
+        Some(ToldFrame {
+            key: *key,
+            named: PyFunction { function, file: path, line: *line as u32 },
+        })
     }
 }
 
@@ -55,7 +58,7 @@ impl ToldFrame {
 #[derive(Default)]
 pub struct Told {
     numbers: HashMap<u64, u64>,
-    named: HashMap<Named, u64>,
+    named: HashMap<PyFunction, u64>,
     nameless: HashSet<u64>,
     next: u64,
 }
@@ -114,7 +117,7 @@ impl Told {
     /// Says of frames whose names never came that they have none; how many.
     pub fn give_up(&mut self, process: ProcessIndex, writer: &mut TraceWriter) -> u64 {
         let unknown = "(a Python function whose name was lost)".to_owned();
-        let unknown = Named { function: unknown, file: String::new(), line: 0 };
+        let unknown = PyFunction { function: unknown, file: String::new(), line: 0 };
         let count = self.nameless.len() as u64;
         for frame in self.nameless.drain() {
             write(frame, &unknown, process, false, writer);
@@ -126,7 +129,7 @@ impl Told {
 /// Writes the name of a frame that is a function of Python's.
 pub fn write(
     frame: u64,
-    named: &Named,
+    named: &PyFunction,
     process: ProcessIndex,
     redact: bool,
     writer: &mut TraceWriter,
@@ -162,7 +165,7 @@ mod tests {
     fn a_name_crosses_and_nonsense_does_not() {
         let words = payload(9, 7, "Class.method", "/a/b.py");
         let told = ToldFrame::decode(&words).unwrap();
-        let named = Named { function: "Class.method".into(), file: "/a/b.py".into(), line: 7 };
+        let named = PyFunction { function: "Class.method".into(), file: "/a/b.py".into(), line: 7 };
         assert_eq!(told, ToldFrame { key: 9, named });
         assert_eq!(ToldFrame::decode(&words[..words.len() - 1]), None);
         assert_eq!(ToldFrame::decode(&words[..3]), None);

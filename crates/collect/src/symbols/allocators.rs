@@ -4,8 +4,8 @@
 //! A file that was not stripped is judged by the functions that it defines, any other by
 //! messages that the allocator carries.
 
+use crate::elf::FileId;
 use crate::elf::{Elf, Section, u16_at, u32_at};
-use crate::modules::FileId;
 use crate::symbols::ModuleFile;
 use memchr::memmem;
 use std::collections::HashMap;

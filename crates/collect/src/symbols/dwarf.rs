@@ -323,7 +323,7 @@ fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
     let name = PathBuf::from(std::str::from_utf8(&link[..end]).ok()?);
     let id: String = link[end + 1..].iter().map(|b| format!("{b:02x}")).collect();
     let beside = path.parent()?.join(name);
-    [beside, super::debug_file_of(&id)?]
+    [beside, super::files::debug_file_of(&id)?]
         .into_iter()
         .filter_map(|candidate| Elf::open(&candidate).ok())
         .find(|elf| elf.build_id() == id)

@@ -3,7 +3,8 @@
 //! Without privileges the file shows zeros for addresses; frames are then told
 //! as the kernel's, and not which.
 
-use super::{ModuleFile, ResolvedFrame};
+use super::frame::ResolvedFrame;
+use super::module_file::ModuleFile;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 

@@ -1,10 +1,10 @@
 //! What the sampler's rows of one process image refer to: threads, stacks, and
 //! frames that are no addresses, each numbered when it is first met.
 
-use crate::cpu::{Counted, Frame, Kind, Named, Taken, Told};
+use crate::cpu::{Counted, Frame, Kind, Taken, Told};
 use crate::os::proc;
 use crate::out::files::OpenFile;
-use crate::python;
+use crate::python::{self, PyFunction};
 use crate::symbols;
 use crate::target::code::Code;
 use std::collections::{HashMap, HashSet};
@@ -33,7 +33,7 @@ pub struct Ledger {
     next_stack: StackId,
     kernel: HashMap<u64, u64>,
     kernel_functions: HashMap<Arc<str>, u64>,
-    named: HashMap<Arc<Named>, u64>,
+    named: HashMap<Arc<PyFunction>, u64>,
 }
 
 /// Where rows go.
@@ -205,7 +205,7 @@ impl Ledger {
                 self.kernel_functions.insert(Arc::clone(name), next);
                 next
             }
-            Frame::Named(named) => {
+            Frame::Python(named) => {
                 if let Some(frame) = self.named.get(named) {
                     return *frame;
                 }

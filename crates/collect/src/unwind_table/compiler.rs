@@ -11,8 +11,8 @@ use gimli::{
 };
 use tprof_wire::unwind::{Row, RowKind};
 
-use super::plain::{Entry, Plain, PlainCie};
-use super::{UnwindError, UnwindTable};
+use super::plain::{CodeRange, Entry, Plain, PlainCie};
+use super::table::{UnwindError, UnwindTable};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -24,31 +24,12 @@ const MAX_CIE_INSTRUCTIONS: usize = 1024;
 /// CIEs kept parsed; real modules have some ten.
 const MAX_CIES: usize = 4096;
 
-/// Code that one FDE describes.
-#[derive(Clone, Copy)]
-pub(super) struct Range {
-    pub start: u32,
-    pub end: u32,
-    /// Offset of the FDE in its section.
-    pub fde: usize,
-    pub debug: bool,
-}
-
-impl Range {
-    /// `None` for what has no place in a table. Address 0 stands for code that the linker
-    /// threw away.
-    fn new(start: u64, end: u64, fde: usize, debug: bool) -> Option<Range> {
-        let (start, end) = (u32::try_from(start).ok()?, u32::try_from(end).ok()?);
-        (start != 0 && start < end).then_some(Range { start, end, fde, debug })
-    }
-}
-
 /// Lists FDEs, then turns them into rows.
 #[derive(Default)]
 pub(super) struct Compiler<'a> {
     eh: Option<Section<'a, EhFrame<Bytes<'a>>>>,
     debug: Option<Section<'a, DebugFrame<Bytes<'a>>>>,
-    ranges: Vec<Range>,
+    ranges: Vec<CodeRange>,
 }
 
 /// A section of frame information with the CIEs parsed so far.
@@ -112,7 +93,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
 
     /// As [`Section::list`], of a section that compilers wrote; false, and nothing listed, if
     /// anything about its structure is odd.
-    fn list_plain(&mut self, ranges: &mut Vec<Range>) -> bool {
+    fn list_plain(&mut self, ranges: &mut Vec<CodeRange>) -> bool {
         let Section { section, bases, cies, plain } = self;
         let Some(plain) = plain else { return false };
         let before = ranges.len();
@@ -126,7 +107,9 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
                 }
                 Entry::Fde(cie) if plain.cie(cie).is_some() => {
                     let code = plain.code(at);
-                    ranges.extend(code.and_then(|(start, end)| Range::new(start, end, at, false)));
+                    ranges.extend(
+                        code.and_then(|(start, end)| CodeRange::new(start, end, at, false)),
+                    );
                 }
                 Entry::Fde(_) => {
                     let fde = section.partial_fde_from_offset(bases, S::Offset::from(at));
@@ -134,7 +117,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
                         fde.and_then(|fde| fde.parse(|s, bases, cie| cies.get(s, bases, cie)));
                     ranges.extend(parsed.ok().and_then(|fde| {
                         let start = fde.initial_address();
-                        Range::new(start, start.checked_add(fde.len())?, at, false)
+                        CodeRange::new(start, start.checked_add(fde.len())?, at, false)
                     }));
                 }
             }
@@ -149,7 +132,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
 
     /// Lists the code ranges that the section describes. Stops at damage:
     /// beyond it no boundary can be trusted.
-    fn list(&mut self, debug: bool, ranges: &mut Vec<Range>) {
+    fn list(&mut self, debug: bool, ranges: &mut Vec<CodeRange>) {
         let Section { section, bases, cies, .. } = self;
         let mut entries = section.entries(bases);
         while let Ok(Some(entry)) = entries.next() {
@@ -162,14 +145,14 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
             };
             let start = parsed.initial_address();
             let end = start.checked_add(parsed.len());
-            ranges.extend(end.and_then(|end| Range::new(start, end, fde, debug)));
+            ranges.extend(end.and_then(|end| CodeRange::new(start, end, fde, debug)));
         }
     }
 
     /// Runs one FDE and pushes its rows, none before `from`.
     fn rows(
         &mut self,
-        range: Range,
+        range: CodeRange,
         from: u32,
         context: &mut UnwindContext<usize>,
         table: &mut UnwindTable,
@@ -335,7 +318,7 @@ mod tests {
             let bytes = elf.contents(section, 1 << 30).unwrap();
             let mut fast = Compiler::default();
             fast.add(&bytes, section.address);
-            let plain = |range: &Range| fast.eh.as_mut()?.plain.as_mut()?.run(*range).map(drop);
+            let plain = |range: &CodeRange| fast.eh.as_mut()?.plain.as_mut()?.run(*range).map(drop);
             plain_ones += fast.ranges.iter().filter_map(plain).count();
             let mut slow = Compiler::default();
             slow.add(&bytes, section.address);

@@ -9,7 +9,24 @@ use gimli::{
 };
 use tprof_wire::unwind::{Row, RowKind};
 
-use super::compiler::Range;
+/// Code that one FDE describes.
+#[derive(Clone, Copy)]
+pub(super) struct CodeRange {
+    pub start: u32,
+    pub end: u32,
+    /// Offset of the FDE in its section.
+    pub fde: usize,
+    pub debug: bool,
+}
+
+impl CodeRange {
+    /// `None` for what has no place in a table. Address 0 stands for code that the linker
+    /// threw away.
+    pub fn new(start: u64, end: u64, fde: usize, debug: bool) -> Option<CodeRange> {
+        let (start, end) = (u32::try_from(start).ok()?, u32::try_from(end).ok()?);
+        (start != 0 && start < end).then_some(CodeRange { start, end, fde, debug })
+    }
+}
 
 /// Depth of remembered states; compilers use one or two.
 const MAX_REMEMBERED: usize = 8;
@@ -189,7 +206,7 @@ impl<'a> Plain<'a> {
 
     /// Runs an FDE: the rows that hold from an address on, each until the next one's, the
     /// last to the end of the FDE. `None` if it is not plain.
-    pub fn run(&mut self, range: Range) -> Option<&[(u64, Row)]> {
+    pub fn run(&mut self, range: CodeRange) -> Option<&[(u64, Row)]> {
         let (Entry::Fde(cie), end) = self.entry(range.fde)? else { return None };
         let cie = self.cie(cie)?;
         let mut rows = std::mem::take(&mut self.rows);

@@ -1,8 +1,9 @@
 //! The stack of a sample: the kernel's frames, the user's unwound, Python's put in.
 
 use super::super::blocked::{self, Blocked};
+use super::super::sample::Frame;
 use super::super::threads::Place;
-use super::super::{Frame, unwind};
+use super::super::unwind;
 use super::Worker;
 use crate::config::StackMode;
 use crate::perf::record::{self, Registers};
@@ -53,7 +54,7 @@ impl Worker {
         let whole = end == StackEnd::Whole;
         // Python's outermost frame is as good an end as the C library's.
         let end = if python.cut { end } else { StackEnd::Whole };
-        let named = python.frames.into_iter().map(|f| (Frame::Named(f.named), f.entry));
+        let named = python.frames.into_iter().map(|f| (Frame::Python(f.named), f.entry));
         let is_loop = |frame: &Frame| matches!(frame, Frame::Address(address) if self.pythons.is_loop(pid, *address));
         (merge(frames, named, whole, python.cut, is_loop), end)
     }

@@ -1,10 +1,10 @@
 //! Looks at processes whose perf events are refused.
 
 use super::super::polled::{self, Found, Program};
-use super::super::{Heard, Taken, Told};
+use super::super::sample::{Heard, Taken, Told};
 use super::Worker;
 use crate::config::StackMode;
-use crate::modules::read_code_maps;
+use crate::os::maps::read_code_maps;
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use tprof_wire::record::StackEnd;

@@ -1,8 +1,8 @@
 //! Begins to watch processes: opens their counters, or looks at them where that is
 //! refused.
 
-use super::super::Heard;
-use super::super::counters::why_refused;
+use super::super::refusal::why_refused;
+use super::super::sample::Heard;
 use super::{Waiting, What, Worker};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;

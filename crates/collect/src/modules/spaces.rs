@@ -4,9 +4,10 @@
 //! Files are looked at when a sample first lies in them: most processes of a
 //! build map ten files and are sampled once.
 
+use super::cache::{LoadedModule, ModuleCache};
 use super::rows::ModuleRows;
-use crate::elf::Elf;
-use crate::modules::{FileId, LoadedModule, Mapping, ModuleCache, own_vdso, read_code_maps};
+use crate::elf::{Elf, FileId, VDSO, own_vdso};
+use crate::os::maps::{Mapping, read_code_maps};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -188,7 +189,7 @@ impl Spaces {
 
     /// Finds the file behind a mapping, and where its rows are.
     fn look_at(&mut self, pid: u32, mapping: &Mapping) -> (LoadedModule, Option<usize>) {
-        let vdso = mapping.path == Path::new("[vdso]");
+        let vdso = mapping.path == Path::new(VDSO);
         let module = self.cache.identify(pid, mapping.clone());
         let Some(identity) = module.identity.filter(|_| mapping.inode != 0 || vdso) else {
             return (module, None);

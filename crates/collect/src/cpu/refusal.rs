@@ -1,0 +1,58 @@
+//! Why the kernel refuses perf events, in words.
+
+use crate::os::proc;
+use std::io;
+
+/// Why counters could not be opened, and what would allow them.
+pub fn why_refused(error: &io::Error) -> String {
+    let level = proc::setting("kernel/perf_event_paranoid");
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => refused_at(level.as_deref()),
+        Some(libc::ENOSYS) => {
+            "this kernel, or a seccomp profile, has no perf_event_open".to_owned()
+        }
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "too many counters would have to be open: one for each thread and processor".to_owned()
+        }
+        Some(libc::ESRCH) => "the process is gone".to_owned(),
+        _ => format!("perf_event_open failed: {error}"),
+    }
+}
+
+/// Why it is not permitted, by `kernel.perf_event_paranoid`: up to 2 it is.
+fn refused_at(level: Option<&str>) -> String {
+    match level.map(|level| (level.trim(), level.trim().parse::<i32>())) {
+        Some((_, Ok(level @ 3..))) => format!(
+            "perf_event_open is not permitted (kernel.perf_event_paranoid is {level}); \
+             `sysctl kernel.perf_event_paranoid=1` or CAP_PERFMON would allow it"
+        ),
+        Some((level, _)) => format!(
+            "perf_event_open is refused although kernel.perf_event_paranoid is {level}: by a seccomp \
+             profile, as in most containers, where `--cap-add PERFMON` would allow it"
+        ),
+        None => "perf_event_open is not permitted, by a seccomp profile or the kernel".to_owned(),
+    }
+}
+
+/// A machine without such counters refuses otherwise than one that forbids them.
+pub(super) fn why_no_hardware(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
+            "this machine shows none to its programs, as most virtual machines".to_owned()
+        }
+        _ => why_refused(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_what_would_allow_it() {
+        assert!(refused_at(Some("3\n")).contains("sysctl kernel.perf_event_paranoid=1"));
+        let profile = refused_at(Some("2\n"));
+        assert!(profile.contains("seccomp") && !profile.contains("sysctl"), "{profile}");
+        assert!(refused_at(None).contains("not permitted"));
+    }
+}

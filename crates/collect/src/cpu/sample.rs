@@ -1,0 +1,142 @@
+//! What the sampler gives: samples, and what it learns of processes meanwhile.
+
+use crate::config::PerfEvent;
+use crate::modules::Met;
+use crate::python::PyFunction;
+use std::sync::Arc;
+use tprof_trace::model::ThreadState;
+
+/// What was counted of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Counts {
+    /// It left its processor to wait.
+    pub voluntary: u64,
+    /// It was made to leave.
+    pub involuntary: u64,
+    /// It came back on another processor.
+    pub migrations: u64,
+}
+
+/// Kinds of stretches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Ran, and no sample stands for it.
+    Ran,
+    /// Could have run.
+    Ready,
+    /// Waited.
+    Waited,
+}
+
+/// What was counted of a thread until it ended, or the sampler.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    /// When.
+    pub time_ns: u64,
+    /// Switches; `None` if records of them were lost.
+    pub counts: Option<Counts>,
+    /// Minor and major page faults, if they are known.
+    pub faults: Option<[u64; 2]>,
+}
+
+/// A sample, or a stretch of time without one.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// When.
+    pub time_ns: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Time that it stands for.
+    pub weight_ns: u64,
+    /// What the thread did.
+    pub kind: Kind,
+    /// What it waited for, if its system call told.
+    pub waits_for: Option<ThreadState>,
+    /// Processor, of a sample.
+    pub cpu: Option<u32>,
+    /// Whether it held Python's lock, where that is known.
+    pub gil: Option<bool>,
+    /// Innermost first.
+    pub frames: Vec<Frame>,
+    /// Why the frames end: a [`tprof_wire::record::StackEnd`].
+    pub end: u8,
+    /// What it tells.
+    pub told: Told,
+}
+
+impl Taken {
+    /// Of a thread that ran, and nothing else.
+    pub(super) fn of(pid: u32, tid: u32, time_ns: u64, told: Told) -> Taken {
+        Taken {
+            time_ns,
+            pid,
+            tid,
+            weight_ns: 0,
+            kind: Kind::Ran,
+            waits_for: None,
+            cpu: None,
+            gil: None,
+            frames: Vec::new(),
+            end: 0,
+            told,
+        }
+    }
+}
+
+/// What a [`Taken`] tells.
+#[derive(Clone, Copy, Debug)]
+pub enum Told {
+    /// What a thread did for a while.
+    Time,
+    /// What was counted of it so far.
+    Counted(Counted),
+    /// So many events since the last such row of the thread.
+    Events(PerfEvent, u64),
+}
+
+/// One frame of a sample.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Frame {
+    /// A return address.
+    Address(u64),
+    /// An address in the kernel.
+    Kernel(u64),
+    /// A function of the kernel, by its name.
+    KernelFunction(Arc<str>),
+    /// A function of an interpreter.
+    Python(Arc<PyFunction>),
+}
+
+/// What the sampler tells.
+#[derive(Debug)]
+pub enum Heard {
+    /// A process began by a fork, at a time.
+    Forked {
+        /// The child.
+        pid: u32,
+        /// Its parent.
+        parent: u32,
+        /// When.
+        time_ns: u64,
+    },
+    /// A process runs another program since.
+    Replaced(u32, u64),
+    /// A process is gone since.
+    Ended(u32, u64),
+    /// A thread was given a name.
+    Named(u32, u32, u64, String),
+    /// A module that samples lie in.
+    Met(Met),
+    /// Samples, nearly in order.
+    Taken(Vec<Taken>),
+    /// Something was lost: what, why, how many.
+    Lost(&'static str, &'static str, u64),
+    /// For which share of the time events were counted.
+    EventShares(Vec<(PerfEvent, f64)>),
+    /// The kernel was sampled, but its functions have no names; why.
+    KernelNamesHidden(String),
+    /// Something cannot be seen: of whom (empty: of all), what, why.
+    Missing(String, &'static str, String),
+}

@@ -1,0 +1,107 @@
+//! The sampler as the collector holds it: a thread of its own, and what it is told to do.
+
+use super::sample::Heard;
+use super::wanted::Wanted;
+use super::worker::{self, Command};
+use crate::os::sys;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the launcher waits for counters to be open.
+const OPEN_TIME: Duration = Duration::from_secs(2);
+/// A running sampler.
+pub struct Sampler {
+    commands: Sender<Command>,
+    wake: Arc<OwnedFd>,
+    /// All that happened until then was handed out.
+    until_ns: Arc<AtomicU64>,
+    /// Perf events are refused: processes are looked at instead.
+    polls: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Sampler {
+    /// Starts it. What it hears goes through `heard`.
+    pub fn start(wanted: Wanted, heard: Box<dyn Fn(Heard) + Send>) -> io::Result<Sampler> {
+        let (commands, orders) = channel();
+        let wake = Arc::new(sys::eventfd()?);
+        let until_ns = Arc::new(AtomicU64::new(0));
+        let polls = Arc::new(AtomicBool::new(false));
+        let parts = worker::Parts {
+            wanted,
+            orders,
+            heard,
+            wake: Arc::clone(&wake),
+            until_ns: Arc::clone(&until_ns),
+            polls: Arc::clone(&polls),
+        };
+        let named = std::thread::Builder::new().name("tprof-sampler".to_owned());
+        let thread = named.spawn(move || worker::run(parts))?;
+        Ok(Sampler { commands, wake, until_ns, polls, thread: Mutex::new(Some(thread)) })
+    }
+
+    fn tell(&self, command: Command) {
+        let _ = self.commands.send(command);
+        sys::signal_eventfd(self.wake.as_raw_fd());
+    }
+
+    /// Watches a process that waits to be let go, from its exec on.
+    pub fn launch(&self, pid: u32) {
+        let (done, wait) = channel();
+        self.tell(Command::Launch(pid, done));
+        let _ = wait.recv_timeout(OPEN_TIME);
+    }
+
+    /// Watches processes that run already.
+    pub fn attach(&self, pids: Vec<u32>) -> Result<(), String> {
+        let (done, wait): (_, Receiver<Result<(), String>>) = channel();
+        self.tell(Command::Attach(pids, done));
+        wait.recv_timeout(OPEN_TIME).unwrap_or_else(|_| Err("the sampler did not answer".into()))
+    }
+
+    /// Watches a process that attached by itself, unless it is watched already.
+    pub fn cover(&self, pid: u32) {
+        self.tell(Command::Cover(pid));
+    }
+
+    /// Whether perf events are refused, so that processes are looked at instead.
+    pub fn polls(&self) -> bool {
+        self.polls.load(Acquire)
+    }
+
+    /// A process attached that a launched one started: nobody else tells of it where
+    /// perf events are refused.
+    pub fn met(&self, pid: u32) {
+        self.tell(Command::Met(pid));
+    }
+
+    /// Until when everything was handed out.
+    pub fn until_ns(&self) -> u64 {
+        self.until_ns.load(Acquire)
+    }
+
+    /// Asks for what there is, now.
+    pub fn hurry(&self) {
+        self.tell(Command::Drain);
+    }
+
+    /// Hands out everything and ends.
+    pub fn finish(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            self.tell(Command::Finish);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

@@ -1,0 +1,312 @@
+//! The files that processes run code from, each looked at once.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::files::{Candidate, address_of, candidates, reopen};
+use crate::elf::{Elf, FileId, Segment, VDSO, own_vdso};
+use crate::os::maps::{Mapping, read_code_maps};
+use crate::symbols::ModuleFile;
+use crate::unwind_table;
+
+/// Files kept open between being seen and being compiled. Past this they are
+/// opened again by path.
+const MAX_OPEN: usize = 128;
+/// Takes compiled tables into memory that targets can read.
+pub trait TableStore {
+    /// Appends a table, aligned to 8 bytes; `None` if there is no room. The
+    /// offset it gives is never 0.
+    fn append(&mut self, bytes: &[u8]) -> Option<u64>;
+}
+
+/// Where a table lies in the [`TableStore`]; never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableId(pub u64);
+
+/// A file of a [`ModuleCache`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileKey(u32);
+
+/// How far the table of a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableState {
+    /// Nobody has asked for it.
+    Wanted,
+    /// Handed out by [`ModuleCache::job`].
+    Compiling,
+    /// Done.
+    At(TableId),
+    /// There will be none, and why.
+    Absent(Arc<str>),
+}
+
+/// An executable mapping of a process, with the file behind it.
+#[derive(Clone, Debug)]
+pub struct LoadedModule {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Address minus ELF address, wrapping.
+    pub bias: u64,
+    /// Path as the process sees it.
+    pub path: PathBuf,
+    /// Build id in hex; empty if there is none.
+    pub build_id: Arc<str>,
+    /// Its unwind table, once there is one.
+    pub table: Option<TableId>,
+    /// The file in the cache; `None` if it could not be read.
+    pub file: Option<FileKey>,
+    /// What the file is known by, if it could be read.
+    pub identity: Option<FileId>,
+    /// A path by which the collector reached the file.
+    pub reached: PathBuf,
+}
+
+impl LoadedModule {
+    /// What the symbolizer needs to find the file again.
+    pub fn module_file(&self) -> ModuleFile {
+        ModuleFile {
+            path: self.path.clone(),
+            build_id: self.build_id.to_string(),
+            reached: Some(self.reached.clone()),
+            identity: self.identity,
+        }
+    }
+}
+
+/// One file seen.
+#[derive(Debug)]
+struct Entry {
+    identity: FileId,
+    build_id: Arc<str>,
+    /// Executable load segments.
+    code: Vec<Segment>,
+    frame_bytes: u64,
+    state: TableState,
+    /// Kept until the table is compiled.
+    elf: Option<Elf>,
+    path: PathBuf,
+}
+
+/// A compilation to be run, on any thread.
+#[derive(Debug)]
+pub struct CompileJob {
+    file: FileKey,
+    elf: Elf,
+}
+
+/// The result of a [`CompileJob`].
+#[derive(Debug)]
+pub struct Compiled {
+    file: FileKey,
+    bytes: Result<Vec<u8>, Arc<str>>,
+}
+
+impl CompileJob {
+    /// Which file it is for.
+    pub fn file(&self) -> FileKey {
+        self.file
+    }
+
+    /// Compiles, at about 25 million rows a second.
+    pub fn run(self) -> Compiled {
+        let bytes = match unwind_table::compile_elf(&self.elf) {
+            Ok(table) => match table.empty {
+                Some(why) => Err(Arc::from(why)),
+                None => {
+                    let mut bytes = Vec::new();
+                    unwind_table::encode(&table, &mut bytes);
+                    Ok(bytes)
+                }
+            },
+            Err(e) => Err(Arc::from(e.to_string())),
+        };
+        Compiled { file: self.file, bytes }
+    }
+}
+
+/// Compilation may leave the collector's thread.
+const _: () = {
+    const fn is_send<T: Send + 'static>() {}
+    is_send::<CompileJob>();
+    is_send::<Compiled>();
+};
+
+/// The files that the run's processes run code from.
+#[derive(Debug, Default)]
+pub struct ModuleCache {
+    entries: Vec<Entry>,
+    by_identity: HashMap<FileId, FileKey>,
+    vdso: Option<FileKey>,
+    open: usize,
+    /// `/proc/PID/map_files` is for the privileged; one refusal is enough.
+    map_files_refused: bool,
+}
+
+impl ModuleCache {
+    /// An empty cache.
+    pub fn new() -> ModuleCache {
+        ModuleCache::default()
+    }
+
+    /// The executable mappings of a process that have a file, or are the vDSO,
+    /// in order of address.
+    pub fn loaded(&mut self, pid: u32) -> io::Result<Vec<LoadedModule>> {
+        Ok(self.identified(pid, read_code_maps(pid)?))
+    }
+
+    /// As [`ModuleCache::loaded`], of mappings that were read before.
+    pub fn identified(&mut self, pid: u32, mut maps: Vec<Mapping>) -> Vec<LoadedModule> {
+        maps.retain(|m| m.inode != 0 || m.path == Path::new(VDSO));
+        maps.into_iter().map(|m| self.identify(pid, m)).collect()
+    }
+
+    /// Finds the file behind one executable mapping.
+    pub fn identify(&mut self, pid: u32, mapping: Mapping) -> LoadedModule {
+        let found = if mapping.inode == 0 && mapping.path == Path::new(VDSO) {
+            self.vdso(&mapping).map(|file| (file, PathBuf::from(VDSO)))
+        } else {
+            self.find(pid, &mapping)
+        };
+        let mut module = LoadedModule {
+            start: mapping.start,
+            end: mapping.end,
+            bias: mapping.start.wrapping_sub(mapping.offset),
+            path: mapping.path,
+            build_id: Arc::from(""),
+            table: None,
+            file: None,
+            identity: None,
+            reached: PathBuf::new(),
+        };
+        let Some((file, reached)) = found else {
+            return module;
+        };
+        let entry = &self.entries[file.0 as usize];
+        module.reached = reached;
+        module.identity = Some(entry.identity);
+        // Code that the loader did not place has no ELF addresses.
+        let Some(address) = address_of(&entry.code, mapping.offset) else {
+            return module;
+        };
+        module.bias = mapping.start.wrapping_sub(address);
+        module.build_id = Arc::clone(&entry.build_id);
+        module.file = Some(file);
+        if let TableState::At(table) = entry.state {
+            module.table = Some(table);
+        }
+        module
+    }
+
+    /// How far the table of a file is.
+    pub fn state(&self, file: FileKey) -> &TableState {
+        &self.entries[file.0 as usize].state
+    }
+
+    /// Bytes of frame information of a file: about 6 µs to compile for each 1,000.
+    pub fn module_cost(&self, file: FileKey) -> u64 {
+        self.entries[file.0 as usize].frame_bytes
+    }
+
+    /// Takes the compilation of a file that is [`TableState::Wanted`], to be
+    /// run anywhere; `None` if there is nothing to do.
+    pub fn job(&mut self, file: FileKey) -> Option<CompileJob> {
+        let entry = &mut self.entries[file.0 as usize];
+        if entry.state != TableState::Wanted {
+            return None;
+        }
+        let elf = match entry.elf.take() {
+            Some(elf) => {
+                self.open -= 1;
+                Some(elf)
+            }
+            None => reopen(&entry.path, entry.identity),
+        };
+        match elf {
+            Some(elf) => {
+                entry.state = TableState::Compiling;
+                Some(CompileJob { file, elf })
+            }
+            None => {
+                entry.state = TableState::Absent(Arc::from("the file is gone or has changed"));
+                None
+            }
+        }
+    }
+
+    /// Stores a compiled table, for this process and all later ones.
+    pub fn publish(&mut self, compiled: Compiled, store: &mut dyn TableStore) -> &TableState {
+        let entry = &mut self.entries[compiled.file.0 as usize];
+        entry.state = match compiled.bytes {
+            Err(why) => TableState::Absent(why),
+            Ok(bytes) => match store.append(&bytes) {
+                Some(offset) if offset != 0 => TableState::At(TableId(offset)),
+                _ => TableState::Absent(Arc::from("no room for unwind tables is left")),
+            },
+        };
+        &entry.state
+    }
+
+    /// The cached file behind a mapping, and the path that reached it.
+    fn find(&mut self, pid: u32, mapping: &Mapping) -> Option<(FileKey, PathBuf)> {
+        for Candidate { path, trusted, map_files } in
+            candidates(pid, mapping, !self.map_files_refused)
+        {
+            let meta = match std::fs::metadata(&path) {
+                Ok(meta) => meta,
+                Err(e) => {
+                    let refused = e.kind() == io::ErrorKind::PermissionDenied;
+                    self.map_files_refused |= map_files && refused;
+                    continue;
+                }
+            };
+            if !meta.is_file() || !(trusted || meta.ino() == mapping.inode) {
+                continue;
+            }
+            let identity = FileId::of(&meta);
+            if let Some(file) = self.by_identity.get(&identity) {
+                return Some((*file, path));
+            }
+            if let Some(elf) = reopen(&path, identity) {
+                return Some((self.add(identity, elf, path.clone()), path));
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, identity: FileId, elf: Elf, path: PathBuf) -> FileKey {
+        let file = FileKey(self.entries.len() as u32);
+        let keep = self.open < MAX_OPEN;
+        self.open += usize::from(keep);
+        self.entries.push(Entry {
+            identity,
+            build_id: Arc::from(elf.build_id()),
+            code: elf.segments().iter().filter(|s| s.is_code()).copied().collect(),
+            frame_bytes: unwind_table::frame_bytes(&elf),
+            state: TableState::Wanted,
+            elf: keep.then_some(elf),
+            path,
+        });
+        self.by_identity.insert(identity, file);
+        file
+    }
+
+    /// The vDSO, which is the same in every process of the host: read from this one.
+    fn vdso(&mut self, mapping: &Mapping) -> Option<FileKey> {
+        let bytes = own_vdso()?;
+        if mapping.end - mapping.start != bytes.len() as u64 {
+            return None;
+        }
+        if let Some(file) = self.vdso {
+            return Some(file);
+        }
+        let identity = FileId { dev: 0, inode: 0, mtime_ns: 0, size: bytes.len() as u64 };
+        let file = self.add(identity, Elf::from_bytes(bytes).ok()?, PathBuf::from(VDSO));
+        self.vdso = Some(file);
+        Some(file)
+    }
+}

@@ -1,0 +1,12 @@
+//! What is known of an address.
+
+/// One function at an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvedFrame {
+    /// Demangled name; empty if unknown.
+    pub function: String,
+    /// Source file; empty if unknown.
+    pub file: String,
+    /// Source line; 0 if unknown.
+    pub line: u32,
+}

@@ -1,0 +1,26 @@
+//! A module whose addresses are to be named.
+
+use crate::elf::FileId;
+use std::path::PathBuf;
+
+/// A module to look into.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ModuleFile {
+    /// Path as the process saw it; `[vdso]` for the vDSO.
+    pub path: PathBuf,
+    /// Build id in hex; empty if it has none. A file with another one is not used.
+    pub build_id: String,
+    /// A path by which the collector reached it, e.g. through `/proc/PID/root`.
+    pub reached: Option<PathBuf>,
+    /// What the file was known by then, if it could be looked at.
+    pub identity: Option<FileId>,
+}
+
+impl ModuleFile {
+    /// Whether both are the same file, by whatever path each was reached.
+    pub fn is_same_file(&self, other: &ModuleFile) -> bool {
+        let alike = self.path == other.path && self.build_id == other.build_id;
+        let known = self.identity.is_some() || self.reached == other.reached;
+        alike && known && self.identity == other.identity
+    }
+}

@@ -1,0 +1,228 @@
+//! Names addresses, with as many modules open as fit.
+
+use super::demangle::{demangle, is_mangled};
+use super::dwarf::DebugInfo;
+use super::files::{find_debug_file, find_module};
+use super::frame::ResolvedFrame;
+use super::kernel::{KERNEL, KernelTable};
+use super::module_file::ModuleFile;
+use super::table::SymbolTable;
+use crate::elf::{Elf, FileId};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Debug information that is mapped at one time; few of its pages are resident.
+const MAX_MAPPED: u64 = 256 << 20;
+/// Memory that open modules may take, estimated.
+const MAX_HEAP: u64 = 48 << 20;
+/// Modules open at one time.
+const MAX_OPEN: usize = 64;
+/// Answers kept.
+const MAX_ANSWERS: usize = 16_384;
+/// Modules that are known to have been asked about.
+const MAX_KNOWN: usize = 65_536;
+/// What a module is remembered by. A file that was looked at is the same one under every
+/// path, above all under those through the thousand processes of a build that ran it.
+#[derive(PartialEq, Eq, Hash)]
+enum Known {
+    File(FileId, String),
+    Module(ModuleFile),
+}
+
+impl Known {
+    fn of(module: &ModuleFile) -> Known {
+        match module.identity {
+            Some(identity) => Known::File(identity, module.build_id.clone()),
+            None => Known::Module(module.clone()),
+        }
+    }
+}
+
+/// Resolves addresses of any number of modules in bounded memory.
+#[derive(Default)]
+pub struct Symbolizer {
+    known: HashMap<Known, u32>,
+    open: HashMap<u32, OpenModule>,
+    answers: HashMap<(u32, u64), Arc<[ResolvedFrame]>>,
+    clock: u64,
+    sparing: bool,
+    kernel: Option<KernelTable>,
+}
+
+/// Symbols may be resolved on a thread of their own.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Symbolizer>();
+};
+
+/// A module that is open for lookups.
+#[derive(Default)]
+struct OpenModule {
+    used: u64,
+    /// The path that led to no such file: another process may still lead there.
+    missed: Option<PathBuf>,
+    debug: Option<DebugInfo>,
+    symbols: Option<(Elf, SymbolTable)>,
+}
+
+impl OpenModule {
+    fn mapped_bytes(&self) -> u64 {
+        self.debug.as_ref().map_or(0, DebugInfo::mapped_bytes)
+    }
+    fn heap_bytes(&self) -> u64 {
+        let symbols = self.symbols.as_ref().map_or(0, |(_, table)| table.heap_bytes());
+        self.debug.as_ref().map_or(0, DebugInfo::heap_bytes) + symbols
+    }
+}
+
+impl Symbolizer {
+    /// A symbolizer with nothing open.
+    pub fn new() -> Symbolizer {
+        Symbolizer::default()
+    }
+
+    /// A symbolizer that takes names, but not lines, from separate debug files
+    /// that are compressed. Distributions ship such files for system libraries;
+    /// unfolding libc's takes 60 ms and 30 MB.
+    pub fn sparing() -> Symbolizer {
+        Symbolizer { sparing: true, ..Symbolizer::default() }
+    }
+
+    /// Resolves an ELF address, for a caller that of its return address less
+    /// one: inlined functions, innermost first, then the function that holds
+    /// them. Empty if nothing is known.
+    pub fn resolve(&mut self, module: &ModuleFile, pc: u64) -> Arc<[ResolvedFrame]> {
+        if module.path == Path::new(KERNEL) {
+            let table = self.kernel.get_or_insert_with(KernelTable::read);
+            let function = table.name_at(pc);
+            return Arc::new([ResolvedFrame { function, ..ResolvedFrame::default() }]);
+        }
+        let id = self.id_of(module);
+        if let Some(answer) = self.answers.get(&(id, pc)) {
+            return Arc::clone(answer);
+        }
+        self.clock += 1;
+        let used = self.clock;
+        if self.open.get(&id).is_some_and(|open| open.is_worth_another_look(module)) {
+            self.open.remove(&id);
+        }
+        // The parsers do not panic on any file known; should one, the run goes
+        // on without this module's names.
+        let resolved = catch_unwind(AssertUnwindSafe(|| {
+            let open =
+                self.open.entry(id).or_insert_with(|| OpenModule::open(module, self.sparing));
+            open.used = used;
+            (open.resolve(pc), open.missed.is_some())
+        }));
+        let (answer, missed) = resolved.unwrap_or_else(|_| {
+            self.open.insert(id, OpenModule { used, ..OpenModule::default() });
+            (Vec::new(), false)
+        });
+        self.close_unused(id);
+        let answer = Arc::from(answer);
+        if !missed {
+            if self.answers.len() >= MAX_ANSWERS {
+                self.answers.clear();
+            }
+            self.answers.insert((id, pc), Arc::clone(&answer));
+        }
+        answer
+    }
+
+    /// Closes all files.
+    pub fn close(&mut self) {
+        *self = Symbolizer { sparing: self.sparing, ..Symbolizer::default() };
+    }
+
+    fn id_of(&mut self, module: &ModuleFile) -> u32 {
+        let known = Known::of(module);
+        if let Some(id) = self.known.get(&known) {
+            return *id;
+        }
+        if self.known.len() >= MAX_KNOWN {
+            self.close();
+        }
+        let id = self.known.len() as u32;
+        self.known.insert(known, id);
+        id
+    }
+
+    /// Closes modules, least recently used first, until the rest fits; keeps `id`.
+    fn close_unused(&mut self, id: u32) {
+        loop {
+            let mapped: u64 = self.open.values().map(OpenModule::mapped_bytes).sum();
+            let heap: u64 = self.open.values().map(OpenModule::heap_bytes).sum();
+            if mapped <= MAX_MAPPED && heap <= MAX_HEAP && self.open.len() <= MAX_OPEN {
+                return;
+            }
+            let oldest = self.open.iter().filter(|(other, _)| **other != id);
+            let Some(oldest) = oldest.min_by_key(|(_, m)| m.used).map(|(other, _)| *other) else {
+                return;
+            };
+            self.open.remove(&oldest);
+        }
+    }
+}
+
+impl OpenModule {
+    fn open(module: &ModuleFile, sparing: bool) -> OpenModule {
+        let mut open = OpenModule::default();
+        let found = find_module(module);
+        open.missed = module.reached.clone().filter(|_| found.is_none());
+        let own = found.as_ref().map(|(elf, path)| (elf, path.as_path()));
+        let separate = match own {
+            Some((elf, _)) if DebugInfo::is_in(elf) => None,
+            _ => find_debug_file(&module.build_id, own),
+        };
+        open.debug = match (&separate, own) {
+            (Some((elf, _)), _) if sparing && DebugInfo::is_compressed_in(elf) => None,
+            (Some((elf, path)), _) => DebugInfo::open(elf, path),
+            (None, Some((elf, path))) => DebugInfo::open(elf, path),
+            (None, None) => None,
+        };
+        let own = own.map(|(elf, _)| elf);
+        let separate = separate.as_ref().map(|(elf, _)| elf);
+        open.symbols = [own, separate]
+            .into_iter()
+            .flatten()
+            .find_map(|elf| Some((elf.clone(), SymbolTable::full(elf)?)))
+            .or_else(|| Some((own?.clone(), SymbolTable::dynamic(own?)?)));
+        open
+    }
+
+    /// Whether the file was missed under another path than this one.
+    fn is_worth_another_look(&self, module: &ModuleFile) -> bool {
+        self.missed.is_some() && self.missed != module.reached
+    }
+
+    fn resolve(&mut self, pc: u64) -> Vec<ResolvedFrame> {
+        if self.debug.as_ref().is_some_and(|d| !d.is_whole()) {
+            self.debug = None;
+        }
+        let known = self.debug.as_mut().map(|d| d.frames(pc)).unwrap_or_default();
+        let mut frames = known.frames;
+        if known.outermost_is_full {
+            return frames;
+        }
+        let Some(name) = self.symbol(pc) else {
+            return frames;
+        };
+        match frames.last_mut() {
+            Some(frame) if frame.function.is_empty() || is_mangled(&name) => {
+                frame.function = demangle(&name);
+            }
+            Some(_) => {}
+            None => {
+                frames.push(ResolvedFrame { function: demangle(&name), ..ResolvedFrame::default() })
+            }
+        }
+        frames
+    }
+
+    fn symbol(&self, pc: u64) -> Option<String> {
+        let (elf, table) = self.symbols.as_ref()?;
+        table.name_at(elf, pc)
+    }
+}

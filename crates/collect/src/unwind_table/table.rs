@@ -1,0 +1,68 @@
+//! Compiled rows, and how they are laid out for targets.
+
+use crate::elf::ElfError;
+use tprof_wire::unwind::{Row, TableHeader, table_bytes};
+
+/// Unwind rows of one module, sorted. Row `i` holds from `pcs[i]` up to
+/// `pcs[i + 1]`; pcs are ELF addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnwindTable {
+    /// First pc of each row.
+    pub pcs: Vec<u32>,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Why there are no rows, if there are none.
+    pub empty: Option<&'static str>,
+}
+
+/// Why a module's frame information could not be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum UnwindError {
+    /// The module could not be read.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// The module has more rows than fit into the tables file.
+    #[error("has too many rows")]
+    TooLarge,
+}
+
+impl UnwindTable {
+    /// The row that holds at an ELF address; for a caller, that of the return address less one.
+    pub fn row_at(&self, pc: u64) -> Row {
+        let Ok(pc) = u32::try_from(pc) else {
+            return Row::NONE;
+        };
+        let next = self.pcs.partition_point(|start| *start <= pc);
+        next.checked_sub(1).and_then(|i| self.rows.get(i)).copied().unwrap_or(Row::NONE)
+    }
+
+    /// Adds a row that begins at `pc`, at or after all others.
+    pub(super) fn push(&mut self, pc: u32, row: Row) {
+        if self.pcs.last() == Some(&pc) {
+            self.pcs.pop();
+            self.rows.pop();
+        }
+        if self.rows.last() != Some(&row) {
+            self.pcs.push(pc);
+            self.rows.push(row);
+        }
+    }
+}
+
+/// Appends the table in the layout of [`tprof_wire::unwind`].
+pub fn encode(table: &UnwindTable, out: &mut Vec<u8>) {
+    let len = table.pcs.len().min(table.rows.len());
+    out.reserve(table_bytes(len));
+    out.extend((len as u32).to_ne_bytes());
+    out.extend(tprof_wire::WIRE_VERSION.to_ne_bytes());
+    for pc in &table.pcs[..len] {
+        out.extend(pc.to_ne_bytes());
+    }
+    let padding = (len * 4).next_multiple_of(8) - len * 4;
+    out.extend(&[0; 8][..padding]);
+    for row in &table.rows[..len] {
+        out.extend(row.0.to_ne_bytes());
+    }
+}
+
+const _: () = assert!(size_of::<TableHeader>() == 8);
