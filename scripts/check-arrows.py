@@ -4,11 +4,13 @@ Arrows point one way, and only these are allowed:
 
     wire <- inject <- {preload-shim, cupti-agent}
     cupti-sys <- {inject, cupti-agent}
-    wire <- trace <- {collect, import, analyze, export} <- tprof
+    wire <- trace <- {collect, facts} <- tprof
+    facts <- {import, analyze, export} <- tprof
 
 Two further ones run along them: the collector reads rings, so it sees `wire`,
 and the launcher sets the environment that `wire` names. Analysis and export
-never see a ring; injected code never sees a trace file.
+never see a ring, nor each other: what both must state alike about a run is in
+`facts`. Injected code never sees a trace file.
 
 Inside each crate files have an order, too: `scripts/arrows/rooms.py` states it.
 """
@@ -30,12 +32,13 @@ ALLOWED = {
     "tprof-cupti": {"tprof-wire", "tprof-inject", "tprof-cupti-sys"},
     "tprof-trace": {"tprof-wire"},
     "tprof-collect": {"tprof-wire", "tprof-trace"},
-    "tprof-import": {"tprof-trace"},
-    "tprof-analyze": {"tprof-trace"},
-    "tprof-export": {"tprof-trace"},
+    "tprof-facts": {"tprof-trace"},
+    "tprof-import": {"tprof-trace", "tprof-facts"},
+    "tprof-analyze": {"tprof-trace", "tprof-facts"},
+    "tprof-export": {"tprof-trace", "tprof-facts"},
     "tprof": {
-        "tprof-wire", "tprof-trace", "tprof-collect", "tprof-import", "tprof-analyze",
-        "tprof-export",
+        "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
+        "tprof-analyze", "tprof-export",
     },
 }
 ANYTHING = {"tprof-tests", "tprof-fake-cuda"}

@@ -9,7 +9,7 @@
 //! The modules in reading order; each uses only those above it
 //! (`scripts/check-arrows.py` checks that):
 //!
-//! - `base`: clocks, intervals, readings, units, statistics;
+//! - `base`: intervals, readings, statistics;
 //! - `run`: a run without its rows: processes, completeness, overhead;
 //! - `rank`: one rank's rows in memory, joined and in order;
 //! - `document`: what an analysis is, and the tables that it makes;
@@ -41,7 +41,7 @@ pub mod diff;
 mod fixture;
 
 pub use base::reading::Reading;
-pub use base::{clock, frames, names, units};
+pub use base::{frames, names};
 pub use document::{Document, DocumentKind};
 pub use gpu::utilization;
 pub use report::summary::{self, Kind, Report};

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use common::{Maker, START};
 use proptest::prelude::*;
-use tprof_analyze::clock::Clock;
 use tprof_analyze::memory::{HostMemory, rank_memory};
+use tprof_facts::Clock;
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
 

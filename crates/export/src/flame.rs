@@ -20,7 +20,6 @@ use tprof_trace::RunDir;
 use crate::output::Output;
 use crate::page::{Page, Payload, run_title};
 use crate::{ExportError, Options, Part, Selection, Written, paths};
-pub(crate) use device::copy_name;
 pub(crate) use labels::Labels;
 use profile::Profile;
 pub(crate) use samples::waiting_for;

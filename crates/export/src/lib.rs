@@ -42,13 +42,11 @@ pub mod tensorboard;
 mod text;
 pub mod timeline;
 mod words;
-mod zero;
 
 pub use error::ExportError;
 pub use folded::Weight;
 pub use numbers::Numbers;
 pub use slice::{Part, Selection, Slice, Window};
-pub use zero::Zero;
 
 use std::path::PathBuf;
 use tprof_trace::{RunDir, SymbolSource};

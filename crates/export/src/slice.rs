@@ -4,12 +4,11 @@
 //! event is in a slice if it touches it, and is then written whole; a moment
 //! belongs to the stretch that begins with it.
 
-use tprof_trace::model::{MarkKind, Span, SpanKind};
+use tprof_facts::{Clock, Zero, steps};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 
 use crate::ExportError;
 use crate::numbers::Numbers;
-use crate::zero::Zero;
 
 /// What of a run is wanted; by default all of it.
 #[derive(Clone, Debug, Default)]
@@ -73,8 +72,8 @@ pub struct Part<'a> {
     pub file: &'a RankFile,
     /// What it holds.
     pub trace: TraceFile,
-    /// The run's beginning on its clock.
-    pub zero_ns: u64,
+    /// From its clock to time since the run began.
+    pub clock: Clock,
     /// What of it is wanted; none if nothing lies there.
     pub window: Window,
 }
@@ -109,15 +108,13 @@ impl<'a> Selection<'a> {
         if let Some(symbols) = self.symbols {
             trace.name_missing(symbols);
         }
-        let zero_ns = self.zero.on_clock_of(&trace);
-        let on_clock =
-            |ns: Option<u64>, none: u64| ns.map_or(none, |ns| zero_ns.saturating_add(ns));
+        let clock = self.zero.clock(&trace, self.run);
         let mut window = Window {
-            from_ns: on_clock(self.slice.from_ns, 0),
-            to_ns: on_clock(self.slice.to_ns, u64::MAX),
+            from_ns: self.slice.from_ns.map_or(0, |ns| clock.at(ns)),
+            to_ns: self.slice.to_ns.map_or(u64::MAX, |ns| clock.at(ns)),
         };
         if let Some(wanted) = &self.slice.steps {
-            let steps = steps(&trace);
+            let steps = steps::of_file(&trace);
             let mut held = steps.iter().filter(|step| wanted.holds(step.number)).peekable();
             if held.peek().is_none() {
                 let there = steps.iter().map(|step| step.number).collect();
@@ -129,22 +126,22 @@ impl<'a> Selection<'a> {
             window.from_ns = window.from_ns.max(from_ns);
             window.to_ns = window.to_ns.min(to_ns);
         }
-        let (first_ns, last_ns) = trace.extent_ns().unwrap_or((zero_ns, zero_ns));
+        let (first_ns, last_ns) = trace.extent_ns().unwrap_or((clock.at(0), clock.at(0)));
         let all = self.slice.is_all_time();
         if !all && (window.from_ns > last_ns || window.to_ns <= first_ns) {
             return Err(ExportError::OutsideRun {
-                first_ns: first_ns.saturating_sub(zero_ns),
-                last_ns: last_ns.saturating_sub(zero_ns),
+                first_ns: clock.since_start(first_ns),
+                last_ns: clock.since_start(last_ns),
             });
         }
-        Ok(Part { file, trace, zero_ns, window })
+        Ok(Part { file, trace, clock, window })
     }
 }
 
 impl Part<'_> {
     /// A moment of this file's clock as nanoseconds since the run began.
     pub fn at(&self, time_ns: u64) -> u64 {
-        time_ns.saturating_sub(self.zero_ns)
+        self.clock.since_start(time_ns)
     }
 }
 
@@ -160,43 +157,4 @@ fn of_ranks<'a>(all: Vec<&'a RankFile>, ranks: &Numbers) -> Result<Vec<&'a RankF
         .into_iter()
         .filter(|file| file.rank.is_some_and(|rank| ranks.holds(rank.into())))
         .collect())
-}
-
-/// One training step of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub number: u64,
-    pub start_ns: u64,
-    pub end_ns: u64,
-}
-
-/// Steps of a file: spans that are named `ProfilerStep#N`, else marks of steps,
-/// each of which lasts until the next.
-pub(crate) fn steps(trace: &TraceFile) -> Vec<Step> {
-    const PREFIX: &str = "ProfilerStep#";
-    let mut steps: Vec<Step> = Vec::new();
-    for span in trace.blocks::<Span>().flatten().filter(|s| s.kind == SpanKind::Annotation) {
-        let number = trace.name(span.name).strip_prefix(PREFIX).and_then(|n| n.parse().ok());
-        if let Some(number) = number {
-            let end_ns = span.start_ns.saturating_add(span.duration_ns);
-            steps.push(Step { number, start_ns: span.start_ns, end_ns });
-        }
-    }
-    if steps.is_empty() {
-        let marks: Vec<_> =
-            trace.marks().iter().filter(|mark| mark.kind == MarkKind::Step).collect();
-        let last_ns = trace.extent_ns().map_or(0, |(_, last_ns)| last_ns.saturating_add(1));
-        for (at, mark) in marks.iter().enumerate() {
-            let name = trace.name(mark.name);
-            let digits = name.rfind(|c: char| !c.is_ascii_digit()).map_or(name, |i| {
-                let next = name[i..].chars().next().map_or(1, char::len_utf8);
-                &name[i + next..]
-            });
-            let number = digits.parse().unwrap_or(at as u64);
-            let end_ns = marks.get(at + 1).map_or(last_ns, |next| next.time_ns);
-            steps.push(Step { number, start_ns: mark.time_ns, end_ns });
-        }
-    }
-    steps.sort_by_key(|step| step.start_ns);
-    steps
 }

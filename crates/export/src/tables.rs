@@ -8,6 +8,7 @@ mod device;
 mod host;
 mod small;
 
+use tprof_facts::Clock;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ExternalId, NameId, ThreadIndex};
 
@@ -79,16 +80,16 @@ pub(crate) struct Column<R> {
 /// What rows refer to.
 pub(crate) struct Context<'a> {
     trace: &'a TraceFile,
-    zero_ns: u64,
+    clock: Clock,
 }
 
 impl<'a> Context<'a> {
     pub fn of(part: &'a Part<'_>) -> Context<'a> {
-        Context { trace: &part.trace, zero_ns: part.zero_ns }
+        Context { trace: &part.trace, clock: part.clock }
     }
 
     fn time(&self, time_ns: u64) -> Cell<'a> {
-        Cell::Int(time_ns.wrapping_sub(self.zero_ns) as i64)
+        Cell::Int(self.clock.signed_since_start(time_ns))
     }
 
     fn time_opt(&self, time_ns: Option<u64>) -> Cell<'a> {

@@ -1,7 +1,7 @@
 //! Categories and names, as torch.profiler spells them, for rows that bring none.
 
 use tprof_trace::model::ThreadState;
-use tprof_trace::model::{CopyKind, DeviceSpanKind, MemoryCopy, MemoryKind, SpanKind, SyncKind};
+use tprof_trace::model::{CopyKind, DeviceSpanKind, SpanKind, SyncKind};
 
 /// Category of a span; none where its own says it.
 pub(crate) fn of_span(kind: SpanKind) -> Option<&'static str> {
@@ -28,34 +28,6 @@ pub(crate) fn of_device_span(kind: DeviceSpanKind) -> Option<&'static str> {
 
 pub(crate) fn of_copy(kind: CopyKind) -> &'static str {
     if kind == CopyKind::Memset { "gpu_memset" } else { "gpu_memcpy" }
-}
-
-/// Name of a copy that has none: `Memcpy HtoD (Pageable -> Device)`.
-pub(crate) fn copy_name(copy: &MemoryCopy) -> String {
-    let (from, to) = (memory(copy.from), memory(copy.to));
-    let direction = match copy.kind {
-        CopyKind::Memset => return format!("Memset ({to})"),
-        CopyKind::HostToDevice => "HtoD",
-        CopyKind::DeviceToHost => "DtoH",
-        CopyKind::DeviceToDevice => "DtoD",
-        CopyKind::HostToHost => "HtoH",
-        CopyKind::PeerToPeer => "PtoP",
-        CopyKind::Unknown => "unknown",
-    };
-    format!("Memcpy {direction} ({from} -> {to})")
-}
-
-fn memory(kind: MemoryKind) -> &'static str {
-    match kind {
-        MemoryKind::Unknown => "Unknown",
-        MemoryKind::Pageable => "Pageable",
-        MemoryKind::Pinned => "Pinned",
-        MemoryKind::Device => "Device",
-        MemoryKind::Array => "Array",
-        MemoryKind::Managed => "Managed",
-        MemoryKind::DeviceStatic => "Device Static",
-        MemoryKind::ManagedStatic => "Managed Static",
-    }
 }
 
 /// Name of a synchronisation that has none.

@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::number;
 use crate::output::{Output, Rows};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use tprof_trace::facts::communication::{annotation_operation, kernel_operation};
+use tprof_facts::communication::{annotation_operation, kernel_operation};
 use tprof_trace::model::*;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;

@@ -10,7 +10,6 @@ mod columns;
 mod columns_read;
 mod dir;
 mod error;
-pub mod facts;
 mod file;
 mod heap_block;
 mod heap_events;

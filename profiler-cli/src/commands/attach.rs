@@ -14,7 +14,6 @@ use crate::settings::{resolve, table};
 use crate::terminal::errors::{Failure, say};
 use crate::terminal::paint;
 use crate::terminal::quote;
-use crate::terminal::units::{about_time, parse_duration};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tprof_collect::proc::{self, Stat};
 use tprof_collect::{Libraries, Session};
+use tprof_facts::units::{self, parse_duration};
 
 /// `tprof attach`.
 #[derive(Args, Debug)]
@@ -102,7 +102,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     };
     if !resolved.quiet {
         let end = match time {
-            Some(time) => format!("for {}", about_time(time.as_nanos() as u64)),
+            Some(time) => format!("for {}", units::duration(time.as_nanos() as u64)),
             None => "until Ctrl-C or its end".to_owned(),
         };
         let others = match count {
@@ -120,7 +120,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
             "{}  {} recorded in {}\n",
             paint::label("tprof"),
             counted_events(&info),
-            about_time(ran)
+            units::duration(ran)
         );
         for loss in &info.completeness.losses {
             text += &format!("       lost: {} {} ({})\n", loss.count, loss.what, loss.why);

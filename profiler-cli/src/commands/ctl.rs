@@ -2,7 +2,6 @@
 
 use crate::terminal::errors::Failure;
 use crate::terminal::quote;
-use crate::terminal::units;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -10,6 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tprof_collect::control::{self, Request};
+use tprof_facts::units;
 
 /// `tprof ctl`.
 #[derive(Args, Debug)]
@@ -162,11 +162,11 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
 
 /// A row for people: the key's unit goes to its value.
 fn shown(key: &str, value: &Value) -> (String, String) {
-    let about = |number: f64| units::about_count(number.max(0.0).round() as u64);
+    let about = |number: f64| units::count(number.max(0.0).round() as u64);
     let number = value.as_f64();
     let (name, text) = match (key, number) {
-        ("seconds", Some(seconds)) => ("running for", units::about_time((seconds * 1e9) as u64)),
-        ("bytes", Some(bytes)) => ("written", units::about_size(bytes as u64)),
+        ("seconds", Some(seconds)) => ("running for", units::duration((seconds * 1e9) as u64)),
+        ("bytes", Some(bytes)) => ("written", units::bytes(bytes as u64)),
         ("recorded", Some(events)) => ("recorded", format!("{} events", about(events))),
         ("samples", Some(samples)) => ("sampled", format!("{} CPU samples", about(samples))),
         ("lost", Some(0.0)) => ("lost", "none".to_owned()),
@@ -176,10 +176,10 @@ fn shown(key: &str, value: &Value) -> (String, String) {
         }
         ("wait_ns", Some(0.0)) => ("waited", "never for the collector".to_owned()),
         ("wait_ns", Some(ns)) => {
-            ("waited", format!("{} for the collector", units::about_time(ns as u64)))
+            ("waited", format!("{} for the collector", units::duration(ns as u64)))
         }
         ("collector_cpu_ns", Some(ns)) => {
-            ("collector", format!("{} of CPU", units::about_time(ns as u64)))
+            ("collector", format!("{} of CPU", units::duration(ns as u64)))
         }
         ("recording", None) => (
             "recording",
@@ -190,10 +190,10 @@ fn shown(key: &str, value: &Value) -> (String, String) {
             },
         ),
         (key, Some(number)) if key.ends_with("_ns") => {
-            (key.trim_end_matches("_ns"), units::about_time(number as u64))
+            (key.trim_end_matches("_ns"), units::duration(number as u64))
         }
         (key, Some(number)) if key.ends_with("_bytes") => {
-            (key.trim_end_matches("_bytes"), units::about_size(number as u64))
+            (key.trim_end_matches("_bytes"), units::bytes(number as u64))
         }
         (key, Some(number)) if number.fract() == 0.0 && number >= 0.0 => (key, about(number)),
         (key, Some(number)) => (key, format!("{number:.1}")),

@@ -4,12 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tprof_analyze::units::recorded;
+use tprof_facts::units::{count, parse_size, recorded};
 use tprof_import::{Imported, Options};
 
 use crate::runs::foreign::import;
 use crate::terminal::errors::{Failure, said, say};
-use crate::terminal::units::{about_count, parse_size};
 use clap::Args;
 
 /// What is said below the options.
@@ -109,7 +108,7 @@ fn summary(imported: &Imported, output: &Path) -> String {
         text += &format!("note: {note}\n");
     }
     for loss in &imported.losses {
-        let count = if loss.count == 0 { String::new() } else { about_count(loss.count) + " " };
+        let count = if loss.count == 0 { String::new() } else { count(loss.count) + " " };
         text += &format!("not kept: {count}{}: {}\n", loss.what, loss.why);
     }
     text + &format!("tprof report {}\n", crate::terminal::quote::word(output.as_os_str()))

@@ -1,11 +1,11 @@
 //! What a user reads when a trace cannot be imported.
 
+use tprof_facts::units::bytes;
 use tprof_import::ImportError;
 
 use crate::runs::failure::trace_failure;
 use crate::terminal::errors::{Failure, said};
 use crate::terminal::quote;
-use crate::terminal::units::about_size;
 
 /// Why nothing was imported.
 pub fn failure(error: &ImportError) -> Failure {
@@ -27,7 +27,7 @@ pub fn failure(error: &ImportError) -> Failure {
         }
         ImportError::TooLarge { path, limit } => {
             Failure::new(format!("cannot import `{}`", path.display()))
-                .cause(format!("it holds more than {} of JSON", about_size(*limit)))
+                .cause(format!("it holds more than {} of JSON", bytes(*limit)))
                 .hint("a larger --max-input, if the file can be trusted")
         }
         ImportError::NoTraces { path, within } => {

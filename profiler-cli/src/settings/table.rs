@@ -10,9 +10,9 @@ use super::resolved::Resolved;
 use super::values::{self, ACTIVITIES, MEM_MODES, ON_FULL, STACK_MODES, name_of};
 use crate::runs::formats;
 use crate::terminal::errors::Failure;
-use crate::terminal::units::{exact_duration, exact_size};
 use std::path::PathBuf;
 use tprof_collect::{GPU_INTERVALS, MemMode, RSS_INTERVALS};
+use tprof_facts::units::{exact_duration, exact_size};
 
 /// One setting.
 #[derive(Debug)]

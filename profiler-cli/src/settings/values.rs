@@ -2,12 +2,12 @@
 
 use super::given::Given;
 use crate::terminal::errors::{Failure, nearest};
-use crate::terminal::units::{exact_duration, exact_size, parse_duration, parse_size};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
     Activity, DEFAULT_SAMPLE_INTERVAL, MemMode, OnFull, PerfEvent, StackMode, highest_sample_rate,
 };
+use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 
 /// Activities by name; the first name of each is shown.
 pub const ACTIVITIES: [(&str, Activity); 6] = [

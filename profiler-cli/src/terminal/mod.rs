@@ -1,8 +1,7 @@
-//! Text that people read and type: pages, errors, colours, units, quoting.
+//! Text that people read and type: pages, errors, colours, quoting.
 
 pub mod errors;
 pub mod page;
 pub mod paint;
 pub mod progress;
 pub mod quote;
-pub mod units;

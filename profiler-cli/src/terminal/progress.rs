@@ -4,10 +4,10 @@ use std::io::IsTerminal;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use tprof_facts::units::bytes;
 use tprof_import::Progress;
 
 use crate::terminal::errors::say;
-use crate::terminal::units::about_size;
 
 /// Shorter imports show nothing.
 const FIRST: Duration = Duration::from_millis(700);
@@ -33,7 +33,7 @@ fn show(progress: &Progress, wait: &mpsc::Receiver<()>) {
     while wait.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
         let (read, total) = progress.bytes();
         if let Some(percent) = (read.min(total) * 100).checked_div(total) {
-            let (read, total) = (about_size(read), about_size(total));
+            let (read, total) = (bytes(read), bytes(total));
             say(&format!("\r\x1b[Kimport {percent:3} %, {read} of {total}"));
             shown = true;
         }

@@ -1,7 +1,6 @@
 //! What every room uses: times, intervals, numbers that may be missing, names,
-//! units, statistics, work on several cores. Nothing here knows a trace's meaning.
+//! statistics, work on several cores. Nothing here knows a trace's meaning.
 
-pub mod clock;
 pub mod describe;
 pub mod frames;
 pub mod intervals;
@@ -10,4 +9,3 @@ pub mod parallel;
 pub mod reading;
 pub(crate) mod search;
 pub mod spread;
-pub mod units;

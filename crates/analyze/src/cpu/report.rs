@@ -2,6 +2,7 @@
 //! where threads waited.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::units::{duration, percent};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, SpanKind, ThreadState, property};
 
@@ -11,7 +12,6 @@ use super::functions::{Functions, Sum};
 use super::split::{Split, Windows, range_name};
 use super::tree::Tree;
 use super::{NO_SAMPLES, loading, split_tables};
-use crate::base::units::{duration, percent};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Named, Options, RankAt, Table, Unit, boxed,
     text_and_number,

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Mutex;
 
+use tprof_facts::Clock;
 use tprof_trace::run::RunInfo;
 
 use super::{Named, Table};
-use crate::base::clock::Clock;
 use crate::rank::{Needs, RankTrace};
 
 /// What a person asked for.

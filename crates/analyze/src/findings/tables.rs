@@ -1,7 +1,8 @@
 //! Findings as tables.
 
+use tprof_facts::units::{count, duration, percent};
+
 use super::join::{Joined, Outcome, PlaceRow, RankFindings, joined};
-use crate::base::units::{count, duration, percent};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
 
 /// Ranks of a finding whose places are listed, the worst first.

@@ -1,10 +1,10 @@
 //! Pieces of sentences.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::units::{count, duration, percent};
 use tprof_trace::model::NameId;
 
 use super::scene::Scene;
-use crate::base::units::{count, duration, percent};
 use crate::rank::{Work, WorkKind};
 
 /// Longest name in a sentence: about a line of a page.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
+use tprof_facts::copies::direction;
 use tprof_trace::model::CopyKind;
 
 use crate::base::describe::Description;
@@ -10,7 +11,7 @@ use crate::base::intervals::{Cover, Interval};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
-use crate::rank::{Class, Needs, RankTrace, Work, WorkKind, copy_name};
+use crate::rank::{Class, Needs, RankTrace, Work, WorkKind};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -93,7 +94,7 @@ pub type Series = Vec<(u64, f64)>;
 /// row's name alone tells.
 fn copies<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = (CopyKind, &'r Work)> {
     rank.work.iter().filter(|row| row.class == Class::Memory).map(|row| match row.kind {
-        WorkKind::Copy(kind) => (kind, row),
+        WorkKind::Copy { kind, .. } => (kind, row),
         _ => (CopyKind::Unknown, row),
     })
 }
@@ -258,7 +259,7 @@ fn table(parts: &[(RankAt, RankCopies)]) -> Table {
     for (at, row) in rows {
         let mut cells = vec![
             at.label.as_str().into(),
-            copy_name(row.kind).into(),
+            direction(row.kind).into(),
             row.count.into(),
             Cell::known(row.bytes, NO_BYTES),
             row.busy_ns.into(),
@@ -321,7 +322,7 @@ fn series_table(at: &RankAt, part: &RankCopies) -> Table {
     for (kind, points) in &part.series {
         for (time_ns, rate) in points {
             let time_ns = at.clock.since_start(*time_ns);
-            table.row(vec![copy_name(*kind).into(), time_ns.into(), (*rate).into()]);
+            table.row(vec![direction(*kind).into(), time_ns.into(), (*rate).into()]);
         }
     }
     table

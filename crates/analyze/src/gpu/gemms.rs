@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
+use tprof_facts::units;
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::base::intervals::Cover;
 use crate::base::names::Names;
-use crate::base::units;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };

@@ -255,7 +255,7 @@ impl Analysis for LaunchReport {
         if orphans > 0 {
             notes.push(format!(
                 "the launches of {} kernels and copies were not recorded",
-                crate::base::units::count(orphans)
+                tprof_facts::units::count(orphans)
             ));
         }
         Body { tables, notes }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tprof_facts::copies::direction;
 use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind};
 
 use crate::base::intervals::{Cover, Interval};
@@ -10,7 +11,7 @@ use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
 use crate::gpu::bandwidth::NO_BYTES;
-use crate::rank::{Needs, RankTrace, copy_name};
+use crate::rank::{Needs, RankTrace};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -121,7 +122,7 @@ fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<Copies>> {
 
 fn own(copies: &Copies) -> Vec<Cell> {
     let operation = copies.operation;
-    let name = copy_name(operation.kind);
+    let name = direction(operation.kind);
     let (memory, copy) = match operation.memory() {
         Some(memory) => (Some(memory.clone()), format!("{name}, {memory}")),
         None => (None, name.to_owned()),

@@ -3,10 +3,11 @@
 //! A cache filled once is alive at exit and is no leak; a site whose live bytes
 //! rise from step to step is one, whether or not it is freed at the end.
 
+use tprof_facts::Clock;
+
 use super::points::{Beat, LEAST};
 use super::replay::Replay;
 use super::sites::{GrowingSite, Merged};
-use crate::base::clock::Clock;
 use crate::base::frames::Frames;
 use crate::base::reading::{Reading, object};
 

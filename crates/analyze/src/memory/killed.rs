@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use tprof_facts::units;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ProcessEnd};
 
 use super::timeline::Cgroup;
 use crate::base::reading::{Reading, object};
-use crate::base::units;
 
 /// Usage from this share of the limit on is called near it.
 pub const NEAR_LIMIT: f64 = 0.95;

@@ -21,9 +21,9 @@ pub mod timeline;
 mod totals;
 mod weight;
 
+use tprof_facts::Clock;
 use tprof_trace::{Problem, TraceFile};
 
-use crate::base::clock::Clock;
 use crate::base::reading::{Reading, object};
 use churn::Churn;
 use growth::Growth;

@@ -1,6 +1,8 @@
 //! From a file to the memory of a rank: the pass over its events, and what the
 //! parts of the report take from it.
 
+use tprof_facts::Clock;
+use tprof_facts::units;
 use tprof_trace::model::{Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter, loss};
 use tprof_trace::{Problem, TraceFile};
 
@@ -13,10 +15,8 @@ use super::sites::Merged;
 use super::timeline::{self, Given, Timeline};
 use super::totals::{self, Totals};
 use super::{HostMemory, OFF, PARTIAL, churn, growth, maps};
-use crate::base::clock::Clock;
 use crate::base::frames::Frames;
 use crate::base::reading::Reading;
-use crate::base::units;
 
 /// Killed processes of a rank that are described.
 const MOST_DEATHS: usize = 10;

@@ -1,12 +1,12 @@
 //! RSS, mapped and heap bytes of a rank on one time line, beside its cgroup.
 
+use tprof_facts::Clock;
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
 use super::curve::Axis;
 use super::gauges::{self, Ends, Sample};
 use super::resident::{self, Source};
-use crate::base::clock::Clock;
 use crate::base::reading::{Reading, object};
 
 /// Buckets over time, each with the maximum in it; `None` before the first value.

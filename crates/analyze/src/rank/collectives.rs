@@ -1,7 +1,7 @@
 //! What a rank said to others, with how long its kernels took.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::facts::communication::kernel_operation;
+use tprof_facts::communication::kernel_operation;
 use tprof_trace::model::{Collective, NameId, ProcessIndex};
 
 use crate::rank::{Class, RankTrace};

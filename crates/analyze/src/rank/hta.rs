@@ -7,6 +7,7 @@
 //! spans that carry a stream number. `docs/metrics.md` says where that misleads.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_facts::copies::direction;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, Synchronization};
 
@@ -70,11 +71,12 @@ fn add_rows_with_streams(rank: &mut RankTrace<'_>) {
     let file = rank.file;
     let mut classes = FxHashMap::default();
     for row in &mut rank.work {
-        let text = match row.kind {
-            WorkKind::Copy(kind) if row.name == NameId(0) => super::copy_name(kind),
-            _ => file.name(row.name),
+        let class = || match row.kind {
+            // HTA reads Kineto's names, and all of these begin so.
+            WorkKind::Copy { kind, .. } if row.name == NameId(0) => hta_class(direction(kind)),
+            _ => hta_class(file.name(row.name)),
         };
-        row.class = *classes.entry((row.name, row.kind)).or_insert_with(|| hta_class(text));
+        row.class = *classes.entry((row.name, row.kind)).or_insert_with(class);
     }
     let mut streams = Streams::new(&rank.streams);
     let waits = rank.synchronizations.iter().filter_map(|row| of_wait(file, row, &mut streams));

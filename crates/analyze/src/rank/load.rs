@@ -3,7 +3,7 @@
 //! What devices did and what hosts did are read side by side where there are cores
 //! for both: neither needs the other.
 
-use tprof_trace::facts::communication::Communication;
+use tprof_facts::communication::Communication;
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, SpanKind, SpanOutline,
     Synchronization,

@@ -25,6 +25,7 @@ use std::ops::BitOr;
 use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
+use tprof_facts::copies::{self, Copied};
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, NameId, SpanKind, Synchronization,
 };
@@ -33,12 +34,13 @@ use tprof_trace::{Problem, TraceFile};
 use crate::base::intervals::Interval;
 use crate::rank::call_tree::CallTree;
 use crate::rank::samples::CpuTrace;
-pub use classify::{Class, copy_name, hta_class};
+pub use classify::hta_class;
 pub use devices::Busy;
 pub use launches::Launches;
 pub use nesting::{Moment, OnThread, enclosing, nesting_order, parents};
 pub use rows::{HostSpan, MaybeId, StreamIndex, StreamKey, Work, WorkKind};
 pub use steps::{PROFILER_STEP, Step, step_at};
+pub use tprof_facts::Class;
 
 /// Tables that a report reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,11 +212,18 @@ impl<'a> RankTrace<'a> {
         self.file.name(id)
     }
 
-    /// Name of a piece of work: a kernel's; a copy's as its source wrote it, or its direction.
+    /// Name of a piece of work: a kernel's, or a copy's ([`copies::name`]).
     pub fn work_name(&self, work: &Work) -> Cow<'a, str> {
-        match work.kind {
-            WorkKind::Copy(kind) if work.name == NameId(0) => Cow::Borrowed(copy_name(kind)),
-            _ => Cow::Borrowed(self.name(work.name)),
+        self.name_of_work(work.name, work.kind)
+    }
+
+    /// As [`Self::work_name`], of a row's name and kind.
+    pub fn name_of_work(&self, name: NameId, kind: WorkKind) -> Cow<'a, str> {
+        match kind {
+            WorkKind::Copy { kind, from, to } => {
+                copies::name(self.file, Copied { name, kind, from, to })
+            }
+            _ => Cow::Borrowed(self.name(name)),
         }
     }
 

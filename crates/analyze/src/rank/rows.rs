@@ -6,11 +6,12 @@
 
 use std::fmt;
 
+use tprof_facts::Class;
 use tprof_trace::model::{
-    CopyKind, KernelOutline, MemoryCopy, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex,
+    CopyKind, KernelOutline, MemoryCopy, MemoryKind, NameId, ProcessIndex, SpanKind, SpanOutline,
+    ThreadIndex,
 };
 
-use super::classify::Class;
 use crate::base::intervals::Interval;
 
 /// A number that may be unknown, in eight bytes.
@@ -67,7 +68,14 @@ pub enum WorkKind {
     /// A kernel.
     Kernel,
     /// A copy or a memset.
-    Copy(CopyKind),
+    Copy {
+        /// Direction.
+        kind: CopyKind,
+        /// Kind of memory that was read.
+        from: MemoryKind,
+        /// Kind of memory that was written.
+        to: MemoryKind,
+    },
     /// A wait on a stream; Holistic Trace Analysis alone takes it for work.
     Wait,
     /// A host span with a stream's number; so too.
@@ -129,7 +137,7 @@ impl Work {
             args: row.args,
             graph: row.graph,
             blocks: 0,
-            kind: WorkKind::Copy(row.kind),
+            kind: WorkKind::Copy { kind: row.kind, from: row.from, to: row.to },
             class: Class::Memory,
         }
     }

@@ -1,12 +1,12 @@
 //! Training steps: when each lasted, and which work belongs to it.
 
-use tprof_trace::model::{MarkKind, ProcessIndex, SpanKind};
+use tprof_facts::steps::{self, Annotation};
+use tprof_trace::model::{ProcessIndex, SpanKind};
 
 use super::{Needs, RankTrace};
 use crate::base::intervals::Interval;
 
-/// How torch.profiler names the annotation around a step; its number follows.
-pub const PROFILER_STEP: &str = "ProfilerStep#";
+pub use tprof_facts::steps::PROFILER_STEP;
 
 /// A training step of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,43 +20,21 @@ pub struct Step {
 }
 
 impl RankTrace<'_> {
-    /// Steps in order of time: annotations named `ProfilerStep#5` where there are
-    /// any, else the time from each step mark to the next (what follows the last
-    /// one has no end, and is none). [`Needs::ANNOTATIONS`] must have been read.
+    /// Steps in order of time; [`Needs::ANNOTATIONS`] must have been read.
     pub fn steps(&self) -> Vec<Step> {
         debug_assert!(self.needs.has(Needs::ANNOTATIONS));
-        let mut steps: Vec<Step> = self
-            .spans(SpanKind::Annotation)
-            .iter()
-            .filter_map(|span| {
-                let number = self.name(span.name).strip_prefix(PROFILER_STEP)?.parse().ok()?;
-                Some(Step { number, process: span.process, interval: span.interval() })
-            })
-            .collect();
-        if steps.is_empty() {
-            steps = self.steps_of_marks();
-        }
-        steps.sort_by_key(|step| (step.interval, step.process, step.number));
-        steps.dedup();
-        steps
-    }
-
-    fn steps_of_marks(&self) -> Vec<Step> {
-        let marks = self.file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
-        let mut marks: Vec<(ProcessIndex, u64)> =
-            marks.map(|mark| (mark.process.unwrap_or(0), mark.time_ns)).collect();
-        marks.sort_unstable();
-        let mut number = 0;
-        let pairs = marks.windows(2).filter_map(|pair| {
-            let ((process, start), (next, end)) = (pair[0], pair[1]);
-            if process != next {
-                number = 0;
-                return None;
-            }
-            number += 1;
-            Some(Step { number: number - 1, process, interval: Interval::new(start, end) })
+        let annotations = self.spans(SpanKind::Annotation).iter().map(|span| Annotation {
+            name: span.name,
+            process: span.process,
+            start_ns: span.start_ns,
+            end_ns: span.end_ns(),
         });
-        pairs.collect()
+        let step = |step: steps::Step| Step {
+            number: step.number,
+            process: step.process,
+            interval: Interval::new(step.start_ns, step.end_ns),
+        };
+        steps::of_parts(self.file, annotations).into_iter().map(step).collect()
     }
 
     /// For each piece of work, the step that it belongs to, as an index into

@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::path::Path;
 
+use tprof_facts::Zero;
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::error::AnalyzeError;
@@ -17,7 +18,6 @@ use crate::rank::{Needs, RankTrace};
 use crate::report::summary::{Kind, Part, Report, part_of, report_of};
 use crate::run::completeness::{Completeness, Seen, unclosed};
 use crate::run::info::{Run, run_of};
-use crate::run::zero::Zero;
 
 /// Which reports to make.
 #[derive(Default)]
@@ -195,7 +195,7 @@ pub(crate) fn read_ranks(
         OfKind { completeness, problems }
     };
     let of_kinds = problems.into_iter().map(of_kind).collect();
-    let run = run_of(path, infos, options.is_running, last_ns, &context.zero);
+    let run = run_of(path, infos, options.is_running, last_ns, context.zero);
     Ok(Read { run, of_kinds, parts, dir })
 }
 
@@ -227,7 +227,7 @@ impl Context<'_> {
         if let Some(symbols) = self.symbols {
             trace.name_missing(symbols);
         }
-        let clock = self.zero.clock(&trace, self.dir, &name);
+        let clock = self.zero.clock(&trace, self.dir);
         let at = RankAt { rank: file.rank, label: file.label.to_string(), file: name, clock };
         let mut of_tables: Vec<Vec<Problem>> = vec![Vec::new(); self.begun.len()];
         let mut part = None;

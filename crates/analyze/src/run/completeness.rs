@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use tprof_facts::units;
 use tprof_trace::run::{Blind, LossInfo, RunInfo};
 use tprof_trace::{Recorded, RunDir, TraceFile};
 
 use crate::base::reading::object;
-use crate::base::units;
 
 /// What was recorded, what was lost, who could not be seen.
 #[derive(Clone, Debug)]

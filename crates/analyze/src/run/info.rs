@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use tprof_facts::Zero;
 use tprof_trace::run::RunInfo;
 
-use super::zero::Zero;
 use crate::base::reading::{Reading, object};
 
 /// What was run.
@@ -38,7 +38,7 @@ pub(crate) fn run_of(
     infos: &[RunInfo],
     is_running: Option<fn(&RunInfo, &Path) -> bool>,
     last_ns: Option<u64>,
-    zero: &Zero,
+    zero: Zero,
 ) -> Run {
     let mut hosts: Vec<String> =
         infos.iter().map(|info| info.host.clone()).filter(|host| !host.is_empty()).collect();
@@ -48,7 +48,8 @@ pub(crate) fn run_of(
         true => path.parent().unwrap_or(path),
         false => path,
     };
-    let ended = infos.iter().filter_map(|info| Some(zero.of_info(info).since_start(info.end_ns?)));
+    let ended =
+        infos.iter().filter_map(|info| Some(zero.clock_of_info(info).since_start(info.end_ns?)));
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let lasts = |info: &RunInfo| is_running.is_some_and(|is_running| is_running(info, directory));
     Run {

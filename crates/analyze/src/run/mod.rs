@@ -5,4 +5,3 @@ pub mod completeness;
 pub mod info;
 pub mod overhead;
 pub mod processes;
-pub(crate) mod zero;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use tprof_facts::Clock;
 use tprof_trace::TraceFile;
 use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::{ImageLife, ProcessInfo, RunInfo, count_processes};
 
-use crate::base::clock::Clock;
 use crate::base::reading::{Reading, entry};
 
 /// How a program image ended.

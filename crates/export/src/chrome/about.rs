@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
+use tprof_facts::Clock;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Device, Process};
 
@@ -28,7 +29,7 @@ pub(super) struct About<'a> {
     /// Made of a trace in this format: it brought its own top level.
     pub imported: bool,
     /// What times count from: of the run's clock if imported, else of the host's.
-    pub base_ns: u64,
+    pub clock: Clock,
     /// What that moment is called, and whether it comes before the events.
     base: Option<u64>,
     base_first: bool,
@@ -42,7 +43,7 @@ impl<'a> About<'a> {
         let about = About {
             part,
             imported,
-            base_ns: part.zero_ns,
+            clock: part.clock,
             base: (unix_ns > 0).then_some(unix_ns),
             base_first: true,
             last_rank,
@@ -54,9 +55,10 @@ impl<'a> About<'a> {
         // lie after it. Kineto writes it last.
         let base: Option<u64> = trace.property(BASE).and_then(|text| text.parse().ok());
         let (first_ns, _) = trace.extent_ns().unwrap_or((0, 0));
+        let from = |start_ns| Clock { start_ns, late_ns: 0 };
         match base.filter(|base| *base > 0 && *base <= first_ns) {
-            Some(base) => About { base_ns: base, base: Some(base), ..about },
-            None => About { base_ns: 0, base, base_first: false, ..about },
+            Some(base) => About { clock: from(base), base: Some(base), ..about },
+            None => About { clock: from(0), base, base_first: false, ..about },
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+use tprof_facts::copies;
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
 
@@ -155,18 +156,11 @@ impl<'a> Rows<'a> {
 
     fn copy<W: Write>(&mut self, row: &MemoryCopy, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = self.trace;
-        let made_up;
-        let name = match trace.name(row.name) {
-            "" => {
-                made_up = words::copy_name(row);
-                &made_up
-            }
-            name => name,
-        };
+        let name = copies::name(trace, row);
         let place = on_device(row.device, Some(row.stream));
         let start_ns = to.at(row.start_ns);
         to.event(|text| {
-            complete(text, words::of_copy(row.kind), name, &place, (start_ns, row.duration_ns));
+            complete(text, words::of_copy(row.kind), &name, &place, (start_ns, row.duration_ns));
             let mut args = Args::begin(text);
             args.number("External id", row.external);
             args.number("device", Some(row.device.into()));

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+use tprof_facts::Clock;
 use tprof_trace::model::{Process, ProcessIndex, ThreadIndex};
 
 use super::about::About;
@@ -18,8 +19,8 @@ pub(super) struct Writer<'a, W: Write> {
     pub to: W,
     text: Text,
     first: bool,
-    /// What is taken off times.
-    base_ns: u64,
+    /// From the trace's clock to the file's.
+    clock: Clock,
     /// `pid` of a process and `"pid":…,"tid":…` of a thread, as JSON.
     processes: FxHashMap<ProcessIndex, Box<str>>,
     threads: FxHashMap<ThreadIndex, Box<str>>,
@@ -45,7 +46,7 @@ impl<'a, W: Write> Writer<'a, W> {
         text.raw("{");
         about.begin(&mut text);
         text.raw("\"traceEvents\":[");
-        Ok(Writer { part, to, text, first: true, base_ns: about.base_ns, processes, threads })
+        Ok(Writer { part, to, text, first: true, clock: about.clock, processes, threads })
     }
 
     /// Writes one event, between its braces.
@@ -59,7 +60,7 @@ impl<'a, W: Write> Writer<'a, W> {
 
     /// A moment as the file has it: nanoseconds after its base.
     pub fn at(&self, time_ns: u64) -> u64 {
-        time_ns.saturating_sub(self.base_ns)
+        self.clock.since_start(time_ns)
     }
 
     /// `"pid":1,"tid":2` of a thread.

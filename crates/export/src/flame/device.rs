@@ -5,9 +5,9 @@
 //! of durations that overlap.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::TraceFile;
-use tprof_trace::facts::communication::Communication;
-use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, NameId, ProcessIndex};
+use tprof_facts::communication::Communication;
+use tprof_facts::copies::{self, Copied};
+use tprof_trace::model::{Kernel, MemoryCopy, NameId, ProcessIndex};
 
 use super::labels::Labels;
 use super::profile::{Measure, Profile};
@@ -140,14 +140,18 @@ fn work(part: &Part<'_>, written: &mut Written, table: &mut FrameTable) -> Vec<W
             external: row.external,
         });
     }
+    let mut frames: FxHashMap<Copied, u32> = FxHashMap::default();
     for row in wanted::<MemoryCopy>(part, written) {
         let (start_ns, end_ns) = part.window.clip(row.start_ns, row.duration_ns);
+        let copied = Copied::from(&row);
         work.push(Work {
             start_ns,
             end_ns,
             process: row.process,
             device: row.device,
-            frame: table.frame(FrameKind::Copy, copy_name(file, &row), ""),
+            frame: *frames
+                .entry(copied)
+                .or_insert_with(|| table.frame(FrameKind::Copy, &copies::name(file, copied), "")),
             bytes: row.bytes.unwrap_or(0),
             correlation: row.correlation,
             external: row.external,
@@ -159,22 +163,6 @@ fn work(part: &Part<'_>, written: &mut Written, table: &mut FrameTable) -> Vec<W
 fn kernel_frame(name: &str, communicates: bool, table: &mut FrameTable) -> u32 {
     let kind = if communicates { FrameKind::Collective } else { FrameKind::Kernel };
     table.frame(kind, if name.is_empty() { "(unnamed kernel)" } else { name }, "")
-}
-
-/// What a copy is called where its source gave it no name.
-pub(crate) fn copy_name<'a>(file: &'a TraceFile, row: &MemoryCopy) -> &'a str {
-    match file.name(row.name) {
-        "" => match row.kind {
-            CopyKind::Unknown => "Memcpy",
-            CopyKind::HostToDevice => "Memcpy HtoD",
-            CopyKind::DeviceToHost => "Memcpy DtoH",
-            CopyKind::DeviceToDevice => "Memcpy DtoD",
-            CopyKind::HostToHost => "Memcpy HtoH",
-            CopyKind::PeerToPeer => "Memcpy PtoP",
-            CopyKind::Memset => "Memset",
-        },
-        name => name,
-    }
 }
 
 /// Busy time that falls to each piece of work; sorts the work by device and start.

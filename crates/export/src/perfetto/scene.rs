@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+use tprof_facts::copies;
 use tprof_trace::model::*;
 
 use super::args::{self, Args};
@@ -88,9 +89,8 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
 
     /// A moment on the trace's clock.
     pub fn at(&self, time_ns: u64) -> u64 {
-        (time_ns.wrapping_sub(self.part.zero_ns) as i64)
-            .saturating_add_unsigned(self.clock.zero_ns)
-            .max(0) as u64
+        let since_start_ns = self.part.clock.signed_since_start(time_ns);
+        since_start_ns.saturating_add_unsigned(self.clock.zero_ns).max(0) as u64
     }
 
     pub fn span(&mut self, row: &Span) -> io::Result<()> {
@@ -149,7 +149,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
     pub fn copy(&mut self, row: &MemoryCopy) -> io::Result<()> {
         let category = Some(self.names.fixed(interned::CATEGORIES, words::of_copy(row.kind)));
         let name = match row.name.0 {
-            0 => self.names.text(interned::EVENT_NAMES, &words::copy_name(row)),
+            0 => self.names.text(interned::EVENT_NAMES, &copies::name(&self.part.trace, row)),
             _ => self.names.event(row.name, "(no name)"),
         };
         let place = Row::Stream(row.process, row.device, row.stream);

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use rustc_hash::FxHashMap;
-use tprof_trace::facts::communication::Communication;
+use tprof_facts::communication::Communication;
+use tprof_facts::copies;
 use tprof_trace::model::{
     Collective, CopyKind, DeviceSpan, Kernel, MemoryCopy, MemoryKind, ProcessIndex, Synchronization,
 };
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
-use crate::flame::copy_name;
 use crate::rows::wanted;
 use crate::words::sync_name;
 use crate::{Part, Written};
@@ -58,7 +58,7 @@ pub(crate) fn streams(
         let event = Event {
             start_ns: part.at(row.start_ns),
             duration_ns: row.duration_ns,
-            name: lanes.names.of(copy_name(&part.trace, &row)),
+            name: lanes.names.of(&copies::name(&part.trace, &row)),
             kind,
             detail: lanes.details.of(&copy_detail(&row)),
             correlation: row.correlation,

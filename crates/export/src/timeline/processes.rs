@@ -1,11 +1,11 @@
 //! The groups of a timeline: processes, each of its rank.
 
 use serde_json::{Value, json};
+use tprof_facts::steps;
 use tprof_trace::model::ProcessIndex;
 
 use crate::Part;
 use crate::page::{process_name, rank_name};
-use crate::slice::steps;
 
 /// Processes of all files, numbered in the order in which they are met.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Processes {
 /// Steps and marks of a file, those within the slice.
 pub(crate) fn marks(part: &Part<'_>, to: &mut Vec<Value>) {
     let rank = rank_name(part.file);
-    for step in steps(&part.trace) {
+    for step in steps::of_file(&part.trace) {
         if part.window.touches(step.start_ns, step.end_ns) {
             to.push(json!({
                 "rank": rank, "step": step.number,

@@ -5,11 +5,11 @@ use crate::commands::env;
 use crate::launch::libraries;
 use crate::launch::system;
 use crate::terminal::errors::said;
-use crate::terminal::units::about_size;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use tprof_collect::PerfEvent;
+use tprof_facts::units::bytes;
 use tprof_wire::env::SOCKET_NAME;
 
 /// Open files that a collector of a large job wants: three for each process
@@ -196,7 +196,7 @@ fn open_files() -> Option<Check> {
 
 fn memory_limit() -> Check {
     let found = match cgroup_limit() {
-        Some((path, Some(limit))) => format!("{} ({})", about_size(limit), path.display()),
+        Some((path, Some(limit))) => format!("{} ({})", bytes(limit), path.display()),
         Some((path, None)) => format!("none ({})", path.display()),
         None => {
             let found = "the cgroup's limit cannot be read";

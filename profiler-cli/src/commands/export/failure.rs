@@ -5,13 +5,13 @@ use std::path::Path;
 
 use tprof_export::ExportError;
 use tprof_export::output::is_stdout;
+use tprof_facts::units::{bytes, duration, exact_size};
 
 use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
 use crate::runs::failure::{no_rank, trace_failure};
 use crate::runs::formats::{self, Format, Takes};
 use crate::terminal::errors::{Failure, nearest, said};
-use crate::terminal::units::{about_size, about_time};
 
 /// Steps that are named one by one.
 const MOST_STEPS: usize = 8;
@@ -76,28 +76,21 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
         }
         ExportError::NoStep { step, there } => no_step(run, *step, there),
         ExportError::Backwards { from_ns, to_ns } => Failure::new("the slice is empty")
-            .cause(format!(
-                "it begins at {} and ends at {}",
-                about_time(*from_ns),
-                about_time(*to_ns)
-            ))
+            .cause(format!("it begins at {} and ends at {}", duration(*from_ns), duration(*to_ns)))
             .hint("--from-time before --to-time"),
         ExportError::OutsideRun { first_ns, last_ns } => {
             Failure::new("the slice lies outside the run")
-                .cause(format!(
-                    "it lasts from {} to {}",
-                    about_time(*first_ns),
-                    about_time(*last_ns)
-                ))
+                .cause(format!("it lasts from {} to {}", duration(*first_ns), duration(*last_ns)))
                 .hint("times between these; they count from the run's beginning")
         }
         ExportError::EmptySlice => Failure::new("the slice is empty")
             .cause("nothing was recorded in it that this format holds")
             .hint("a longer stretch, or none"),
         ExportError::TooSmall { max_bytes, least_bytes } => {
-            Failure::new(format!("--max-size {} is too small", about_size(*max_bytes)))
+            Failure::new(format!("--max-size {} is too small", bytes(*max_bytes)))
                 .cause("not even the names of the tracks would fit")
-                .hint(format!("--max-size {}", about_size(*least_bytes).replace(' ', "")))
+                // Rounded up: what is shown rounded may be less than what is needed.
+                .hint(format!("--max-size {}", exact_size(least_bytes.next_multiple_of(1024))))
         }
         ExportError::NoMaxSize { format } => {
             Failure::new(format!("--max-size is not for {format}"))

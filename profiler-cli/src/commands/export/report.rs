@@ -5,10 +5,10 @@ use std::path::Path;
 use tprof_analyze::document::{
     Cell, Column, Document, Options as Analyze, Table, Unit, Value, View,
 };
-use tprof_analyze::units::{bytes, count, duration, percent};
 use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
 use tprof_export::report_page::{self, Chart, Complete, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
+use tprof_facts::units::{bytes, count, duration, percent};
 use tprof_trace::RunDir;
 use tprof_trace::live::collector_lives;
 use tprof_trace::run::blind_alike;

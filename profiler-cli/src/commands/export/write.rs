@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tprof_export::{ExportError, Options, Slice, Weight, Written};
+use tprof_facts::units::{count, parse_duration, parse_size};
 use tprof_trace::RunDir;
 
 use crate::runs::failure::trace_failure;
@@ -15,7 +16,6 @@ use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{self, Format, Takes, Writer};
 use crate::runs::symbols::Late;
 use crate::terminal::errors::{Failure, say};
-use crate::terminal::units::{about_count, parse_duration, parse_size};
 
 /// Reads a run and writes it in another format.
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
@@ -102,8 +102,8 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
 /// What was left out, and other remarks, on stderr.
 fn tell(written: &Written) {
     if written.left_out > 0 {
-        let all = about_count(written.events + written.left_out);
-        say(&format!("note: {} of {all} events were left out\n", about_count(written.left_out)));
+        let all = count(written.events + written.left_out);
+        say(&format!("note: {} of {all} events were left out\n", count(written.left_out)));
     }
     for note in &written.notes {
         say(&format!("note: {note}\n"));

@@ -2,7 +2,7 @@
 
 use tprof_analyze::Document;
 use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
-use tprof_analyze::units::{bytes, count, duration, percent};
+use tprof_facts::units::{bytes, count, duration, percent};
 
 use super::head::{self, Head};
 use super::plot;

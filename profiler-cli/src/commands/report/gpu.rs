@@ -3,9 +3,9 @@
 use tprof_analyze::names::short;
 use tprof_analyze::summary::Rank;
 use tprof_analyze::summary::gpu::{Copies, Gpu};
-use tprof_analyze::units::{bytes, count, duration, percent};
 use tprof_analyze::utilization::Sampled;
 use tprof_analyze::{Reading, Report};
+use tprof_facts::units::{bytes, count, duration, percent};
 
 use crate::terminal::page::{Page, Table};
 

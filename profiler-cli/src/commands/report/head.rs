@@ -4,8 +4,8 @@ use tprof_analyze::Run;
 use tprof_analyze::completeness::Completeness;
 use tprof_analyze::processes::{Ended, REPLACED};
 use tprof_analyze::summary::Rank;
-use tprof_analyze::units::{self, bytes, count, duration, percent, signal};
 use tprof_analyze::{Document, Reading, Report};
+use tprof_facts::units::{self, bytes, count, duration, percent, signal};
 use tprof_trace::run::blind_alike;
 
 use crate::terminal::page::Page;

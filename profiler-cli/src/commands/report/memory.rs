@@ -4,8 +4,8 @@ use tprof_analyze::memory::growth::Growth;
 use tprof_analyze::memory::timeline::Timeline;
 use tprof_analyze::memory::{HostMemory, PEAK_SLACK_BYTES};
 use tprof_analyze::summary::Rank;
-use tprof_analyze::units::{bytes, count, duration, percent, signed_bytes};
 use tprof_analyze::{Reading, Report};
+use tprof_facts::units::{bytes, count, duration, percent, signed_bytes};
 
 use super::head::{self, plural, text_of};
 use super::{frames, plot, ranks, sites};

@@ -1,8 +1,8 @@
 //! The ranks of a run side by side.
 
 use tprof_analyze::summary::Rank;
-use tprof_analyze::units::{bytes, count, duration};
 use tprof_analyze::{Reading, Report};
+use tprof_facts::units::{bytes, count, duration};
 
 use super::head::cell;
 use crate::terminal::page::{Page, Table};

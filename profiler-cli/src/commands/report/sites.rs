@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tprof_analyze::Reading;
 use tprof_analyze::memory::HostMemory;
 use tprof_analyze::memory::sites::Site;
-use tprof_analyze::units::{bytes, count, percent};
+use tprof_facts::units::{bytes, count, percent};
 
 use super::apart;
 use super::frames;

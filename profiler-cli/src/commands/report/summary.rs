@@ -2,8 +2,8 @@
 
 use tprof_analyze::processes::{Ended, ProcessRow};
 use tprof_analyze::summary::Rank;
-use tprof_analyze::units::{bytes, count, duration, signal};
 use tprof_analyze::{Reading, Report};
+use tprof_facts::units::{bytes, count, duration, signal};
 use tprof_trace::run::misses_allocations;
 
 use super::head::{self, Head, text_of};

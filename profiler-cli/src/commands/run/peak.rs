@@ -4,11 +4,11 @@
 //! shell prompt must not wait for a long exact recording to be replayed: above
 //! [`MOST_BYTES`] the line is left to `tprof report`.
 
-use crate::terminal::units::about_size;
 use std::fmt;
 use std::path::Path;
-use tprof_analyze::clock::Clock;
 use tprof_analyze::memory::rank_memory;
+use tprof_facts::Clock;
+use tprof_facts::units::bytes;
 use tprof_trace::TraceFile;
 use tprof_trace::run::{RunInfo, misses_allocations};
 
@@ -29,7 +29,7 @@ pub struct Peak {
 impl fmt::Display for Peak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bound = if self.at_least { "at least " } else { "" };
-        write!(f, "heap peak {bound}{}", about_size(self.bytes))?;
+        write!(f, "heap peak {bound}{}", bytes(self.bytes))?;
         match self.rank {
             Some(rank) => write!(f, " (rank {rank}, the highest)"),
             None => Ok(()),

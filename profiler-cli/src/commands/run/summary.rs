@@ -5,11 +5,10 @@ use crate::commands::run::peak::Peak;
 use crate::launch::wait::Outcome;
 use crate::terminal::paint;
 use crate::terminal::quote;
-use crate::terminal::units::{about_count, about_time};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tprof_analyze::units;
 use tprof_collect::Config;
+use tprof_facts::units::{self, count, duration};
 use tprof_trace::Recorded;
 use tprof_trace::run::{LATER_EVENTS, RunInfo, blind_alike};
 
@@ -42,7 +41,7 @@ fn in_part(info: &RunInfo, config: &Config, outcome: Outcome) -> Option<String> 
     let ran = info.end_ns?.saturating_sub(info.start_ns);
     let ran = Duration::from_nanos(ran);
     let delay = config.delay.unwrap_or_default();
-    let time = |time: Duration| about_time(time.as_nanos() as u64);
+    let time = |time: Duration| duration(time.as_nanos() as u64);
     if !delay.is_zero() && ran <= delay && outcome != Outcome::Interrupted {
         return Some(format!(
             "recording was to begin after {} (--delay): the job was over by then",
@@ -68,7 +67,7 @@ fn job(info: &RunInfo, outcome: Outcome) -> String {
         }
         Outcome::Ended(status) => format!("exit status {}", libc::WEXITSTATUS(status)),
     };
-    let wall = info.end_ns.map(|end| about_time(end.saturating_sub(info.start_ns)));
+    let wall = info.end_ns.map(|end| duration(end.saturating_sub(info.start_ns)));
     let wall = wall.unwrap_or_else(|| "unknown time".to_owned());
     let ranks: BTreeSet<_> = info.processes.iter().filter_map(|process| process.rank).collect();
     let mut text =
@@ -84,7 +83,7 @@ fn recorded(info: &RunInfo) -> String {
     let lost = match counts.lost {
         0 if !counts.losses.is_empty() => "not all".to_owned(),
         0 => "none lost".to_owned(),
-        lost => format!("{} lost", about_count(lost)),
+        lost => format!("{} lost", count(lost)),
     };
     let events = counted_events(info);
     let cost = match info.overhead.fraction {
@@ -106,7 +105,7 @@ fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
     for loss in &info.completeness.losses {
         lines.push(match loss.count {
             0 => format!("lost: {} ({}); how many is not known", loss.what, loss.why),
-            count => format!("lost: {} {} ({})", about_count(count), loss.what, loss.why),
+            lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         });
     }
     let groups = blind_alike(&info.completeness.blind);
@@ -127,7 +126,7 @@ fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
 }
 
 fn counted(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", about_count(n), if n == 1 { one } else { many })
+    format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! AllocationChurn: threads spend their time in the allocator of the host's heap.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::units::{bytes, count, percent};
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use crate::Reading;
 use crate::base::intervals::Interval;
-use crate::base::units::{bytes, count, percent};
 use crate::findings::absent::Thing;
 use crate::findings::rule::{Evidence, Place, Rule, Verdict};
 use crate::findings::scene::Scene;

@@ -1,11 +1,11 @@
 //! Hardware counters of kernels, where a range profiler recorded them.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::units::percent;
 use tprof_trace::model::{DeviceSpanKind, NameId};
 
 use super::kernel_kinds::{KernelKind, kind};
 use crate::base::intervals::Cover;
-use crate::base::units::percent;
 use crate::findings::rule::Verdict;
 use crate::findings::scene::Scene;
 use crate::findings::words::{by_name, time, top};

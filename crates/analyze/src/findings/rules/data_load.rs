@@ -1,9 +1,9 @@
 //! DataLoadBound: the device is idle while the host waits for its next batch.
 
+use tprof_facts::units::duration;
 use tprof_trace::model::SpanKind;
 
 use crate::base::intervals::Cover;
-use crate::base::units::duration;
 use crate::findings::absent::Thing;
 use crate::findings::rule::{Rule, Verdict};
 use crate::findings::scene::Scene;

@@ -1,9 +1,9 @@
 //! ExposedCommunication: the device communicates and computes nothing meanwhile.
 
+use tprof_facts::units::{bytes, duration, percent};
 use tprof_trace::model::Collective;
 
 use crate::base::intervals::Cover;
-use crate::base::units::{bytes, duration, percent};
 use crate::findings::absent::Thing;
 use crate::findings::rule::{Rule, Verdict};
 use crate::findings::scene::Scene;

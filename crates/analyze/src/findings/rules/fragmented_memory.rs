@@ -2,10 +2,10 @@
 //! although it holds enough, in pieces that do not fit.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::units::{bytes, count, percent};
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
 use crate::base::intervals::Interval;
-use crate::base::units::{bytes, count, percent};
 use crate::findings::rule::{Evidence, Place, Rule, Verdict};
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;

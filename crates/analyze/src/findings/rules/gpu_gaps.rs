@@ -1,8 +1,9 @@
 //! GpuGaps: long times in which no device does anything. The rule "GPU gaps" of
 //! Nsight Systems, with a length that fits steps of milliseconds too.
 
+use tprof_facts::units::duration;
+
 use crate::base::intervals::Cover;
-use crate::base::units::duration;
 use crate::findings::rule::{Rule, Verdict, idle_places};
 use crate::findings::scene::Scene;
 use crate::findings::scene::gaps::Gap;

@@ -1,9 +1,10 @@
 //! LaunchBound: the device waits for its next kernel because the host has not
 //! launched it yet, again and again.
 
+use tprof_facts::units::duration;
+
 use super::data_load;
 use crate::base::intervals::Cover;
-use crate::base::units::duration;
 use crate::findings::rule::{Rule, Verdict, idle_places};
 use crate::findings::scene::calls::{is_synchronous_copy, is_wait};
 use crate::findings::scene::gaps::{Gap, after_calls};

@@ -1,8 +1,9 @@
 //! LowUtilization: large parts of the time in which the devices are mostly idle.
 //! The rule "GPU low utilization" of Nsight Systems, with its defaults.
 
+use tprof_facts::units::percent;
+
 use crate::base::intervals::{Cover, Interval};
-use crate::base::units::percent;
 use crate::findings::rule::{Evidence, Place, Rule, Verdict};
 use crate::findings::scene::Scene;
 use crate::findings::words::time;

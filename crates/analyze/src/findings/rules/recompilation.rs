@@ -2,10 +2,10 @@
 //! the first.
 
 use rustc_hash::FxHashSet;
+use tprof_facts::units::count;
 use tprof_trace::model::SpanKind;
 
 use crate::base::intervals::Cover;
-use crate::base::units::count;
 use crate::findings::rule::{Rule, Verdict};
 use crate::findings::scene::Scene;
 use crate::findings::words::{short, time};

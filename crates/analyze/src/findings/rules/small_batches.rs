@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
+use tprof_facts::units::{duration, percent};
 use tprof_trace::model::{Device, NameId};
 
 use crate::base::intervals::{Interval, Union};
-use crate::base::units::{duration, percent};
 use crate::findings::rule::{Rule, Verdict};
 use crate::findings::scene::Scene;
 use crate::findings::words::{short, time};

@@ -2,7 +2,8 @@
 //!
 //! The one rule that needs all ranks at once.
 
-use crate::base::units::{count, duration, percent};
+use tprof_facts::units::{count, duration, percent};
+
 use crate::findings::join::{Outcome, RankFindings};
 use crate::findings::rule::{Finding, Undecided};
 use crate::findings::scene::Scene;

@@ -1,7 +1,8 @@
 //! SyncBound: the host waits for the device, and then the device for the host.
 //! The rule "CUDA synchronization APIs" of Nsight Systems, with what it costs.
 
-use crate::base::units::duration;
+use tprof_facts::units::duration;
+
 use crate::findings::absent::Thing;
 use crate::findings::rule::{Rule, Verdict};
 use crate::findings::scene::calls::{Blocking, is_wait};

@@ -115,7 +115,7 @@ fn fitting(scene: &Scene<'_>) -> Vec<u8> {
         WorkKind::Kernel if work.class == Class::Compute => {
             *known.entry(work.name).or_insert_with(|| of_name(work.name))
         }
-        WorkKind::Copy(CopyKind::DeviceToDevice) => of_copy,
+        WorkKind::Copy { kind: CopyKind::DeviceToDevice, .. } => of_copy,
         _ => 0,
     };
     scene.rank.work.iter().map(of_work).collect()

@@ -1,16 +1,17 @@
 //! Copies and memsets with the calls that started them, and what they cost.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::copies;
+use tprof_facts::units::{bytes, duration};
 use tprof_trace::model::{CopyKind, MemoryCopy, NameId};
 
 use super::calls::Blocking;
 use crate::base::intervals::{Cover, Interval};
-use crate::base::units::{bytes, duration};
 use crate::findings::join::LEAST_SHARE;
 use crate::findings::rule::{Evidence, Finding, Place};
 use crate::findings::scene::Scene;
 use crate::findings::words::{time, times};
-use crate::rank::{RankTrace, StreamKey, copy_name};
+use crate::rank::{RankTrace, StreamKey};
 
 /// A copy or a memset.
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +59,7 @@ impl Copy {
 
     fn place<'a>(&self, rank: &RankTrace<'a>) -> Evidence<'a> {
         let MemoryCopy { process, device, context, stream, .. } = self.row;
-        let name = match self.row.name {
-            NameId(0) => copy_name(self.row.kind).into(),
-            name => rank.name(name).into(),
-        };
+        let name = copies::name(rank.file, &self.row);
         let place = Place::Stream(StreamKey { process, device, context, stream });
         Evidence { interval: self.interval(), place, name }
     }

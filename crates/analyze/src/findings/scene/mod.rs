@@ -15,10 +15,10 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_facts::Clock;
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
 use super::rule::{Evidence, Finding, Place};
-use crate::base::clock::Clock;
 use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
 use crate::rank::{

@@ -1,5 +1,6 @@
 //! A job of one process, thread and device, in the making.
 
+use tprof_facts::Clock;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
     CopyKind, Device, Kernel, MemoryCopy, MemoryKind, NameId, Process, Span, SpanKind, Thread,
@@ -8,7 +9,6 @@ use tprof_trace::model::{
 use super::super::RULES;
 use super::super::join::{Outcome, RankFindings};
 use super::super::scene::Scene;
-use crate::base::clock::Clock;
 use crate::document::RankAt;
 use crate::fixture::Fixture;
 use crate::rank::{Needs, RankTrace};

@@ -1,12 +1,13 @@
 //! The tables.
 
+use tprof_facts::Clock;
+
 use super::super::join::RankFindings;
 use super::super::lines::{self, Line};
 use super::super::rule::Severity;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, judged};
 use crate::Reading;
-use crate::base::clock::Clock;
 use crate::document::{Body, Cell, RankAt, Table};
 use crate::rank::{Needs, RankTrace};
 

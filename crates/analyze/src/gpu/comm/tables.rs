@@ -120,7 +120,7 @@ mod tests {
             rank: Some(0),
             label: "rank 0".to_owned(),
             file: String::new(),
-            clock: crate::base::clock::Clock::default(),
+            clock: tprof_facts::Clock::default(),
         };
         let operations = [
             operation(Some(1 << 20), 100_000),

@@ -149,7 +149,7 @@ fn add_blocked_calls(rank: &RankTrace, streams: &Streams, causes: &mut Causes) {
             None => {
                 let started = rank.launches.work_of(at as usize);
                 let is_copy =
-                    |work: &&u32| matches!(rank.work[**work as usize].kind, WorkKind::Copy(_));
+                    |work: &&u32| matches!(rank.work[**work as usize].kind, WorkKind::Copy { .. });
                 started.iter().filter(is_copy).copied().rfind(ended_within)
             }
         };

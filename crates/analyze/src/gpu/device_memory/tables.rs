@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
+use tprof_facts::units::{bytes, count};
 use tprof_trace::model::Allocator;
 
 use super::{Category, Level, Part, Pool, PoolMemory};
-use crate::base::units::{bytes, count};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \

@@ -113,7 +113,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
     let mut by_stream: Vec<Vec<u32>> = vec![Vec::new(); rank.streams.len()];
     for (row, at) in rank.work.iter().zip(0..) {
         // Holistic Trace Analysis leaves out waits here, if nowhere else.
-        if matches!(row.kind, WorkKind::Kernel | WorkKind::Copy(_)) {
+        if matches!(row.kind, WorkKind::Kernel | WorkKind::Copy { .. }) {
             by_stream[row.stream as usize].push(at);
         }
     }

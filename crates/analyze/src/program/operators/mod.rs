@@ -7,6 +7,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
@@ -115,7 +117,7 @@ impl Sums {
             sums.costs.entry(rank.name(name).to_owned()).or_default().add(&cost);
         }
         for ((name, kernels), run) in sequences {
-            let kernels: Vec<&str> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
+            let kernels: Vec<Cow<str>> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
             let key = (rank.name(name).to_owned(), kernels.join(" -> "));
             sums.sequences.entry(key).or_default().add(&run);
         }

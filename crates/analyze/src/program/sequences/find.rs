@@ -1,5 +1,7 @@
 //! Which kernels the runs of an operator launched, in the order in which they ran.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
@@ -47,7 +49,7 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
     }
     let mut patterns = Patterns::default();
     for ((root, kernels), pattern) in found {
-        let names: Vec<&str> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
+        let names: Vec<Cow<str>> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
         let key = (rank.name(root).to_owned(), names.join(" | "));
         patterns.entry(key).or_default().add(&pattern);
     }

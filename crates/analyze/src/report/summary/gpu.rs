@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
+use tprof_facts::copies::direction;
+
 use crate::base::reading::{Reading, object};
 use crate::gpu::bandwidth;
 use crate::gpu::breakdown::{self, DeviceTime, NO_WORK};
 use crate::gpu::kernels;
-use crate::rank::{Class, RankTrace, copy_name};
+use crate::rank::{Class, RankTrace};
 
 /// Kernels of a rank that the summary names.
 const TOP: usize = 5;
@@ -124,7 +126,7 @@ fn top_kernels(rank: &RankTrace<'_>) -> Vec<TopKernel> {
 
 fn copies(row: &bandwidth::KindCopies) -> Copies {
     Copies {
-        kind: copy_name(row.kind),
+        kind: direction(row.kind),
         count: row.count,
         bytes: row.bytes.map_or_else(|| Reading::missing(bandwidth::NO_BYTES), Reading::Is),
         busy_ns: row.busy_ns,

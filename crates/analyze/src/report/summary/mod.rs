@@ -5,6 +5,7 @@ pub mod gpu;
 use std::path::Path;
 
 use serde::Serialize;
+use tprof_facts::Zero;
 use tprof_trace::{RunDir, TraceFile};
 
 use crate::base::parallel;
@@ -21,7 +22,6 @@ use crate::run::completeness::{Completeness, Seen, unclosed};
 use crate::run::info::{Run, run_of};
 use crate::run::overhead::Overhead;
 use crate::run::processes::{self, ProcessRow};
-use crate::run::zero::Zero;
 use gpu::Gpu;
 
 /// Why the report on memory has no figures of devices.
@@ -210,14 +210,15 @@ pub(crate) fn report_of(
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let zero = Zero::of(dir);
     let last_ns = parts.iter().map(|part| part.last_ns).max();
-    let run = run_of(path, infos, options.is_running, last_ns, &zero);
+    let run = run_of(path, infos, options.is_running, last_ns, zero);
     let seen = parts.iter_mut().map(|part| std::mem::take(&mut part.seen)).collect();
     let whole = finished && problems.is_empty();
     let completeness = Completeness::of(infos, finished && !in_part, whole, seen);
     let files: Vec<&str> = parts.iter().map(|part| part.rank.file.as_str()).collect();
     let rows = parts.iter().flat_map(|part| part.processes.iter().cloned()).collect();
-    let processes =
-        processes::join(infos, rows, in_part.then_some(&files[..]), |info| zero.of_info(info));
+    let processes = processes::join(infos, rows, in_part.then_some(&files[..]), |info| {
+        zero.clock_of_info(info)
+    });
     let sigkills = parts.iter().map(|part| part.sigkills).sum();
     let (mut ranks, mut killed, mut judged) = (Vec::new(), Vec::new(), Vec::new());
     let mut sampled = Vec::new();

@@ -1,6 +1,6 @@
 //! Which kernels of a file communicate.
 
-use tprof_trace::facts::communication::Communication;
+use tprof_facts::communication::Communication;
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceHeader, TraceWriter};
 

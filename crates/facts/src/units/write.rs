@@ -13,28 +13,6 @@ pub fn count(value: u64) -> String {
     out
 }
 
-/// How much was recorded: `3,397 events and 12 CPU samples`, `52 CPU samples`, `0 events`.
-pub fn recorded(recorded: tprof_trace::Recorded) -> String {
-    let some = |n: u64, unit: &str| {
-        (n > 0).then(|| format!("{} {unit}{}", count(n), if n == 1 { "" } else { "s" }))
-    };
-    match (some(recorded.events, "event"), some(recorded.samples, "CPU sample")) {
-        (Some(events), Some(samples)) => format!("{events} and {samples}"),
-        (Some(one), None) | (None, Some(one)) => one,
-        (None, None) => "0 events".to_owned(),
-    }
-}
-
-/// `1 process`, `46 processes (84 program images)`: images are named where there are more.
-pub fn processes(processes: usize, images: usize) -> String {
-    let count = |n: usize| count(n as u64);
-    let all = format!("{} process{}", count(processes), if processes == 1 { "" } else { "es" });
-    match images == processes {
-        true => all,
-        false => format!("{all} ({} program images)", count(images)),
-    }
-}
-
 /// Bytes in binary units with one decimal: `17 B`, `1.5 KiB`, `12.0 GiB`.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -52,6 +30,12 @@ pub fn bytes(value: u64) -> String {
         unit = next;
     }
     format!("{scaled:.1} {unit}")
+}
+
+/// Bytes a second: `2.3 GiB/s`; a rate that is none is `0 B/s`.
+pub fn rate(bytes_per_second: f64) -> String {
+    // The cast takes what is below 0 or no number for 0.
+    format!("{}/s", bytes(bytes_per_second.round() as u64))
 }
 
 /// As [`bytes`], with a sign.
@@ -89,32 +73,6 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
-/// Name of a signal, `signal N` if it has none here.
-pub fn signal(number: i32) -> String {
-    let name = match number {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        10 => "SIGUSR1",
-        11 => "SIGSEGV",
-        12 => "SIGUSR2",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        _ => return format!("signal {number}"),
-    };
-    name.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +89,7 @@ mod tests {
             ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.0 MiB", "16.0 EiB"]
         );
         assert_eq!([signed_bytes(-2048), signed_bytes(5)], ["-2.0 KiB", "+5 B"]);
+        assert_eq!([rate(2.5e9), rate(0.4), rate(f64::NAN)], ["2.3 GiB/s", "0 B/s", "0 B/s"]);
         let times = [0, 870, 12_300, 4_100_000, 8_200_000_000, 249_000_000_000, 10_920_000_000_000];
         let shown = ["0 ns", "870 ns", "12.3 us", "4.1 ms", "8.20 s", "4 min 09 s", "3 h 02 min"];
         assert_eq!(times.map(duration), shown);

@@ -6,13 +6,9 @@
 //! are for. Operators that compute and communicate in one (`symm_mem::fused_…_matmul`)
 //! are in neither table.
 
-use std::collections::{HashMap, HashSet};
-
-use crate::TraceFile;
-use crate::model::{Collective, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};
-
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
-type Set<K> = HashSet<K, foldhash::fast::RandomState>;
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Collective, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};
 
 /// How a name is known.
 enum Known {
@@ -174,18 +170,18 @@ fn path(name: &str) -> &str {
 pub struct Communication<'a> {
     file: &'a TraceFile,
     /// Launches that collectives name, or that operators made.
-    launches: Set<(ProcessIndex, u64)>,
-    names: Map<NameId, bool>,
+    launches: FxHashSet<(ProcessIndex, u64)>,
+    names: FxHashMap<NameId, bool>,
 }
 
 impl<'a> Communication<'a> {
     /// Takes the file's collectives, and reads its host spans where one of its names is
     /// an operator's that communicates.
     pub fn of(file: &'a TraceFile, collectives: &[Collective]) -> Communication<'a> {
-        let mut launches: Set<(ProcessIndex, u64)> =
+        let mut launches: FxHashSet<(ProcessIndex, u64)> =
             collectives.iter().filter_map(|row| Some((row.process, row.correlation?))).collect();
         launches.extend(launches_of_operators(file));
-        Communication { file, launches, names: Map::default() }
+        Communication { file, launches, names: FxHashMap::default() }
     }
 
     /// As [`Self::of`], for a reader that has not the collectives at hand.
@@ -223,7 +219,7 @@ enum What {
 
 /// Launches whose innermost operator communicates.
 fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
-    let communicates: Set<NameId> =
+    let communicates: FxHashSet<NameId> =
         file.names().filter(|(_, name)| is_operator(name)).map(|(id, _)| id).collect();
     if communicates.is_empty() {
         return Vec::new();
@@ -231,7 +227,7 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
     let is_named =
         |row: &SpanOutline| matches!(row.kind, SpanKind::Operator | SpanKind::Annotation);
     // Time of each thread in such operators: only what lies there is nested.
-    let mut within: Map<ThreadIndex, Vec<(u64, u64)>> = Map::default();
+    let mut within: FxHashMap<ThreadIndex, Vec<(u64, u64)>> = FxHashMap::default();
     for block in file.blocks::<SpanOutline>() {
         for row in block.iter().filter(|row| is_named(row) && communicates.contains(&row.name)) {
             let end_ns = row.start_ns.saturating_add(row.duration_ns);

@@ -1,0 +1,72 @@
+//! Names of copies and memsets.
+
+use std::borrow::Cow;
+
+use tprof_trace::TraceFile;
+use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind, NameId};
+
+/// A copy's direction, as Kineto and Holistic Trace Analysis write it: `Memcpy HtoD`;
+/// `Memcpy` where it is unknown.
+pub fn direction(kind: CopyKind) -> &'static str {
+    match kind {
+        CopyKind::Unknown => "Memcpy",
+        CopyKind::HostToDevice => "Memcpy HtoD",
+        CopyKind::DeviceToHost => "Memcpy DtoH",
+        CopyKind::DeviceToDevice => "Memcpy DtoD",
+        CopyKind::HostToHost => "Memcpy HtoH",
+        CopyKind::PeerToPeer => "Memcpy PtoP",
+        CopyKind::Memset => "Memset",
+    }
+}
+
+/// What identifies a copy's name: its source's own, and what stands in for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Copied {
+    /// The name that its source gave it; 0 if none.
+    pub name: NameId,
+    /// Direction.
+    pub kind: CopyKind,
+    /// Kind of memory that was read.
+    pub from: MemoryKind,
+    /// Kind of memory that was written.
+    pub to: MemoryKind,
+}
+
+impl From<&MemoryCopy> for Copied {
+    fn from(row: &MemoryCopy) -> Copied {
+        Copied { name: row.name, kind: row.kind, from: row.from, to: row.to }
+    }
+}
+
+/// Name of a copy: the one that its source gave it, else as Kineto would write it:
+/// `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`. The kinds of memory are left
+/// out where neither is known.
+pub fn name<'a>(file: &'a TraceFile, copied: impl Into<Copied>) -> Cow<'a, str> {
+    let Copied { name, kind, from, to } = copied.into();
+    match file.name(name) {
+        "" => {}
+        name => return Cow::Borrowed(name),
+    }
+    let direction = direction(kind);
+    let is_unknown = |kind| kind == MemoryKind::Unknown;
+    match kind {
+        CopyKind::Memset if is_unknown(to) => Cow::Borrowed(direction),
+        CopyKind::Memset => Cow::Owned(format!("{direction} ({})", memory(to))),
+        _ if is_unknown(from) && is_unknown(to) => Cow::Borrowed(direction),
+        _ => Cow::Owned(format!("{direction} ({} -> {})", memory(from), memory(to))),
+    }
+}
+
+/// A kind of memory, as Kineto writes it.
+pub fn memory(kind: MemoryKind) -> &'static str {
+    match kind {
+        MemoryKind::Unknown => "Unknown",
+        MemoryKind::Pageable => "Pageable",
+        MemoryKind::Pinned => "Pinned",
+        MemoryKind::Device => "Device",
+        MemoryKind::Array => "Array",
+        MemoryKind::Managed => "Managed",
+        MemoryKind::DeviceStatic => "Device Static",
+        MemoryKind::ManagedStatic => "Managed Static",
+    }
+}

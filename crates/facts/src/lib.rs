@@ -1,0 +1,18 @@
+//! What a run means: one home for each fact that several readers must agree on.
+//!
+//! Reports and exports read the same files and see nothing of each other; what both
+//! say of a run is decided here. [`zero`] is when the run began, on each host's
+//! clock; [`steps`] are its training steps; [`class`] and [`communication`] say what
+//! device work is for; [`copies`] names copies. [`units`] is how numbers are
+//! written, and read from a command line.
+
+pub mod class;
+pub mod communication;
+pub mod copies;
+pub mod steps;
+pub mod units;
+pub mod zero;
+
+pub use class::Class;
+pub use steps::Step;
+pub use zero::{Clock, Zero};

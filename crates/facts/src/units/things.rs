@@ -1,0 +1,53 @@
+//! Counts with what was counted, and names of signals.
+
+use tprof_trace::Recorded;
+
+use super::count;
+
+/// How much was recorded: `3,397 events and 12 CPU samples`, `52 CPU samples`, `0 events`.
+pub fn recorded(recorded: Recorded) -> String {
+    let some = |n: u64, unit: &str| {
+        (n > 0).then(|| format!("{} {unit}{}", count(n), if n == 1 { "" } else { "s" }))
+    };
+    match (some(recorded.events, "event"), some(recorded.samples, "CPU sample")) {
+        (Some(events), Some(samples)) => format!("{events} and {samples}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => "0 events".to_owned(),
+    }
+}
+
+/// `1 process`, `46 processes (84 program images)`: images are named where there are more.
+pub fn processes(processes: usize, images: usize) -> String {
+    let count = |n: usize| count(n as u64);
+    let all = format!("{} process{}", count(processes), if processes == 1 { "" } else { "es" });
+    match images == processes {
+        true => all,
+        false => format!("{all} ({} program images)", count(images)),
+    }
+}
+
+/// Name of a signal, `signal N` if it has none here.
+pub fn signal(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return format!("signal {number}"),
+    };
+    name.to_owned()
+}

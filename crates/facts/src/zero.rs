@@ -1,0 +1,153 @@
+//! The run's zero: when its first collector began, on the clock of each host.
+//!
+//! Every host has a monotonic clock of its own; the wall clocks at the moments at which
+//! their collectors began join them. The wall clock of the earliest is the zero: of what
+//! `run.json` and its like say, and of the files that none of these lists (the run was
+//! killed before it was written).
+//!
+//! A file without wall time, as an imported trace may be, has no place among the hosts:
+//! its times count from the beginning that the description of the run gives, since all
+//! files of such an import share one clock.
+
+use std::collections::HashSet;
+
+use tprof_trace::run::RunInfo;
+use tprof_trace::{RunDir, TraceFile};
+
+/// Turns times of one file into times since the run began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// This host's clock when its collector began, ns.
+    pub start_ns: u64,
+    /// How long after the run's first collector that was, ns.
+    pub late_ns: u64,
+}
+
+impl Clock {
+    /// Nanoseconds since the run began; 0 for anything before.
+    #[inline]
+    pub fn since_start(self, time_ns: u64) -> u64 {
+        time_ns.saturating_add(self.late_ns).saturating_sub(self.start_ns)
+    }
+
+    /// Nanoseconds since the run began; below 0 for anything before.
+    #[inline]
+    pub fn signed_since_start(self, time_ns: u64) -> i64 {
+        time_ns.wrapping_add(self.late_ns).wrapping_sub(self.start_ns) as i64
+    }
+
+    /// The file's clock so many nanoseconds after the run began; 0 if it did not run yet.
+    pub fn at(self, since_start_ns: u64) -> u64 {
+        since_start_ns.saturating_add(self.start_ns).saturating_sub(self.late_ns)
+    }
+}
+
+/// When the run's first collector began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Zero {
+    /// That moment, nanoseconds since 1970; 0 if unknown.
+    pub unix_ns: u64,
+}
+
+impl Zero {
+    /// Of a run.
+    pub fn of(run: &RunDir) -> Zero {
+        let listed: HashSet<&str> =
+            run.infos().iter().flat_map(|info| info.files.iter().map(String::as_str)).collect();
+        let unlisted = run.files().iter().filter(|file| !listed.contains(&*base_name(&file.path)));
+        let of_files = unlisted.filter_map(|file| TraceFile::read_header(&file.path).ok());
+        let of_infos = run.infos().iter().map(|info| info.start_unix_ns);
+        let all = of_infos.chain(of_files.map(|header| header.start_unix_ns));
+        Zero { unix_ns: all.filter(|&ns| ns > 0).min().unwrap_or(0) }
+    }
+
+    /// Clock of one of the run's files.
+    pub fn clock(self, file: &TraceFile, run: &RunDir) -> Clock {
+        let header = file.header();
+        if header.start_unix_ns > 0 {
+            return self.at(header.start_ns, header.start_unix_ns);
+        }
+        let name = base_name(file.path());
+        let lists = |info: &&RunInfo| info.files.iter().any(|file| *file == name);
+        match run.infos().iter().find(lists) {
+            Some(info) => self.clock_of_info(info),
+            None => Clock { start_ns: header.start_ns, late_ns: 0 },
+        }
+    }
+
+    /// Clock of the host of a collector.
+    pub fn clock_of_info(self, info: &RunInfo) -> Clock {
+        self.at(info.start_ns, info.start_unix_ns)
+    }
+
+    fn at(self, start_ns: u64, start_unix_ns: u64) -> Clock {
+        Clock { start_ns, late_ns: start_unix_ns.saturating_sub(self.unix_ns) }
+    }
+}
+
+fn base_name(path: &std::path::Path) -> std::borrow::Cow<'_, str> {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+    use tprof_trace::{TraceHeader, TraceWriter};
+
+    fn file(dir: &Path, name: &str, start_ns: u64, start_unix_ns: u64) {
+        let header = TraceHeader { start_ns, start_unix_ns, ..TraceHeader::default() };
+        TraceWriter::create(&dir.join(name), &header).unwrap().finish().unwrap();
+    }
+
+    fn info(dir: &Path, name: &str, start_ns: u64, start_unix_ns: u64, files: &[&str]) {
+        let files = files.iter().map(|&file| file.to_owned()).collect();
+        let info = RunInfo { version: 1, start_ns, start_unix_ns, files, ..RunInfo::default() };
+        fs::write(dir.join(name), serde_json::to_vec(&info).unwrap()).unwrap();
+    }
+
+    /// Clocks of a run's files, in order, and its zero.
+    fn clocks(dir: &Path) -> (u64, Vec<(u64, u64)>) {
+        let run = RunDir::open(dir).unwrap();
+        let zero = Zero::of(&run);
+        let clock = |file: &tprof_trace::RankFile| {
+            let clock = zero.clock(&TraceFile::open(&file.path).unwrap(), &run);
+            (clock.start_ns, clock.late_ns)
+        };
+        (zero.unix_ns, run.files().iter().map(clock).collect())
+    }
+
+    #[test]
+    fn the_earliest_collector_is_the_zero() {
+        let dir = tempfile::tempdir().unwrap();
+        file(dir.path(), "rank-0.tprof", 70, 1_000);
+        file(dir.path(), "rank-1.tprof", 9, 1_400);
+        info(dir.path(), "run.json", 70, 1_000, &["rank-0.tprof"]);
+        assert_eq!(clocks(dir.path()), (1_000, vec![(70, 0), (9, 400)]));
+        // The first host was killed before it described itself.
+        info(dir.path(), "run.json", 9, 1_400, &["rank-1.tprof"]);
+        assert_eq!(clocks(dir.path()), (1_000, vec![(70, 0), (9, 400)]));
+    }
+
+    #[test]
+    fn files_without_wall_time_count_from_the_beginning_that_they_share() {
+        let dir = tempfile::tempdir().unwrap();
+        file(dir.path(), "rank-0.tprof", 70, 0);
+        file(dir.path(), "rank-1.tprof", 50, 0);
+        assert_eq!(clocks(dir.path()).1, [(70, 0), (50, 0)]);
+        info(dir.path(), "run.json", 50, 0, &["rank-0.tprof", "rank-1.tprof"]);
+        assert_eq!(clocks(dir.path()), (0, vec![(50, 0), (50, 0)]));
+    }
+
+    #[test]
+    fn a_moment_before_a_host_joined_keeps_its_place() {
+        let clock = Clock { start_ns: 1_000, late_ns: 400 };
+        assert_eq!([500, 600, 900, 1_100].map(|ns| clock.since_start(ns)), [0, 0, 300, 500]);
+        assert_eq!(clock.signed_since_start(500), -100);
+        assert_eq!([0, 300, 500].map(|ns| clock.at(ns)), [600, 900, 1_100]);
+        // A host that was started after the run began.
+        let clock = Clock { start_ns: 10, late_ns: 400 };
+        assert_eq!([0, 10, 20].map(|ns| clock.since_start(ns)), [390, 400, 410]);
+    }
+}
