@@ -4,6 +4,9 @@
 //! Rust's runtime ignores SIGPIPE and opens `/dev/null` on each of the first
 //! three descriptors that is closed, both before `main`. A function in
 //! `.init_array` runs earlier still and notes how things were.
+//!
+//! All of it is libc's own: nix has signals 1 to 31 by name and no number of the C
+//! library's, and cannot ask for a disposition without setting one.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
@@ -40,7 +43,8 @@ extern "C" fn note() {
     CLOSED.store(closed, Relaxed);
 }
 
-fn is_ignored(signal: i32) -> bool {
+/// Whether a signal is ignored.
+pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all zeroes is a valid `sigaction`.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: a null new action asks for the old one alone.

@@ -1,10 +1,20 @@
 //! Signals that reach tprof while the job runs.
 //!
 //! All that can be taken are blocked before the collector starts its threads,
-//! and taken one by one with `sigtimedwait`: no handler runs, no thread but the
-//! main one sees any.
+//! and taken one by one with `sigtimedwait`: no handler runs, and only the main
+//! thread takes any. `ctrlc` and `signal-hook` install handlers instead, which a
+//! forked child runs as well until its exec, and `ctrlc` keeps no sender.
+//!
+//! `nix` has the sets and masks. It has no `sigtimedwait`, and its `Signal` ends
+//! at 31: it can neither forward a real-time signal nor report a job that died of
+//! one (its `waitpid` reaps the child and returns EINVAL). Those calls are libc's.
 #![allow(unsafe_code)]
 
+use super::inherited::is_ignored;
+use nix::sys::prctl::set_dumpable;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, SigmaskHow};
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// Raised by a fault of tprof itself, or used inside the C library.
@@ -34,63 +44,51 @@ pub struct Taken {
 
 /// Signals held back for [`Signals::next`].
 pub struct Signals {
-    set: libc::sigset_t,
-    original: libc::sigset_t,
+    set: SigSet,
+    original: SigSet,
 }
 
 impl Signals {
     /// Blocks them in this thread, and so in those that it will start.
     pub fn block() -> Self {
-        let mut set = empty();
-        for signal in (1..=libc::SIGRTMAX()).filter(|signal| !NOT_TAKEN.contains(signal)) {
-            // SAFETY: a live set. The C library refuses the numbers it keeps
-            // for itself, and they stay out of the set.
-            unsafe { libc::sigaddset(&mut set, signal) };
-        }
-        let mut original = empty();
-        // SAFETY: both point at live sets.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut original) };
-        Self { set, original }
+        Self::block_these((1..=libc::SIGRTMAX()).filter(|signal| !NOT_TAKEN.contains(signal)))
     }
 
     /// Blocks those alone that end a command: an interrupt, a hang-up, a request to end. One that
     /// is ignored, as `nohup` has it, stays ignored.
     pub fn block_ending() -> Self {
-        let mut original = empty();
-        let set = ending();
-        // SAFETY: both point at live sets.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut original) };
-        Self { set, original }
+        Self::block_these(ENDING.into_iter().filter(|signal| !is_ignored(*signal)))
     }
 
     /// Takes [`Signals::block_ending`] back.
     pub fn unblock_ending() {
-        // SAFETY: a live set.
-        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &ending(), std::ptr::null_mut()) };
+        // Fails for a wrong `how` only, which nix does not pass.
+        let _ = set_of(ENDING).thread_unblock();
+    }
+
+    fn block_these(signals: impl IntoIterator<Item = i32>) -> Self {
+        let set = set_of(signals);
+        // As above.
+        let original = set.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        Self { set, original: original.unwrap_or(SigSet::empty()) }
     }
 
     /// The mask as it was.
-    pub fn original(&self) -> libc::sigset_t {
+    pub fn original(&self) -> SigSet {
         self.original
     }
 
     /// The next signal, if one comes within `timeout`.
     pub fn next(&self, timeout: Duration) -> Option<Taken> {
-        // SAFETY: all zeroes is a valid `siginfo_t`.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        // SAFETY: all three point at live values.
-        let signal = unsafe { libc::sigtimedwait(&self.set, &mut info, &timeout) };
-        if signal <= 0 {
-            return None;
-        }
+        let info = take(&self.set, timeout)?;
         let by_process = matches!(info.si_code, libc::SI_USER | libc::SI_TKILL | libc::SI_QUEUE);
         // SAFETY: these codes carry a sender.
         let sender = if by_process { unsafe { info.si_pid() } } else { 0 };
-        Some(Taken { signal, by_kernel: info.si_code > 0, sender: sender.unsigned_abs() })
+        Some(Taken {
+            signal: info.si_signo,
+            by_kernel: info.si_code > 0,
+            sender: sender.unsigned_abs(),
+        })
     }
 }
 
@@ -106,29 +104,31 @@ impl Signals {
     }
 }
 
-fn empty() -> libc::sigset_t {
-    // SAFETY: all zeroes is a valid set on Linux: the empty one.
-    let mut set = unsafe { std::mem::zeroed() };
-    // SAFETY: a live set.
-    unsafe { libc::sigemptyset(&mut set) };
-    set
+const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// A set of signals by number, real-time ones too.
+fn set_of(signals: impl IntoIterator<Item = i32>) -> SigSet {
+    let mut set = *SigSet::empty().as_ref();
+    for signal in signals {
+        // SAFETY: a live set. The C library refuses the numbers it keeps
+        // for itself, and they stay out of the set.
+        unsafe { libc::sigaddset(&mut set, signal) };
+    }
+    // SAFETY: initialised by `SigSet::empty`.
+    unsafe { SigSet::from_sigset_t_unchecked(set) }
 }
 
-fn ending() -> libc::sigset_t {
-    let mut set = empty();
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: all zeroes is a valid `sigaction`; the call only reads into it.
-        let ignored = unsafe {
-            let mut now: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut now) == 0
-                && now.sa_sigaction == libc::SIG_IGN
-        };
-        if !ignored {
-            // SAFETY: a live set and a signal's number.
-            unsafe { libc::sigaddset(&mut set, signal) };
-        }
-    }
-    set
+/// Takes a blocked signal of a set, if one comes within `timeout`.
+fn take(set: &SigSet, timeout: Duration) -> Option<libc::siginfo_t> {
+    let mut info = MaybeUninit::zeroed();
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: all three point at live values.
+    let signal = unsafe { libc::sigtimedwait(set.as_ref(), info.as_mut_ptr(), &timeout) };
+    // SAFETY: filled by the call; all zeroes is valid as well.
+    (signal > 0).then(|| unsafe { info.assume_init() })
 }
 
 /// Sends a signal to one process; it may be gone.
@@ -168,15 +168,17 @@ pub fn change_of(pid: i32) -> Option<Change> {
 
 /// Takes the status of orphans that were handed to tprof, as init must.
 pub fn reap_orphans(except: i32) {
-    // SAFETY: all zeroes is a valid `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let peek = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     loop {
-        let peek = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: points at a live local.
-        let answer = unsafe { libc::waitid(libc::P_ALL, 0, &mut info, peek) };
-        // SAFETY: `waitid` filled it, or left the zero it was given.
-        let pid = unsafe { info.si_pid() };
-        if answer != 0 || pid == 0 || pid == except {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: points at room for an answer, whose zeroes stay where there is none.
+        let pid = unsafe {
+            match libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), peek) {
+                0 => info.assume_init().si_pid(),
+                _ => 0,
+            }
+        };
+        if pid == 0 || pid == except {
             return;
         }
         // SAFETY: an ended child whose status nobody asks for.
@@ -186,17 +188,15 @@ pub fn reap_orphans(except: i32) {
 
 /// Gives `signal` its default effect on tprof, now.
 fn take_effect(signal: i32) {
-    let mut set = empty();
-    // SAFETY: a live set and a signal number from the kernel.
-    unsafe { libc::sigaddset(&mut set, signal) };
     // SAFETY: the default disposition runs no code.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     // SAFETY: sends a signal to this very thread's process.
     unsafe { libc::raise(signal) };
-    // SAFETY: a live set; the pending signal takes effect before this returns.
-    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) };
-    // SAFETY: as above; reached again only after a stop.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+    let set = set_of([signal]);
+    // The pending signal takes effect before this returns.
+    let _ = set.thread_unblock();
+    // Reached only after a stop.
+    let _ = set.thread_block();
 }
 
 /// Stops tprof as the job was stopped, until the shell continues both.
@@ -206,24 +206,17 @@ fn take_effect(signal: i32) {
 /// after the shell's SIGCONT would stop tprof once more beside a job that runs. So
 /// that signal is taken first; a job that stopped itself has none.
 pub fn stop_by(signal: i32) {
-    const ON_ITS_WAY: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-    let mut set = empty();
-    // SAFETY: a live set and a signal number from the kernel.
-    unsafe { libc::sigaddset(&mut set, signal) };
-    // SAFETY: both point at live values; the signal is blocked, SIGSTOP is ignored here.
-    unsafe { libc::sigtimedwait(&set, std::ptr::null_mut(), &ON_ITS_WAY) };
+    const ON_ITS_WAY: Duration = Duration::from_millis(20);
+    take(&set_of([signal]), ON_ITS_WAY);
     take_effect(signal);
 }
 
 /// Dies as the job died, so that whoever waits sees the same, and leaves no
 /// core of tprof beside the job's.
 pub fn die_by(signal: i32) -> ! {
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: points at a live value.
-    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
-    // SAFETY: changes a flag of this process. A core handler behind a pipe does
-    // not ask for the limit, only for this.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    // A core handler behind a pipe does not ask for the limit, only for this.
+    let _ = set_dumpable(false);
     take_effect(signal);
     // Only init of a pid namespace survives its own signal.
     std::process::exit(128 + signal)

@@ -7,14 +7,20 @@
 //! was typed with. It waits until the collector knows its pid.
 //!
 //! Collector threads run during the fork: between fork and exec the child makes
-//! system calls alone, on memory prepared before.
+//! only system calls, on memory prepared before. There it keeps to libc: nix's `execve`
+//! allocates the arrays of pointers, and its other calls promise nothing.
 #![allow(unsafe_code)]
 
 use crate::launch::inherited;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::signal::SigSet;
+use nix::sys::wait::waitpid;
+use nix::unistd::{self, ForkResult, Pid};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use tprof_collect::elf;
@@ -92,7 +98,7 @@ fn is_binary(path: &Path) -> bool {
 /// What the child must find as tprof found it.
 pub struct Original {
     /// Signal mask.
-    pub mask: libc::sigset_t,
+    pub mask: SigSet,
     /// Limit of open files, which a collector may raise for itself.
     pub open_files: Option<libc::rlimit>,
 }
@@ -116,15 +122,14 @@ pub fn fork(
     let (status, status_end) = pipe()?;
     // SAFETY: the child goes straight to `become_job`, which keeps to
     // async-signal-safe calls and never returns.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
+    match unsafe { unistd::fork() }? {
+        ForkResult::Child => {
             // The child's copies of tprof's ends: with them open it would not
             // notice that tprof died.
             drop((gate, status));
             plan.become_job(&pointers_to_environment, original, &gate_end, &status_end)
         }
-        pid => Ok(Held { pid, gate, status }),
+        ForkResult::Parent { child } => Ok(Held { pid: child.as_raw(), gate, status }),
     }
 }
 
@@ -155,8 +160,7 @@ impl Held {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             Err(e) => Err(e),
             Ok(()) => {
-                // SAFETY: our own child, whose status nobody else takes.
-                unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+                let _ = waitpid(Pid::from_raw(self.pid), None);
                 Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
             }
         }
@@ -214,7 +218,9 @@ impl Plan {
         inherited::close_what_was_closed();
         // SAFETY: points at a live set; signals that came meanwhile now take
         // their original effect, as they would have on the job.
-        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &original.mask, std::ptr::null_mut()) };
+        unsafe {
+            libc::sigprocmask(libc::SIG_SETMASK, original.mask.as_ref(), std::ptr::null_mut())
+        };
         let errno = self.execute(environment).to_ne_bytes();
         // SAFETY: writes four live bytes to a pipe that tprof reads.
         unsafe { libc::write(status.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };
@@ -230,7 +236,7 @@ impl Plan {
             // SAFETY: path, arguments and environment are NUL-terminated
             // strings in null-terminated arrays that outlive the call.
             unsafe { libc::execve(path.as_ptr(), self.arguments.as_ptr(), environment.as_ptr()) };
-            last = errno();
+            last = Errno::last_raw();
             if last == libc::ENOEXEC && self.binary {
                 return last;
             }
@@ -240,7 +246,7 @@ impl Plan {
                 self.script[1] = path.as_ptr();
                 // SAFETY: as above.
                 unsafe { libc::execve(SHELL.as_ptr(), self.script.as_ptr(), environment.as_ptr()) };
-                return errno();
+                return Errno::last_raw();
             }
             match last {
                 libc::EACCES => refused = Some(last),
@@ -250,11 +256,6 @@ impl Plan {
         }
         refused.unwrap_or(last)
     }
-}
-
-fn errno() -> i32 {
-    // SAFETY: the C library's pointer to this thread's errno is always valid.
-    unsafe { *libc::__errno_location() }
 }
 
 /// A null-terminated array of pointers to `strings`, after `room` free places.
@@ -267,13 +268,8 @@ fn pointers(strings: &[CString], room: usize) -> Vec<*const libc::c_char> {
 
 /// A pipe whose ends close at exec: read end, write end.
 fn pipe() -> io::Result<(File, File)> {
-    let mut ends = [0; 2];
-    // SAFETY: points at room for two descriptors.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: fresh descriptors that nothing else owns.
-    Ok(unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) })
+    let (read, write) = unistd::pipe2(OFlag::O_CLOEXEC)?;
+    Ok((read.into(), write.into()))
 }
 
 /// tprof's environment, byte for byte and in its order, with `changes` in place.
