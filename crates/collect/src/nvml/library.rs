@@ -1,7 +1,12 @@
 //! NVIDIA's management library, found at run time: the few functions that are
 //! used, by their names. It belongs to the driver, and is there where that is.
+//!
+//! It stays loaded until the process ends: threads of the driver's may run in it.
+//! (`nvml-wrapper` unloads it when it is dropped, looks all of its 396 functions up at the
+//! start, and takes 16 s of processor time to compile.)
 #![allow(unsafe_code)] // a library with a C interface
 
+use libloading::os::unix::{Library as Loaded, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// What its functions return; 0 is success.
@@ -52,22 +57,17 @@ const _: () = assert!(size_of::<Pci>() == 68);
 
 /// The library, initialised.
 pub struct Library {
-    handle: *mut c_void,
+    loaded: &'static Loaded,
 }
-// SAFETY: its functions may be called by any thread.
-unsafe impl Send for Library {}
 
 /// Calls a function of the library by name, as this type.
 macro_rules! call {
     ($self:expr, $name:literal as $type:ty, ($($argument:expr),*)) => {
-        match $self.address($name) {
-            // SAFETY: found under this name, which has this type in every version;
-            // places for answers are the caller's own, and as large as the type says.
-            Some(address) => unsafe {
-                let function: $type = std::mem::transmute::<*mut c_void, $type>(address);
-                $self.result(function($($argument),*))
-            },
-            None => Err(format!("this driver has no {}", $name.to_string_lossy())),
+        // SAFETY: the function of this name has this type in every version.
+        match unsafe { $self.loaded.get::<$type>($name) } {
+            // SAFETY: places for answers are the caller's own, as large as the type says.
+            Ok(function) => $self.result(unsafe { function($($argument),*) }),
+            Err(_) => Err(format!("this driver has no {}", $name.to_string_lossy())),
         }
     };
 }
@@ -75,21 +75,13 @@ macro_rules! call {
 impl Library {
     /// Loads and initialises it; else why not.
     pub fn open() -> Result<Library, String> {
-        // SAFETY: a NUL-terminated name of a library that runs nothing of ours.
-        let handle = unsafe { libc::dlopen(c"libnvidia-ml.so.1".as_ptr(), libc::RTLD_NOW) };
-        if handle.is_null() {
-            return Err("no NVIDIA driver: the loader finds no libnvidia-ml.so.1".to_owned());
-        }
-        let library = Library { handle };
+        // SAFETY: loads the driver's library, which runs nothing of ours.
+        let loaded = unsafe { Loaded::open(Some("libnvidia-ml.so.1"), RTLD_NOW) }
+            .map_err(|_| "no NVIDIA driver: the loader finds no libnvidia-ml.so.1".to_owned())?;
+        let library = Library { loaded: Box::leak(Box::new(loaded)) };
         call!(library, c"nvmlInit_v2" as unsafe extern "C" fn() -> Status, ())
             .map_err(|why| format!("NVML does not start: {why}"))?;
         Ok(library)
-    }
-
-    fn address(&self, name: &CStr) -> Option<*mut c_void> {
-        // SAFETY: an open library, a NUL-terminated name.
-        let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        (!address.is_null()).then_some(address)
     }
 
     /// What a status means, in the library's words.
@@ -97,13 +89,14 @@ impl Library {
         if status == 0 {
             return Ok(());
         }
-        let text = self.address(c"nvmlErrorString").and_then(|address| {
-            type Say = unsafe extern "C" fn(Status) -> *const c_char;
-            // SAFETY: found under this name; its texts are literals.
-            let text = unsafe { std::mem::transmute::<*mut c_void, Say>(address)(status) };
-            // SAFETY: as above.
-            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
-        });
+        type Say = unsafe extern "C" fn(Status) -> *const c_char;
+        // SAFETY: found under this name; its texts are literals.
+        let text = unsafe {
+            let say = self.loaded.get::<Say>(c"nvmlErrorString");
+            say.ok().map(|say| say(status)).filter(|text| !text.is_null())
+        };
+        // SAFETY: as above.
+        let text = text.map(|text| unsafe { CStr::from_ptr(text) });
         Err(text.map_or_else(|| format!("error {status}"), |text| text.to_string_lossy().into()))
     }
 

@@ -6,10 +6,12 @@
 #![allow(unsafe_code)] // one call into the driver's library, which programs load as well
 
 use super::{Check, Verdict};
+use libloading::os::unix::{Library, RTLD_LAZY};
 use object::{Object, ObjectSection};
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::io::Read;
+use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -87,22 +89,15 @@ fn driver(libraries: &Libraries) -> Vec<Check> {
 
 /// The newest CUDA that a driver's library knows, as it numbers versions.
 fn cuda_of(library: &Path) -> Option<i32> {
-    let path = CString::new(library.as_os_str().as_bytes()).ok()?;
-    // SAFETY: a NUL-terminated path of the driver's own library, which stays loaded; the
-    // function has been of this type in every version, and needs no initialised driver.
-    unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY);
-        if handle.is_null() {
-            return None;
-        }
-        let address = libc::dlsym(handle, c"cuDriverGetVersion".as_ptr());
-        if address.is_null() {
-            return None;
-        }
-        let get: unsafe extern "C" fn(*mut i32) -> i32 = std::mem::transmute(address);
-        let mut version = 0;
-        (get(&raw mut version) == 0 && version > 0).then_some(version)
-    }
+    // SAFETY: the driver's own library, which programs load as well.
+    let driver = unsafe { Library::open(Some(library), RTLD_LAZY) }.ok()?;
+    // It stays loaded: threads of its own may run in it.
+    let driver = ManuallyDrop::new(driver);
+    type Get = unsafe extern "C" fn(*mut i32) -> i32;
+    let mut version = 0;
+    // SAFETY: it has been of this type in every version, and needs no initialised driver.
+    let status = unsafe { driver.get::<Get>(c"cuDriverGetVersion").ok()?(&raw mut version) };
+    (status == 0 && version > 0).then_some(version)
 }
 
 fn cupti(libraries: &Libraries) -> Check {
