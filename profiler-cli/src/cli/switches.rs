@@ -6,6 +6,7 @@
 
 use clap::builder::ArgPredicate;
 use clap::{Arg, ArgAction, Command, Id};
+use textwrap::{Options, WordSeparator, WordSplitter};
 
 /// How switches name their value that take one (`--redact=false`).
 const BOOL: &str = "BOOL";
@@ -83,19 +84,11 @@ fn opposite(name: &str) -> String {
 
 /// Text in lines of help.
 fn folded(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let Some(line) = lines.last_mut() else { break };
-        match line.len() {
-            0 => line.push_str(word),
-            length if length + 1 + word.len() <= WIDTH => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(format!("  {word}")),
-        }
-    }
-    lines.join("\n")
+    let options = Options::new(WIDTH)
+        .subsequent_indent("  ")
+        .word_splitter(WordSplitter::NoHyphenation)
+        .word_separator(WordSeparator::AsciiSpace);
+    textwrap::fill(text, options)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `tprof ctl`: asks the collector of a live run, over its session's socket.
 
+use crate::terminal::columns;
 use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 use clap::{Args, Subcommand};
@@ -134,7 +135,7 @@ fn table(message: &str, status: &Value) -> String {
     flatten("", status, &mut rows);
     let place = |name: &str| ORDER.iter().position(|known| *known == name);
     rows.sort_by_key(|(name, _)| place(name).unwrap_or(ORDER.len()));
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let width = rows.iter().map(|(name, _)| columns::width(name)).max().unwrap_or(0);
     let mut text = String::new();
     if !message.is_empty() {
         text += message;
@@ -142,7 +143,7 @@ fn table(message: &str, status: &Value) -> String {
     }
     for (name, value) in rows {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{name:width$}  {value}");
+        let _ = writeln!(text, "{}  {value}", columns::left(&name, width));
     }
     text
 }

@@ -11,6 +11,7 @@ use tprof_trace::live::collector_lives;
 use crate::commands::report::document;
 use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
+use crate::terminal::columns;
 use crate::terminal::errors::{Failure, nearest, said, say};
 use crate::terminal::page::Page;
 use clap::Args;
@@ -157,7 +158,7 @@ fn judge(comparison: &Comparison, gates: &[(Gate, &'static Metric)]) -> anyhow::
 
 /// The comparison for a person; `top` rows in each table.
 fn text(comparison: &Comparison, top: usize) -> String {
-    let mut page = Page::default();
+    let mut page = Page::new(columns::of_stdout());
     page.line("tprof diff");
     page.gap();
     for (name, side) in [("A", &comparison.a), ("B", &comparison.b)] {

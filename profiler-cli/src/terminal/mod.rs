@@ -1,5 +1,6 @@
 //! Text that people read and type: pages, errors, colours, quoting.
 
+pub mod columns;
 pub mod errors;
 pub mod page;
 pub mod paint;

@@ -1,20 +1,36 @@
-//! Text for a terminal of 80 columns.
+//! Pages of text, as wide as the terminal.
 //!
 //! Names come from the traced program and may hold anything; control characters
 //! are replaced here, so that no name can drive the reader's terminal.
 
-/// Columns of a page.
-pub const WIDTH: usize = 80;
+use super::columns::{left, right, shorten, width};
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+
 /// Columns of a field's label and the space behind it.
 const LABEL: usize = 14;
 
+/// Columns beyond which running text is hard to read.
+const PROSE: usize = 100;
+/// A space at which no line breaks.
+const NO_BREAK: char = '\u{a0}';
+
 /// A page in the making.
-#[derive(Default)]
 pub struct Page {
     text: String,
+    width: usize,
 }
 
 impl Page {
+    /// A page of `width` columns.
+    pub fn new(width: usize) -> Page {
+        Page { text: String::new(), width }
+    }
+
+    /// Its columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
     /// The text.
     pub fn into_text(self) -> String {
         self.text
@@ -23,7 +39,7 @@ impl Page {
     /// One line, cut at the page's edge.
     pub fn line(&mut self, text: &str) {
         let text: String = text.chars().map(printable).collect();
-        self.text += shorten(&text, WIDTH).trim_end();
+        self.text += shorten(&text, self.width).trim_end();
         self.text.push('\n');
     }
 
@@ -42,22 +58,34 @@ impl Page {
 
     /// A label and its text, wrapped beside it.
     pub fn field(&mut self, label: &str, text: &str) {
-        for (i, part) in wrap(text, WIDTH - LABEL - 2).into_iter().enumerate() {
+        for (i, part) in wrap(text, self.prose() - LABEL - 2).into_iter().enumerate() {
             let label = if i == 0 { label } else { "" };
-            self.line(&format!("  {label:<LABEL$}{part}"));
+            self.line(&format!("  {}{part}", left(label, LABEL)));
         }
     }
 
     /// A paragraph, indented and wrapped.
     pub fn paragraph(&mut self, indent: usize, text: &str) {
-        for part in wrap(text, WIDTH - indent) {
+        for part in wrap(text, self.prose() - indent) {
             self.line(&format!("{:indent$}{part}", ""));
         }
     }
 
+    /// Rows in columns, as [`Table`] says.
+    pub fn table(&mut self, table: &Table) {
+        for line in table.lines(self.width) {
+            self.line(&line);
+        }
+    }
+
+    /// Columns of running text.
+    fn prose(&self) -> usize {
+        self.width.min(PROSE)
+    }
+
     /// A list item, wrapped behind its dash.
     pub fn item(&mut self, text: &str) {
-        for (i, part) in wrap(text, WIDTH - 4).into_iter().enumerate() {
+        for (i, part) in wrap(text, self.prose() - 4).into_iter().enumerate() {
             self.line(&format!("  {} {part}", if i == 0 { '-' } else { ' ' }));
         }
     }
@@ -83,7 +111,7 @@ fn words(text: &str) -> Vec<String> {
             matches!(unit, "B" | "KiB" | "MiB" | "GiB" | "TiB" | "ns" | "us" | "ms" | "s" | "%");
         match words.last_mut() {
             Some(last) if is_unit && last.ends_with(|c: char| c.is_ascii_digit()) => {
-                last.push(' ');
+                last.push(NO_BREAK);
                 *last += word;
             }
             _ => words.push(word.to_owned()),
@@ -94,39 +122,14 @@ fn words(text: &str) -> Vec<String> {
 
 /// Breaks text between words; one that is longer than a line is cut in its middle.
 fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for word in words(text) {
-        let word = shorten(&word, width);
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > width {
-            lines.push(String::new());
-            used = 0;
-        }
-        if let Some(line) = lines.last_mut() {
-            if used > 0 {
-                line.push(' ');
-                used += 1;
-            }
-            *line += &word;
-            used += length;
-        }
-    }
-    lines
-}
-
-/// Text of at most `width` characters, its middle left out where it is longer.
-pub fn shorten(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
-        return text.to_owned();
-    }
-    // The beginning tells more than the end, but the end is never left out.
-    let head = width.saturating_sub(1) * 3 / 5;
-    let tail = width.saturating_sub(1) - head;
-    let start: String = text.chars().take(head).collect();
-    let end: String = text.chars().skip(length - tail).collect();
-    format!("{start}\u{2026}{end}")
+    let words: Vec<String> = words(text).iter().map(|word| shorten(word, width)).collect();
+    let text = words.join(" ");
+    let options = Options::new(width)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit);
+    let lines = textwrap::wrap(&text, options);
+    lines.iter().map(|line| line.replace(NO_BREAK, " ")).collect()
 }
 
 /// Columns that a last column of names should get, if it has use for them.
@@ -168,7 +171,7 @@ impl Table {
     }
 
     /// Widths of columns, those of words narrowed as far as a last column of names needs room.
-    fn fitted(&self, mut widths: Vec<usize>) -> Vec<usize> {
+    fn fitted(&self, mut widths: Vec<usize>, page: usize) -> Vec<usize> {
         let (Some(true), Some(wanted)) = (self.left.last(), widths.last().copied()) else {
             return widths;
         };
@@ -176,7 +179,7 @@ impl Table {
         let last = widths.len() - 1;
         loop {
             let taken: usize = widths[..last].iter().map(|width| width + 2).sum();
-            if taken + 2 + wanted <= WIDTH {
+            if taken + 2 + wanted <= page {
                 return widths;
             }
             let words = (0..last).filter(|&at| self.left[at] && widths[at] > WORDS);
@@ -187,35 +190,35 @@ impl Table {
         }
     }
 
-    /// The lines, indented by two.
-    pub fn lines(self) -> Vec<String> {
+    /// The lines of a page of `page` columns, indented by two.
+    pub fn lines(&self, page: usize) -> Vec<String> {
         let columns = self.left.len();
         let wide = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells.map(|cell| width(cell)).max().unwrap_or(0)
         };
         let wanted = wide(columns.saturating_sub(1));
-        let widths = self.fitted((0..columns).map(wide).collect());
-        let taken: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-        let room = WIDTH.saturating_sub(taken + 2);
+        let widths = self.fitted((0..columns).map(wide).collect(), page);
+        let taken: usize = widths.iter().rev().skip(1).map(|columns| columns + 2).sum();
+        let room = page.saturating_sub(taken + 2);
         let below = self.left.last() == Some(&true) && room < LEAST_NAME.min(wanted);
         let line = |(at, row): (usize, &Vec<String>)| {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
-                let width = widths.get(column).copied().unwrap_or(0);
-                let left = self.left.get(column).copied().unwrap_or(false);
+                let room = widths.get(column).copied().unwrap_or(0);
+                let is_left = self.left.get(column).copied().unwrap_or(false);
                 line += "  ";
                 if column + 1 == columns && below && at > 0 {
-                    let name = shorten(cell.trim(), WIDTH - INDENT);
+                    let name = shorten(cell.trim(), page - INDENT);
                     return vec![line.trim_end().to_owned(), format!("{:INDENT$}{name}", "")];
                 }
-                if column + 1 == columns && left {
-                    let room = WIDTH.saturating_sub(line.chars().count());
+                if column + 1 == columns && is_left {
+                    let room = page.saturating_sub(width(&line));
                     line += &shorten(cell.trim(), room);
-                } else if left {
-                    line += &format!("{:<width$}", shorten(cell, width));
+                } else if is_left {
+                    line += &left(&shorten(cell, room), room);
                 } else {
-                    line += &format!("{cell:>width$}");
+                    line += &right(cell, room);
                 }
             }
             vec![line]
@@ -228,9 +231,11 @@ impl Table {
 mod tests {
     use super::*;
 
+    const WIDTH: usize = crate::terminal::columns::USUAL;
+
     #[test]
     fn no_line_is_wider_than_the_page() {
-        let mut page = Page::default();
+        let mut page = Page::new(WIDTH);
         let long = "word ".repeat(50) + &"x".repeat(300);
         page.line(&long);
         page.field("label", &long);
@@ -238,7 +243,7 @@ mod tests {
         page.paragraph(6, &long);
         let mut table = Table::new(&["a", "name"]);
         table.row(vec!["1".into(), long]);
-        table.lines().iter().for_each(|line| page.line(line));
+        page.table(&table);
         for line in page.into_text().lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
@@ -250,7 +255,7 @@ mod tests {
         let module = "_multiarray_umath.cpython-311-x86_64-linux-gnu.so with a tail";
         let function = "numpy.core._multiarray_umath.einsum_sum_of_products_two";
         table.row(vec!["1.0 ms".into(), module.into(), function.into()]);
-        let lines = table.lines();
+        let lines = table.lines(WIDTH);
         assert!(lines[1].chars().count() <= WIDTH, "{lines:?}");
         assert!(lines[1].starts_with("  1.0 ms  _multiarray_umath"), "{lines:?}");
         assert!(lines[1].ends_with("_products_two"), "{lines:?}");
@@ -264,13 +269,13 @@ mod tests {
         let name = "split_embedding_codegen_forward_weighted_kernel";
         let numbers = [number.clone(), number.clone(), number];
         table.row(numbers.iter().cloned().chain([name.to_owned()]).collect());
-        let lines = table.lines();
+        let lines = table.lines(WIDTH);
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines[0].ends_with("  name"), "{lines:?}");
         assert_eq!(lines[2], format!("      {name}"));
         let mut table = Table::aligned(&headings);
         table.row(numbers.into_iter().chain(["short".to_owned()]).collect());
-        assert_eq!(table.lines().len(), 2);
+        assert_eq!(table.lines(WIDTH).len(), 2);
     }
 
     #[test]
@@ -283,15 +288,19 @@ mod tests {
 
     #[test]
     fn a_name_cannot_drive_the_terminal() {
-        let mut page = Page::default();
+        let mut page = Page::new(WIDTH);
         page.line("a\x1b[31mb\u{202e}c\nd");
         assert_eq!(page.into_text(), "a\u{fffd}[31mb\u{fffd}c d\n");
     }
 
     #[test]
-    fn the_middle_is_left_out() {
-        assert_eq!(shorten("abcdefghij", 10), "abcdefghij");
-        assert_eq!(shorten("abcdefghijk", 6), "abc\u{2026}jk");
-        assert_eq!(shorten("abc", 1), "\u{2026}");
+    fn columns_stand_below_each_other_behind_wide_characters() {
+        let mut table = Table::aligned(&[("module", true), ("runs", false), ("kernel", true)]);
+        table.row(vec!["libm.so".into(), "1".into(), "gemm".into()]);
+        table.row(vec!["行列乘法.so".into(), "12".into(), "行列".into()]);
+        let lines = table.lines(WIDTH);
+        let begins = |line: &str, name: &str| line.rfind(name).map(|at| width(&line[..at]));
+        assert_eq!(begins(&lines[1], "gemm"), begins(&lines[0], "kernel"), "{lines:#?}");
+        assert_eq!(begins(&lines[2], "行列"), begins(&lines[0], "kernel"), "{lines:#?}");
     }
 }

@@ -12,8 +12,8 @@ use crate::terminal::page::{self, Page};
 const MOST_REASONS: usize = 3;
 
 /// The whole page; `top` rows in each table.
-pub fn text(document: &Document, top: usize) -> String {
-    let mut page = Page::default();
+pub fn text(document: &Document, top: usize, width: usize) -> String {
+    let mut page = Page::new(width);
     head::completeness(&mut page, &Head::of_document(document), document.kind);
     tables(&mut page, &document.tables, top);
     page.into_text()
@@ -72,9 +72,7 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
         };
         out.row(shown.iter().map(cell).collect());
     }
-    for line in out.lines() {
-        page.line(&line);
-    }
+    page.table(&out);
     let left_out = reasons.len().saturating_sub(MOST_REASONS);
     for reason in reasons.iter().take(MOST_REASONS) {
         page.paragraph(2, &format!("? {reason}"));
@@ -247,7 +245,7 @@ fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 fn fits(text: &str) -> bool {
-    text.lines().all(|line| line.chars().count() <= page::WIDTH)
+    text.lines().all(|line| line.chars().count() <= crate::terminal::columns::USUAL)
 }
 
 #[cfg(test)]
@@ -285,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_table_fits_its_page_and_says_what_is_unknown() {
-        let mut page = Page::default();
+        let mut page = Page::new(80);
         rows(&mut page, &table(), 10);
         let text = page.into_text();
         assert!(fits(&text), "{text}");
@@ -297,10 +295,10 @@ mod tests {
 
     #[test]
     fn rows_that_are_left_out_are_counted() {
-        let mut page = Page::default();
+        let mut page = Page::new(80);
         rows(&mut page, &table(), 1);
         assert!(page.into_text().starts_with("Kernels by time, 1 of 2\n"));
-        let mut page = Page::default();
+        let mut page = Page::new(80);
         rows(&mut page, &Table::new("x", "X", Vec::new()).empty("no kernel was recorded"), 1);
         assert_eq!(page.into_text(), "X\n  none: no kernel was recorded\n");
     }
@@ -324,7 +322,7 @@ mod tests {
             Cell::Empty,
         ]);
         table.row(vec!["LOW".into(), 7u64.into(), "a".into(), 1_500_000u64.into(), "b".into()]);
-        let mut page = Page::default();
+        let mut page = Page::new(80);
         cards(&mut page, &table, 10);
         let text = page.into_text();
         assert!(fits(&text), "{text}");
@@ -334,7 +332,7 @@ mod tests {
         assert!(lines[4].starts_with("                "), "{text}");
         assert!(text.contains("\n  longest       unknown: x\n\nLOW\n"), "{text}");
         assert!(text.ends_with("  longest       1.5 ms\n  try           b\n"), "{text}");
-        let mut page = Page::default();
+        let mut page = Page::new(80);
         cards(&mut page, &table, 1);
         assert!(page.into_text().starts_with("Findings, 1 of 2\n"));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::terminal::page::shorten;
+use crate::terminal::columns::{self, shorten};
 use tprof_analyze::frames::CUT;
 
 /// A caller's name is not cut below this.
@@ -198,7 +198,7 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
         if function(caller) == callee {
             continue;
         }
-        let room = width.saturating_sub(line.chars().count() + 3);
+        let room = width.saturating_sub(columns::width(&line) + 3);
         if room < LEAST_NAME {
             break;
         }
@@ -248,10 +248,10 @@ fn split(frame: &str) -> (&str, Option<&str>) {
 fn frame_line(frame: &str, width: usize) -> String {
     let (function, place) = split(frame);
     let place = place.map(|place| place.rsplit('/').next().unwrap_or(place));
-    let tail = place.map_or(0, |place| place.chars().count() + 3);
+    let tail = place.map_or(0, |place| columns::width(place) + 3);
     let room = width.saturating_sub(tail).max(width / 3);
     let mut function = function.to_owned();
-    if function.chars().count() > room {
+    if columns::width(&function) > room {
         function = without_arguments(&function.replace("(anonymous namespace)::", ""));
     }
     let function = shorten(&function, room);

@@ -158,7 +158,5 @@ pub fn kernels(page: &mut Page, report: &Report, top: usize) {
             short(&row.name),
         ]);
     }
-    for line in table.lines() {
-        page.line(&line);
-    }
+    page.table(&table);
 }

@@ -205,7 +205,10 @@ pub fn killed(page: &mut Page, report: &Report) {
         page.paragraph(4, &memory);
         for owner in &death.owners {
             let share = bytes(owner.live_bytes);
-            page.line(&format!("      {share:>10}  {}", super::frames::name(&owner.stack, 60)));
+            page.line(&format!(
+                "      {share:>10}  {}",
+                super::frames::name(&owner.stack, page.width() - 20)
+            ));
         }
     }
     if report.killed.len() > MOST_GAPS {

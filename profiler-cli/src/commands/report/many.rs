@@ -47,9 +47,9 @@ fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<One<'a>> {
 }
 
 /// For a person: what all have in common first, then each under a heading.
-pub fn text(made: &Made, kinds: &[String], top: usize) -> String {
+pub fn text(made: &Made, kinds: &[String], top: usize, width: usize) -> String {
     let all = in_order(made, kinds);
-    let mut page = Page::default();
+    let mut page = Page::new(width);
     let mut problems: Vec<String> = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     for one in &all {

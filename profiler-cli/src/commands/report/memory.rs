@@ -15,8 +15,8 @@ use crate::terminal::page::Page;
 const MOST_GROWING: usize = 5;
 
 /// The whole page.
-pub fn text(report: &Report, top: usize) -> String {
-    let mut page = Page::default();
+pub fn text(report: &Report, top: usize, width: usize) -> String {
+    let mut page = Page::new(width);
     head::completeness(&mut page, &head::Head::of_report(report), "memory");
     body(&mut page, report, top);
     page.into_text()
@@ -272,7 +272,7 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
             signed_bytes(site.growth_bytes),
             signed_bytes(site.bytes_per_interval as i64),
             growth.by,
-            frames::name(&site.stack, 42)
+            frames::name(&site.stack, page.width() - 38)
         ));
     }
     if listed.len() > MOST_GROWING {

@@ -14,6 +14,7 @@ use tprof_trace::live::collector_lives;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::Late;
+use crate::terminal::columns;
 use crate::terminal::errors::{Failure, said};
 
 /// Reads a run and prints the report, or several.
@@ -84,17 +85,18 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
 
 fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
     let (top, json) = (args.top, args.json);
+    let width = columns::of_stdout();
     Ok(match (made.reports.as_slice(), made.documents.as_slice()) {
         ([report], []) if json => serde_json::to_string_pretty(report)? + "\n",
         ([report], []) if args.csv => csv::csv(report),
-        ([report], []) => text(report, top),
+        ([report], []) => text(report, top, width),
         ([], [document]) if json => serde_json::to_string_pretty(document)? + "\n",
         ([], [document]) if args.csv => {
             document::csv(table_for_csv(document, args.table.as_deref())?)
         }
-        ([], [document]) => document::text(document, top),
+        ([], [document]) => document::text(document, top, width),
         _ if json => many::json(made, &args.kinds)?,
-        _ => many::text(made, &args.kinds, top),
+        _ => many::text(made, &args.kinds, top, width),
     })
 }
 
@@ -125,9 +127,9 @@ fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
 }
 
 /// The report for a person; `top` rows in each table.
-pub fn text(report: &Report, top: usize) -> String {
+pub fn text(report: &Report, top: usize, width: usize) -> String {
     match report.kind {
-        Kind::Summary => summary::text(report, top),
-        Kind::Memory => memory::text(report, top),
+        Kind::Summary => summary::text(report, top, width),
+        Kind::Memory => memory::text(report, top, width),
     }
 }

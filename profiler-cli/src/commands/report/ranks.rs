@@ -43,9 +43,7 @@ pub fn table(page: &mut Page, report: &Report, top: usize) {
         }
         table.row(row(last));
     }
-    for line in table.lines() {
-        page.line(&line);
-    }
+    page.table(&table);
     spread(page, &ranks);
 }
 

@@ -44,7 +44,8 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     ));
     sites.truncate(top);
     let stacks: Vec<&[Arc<str>]> = sites.iter().map(|site| &*site.stack).collect();
-    let lines: Vec<Vec<String>> = stacks.iter().map(|stack| frames::shown(stack, 72)).collect();
+    let width = page.width() - 8;
+    let lines: Vec<Vec<String>> = stacks.iter().map(|stack| frames::shown(stack, width)).collect();
     let apart = apart::functions(&stacks, &lines);
     for ((site, lines), function) in sites.into_iter().zip(lines).zip(apart) {
         page.line(&row(site, memory));
@@ -52,7 +53,7 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
             page.line(&format!("      {frame}"));
         }
         if let Some(function) = function {
-            page.line(&format!("      told apart by {}", frames::brief(function, 58)));
+            page.line(&format!("      told apart by {}", frames::brief(function, width - 14)));
         }
     }
     if estimates(memory) {
@@ -119,9 +120,13 @@ pub fn lists(page: &mut Page, memory: &HostMemory) {
                 }
                 _ => String::new(),
             };
-            table.row(vec![cell(value(site), show), beside, frames::name(&site.stack, 54)]);
+            table.row(vec![
+                cell(value(site), show),
+                beside,
+                frames::name(&site.stack, page.width() - 26),
+            ]);
         }
-        for line in table.lines().into_iter().skip(1) {
+        for line in table.lines(page.width()).into_iter().skip(1) {
             page.line(&line);
         }
     }

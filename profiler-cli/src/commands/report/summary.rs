@@ -11,8 +11,8 @@ use super::{gpu, ranks, sites};
 use crate::terminal::page::{Page, Table};
 
 /// The whole page.
-pub fn text(report: &Report, top: usize) -> String {
-    let mut page = Page::default();
+pub fn text(report: &Report, top: usize, width: usize) -> String {
+    let mut page = Page::new(width);
     head::completeness(&mut page, &Head::of_report(report), "summary");
     page.gap();
     body(&mut page, report, top);
@@ -73,7 +73,7 @@ fn findings(page: &mut Page, report: &Report) {
         table.row(vec![line.severity.to_owned(), gain, line.what.clone()]);
     }
     if !lines.is_empty() {
-        table.lines().iter().for_each(|line| page.line(line));
+        page.table(&table);
         let path = crate::terminal::quote::word(report.run.path.as_os_str());
         page.line(&format!("  Why, and what to do: tprof report findings {path}"));
     }
@@ -154,9 +154,7 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     for row in rows.into_iter().take(top) {
         table.row(process(row));
     }
-    for line in table.lines() {
-        page.line(&line);
-    }
+    page.table(&table);
     let left = report.processes.len().saturating_sub(top);
     if left > 0 {
         page.line(&format!("  ... and {} more: --top or --json", count(left as u64)));

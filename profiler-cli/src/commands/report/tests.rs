@@ -9,7 +9,7 @@ use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 
 use super::csv;
 use super::print::text;
-use crate::terminal::page::WIDTH;
+use crate::terminal::columns::USUAL as WIDTH;
 
 const START: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -142,7 +142,7 @@ fn run_json(dir: &Path, completeness: Completeness) {
 /// The text, checked against its golden one and for its width.
 fn golden(dir: &Path, kind: Kind, name: &str) {
     let made = report(dir, kind, None).unwrap();
-    let shown = text(&made, 10).replace(&dir.display().to_string(), "RUN");
+    let shown = text(&made, 10, WIDTH).replace(&dir.display().to_string(), "RUN");
     let base = dir.file_name().unwrap().to_string_lossy().into_owned();
     let shown = shown.replace(&base, "RUN");
     for line in shown.lines() {
@@ -189,7 +189,7 @@ fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
         small.growth_bytes = growth_bytes;
         growth.sites.push(small.clone());
     }
-    let shown = text(&made, 10);
+    let shown = text(&made, 10, WIDTH);
     assert!(shown.contains(" ~100.0 %") && !shown.contains("106"), "{shown}");
     assert!(shown.contains("together they may exceed the peak"), "{shown}");
     assert!(!shown.contains("+11 B "), "{shown}");
@@ -206,7 +206,7 @@ fn a_sum_over_several_processes_says_so_and_a_lone_one_is_short() {
     run_json(dir.path(), Completeness::default());
     let mut made = report(dir.path(), Kind::Summary, None).unwrap();
     let words = |report: &tprof_analyze::Report| {
-        text(report, 10).split_whitespace().collect::<Vec<_>>().join(" ")
+        text(report, 10, WIDTH).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let shown = words(&made);
     assert!(shown.contains("ended exit status 0 overhead"), "{shown}");
@@ -248,7 +248,7 @@ fn a_cut_off_run_reads_well() {
     rank(dir.path(), 0, MemoryRecording::Off, ProcessEnd::Unknown);
     std::fs::write(dir.path().join("rank-1.tprof"), "").unwrap();
     let made = report(dir.path(), Kind::Summary, None).unwrap();
-    let shown = text(&made, 10);
+    let shown = text(&made, 10, WIDTH);
     assert!(shown.contains("NOT COMPLETE") && shown.contains("is empty"), "{shown}");
     assert!(shown.contains("not recorded (--mem off"), "{shown}");
 }

@@ -1,0 +1,76 @@
+//! Text measured in the columns of a terminal, where a wide character takes two.
+
+use std::io::IsTerminal;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns of a page that nobody looks at in a terminal, and the least of any.
+pub const USUAL: usize = 80;
+/// Columns beyond which a line is hard to follow.
+const MOST: usize = 160;
+
+/// Columns for a page on stdout: those of the terminal, from 80 to 160.
+pub fn of_stdout() -> usize {
+    let stdout = std::io::stdout();
+    match terminal_size::terminal_size_of(&stdout).filter(|_| stdout.is_terminal()) {
+        Some((width, _)) => usize::from(width.0).clamp(USUAL, MOST),
+        None => USUAL,
+    }
+}
+
+/// Columns that a text takes.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Text with spaces behind it, up to `columns`.
+pub fn left(text: &str, columns: usize) -> String {
+    format!("{text}{:1$}", "", columns.saturating_sub(width(text)))
+}
+
+/// Text with spaces before it, up to `columns`.
+pub fn right(text: &str, columns: usize) -> String {
+    format!("{:1$}{text}", "", columns.saturating_sub(width(text)))
+}
+
+/// Text of at most `columns`, its middle left out where it is longer.
+pub fn shorten(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    // The beginning tells more than the end, but the end is never left out.
+    let room = columns.saturating_sub(1);
+    let head = room * 3 / 5;
+    let start: String = fitting(text.chars(), head).collect();
+    let end: Vec<char> = fitting(text.chars().rev(), room - head).collect();
+    format!("{start}\u{2026}{}", end.iter().rev().collect::<String>())
+}
+
+/// The first characters that fit.
+fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
+    chars.scan(0, move |used, c| {
+        *used += c.width().unwrap_or(0);
+        (*used <= columns).then_some(c)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_is_left_out() {
+        assert_eq!(shorten("abcdefghij", 10), "abcdefghij");
+        assert_eq!(shorten("abcdefghijk", 6), "abc\u{2026}jk");
+        assert_eq!(shorten("abc", 1), "\u{2026}");
+    }
+
+    #[test]
+    fn a_wide_character_takes_two_columns() {
+        assert_eq!(width("行列乘法"), 8);
+        assert_eq!(left("行列", 6), "行列  ");
+        assert_eq!(right("行列", 6), "  行列");
+        let cut = shorten("行列乘法行列乘法", 9);
+        assert_eq!(cut, "行列\u{2026}乘法");
+        assert!(width(&cut) <= 9, "{cut}");
+    }
+}
