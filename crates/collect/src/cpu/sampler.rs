@@ -4,8 +4,8 @@ use super::sample::Heard;
 use super::wanted::Wanted;
 use super::worker::{self, Command};
 use crate::os::sys;
+use nix::sys::eventfd::EventFd;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ const OPEN_TIME: Duration = Duration::from_secs(2);
 /// A running sampler.
 pub struct Sampler {
     commands: Sender<Command>,
-    wake: Arc<OwnedFd>,
+    wake: Arc<EventFd>,
     /// All that happened until then was handed out.
     until_ns: Arc<AtomicU64>,
     /// Perf events are refused: processes are looked at instead.
@@ -47,7 +47,8 @@ impl Sampler {
 
     fn tell(&self, command: Command) {
         let _ = self.commands.send(command);
-        sys::signal_eventfd(self.wake.as_raw_fd());
+        // A counter that is full wakes as well.
+        let _ = self.wake.write(1);
     }
 
     /// Watches a process that waits to be let go, from its exec on.

@@ -20,9 +20,10 @@ use crate::os::maps::Mapping;
 use crate::os::sys;
 use crate::perf::record::{self, Origin, Record, Registers};
 use crate::python::{PyStack, Pythons};
+use nix::sys::eventfd::EventFd;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ pub struct Parts {
     pub wanted: Wanted,
     pub orders: Receiver<Command>,
     pub heard: Box<dyn Fn(Heard) + Send>,
-    pub wake: Arc<OwnedFd>,
+    pub wake: Arc<EventFd>,
     pub until_ns: Arc<AtomicU64>,
     /// Perf events are refused.
     pub polls: Arc<AtomicBool>,
@@ -239,12 +240,12 @@ pub fn run(parts: Parts) {
 }
 
 impl Worker {
-    fn rest(&mut self, wake: &OwnedFd) {
-        let mut fds = vec![wake.as_raw_fd()];
+    fn rest(&mut self, wake: &EventFd) {
+        let mut fds = vec![wake.as_fd()];
         let mut rings = Vec::new();
         for at in 0..self.counters.rings.len() {
             if !self.hung_up.get(at).copied().unwrap_or(false) {
-                fds.push(self.counters.owner(at).fd().as_raw_fd());
+                fds.push(self.counters.owner(at).fd().as_fd());
                 rings.push(at);
             }
         }
@@ -263,7 +264,7 @@ impl Worker {
         for (at, ring) in rings.into_iter().enumerate() {
             self.hung_up[ring] |= hung_up.get(at + 1).copied().unwrap_or(false);
         }
-        sys::clear_eventfd(wake.as_raw_fd());
+        let _ = wake.read();
     }
 
     /// Whether samples may be of Python.

@@ -1,53 +1,53 @@
 //! System calls that the standard library lacks, each behind a safe function.
-#![allow(unsafe_code)] // this file's purpose; nothing else in the crate but `shared` needs it
+//!
+//! Most are nix's. It has no futex, no pidfd and what a pidfd says of an end, no `tgkill`
+//! and no `setpriority`; those are libc's.
+#![allow(unsafe_code)] // system calls that nix lacks
 
 pub use super::socket::{
     accept, connect, is_hung_up, listen, peer, receive, send, set_timeout, user,
 };
 
-use std::ffi::CString;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use nix::fcntl::{self, AT_FDCWD, FallocateFlags, FcntlArg, RenameFlags, SealFlag};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::time::{TimeSpec, TimeVal, TimeValLike};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::{Pid, ftruncate, gethostname, mkdtemp};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-pub(super) fn own(fd: libc::c_int) -> io::Result<OwnedFd> {
-    let fd = check(fd)?;
-    // SAFETY: a descriptor that a system call just returned, owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 /// An anonymous file of `bytes`, sealed against shrinking and growing.
 pub fn memfd(name: &str, bytes: usize) -> io::Result<OwnedFd> {
-    let name = CString::new(name)?;
-    // SAFETY: a valid string; the flags are the call's own.
-    let fd = own(unsafe {
-        libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
-    })?;
-    // SAFETY: a descriptor of ours.
-    check(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) })?;
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: a descriptor of ours.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    ftruncate(&fd, bytes as libc::off_t)?;
+    let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    fcntl::fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;
     Ok(fd)
 }
 
 /// Reserves the first `bytes` of a memfd, so that writing to them cannot fail.
 pub fn reserve(fd: &OwnedFd, bytes: usize) -> io::Result<()> {
-    // SAFETY: a descriptor of ours.
-    check(unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, bytes as libc::off_t) }).map(drop)
+    Ok(fcntl::fallocate(fd, FallocateFlags::empty(), 0, bytes as libc::off_t)?)
 }
 
 /// A descriptor that becomes readable when the process ends.
 pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: plain call.
-    own(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int)
+    // SAFETY: takes two integers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that the call just returned, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// The wait status of a process that ended, where the kernel still tells
@@ -97,53 +97,44 @@ pub fn futex_wake(word: &AtomicU32) {
 
 /// CLOCK_MONOTONIC in nanoseconds.
 pub fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    clock_ns(ClockId::CLOCK_MONOTONIC)
 }
 
 /// CLOCK_BOOTTIME in nanoseconds.
 pub fn boottime_ns() -> u64 {
-    clock_ns(libc::CLOCK_BOOTTIME)
+    clock_ns(ClockId::CLOCK_BOOTTIME)
 }
 
 /// CPU time of this process so far, ns.
 pub fn cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+    clock_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// CPU time of this thread so far, ns.
 pub fn thread_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+    clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+fn clock_ns(clock: ClockId) -> u64 {
+    clock_gettime(clock).map_or(0, ns_of)
+}
+
+fn ns_of(time: TimeSpec) -> u64 {
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
 /// CPU time of children that were waited for, theirs included.
 pub fn children_cpu_ns() -> u64 {
-    // SAFETY: all-zero is a valid rusage, and it is valid for writes.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
-        usage
-    };
-    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
+    let ns = |time: TimeVal| time.num_microseconds() as u64 * 1000;
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(0, |usage| ns(usage.user_time()) + ns(usage.system_time()))
 }
 
 /// CPU time of another process, its threads that have ended included; `None` if it is
 /// gone.
 pub fn process_clock_ns(pid: u32) -> Option<u64> {
-    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    // SAFETY: both point at live variables of the types that are written.
-    let got = unsafe {
-        libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) == 0
-            && libc::clock_gettime(clock, &raw mut time) == 0
-    };
-    got.then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
+    clock_gettime(clock).ok().map(ns_of)
 }
 
 /// Time stamp counter.
@@ -159,185 +150,101 @@ pub fn ticks() -> u64 {
 
 /// Host name.
 pub fn host_name() -> String {
-    let mut buffer = [0u8; 256];
-    // SAFETY: `buffer` is valid for its length.
-    unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
-    let len = buffer.iter().position(|b| *b == 0).unwrap_or(0);
-    String::from_utf8_lossy(&buffer[..len]).into_owned()
+    gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Raises the soft limit of open files as far as it goes: one per live process is held.
 pub fn raise_file_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max.min(1 << 20);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most.min(1 << 20), most);
     }
 }
 
 /// Makes a directory of random name below `parent`, 0700.
-pub fn make_private_directory(parent: &Path, prefix: &str) -> io::Result<std::path::PathBuf> {
-    let mut template = parent.join(format!("{prefix}XXXXXX")).into_os_string().as_bytes().to_vec();
-    template.push(0);
-    // SAFETY: a NUL-terminated template of ours, rewritten in place.
-    let made = unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) };
-    if made.is_null() {
-        return Err(io::Error::last_os_error());
-    }
-    template.pop();
-    Ok(std::ffi::OsString::from_vec(template).into())
+pub fn make_private_directory(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
+    Ok(mkdtemp(&parent.join(format!("{prefix}XXXXXX")))?)
 }
 
 /// Takes the first `bytes` of a file from the disk.
 pub fn allocate(fd: &OwnedFd, bytes: u64) -> io::Result<()> {
-    // SAFETY: a descriptor of ours.
-    match unsafe { libc::posix_fallocate(fd.as_raw_fd(), 0, bytes as libc::off_t) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
+    Ok(fcntl::posix_fallocate(fd, 0, bytes as libc::off_t)?)
 }
 
 /// Sets a file's times to now.
 pub fn touch(path: &Path) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: a valid string; null stands for now.
-    check(unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), std::ptr::null(), 0) }).map(drop)
+    let now = TimeSpec::UTIME_NOW;
+    Ok(utimensat(AT_FDCWD, path, &now, &now, UtimensatFlags::FollowSymlink)?)
 }
 
 /// Renames without replacing anything.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let (from, to) =
-        (CString::new(from.as_os_str().as_bytes())?, CString::new(to.as_os_str().as_bytes())?);
-    // SAFETY: two valid strings.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_renameat2,
-            libc::AT_FDCWD,
-            from.as_ptr(),
-            libc::AT_FDCWD,
-            to.as_ptr(),
-            libc::RENAME_NOREPLACE,
-        )
-    } as libc::c_int)
-    .map(drop)
+    Ok(fcntl::renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE)?)
 }
 
 /// An epoll instance with a token per descriptor.
-pub struct Poller {
-    fd: OwnedFd,
-}
+pub struct Poller(Epoll);
 
 impl Poller {
     /// A new one.
     pub fn new() -> io::Result<Poller> {
-        // SAFETY: plain call.
-        Ok(Poller { fd: own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })? })
+        Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches `fd` for input, always or until it is told `once`. It leaves the
-    /// set when it is closed.
+    /// Watches `fd` for input, always or only `once`. It leaves the set when it is closed.
     pub fn add(&self, fd: &OwnedFd, token: u64, once: bool) -> io::Result<()> {
-        let once = if once { libc::EPOLLONESHOT as u32 } else { 0 };
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32 | once, u64: token };
-        // SAFETY: `event` is valid.
-        check(unsafe {
-            libc::epoll_ctl(
-                self.fd.as_raw_fd(),
-                libc::EPOLL_CTL_ADD,
-                fd.as_raw_fd(),
-                &raw mut event,
-            )
-        })
-        .map(drop)
+        let mut flags = EpollFlags::EPOLLIN;
+        flags.set(EpollFlags::EPOLLONESHOT, once);
+        Ok(self.0.add(fd, EpollEvent::new(flags, token))?)
     }
 
     /// Tokens that became ready within `time`.
     pub fn wait(&self, time: Duration) -> Vec<u64> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
-        let ms = time.as_millis().min(i32::MAX as u128) as libc::c_int;
-        // SAFETY: the array is valid for its length.
-        let got = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), events.as_mut_ptr(), 64, ms) };
-        events.iter().take(got.max(0) as usize).map(|e| e.u64).collect()
+        let mut events = [EpollEvent::empty(); 64];
+        let time = EpollTimeout::try_from(time).unwrap_or(EpollTimeout::MAX);
+        let got = self.0.wait(&mut events, time).unwrap_or(0);
+        events.iter().take(got).map(EpollEvent::data).collect()
     }
 }
 
 /// A descriptor that one thread writes to wake another from a poll.
-pub fn eventfd() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a fresh descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Wakes whoever polls an [`eventfd`].
-pub fn signal_eventfd(fd: RawFd) {
-    let one = 1u64.to_ne_bytes();
-    // SAFETY: writes eight live bytes; a full counter wakes as well.
-    unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) };
-}
-
-/// Takes the wake-ups off an [`eventfd`].
-pub fn clear_eventfd(fd: RawFd) {
-    let mut count = [0u8; 8];
-    // SAFETY: room for the eight bytes that it gives; it does not block.
-    unsafe { libc::read(fd, count.as_mut_ptr().cast(), count.len()) };
+pub fn eventfd() -> io::Result<EventFd> {
+    Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }
 
 /// Waits until one of these can be read; whether each has hung up.
-pub fn poll_readable(fds: &[RawFd], time: Duration) -> Vec<bool> {
-    let poll = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
-    let mut polled: Vec<_> = fds.iter().map(poll).collect();
+pub fn poll_readable(fds: &[BorrowedFd], time: Duration) -> Vec<bool> {
+    let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     // To the nanosecond: whole milliseconds would make a shorter wait none at all.
-    let time = libc::timespec {
-        tv_sec: time.as_secs() as libc::time_t,
-        tv_nsec: time.subsec_nanos().into(),
-    };
-    // SAFETY: points at live entries, as many as are told, and at a live time.
-    unsafe {
-        libc::ppoll(polled.as_mut_ptr(), polled.len() as _, &raw const time, std::ptr::null());
-    }
-    polled.iter().map(|p| p.revents & (libc::POLLHUP | libc::POLLERR) != 0).collect()
+    let _ = ppoll(&mut polled, Some(time.into()), None);
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
+    polled.iter().map(|fd| fd.revents().is_some_and(|got| got.intersects(gone))).collect()
 }
 
 /// Reads memory of another process; how many bytes could be read from the front.
 pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
-    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    try_read(pid, address, into).unwrap_or(0)
+}
+
+fn try_read(pid: u32, address: u64, into: &mut [u8]) -> nix::Result<usize> {
     // Page by page: the kernel stops at the first piece that it cannot read.
     let mut remote = Vec::with_capacity(into.len() / 4096 + 2);
     let mut at = address;
     let end = address.saturating_add(into.len() as u64);
     while at < end {
         let next = ((at | 4095) + 1).min(end);
-        remote.push(libc::iovec { iov_base: at as *mut _, iov_len: (next - at) as usize });
+        remote.push(RemoteIoVec { base: at as usize, len: (next - at) as usize });
         at = next;
     }
     remote.truncate(1024); // IOV_MAX
-    // SAFETY: `local` is live and writable; remote addresses are the kernel's to check.
-    let got = unsafe {
-        libc::process_vm_readv(
-            pid as libc::pid_t,
-            &raw const local,
-            1,
-            remote.as_ptr(),
-            remote.len() as libc::c_ulong,
-            0,
-        )
-    };
-    usize::try_from(got).unwrap_or(0)
+    process_vm_readv(Pid::from_raw(pid as i32), &mut [IoSliceMut::new(into)], &remote)
 }
 
 /// Whether memory of another process can be read now: not while it is becoming another
 /// program or is ending (`ESRCH`, `EFAULT`), never without the permission (`EPERM`).
 pub fn can_read(pid: u32, address: u64) -> io::Result<()> {
-    match read_memory(pid, address, &mut [0; 8]) {
+    match try_read(pid, address, &mut [0; 8])? {
         8 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        _ => Err(io::Error::from_raw_os_error(libc::EFAULT)),
     }
 }
 
