@@ -2,10 +2,10 @@
 #![allow(unsafe_code)] // mapped memory
 
 use super::attr::Counter;
+use memmap2::{MmapOptions, MmapRaw};
 use perf_event_open_sys::bindings::{perf_event_header, perf_event_mmap_page};
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Offsets in the first page.
@@ -18,47 +18,31 @@ const HEADER: usize = size_of::<perf_event_header>();
 /// A mapped ring.
 #[derive(Debug)]
 pub struct Ring {
-    at: *mut u8,
+    map: MmapRaw,
     /// Bytes of records, a power of two.
     bytes: usize,
     /// A record that lay across the end.
     joined: Vec<u8>,
 }
 
-// SAFETY: the mapping belongs to this value alone.
-unsafe impl Send for Ring {}
-
 impl Ring {
     /// Maps the ring of a counter; `bytes` is a power of two of at least a page.
     pub fn new(counter: &Counter, bytes: usize) -> io::Result<Ring> {
         assert!(bytes.is_power_of_two() && bytes >= PAGE);
-        // SAFETY: a new mapping at an address that the kernel chooses.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                PAGE + bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                counter.fd().as_raw_fd(),
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Ring { at: at.cast(), bytes, joined: Vec::new() })
+        let map = MmapOptions::new().len(PAGE + bytes).map_raw(counter.fd())?;
+        Ok(Ring { map, bytes, joined: Vec::new() })
     }
 
     fn cursor(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: aligned and within the first page; shared with the kernel.
-        unsafe { &*self.at.add(offset).cast::<AtomicU64>() }
+        unsafe { &*self.map.as_mut_ptr().add(offset).cast::<AtomicU64>() }
     }
 
     /// Bytes of data from `from`, `len` long, not across the end.
     fn data(&self, from: usize, len: usize) -> &[u8] {
         assert!(from + len <= self.bytes);
         // SAFETY: in bounds; the kernel writes here only once the tail has passed.
-        unsafe { std::slice::from_raw_parts(self.at.add(PAGE + from), len) }
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(PAGE + from), len) }
     }
 
     /// Hands every record to `take` (type, misc, body) and frees its room.
@@ -91,12 +75,5 @@ impl Ring {
         }
         self.cursor(DATA_TAIL).store(tail, Release);
         self.joined = joined;
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`; nothing borrows from it any more.
-        unsafe { libc::munmap(self.at.cast(), PAGE + self.bytes) };
     }
 }
