@@ -40,8 +40,8 @@ pub mod diff;
 #[cfg(test)]
 mod fixture;
 
+pub use base::names;
 pub use base::reading::Reading;
-pub use base::{frames, names};
 pub use document::{Document, DocumentKind};
 pub use gpu::utilization;
 pub use report::summary::{self, Kind, Report};

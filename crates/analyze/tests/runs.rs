@@ -422,10 +422,13 @@ fn addresses_that_nobody_resolved_are_named_late() {
     let made = report_with(dir.path(), Kind::Memory, None, Some(&Late)).unwrap();
     assert_eq!(
         stack(made),
-        "known < libold.so+0x120 < libold.so+0x130 < inlined (libnew.so) < at_12f (libnew.so)"
+        "known (libold.so) < libold.so+0x120 < libold.so+0x130 < inlined (libnew.so) < at_12f (libnew.so)"
     );
     let made = read(dir.path(), Kind::Memory);
-    assert_eq!(stack(made), "known < libold.so+0x120 < libold.so+0x130 < libnew.so+0x130");
+    assert_eq!(
+        stack(made),
+        "known (libold.so) < libold.so+0x120 < libold.so+0x130 < libnew.so+0x130"
+    );
 }
 
 /// A run in which every key of the JSON appears.

@@ -15,6 +15,7 @@ mod spans;
 mod tree;
 
 use serde_json::json;
+use tprof_facts::labels::Ids;
 use tprof_trace::RunDir;
 
 use crate::output::Output;
@@ -70,8 +71,12 @@ fn collect(
     table: &mut FrameTable,
     written: &mut Written,
 ) -> Result<Vec<Profile>, ExportError> {
-    let compared = options.against.is_some();
-    let mut profiles = Profiles::new(if compared { 2 } else { 1 });
+    // Ids differ from run to run, and what is compared has one name.
+    let (sides, ids) = match options.against {
+        Some(_) => (2, Ids::LeftOut),
+        None => (1, Ids::Shown),
+    };
+    let mut profiles = Profiles::new(sides);
     for (side, run) in [Some(run), options.against].into_iter().flatten().enumerate() {
         profiles.set_side(side);
         let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -79,7 +84,7 @@ fn collect(
             let part = selection.open(file)?;
             let problems = part.trace.problems().iter().map(|problem| problem.what.clone());
             written.notes.extend(problems);
-            let mut labels = Labels::new(&part, compared, table);
+            let mut labels = Labels::new(&part, ids, table);
             profiles.file(&part, written, &mut labels, table);
         }
     }

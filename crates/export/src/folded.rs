@@ -10,14 +10,15 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+use tprof_facts::frames::Frames;
+use tprof_facts::labels::{self, Ids};
 use tprof_trace::RunDir;
 use tprof_trace::model::{
     HeapWhat, MemoryRecording, Process, ProcessIndex, Sample, StackId, ThreadState,
 };
 
-use crate::frames::Frames;
 use crate::output::Output;
-use crate::stacks::{process_label, stands_for};
+use crate::stacks::stands_for;
 use crate::{ExportError, Options, Part, Selection, Written, paths};
 
 /// What the number behind a stack is.
@@ -149,10 +150,10 @@ fn fold(
     }
     let frames = Frames::new(file);
     for ((process, stack), value) in sums {
-        let mut line = format!("{root};{}", clean(&process_label(file, process)));
-        for frame in frames.outermost_first(process, stack) {
+        let mut line = format!("{root};{}", clean(&labels::process(file, process, Ids::Shown)));
+        for frame in frames.of_stack(process, stack) {
             line.push(';');
-            line += &clean(&frame);
+            line += &clean(&frame.function);
         }
         let sum: &mut u64 = lines.entry(line).or_default();
         *sum = sum.saturating_add(value.round() as u64);

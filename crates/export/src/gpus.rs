@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use tprof_facts::labels;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Counter, ProcessIndex};
 
@@ -60,8 +61,8 @@ impl Gpu {
     /// For people.
     pub fn label(self) -> String {
         match self {
-            Gpu::Seen(_, device) => format!("GPU {device}"),
-            Gpu::OfHost(device) => format!("GPU {device} of the host"),
+            Gpu::Seen(_, device) => labels::device(device),
+            Gpu::OfHost(device) => format!("{} of the host", labels::device(device)),
         }
     }
 }

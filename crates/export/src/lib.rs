@@ -18,7 +18,6 @@ mod error;
 mod external;
 pub mod flame;
 pub mod folded;
-mod frames;
 mod gpus;
 mod hash;
 mod in_order;

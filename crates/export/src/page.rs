@@ -15,7 +15,7 @@ use tprof_trace::RunDir;
 
 use crate::output::Output;
 use crate::{ExportError, Options, Slice, Written, paths};
-pub(crate) use names::{base_name, process_name, rank_name, run_title, thread_name};
+pub(crate) use names::run_title;
 pub(crate) use payload::{Payload, WriteError};
 
 const BASE_CSS: &str = include_str!("page/base.css");

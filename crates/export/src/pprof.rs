@@ -10,10 +10,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 use std::io::Write;
+use tprof_facts::frames::{Frame, Frames};
+use tprof_facts::labels::{self, Ids};
 use tprof_trace::RunDir;
 use tprof_trace::model::*;
 
-use crate::frames::{Frames, Located};
 use crate::output::Output;
 use crate::proto::Proto;
 use crate::stacks::{self, stands_for};
@@ -110,14 +111,13 @@ fn rank(part: &Part<'_>, profile: &mut Profile, written: &mut Written) {
         FxHashMap::default();
     for ((process, thread, stack, state), sums) in sums {
         let locations = stacks.entry((process, stack, state)).or_insert_with(|| {
-            let waits = words::waiting(state)
-                .map(|function| Located { function: function.to_owned(), ..Located::default() });
-            let located = frames.located(process, stack);
+            let waits = words::waiting(state).map(Frame::missing);
+            let located = frames.of_stack(process, stack);
             waits.iter().chain(located.iter().rev()).map(|frame| profile.location(frame)).collect()
         });
-        let mut labels = vec![("process", stacks::process_label(trace, process))];
+        let mut labels = vec![("process", labels::process(trace, process, Ids::Shown))];
         if let Some(thread) = thread {
-            labels.push(("thread", stacks::thread_label(trace, thread)));
+            labels.push(("thread", labels::thread(trace, thread, Ids::Shown)));
         }
         profile.sample(locations, &sums, part.file.rank, &labels);
     }
@@ -172,7 +172,7 @@ impl Profile {
         number
     }
 
-    fn location(&mut self, frame: &Located<'_>) -> u64 {
+    fn location(&mut self, frame: &Frame<'_>) -> u64 {
         let (name, file) = (self.string(&frame.function), self.string(frame.file));
         let next = self.functions.len() as u64 + 1;
         let function = *self.functions.entry((name, file)).or_insert(next);

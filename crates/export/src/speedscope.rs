@@ -10,10 +10,11 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
+use tprof_facts::frames::Frames;
+use tprof_facts::labels::{self, Ids};
 use tprof_trace::RunDir;
 use tprof_trace::model::*;
 
-use crate::frames::Frames;
 use crate::lanes::Lanes;
 use crate::output::Output;
 use crate::stacks::{self, stands_for};
@@ -90,7 +91,7 @@ impl Document {
         stack: StackId,
         waits: Option<&str>,
     ) -> String {
-        let located = frames.located(process, stack);
+        let located = frames.of_stack(process, stack);
         let mut numbers: Vec<String> = located
             .iter()
             .map(|found| self.frame(&found.function, found.file, found.line).to_string())
@@ -180,7 +181,7 @@ fn spans(part: &Part<'_>, label: &str, document: &mut Document, written: &mut Wr
             lane.close_until(u64::MAX);
             let extent = (lane.first_ns.unwrap_or(0), lane.last_ns);
             let further = if at > 0 { ", overlapping" } else { "" };
-            let name = format!("{label}: {}{further}", stacks::thread_label(trace, thread));
+            let name = format!("{label}: {}{further}", labels::thread(trace, thread, Ids::Shown));
             let mut profile = head("evented", &name, "nanoseconds", extent);
             profile.raw(",\"events\":[");
             profile.append(&lane.events);
@@ -235,7 +236,7 @@ fn samples(part: &Part<'_>, label: &str, document: &mut Document, written: &mut 
         threads.entry(sample.thread).or_default().add(stack, sample.weight_ns);
     }
     for (thread, sampled) in threads {
-        let name = format!("{label}: {}, samples", stacks::thread_label(trace, thread));
+        let name = format!("{label}: {}, samples", labels::thread(trace, thread, Ids::Shown));
         document.profiles.push(sampled.into_profile(&name, "nanoseconds"));
     }
 }
@@ -259,7 +260,7 @@ fn heap(part: &Part<'_>, label: &str, document: &mut Document, written: &mut Wri
     }
     for (process, sampled) in processes {
         let estimate = if intervals.contains_key(&process) { " (estimate)" } else { "" };
-        let process = stacks::process_label(trace, process);
+        let process = labels::process(trace, process, Ids::Shown);
         let name = format!("{label}: {process}, allocated bytes{estimate}");
         document.profiles.push(sampled.into_profile(&name, "bytes"));
     }

@@ -1,8 +1,8 @@
-//! What formats of stacks share: names of threads, and what a sample stands for.
+//! What an allocation in a sampled recording stands for.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{MemoryRecording, ProcessIndex, ThreadIndex};
+use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
 /// Mean bytes between samples, of processes whose allocations were sampled.
 pub(crate) fn intervals(trace: &TraceFile) -> FxHashMap<ProcessIndex, u64> {
@@ -21,31 +21,6 @@ pub(crate) fn stands_for(size: u64, interval: Option<u64>) -> f64 {
             -1.0 / (-(size.max(1) as f64) / interval as f64).exp_m1()
         }
         _ => 1.0,
-    }
-}
-
-/// `python3 [42]`.
-pub(crate) fn process_label(trace: &TraceFile, process: ProcessIndex) -> String {
-    let Some(process) = trace.processes().iter().find(|row| row.process == process) else {
-        return "unknown process".to_owned();
-    };
-    let command = trace.name(process.command);
-    let program = command.split(' ').next().unwrap_or_default();
-    let base = program.rsplit('/').next().unwrap_or(program);
-    format!("{base} [{}]", process.pid)
-}
-
-/// `main [42]`, with the process where the thread has no name.
-pub(crate) fn thread_label(trace: &TraceFile, thread: ThreadIndex) -> String {
-    let threads = trace.threads();
-    let Ok(at) = threads.binary_search_by_key(&thread, |row| row.thread) else {
-        return "unknown thread".to_owned();
-    };
-    let tid = threads[at].tid;
-    match trace.thread_name(thread).filter(|name| !name.is_empty()) {
-        Some(name) if tid > 0 => format!("{name} [{tid}]"),
-        Some(name) => name.to_owned(),
-        None => format!("thread {tid}"),
     }
 }
 

@@ -9,11 +9,11 @@ mod host;
 mod small;
 
 use tprof_facts::Clock;
+use tprof_facts::frames::Frames;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ExternalId, NameId, ThreadIndex};
 
 use crate::external::{Called, ExternalIds};
-use crate::frames::Frames;
 use crate::{Part, Window};
 
 /// Version of the tables: it rises when a column changes its meaning or goes.

@@ -3,12 +3,15 @@
 //! Reports and exports read the same files and see nothing of each other; what both
 //! say of a run is decided here. [`zero`] is when the run began, on each host's
 //! clock; [`steps`] are its training steps; [`class`] and [`communication`] say what
-//! device work is for; [`copies`] names copies. [`units`] is how numbers are
-//! written, and read from a command line.
+//! device work is for. [`copies`], [`labels`] and [`frames`] are what copies, processes
+//! and frames of stacks are called; [`units`] is how numbers are written, and read from
+//! a command line.
 
 pub mod class;
 pub mod communication;
 pub mod copies;
+pub mod frames;
+pub mod labels;
 pub mod steps;
 pub mod units;
 pub mod zero;

@@ -2,6 +2,7 @@
 //! where threads waited.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::frames::NO_STACK;
 use tprof_facts::units::{duration, percent};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, SpanKind, ThreadState, property};
@@ -438,7 +439,7 @@ fn waiting(waits: &FxHashMap<(ThreadState, Option<Func>), Waited>, rows: u64) ->
             Some(func) => {
                 (func.layer.word().into(), func.module.to_string().into(), shown(func).into())
             }
-            None => (Cell::Empty, Cell::Empty, "(no stack was taken)".into()),
+            None => (Cell::Empty, Cell::Empty, NO_STACK.into()),
         };
         let time = estimated(waited.ns, waited.variance);
         let row = vec![time, word(*state).into(), waited.rows.into(), layer, module, name];

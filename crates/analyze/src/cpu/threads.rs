@@ -1,6 +1,7 @@
 //! `tprof report threads`: what each thread did with its life.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::labels;
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
 use super::NO_SAMPLES;
@@ -96,7 +97,9 @@ impl Analysis for ThreadsReport {
                 let process = processes.get(&stretch.process);
                 Row {
                     process: stretch.process,
-                    program: process.map_or(String::new(), |p| program(trace.name(p.command))),
+                    program: process.map_or(String::new(), |p| {
+                        labels::program(trace.name(p.command)).to_owned()
+                    }),
                     pid: process.map_or(0, |p| p.pid),
                     tid: tids.get(&stretch.thread).copied().unwrap_or(0),
                     name: trace.thread_name(stretch.thread).map(str::to_owned),
@@ -356,9 +359,4 @@ fn name_of(at: &RankAt, row: &Row, ranked: bool) -> String {
 fn telling<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
     let python = stack.clone().find(|f| f.layer == Layer::Python);
     python.or_else(|| stack.clone().find(|f| f.layer == Layer::Native)).cloned()
-}
-
-fn program(command: &str) -> String {
-    let first = command.split(' ').next().unwrap_or_default();
-    first.rsplit('/').next().unwrap_or_default().to_owned()
 }

@@ -2,8 +2,10 @@
 //! the heap by site. Sums over ranks, each with the variance that sampling leaves it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_facts::frames::NO_STACK;
+use tprof_facts::labels;
 use tprof_trace::TraceFile;
-use tprof_trace::model::ThreadState;
+use tprof_trace::model::{Process, ThreadState};
 
 use crate::Reading;
 use crate::cpu::shown;
@@ -207,7 +209,7 @@ impl Host {
             };
             let frames: Vec<&str> = site.stack.iter().map(|frame| &**frame).collect();
             let name = match frames.is_empty() {
-                true => "(no stack was taken)".to_owned(),
+                true => NO_STACK.to_owned(),
                 false => frames.join(" < "),
             };
             self.put(HostSort::Site, name, "", amount);
@@ -215,11 +217,8 @@ impl Host {
     }
 }
 
-/// First words of commands, without their folders, by process.
+/// Base names of programs, by process.
 fn programs(file: &TraceFile) -> FxHashMap<u32, String> {
-    let program = |command: &str| {
-        let first = command.split(' ').next().unwrap_or_default();
-        first.rsplit('/').next().unwrap_or_default().to_owned()
-    };
-    file.processes().iter().map(|row| (row.process, program(file.name(row.command)))).collect()
+    let program = |row: &Process| labels::program(file.name(row.command)).to_owned();
+    file.processes().iter().map(|row| (row.process, program(row))).collect()
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tprof_facts::Clock;
+use tprof_facts::labels;
 use tprof_trace::TraceFile;
 use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::{ImageLife, ProcessInfo, RunInfo, count_processes};
@@ -87,15 +88,11 @@ impl ProcessRow {
 /// Whether a row of the collector's is that of a program which a file has a row of too, made
 /// from samples: nothing of it attached, so that nobody knew its end.
 fn is_same(row: &ProcessRow, told: &ProcessRow) -> bool {
-    let program = |command: &str| {
-        let first = command.split(' ').next().unwrap_or_default();
-        first.rsplit('/').next().unwrap_or_default().to_owned()
-    };
     row.pid == told.pid
         && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
         && told.end_ns.get().is_none_or(|end_ns| row.start_ns < end_ns)
         && row.end_ns.get().is_none_or(|end_ns| told.start_ns < end_ns)
-        && is_cut_to(&program(&row.command), &program(&told.command))
+        && is_cut_to(labels::program(&row.command), labels::program(&told.command))
 }
 
 /// Whether a program's name is one, or what the kernel keeps of one: its first 15 bytes.

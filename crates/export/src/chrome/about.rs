@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
-use tprof_facts::Clock;
+use tprof_facts::{Clock, labels};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Device, Process};
 
@@ -110,7 +110,7 @@ impl<'a> About<'a> {
             .and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok());
         let label = match self.imported {
             true => "CPU".to_owned(),
-            false => self.part.file.label.to_string(),
+            false => labels::rank(self.part.file),
         };
         let rank = self.part.file.rank.map_or(u64::from(u32::MAX >> 1), u64::from);
         for (pid, process) in last {
@@ -169,13 +169,13 @@ impl<'a> About<'a> {
         let devices: BTreeSet<u32> = trace.devices().iter().map(|device| device.device).collect();
         for device in devices {
             let (pid, sort) = (device.to_string(), DEVICE_SORT_INDEX + u64::from(device));
-            let label = format!("GPU {device}");
+            let label = labels::device(device);
             metadata(to, "process_name", &pid, "0", &json!({ "name": label }))?;
             metadata(to, "process_labels", &pid, "0", &json!({ "labels": label }))?;
             metadata(to, "process_sort_index", &pid, "0", &json!({ "sort_index": sort }))?;
         }
         for stream in trace.streams().iter().filter(|stream| stream.name.0 > 0) {
-            let name = format!("stream {} {}", stream.stream, trace.name(stream.name));
+            let name = labels::stream(trace, stream.process, stream.device, stream.stream);
             let (pid, tid) = (stream.device.to_string(), stream.stream.to_string());
             metadata(to, "thread_name", &pid, &tid, &json!({ "name": name }))?;
         }

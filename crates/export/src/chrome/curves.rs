@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
+use tprof_facts::labels;
 use tprof_trace::model::{Counter, MarkKind, Process, ProcessEnd, ProcessIndex, Thread, counter};
 
 use super::about;
@@ -78,12 +79,11 @@ fn life<'a, W: Write>(to: &Writer<'a, W>, process: &'a Process, last_ns: u64) ->
     let trace = &to.part.trace;
     let end = trace.process_end(process.process);
     let command = trace.name(process.command);
-    let program = command.split(' ').next().unwrap_or_default();
     Life {
         start_ns: process.start_ns,
         end_ns: end.map_or(last_ns, |(end_ns, _)| end_ns),
         category: "process",
-        name: program.rsplit('/').next().unwrap_or(program).to_owned(),
+        name: labels::program(command).to_owned(),
         args: json!({
             "command": command, "exe": trace.name(process.exe), "parent": process.parent,
             "end": match end {

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 use tprof_facts::copies;
+use tprof_facts::frames::Frames;
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
 
 use super::writer::Writer;
 use crate::correlations::Correlations;
-use crate::frames::Frames;
 use crate::in_order::Event;
 use crate::text::Text;
 use crate::{Part, words};
@@ -118,9 +118,9 @@ impl<'a> Rows<'a> {
         }
         let frames = &self.frames;
         let known = self.stacks.entry((row.process, row.stack)).or_insert_with(|| {
-            let located = frames.located(row.process, row.stack);
+            let located = frames.of_stack(row.process, row.stack);
             let lines = located.iter().rev().map(|frame| match frame.file {
-                "" => frame.function.clone(),
+                "" => frame.function.to_string(),
                 file => format!("{file}({}): {}", frame.line, frame.function),
             });
             lines.collect::<Vec<_>>().join(";").into()

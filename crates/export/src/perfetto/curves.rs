@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+use tprof_facts::labels;
 use tprof_trace::model::*;
 
 use super::fields::{event, packet};
 use super::out::Out;
 use super::scene::Scene;
-use super::tracks::{Owner, Row, Unit, base};
+use super::tracks::{Owner, Row, Unit};
 use crate::busy::Busy;
 use crate::counters::{self, Thin};
 use crate::gpus::{Gpu, Gpus};
@@ -41,7 +42,7 @@ fn lives<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()
         let (shared, out) = (&mut *scene.shared, &mut scene.out);
         let times = (process.start_ns, end_ns);
         let track = scene.tracks.place(Row::Life(process.process), times, shared, out)?;
-        let program = base(trace.name(process.command));
+        let program = labels::program(trace.name(process.command));
         let name = if program.is_empty() { "process" } else { program };
         let how = match end {
             Some((_, ProcessEnd::Exited(status))) => format!("exit status {status}"),

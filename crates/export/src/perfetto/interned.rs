@@ -1,11 +1,11 @@
 //! Strings and stacks that a sequence has named by number already.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::frames::Frames;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadState};
 
 use super::fields::{frame, interned, mapping, stack};
-use crate::frames::Frames;
 use crate::proto::Proto;
 use crate::words;
 
@@ -109,7 +109,7 @@ impl<'a> Interned<'a> {
             return Some(*iid);
         }
         let mut ids: Vec<u64> = Vec::new();
-        for found in self.frames.located(process, id) {
+        for found in self.frames.of_stack(process, id) {
             ids.push(self.frame(&found.function, found.file, found.line, found.relative));
         }
         if let Some(waiting) = words::waiting(state) {

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+use tprof_facts::labels;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Communicator, Process, ProcessIndex, ThreadIndex};
 
@@ -165,7 +166,7 @@ impl<'a> Tracks<'a> {
         let last = self.file.processes().iter().rfind(|process| process.pid == real).or(row);
         let (track, pid) = (shared.track(), shared.pid(real));
         let command = last.map_or("", |process| self.file.name(process.command));
-        let base = base(command);
+        let base = labels::program(command);
         let (label, sort) = (&self.label, self.sort);
         out.packet(|fields| {
             describe(fields, track, None, |fields| {
@@ -204,13 +205,7 @@ impl<'a> Tracks<'a> {
         let (parent, name, sort) = match row {
             Row::Thread(index) => return self.thread(index, further, shared, out),
             Row::Stream(process, device, stream) => {
-                let named = file.streams().iter().find(|s| {
-                    (s.process, s.device, s.stream) == (process, device, stream) && s.name.0 > 0
-                });
-                let name = match named {
-                    Some(named) => format!("stream {stream} {}", file.name(named.name)),
-                    None => format!("stream {stream}"),
-                };
+                let name = labels::stream(file, process, device, stream);
                 (self.device(process, device, shared, out)?, name, 10 + 4 * stream)
             }
             Row::Ranges(process, device, stream) => {
@@ -403,10 +398,4 @@ fn communicator_name(file: &TraceFile, row: &Communicator) -> String {
         true => format!("communicator {:#x}", row.communicator),
         false => words.join(" "),
     }
-}
-
-/// Base name of a program.
-pub(super) fn base(command: &str) -> &str {
-    let program = command.split(' ').next().unwrap_or_default();
-    program.rsplit('/').next().unwrap_or(program)
 }

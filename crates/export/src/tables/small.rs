@@ -1,9 +1,9 @@
 //! Tables of quantities and moments, and of what other tables refer to.
 
+use tprof_facts::frames::{Frame, Frames};
 use tprof_trace::model::*;
 
 use super::{Cell, columns};
-use crate::frames::Frames;
 
 columns! { pub HEAP_TOTALS of HeapTotals:
     "time_ns" Int "when they were read, nanoseconds since the run began" |r, c| c.time(r.time_ns);
@@ -117,7 +117,7 @@ columns! { pub COMMUNICATORS of Communicator:
 
 /// One function of a stack.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(super) struct StackFrame {
     process: ProcessIndex,
     stack: StackId,
     depth: u64,
@@ -128,14 +128,14 @@ pub(super) struct Frame {
 }
 
 /// Functions of a stack, the outermost first.
-pub(super) fn frames(frames: &Frames<'_>, stack: &Stack) -> Vec<Frame> {
+pub(super) fn frames(frames: &Frames<'_>, stack: &Stack) -> Vec<StackFrame> {
     let (process, stack) = (stack.process, stack.stack);
-    let located = frames.located(process, stack).into_iter().zip(0..);
-    let one = |(found, depth): (crate::frames::Located<'_>, u64)| Frame {
+    let located = frames.of_stack(process, stack).into_iter().zip(0..);
+    let one = |(found, depth): (Frame<'_>, u64)| StackFrame {
         process,
         stack,
         depth,
-        function: found.function,
+        function: found.function.into_owned(),
         file: found.file.to_owned(),
         line: found.line,
         module: found.module.to_owned(),
@@ -143,7 +143,7 @@ pub(super) fn frames(frames: &Frames<'_>, stack: &Stack) -> Vec<Frame> {
     located.map(one).collect()
 }
 
-columns! { pub STACK_FRAMES of Frame:
+columns! { pub STACK_FRAMES of StackFrame:
     "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
     "stack" Uint "number that other tables use, in its process" |r, _| Cell::Uint(r.stack.into());
     "depth" Uint "0 is the outermost function" |r, _| Cell::Uint(r.depth);

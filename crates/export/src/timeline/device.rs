@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::Communication;
-use tprof_facts::copies;
+use tprof_facts::{copies, labels};
 use tprof_trace::model::{
     Collective, CopyKind, DeviceSpan, Kernel, MemoryCopy, MemoryKind, ProcessIndex, Synchronization,
 };
@@ -116,13 +116,10 @@ fn stream_name(
     stream: Option<u64>,
 ) -> String {
     let Some(device) = device else { return "Host".to_owned() };
-    let Some(number) = stream else { return format!("GPU {device}") };
-    let named = part.trace.streams().iter().find(|row| {
-        (row.process, row.device, row.stream) == (process, device, number) && row.name.0 != 0
-    });
-    match named {
-        Some(row) => format!("GPU {device} stream {number} {}", part.trace.name(row.name)),
-        None => format!("GPU {device} stream {number}"),
+    let gpu = labels::device(device);
+    match stream {
+        Some(stream) => format!("{gpu} {}", labels::stream(&part.trace, process, device, stream)),
+        None => gpu,
     }
 }
 

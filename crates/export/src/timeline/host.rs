@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_facts::labels::{self, Ids};
 use tprof_trace::model::{FlowPoint, Sample, Span, SpanKind, ThreadIndex, ThreadState};
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
 use crate::flame::{FrameKind, FrameTable, Labels, waiting_for};
-use crate::page::thread_name;
 use crate::rows::wanted;
 use crate::{Part, Written};
 
@@ -28,7 +28,7 @@ pub(crate) fn spans(
         let lane = threads.entry(row.thread).or_insert_with(|| Lane {
             kind: LaneKind::Thread,
             process: processes.index(part, row.process),
-            name: thread_name(file, row.thread, false),
+            name: labels::thread(file, row.thread, Ids::Shown),
             device: None,
             events: Vec::new(),
         });
@@ -125,7 +125,7 @@ pub(crate) fn samples(
     let ran = rows.iter().filter(|row| row.state == ThreadState::Running);
     let period_ns = ran.map(|row| row.weight_ns).max().unwrap_or(0);
     let mut table = FrameTable::default();
-    let mut labels = Labels::new(part, false, &mut table);
+    let mut labels = Labels::new(part, Ids::Shown, &mut table);
     let mut threads: BTreeMap<ThreadIndex, Vec<Sample>> = BTreeMap::new();
     rows.into_iter().for_each(|row| threads.entry(row.thread).or_default().push(row));
     for (thread, mut rows) in threads {
@@ -169,7 +169,7 @@ pub(crate) fn samples(
         lanes.lanes.push(Lane {
             kind: LaneKind::Samples,
             process: processes.index(part, process),
-            name: thread_name(&part.trace, thread, false),
+            name: labels::thread(&part.trace, thread, Ids::Shown),
             device: None,
             events: calls.finish(),
         });

@@ -1,11 +1,11 @@
 //! The groups of a timeline: processes, each of its rank.
 
 use serde_json::{Value, json};
+use tprof_facts::labels::{self, Ids};
 use tprof_facts::steps;
 use tprof_trace::model::ProcessIndex;
 
 use crate::Part;
-use crate::page::{process_name, rank_name};
 
 /// Processes of all files, numbered in the order in which they are met.
 #[derive(Default)]
@@ -26,8 +26,8 @@ impl Processes {
         if let Some(at) = self.rows.iter().position(|(known, _)| *known == key) {
             return at;
         }
-        let name = process_name(&part.trace, process, false);
-        self.rows.push((key, json!({ "rank": rank_name(part.file), "name": name })));
+        let name = labels::process(&part.trace, process, Ids::Shown);
+        self.rows.push((key, json!({ "rank": labels::rank(part.file), "name": name })));
         self.rows.len() - 1
     }
 
@@ -38,7 +38,7 @@ impl Processes {
 
 /// Steps and marks of a file, those within the slice.
 pub(crate) fn marks(part: &Part<'_>, to: &mut Vec<Value>) {
-    let rank = rank_name(part.file);
+    let rank = labels::rank(part.file);
     for step in steps::of_file(&part.trace) {
         if part.window.touches(step.start_ns, step.end_ns) {
             to.push(json!({

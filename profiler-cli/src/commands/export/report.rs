@@ -8,6 +8,8 @@ use tprof_analyze::document::{
 use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
 use tprof_export::report_page::{self, Chart, Complete, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
+use tprof_facts::frames::NO_STACK;
+use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, percent};
 use tprof_trace::RunDir;
 use tprof_trace::live::collector_lives;
@@ -128,10 +130,6 @@ fn head(report: &Report) -> ReportPage {
         complete: complete(report),
         ..ReportPage::default()
     }
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Of the rank with the most.
@@ -519,7 +517,7 @@ fn owners(rank: &tprof_analyze::summary::Rank) -> report_page::Table {
         at_peak.share =
             (site.peak_bytes.value()).filter(|_| whole > 0).map(|held| *held as f64 / whole as f64);
         let stack = report_page::Cell {
-            text: if names.is_empty() { "(no stack)".to_owned() } else { short(&names) },
+            text: if names.is_empty() { NO_STACK.to_owned() } else { short(&names) },
             title: names.iter().take(MOST_FRAMES).copied().collect::<Vec<_>>().join("\n"),
             ..report_page::Cell::default()
         };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::terminal::columns::{self, shorten};
-use tprof_analyze::frames::CUT;
+use tprof_facts::frames::{CUT, NO_STACK};
+use tprof_facts::labels::base_name;
 
 /// A caller's name is not cut below this.
 const LEAST_NAME: usize = 12;
@@ -98,7 +99,7 @@ fn without_cut(stack: &[Arc<str>]) -> (&[Arc<str>], Option<&str>) {
 
 fn frames_shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     if stack.is_empty() {
-        return vec!["(no stack was taken)".to_owned()];
+        return vec![NO_STACK.to_owned()];
     }
     if let Some(python) = stack.iter().position(|frame| is_python(frame)) {
         return with_python(stack, python, width);
@@ -183,7 +184,7 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
     let own = python
         .or_else(|| stack.iter().position(|frame| !is_allocator(frame) && !is_library(frame)));
     let own = own.or_else(|| stack.iter().position(|frame| !is_allocator(frame))).unwrap_or(0);
-    let Some(frame) = stack.get(own) else { return "(no stack was taken)".to_owned() };
+    let Some(frame) = stack.get(own) else { return NO_STACK.to_owned() };
     let mut line = frame_line(frame, width);
     let mut callee = function(frame);
     for caller in stack[own + 1..].iter().filter(|f| python.is_none() || is_python(f)) {
@@ -247,7 +248,7 @@ fn split(frame: &str) -> (&str, Option<&str>) {
 
 fn frame_line(frame: &str, width: usize) -> String {
     let (function, place) = split(frame);
-    let place = place.map(|place| place.rsplit('/').next().unwrap_or(place));
+    let place = place.map(base_name);
     let tail = place.map_or(0, |place| columns::width(place) + 3);
     let room = width.saturating_sub(tail).max(width / 3);
     let mut function = function.to_owned();
@@ -326,7 +327,7 @@ mod tests {
     fn a_stack_of_nothing_else_is_shown_whole() {
         assert_eq!(shown(&stack(&["malloc (libc.so.6)"]), 72), ["malloc (libc.so.6)"]);
         assert_eq!(shown(&stack(&["_start (a)"]), 72), ["_start (a)"]);
-        assert_eq!(shown(&[], 72), ["(no stack was taken)"]);
+        assert_eq!(shown(&[], 72), [NO_STACK]);
     }
 
     #[test]

@@ -5,33 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::{ProcessIndex, StackId, Symbol};
-use tprof_trace::{CodeMap, TraceFile};
+pub use tprof_facts::frames::Layer;
+use tprof_facts::frames::{self, Frame, Known};
+use tprof_facts::labels::base_name;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ProcessIndex, StackId};
 
 /// An interned function.
 pub type FuncId = u32;
-
-/// Whose code a function is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Layer {
-    /// The kernel's.
-    Kernel,
-    /// Compiled.
-    Native,
-    /// Python's.
-    Python,
-}
-
-impl Layer {
-    /// In a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Layer::Kernel => "kernel",
-            Layer::Native => "native",
-            Layer::Python => "python",
-        }
-    }
-}
 
 /// What a function is known by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,13 +76,13 @@ pub struct Stack {
 /// Finds the functions of one file's frames.
 pub(crate) struct Frames<'a> {
     file: &'a TraceFile,
-    code: CodeMap<'a>,
+    frames: frames::Frames<'a>,
     known: FxHashMap<(ProcessIndex, u64), Vec<FuncId>>,
 }
 
 impl<'a> Frames<'a> {
     pub fn new(file: &'a TraceFile) -> Frames<'a> {
-        Frames { file, code: CodeMap::new(file), known: FxHashMap::default() }
+        Frames { file, frames: frames::Frames::new(file), known: FxHashMap::default() }
     }
 
     /// The functions of a stack.
@@ -128,44 +109,19 @@ impl<'a> Frames<'a> {
     }
 
     fn frame(&self, process: ProcessIndex, frame: u64, names: &mut Names) -> Vec<FuncId> {
-        let file = self.file;
-        let mut symbols: Vec<&Symbol> = file.symbols(process, frame).iter().collect();
-        symbols.retain(|symbol| !file.name(symbol.function).is_empty());
-        symbols.sort_by_key(|symbol| symbol.depth);
-        if symbols.is_empty() {
-            let module = self.code.module(process, frame).map_or("", |m| file.name(m.path));
-            let module = base_name(module);
-            // Addresses apart would hide how much of a stripped module it is.
-            let name = match module {
+        let func = |frame: Frame<'_>| {
+            let module = base_name(frame.module);
+            let name = match (frame.known, module) {
+                (Known::Function, _) => frame.function,
                 // Made at run time, most likely: its addresses are others in each run.
-                "" => "(code of no known file)".to_owned(),
-                module => format!("({module}, no name)"),
+                (_, "") => "(code of no known file)".into(),
+                // Addresses apart would hide how much of a stripped module it is.
+                (_, module) => format!("({module}, no name)").into(),
             };
-            return vec![names.id(Func {
-                name: name.into(),
-                file: "".into(),
-                module: module.into(),
-                layer: Layer::Native,
-            })];
-        }
-        let func = |symbol: &&Symbol| {
-            let module = file.name(symbol.module);
-            let layer = match module {
-                "[kernel]" => Layer::Kernel,
-                "[python]" => Layer::Python,
-                _ => Layer::Native,
-            };
-            Func {
-                name: file.name(symbol.function).into(),
-                file: file.name(symbol.file).into(),
-                module: base_name(module).into(),
-                layer,
-            }
+            let (name, file) = (name.into(), frame.file.into());
+            Func { name, file, module: module.into(), layer: frame.layer }
         };
-        symbols.iter().map(|symbol| names.id(func(symbol))).collect()
+        let found = self.frames.at(process, frame);
+        found.into_iter().map(|frame| names.id(func(frame))).collect()
     }
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }

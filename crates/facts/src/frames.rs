@@ -1,0 +1,182 @@
+//! Frames of stacks: which functions an address stands for, and how they are written.
+//!
+//! `function (file:line)` where there is debug information, `function (module)` where
+//! there is a symbol table, else `module+offset`: addresses themselves differ from process
+//! to process and would keep equal stacks apart.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, StackId, Symbol};
+use tprof_trace::{CodeMap, TraceFile, address_of};
+
+use crate::labels::base_name;
+
+/// What stands for the outer frames of a stack that was cut begins so; then comes why.
+pub const CUT: &str = "(cut off";
+/// What stands for a stack that was not taken.
+pub const NO_STACK: &str = "(no stack was taken)";
+
+/// What stands for the outer frames of a stack, by the number that says in the file why it
+/// ends early; none if it is whole.
+pub fn cut(end: u8) -> Option<&'static str> {
+    match end {
+        0 => None,
+        1 => Some("(cut off: too deep)"),
+        2 => Some("(cut off: code without unwind information)"),
+        3 => Some("(cut off: the next frame lay outside the stack)"),
+        4 => Some("(cut off: unwind tables were not ready)"),
+        _ => Some("(cut off)"),
+    }
+}
+
+/// Whose code a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Layer {
+    /// The kernel's.
+    Kernel,
+    /// Compiled.
+    Native,
+    /// Python's.
+    Python,
+}
+
+impl Layer {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Layer::Kernel => "kernel",
+            Layer::Native => "native",
+            Layer::Python => "python",
+        }
+    }
+}
+
+/// How much is known of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Known {
+    /// Its function's name.
+    Function,
+    /// Where its code lies.
+    Place,
+    /// Nothing: it stands for frames that are missing.
+    Nothing,
+}
+
+/// One function of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Its name, where its code lies, or what is missing.
+    pub function: Cow<'a, str>,
+    /// Which of these.
+    pub known: Known,
+    /// Source file; empty if unknown.
+    pub file: &'a str,
+    /// Line; 0 if unknown.
+    pub line: u32,
+    /// Path of the module; empty if unknown.
+    pub module: &'a str,
+    /// Address in the module; 0 if there is none.
+    pub relative: u64,
+    /// Whose code it is.
+    pub layer: Layer,
+}
+
+impl<'a> Frame<'a> {
+    /// What stands for frames that are missing.
+    pub fn missing(what: &'static str) -> Frame<'a> {
+        Frame {
+            function: Cow::Borrowed(what),
+            known: Known::Nothing,
+            file: "",
+            line: 0,
+            module: "",
+            relative: 0,
+            layer: Layer::Native,
+        }
+    }
+}
+
+impl fmt::Display for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.function)?;
+        match (self.file.is_empty(), self.line, base_name(self.module)) {
+            _ if self.known != Known::Function => Ok(()),
+            (false, 0, _) => write!(f, " ({})", self.file),
+            (false, line, _) => write!(f, " ({}:{line})", self.file),
+            (true, _, "") => Ok(()),
+            (true, _, module) => write!(f, " ({module})"),
+        }
+    }
+}
+
+/// Finds the functions of one file's frames.
+#[derive(Debug)]
+pub struct Frames<'a> {
+    file: &'a TraceFile,
+    code: CodeMap<'a>,
+}
+
+impl<'a> Frames<'a> {
+    /// Of a file.
+    pub fn new(file: &'a TraceFile) -> Frames<'a> {
+        Frames { file, code: CodeMap::new(file) }
+    }
+
+    /// Functions of an address, the innermost inlined one first; one without a name where
+    /// none is known.
+    pub fn at(&self, process: ProcessIndex, address: u64) -> Vec<Frame<'a>> {
+        let file = self.file;
+        let module = self.code.module(process, address);
+        let (path, bias) = module.map_or(("", 0), |m| (file.name(m.path), m.bias));
+        let relative = module.map_or(0, |_| address_of(address).wrapping_sub(bias));
+        let mut symbols: Vec<&Symbol> = file.symbols(process, address).iter().collect();
+        symbols.retain(|symbol| !file.name(symbol.function).is_empty());
+        symbols.sort_by_key(|symbol| symbol.depth);
+        if symbols.is_empty() {
+            let function = Cow::Owned(self.code.unnamed(file, process, address));
+            let layer = Layer::Native;
+            let (file, line, module, known) = ("", 0, path, Known::Place);
+            return vec![Frame { function, known, file, line, module, relative, layer }];
+        }
+        let frame = |symbol: &Symbol| {
+            let (source, own) = (file.name(symbol.file), file.name(symbol.module));
+            Frame {
+                function: Cow::Borrowed(file.name(symbol.function)),
+                known: Known::Function,
+                file: source,
+                line: symbol.line,
+                module: if own.is_empty() { path } else { own },
+                relative,
+                layer: layer(own, source, address),
+            }
+        };
+        symbols.into_iter().map(frame).collect()
+    }
+
+    /// Functions of a stack, the outermost first; what stands for missing ones included.
+    pub fn of_stack(&self, process: ProcessIndex, stack: StackId) -> Vec<Frame<'a>> {
+        let Some(found) = self.file.stack(process, stack) else {
+            return vec![Frame::missing(NO_STACK)];
+        };
+        let mut frames: Vec<Frame<'a>> = cut(found.end).map(Frame::missing).into_iter().collect();
+        for &address in found.frames.iter().rev() {
+            frames.extend(self.at(process, address).into_iter().rev());
+        }
+        if frames.is_empty() {
+            frames.push(Frame::missing(NO_STACK));
+        }
+        frames
+    }
+}
+
+/// The recorder names the module of what is no native code; an import has none, and
+/// frames of its own making.
+fn layer(module: &str, source: &str, address: u64) -> Layer {
+    match module {
+        "[kernel]" => Layer::Kernel,
+        "[python]" => Layer::Python,
+        "" if address_of(address) & SYNTHETIC_FRAME != 0 && !source.is_empty() => Layer::Python,
+        _ => Layer::Native,
+    }
+}
