@@ -138,6 +138,13 @@ impl Cover {
         Cover { parts }
     }
 
+    /// Whether a moment or a part of an interval is in it.
+    pub fn touches(&self, interval: Interval) -> bool {
+        let first = self.parts.partition_point(|part| part.end <= interval.start);
+        let end = interval.end.max(interval.start + 1);
+        self.parts.get(first).is_some_and(|part| part.start < end)
+    }
+
     /// What of it lies within an interval.
     pub fn within(&self, limits: Interval) -> Cover {
         self.intersection(&Cover::of([limits]))

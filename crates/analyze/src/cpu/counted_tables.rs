@@ -3,8 +3,8 @@
 
 use rustc_hash::FxHashMap;
 
+use super::cells::{WHERE, place_cells};
 use super::counted::{Asked, Counted, Counts, Tally};
-use super::report::{WHERE, place_cells};
 use super::split::Label;
 use crate::document::{Cell, Column, RankAt, Table, Unit, View};
 use crate::rank::samples::Func;

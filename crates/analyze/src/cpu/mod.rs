@@ -4,6 +4,7 @@
 //! length. Sums over functions are over samples, never over spans, so that the
 //! parts of a thread's time add up to it.
 
+mod cells;
 mod counted;
 mod counted_tables;
 mod functions;
@@ -12,12 +13,13 @@ mod ranges;
 mod report;
 mod split;
 mod split_tables;
+mod tables;
 mod threads;
 mod tree;
 
+pub(crate) use cells::shown;
 pub(crate) use loading::Role;
 pub use report::KIND as CPU;
-pub(crate) use report::shown;
 pub use threads::KIND as THREADS;
 
 /// What to do where a run has no samples.

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::report::{WHERE, place_cells, sampled, shown};
+use super::cells::{WHERE, place_cells, sampled, shown};
 use super::split::{Group, Groups, Label, Split};
 use crate::document::{Cell, Column, Table, Unit, View};
 use crate::rank::samples::Func;

@@ -5,9 +5,9 @@ use tprof_facts::labels;
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
 use super::NO_SAMPLES;
+use super::cells::{estimated, shown};
 use super::counted::{Counted, Counts};
 use super::counted_tables::{self, All};
-use super::report::{estimated, shown};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };

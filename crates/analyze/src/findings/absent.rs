@@ -4,8 +4,8 @@
 use rustc_hash::FxHashSet;
 use tprof_trace::model::NameId;
 
-use super::rule::Verdict;
 use super::scene::Scene;
+use super::verdict::Verdict;
 use crate::findings::scene::calls::is_known;
 
 /// What a rule looks for.

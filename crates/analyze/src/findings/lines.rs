@@ -3,7 +3,8 @@
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
 
-use super::join::{Joined, RankFindings, joined};
+use super::join::{Joined, joined};
+use super::outcome::RankFindings;
 use super::scene::Scene;
 use super::tables::NO_STEPS;
 use super::{RULES, stragglers};

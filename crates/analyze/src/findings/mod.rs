@@ -7,14 +7,21 @@
 //! every trigger and the reasoning behind every bound.
 
 mod absent;
+mod blocking;
+mod company;
+mod finding;
 mod join;
+mod judge;
 pub(crate) mod lines;
+mod outcome;
 mod rule;
 mod rules;
 mod scene;
+mod severity;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod words;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
@@ -22,7 +29,7 @@ use crate::rank::{Needs, RankTrace};
 use rules::{RULES, stragglers};
 use scene::Scene;
 
-pub use join::RankFindings;
+pub use outcome::RankFindings;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {

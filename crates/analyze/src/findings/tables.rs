@@ -2,7 +2,8 @@
 
 use tprof_facts::units::{count, duration, percent};
 
-use super::join::{Joined, Outcome, PlaceRow, RankFindings, joined};
+use super::join::{Joined, joined};
+use super::outcome::{Outcome, PlaceRow, RankFindings};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
 
 /// Ranks of a finding whose places are listed, the worst first.

@@ -4,6 +4,7 @@
 //! process adds nothing.
 
 use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
 use tprof_trace::model::ProcessIndex;
 
 use super::curve::{Axis, Curve};
@@ -68,6 +69,29 @@ pub(crate) fn sum(mut samples: Vec<Sample>, ends: &Ends, axis: Axis, end_ns: u64
     });
     curve.extend_to(end_ns);
     Some(Sum { buckets: curve.buckets(), highest, highest_at_ns })
+}
+
+/// Samples of a counter of the rank's processes.
+pub(crate) fn process_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
+    (file.counters().iter())
+        .filter(|counter| file.name(counter.name) == name)
+        .filter_map(|counter| Some((counter.time_ns, counter.process?, whole(counter.value))))
+        .collect()
+}
+
+/// Samples of a counter of the host or its cgroup, in time order.
+pub(crate) fn host_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = (file.counters().iter())
+        .filter(|counter| counter.process.is_none() && file.name(counter.name) == name)
+        .map(|counter| (counter.time_ns, 0, whole(counter.value)))
+        .collect();
+    samples.sort_by_key(|sample| sample.0);
+    samples
+}
+
+/// Counters are floating-point; those read here are whole and not negative.
+fn whole(value: f64) -> u64 {
+    value.max(0.0) as u64
 }
 
 #[cfg(test)]

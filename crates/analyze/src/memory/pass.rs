@@ -8,13 +8,15 @@ use tprof_trace::{Problem, TraceFile};
 
 use super::curve::{Axis, Curve};
 use super::gauges::{self, Ends, Sample};
+use super::host_memory::HostMemory;
 use super::killed::{self, Death, Owner};
+use super::missing::{OFF, PARTIAL};
 use super::points::Points;
 use super::replay::Replay;
 use super::sites::Merged;
 use super::timeline::{self, Given, Timeline};
 use super::totals::{self, Totals};
-use super::{HostMemory, OFF, PARTIAL, churn, growth, maps};
+use super::{churn, growth, maps};
 use crate::base::frames::Frames;
 use crate::base::reading::Reading;
 
@@ -173,7 +175,7 @@ impl<'a> Pass<'a> {
     }
 
     pub fn deaths(&self) -> Vec<Death> {
-        let rss = timeline::process_samples(self.file, counter::RSS_BYTES);
+        let rss = gauges::process_samples(self.file, counter::RSS_BYTES);
         let death = |(process, at_ns, signal): (&Process, u64, i32)| Death {
             pid: process.pid,
             command: self.file.name(process.command).to_owned(),
@@ -293,7 +295,7 @@ impl<'a> Pass<'a> {
         let mut samples: Vec<Sample> =
             self.file.processes().iter().map(|p| (p.start_ns, p.process, 0)).collect();
         samples.extend(&totals.samples);
-        samples.extend(timeline::process_samples(self.file, counter::HEAP_BYTES));
+        samples.extend(gauges::process_samples(self.file, counter::HEAP_BYTES));
         samples
     }
 }

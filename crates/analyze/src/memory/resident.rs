@@ -6,8 +6,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, counter, property};
 
 use super::curve::{Axis, Curve};
-use super::gauges::{Ends, Sample, Sum};
-use super::timeline::process_samples;
+use super::gauges::{Ends, Sample, Sum, process_samples};
 
 /// What resident memory is the sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

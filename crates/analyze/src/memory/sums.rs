@@ -1,6 +1,6 @@
 //! A rank's totals, from the pass over its events or from the processes' counters.
 
-use super::OFF;
+use super::missing::OFF;
 use super::pass::{Pass, Recording, UNREAD};
 use super::replay::ProcessSums;
 use crate::base::reading::Reading;

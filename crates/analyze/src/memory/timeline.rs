@@ -5,7 +5,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
 use super::curve::Axis;
-use super::gauges::{self, Ends, Sample};
+use super::gauges::{self, Ends, Sample, host_samples, process_samples};
 use super::resident::{self, Source};
 use crate::base::reading::{Reading, object};
 
@@ -186,32 +186,9 @@ fn gap(resident: &Reading<Series>, heap: &Reading<Series>) -> Reading<Vec<Option
     )
 }
 
-/// Samples of a counter of the rank's processes.
-pub(crate) fn process_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
-    (file.counters().iter())
-        .filter(|counter| file.name(counter.name) == name)
-        .filter_map(|counter| Some((counter.time_ns, counter.process?, whole(counter.value))))
-        .collect()
-}
-
-/// Samples of a counter of the host or its cgroup, in time order.
-fn host_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
-    let mut samples: Vec<Sample> = (file.counters().iter())
-        .filter(|counter| counter.process.is_none() && file.name(counter.name) == name)
-        .map(|counter| (counter.time_ns, 0, whole(counter.value)))
-        .collect();
-    samples.sort_by_key(|sample| sample.0);
-    samples
-}
-
 fn most(samples: &[Sample], why: &str) -> Reading<u64> {
     match samples.iter().map(|sample| sample.2).max() {
         Some(most) => Reading::Is(most),
         None => Reading::missing(why),
     }
-}
-
-/// Counters are floating-point; those read here are whole and not negative.
-fn whole(value: f64) -> u64 {
-    value.max(0.0) as u64
 }

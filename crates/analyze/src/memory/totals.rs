@@ -9,6 +9,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapTotals, MemoryRecording, Process, ProcessIndex};
 
 use super::gauges::{Ends, Sample, sweep};
+use super::missing::PARTIAL;
 use crate::base::reading::Reading;
 
 /// Bytes by which each thread may be behind its process' peak counter.
@@ -47,7 +48,7 @@ pub(crate) fn totals(file: &TraceFile, ends: &Ends) -> Totals {
     let (peak_bytes, peak_at_ns) = peak(file, ends, &last);
     let live = |row: &HeapTotals| match row.live_bytes {
         Some(live) => Reading::Is(live),
-        None => Reading::missing(super::PARTIAL),
+        None => Reading::missing(PARTIAL),
     };
     Totals {
         allocations: sum(|row| Reading::Is(row.allocations)),
@@ -74,7 +75,7 @@ fn peak(file: &TraceFile, ends: &Ends, last: &Last) -> (Reading<u64>, Option<u64
         let Some(row) = last.get(&process.process) else {
             return (Reading::missing(format!("pid {} left no totals", process.pid)), None);
         };
-        let Some(peak) = row.peak_bytes else { return (Reading::missing(super::PARTIAL), None) };
+        let Some(peak) = row.peak_bytes else { return (Reading::missing(PARTIAL), None) };
         lifetimes.push((process.start_ns, process.process, peak));
         if peak > lower {
             (lower, at) = (peak, row.peak_at_ns);

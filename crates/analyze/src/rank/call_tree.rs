@@ -7,8 +7,8 @@
 
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::rank::nested::Nested;
-use crate::rank::{HostSpan, Needs, RankTrace};
+use super::nested::Nested;
+use super::rows::HostSpan;
 
 /// No caller, or no such call.
 const NONE: u32 = u32::MAX;
@@ -50,13 +50,9 @@ impl TreeSpan {
 }
 
 impl CallTree {
-    /// Trees of the calls of a rank, and of its other host spans of these kinds. See
-    /// [`RankTrace::call_tree`].
-    pub fn of(rank: &RankTrace, kinds: Needs) -> CallTree {
-        CallTree::built(Nested::of(rank, kinds), rank.calls.len())
-    }
-
-    fn built(nested: Nested<'_>, calls: usize) -> CallTree {
+    /// Trees of spans, of which so many are calls. See
+    /// [`RankTrace::call_tree`](super::RankTrace::call_tree).
+    pub(super) fn of(nested: Nested<'_>, calls: usize) -> CallTree {
         let mut of_call = vec![NONE; calls];
         let mut spans = Vec::with_capacity(nested.left());
         for ((span, call), place) in nested.zip(0..) {
@@ -132,7 +128,7 @@ mod tests {
 
     fn built(spans: &[HostSpan], first_call: usize) -> CallTree {
         let (spans, calls) = spans.split_at(first_call);
-        CallTree::built(Nested::built(spans, calls), calls.len())
+        CallTree::of(Nested::of([(spans, false), (calls, true)]), calls.len())
     }
 
     fn times(span: &TreeSpan) -> Times {

@@ -13,8 +13,11 @@ use tprof_trace::model::{NameId, Synchronization};
 
 use super::classify::hta_class;
 use super::launches::Launches;
+use super::load::load as load_as_recorded;
+use super::needs::Needs;
 use super::rows::{HostSpan, MaybeId, StreamKey, Work, WorkKind};
-use super::{Needs, RankTrace, Streams};
+use super::streams::StreamTable;
+use super::trace::RankTrace;
 use crate::base::intervals::Interval;
 
 /// Property in which an import keeps the start of its file's first event.
@@ -22,11 +25,19 @@ const FIRST_EVENT: &str = "tprof.first_event_ns";
 /// Names of steps contain this.
 const STEP: &str = "ProfilerStep";
 
+impl<'a> RankTrace<'a> {
+    /// As [`Self::load`], or as Holistic Trace Analysis reads the file
+    /// (`--hta`): rounded, without the last step, with waits for work.
+    pub fn load_as(file: &'a TraceFile, needs: Needs, hta: bool, cores: usize) -> RankTrace<'a> {
+        if hta { load(file, needs, cores) } else { load_as_recorded(file, needs, cores) }
+    }
+}
+
 /// Reads a file so. More is read than was asked for: any row may be dropped for
 /// the sake of another.
-pub fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
+fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     let all = Needs::WORK | Needs::ALL_SPANS | Needs::SYNCHRONIZATIONS | Needs::DEVICE_SPANS;
-    let mut rank = super::load::load(file, needs | all, cores);
+    let mut rank = load_as_recorded(file, needs | all, cores);
     rank.hta = true;
     round(&mut rank);
     add_rows_with_streams(&mut rank);
@@ -78,7 +89,7 @@ fn add_rows_with_streams(rank: &mut RankTrace<'_>) {
         };
         row.class = *classes.entry((row.name, row.kind)).or_insert_with(class);
     }
-    let mut streams = Streams::new(&rank.streams);
+    let mut streams = StreamTable::new(&rank.streams);
     let waits = rank.synchronizations.iter().filter_map(|row| of_wait(file, row, &mut streams));
     rank.work.extend(waits);
     let mut with_stream: FxHashMap<NameId, Option<u64>> = FxHashMap::default();
@@ -96,7 +107,7 @@ fn add_rows_with_streams(rank: &mut RankTrace<'_>) {
     rank.work.sort_by_key(|row| (row.start_ns, row.duration_ns, row.stream, row.correlation));
 }
 
-fn of_wait(file: &TraceFile, row: &Synchronization, streams: &mut Streams) -> Option<Work> {
+fn of_wait(file: &TraceFile, row: &Synchronization, streams: &mut StreamTable) -> Option<Work> {
     let (device, stream) = (row.device.unwrap_or(0), row.stream?);
     let (process, context) = (row.process, row.context);
     Some(Work {
@@ -114,7 +125,7 @@ fn of_wait(file: &TraceFile, row: &Synchronization, streams: &mut Streams) -> Op
     })
 }
 
-fn of_span(file: &TraceFile, row: &HostSpan, stream: u64, streams: &mut Streams) -> Work {
+fn of_span(file: &TraceFile, row: &HostSpan, stream: u64, streams: &mut StreamTable) -> Work {
     let process = row.process;
     Work {
         start_ns: row.start_ns,

@@ -3,6 +3,7 @@
 //! What devices did and what hosts did are read side by side where there are cores
 //! for both: neither needs the other.
 
+use tprof_facts::Class;
 use tprof_facts::communication::Communication;
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, SpanKind, SpanOutline,
@@ -10,15 +11,25 @@ use tprof_trace::model::{
 };
 use tprof_trace::{Problem, TraceFile, TracePart, TraceRow};
 
-use super::{
-    Class, HostSpan, Launches, Needs, RankTrace, SPAN_KINDS, StreamKey, Streams, Work,
-    nesting_order, own,
-};
+use super::collective_kernels;
+use super::launches::Launches;
+use super::needs::Needs;
+use super::nesting::nesting_order;
+use super::rows::{HostSpan, StreamKey, Work};
+use super::samples::CpuTrace;
+use super::streams::StreamTable;
+use super::trace::{RankTrace, SPAN_KINDS};
 use crate::base::parallel;
-use crate::rank::samples::CpuTrace;
 
 /// What could not be read, and of which tables.
-pub(super) type Problems = Vec<(Needs, Problem)>;
+type Problems = Vec<(Needs, Problem)>;
+
+impl<'a> RankTrace<'a> {
+    /// Reads what is needed of a file, on one thread.
+    pub fn load(file: &'a TraceFile, needs: Needs) -> RankTrace<'a> {
+        load(file, needs, 1)
+    }
+}
 
 /// Reads what is needed of a file.
 pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
@@ -37,7 +48,7 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
     };
     let (launches, mut other) = parallel::both(cores, launches, || OtherRows::read(file, needs));
     rank.launches = launches;
-    own::join(&mut rank.collectives, &rank.calls, &rank.work, &rank.launches);
+    collective_kernels::join(&mut rank.collectives, &rank.calls, &rank.work, &rank.launches);
     rank.problems.append(&mut other.problems);
     (rank.synchronizations, rank.device_spans) = (other.synchronizations, other.device_spans);
     (rank.allocations, rank.cpu) = (other.allocations, other.cpu);
@@ -126,7 +137,7 @@ impl DeviceRows {
 
     fn read_work(&mut self, file: &TraceFile) {
         let mut communication = Communication::of(file, &self.collectives);
-        let mut streams = Streams::default();
+        let mut streams = StreamTable::default();
         let mut work = Vec::new();
         reserve(&mut work, file.row_count::<KernelOutline>() + file.row_count::<MemoryCopy>());
         each::<KernelOutline>(file, Needs::WORK, &mut self.problems, |row| {

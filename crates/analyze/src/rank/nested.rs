@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 
 use tprof_trace::model::SpanKind;
 
-use crate::rank::{HostSpan, Needs, RankTrace};
+use super::rows::HostSpan;
 
 /// Kinds of spans that are not calls.
-const ALL_KINDS: [SpanKind; 6] = [
+pub(super) const ALL_KINDS: [SpanKind; 6] = [
     SpanKind::Python,
     SpanKind::Annotation,
     SpanKind::Nvtx,
@@ -80,20 +80,12 @@ impl<'r> List<'r> {
 }
 
 impl<'r> Nested<'r> {
-    /// Calls of a rank, and its other host spans of these kinds.
-    pub fn of(rank: &'r RankTrace<'_>, kinds: Needs) -> Nested<'r> {
-        let kinds = ALL_KINDS.into_iter().filter(|kind| kinds.has(Needs::spans(*kind)));
-        let lists = kinds.map(|kind| (rank.spans(kind), false)).chain([(&*rank.calls, true)]);
+    /// Lists of spans, each of which holds calls only or none.
+    pub fn of(lists: impl IntoIterator<Item = (&'r [HostSpan], bool)>) -> Nested<'r> {
+        let lists = lists.into_iter();
         Nested {
             lists: lists.filter_map(|(spans, are_calls)| List::of(spans, are_calls)).collect(),
         }
-    }
-
-    /// Spans and calls in any order.
-    #[cfg(test)]
-    pub fn built(spans: &'r [HostSpan], calls: &'r [HostSpan]) -> Nested<'r> {
-        let lists = [List::of(spans, false), List::of(calls, true)];
-        Nested { lists: lists.into_iter().flatten().collect() }
     }
 
     /// How many are left.

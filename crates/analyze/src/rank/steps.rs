@@ -3,7 +3,10 @@
 use tprof_facts::steps::{self, Annotation};
 use tprof_trace::model::{ProcessIndex, SpanKind};
 
-use super::{Needs, RankTrace};
+use super::needs::Needs;
+use super::rows::Work;
+use super::trace::RankTrace;
+
 use crate::base::intervals::Interval;
 
 pub use tprof_facts::steps::PROFILER_STEP;
@@ -45,7 +48,7 @@ impl RankTrace<'_> {
         let none_seen = (0..self.work.len()).all(|at| self.launches.call_of(at).is_none());
         // Most work belongs to the step of the work before it.
         let mut last = None;
-        let at = |(index, work): (usize, &super::Work)| {
+        let at = |(index, work): (usize, &Work)| {
             let call = self.launches.call_of(index).map(|call| self.calls[call].start_ns);
             let time_ns = if none_seen { work.start_ns } else { call? };
             let process = self.stream(work).process;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::intervals::Interval;
 use crate::fixture::Fixture;
 use tprof_trace::model::{
     CopyKind, Kernel, Mark, MarkKind, MemoryCopy, Span, SpanKind, Synchronization,

@@ -7,8 +7,10 @@ use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 use crate::Reading;
 use crate::base::intervals::Interval;
 use crate::findings::absent::Thing;
-use crate::findings::rule::{Evidence, Place, Rule, Verdict};
+use crate::findings::finding::{Evidence, Place};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 use crate::memory::{self, churn::Churn};
 
@@ -126,7 +128,7 @@ fn allocator_time(
                 .entry((row.process, row.stack))
                 .or_insert_with(|| in_allocator(scene, row.process, row.stack));
         is_recorded |= is_in;
-        if is_in && scene.holds(interval) {
+        if is_in && scene.window.touches(interval) {
             *threads.entry(row.thread).or_default() += row.weight_ns;
             let name = "in the allocator".into();
             samples.push(Evidence { interval, place: Place::Thread(row.thread), name });

@@ -6,8 +6,8 @@ use tprof_trace::model::{DeviceSpanKind, NameId};
 
 use super::kernel_kinds::{KernelKind, kind};
 use crate::base::intervals::Cover;
-use crate::findings::rule::Verdict;
 use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
 use crate::rank::{Class, Work};
 

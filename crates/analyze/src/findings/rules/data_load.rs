@@ -5,8 +5,9 @@ use tprof_trace::model::SpanKind;
 
 use crate::base::intervals::Cover;
 use crate::findings::absent::Thing;
-use crate::findings::rule::{Rule, Verdict};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::rank::HostSpan;
 
@@ -175,7 +176,7 @@ fn cover_of(scene: &Scene<'_>, spans: &[&HostSpan]) -> Cover {
 
 fn spans<'s>(scene: &'s Scene<'_>) -> Vec<&'s HostSpan> {
     let mut spans = scene.spans_named(&KINDS, loads_data);
-    spans.retain(|span| scene.holds(span.interval()));
+    spans.retain(|span| scene.window.touches(span.interval()));
     spans
 }
 

@@ -2,9 +2,10 @@
 //! the middle of steps.
 
 use crate::findings::absent::Thing;
-use crate::findings::rule::{Rule, Verdict};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 
 /// Calls like `cudaMalloc` and `cudaFree` within steps.

@@ -5,8 +5,9 @@ use tprof_trace::model::Collective;
 
 use crate::base::intervals::Cover;
 use crate::findings::absent::Thing;
-use crate::findings::rule::{Rule, Verdict};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, median, time, times, top};
 use crate::rank::{Class, Work};
 

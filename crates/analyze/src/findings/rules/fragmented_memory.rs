@@ -6,9 +6,11 @@ use tprof_facts::units::{bytes, count, percent};
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
 use crate::base::intervals::Interval;
-use crate::findings::rule::{Evidence, Place, Rule, Verdict};
+use crate::findings::finding::{Evidence, Place};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 
 /// Growth of the reserved memory that free reserved memory would have spared.

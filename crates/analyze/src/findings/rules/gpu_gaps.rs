@@ -4,9 +4,11 @@
 use tprof_facts::units::duration;
 
 use crate::base::intervals::Cover;
-use crate::findings::rule::{Rule, Verdict, idle_places};
+use crate::findings::finding::idle_places;
+use crate::findings::rule::Rule;
+use crate::findings::scene::Gap;
 use crate::findings::scene::Scene;
-use crate::findings::scene::gaps::Gap;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::rank::Moment;
 

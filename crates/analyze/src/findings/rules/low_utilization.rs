@@ -4,8 +4,10 @@
 use tprof_facts::units::percent;
 
 use crate::base::intervals::{Cover, Interval};
-use crate::findings::rule::{Evidence, Place, Rule, Verdict};
+use crate::findings::finding::{Evidence, Place};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 
 /// Equal parts that the time is cut into.

@@ -2,8 +2,9 @@
 
 use super::counters::{Limit, judge};
 use super::kernel_kinds::KernelKind;
-use crate::findings::rule::{Rule, Verdict};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
 
 /// Kernels near the peak bandwidth of the device's memory.
 pub(super) struct MemoryBound;

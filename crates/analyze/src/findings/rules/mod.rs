@@ -2,6 +2,7 @@
 
 mod allocation_churn;
 mod compute_bound;
+mod copies;
 mod counters;
 mod data_load;
 mod device_allocations;

@@ -4,10 +4,13 @@
 
 use tprof_trace::model::{CopyKind, MemoryKind};
 
+use super::copies::{Words, finding};
 use crate::findings::absent::Thing;
-use crate::findings::rule::{Finding, Rule, Verdict};
+use crate::findings::finding::Finding;
+use crate::findings::rule::Rule;
+use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
-use crate::findings::scene::copies::{Copy, Words, finding};
+use crate::findings::verdict::Verdict;
 
 /// Asynchronous copies from and to pageable memory.
 pub(super) struct PageableCopies;

@@ -6,8 +6,9 @@ use tprof_facts::units::count;
 use tprof_trace::model::SpanKind;
 
 use crate::base::intervals::Cover;
-use crate::findings::rule::{Rule, Verdict};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
 use crate::rank::HostSpan;
 

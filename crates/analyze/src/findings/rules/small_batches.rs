@@ -8,8 +8,9 @@ use tprof_facts::units::{duration, percent};
 use tprof_trace::model::{Device, NameId};
 
 use crate::base::intervals::{Interval, Union};
-use crate::findings::rule::{Rule, Verdict};
+use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
 use crate::rank::{Class, StreamKey, Work};
 

@@ -4,50 +4,17 @@
 
 use tprof_facts::units::{count, duration, percent};
 
-use crate::findings::join::{Outcome, RankFindings};
-use crate::findings::rule::{Finding, Undecided};
-use crate::findings::scene::Scene;
-use crate::gpu::stragglers::{Arrival, Meetings, arrivals};
-use crate::rank::collectives::operations;
+use crate::findings::company::Company;
+use crate::findings::finding::Finding;
+use crate::findings::outcome::{Outcome, RankFindings};
+use crate::findings::severity::LEAST_SHARE;
+use crate::findings::verdict::Undecided;
+use crate::gpu::stragglers::{Arrival, arrivals};
 
 /// Name, as reports write it.
 const NAME: &str = "Stragglers";
 /// From this share of all delay on, one rank is to blame rather than all in turn.
 const BLAME: f64 = 0.5;
-
-/// What a rank's collectives tell, for the comparison.
-#[derive(Clone, Debug, Default)]
-pub(in crate::findings) struct Company {
-    /// Those that ran a kernel and make all ranks wait.
-    pub meetings: Meetings,
-    /// Ranks of the job, or of its largest group, where the trace says so.
-    pub ranks: Option<u32>,
-    /// Operations that ran a kernel, of any sort.
-    pub operations: usize,
-    /// Collectives without a kernel that was seen.
-    pub without_kernel: u64,
-}
-
-/// Looks at a rank's collectives.
-pub(in crate::findings) fn company(scene: &Scene<'_>) -> Company {
-    let steps = scene.rank.steps();
-    let (operations, without_kernel) = operations(scene.rank);
-    let steps_of_work = scene.rank.steps_of_work(&steps);
-    let group = operations.iter().filter_map(|operation| operation.group_size).max();
-    Company {
-        meetings: Meetings::of(scene.rank, &operations, &steps, &steps_of_work),
-        ranks: group.max(world_size(scene)),
-        operations: operations.len(),
-        without_kernel,
-    }
-}
-
-/// Ranks of the job, as an imported trace says.
-fn world_size(scene: &Scene<'_>) -> Option<u32> {
-    let info = scene.rank.file.property("distributedInfo")?;
-    let info: serde_json::Value = serde_json::from_str(info).ok()?;
-    info.get("world_size")?.as_u64()?.try_into().ok()
-}
 
 /// Compares the ranks, and adds what was found to each.
 pub(in crate::findings) fn judge(ranks: &mut [RankFindings]) {
@@ -105,7 +72,7 @@ fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
     let waits = (0..ranks.len()).max_by_key(|&at| found[at].waited_ns).unwrap_or(worst);
     let finding = finding(ranks, found, [worst, waits], blamed, bound);
     for (at, rank) in ranks.iter_mut().enumerate() {
-        let outcome = match share >= crate::findings::join::LEAST_SHARE {
+        let outcome = match share >= LEAST_SHARE {
             true if at == worst => {
                 Outcome { found: vec![(finding.clone(), Vec::new())], ..nothing.clone() }
             }

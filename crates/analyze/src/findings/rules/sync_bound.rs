@@ -4,9 +4,11 @@
 use tprof_facts::units::duration;
 
 use crate::findings::absent::Thing;
-use crate::findings::rule::{Rule, Verdict};
-use crate::findings::scene::calls::{Blocking, is_wait};
+use crate::findings::blocking::Blocking;
+use crate::findings::rule::Rule;
+use crate::findings::scene::calls::is_wait;
 use crate::findings::scene::{Scene, moment_of_call};
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::rank::HostSpan;
 

@@ -1,12 +1,14 @@
 //! SynchronousMemsets: memsets that may hold their thread until they are done.
 //! The rule "CUDA synchronous memset" of Nsight Systems.
 
-use super::synchronous_copies::{by_a_call_named, judge_synchronous};
+use super::copies::Words;
+use super::copies::{by_a_call_named, judge_synchronous};
 use crate::findings::absent::Thing;
-use crate::findings::rule::{Rule, Verdict};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_synchronous_memset;
-use crate::findings::scene::copies::{Copy, Words};
+use crate::findings::verdict::Verdict;
 
 /// Memsets by calls that are not asynchronous.
 pub(super) struct SynchronousMemsets;

@@ -4,8 +4,10 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{CopyKind, NameId};
 
 use crate::base::intervals::Union;
-use crate::findings::rule::{Finding, Rule, Verdict};
+use crate::findings::finding::Finding;
+use crate::findings::rule::Rule;
 use crate::findings::scene::{Scene, moment_of_call};
+use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, times, top};
 use crate::rank::{Class, Work, WorkKind};
 

@@ -1,8 +1,4 @@
-//! Names of runtime calls that block their thread, and what that costs.
-
-use super::gaps::after_calls;
-use crate::base::intervals::Cover;
-use crate::findings::scene::Scene;
+//! Names of runtime calls that block their thread.
 
 /// Calls that wait for a device, by the end of their names: the runtime and the
 /// driver of CUDA, and HIP.
@@ -69,31 +65,6 @@ pub(in crate::findings) fn is_device_allocation(name: &str) -> bool {
         "ExtMallocWithFlags",
     ];
     base.is_some_and(|base| names.contains(&base))
-}
-
-/// Calls that block, and what the device lost by it.
-pub(in crate::findings) struct Blocking {
-    /// The calls, as indices.
-    pub calls: Vec<usize>,
-    /// Time in which one of them lasted.
-    pub wait: Cover,
-    /// Gaps that lasted when one of them returned, and that its thread ended later.
-    pub idle: Cover,
-}
-
-impl Blocking {
-    /// Looks at these calls.
-    pub fn of(scene: &Scene<'_>, calls: Vec<usize>) -> Blocking {
-        let wait = scene.cover_of_calls(&calls);
-        let idle = after_calls(&scene.gaps, scene.rank, &calls);
-        Blocking { calls, wait, idle }
-    }
-
-    /// Without the calls, the threads have still their other work, and the device
-    /// its own: no more than this is gained in the window.
-    pub fn bound_ns(&self, scene: &Scene<'_>) -> u64 {
-        self.wait.length().min(scene.late.length())
-    }
 }
 
 #[cfg(test)]

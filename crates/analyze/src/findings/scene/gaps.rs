@@ -1,7 +1,5 @@
 //! Gaps on the device, and who let it wait.
 
-use rustc_hash::FxHashMap;
-
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::RankTrace;
 
@@ -65,27 +63,4 @@ impl Gap {
     pub fn late(&self) -> Interval {
         Interval::new(self.interval.start, self.late_end)
     }
-}
-
-/// Of these gaps, those in which a call that blocks its thread came to its end
-/// before that thread launched what ended the gap: the thread could not launch
-/// it earlier.
-pub(in crate::findings) fn after_calls(
-    gaps: &[Gap],
-    rank: &RankTrace<'_>,
-    calls: &[usize],
-) -> Cover {
-    let mut ends: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
-    for &at in calls {
-        let call = &rank.calls[at];
-        ends.entry(call.thread).or_default().push(call.end_ns());
-    }
-    ends.values_mut().for_each(|ends| ends.sort_unstable());
-    let follows = |gap: &&Gap| {
-        let Some(launch) = gap.launch().map(|at| &rank.calls[at]) else { return false };
-        let Some(ends) = ends.get(&launch.thread) else { return false };
-        let before = ends.partition_point(|&end| end <= launch.start_ns.min(gap.interval.end));
-        before > 0 && ends[before - 1] >= gap.interval.start
-    };
-    Cover::of(gaps.iter().filter(follows).map(|gap| gap.late()))
 }

@@ -6,28 +6,29 @@
 
 mod beginning;
 pub(super) mod calls;
-pub(super) mod copies;
-pub(super) mod gaps;
+mod copies;
+mod gaps;
 mod main_threads;
+mod places;
+mod ranges;
 mod sampled_loading;
+mod search;
+mod window;
 
-use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::Clock;
-use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
-use super::rule::{Evidence, Finding, Place};
 use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
-use crate::rank::{
-    Busy, HostSpan, Moment, OnThread, RankTrace, Step, Work, enclosing, nesting_order,
-};
-use copies::Copy;
-use gaps::Gap;
+use crate::rank::RankTrace;
+pub(super) use copies::Copy;
+pub(super) use gaps::Gap;
 use main_threads::MainThreads;
+pub(super) use places::moment_of_call;
+use ranges::NamedRange;
 use sampled_loading::SampledLoading;
+use window::{of_devices, steps_of_one_process, window};
 
 /// Shortest gap that is called one, of a short step.
 const LEAST_GAP_NS: u64 = 1_000_000;
@@ -66,7 +67,7 @@ pub(super) struct Scene<'a> {
     /// The threads that drive the job.
     pub main_threads: MainThreads,
     /// Copies and memsets with their calls, in order of start: all that were recorded.
-    copy_rows: Vec<Copy>,
+    pub copy_rows: Vec<Copy>,
     /// Of each piece of work, how much is in the window.
     pub work_in_window_ns: Vec<u64>,
     /// Nobody reads the words that tell what was seen, and where: leave out of them what
@@ -74,36 +75,9 @@ pub(super) struct Scene<'a> {
     pub is_brief: bool,
     /// Ranges that somebody named and operators, but no steps, in nesting order; once
     /// a rule asked.
-    ranges: OnceLock<Vec<Range>>,
+    ranges: OnceLock<Vec<NamedRange>>,
     /// PyTorch's DataLoader in CPU samples; once a rule asked.
     sampled_loading: OnceLock<SampledLoading>,
-}
-
-/// A range that somebody named, or an operator.
-struct Range {
-    start_ns: u64,
-    end_ns: u64,
-    thread: ThreadIndex,
-    name: NameId,
-}
-
-impl OnThread for Range {
-    fn thread(&self) -> u32 {
-        self.thread
-    }
-
-    fn start_ns(&self) -> u64 {
-        self.start_ns
-    }
-
-    fn end_ns(&self) -> u64 {
-        self.end_ns
-    }
-}
-
-/// When a call was made, and what that counts for.
-pub(super) fn moment_of_call(call: &HostSpan, weight_ns: u64) -> Moment<u64> {
-    Moment { thread: call.thread, time_ns: call.start_ns, of: weight_ns }
 }
 
 impl<'a> Scene<'a> {
@@ -159,11 +133,6 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// A finding of which this is wrong.
-    pub fn finding(&self, what: &str) -> Finding {
-        Finding { is_brief: self.is_brief, ..Finding::new(what) }
-    }
-
     /// Whether anything ran on a device.
     pub fn has_device(&self) -> bool {
         !self.rank.work.is_empty()
@@ -205,182 +174,9 @@ impl<'a> Scene<'a> {
         (self.step_ns() / 100).clamp(LEAST_GAP_NS, MOST_GAP_NS)
     }
 
-    /// Calls of the main threads whose name passes and that lie in the window.
-    pub fn calls_named(&self, passes: impl Fn(&str) -> bool) -> Vec<usize> {
-        let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
-        let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));
-        let Some(span) = self.window.span() else { return Vec::new() };
-        let calls = self.rank.calls.iter().enumerate();
-        calls
-            .filter(|(_, call)| self.main_threads.contains(call.thread))
-            .filter(|(_, call)| call.interval().overlap(span).length() > 0)
-            .filter(|(_, call)| named(call.name))
-            .map(|(at, _)| at)
-            .collect()
-    }
-
-    /// Whether a moment or a part of an interval is in the window.
-    pub fn holds(&self, interval: Interval) -> bool {
-        let parts = self.window.parts();
-        let first = parts.partition_point(|part| part.end <= interval.start);
-        parts.get(first).is_some_and(|part| part.start < interval.end.max(interval.start + 1))
-    }
-
-    /// Copies and memsets in the window that pass.
-    pub fn copies(&self, passes: impl Fn(&Copy) -> bool) -> Vec<Copy> {
-        let rows = self.copy_rows.iter().filter(|copy| self.holds(copy.interval()));
-        rows.filter(|copy| passes(copy)).copied().collect()
-    }
-
-    /// Whether a copy or a memset that passes was recorded at all.
-    pub fn has_copies(&self, passes: impl Fn(&Copy) -> bool) -> bool {
-        self.copy_rows.iter().any(passes)
-    }
-
-    /// Work in the window.
-    pub fn work(&self) -> impl Iterator<Item = &Work> {
-        let rows = self.rank.work.iter().zip(&self.work_in_window_ns);
-        rows.filter(|(_, ns)| **ns > 0).map(|(work, _)| work)
-    }
-
-    /// Time in the window in which one of these calls lasted.
-    pub fn cover_of_calls(&self, calls: &[usize]) -> Cover {
-        let intervals = calls.iter().map(|&at| self.rank.calls[at].interval());
-        Cover::of(intervals).intersection(&self.window)
-    }
-
-    /// Whether a call whose name passes was recorded at all.
-    pub fn has_calls(&self, passes: impl Fn(&str) -> bool) -> bool {
-        self.has_named(self.rank.calls.iter(), passes)
-    }
-
-    /// Whether a host span of these kinds whose name passes was recorded at all.
-    pub fn has_spans(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> bool {
-        self.has_named(kinds.iter().flat_map(|kind| self.rank.spans(*kind)), passes)
-    }
-
-    fn has_named<'s>(
-        &self,
-        mut spans: impl Iterator<Item = &'s HostSpan>,
-        passes: impl Fn(&str) -> bool,
-    ) -> bool {
-        let mut failed: FxHashSet<NameId> = FxHashSet::default();
-        spans.any(|span| {
-            !failed.contains(&span.name) && {
-                let passed = passes(self.rank.name(span.name));
-                failed.insert(span.name);
-                passed
-            }
-        })
-    }
-
-    /// Host spans of the main threads of these kinds whose name passes.
-    pub fn spans_named(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> Vec<&HostSpan> {
-        let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
-        let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));
-        let spans = kinds.iter().flat_map(|kind| self.rank.spans(*kind));
-        spans.filter(|span| self.main_threads.contains(span.thread) && named(span.name)).collect()
-    }
-
-    /// Calls as places.
-    pub fn call_places(&self, calls: &[usize]) -> impl Iterator<Item = Evidence<'a>> {
-        calls.iter().map(|&at| self.span_place(&self.rank.calls[at]))
-    }
-
-    /// A host span as a place.
-    pub fn span_place(&self, span: &HostSpan) -> Evidence<'a> {
-        Evidence {
-            interval: span.interval(),
-            place: Place::Thread(span.thread),
-            name: self.rank.name(span.name).into(),
-        }
-    }
-
-    /// Work as a place.
-    pub fn work_place(&self, work: &Work) -> Evidence<'a> {
-        Evidence {
-            interval: work.interval(),
-            place: Place::Stream(self.rank.stream(work)),
-            name: self.rank.work_name(work),
-        }
-    }
-
     /// What CPU samples tell of PyTorch's DataLoader.
     pub fn sampled_loading(&self) -> &SampledLoading {
-        self.sampled_loading.get_or_init(|| SampledLoading::of(self))
+        self.sampled_loading
+            .get_or_init(|| SampledLoading::of(self.rank, &self.main_threads, &self.window))
     }
-
-    /// Names of the innermost ranges around moments of threads, each with the sum
-    /// of the weights given, most first. None where nobody reads them.
-    pub fn around(&self, moments: impl Iterator<Item = Moment<u64>>) -> Vec<(String, u64)> {
-        if self.is_brief {
-            return Vec::new();
-        }
-        let ranges = self.ranges.get_or_init(|| ranges(self.rank));
-        let mut moments: Vec<Moment<u64>> = moments.collect();
-        moments.sort_by_key(nesting_order);
-        let mut sums: FxHashMap<NameId, u64> = FxHashMap::default();
-        for (range, moment) in enclosing(ranges, &moments).zip(&moments) {
-            let name = range.map_or(NameId(0), |at| ranges[at as usize].name);
-            *sums.entry(name).or_default() += moment.of;
-        }
-        let mut sums: Vec<(String, u64)> =
-            sums.into_iter().map(|(id, sum)| (self.rank.name(id).to_owned(), sum)).collect();
-        sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-        sums
-    }
-}
-
-/// When any of a rank's devices was busy so.
-fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -> Cow<'r, Cover> {
-    match rank.devices() {
-        [one] => Cow::Borrowed(of(one)),
-        many => Cow::Owned(many.iter().fold(Cover::default(), |all, one| all.union(of(one)))),
-    }
-}
-
-/// Steps of the process that has most of them.
-fn steps_of_one_process(rank: &RankTrace<'_>) -> Vec<Step> {
-    let mut steps = rank.steps();
-    let mut counts: FxHashMap<u32, usize> = FxHashMap::default();
-    for step in &steps {
-        *counts.entry(step.process).or_default() += 1;
-    }
-    let most = counts.iter().max_by_key(|(process, count)| (**count, std::cmp::Reverse(**process)));
-    if let Some((&process, _)) = most {
-        steps.retain(|step| step.process == process);
-    }
-    steps
-}
-
-fn window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
-    if steps.is_empty() {
-        let end = rank.work.iter().map(Work::end_ns).max();
-        let work = rank.work.first().zip(end);
-        let first = rank.file.processes().iter().map(|process| process.start_ns).min();
-        let life = first.map(|first| Interval::new(first, rank.file.last_ns()));
-        return Cover::of(work.map(|(first, end)| Interval::new(first.start_ns, end)).or(life));
-    }
-    let mut parts: Vec<Interval> = steps.iter().map(|step| step.interval).collect();
-    for (work, step) in rank.work.iter().zip(rank.steps_of_work(steps)) {
-        if let Some(step) = step {
-            let part = &mut parts[step as usize];
-            part.end = part.end.max(work.end_ns());
-        }
-    }
-    Cover::of(parts)
-}
-
-fn ranges(rank: &RankTrace<'_>) -> Vec<Range> {
-    let spans = [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator]
-        .map(|kind| rank.spans(kind).iter());
-    let mut ranges = Vec::with_capacity(spans.iter().map(ExactSizeIterator::len).sum());
-    for span in spans.into_iter().flatten() {
-        let HostSpan { start_ns, thread, name, .. } = *span;
-        if !rank.name(name).starts_with(crate::rank::PROFILER_STEP) {
-            ranges.push(Range { start_ns, end_ns: span.end_ns(), thread, name });
-        }
-    }
-    ranges.sort_by_key(nesting_order);
-    ranges
 }

@@ -5,16 +5,17 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
+use super::main_threads::MainThreads;
 use crate::base::intervals::{Cover, Interval};
 use crate::cpu::Role;
-use crate::findings::rule::{Evidence, Place};
-use crate::findings::scene::Scene;
+use crate::findings::finding::{Evidence, Place};
+use crate::rank::RankTrace;
 
 /// What samples tell of the loader.
 #[derive(Debug, Default)]
 pub(in crate::findings) struct SampledLoading {
     /// When a main thread was in the loader.
-    stretches: Vec<Stretch>,
+    stretches: Vec<InLoader>,
     /// Time of workers on a core, by Python's function, most first.
     pub workers: Vec<(String, u64)>,
     /// Time of the main threads on a core within the loader, likewise.
@@ -25,7 +26,7 @@ pub(in crate::findings) struct SampledLoading {
 
 /// A main thread in the loader: a wait, or the period of a sample.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct InLoader {
     interval: Interval,
     thread: ThreadIndex,
     waits: bool,
@@ -38,8 +39,8 @@ type Known = Option<(Role, String)>;
 impl SampledLoading {
     /// Of a rank. Where nothing tells which threads drive the job, it is the one that is
     /// in the loader longest.
-    pub fn of(scene: &Scene<'_>) -> SampledLoading {
-        let file = scene.rank.file;
+    pub fn of(rank: &RankTrace<'_>, main: &MainThreads, window: &Cover) -> SampledLoading {
+        let file = rank.file;
         let mut known: FxHashMap<(ProcessIndex, StackId), Known> = FxHashMap::default();
         let mut workers: FxHashMap<String, u64> = FxHashMap::default();
         let mut own: FxHashMap<(ThreadIndex, String), u64> = FxHashMap::default();
@@ -65,12 +66,11 @@ impl SampledLoading {
                 }
                 (_, false) => {}
             }
-            let stretch = Stretch { interval, thread: row.thread, waits: !runs, role: *role };
+            let stretch = InLoader { interval, thread: row.thread, waits: !runs, role: *role };
             found.stretches.push(stretch);
         }
         found.is_recorded = !found.stretches.is_empty();
         let longest = found.longest();
-        let main = &scene.main_threads;
         // Ranges may name another thread than the one that takes batches.
         let is_known =
             main.are_certain() || found.stretches.iter().any(|one| main.contains(one.thread));
@@ -78,7 +78,9 @@ impl SampledLoading {
             true => main.contains(thread),
             false => Some(thread) == longest,
         };
-        found.stretches.retain(|stretch| is_main(stretch.thread) && scene.holds(stretch.interval));
+        found
+            .stretches
+            .retain(|stretch| is_main(stretch.thread) && window.touches(stretch.interval));
         let own = own.into_iter().filter(|((thread, _), _)| is_main(*thread));
         found.own = by_time(own.map(|((_, function), ns)| (function, ns)));
         found.workers = by_time(workers.into_iter());
@@ -123,7 +125,7 @@ impl SampledLoading {
         })
     }
 
-    fn cover_where(&self, passes: impl Fn(&Stretch) -> bool) -> Cover {
+    fn cover_where(&self, passes: impl Fn(&InLoader) -> bool) -> Cover {
         Cover::of(self.stretches.iter().filter(|one| passes(one)).map(|one| one.interval))
     }
 

@@ -1,6 +1,6 @@
 //! ExposedCommunication, Stragglers.
 
-use super::super::join::RankFindings;
+use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, ask, judged};
 use crate::findings::rules::stragglers;
 use tprof_trace::model::Property;
@@ -80,7 +80,7 @@ fn stragglers_of(times: &[u64]) -> Vec<RankFindings> {
     ranks
 }
 
-fn last(rank: &RankFindings) -> &super::super::join::Outcome {
+fn last(rank: &RankFindings) -> &super::super::outcome::Outcome {
     rank.outcomes.last().unwrap()
 }
 

@@ -7,7 +7,7 @@ use tprof_trace::model::{
 };
 
 use super::super::RULES;
-use super::super::join::{Outcome, RankFindings};
+use super::super::outcome::{Outcome, RankFindings};
 use super::super::scene::Scene;
 use crate::document::RankAt;
 use crate::fixture::Fixture;

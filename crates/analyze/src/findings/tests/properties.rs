@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryKind};
 
-use super::super::join::{RankFindings, joined};
+use super::super::join::joined;
+use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, judged};
 use crate::findings::rules::stragglers;
 

@@ -2,9 +2,9 @@
 
 use tprof_facts::Clock;
 
-use super::super::join::RankFindings;
 use super::super::lines::{self, Line};
-use super::super::rule::Severity;
+use super::super::outcome::RankFindings;
+use super::super::severity::Severity;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, judged};
 use crate::Reading;

@@ -3,7 +3,7 @@
 use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryKind};
 
-use super::super::join::RankFindings;
+use super::super::outcome::RankFindings;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, ask, judged};
 use crate::document::{Cell, Table};

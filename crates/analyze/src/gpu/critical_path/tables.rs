@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Bound, Share, Sums};
+use super::path::{Bound, Share, Sums};
 use crate::document::{Body, Cell, Column, Options, RankAt, Table, Unit, View};
 
 /// Columns of what a path was bound by: bounds, key of the time, of the share, heading.

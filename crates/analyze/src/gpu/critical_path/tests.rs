@@ -1,3 +1,4 @@
+use super::path::{Bound, Segment};
 use super::*;
 use crate::fixture::Fixture;
 use proptest::prelude::*;

@@ -123,7 +123,7 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rank::nested::Nested;
+    use crate::rank::Nested;
     use proptest::prelude::*;
 
     fn of(rows: &[(u64, u64)]) -> Threads {
@@ -133,7 +133,7 @@ mod tests {
             HostSpan { start_ns, duration_ns, kind, name, ..HostSpan::default() }
         };
         let spans: Vec<HostSpan> = rows.iter().zip(1..).map(span).collect();
-        threads(Nested::built(&spans, &[]).map(|(span, _)| span))
+        threads(Nested::of([(&spans[..], false)]).map(|(span, _)| span))
     }
 
     #[test]

@@ -17,17 +17,16 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
 use super::causes::{Causes, causes};
+use super::path::{Bound, Path, Segment};
 use super::timeline::{Threads, threads};
-use super::{Bound, Path, Segment};
 use crate::base::intervals::Interval;
 use crate::base::parallel;
-use crate::rank::nested::Nested;
 use crate::rank::{Class, Needs, RankTrace, Work};
 
 /// The critical path through a window; none if nothing ran in it.
 pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
     let of_threads = || {
-        let threads = threads(Nested::of(rank, Needs::ALL_SPANS).map(|(span, _)| span));
+        let threads = threads(rank.nested(Needs::ALL_SPANS).map(|(span, _)| span));
         (Ends::of(&threads), threads)
     };
     let ((ends, threads), causes) = parallel::both(rank.cores, of_threads, || causes(rank));

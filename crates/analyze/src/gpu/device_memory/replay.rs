@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceAllocation, ProcessIndex};
 
 use super::phases::{Category, Operators, categories};
-use super::{BUCKETS, Level, Pool, PoolMemory};
+use super::pools::{BUCKETS, Level, Pool, PoolMemory};
 
 /// Blocks of a pool: for each allocation, which event gave it back.
 struct Blocks {

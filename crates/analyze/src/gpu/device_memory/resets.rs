@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
 
-use super::{Pool, pool_of};
+use super::pools::{Pool, pool_of};
 
 /// What resets gave back.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tprof_trace::TraceFile;
 use tprof_trace::model::DeviceAllocation;
 
-use super::{Pool, PoolMemory, pool_of};
+use super::pools::{Pool, PoolMemory, pool_of};
 use crate::base::frames::{FrameId, Frames};
 
 /// What one stack took of one pool.

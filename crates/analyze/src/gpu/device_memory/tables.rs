@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use tprof_facts::units::{bytes, count};
 use tprof_trace::model::Allocator;
 
-use super::{Category, Level, Part, Pool, PoolMemory};
+use super::Part;
+use super::phases::Category;
+use super::pools::{Level, Pool, PoolMemory};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
 
-use super::{Image, Images};
+use super::caused::{Image, Images};
 use crate::rank::RankTrace;
 
 /// Images of each name, and the kernels under them.

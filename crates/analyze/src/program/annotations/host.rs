@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::{Caused, Ranges};
+use super::caused::{Caused, Ranges};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 

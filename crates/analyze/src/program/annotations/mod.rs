@@ -1,14 +1,14 @@
 //! `annotations`: GPU time that the ranges that people named caused.
 
+mod caused;
 mod device;
 mod host;
 mod tables;
 #[cfg(test)]
 mod tests;
 
+use caused::{Images, Ranges};
 pub(crate) use host::caused_by;
-
-use std::collections::BTreeMap;
 
 use tprof_trace::model::SpanKind;
 
@@ -24,47 +24,6 @@ pub const KIND: DocumentKind = DocumentKind {
 
 /// Ranges that people named.
 pub struct Annotations;
-
-/// What the ranges of one name caused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Caused {
-    /// How many ranges.
-    pub runs: u64,
-    /// Time in which at least one was open on a host thread.
-    pub host_ns: u64,
-    /// Kernels, copies and memsets launched within.
-    pub kernels: u64,
-    /// Those that another thread launched.
-    pub kernels_of_other_threads: u64,
-    /// Time in which at least one of them ran.
-    pub busy_ns: u64,
-    /// Sum of their durations.
-    pub sum_ns: u64,
-}
-
-/// Images on devices of the ranges of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
-    /// How long each lasted.
-    pub times_ns: Vec<u64>,
-    /// Work to which one of them is the shortest that overlaps it on its stream.
-    pub kernels: u64,
-    /// Sum of its durations.
-    pub kernel_ns: u64,
-}
-
-impl Image {
-    fn add(&mut self, mut other: Image) {
-        self.times_ns.append(&mut other.times_ns);
-        self.kernels += other.kernels;
-        self.kernel_ns += other.kernel_ns;
-    }
-}
-
-/// By name of the range.
-pub type Ranges = BTreeMap<String, Caused>;
-/// By name of the range.
-pub type Images = BTreeMap<String, Image>;
 
 impl Analysis for Annotations {
     const KIND: &'static str = KIND.name;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Caused, Image, Images, Ranges};
+use super::caused::{Caused, Image, Images, Ranges};
 use crate::base::spread::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 

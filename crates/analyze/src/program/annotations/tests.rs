@@ -1,3 +1,4 @@
+use super::caused::Caused;
 use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, Kernel, Span};

@@ -5,8 +5,8 @@ use serde_json::Value;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, SpanKind};
 
 use crate::base::intervals::Interval;
+use crate::rank::CallTree;
 use crate::rank::RankTrace;
-use crate::rank::call_tree::CallTree;
 
 /// A range with counters: a kernel, as a rule.
 #[derive(Clone, Debug, PartialEq)]

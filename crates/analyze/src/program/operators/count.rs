@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::{Cost, Launched, Sums};
+use super::costs::{Cost, Launched, Sums};
 use crate::program::sequences::{Ran, ran};
 use crate::rank::RankTrace;
-use crate::rank::call_tree::{CallTree, TreeSpan};
+use crate::rank::{CallTree, TreeSpan};
 
 /// Costs by operator, and by operator and the kernels that one run of it launched.
 ///

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::{Launched, Sums};
+use super::costs::{Launched, Sums};
 use crate::program::sequences::{Ran, ran};
 use crate::rank::{HostSpan, RankTrace};
 

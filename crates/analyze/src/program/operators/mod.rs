@@ -1,20 +1,16 @@
 //! `operators`: what the framework's operators cost on the host, and which
 //! kernels they launched how late.
 
+mod costs;
 mod count;
 mod hta;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
-use rustc_hash::FxHashMap;
-use tprof_trace::model::NameId;
-
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::program::sequences::{Ran, name_of};
-use crate::rank::{HostSpan, Needs, RankTrace};
+use crate::rank::{Needs, RankTrace};
+use costs::Sums;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -25,118 +21,6 @@ pub const KIND: DocumentKind = DocumentKind {
 
 /// Host time and launches of operators.
 pub struct Operators;
-
-/// What one rank's operators cost.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sums {
-    /// By operator.
-    pub costs: FxHashMap<String, Cost>,
-    /// By operator and the kernels that one run of it launched, in order.
-    pub sequences: FxHashMap<(String, String), Launched>,
-    /// Kernels, copies and memsets whose call lies in no operator.
-    pub unowned: u64,
-    /// Those whose call was not seen.
-    pub unlaunched: u64,
-}
-
-/// What an operator cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// How often it ran.
-    pub runs: u64,
-    /// Host time, with the operators that it called.
-    pub total_ns: u64,
-    /// Host time without the operators that it called.
-    pub own_ns: i64,
-    /// Kernels, copies and memsets that it launched itself.
-    pub kernels: u64,
-    /// Sum of their durations.
-    pub device_ns: u64,
-    /// Its runs that launched something.
-    pub launched: Launched,
-}
-
-/// Runs of an operator that launched something: sums over their first launches.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Launched {
-    /// How many.
-    pub runs: u64,
-    /// From the operator's start to its first launching call's.
-    pub to_call_ns: u64,
-    /// From that call's start to its first kernel's; a device's clock may lie
-    /// behind the host's.
-    pub to_kernel_ns: i64,
-}
-
-impl Launched {
-    fn of(operator_start_ns: u64, call: &HostSpan, kernel_start_ns: u64) -> Launched {
-        Launched {
-            runs: 1,
-            to_call_ns: call.start_ns.saturating_sub(operator_start_ns),
-            to_kernel_ns: kernel_start_ns.wrapping_sub(call.start_ns) as i64,
-        }
-    }
-
-    fn add(&mut self, other: &Launched) {
-        self.runs += other.runs;
-        self.to_call_ns += other.to_call_ns;
-        self.to_kernel_ns += other.to_kernel_ns;
-    }
-
-    /// Mean time from the operator's start to its first launching call.
-    pub fn mean_to_call_ns(&self) -> Option<u64> {
-        self.to_call_ns.checked_div(self.runs)
-    }
-
-    /// Mean time from that call to its first kernel.
-    pub fn mean_to_kernel_ns(&self) -> Option<i64> {
-        (self.runs > 0).then(|| self.to_kernel_ns / self.runs as i64)
-    }
-}
-
-impl Cost {
-    fn add(&mut self, other: &Cost) {
-        self.runs += other.runs;
-        self.total_ns += other.total_ns;
-        self.own_ns += other.own_ns;
-        self.kernels += other.kernels;
-        self.device_ns += other.device_ns;
-        self.launched.add(&other.launched);
-    }
-}
-
-impl Sums {
-    fn named(
-        rank: &RankTrace,
-        costs: FxHashMap<NameId, Cost>,
-        sequences: FxHashMap<(NameId, Vec<Ran>), Launched>,
-        unowned: u64,
-    ) -> Sums {
-        let mut sums = Sums { unowned, ..Sums::default() };
-        for (name, cost) in costs {
-            sums.costs.entry(rank.name(name).to_owned()).or_default().add(&cost);
-        }
-        for ((name, kernels), run) in sequences {
-            let kernels: Vec<Cow<str>> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
-            let key = (rank.name(name).to_owned(), kernels.join(" -> "));
-            sums.sequences.entry(key).or_default().add(&run);
-        }
-        let seen = |at: &usize| rank.launches.call_of(*at).is_some();
-        sums.unlaunched = (0..rank.work.len()).filter(|at| !seen(at)).count() as u64;
-        sums
-    }
-
-    fn add(&mut self, other: &Sums) {
-        for (name, cost) in &other.costs {
-            self.costs.entry(name.clone()).or_default().add(cost);
-        }
-        for (key, run) in &other.sequences {
-            self.sequences.entry(key.clone()).or_default().add(run);
-        }
-        self.unowned += other.unowned;
-        self.unlaunched += other.unlaunched;
-    }
-}
 
 impl Analysis for Operators {
     const KIND: &'static str = KIND.name;

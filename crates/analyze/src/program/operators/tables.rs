@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Cost, Launched, Sums};
+use super::costs::{Cost, Launched, Sums};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_OPERATORS: &str = "no operators of a framework were recorded; torch.profiler records them with ProfilerActivity.CPU";

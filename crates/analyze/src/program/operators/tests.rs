@@ -1,5 +1,6 @@
 use tprof_trace::TraceFile;
 
+use super::costs::Launched;
 use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};

@@ -7,8 +7,8 @@ use tprof_trace::model::{NameId, SpanKind};
 
 use super::ran::{Ran, name_of, ran};
 use super::{Pattern, Patterns};
+use crate::rank::CallTree;
 use crate::rank::RankTrace;
-use crate::rank::call_tree::CallTree;
 
 /// Fewest kernels of a sequence that is kept: one or two are no pattern.
 pub const FEWEST_KERNELS: usize = 3;

@@ -3,6 +3,7 @@
 
 mod load;
 mod names;
+mod stretch;
 mod unseen;
 mod waits;
 

@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 
-use super::load::Stretch;
+use super::stretch::Stretch;
 
 /// The collector looks at longer waits while they last.
 const LOOKED_AT_NS: u64 = 10_000_000;

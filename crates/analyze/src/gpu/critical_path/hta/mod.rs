@@ -14,8 +14,8 @@ mod waits;
 
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::{Bound, Path, Segment};
 use crate::base::intervals::Interval;
+use crate::gpu::critical_path::path::{Bound, Path, Segment};
 use crate::rank::{Class, RankTrace, hta_class};
 
 use events::Events;

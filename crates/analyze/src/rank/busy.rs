@@ -1,8 +1,8 @@
 //! When each device was busy with what.
 
-use std::collections::BTreeMap;
+use tprof_facts::Class;
 
-use super::{Class, RankTrace, Work};
+use super::rows::Work;
 use crate::base::intervals::{Cover, Interval, Union};
 
 /// When a device worked, by class.
@@ -21,24 +21,6 @@ pub struct Busy {
     pub any: Cover,
 }
 
-impl RankTrace<'_> {
-    /// Each device that worked, in order of devices. Found once, however many ask.
-    pub fn devices(&self) -> &[Busy] {
-        self.devices.get_or_init(|| {
-            let mut devices: BTreeMap<Option<u32>, ByClass> = BTreeMap::new();
-            for row in &self.work {
-                devices.entry(self.device_of(row)).or_default().add(row);
-            }
-            devices.into_iter().map(|(device, work)| work.busy(device)).collect()
-        })
-    }
-
-    /// The device that a piece of work counts for in [`Self::devices`].
-    pub fn device_of(&self, row: &Work) -> Option<u32> {
-        (!self.hta).then(|| self.stream(row).device)
-    }
-}
-
 impl Busy {
     /// From the first work's start to the last one's end; none if nothing ran.
     pub fn window(&self) -> Option<Interval> {
@@ -48,7 +30,7 @@ impl Busy {
 
 /// A device's work so far.
 #[derive(Default)]
-struct ByClass {
+pub(super) struct ByClass {
     compute: Union,
     communication: Union,
     memory: Union,
@@ -56,7 +38,7 @@ struct ByClass {
 }
 
 impl ByClass {
-    fn add(&mut self, row: &Work) {
+    pub(super) fn add(&mut self, row: &Work) {
         self.any.add(row.interval());
         match row.class {
             Class::Compute => self.compute.add(row.interval()),
@@ -66,7 +48,7 @@ impl ByClass {
         }
     }
 
-    fn busy(self, device: Option<u32>) -> Busy {
+    pub(super) fn busy(self, device: Option<u32>) -> Busy {
         let [compute, communication, memory, any] =
             [self.compute, self.communication, self.memory, self.any].map(Union::finish);
         Busy { device, compute, communication, memory, any }

@@ -7,15 +7,17 @@
 
 use std::collections::BTreeMap;
 
+use tprof_facts::Class;
 use tprof_trace::model::Collective;
 
-use super::{Class, HostSpan, Launches, Work};
+use super::launches::Launches;
+use super::rows::{HostSpan, Work};
 
 /// How far a launch may lie from its call.
 const APART_NS: u64 = 1_000_000;
 
 /// Calls that end together on one thread: when they began and ended, and their rows.
-struct Unit {
+struct CallGroup {
     start_ns: u64,
     end_ns: u64,
     rows: Vec<usize>,
@@ -30,7 +32,7 @@ pub(super) fn join(
     work: &[Work],
     launches: &Launches,
 ) {
-    let mut threads: BTreeMap<(u32, u32), Vec<Unit>> = BTreeMap::new();
+    let mut threads: BTreeMap<(u32, u32), Vec<CallGroup>> = BTreeMap::new();
     for (at, row) in collectives.iter().enumerate() {
         let (None, Some(thread), Some(length)) = (row.correlation, row.thread, row.duration_ns)
         else {
@@ -40,9 +42,12 @@ pub(super) fn join(
         let units = threads.entry((row.process, thread)).or_default();
         match units.last_mut().filter(|unit| unit.end_ns == end_ns) {
             Some(group) => group.rows.push(at),
-            None => {
-                units.push(Unit { start_ns: row.start_ns, end_ns, rows: vec![at], nearest: None })
-            }
+            None => units.push(CallGroup {
+                start_ns: row.start_ns,
+                end_ns,
+                rows: vec![at],
+                nearest: None,
+            }),
         }
     }
     if threads.is_empty() {
@@ -56,7 +61,7 @@ pub(super) fn join(
         let Some(units) = threads.get_mut(&(call.process, call.thread)) else { continue };
         let middle_ns = call.start_ns + call.duration_ns / 2;
         let after = units.partition_point(|unit| unit.start_ns <= middle_ns);
-        let distance = |unit: &Unit| {
+        let distance = |unit: &CallGroup| {
             unit.start_ns.saturating_sub(middle_ns) + middle_ns.saturating_sub(unit.end_ns)
         };
         let near = after.saturating_sub(1)..units.len().min(after + 1);

@@ -1,0 +1,86 @@
+//! Puts the rules to a rank.
+
+use super::company::company;
+use super::finding::{Evidence, Place};
+use super::outcome::{Outcome, PlaceRow, RankFindings};
+use super::rule::Rule;
+use super::scene::Scene;
+use super::severity::LEAST_SHARE;
+use super::verdict::Verdict;
+use super::words::time;
+use crate::base::parallel;
+use crate::document::RankAt;
+
+impl RankFindings {
+    /// Puts all rules to a rank.
+    pub(super) fn of(scene: &Scene<'_>, at: &RankAt, rules: &[&dyn Rule]) -> RankFindings {
+        let cores = scene.rank.cores;
+        let outcomes = || parallel::each_on(cores, rules, |rule| outcome(scene, *rule));
+        let (outcomes, company) = parallel::both(cores, outcomes, || company(scene));
+        RankFindings {
+            label: at.label.clone(),
+            steps: scene.steps,
+            step_ns: scene.step_ns(),
+            window_ns: scene.window_ns(),
+            outside_ns: scene.outside_ns(),
+            untold_ns: scene.untold_ns,
+            company,
+            outcomes,
+        }
+    }
+}
+
+fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
+    let rule_name = rule.name();
+    let mut outcome = Outcome::of(rule_name);
+    match rule.judge(scene) {
+        Verdict::Clear(why) => outcome.clear = Some(why),
+        Verdict::None(why) => (outcome.clear, outcome.denies) = (Some(why), true),
+        Verdict::Undecided(why) => outcome.undecided = Some(why),
+        Verdict::Found(findings) => {
+            let most = findings.iter().map(|finding| finding.bound_ns).max().unwrap_or(0);
+            for mut finding in findings {
+                finding.bound_ns = finding.bound_ns.min(scene.window_ns());
+                if finding.keep || scene.share(finding.bound_ns) >= LEAST_SHARE {
+                    let places = finding.evidence.iter().map(|one| row(scene, one)).collect();
+                    outcome.found.push((finding, places));
+                }
+            }
+            if outcome.found.is_empty() {
+                outcome.clear = Some(format!("at most {}", time(scene, most)));
+            }
+        }
+    }
+    outcome
+}
+
+fn row(scene: &Scene<'_>, one: &Evidence<'_>) -> PlaceRow {
+    let file = scene.rank.file;
+    let pid = |process: u32| {
+        file.processes().iter().find(|row| row.process == process).map(|row| row.pid)
+    };
+    let mut row = PlaceRow {
+        process: None,
+        thread: None,
+        device: None,
+        stream: None,
+        names_device: scene.rank.devices().len() > 1,
+        start_ns: scene.clock.since_start(one.interval.start),
+        end_ns: scene.clock.since_start(one.interval.end),
+        name: one.name.clone().into_owned(),
+    };
+    match one.place {
+        Place::Idle => {}
+        Place::Thread(thread) => {
+            let found = file.threads().iter().find(|row| row.thread == thread);
+            row.thread = found.map(|found| found.tid);
+            row.process = found.and_then(|found| pid(found.process));
+        }
+        Place::Stream(key) => {
+            row.process = pid(key.process);
+            row.device = Some(key.device);
+            row.stream = Some(key.stream);
+        }
+    }
+    row
+}

@@ -1,0 +1,63 @@
+//! What the rules said of a rank.
+
+use super::company::Company;
+use super::finding::Finding;
+use super::verdict::Undecided;
+
+/// What the rules said of a rank.
+#[derive(Clone, Debug)]
+pub struct RankFindings {
+    /// `rank 3`.
+    pub(super) label: String,
+    /// Steps that were seen.
+    pub(super) steps: usize,
+    /// Length of a mean step, or of all that was judged.
+    pub(super) step_ns: u64,
+    /// Time that was judged.
+    pub(super) window_ns: u64,
+    /// Time in which devices worked, and that is not judged.
+    pub(super) outside_ns: u64,
+    /// Idle time that is not judged, see [`Scene::untold_ns`].
+    pub(super) untold_ns: u64,
+    /// Its collectives, for comparison with others.
+    pub(super) company: Company,
+    /// What each rule said, in their order.
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+/// What a rule said of a rank.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// The rule.
+    pub rule: &'static str,
+    /// What it found, and where.
+    pub found: Vec<(Finding, Vec<PlaceRow>)>,
+    /// Why it found nothing, or no more.
+    pub clear: Option<String>,
+    /// Whether `clear` denies something: it may be untrue of another rank.
+    pub denies: bool,
+    /// Why it cannot tell.
+    pub undecided: Option<Undecided>,
+}
+
+impl Outcome {
+    /// A rule that has said nothing yet.
+    pub(super) fn of(rule: &'static str) -> Outcome {
+        Outcome { rule, found: Vec::new(), clear: None, denies: false, undecided: None }
+    }
+}
+
+/// A place, as the run's reader knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PlaceRow {
+    pub process: Option<u32>,
+    pub thread: Option<u32>,
+    pub device: Option<u32>,
+    pub stream: Option<u64>,
+    /// Whether the rank used several devices.
+    pub names_device: bool,
+    /// Since the run began.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub name: String,
+}

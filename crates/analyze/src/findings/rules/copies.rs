@@ -1,0 +1,110 @@
+//! What copies and memsets cost, in words: for the rules about them.
+
+use tprof_facts::units::{bytes, duration};
+
+use crate::base::intervals::Cover;
+use crate::findings::absent::Thing;
+use crate::findings::blocking::Blocking;
+use crate::findings::finding::Finding;
+use crate::findings::scene::{Copy, Scene};
+use crate::findings::severity::LEAST_SHARE;
+use crate::findings::verdict::Verdict;
+use crate::findings::words::{time, times};
+
+/// What is wrong with some copies, in words.
+pub(super) struct Words {
+    /// What is wrong.
+    pub what: &'static str,
+    /// What sort of copies: `asynchronous, to pageable memory`; empty if `what` says it.
+    pub sort: &'static str,
+    /// `copies`.
+    pub things: &'static str,
+    /// What a finding is about, if the rule has several.
+    pub subject: &'static str,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+/// A finding on these copies and the calls that started them.
+///
+/// Without them the threads have still their other work to do, and the devices
+/// theirs: no more is gained than the calls and copies take, nor than the device
+/// waits for the host or does nothing but these copies.
+pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Finding {
+    let rank = &scene.rank;
+    let on_device = Cover::of(copies.iter().map(Copy::interval)).intersection(&scene.window);
+    let mut calls: Vec<usize> = copies.iter().filter_map(|copy| copy.call).collect();
+    calls.sort_unstable();
+    calls.dedup();
+    let blocking = Blocking::of(scene, calls);
+    let busy = scene.compute.union(&scene.communication);
+    let alone = on_device.without(&busy);
+    let taken = blocking.wait.union(&on_device).length();
+    let direct = alone.length() + blocking.idle.length();
+    let bound = taken.min(scene.late.length() + alone.length());
+    let total: u64 = copies.iter().filter_map(|copy| copy.row.bytes).sum();
+    let moved = match copies.iter().all(|copy| copy.row.bytes.is_some()) {
+        true => format!(", {} together", bytes(total / scene.steps.max(1) as u64)),
+        false => String::new(),
+    };
+    let mut seen = format!(
+        "{}{}{moved}. On the device they take {}, {} of it alone; their calls hold host \
+         threads for {}.",
+        times(scene, copies.len(), words.things),
+        words.sort,
+        time(scene, on_device.length()),
+        duration(scene.per_step(alone.length())),
+        time(scene, blocking.wait.length()),
+    );
+    if !blocking.idle.is_empty() {
+        let idle = time(scene, blocking.idle.length());
+        seen += &format!(" After them the device waits for the host for {idle}.");
+    }
+    let calls = scene.call_places(&blocking.calls);
+    let places = calls.chain(copies.iter().map(|copy| copy.place(rank)));
+    // Where the device goes on working meanwhile, nothing shows that they cost anything.
+    let bound = if scene.share(direct) < LEAST_SHARE { bound.min(direct) } else { bound };
+    scene
+        .finding(words.what)
+        .about(words.subject)
+        .seen(seen)
+        .advice(words.advice)
+        .bound(bound)
+        .at(places)
+}
+
+/// Copies or memsets whose calls hold their thread.
+pub(super) fn judge_synchronous(
+    scene: &Scene<'_>,
+    thing: &Thing,
+    words: &Words,
+    is_one: impl Fn(&Copy) -> bool,
+) -> Verdict {
+    if let Some(verdict) = scene.no_device() {
+        return verdict;
+    }
+    let copies = scene.copies(&is_one);
+    if !copies.is_empty() {
+        return Verdict::Found(vec![finding(scene, &copies, words)]);
+    }
+    let all = scene.copies(|_| true);
+    match !all.is_empty() && all.iter().all(|copy| copy.is_asynchronous(scene.rank).is_none()) {
+        true => Verdict::undecided(
+            "which call started which copy was not recorded",
+            "calls of the CUDA or HIP runtime with the correlations of their copies",
+        ),
+        false => scene
+            .no_calls()
+            .filter(|_| !all.is_empty())
+            .unwrap_or_else(|| Verdict::none(scene.none(thing, scene.has_copies(is_one)))),
+    }
+}
+
+/// Whether the call's name passes; where the call was not seen, whether the
+/// trace says that the copy was synchronous.
+pub(super) fn by_a_call_named(scene: &Scene<'_>, copy: &Copy, passes: fn(&str) -> bool) -> bool {
+    match copy.call {
+        Some(call) => passes(scene.rank.name(scene.rank.calls[call].name)),
+        None => copy.row.asynchronous == Some(false),
+    }
+}

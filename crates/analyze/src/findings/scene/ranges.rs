@@ -1,0 +1,42 @@
+//! Ranges that somebody named and operators, for telling where something was.
+
+use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
+
+use crate::rank::{HostSpan, OnThread, PROFILER_STEP, RankTrace, nesting_order};
+
+/// A range that somebody named, or an operator.
+pub(super) struct NamedRange {
+    start_ns: u64,
+    end_ns: u64,
+    thread: ThreadIndex,
+    pub name: NameId,
+}
+
+impl OnThread for NamedRange {
+    fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+}
+
+/// Of a rank, without its steps, in nesting order.
+pub(super) fn ranges(rank: &RankTrace<'_>) -> Vec<NamedRange> {
+    let spans = [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator]
+        .map(|kind| rank.spans(kind).iter());
+    let mut ranges = Vec::with_capacity(spans.iter().map(ExactSizeIterator::len).sum());
+    for span in spans.into_iter().flatten() {
+        let HostSpan { start_ns, thread, name, .. } = *span;
+        if !rank.name(name).starts_with(PROFILER_STEP) {
+            ranges.push(NamedRange { start_ns, end_ns: span.end_ns(), thread, name });
+        }
+    }
+    ranges.sort_by_key(nesting_order);
+    ranges
+}

@@ -1,0 +1,47 @@
+//! How much a fix may be worth, by its share of a step.
+
+/// Least share of a step that makes a finding.
+pub(super) const LEAST_SHARE: f64 = 0.01;
+
+/// Shares of a step from which a finding has a severity. Below the last one an
+/// A/B test of a job whose steps vary by a few percent cannot show the gain.
+const SEVERITIES: [(f64, Severity); 4] = [
+    (0.25, Severity::Critical),
+    (0.10, Severity::High),
+    (0.03, Severity::Medium),
+    (0.01, Severity::Low),
+];
+
+/// How much a fix may be worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Severity {
+    /// Less than 1 % of a step.
+    Note,
+    /// From 1 % of a step on.
+    Low,
+    /// From 3 % on.
+    Medium,
+    /// From 10 % on.
+    High,
+    /// From a quarter on.
+    Critical,
+}
+
+impl Severity {
+    /// Of a bound that is this share of a step.
+    pub(super) fn of(share: f64) -> Severity {
+        let at_least = |(from, _): &&(f64, Severity)| share >= *from;
+        SEVERITIES.iter().find(at_least).map_or(Severity::Note, |(_, severity)| *severity)
+    }
+
+    /// As reports write it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Low => "low",
+            Severity::Medium => "medium",
+            Severity::High => "high",
+            Severity::Critical => "critical",
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A critical path, and its time by what bound it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::NameId;
+
+use crate::base::intervals::Interval;
+use crate::rank::RankTrace;
+
+/// Most parts of a rank's path that are kept, longest first.
+const MOST_PARTS: usize = 1000;
+
+/// What a part of the path was bound by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Bound {
+    /// A host thread.
+    Host,
+    /// A host thread between its operators and calls, where no range says what it did.
+    Untraced,
+    /// A kernel that computes.
+    Compute,
+    /// A kernel that communicates.
+    Communication,
+    /// A copy or a memset.
+    Copy,
+    /// The time from a launch to its kernel.
+    Launch,
+    /// The time between two pieces of work of which the second waited for the first.
+    KernelGap,
+    /// The time from the end of device work until the call that waited for it returned.
+    Return,
+    /// What comes after something else without taking time of its own.
+    Dependency,
+    /// What led here was not recorded.
+    Unknown,
+}
+
+impl Bound {
+    /// As reports write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Host => "host",
+            Bound::Untraced => "host, no range",
+            Bound::Compute => "compute",
+            Bound::Communication => "communication",
+            Bound::Copy => "copy",
+            Bound::Launch => "launch",
+            Bound::KernelGap => "kernel gap",
+            Bound::Return => "return",
+            Bound::Dependency => "dependency",
+            Bound::Unknown => "unknown",
+        }
+    }
+}
+
+/// A part of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// When.
+    pub interval: Interval,
+    /// What it was bound by.
+    pub bound: Bound,
+    /// What ran, or was waited for; 0 if nothing has a name.
+    pub name: NameId,
+}
+
+/// A critical path.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Its parts, in order.
+    pub segments: Vec<Segment>,
+}
+
+/// Time on the path, and in how many parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Time.
+    pub time_ns: u64,
+    /// Parts.
+    pub parts: u64,
+}
+
+impl Share {
+    pub(super) fn add(&mut self, time_ns: u64, parts: u64) {
+        self.time_ns += time_ns;
+        self.parts += parts;
+    }
+}
+
+/// A rank's path, summed.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    /// Time by what bound it.
+    pub bounds: BTreeMap<Bound, Share>,
+    /// Time by that and by name.
+    pub names: BTreeMap<(Bound, String), Share>,
+    /// The longest parts, in order of time.
+    pub parts: Vec<(Interval, Bound, String)>,
+    /// Under HTA's reading: nodes and edges of its graph, and nodes of the path.
+    pub counts: Option<[u64; 3]>,
+}
+
+impl Sums {
+    /// Of a path.
+    pub fn of(rank: &RankTrace, path: &Path) -> Sums {
+        let mut sums = Sums::default();
+        let mut names: FxHashMap<(Bound, NameId), Share> = FxHashMap::default();
+        for part in &path.segments {
+            names.entry((part.bound, part.name)).or_default().add(part.interval.length(), 1);
+        }
+        for ((bound, name), share) in names {
+            sums.bounds.entry(bound).or_default().add(share.time_ns, share.parts);
+            let name = rank.name(name).to_owned();
+            sums.names.entry((bound, name)).or_default().add(share.time_ns, share.parts);
+        }
+        let named = |part: &Segment| (part.interval, part.bound, rank.name(part.name).to_owned());
+        sums.parts = longest(&path.segments).into_iter().map(named).collect();
+        sums
+    }
+
+    /// Length of the path.
+    pub fn length_ns(&self) -> u64 {
+        self.bounds.values().map(|share| share.time_ns).sum()
+    }
+}
+
+/// The longest of millions of parts, in order of time.
+fn longest(parts: &[Segment]) -> Vec<&Segment> {
+    // The shortest of those that are kept comes first.
+    let mut kept = BinaryHeap::with_capacity(MOST_PARTS + 1);
+    let mut least_ns = 1;
+    for (part, at) in parts.iter().zip(0_u32..) {
+        if part.interval.length() < least_ns {
+            continue;
+        }
+        kept.push((Reverse(part.interval.length()), part.interval, at));
+        if kept.len() > MOST_PARTS {
+            kept.pop();
+            least_ns = kept.peek().map_or(1, |(Reverse(length), ..)| *length);
+        }
+    }
+    let mut kept: Vec<&Segment> = kept.into_iter().map(|(.., at)| &parts[at as usize]).collect();
+    kept.sort_by_key(|part| part.interval);
+    kept
+}

@@ -1,0 +1,53 @@
+//! The heap of a rank, as reports have it.
+
+use super::churn::Churn;
+use super::growth::Growth;
+use super::maps::Maps;
+use super::sites::Site;
+use crate::base::reading::{Reading, object};
+
+/// Heap of a rank.
+#[derive(Clone, Debug)]
+pub struct HostMemory {
+    /// `exact`, `sampled` or `off`.
+    pub recording: &'static str,
+    /// Mean bytes between samples.
+    pub sample_interval_bytes: Option<u64>,
+    /// What live and peak bytes count: `requested` or `usable` (as the allocator rounds).
+    pub live_counts: &'static str,
+    /// Allocations; a realloc is one.
+    pub allocations: Reading<u64>,
+    /// Frees; a realloc is one.
+    pub frees: Reading<u64>,
+    /// Requested bytes.
+    pub allocated_bytes: Reading<u64>,
+    /// Highest sum of live bytes of the rank's processes.
+    pub peak_bytes: Reading<u64>,
+    /// When that was, since the run began.
+    pub peak_at_ns: Reading<u64>,
+    /// Live bytes of each process at its end, summed.
+    pub live_at_exit_bytes: Reading<u64>,
+    /// Set where events are missing, and why: then counts are at least those
+    /// given, and live and peak bytes may be off either way.
+    pub at_least: Option<String>,
+    /// Frees of blocks whose allocation was not recorded.
+    pub unmatched_frees: u64,
+    /// Rates and lifetimes.
+    pub churn: Churn,
+    /// What grew from mark to mark.
+    pub growth: Reading<Growth>,
+    /// The same over quarters of the run, where there are no marks.
+    pub growth_over_quarters: Option<Growth>,
+    /// Mappings that the program made.
+    pub maps: Maps,
+    /// Number of distinct stacks.
+    pub sites_total: usize,
+    /// Sites, largest at the peak first.
+    pub sites: Vec<Site>,
+}
+object! { HostMemory {
+    plain recording, some sample_interval_bytes, plain live_counts, reading allocations,
+    reading frees, reading allocated_bytes, reading peak_bytes, reading peak_at_ns,
+    reading live_at_exit_bytes, some at_least, plain unmatched_frees, plain churn, reading growth,
+    some growth_over_quarters, plain maps, plain sites_total, plain sites,
+} }

@@ -1,0 +1,61 @@
+//! Which tables of a file a report reads.
+
+use std::ops::BitOr;
+
+use tprof_trace::model::SpanKind;
+
+/// Tables that a report reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs(u32);
+
+impl Needs {
+    /// Kernels, copies, memsets.
+    pub const WORK: Needs = Needs(1 << 16);
+    /// Waits for devices.
+    pub const SYNCHRONIZATIONS: Needs = Needs(1 << 17);
+    /// Annotations' images on devices, ranges of range profilers.
+    pub const DEVICE_SPANS: Needs = Needs(1 << 18);
+    /// Collectives.
+    pub const COLLECTIVES: Needs = Needs(1 << 19);
+    /// Device memory taken and given back.
+    pub const ALLOCATIONS: Needs = Needs(1 << 20);
+    /// CPU samples.
+    pub const SAMPLES: Needs = Needs(1 << 21);
+    /// Calls of the runtime and the driver.
+    pub const CALLS: Needs = Needs(1 << SpanKind::Runtime as u32 | 1 << SpanKind::Driver as u32);
+    /// Operators of a framework.
+    pub const OPERATORS: Needs = Needs::spans(SpanKind::Operator);
+    /// Annotations.
+    pub const ANNOTATIONS: Needs = Needs::spans(SpanKind::Annotation);
+    /// Host spans of all kinds.
+    pub const ALL_SPANS: Needs = Needs(0xff);
+    /// Everything but samples.
+    pub const ALL: Needs = Needs(!Needs::SAMPLES.0);
+
+    /// Host spans of one kind.
+    pub const fn spans(kind: SpanKind) -> Needs {
+        Needs(1 << kind as u32)
+    }
+
+    /// Tables of either.
+    pub const fn and(self, other: Needs) -> Needs {
+        Needs(self.0 | other.0)
+    }
+
+    /// Whether all of `other` is in it.
+    pub fn has(self, other: Needs) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(super) fn has_any(self, other: Needs) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Needs {
+    type Output = Needs;
+
+    fn bitor(self, other: Needs) -> Needs {
+        self.and(other)
+    }
+}

@@ -1,0 +1,30 @@
+//! Samples of one thread in one place and state, added up.
+
+use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
+
+use super::names::FuncId;
+
+/// Time of one thread in one place and state.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// Whose.
+    pub process: ProcessIndex,
+    /// Which thread.
+    pub thread: ThreadIndex,
+    /// What it did; waits are told apart.
+    pub state: ThreadState,
+    /// Functions, innermost first; empty if no stack was taken.
+    pub stack: Vec<FuncId>,
+    /// How many of the first are inlined into the one after them.
+    pub inlined: usize,
+    /// The stack was cut.
+    pub cut: bool,
+    /// Time; of waits, with what was taken over from those that nobody saw.
+    pub weight_ns: u64,
+    /// Variance of the part that was taken over, ns².
+    pub variance: f64,
+    /// Samples of it with a stack of their own, or waits.
+    pub samples: u64,
+    /// Of the weight, what was spent holding Python's lock; `None` if unknown.
+    pub gil_ns: Option<u64>,
+}

@@ -1,0 +1,169 @@
+//! One rank file's rows in memory, and what is found in them once for all that ask.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use tprof_facts::copies::{self, Copied};
+use tprof_trace::model::{
+    Collective, DeviceAllocation, DeviceSpan, NameId, SpanKind, Synchronization,
+};
+use tprof_trace::{Problem, TraceFile};
+
+use super::busy::{Busy, ByClass};
+use super::call_tree::CallTree;
+use super::launches::Launches;
+use super::needs::Needs;
+use super::nested::{ALL_KINDS, Nested};
+#[cfg(doc)]
+use super::nesting::nesting_order;
+use super::rows::{HostSpan, StreamKey, Work, WorkKind};
+use super::samples::CpuTrace;
+use crate::base::intervals::Interval;
+
+/// One rank file's rows. Tables that were not asked for are empty.
+#[derive(Debug)]
+pub struct RankTrace<'a> {
+    /// Where the names are.
+    pub file: &'a TraceFile,
+    /// What was read.
+    pub needs: Needs,
+    /// Streams that something ran on, in order.
+    pub streams: Vec<StreamKey>,
+    /// Kernels, copies and memsets, in order of start.
+    pub work: Vec<Work>,
+    /// Calls of the runtime and the driver, in order of start.
+    pub calls: Vec<HostSpan>,
+    /// Which call started which work; empty unless both were read.
+    pub launches: Launches,
+    /// Waits, in order of start.
+    pub synchronizations: Vec<Synchronization>,
+    /// Intervals on devices, in order of start.
+    pub device_spans: Vec<DeviceSpan>,
+    /// Collectives, in order of start.
+    pub collectives: Vec<Collective>,
+    /// Device memory taken and given back, in order of time.
+    pub allocations: Vec<DeviceAllocation>,
+    /// Samples of threads, added up.
+    pub cpu: CpuTrace,
+    /// What could not be read, and of which tables.
+    pub(super) problems: Vec<(Needs, Problem)>,
+    /// Threads that work on this rank may use.
+    pub cores: usize,
+    /// See [`Self::devices`].
+    devices: OnceLock<Vec<Busy>>,
+    /// See [`Self::call_tree`] and [`Self::operator_tree`].
+    trees: [OnceLock<CallTree>; 2],
+    /// Whether this is how Holistic Trace Analysis reads it.
+    pub hta: bool,
+    /// Under that reading, from the first row's start to the last one's.
+    pub extent: Option<Interval>,
+    /// Under that reading, what it takes for the launch of work whose launch was
+    /// not seen: the start of the row that came first in the imported file.
+    pub first_row_ns: Option<u64>,
+    /// Host spans by kind, without calls, each in [`nesting_order`].
+    pub(super) spans: [Vec<HostSpan>; SPAN_KINDS],
+}
+
+/// Kinds of spans.
+pub(super) const SPAN_KINDS: usize = SpanKind::Other as usize + 1;
+
+impl<'a> RankTrace<'a> {
+    pub(super) fn empty(file: &'a TraceFile, needs: Needs, cores: usize) -> RankTrace<'a> {
+        RankTrace {
+            file,
+            needs,
+            streams: Vec::new(),
+            work: Vec::new(),
+            calls: Vec::new(),
+            launches: Launches::default(),
+            synchronizations: Vec::new(),
+            device_spans: Vec::new(),
+            collectives: Vec::new(),
+            allocations: Vec::new(),
+            cpu: CpuTrace::default(),
+            problems: Vec::new(),
+            cores,
+            hta: false,
+            extent: None,
+            first_row_ns: None,
+            spans: Default::default(),
+            devices: OnceLock::new(),
+            trees: Default::default(),
+        }
+    }
+
+    /// What of these tables could not be read.
+    pub fn problems_in(&self, tables: Needs) -> Vec<Problem> {
+        let of = self.problems.iter().filter(|(table, _)| self.hta || tables.has_any(*table));
+        of.map(|(_, problem)| problem.clone()).collect()
+    }
+
+    /// Call trees of all host spans that were read.
+    pub fn call_tree(&self) -> &CallTree {
+        self.trees[0].get_or_init(|| CallTree::of(self.nested(Needs::ALL_SPANS), self.calls.len()))
+    }
+
+    /// Call trees of operators and calls alone; of all host spans where the rank is
+    /// read as Holistic Trace Analysis reads it.
+    pub fn operator_tree(&self) -> &CallTree {
+        if self.hta {
+            return self.call_tree();
+        }
+        let of = Needs::OPERATORS | Needs::CALLS;
+        self.trees[1].get_or_init(|| CallTree::of(self.nested(of), self.calls.len()))
+    }
+
+    /// Calls, and other host spans of these kinds, in the order in which they nest.
+    pub(crate) fn nested(&self, kinds: Needs) -> Nested<'_> {
+        let kinds = ALL_KINDS.into_iter().filter(|kind| kinds.has(Needs::spans(*kind)));
+        let lists = kinds.map(|kind| (self.spans(kind), false));
+        Nested::of(lists.chain([(&*self.calls, true)]))
+    }
+
+    /// Spans of one kind in [`nesting_order`]; calls are in [`Self::calls`].
+    pub fn spans(&self, kind: SpanKind) -> &[HostSpan] {
+        &self.spans[kind as usize]
+    }
+
+    /// An interned string.
+    pub fn name(&self, id: NameId) -> &'a str {
+        self.file.name(id)
+    }
+
+    /// Name of a piece of work: a kernel's, or a copy's ([`copies::name`]).
+    pub fn work_name(&self, work: &Work) -> Cow<'a, str> {
+        self.name_of_work(work.name, work.kind)
+    }
+
+    /// As [`Self::work_name`], of a row's name and kind.
+    pub fn name_of_work(&self, name: NameId, kind: WorkKind) -> Cow<'a, str> {
+        match kind {
+            WorkKind::Copy { kind, from, to } => {
+                copies::name(self.file, Copied { name, kind, from, to })
+            }
+            _ => Cow::Borrowed(self.name(name)),
+        }
+    }
+
+    /// Where a piece of work ran.
+    pub fn stream(&self, work: &Work) -> StreamKey {
+        self.streams[work.stream as usize]
+    }
+
+    /// Each device that worked, in order of devices. Found once, however many ask.
+    pub fn devices(&self) -> &[Busy] {
+        self.devices.get_or_init(|| {
+            let mut devices: BTreeMap<Option<u32>, ByClass> = BTreeMap::new();
+            for row in &self.work {
+                devices.entry(self.device_of(row)).or_default().add(row);
+            }
+            devices.into_iter().map(|(device, work)| work.busy(device)).collect()
+        })
+    }
+
+    /// The device that a piece of work counts for in [`Self::devices`].
+    pub fn device_of(&self, row: &Work) -> Option<u32> {
+        (!self.hta).then(|| self.stream(row).device)
+    }
+}
