@@ -27,7 +27,7 @@ fn stopped(_: &core::panic::PanicInfo) -> ! {
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn constructor() {
         table::resolve();
-        let _ = tprof_inject::thread::recording();
+        let _ = tprof_inject::gate::recording();
     }
     constructor
 };

@@ -1,7 +1,7 @@
 //! Everything that is particular to x86-64.
 
 use core::arch::{asm, global_asm};
-use core::sync::atomic::{AtomicI64, AtomicU64};
+use core::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 
 // Thread-local storage in the initial-exec model: one `mov` and one `add`
 // instead of a call to `__tls_get_addr` (3 ns per event, measured in C).
@@ -19,7 +19,7 @@ global_asm!(
     ".text",
 );
 
-/// Bytes reserved for [`crate::thread::Thread`].
+/// Bytes reserved for [`crate::block::Thread`].
 pub const THREAD_BYTES: usize = 256;
 
 /// Address of this thread's zero-initialised block.
@@ -125,15 +125,14 @@ pub fn add_local_signed(counter: &AtomicI64, value: i64) {
 
 /// Advances a cursor that only this thread moves, in one instruction, so that
 /// a signal handler gets the next place and never the same. Returns the value before.
-///
-/// # Safety
-/// `cursor` is valid for reads and writes and belongs to this thread.
+/// Not atomic between threads.
 #[inline(always)]
-pub unsafe fn advance(cursor: *mut usize, bytes: usize) -> usize {
+pub fn advance(cursor: &AtomicUsize, bytes: usize) -> usize {
     let mut before = bytes;
-    // SAFETY: the caller's premise; `xadd` without `lock` is one instruction.
+    // SAFETY: the address is valid for writes for as long as the reference; `xadd` without
+    // `lock` is one instruction.
     unsafe {
-        asm!("xadd qword ptr [{0}], {1}", in(reg) cursor, inout(reg) before, options(nostack))
+        asm!("xadd qword ptr [{0}], {1}", in(reg) cursor.as_ptr(), inout(reg) before, options(nostack))
     };
     before
 }

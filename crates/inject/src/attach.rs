@@ -1,9 +1,11 @@
 //! Attaching to the collector: one message out, one back with three
 //! descriptors, three mappings, and nothing left open.
 
+use crate::block::Thread;
 use crate::sys::{self, flags};
-use crate::{arch, pointers, python, ring, stacks, stall, start_collector, state, thread};
-use core::ffi::{c_char, c_ulong};
+use crate::unrecorded::lose_child;
+use crate::{arch, environment, pointers, python, ring, stacks, stall, start_collector, state};
+use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
@@ -13,7 +15,6 @@ use tprof_wire::region::{
 use tprof_wire::{WIRE_VERSION, env};
 
 unsafe extern "C" {
-    static environ: *const *const c_char;
     fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
@@ -36,36 +37,6 @@ static WIPE_ASKED: AtomicBool = AtomicBool::new(false);
 struct PathBuffer {
     bytes: [AtomicU32; PATH_MAX + 1],
     len: AtomicUsize,
-}
-
-/// A variable of this process's environment.
-pub fn variable(name: &str) -> Option<&'static [u8]> {
-    // SAFETY: read at attach time; `environ` is NULL or a NULL-terminated array of
-    // NUL-terminated strings. A program that changes its environment in another
-    // thread at this very moment races with every `getenv` as well.
-    unsafe {
-        let mut at = environ;
-        if at.is_null() {
-            return None;
-        }
-        while !(*at).is_null() {
-            let text = core::ffi::CStr::from_ptr(*at).to_bytes();
-            if text.len() > name.len()
-                && text[name.len()] == b'='
-                && text.starts_with(name.as_bytes())
-            {
-                return text.get(name.len() + 1..);
-            }
-            at = at.add(1);
-        }
-    }
-    None
-}
-
-/// The environment array itself, for a collector started from here.
-pub fn environment() -> *const *const c_char {
-    // SAFETY: reads one pointer.
-    unsafe { environ }
 }
 
 /// What came of one meeting with a collector.
@@ -92,7 +63,7 @@ pub enum Outcome {
 
 /// Attaches this process, for the first time or `again`. Called with signals blocked, by one
 /// thread at a time.
-pub fn attach(forked: bool, again: bool) -> Outcome {
+pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     if !forked && !again {
         pointers::prepare();
         if !remember_socket() {
@@ -100,8 +71,9 @@ pub fn attach(forked: bool, again: bool) -> Outcome {
         }
     }
     let was_asked = state::WIPED.asked.load(Relaxed) != 0;
-    // A child of a process that nobody answered only says that it is there.
-    let patient = !(again && !was_asked || forked && thread::collector_stands_still());
+    // The child of a process that nobody answered does not wait: what is mapped here is its
+    // parent's, as is the thread's block.
+    let patient = !(again && !was_asked || forked && stall::stands_still(thread));
     SEEN_CHANGED.store(changed(), Relaxed);
     let outcome = meet(forked, patient, was_asked);
     if outcome == Outcome::Later {
@@ -166,7 +138,7 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
             // So many wait for it that there is no place to wait.
             Err(EAGAIN) => {
                 if forked {
-                    thread::say_lost(sys::pid());
+                    lose_child(sys::pid());
                 }
                 return Outcome::Later;
             }
@@ -211,7 +183,7 @@ fn socket_path() -> ([u8; PATH_MAX + 1], usize) {
 }
 
 fn remember_socket() -> bool {
-    let Some(session) = variable(env::SESSION) else { return false };
+    let Some(session) = environment::variable(env::SESSION) else { return false };
     if session.is_empty()
         || session[0] != b'/'
         || session.len() + 1 + env::SOCKET_NAME.len() > PATH_MAX
@@ -231,10 +203,10 @@ fn remember_socket() -> bool {
 /// Whether a missing session means "start one here": by `tprof env` on any
 /// host, after `tprof run` on every host but its own.
 fn may_start() -> bool {
-    if variable(env::BIN).is_none() {
+    if environment::variable(env::BIN).is_none() {
         return false;
     }
-    match variable(env::HOST) {
+    match environment::variable(env::HOST) {
         None => true,
         Some(host) => {
             let own = sys::host_name();
@@ -274,9 +246,9 @@ fn shake_hands(fd: i32, forked: bool, late: bool) -> Answer {
     let mut answer = [0u8; size_of::<Welcome>()];
     let fds = match sys::socket::receive(fd, &mut answer) {
         Ok(fds) => fds,
-        Err(sys::socket::Unheard::Closed) => return Answer::None,
-        Err(sys::socket::Unheard::Late) => return Answer::Late,
-        Err(sys::socket::Unheard::Other) => return Answer::Refused,
+        Err(sys::socket::NoMessage::Closed) => return Answer::None,
+        Err(sys::socket::NoMessage::Late) => return Answer::Late,
+        Err(sys::socket::NoMessage::Other) => return Answer::Refused,
     };
     // SAFETY: `Welcome` is plain integers and the buffer is exactly as long.
     let welcome = unsafe { answer.as_ptr().cast::<Welcome>().read_unaligned() };
@@ -302,8 +274,12 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     let Some(region) = sys::map(region_bytes, flags::PROT_NONE, shared, region_fd) else {
         return false;
     };
-    sys::advise(region, region_bytes, flags::MADV_DONTDUMP);
-    if !sys::protect(region, SMALL_OFFSET, flags::PROT_READ | flags::PROT_WRITE) {
+    // SAFETY: just mapped, and used by nobody.
+    let is_open = unsafe {
+        sys::advise(region, region_bytes, flags::MADV_DONTDUMP);
+        sys::protect(region, SMALL_OFFSET, flags::PROT_READ | flags::PROT_WRITE)
+    };
+    if !is_open {
         return false;
     }
     let Some(session) = sys::map(SESSION_BYTES, flags::PROT_READ, flags::MAP_SHARED, session_fd)
@@ -321,7 +297,8 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     if state::TABLES.load(Relaxed).is_null()
         && let Some(tables) = sys::map(tables_bytes, flags::PROT_NONE, shared, tables_fd)
     {
-        sys::advise(tables, tables_bytes, flags::MADV_DONTDUMP);
+        // SAFETY: just mapped, and used by nobody.
+        unsafe { sys::advise(tables, tables_bytes, flags::MADV_DONTDUMP) };
         state::TABLES_BYTES.store(tables_bytes, Relaxed);
         state::TABLES.store(tables, Relaxed);
     }
@@ -336,6 +313,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     stacks::prepare();
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
         python::attached(header);
+        python::prepare();
     }
     // SAFETY: mapped above, published below.
     unsafe { ring::prepare(region, sparing) };
@@ -352,6 +330,7 @@ fn ask_for_wiping() {
     if !WIPE_ASKED.swap(true, Relaxed) {
         let page = (&raw const state::WIPED).cast_mut().cast::<u8>();
         // Refused by kernels before 4.14: then the `fork` hook alone tells a child.
-        sys::advise(page, 4096, flags::MADV_WIPEONFORK);
+        // SAFETY: `Wiped` is a page of its own, whose users expect zeros in a forked child.
+        unsafe { sys::advise(page, 4096, flags::MADV_WIPEONFORK) };
     }
 }

@@ -24,13 +24,13 @@ const PLACES: usize = 1024;
 
 /// A call site and the function meant there. The two words are written apart:
 /// `check` is the exclusive or of both, so that a torn pair shows.
-struct Place {
+struct CallSite {
     check: AtomicUsize,
     address: AtomicUsize,
 }
 
-static KNOWN: [Place; PLACES] =
-    [const { Place { check: AtomicUsize::new(0), address: AtomicUsize::new(0) } }; PLACES];
+static KNOWN: [CallSite; PLACES] =
+    [const { CallSite { check: AtomicUsize::new(0), address: AtomicUsize::new(0) } }; PLACES];
 
 /// The function to call, by its name (NUL terminated), for a call that returns to `caller`; 0 if
 /// no library has it. `own` is an address in this library; `prefix` begins the names of libraries
@@ -61,7 +61,7 @@ pub fn forget() {
     }
 }
 
-struct Search<'a> {
+struct DefinitionSearch<'a> {
     name: &'a [u8],
     caller: usize,
     prefix: &'a [u8],
@@ -77,10 +77,19 @@ struct Search<'a> {
 
 #[cold]
 fn search(name: &[u8], caller: usize, prefix: &[u8], own: usize) -> usize {
-    let mut search =
-        Search { name, caller, prefix, own, wanted: None, after: false, named: 0, next: 0, any: 0 };
+    let mut search = DefinitionSearch {
+        name,
+        caller,
+        prefix,
+        own,
+        wanted: None,
+        after: false,
+        named: 0,
+        next: 0,
+        any: 0,
+    };
     let data: *mut c_void = (&raw mut search).cast();
-    // SAFETY: the callbacks live for the calls and treat `data` as `&mut Search`.
+    // SAFETY: the callbacks live for the calls and treat `data` as `&mut DefinitionSearch`.
     unsafe {
         real::dl_iterate_phdr(find_caller, data);
         real::dl_iterate_phdr(find_callee, data);
@@ -89,8 +98,8 @@ fn search(name: &[u8], caller: usize, prefix: &[u8], own: usize) -> usize {
 }
 
 unsafe extern "C" fn find_caller(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the `Search` that `search` passed; `info` is the loader's.
-    let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
+    // SAFETY: `data` is the `DefinitionSearch` that `search` passed; `info` is the loader's.
+    let (search, info) = unsafe { (&mut *data.cast::<DefinitionSearch>(), &*info) };
     if !info.holds(search.caller.wrapping_sub(1)) {
         return 0;
     }
@@ -105,8 +114,8 @@ unsafe extern "C" fn find_caller(info: *mut ObjectInfo, _: usize, data: *mut c_v
 }
 
 unsafe extern "C" fn find_callee(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: as above.
-    let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
+    // SAFETY: `data` is the `DefinitionSearch` that `search` passed; `info` is the loader's.
+    let (search, info) = unsafe { (&mut *data.cast::<DefinitionSearch>(), &*info) };
     if info.holds(search.own) {
         search.after = true;
         return 0;

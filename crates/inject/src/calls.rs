@@ -4,67 +4,12 @@
 //! the arguments as they came in a [`Frame`], and the table in
 //! [`tprof_wire::calls`] says what they mean.
 
-use crate::thread::{self, Thread};
-use crate::{gemm, ring, stacks};
-use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins, Place};
+use crate::block::Thread;
+use crate::frame::{Frame, word};
+use crate::{gate, gemm, ring, stacks};
+use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins};
 use tprof_wire::gemm as wire;
 use tprof_wire::record::ExtKind;
-
-/// A call in progress, as the hook laid it out below its caller's frame.
-#[repr(C)]
-pub struct Frame {
-    /// Clock before the real call; 0 if nothing is recorded of it.
-    pub start: u64,
-    /// What the real function returned.
-    pub result: u64,
-    /// The six argument registers.
-    pub registers: [u64; 6],
-    /// The caller's frame pointer.
-    pub fp: usize,
-    /// Where the call returns to.
-    pub caller: usize,
-    // Arguments in memory follow.
-}
-
-impl Frame {
-    pub(crate) fn register(&self, at: u8) -> u64 {
-        self.registers.get(usize::from(at)).copied().unwrap_or(0)
-    }
-
-    /// A word of the arguments in memory.
-    pub(crate) fn stack(&self, at: u8) -> u64 {
-        let words = (&raw const *self).wrapping_add(1).cast::<u64>();
-        // SAFETY: the table names no word beyond what the function's own type has.
-        unsafe { words.add(usize::from(at)).read() }
-    }
-
-    fn at(&self, place: Place) -> u64 {
-        match place {
-            Place::Register(at) => self.register(at),
-            Place::Stack(at) => self.stack(at),
-            // SAFETY: the real function has read the same structure, and it succeeded.
-            Place::Field(offset) => unsafe { word(self.register(0), usize::from(offset)) },
-        }
-    }
-
-    /// The stack pointer at the hook's entry, which points at the return address.
-    fn sp(&self) -> usize {
-        &raw const self.caller as usize
-    }
-}
-
-/// A word in memory that belongs to the caller; 0 behind a null pointer.
-///
-/// # Safety
-/// `address` is 0, or what the caller gave a function that reads or writes there.
-unsafe fn word(address: u64, offset: usize) -> u64 {
-    if address == 0 {
-        return 0;
-    }
-    // SAFETY: as promised; CUDA's interface aligns what it points at, and an
-    // unaligned read is as good.
-    unsafe { ((address as usize + offset) as *const u64).read_unaligned() }
-}
 
 /// Memory is taken and given back, communicators are made, devices selected,
 /// whether or not recording is on at this moment: what happens later refers to them.
@@ -79,8 +24,8 @@ fn matters(does: Does) -> bool {
 pub fn enter(number: u32, frame: &mut Frame) {
     frame.start = 0;
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
-    let Some(thread) = thread::recording() else { return };
-    if !thread.calls || !(thread.is_on() || matters(function.does)) {
+    let Some(thread) = gate::recording() else { return };
+    if !thread.calls.get() || !(thread.is_on() || matters(function.does)) {
         return;
     }
     frame.start = thread.clock();
@@ -100,7 +45,7 @@ pub fn leave(number: u32, frame: &Frame) {
         return;
     }
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
-    let Some(thread) = thread::recording() else { return };
+    let Some(thread) = gate::recording() else { return };
     let end = thread.clock();
     let succeeded = frame.result as u32 == 0;
     let (mut stream, mut kind, mut detail) = (0, 0, 0);
@@ -161,7 +106,7 @@ fn taken(frame: &Frame, bytes: Bytes) -> u64 {
     }
 }
 
-fn allocated(thread: &mut Thread, number: u32, frame: &Frame, bytes: u64, stream: u64, clock: u64) {
+fn allocated(thread: &Thread, number: u32, frame: &Frame, bytes: u64, stream: u64, clock: u64) {
     let stack = stacks::stack(thread, frame.sp(), frame.fp);
     // SAFETY: the function has stored the address there, first of what it stores.
     let address = unsafe { word(frame.register(0), 0) };
@@ -171,7 +116,7 @@ fn allocated(thread: &mut Thread, number: u32, frame: &Frame, bytes: u64, stream
     }
 }
 
-fn communicated(thread: &mut Thread, number: u32, frame: &Frame, does: Does, end: u64) {
+fn communicated(thread: &Thread, number: u32, frame: &Frame, does: Does, end: u64) {
     let Does::Communicates { count, data_type, peer, communicator, stream } = does else { return };
     let payload = [
         end,
@@ -187,19 +132,12 @@ fn communicated(thread: &mut Thread, number: u32, frame: &Frame, does: Does, end
 /// The thread is looked up again: asking the library for attributes may have come
 /// back to a hook.
 fn multiplied(number: u32, frame: &Frame, shape: Option<wire::Shape>, end: u64) {
-    let Some(thread) = thread::recording() else { return };
+    let Some(thread) = gate::recording() else { return };
     let payload = wire::pack(end, frame.result as u32, shape.as_ref());
     ring::quick(thread, ExtKind::Gemm, number, frame.start, &payload);
 }
 
-fn joined(
-    thread: &mut Thread,
-    number: u32,
-    frame: &Frame,
-    how: Joins,
-    succeeded: bool,
-    clock: u64,
-) {
+fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, succeeded: bool, clock: u64) {
     let payload = match how {
         // Not asked of the library: a communicator may still be in the making.
         Joins::Rank => {
@@ -209,7 +147,7 @@ fn joined(
             [made, identity(frame), u64::from(size), u64::from(rank), 0, 0]
         }
         Joins::Split => {
-            // SAFETY: as above.
+            // SAFETY: the function has stored the communicator there.
             let made = if succeeded { unsafe { word(frame.register(3), 0) } } else { 0 };
             let colour_and_key = frame.register(1) as u32 as u64 | frame.register(2) << 32;
             [made, 0, 0, 0, frame.register(0), colour_and_key]

@@ -5,56 +5,27 @@
 //! filter that kills for any other (`sandboxed enough`).
 
 use crate::arch::number as n;
-use crate::filter::{Call, Filter};
+use crate::closed::{self, CLASSES, Class, Counts, closed};
+use crate::filter::{Filter, SystemCall};
 use crate::sys::flags::*;
-use crate::{loaded, pointers, ring, thread};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use crate::{gate, loaded, pointers, ring, state};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::env;
-
-/// What calls are for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// Recording in a process that is attached: of new threads, too.
-    Threads = 0,
-    /// Attaching, as a forked child or a program that is executed does.
-    Processes = 1,
-    /// Reading memory that may not be there, for Python's frames.
-    Reading = 2,
-}
-
-const CLASSES: [Class; 3] = [Class::Threads, Class::Processes, Class::Reading];
-
-/// Filters in force that do not permit all of a class. Filters are never taken
-/// back, so a count falls only where the kernel refused one.
-static CLOSED: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
-
-/// The counts of the library whose hooks see filters, in the one that has none.
-static ELSEWHERE: AtomicPtr<[AtomicU32; 3]> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Whether calls of this class may kill.
-#[inline(always)]
-pub fn closed(class: Class) -> bool {
-    let closes = |counts: &[AtomicU32; 3]| {
-        counts.get(class as usize).is_none_or(|count| count.load(Relaxed) != 0)
-    };
-    // SAFETY: null, or that library's static, which is never unloaded.
-    closes(&CLOSED) || unsafe { ELSEWHERE.load(Relaxed).as_ref() }.is_some_and(closes)
-}
 
 /// A library that follows this one: makes room there while it may still be made.
 type MakeRoom = extern "C" fn();
 static FOLLOWER: AtomicUsize = AtomicUsize::new(0);
 
 /// This library's counts, for one that has no hooks.
-pub fn followed_by(make_room: MakeRoom) -> *const [AtomicU32; 3] {
+pub fn followed_by(make_room: MakeRoom) -> *const Counts {
     FOLLOWER.store(make_room as usize, Relaxed);
-    &raw const CLOSED
+    closed::counts()
 }
 
 /// Makes room for records before it may no longer be made, also in the library that
 /// follows this one.
 pub fn make_room() {
-    if thread::recording_if_own().is_some() {
+    if gate::recording_if_own().is_some() {
         ring::open_some();
     }
     let follower = FOLLOWER.load(Relaxed);
@@ -65,7 +36,7 @@ pub fn make_room() {
 }
 
 extern "C" fn make_room_here() {
-    if thread::process_is_attached() {
+    if state::is_attached() {
         ring::open_some();
     }
 }
@@ -76,16 +47,17 @@ pub fn follow_preloaded() {
     let Some(function) = preloaded.function(c"tprof_closed_calls") else { return };
     // SAFETY: the function of this name and type, of a library of this version's.
     let counts = unsafe {
-        core::mem::transmute::<usize, extern "C" fn(MakeRoom) -> *const [AtomicU32; 3]>(function)(
+        core::mem::transmute::<usize, extern "C" fn(MakeRoom) -> *const Counts>(function)(
             make_room_here,
         )
     };
-    ELSEWHERE.store(counts.cast_mut(), Relaxed);
+    // SAFETY: what the function of that name returns; the preloaded library stays.
+    unsafe { closed::follow(counts) };
 }
 
 /// The classes that a filter closes.
 #[derive(Clone, Copy, Default)]
-pub struct Closing([bool; 3]);
+pub struct Closing([bool; CLASSES.len()]);
 
 impl Closing {
     /// What installing the `struct sock_fprog` at this address would close:
@@ -119,7 +91,7 @@ impl Closing {
     }
 
     fn each(self, change: impl Fn(&AtomicU32)) {
-        for (count, closes) in CLOSED.iter().zip(self.0) {
+        for (count, closes) in closed::counts().iter().zip(self.0) {
             if closes {
                 change(count);
             }
@@ -136,18 +108,18 @@ const fn is(value: usize) -> Option<u64> {
     Some(value as u64)
 }
 
-const fn call(number: usize, given: [Option<u64>; 5]) -> Call {
+const fn call(number: usize, given: [Option<u64>; 5]) -> SystemCall {
     let [a, b, c, d, e] = given;
-    Call { number: number as u32, arguments: [a, b, c, d, e, ZERO] }
+    SystemCall { number: number as u32, arguments: [a, b, c, d, e, ZERO] }
 }
 
-const fn plain(number: usize) -> Call {
+const fn plain(number: usize) -> SystemCall {
     call(number, [ZERO; 5])
 }
 
 const PRIVATE: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-fn calls(class: Class) -> &'static [Call] {
+fn calls(class: Class) -> &'static [SystemCall] {
     match class {
         Class::Threads if pointers::asks_the_kernel() => THREADS,
         Class::Threads => THREADS.get(1..).unwrap_or(THREADS),
@@ -156,7 +128,7 @@ fn calls(class: Class) -> &'static [Call] {
     }
 }
 
-static THREADS: &[Call] = &[
+static THREADS: &[SystemCall] = &[
     // Where the processor does not give the thread pointer away.
     call(n::ARCH_PRCTL, [is(pointers::GET_FS), ANY, ZERO, ZERO, ZERO]),
     call(n::RT_SIGPROCMASK, [is(2), ANY, ANY, is(8), ZERO]),
@@ -178,7 +150,7 @@ static THREADS: &[Call] = &[
     call(n::FUTEX, [ANY, is(1), ANY, ZERO, ZERO]),
 ];
 
-static PROCESSES: &[Call] = &[
+static PROCESSES: &[SystemCall] = &[
     call(n::SOCKET, [ANY, ANY, ZERO, ZERO, ZERO]),
     call(n::SETSOCKOPT, [ANY, is(1), ANY, ANY, is(16)]),
     call(n::GETSOCKOPT, [ANY, is(1), is(17), ANY, ANY]),
@@ -202,4 +174,4 @@ static PROCESSES: &[Call] = &[
     call(n::KILL, [ANY, ZERO, ZERO, ZERO, ZERO]),
 ];
 
-static READING: &[Call] = &[call(n::PROCESS_VM_READV, [ANY, ANY, is(1), ANY, ANY])];
+static READING: &[SystemCall] = &[call(n::PROCESS_VM_READV, [ANY, ANY, is(1), ANY, ANY])];

@@ -3,17 +3,18 @@
 //!
 //! Where it must not be (another ELF class makes the loader print an error, a
 //! sanitizer refuses to start) the caller takes tprof's own entries out of the
-//! child's environment again: the child then finds what it would find alone.
+//! child's environment again: the child then finds what it would find without tprof.
 
 use crate::sys;
+use core::ffi::CStr;
 use tprof_wire::record::ExecVerdict;
 
 /// Bytes of the dynamic section that are looked at.
 const DYNAMIC_MOST: usize = 64 * 16;
 
-/// Judges an executable, given its NUL-terminated path.
-pub fn judge(path: *const u8) -> ExecVerdict {
-    let fd = sys::open_read(path);
+/// Judges an executable.
+pub fn judge(path: &CStr) -> ExecVerdict {
+    let fd = sys::open_read(path.as_ptr().cast());
     if fd < 0 {
         return ExecVerdict::Followed; // not readable: let exec decide
     }

@@ -17,7 +17,7 @@ pub struct Instruction {
 }
 
 /// A system call that may be made: its number, and the arguments that are always the same.
-pub struct Call {
+pub struct SystemCall {
     /// Its number.
     pub number: u32,
     /// What is passed; `None` where it differs.
@@ -105,7 +105,7 @@ impl Filter {
     }
 
     /// Whether all of these calls are permitted, whatever their unknown arguments.
-    pub fn permits(&self, calls: &[Call]) -> bool {
+    pub fn permits(&self, calls: &[SystemCall]) -> bool {
         let bytes = MOST * size_of::<Known>();
         let Some(room) = sys::map_anonymous(bytes) else { return false };
         // SAFETY: just mapped, as long, zeroed (every field's type allows that), and used here alone.
@@ -117,7 +117,7 @@ impl Filter {
     }
 
     /// `None` where the filter does what this cannot follow.
-    fn permits_one(&self, call: &Call, reached: &mut [Known]) -> Option<bool> {
+    fn permits_one(&self, call: &SystemCall, reached: &mut [Known]) -> Option<bool> {
         const ALLOW: u32 = 0x7fff_0000;
         const ACTION: u32 = 0xffff_0000;
         reached.fill(Known::NEVER);
@@ -180,7 +180,7 @@ impl Filter {
 }
 
 /// A word of `struct seccomp_data`.
-fn data(call: &Call, offset: u32) -> Option<u32> {
+fn data(call: &SystemCall, offset: u32) -> Option<u32> {
     match offset {
         0 => Some(call.number),
         4 => Some(AUDIT_ARCH),
@@ -219,12 +219,12 @@ mod tests {
         Instruction { code, if_true, if_false, k }
     }
 
-    fn permits(program: &[Instruction], call: Call) -> bool {
+    fn permits(program: &[Instruction], call: SystemCall) -> bool {
         Filter { at: program.as_ptr(), len: program.len() }.permits(&[call])
     }
 
-    fn call(number: u32, first: Option<u64>) -> Call {
-        Call { number, arguments: [first, None, None, None, None, None] }
+    fn call(number: u32, first: Option<u64>) -> SystemCall {
+        SystemCall { number, arguments: [first, None, None, None, None, None] }
     }
 
     #[test]

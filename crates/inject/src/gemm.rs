@@ -6,7 +6,7 @@
 //! are known to be good.
 
 use crate::callee;
-use crate::calls::Frame;
+use crate::frame::Frame;
 use core::ffi::{c_int, c_void};
 use tprof_wire::calls::FUNCTIONS;
 use tprof_wire::gemm::*;
@@ -95,7 +95,7 @@ static OWN: u8 = 0;
 fn getter(name: &'static [u8], place: u32, frame: &Frame) -> Option<Get> {
     let own = (&raw const OWN) as usize;
     let number = FUNCTIONS.len() as u32 + place;
-    let address = callee::find(name, number, frame.caller, b"libcublasLt.so", own);
+    let address = callee::find(name, number, frame.caller(), b"libcublasLt.so", own);
     // SAFETY: an address of the function of this name, which has this type.
     (address != 0).then(|| unsafe { core::mem::transmute::<usize, Get>(address) })
 }
@@ -143,21 +143,18 @@ mod tests {
 
     /// A frame with arguments in memory behind it.
     #[repr(C)]
-    struct Call {
+    struct LaidOutCall {
         frame: Frame,
         stack: [u64; 17],
     }
 
-    fn call(registers: [u64; 6], stack: &[u64]) -> Call {
-        let mut call = Call {
-            frame: Frame { start: 1, result: 0, registers, fp: 0, caller: 0 },
-            stack: [0; 17],
-        };
+    fn call(registers: [u64; 6], stack: &[u64]) -> LaidOutCall {
+        let mut call = LaidOutCall { frame: Frame::of_registers(registers), stack: [0; 17] };
         call.stack[..stack.len()].copy_from_slice(stack);
         call
     }
 
-    fn shape(number: Number, call: &Call) -> Shape {
+    fn shape(number: Number, call: &LaidOutCall) -> Shape {
         let Does::Multiplies(gemm) = FUNCTIONS[number as usize].does else { panic!("{number:?}") };
         // The stack's words are read behind the frame.
         let frame: *const Frame = (&raw const *call).cast();

@@ -1,44 +1,56 @@
 //! What the allocator hooks report: every event (`exact`), or exact counters
 //! and sampled events (`sampled`).
 
-use crate::thread::{self, Thread};
-use crate::{ring, sampling, stacks};
+use crate::block::Thread;
+use crate::unrecorded::missed;
+use crate::{gate, ring, sampling, stacks};
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
 
 /// A block was handed out. `sp` and `fp` are the hook's at its entry.
+///
+/// # Safety
+/// `block` is null or what the real allocator returned a moment ago.
 #[inline(always)]
-pub fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
+pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     if block.is_null() {
         return;
     }
-    let Some(thread) = thread::recording() else { return thread::missed() };
+    let Some(thread) = gate::recording() else { return missed() };
     if !thread.is_on() {
         return;
     }
-    match thread.mem_mode {
-        mem_mode::SAMPLED => sampling::allocated(thread, block, bytes, Kind::Alloc, sp, fp),
+    match thread.mem_mode.get() {
+        // SAFETY: the caller's premise, and not null.
+        mem_mode::SAMPLED => unsafe {
+            sampling::allocated(thread, block, bytes, Kind::Alloc, sp, fp);
+        },
         mem_mode::EXACT => exact(thread, Kind::Alloc, block, bytes, sp, fp),
         _ => {}
     }
 }
 
 #[inline(always)]
-fn exact(thread: &mut Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
+fn exact(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     let stack = stacks::stack(thread, sp, fp);
     let clock = thread.clock();
     ring::heap(thread, kind, block as u64, bytes as u64, stack, clock);
 }
 
-/// A block, not null, is about to be given back.
+/// A block is about to be given back.
+///
+/// # Safety
+/// `block` is not null, and what the program may give to `free`: a live block of the real
+/// allocator.
 #[inline(always)]
-pub fn freeing(block: *mut u8) {
-    let Some(thread) = thread::recording() else { return thread::missed() };
+pub unsafe fn freeing(block: *mut u8) {
+    let Some(thread) = gate::recording() else { return missed() };
     if !thread.is_on() {
         return;
     }
-    match thread.mem_mode {
-        mem_mode::SAMPLED => sampling::freeing(thread, block),
+    match thread.mem_mode.get() {
+        // SAFETY: the caller's premise.
+        mem_mode::SAMPLED => unsafe { sampling::freeing(thread, block) },
         mem_mode::EXACT => {
             let clock = thread.clock();
             ring::heap(thread, Kind::Free, block as u64, 0, 0, clock);
@@ -53,32 +65,39 @@ pub struct Old {
     usable: usize,
 }
 
-/// `realloc` of `block`, not null, is about to be called.
+/// `realloc` of `block` is about to be called.
+///
+/// # Safety
+/// As [`freeing`].
 #[inline(always)]
-pub fn reallocating(block: *mut u8) -> Option<Old> {
-    let Some(thread) = thread::recording() else {
+pub unsafe fn reallocating(block: *mut u8) -> Option<Old> {
+    let Some(thread) = gate::recording() else {
         // Its beginning and its result.
-        thread::missed();
-        thread::missed();
+        missed();
+        missed();
         return None;
     };
     if !thread.is_on() {
         return None;
     }
     let clock = thread.clock();
-    match thread.mem_mode {
+    match thread.mem_mode.get() {
         mem_mode::EXACT => {
             ring::heap(thread, Kind::ReallocFree, block as u64, 0, 0, clock);
             Some(Old { clock, usable: 0 })
         }
-        mem_mode::SAMPLED => Some(Old { clock, usable: sampling::usable(block) }),
+        // SAFETY: the caller's premise.
+        mem_mode::SAMPLED => Some(Old { clock, usable: unsafe { sampling::usable(block) } }),
         _ => None,
     }
 }
 
 /// `realloc` of `from` returned `to`; `failed` if that is null because there was no memory.
+///
+/// # Safety
+/// `to` is null or what the real allocator returned a moment ago. `from` is only a number.
 #[inline(always)]
-pub fn reallocated(
+pub unsafe fn reallocated(
     old: Option<Old>,
     from: *mut u8,
     to: *mut u8,
@@ -88,8 +107,8 @@ pub fn reallocated(
     fp: usize,
 ) {
     let Some(old) = old else { return };
-    let Some(thread) = thread::recording() else { return };
-    match thread.mem_mode {
+    let Some(thread) = gate::recording() else { return };
+    match thread.mem_mode.get() {
         mem_mode::EXACT if failed || to.is_null() => {
             let kind = if failed { Kind::ReallocFailed } else { Kind::ReallocAlloc };
             let clock = thread.clock();
@@ -100,7 +119,8 @@ pub fn reallocated(
         mem_mode::SAMPLED if !failed => {
             sampling::freed(thread, from, old.usable, Kind::Free, old.clock);
             if !to.is_null() {
-                sampling::allocated(thread, to, bytes, Kind::Alloc, sp, fp);
+                // SAFETY: the caller's premise, and not null.
+                unsafe { sampling::allocated(thread, to, bytes, Kind::Alloc, sp, fp) };
             }
         }
         _ => {}

@@ -1,11 +1,13 @@
-//! Records of process and thread life, and of mappings.
+//! What the hooks of process and thread life, and of mappings, report.
 
-use crate::calls_made::{self, Class, Closing, closed};
-use crate::thread::{self, Thread};
-use crate::{pointers, python, ring, stacks, state, sys};
+use crate::block::Thread;
+use crate::calls_made::{self, Closing};
+use crate::closed::{Class, closed};
+use crate::unrecorded::{lose_child, lose_if_not_own};
+use crate::{gate, pointers, ring, stacks, state, sys, thread_notes};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
-use tprof_wire::region::{mem_mode, slot_state};
+use tprof_wire::region::mem_mode;
 
 /// Ways in which a process leaves, in [`ExtKind::ProcessExit`].
 pub mod how {
@@ -16,71 +18,25 @@ pub mod how {
 }
 
 fn record(kind: ExtKind, argument: u32, payload: &[u64]) {
-    if let Some(thread) = thread::recording_if_own() {
+    if let Some(thread) = gate::recording_if_own() {
         let clock = thread.clock();
         ring::ext(thread, kind, argument, clock, payload);
     }
 }
 
-/// A thread got its slot: who it is and what it is called.
-pub fn thread_started(thread: &mut Thread) {
-    let clock = thread.clock();
-    let (tid, creator) = (u64::from(thread.tid), u64::from(thread.creator));
-    ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
-    let name = sys::thread_name();
-    name_record(thread, &name);
-}
-
-fn name_record(thread: &mut Thread, name: &[u8; 16]) {
-    if thread.name == *name {
-        return;
-    }
-    thread.name = *name;
-    let mut words = [0u64; 2];
-    for (word, bytes) in words.iter_mut().zip(name.as_chunks::<8>().0) {
-        *word = u64::from_ne_bytes(*bytes);
-    }
-    let clock = thread.clock();
-    ring::ext(thread, ExtKind::ThreadName, 0, clock, &words);
-}
-
 /// This thread was renamed.
 pub fn thread_renamed() {
-    if let Some(thread) = thread::recording_if_own()
+    if let Some(thread) = gate::recording_if_own()
         && !thread.is_quiet()
     {
-        let name = sys::thread_name();
-        name_record(thread, &name);
-    }
-}
-
-/// This thread's start routine is over; destructors may still allocate.
-pub fn thread_ended() {
-    // SAFETY: this thread's own block.
-    let thread = unsafe { &mut *Thread::here() };
-    if !thread.may_record() || thread.ended {
-        return;
-    }
-    thread.ended = true;
-    if !thread.is_quiet() {
-        // It may have been renamed through /proc since.
-        let name = sys::thread_name();
-        name_record(thread, &name);
-    }
-    let clock = thread.clock();
-    ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid), 0]);
-    pointers::forget();
-    python::ended(thread);
-    thread.slot().state.store(slot_state::ENDING, Release);
-    if let Some(header) = state::header() {
-        header.threads_changed.fetch_add(1, Release);
+        thread_notes::named(thread);
     }
 }
 
 /// The process is leaving with `status`.
 pub fn process_exit(status: i32, how: u64) {
     // Not worth attaching for.
-    if !thread::process_is_attached() {
+    if !state::is_attached() {
         return;
     }
     record(ExtKind::ProcessExit, 0, &[status as u32 as u64, how]);
@@ -88,11 +44,11 @@ pub fn process_exit(status: i32, how: u64) {
 
 /// `fork` returned `child` here; `clock` was read before it.
 pub fn forked(child: u32, clock: u64) {
-    if thread::process_is_attached() && closed(Class::Threads) {
+    if state::is_attached() && closed(Class::Threads) {
         // The child may not even ask for its own pid.
-        thread::say_lost(child);
+        lose_child(child);
     }
-    if let Some(thread) = thread::recording_if_own() {
+    if let Some(thread) = gate::recording_if_own() {
         ring::ext(thread, ExtKind::Fork, 0, clock, &[u64::from(child), 0]);
     }
 }
@@ -147,12 +103,10 @@ pub fn spawned(child: u32, error: i32) {
 
 /// Strict seccomp begins for this thread: no clock and no system call from here on.
 /// Returns the block in which that is noted now, and was not before.
-pub fn entering_strict_seccomp() -> Option<*mut Thread> {
-    let is_recording = thread::recording_if_own().is_some();
-    let block = pointers::own_block()?;
-    // SAFETY: this thread's own block.
-    let thread = unsafe { &mut *block };
-    if thread.strict {
+pub fn entering_strict_seccomp() -> Option<&'static Thread> {
+    let is_recording = gate::recording_if_own().is_some();
+    let thread = pointers::own_block()?;
+    if thread.strict.get() {
         return None;
     }
     if is_recording {
@@ -161,15 +115,14 @@ pub fn entering_strict_seccomp() -> Option<*mut Thread> {
     // Also one that has no place to record must be known: it may not be examined later.
     pointers::remember();
     pointers::STRICT.fetch_add(1, SeqCst);
-    thread.strict = true;
-    Some(block)
+    thread.strict.set(true);
+    Some(thread)
 }
 
 /// The kernel refused it; `noted` is what [`entering_strict_seccomp`] returned.
-pub fn strict_seccomp_refused(noted: Option<*mut Thread>) {
-    if let Some(block) = noted {
-        // SAFETY: the block of the thread that calls.
-        unsafe { (*block).strict = false };
+pub fn strict_seccomp_refused(noted: Option<&Thread>) {
+    if let Some(thread) = noted {
+        thread.strict.set(false);
         pointers::STRICT.fetch_sub(1, SeqCst);
     }
 }
@@ -187,12 +140,12 @@ pub fn entering_seccomp_filter(program: usize) -> Closing {
 }
 
 /// This thread, where it records mappings.
-fn recording_maps() -> Option<&'static mut Thread> {
+fn recording_maps() -> Option<&'static Thread> {
     if state::MEM_MODE.load(Relaxed) == mem_mode::OFF {
         return None;
     }
-    let Some(thread) = thread::recording_if_own() else {
-        thread::lose_if_not_own();
+    let Some(thread) = gate::recording_if_own() else {
+        lose_if_not_own();
         return None;
     };
     thread.is_on().then_some(thread)
@@ -229,7 +182,7 @@ pub fn unmapped(address: usize, bytes: usize, clock: u64) {
 
 /// The clock before a call whose success is not known yet.
 pub fn clock_before() -> u64 {
-    thread::recording_if_own().map_or(0, |t| t.clock())
+    gate::recording_if_own().map_or(0, |t| t.clock())
 }
 
 /// `mremap` succeeded.

@@ -15,10 +15,10 @@
 //!
 //! Functions that use thread-local storage themselves (allocators, threads, CUDA)
 //! do not ask here: they look at the place that their own caller needs to be there
-//! anyway, see [`crate::thread::recording`].
+//! anyway, see [`crate::gate::recording`].
 
-use crate::calls_made::{Class, closed};
-use crate::thread::Thread;
+use crate::block::Thread;
+use crate::closed::{Class, closed};
 use crate::{arch, sys};
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -103,14 +103,15 @@ pub fn forget() {
 }
 
 /// The block of the thread that runs; `None` if it is nobody's that is known.
-pub fn own_block() -> Option<*mut Thread> {
+pub fn own_block() -> Option<&'static Thread> {
     let pointer = register();
     if pointer == 0 || !pointer.is_multiple_of(8) {
         return None;
     }
-    let block = arch::block_of(pointer);
+    let block: *const Thread = arch::block_of(pointer).cast();
     if is_known(pointer) {
-        return Some(block.cast());
+        // SAFETY: the block of a thread that attached, and is not gone: of the one that runs.
+        return Some(unsafe { &*block });
     }
     if closed(Class::Threads) {
         return None;
@@ -121,5 +122,6 @@ pub fn own_block() -> Option<*mut Thread> {
     // SAFETY: the kernel has just read both words.
     let is_thread =
         || unsafe { *(pointer as *const usize) == pointer && *(table as *const usize) != 0 };
-    (is_there && is_thread()).then_some(block.cast())
+    // SAFETY: readable, and laid out as a thread of libc's, which has our block.
+    (is_there && is_thread()).then(|| unsafe { &*block })
 }

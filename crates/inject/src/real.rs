@@ -28,7 +28,7 @@ pub(crate) struct ProgramHeader {
 }
 
 #[repr(C)]
-struct Symbol {
+struct ElfSymbol {
     name: u32,
     info: u8,
     other: u8,
@@ -103,33 +103,38 @@ pub struct Wanted {
 
 /// What the search learnt besides addresses.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct MallocFacts {
     /// An object before this library defines `malloc`: calls never come here.
     pub malloc_before: bool,
     /// The next `malloc` is glibc's own.
     pub malloc_is_glibc: bool,
 }
 
-struct Search<'a> {
+struct NextDefinitions<'a> {
     wanted: &'a [Wanted],
     own: usize,
     after: bool,
     malloc: &'a [u8],
-    found: Found,
+    found: MallocFacts,
 }
 
 /// Fills every address of `wanted` with the next definition after the object that holds `own`.
-pub fn resolve(wanted: &[Wanted], own: usize) -> Found {
-    let mut search =
-        Search { wanted, own, after: false, malloc: b"malloc\0", found: Found::default() };
-    // SAFETY: the callback lives for the call and treats `search` as `&mut Search`.
+pub fn resolve(wanted: &[Wanted], own: usize) -> MallocFacts {
+    let mut search = NextDefinitions {
+        wanted,
+        own,
+        after: false,
+        malloc: b"malloc\0",
+        found: MallocFacts::default(),
+    };
+    // SAFETY: the callback lives for the call and treats `search` as `&mut NextDefinitions`.
     unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };
     search.found
 }
 
 unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the `Search` that `resolve` passed; `info` is the loader's.
-    let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
+    // SAFETY: `data` is the `NextDefinitions` that `resolve` passed; `info` is the loader's.
+    let (search, info) = unsafe { (&mut *data.cast::<NextDefinitions>(), &*info) };
     if info.holds(search.own) {
         search.after = true;
         return 0;
@@ -164,7 +169,7 @@ fn is_glibc(path: &[u8]) -> bool {
 pub(crate) struct Object {
     bias: usize,
     dynamic: *const [u64; 2],
-    symbols: *const Symbol,
+    symbols: *const ElfSymbol,
     strings: *const u8,
     gnu_hash: *const u32,
     hash: *const u32,
@@ -195,12 +200,12 @@ impl Object {
                 0 => break,
                 4 => object.hash = place(value) as *const u32,
                 5 => object.strings = place(value) as *const u8,
-                6 => object.symbols = place(value) as *const Symbol,
+                6 => object.symbols = place(value) as *const ElfSymbol,
                 0x6fff_fef5 => object.gnu_hash = place(value) as *const u32,
                 0x6fff_fff0 => object.versions = place(value) as *const u16,
                 _ => {}
             }
-            // SAFETY: as above.
+            // SAFETY: not past the end, which is the tag 0.
             entry = unsafe { entry.add(1) };
         }
         (!object.symbols.is_null() && !object.strings.is_null()).then_some(object)

@@ -5,11 +5,10 @@
 //! claimed by one compare-and-swap and never removed. The hash has 64 bits: a
 //! million stacks collide with probability 3e-8, so frames are not compared.
 
+use crate::block::Thread;
 use crate::python::{self, Scratch};
-use crate::sys::{self, flags};
-use crate::thread::Thread;
 use crate::unwind::{self, Walk};
-use crate::{arch, ring, state};
+use crate::{arch, ring, state, wiped};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT};
@@ -26,7 +25,7 @@ const SLOW_TICKS: u64 = 30_000;
 
 /// Two words: the upper 40 bits of a hash beside a 24-bit id would collide too often.
 #[repr(C)]
-struct Entry {
+struct InternedStack {
     hash: AtomicU64,
     id: AtomicU64,
 }
@@ -42,41 +41,26 @@ const ID_MASK: u64 = (1 << ID_BITS) - 1;
 /// stack next defines it.
 const DROPPED: u64 = 1 << 32;
 
-static TABLES: [AtomicPtr<Entry>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
+static TABLES: [AtomicPtr<InternedStack>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
 /// Maps the tables once; the kernel empties them in a forked child, whose ids
 /// begin anew in its own region.
 pub fn prepare() {
     unwind::prepare();
-    map_wiped(&FRONT, size_of::<AtomicU64>() << FRONT_BITS);
+    wiped::map(&FRONT, size_of::<AtomicU64>() << FRONT_BITS);
     map_table(0);
 }
 
 /// Maps a table, if it is not yet.
 fn map_table(index: usize) {
     if let (Some(table), Some(entries)) = (TABLES.get(index), SIZES.get(index)) {
-        map_wiped(table, entries * size_of::<Entry>());
-    }
-}
-
-pub(crate) fn map_wiped<T>(table: &AtomicPtr<T>, bytes: usize) {
-    if !table.load(Relaxed).is_null() {
-        return;
-    }
-    let Some(at) = sys::map_anonymous(bytes) else { return };
-    // On an old kernel a forked child would refer to its parent's definitions:
-    // without tables it takes no stacks at all.
-    let wiped = sys::advise(at, bytes, flags::MADV_WIPEONFORK) >= 0;
-    if !wiped || table.compare_exchange(core::ptr::null_mut(), at.cast(), AcqRel, Relaxed).is_err()
-    {
-        // SAFETY: just mapped, not published.
-        unsafe { sys::unmap(at, bytes) };
+        wiped::map(table, entries * size_of::<InternedStack>());
     }
 }
 
 /// Id of the stack at a hook's entry; 0 if stacks are off or this one is lost.
 #[inline(always)]
-pub fn stack(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
+pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     if state::STACK_MODE.load(Relaxed) == stack_mode::OFF {
         return 0;
     }
@@ -84,10 +68,10 @@ pub fn stack(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
 }
 
 #[inline(never)]
-fn take(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
-    thread.stacks = thread.stacks.wrapping_add(1);
+fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
+    thread.stacks.set(thread.stacks.get().wrapping_add(1));
     // One in 64 is timed, so that the run can say what stacks cost.
-    if thread.stacks & 63 == 1 && !thread.strict {
+    if thread.stacks.get() & 63 == 1 && !thread.strict.get() {
         let begin = thread.clock();
         let id = take_now(thread, sp, fp);
         let ticks = thread.clock().wrapping_sub(begin);
@@ -102,7 +86,7 @@ fn take(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
 }
 
 #[inline(always)]
-fn take_now(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
+fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
     // 1.5 KiB that `walk` fills as far as `len`: clearing it first would cost more than the walk.
     let mut walk = MaybeUninit::<Walk>::uninit();
     // SAFETY: integers and an enum written by `walk` before they are read; frames beyond `len` are never read.
@@ -114,15 +98,13 @@ fn take_now(thread: &mut Thread, sp: usize, fp: usize) -> u32 {
     if state::STACK_MODE.load(Relaxed) == stack_mode::PYTHON
         && let Some(python) = python::take(thread, walk)
     {
-        let id = intern(thread, walk, Some(python));
-        python::release(thread);
-        return id;
+        return intern(thread, walk, Some(&mut *python.scratch));
     }
     intern(thread, walk, None)
 }
 
 #[inline(always)]
-fn intern(thread: &mut Thread, walk: &Walk, python: Option<&mut Scratch>) -> u32 {
+fn intern(thread: &Thread, walk: &Walk, python: Option<&mut Scratch>) -> u32 {
     let with_python = python.as_ref().map_or(0, |python| python.hash());
     let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 56).max(1);
     let front = FRONT.load(Relaxed);
@@ -141,12 +123,7 @@ fn intern(thread: &mut Thread, walk: &Walk, python: Option<&mut Scratch>) -> u32
 }
 
 #[inline(never)]
-fn intern_slowly(
-    thread: &mut Thread,
-    walk: &Walk,
-    mut python: Option<&mut Scratch>,
-    hash: u64,
-) -> u32 {
+fn intern_slowly(thread: &Thread, walk: &Walk, mut python: Option<&mut Scratch>, hash: u64) -> u32 {
     for (index, (table, size)) in TABLES.iter().zip(SIZES).enumerate() {
         if table.load(Relaxed).is_null()
             && !thread.is_quiet()
@@ -188,7 +165,7 @@ fn intern_slowly(
 
 /// Another thread claimed this entry a moment ago; its id follows at once.
 /// Interrupted by our own handler, or killed, it never does: give up then.
-fn wait_for_id(entry: &Entry) -> u32 {
+fn wait_for_id(entry: &InternedStack) -> u32 {
     for _ in 0..1000 {
         let id = entry.id.load(Acquire);
         if id != 0 {
@@ -199,14 +176,14 @@ fn wait_for_id(entry: &Entry) -> u32 {
     0
 }
 
-/// Gives a stack an id (`dropped`: the one that it got before) and tells what it is.
+/// Gives a stack an id (`dropped`: the one that it got before) and defines it.
 #[cold]
 #[inline(never)]
 fn define(
-    thread: &mut Thread,
+    thread: &Thread,
     walk: &Walk,
     python: Option<&mut Scratch>,
-    entry: &Entry,
+    entry: &InternedStack,
     dropped: Option<u32>,
 ) -> u32 {
     let Some(header) = state::header() else { return 0 };
@@ -225,7 +202,7 @@ fn define(
     let clock = thread.clock();
     let mut whole = payload.get(..=len).unwrap_or(&payload);
     if let Some(python) = python {
-        python::tell(thread, python);
+        python::define(thread, python);
         whole = python.payload(walk);
     }
     if ring::ext(thread, ExtKind::Stack, id | (walk.end as u32) << 24, clock, whole) {

@@ -5,10 +5,10 @@
 //! that stands still, and all is as before with its next pass. Only one whose process is gone
 //! is given up for good.
 
-use crate::calls_made::{Class, closed};
+use crate::block::Thread;
+use crate::closed::{Class, closed};
 use crate::state::{self, off};
 use crate::sys;
-use crate::thread::Thread;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Process id of the collector as this process sees it; 0 where it does not.
@@ -23,7 +23,7 @@ static IN_VAIN_AT: AtomicU64 = AtomicU64::new(0);
 pub fn stands_still(thread: &Thread) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return true };
     let last = session.coarse_clock.load(Relaxed);
-    if thread.strict {
+    if thread.strict.get() {
         return IN_VAIN_AT.load(Relaxed) == last;
     }
     let now = thread.clock();

@@ -2,7 +2,7 @@
 //! no child to wait for, no inherited descriptor, a session of its own.
 
 use crate::arch::{number as n, syscall};
-use crate::attach;
+use crate::environment;
 use crate::sys::{self, flags};
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -14,40 +14,40 @@ const PAGE: usize = 4096;
 
 /// Pid of a collector that was started; whether it comes up shows on its socket.
 pub fn start() -> Option<u32> {
-    let bin = attach::variable(env::BIN)?;
-    let session = attach::variable(env::SESSION)?;
+    let bin = environment::variable(env::BIN)?;
+    let session = environment::variable(env::SESSION)?;
     let shared = flags::MAP_SHARED | flags::MAP_ANONYMOUS;
     let page = sys::map(PAGE, flags::PROT_READ | flags::PROT_WRITE, shared, -1)?;
     // SAFETY: a zeroed page, shared with the child below.
-    let told = unsafe { &*page.cast::<AtomicU32>() };
+    let started = unsafe { &*page.cast::<AtomicU32>() };
     // A plain fork with exit signal 0: no SIGCHLD, and `wait` without __WALL
     // never sees it. Called with signals blocked, by syscalls alone.
     // SAFETY: `clone` without a new stack behaves like `fork`.
     let child = unsafe { syscall(n::CLONE, [0; 6]) };
     if child == 0 {
         // SAFETY: in the child, which owns a copy of everything; never returns.
-        unsafe { become_collector(bin, session, told) };
+        unsafe { become_collector(bin, session, started) };
     }
     if child > 0 {
         const WALL: usize = 0x4000_0000;
         // SAFETY: waits for exactly that child.
         unsafe { syscall(n::WAIT4, [child as usize, 0, WALL, 0, 0, 0]) };
     }
-    let pid = told.load(Acquire);
-    // SAFETY: `told` is not used any more.
+    let pid = started.load(Acquire);
+    // SAFETY: `started` is not used any more.
     unsafe { sys::unmap(page, PAGE) };
     (pid != 0).then_some(pid)
 }
 
-/// `told` gets the collector's pid before the child between ends.
-unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], told: &AtomicU32) -> ! {
+/// `started` gets the collector's pid before the child between ends.
+unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], started: &AtomicU32) -> ! {
     // SAFETY: system calls with valid arguments, in a single-threaded child.
     unsafe {
         syscall(n::SETSID, [0; 6]);
         let collector = syscall(n::CLONE, [0; 6]);
         if collector != 0 {
             if collector > 0 {
-                told.store(collector as u32, Release);
+                started.store(collector as u32, Release);
             }
             exit();
         }
@@ -66,7 +66,7 @@ unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], told: &At
             [bin.as_ptr(), c"__collect".as_ptr().cast(), session.as_ptr(), core::ptr::null()];
         let mut kept: [*const c_char; MOST_ENTRIES] = [core::ptr::null(); MOST_ENTRIES];
         let mut count = 0;
-        let mut at = attach::environment();
+        let mut at = environment::array();
         while !(*at).is_null() && count + 1 < MOST_ENTRIES {
             let text = core::ffi::CStr::from_ptr(*at).to_bytes();
             let injected =

@@ -1,5 +1,5 @@
 //! What is true of the whole process: the mappings, the modes, and the
-//! generation that tells a thread, with one comparison, that it must take the
+//! generation that shows a thread, by one comparison, that it must take the
 //! slow way: not attached yet, a forked child, or recording turned off.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -92,6 +92,12 @@ pub fn session() -> Option<&'static SessionPage> {
     let session = SESSION.load(Relaxed);
     // SAFETY: a non-null session page is mapped for the process's life.
     (!session.is_null()).then(|| unsafe { &*session })
+}
+
+/// Whether this process is attached; does not attach it. A forked child that
+/// has not recorded anything is not.
+pub fn is_attached() -> bool {
+    WIPED.generation.load(Relaxed) != 0
 }
 
 /// A generation that no other has, and no word that lies about by chance: a task

@@ -48,7 +48,7 @@ pub enum Does {
         /// Which argument is the stub.
         stub: u8,
         /// Where the stream is.
-        stream: Place,
+        stream: ArgumentAt,
     },
     /// Copies or fills.
     Copies {
@@ -68,9 +68,9 @@ pub enum Does {
         /// Which argument is the root, or the other rank.
         peer: Option<u8>,
         /// Which argument is the communicator.
-        communicator: Place,
+        communicator: ArgumentAt,
         /// Which argument is the stream.
-        stream: Place,
+        stream: ArgumentAt,
     },
     /// Makes or ends a communicator.
     Joins(Joins),
@@ -96,7 +96,7 @@ pub enum Bytes {
 
 /// Where an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ArgumentAt {
     /// One of the six in registers.
     Register(u8),
     /// A word of the stack.
@@ -155,7 +155,7 @@ const fn copies(bytes: u8, kind: Option<u8>, stream: Option<u8>) -> Does {
     Does::Copies { bytes, kind, stream }
 }
 
-const fn launches(stub: u8, stream: Place) -> Does {
+const fn launches(stub: u8, stream: ArgumentAt) -> Does {
     Does::Launches { stub, stream }
 }
 
@@ -163,8 +163,8 @@ const fn talks(
     count: u8,
     data_type: u8,
     peer: Option<u8>,
-    communicator: Place,
-    stream: Place,
+    communicator: ArgumentAt,
+    stream: ArgumentAt,
 ) -> Does {
     Does::Communicates { count, data_type, peer, communicator, stream }
 }
@@ -218,7 +218,7 @@ macro_rules! functions {
     };
 }
 
-use Place::{Field, Register, Stack};
+use ArgumentAt::{Field, Register, Stack};
 
 functions! {
     Runtime cudaMalloc 0 takes(memory::DEVICE, None);
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn arguments_lie_within_what_is_passed_on() {
         for function in FUNCTIONS {
-            let within = |place: Place| match place {
+            let within = |place: ArgumentAt| match place {
                 Register(at) => at < 6,
                 Stack(at) => at < function.stack_words,
                 Field(_) => true,

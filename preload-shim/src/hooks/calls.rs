@@ -6,7 +6,8 @@
 
 use core::arch::naked_asm;
 use tprof_inject::callee;
-use tprof_inject::calls::{self, Frame};
+use tprof_inject::calls;
+use tprof_inject::frame::Frame;
 use tprof_wire::calls::{FUNCTIONS, Library, Number};
 
 /// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
@@ -102,9 +103,9 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
         Library::CublasLt => (b"libcublasLt.so", NO_CUBLAS),
     };
     let own = (&raw const NAMES) as usize;
-    let real = callee::find(name, number, frame.caller, prefix, own);
+    let real = callee::find(name, number, frame.caller(), prefix, own);
     if real == 0 {
-        frame.result = none;
+        frame.set_result(none);
         return 0;
     }
     calls::enter(number, frame);
@@ -112,6 +113,6 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
 }
 
 extern "C" fn leave(number: u32, frame: *const Frame) {
-    // SAFETY: as above.
+    // SAFETY: the hook's own frame, for the duration of the call, as in `enter`.
     calls::leave(number, unsafe { &*frame });
 }

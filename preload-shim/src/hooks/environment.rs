@@ -3,10 +3,11 @@
 //! It is passed on as the program gave it, with one exception: where the library
 //! must not be loaded (another ELF class, a sanitizer build, a seccomp filter),
 //! tprof's entry is taken out of LD_PRELOAD, so that the new program finds what it
-//! would find alone.
+//! would find without tprof.
 
 use core::ffi::{CStr, c_char, c_int};
-use tprof_inject::calls_made::{Class, closed};
+use core::marker::PhantomData;
+use tprof_inject::closed::{Class, closed};
 use tprof_inject::sys;
 use tprof_wire::env;
 
@@ -15,29 +16,61 @@ pub type Strings = *const *const c_char;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// The strings of an environment, none for a null one.
-fn strings(environment: Strings) -> impl Iterator<Item = &'static CStr> {
-    let mut at = environment;
-    core::iter::from_fn(move || {
-        // SAFETY: a NULL-terminated array of strings, by exec's own contract; not
-        // moved past its end.
-        unsafe {
-            if at.is_null() || (*at).is_null() {
-                return None;
-            }
-            let text = CStr::from_ptr(*at);
-            at = at.add(1);
-            Some(text)
-        }
-    })
+/// An environment that was given to exec, as long as that call lasts.
+#[derive(Clone, Copy)]
+pub struct Environment<'a> {
+    at: Strings,
+    texts: PhantomData<&'a CStr>,
 }
 
-/// A variable in it.
-pub fn lookup(environment: Strings, name: &str) -> Option<&'static [u8]> {
-    strings(environment).map(CStr::to_bytes).find_map(|text| {
-        let is_it = text.get(name.len()) == Some(&b'=') && text.starts_with(name.as_bytes());
-        text.get(name.len() + 1..).filter(|_| is_it)
-    })
+impl<'a> Environment<'a> {
+    /// `None` for one that cannot be read, which the kernel refuses. (Under a filter the
+    /// kernel may not be asked: it then passes for readable.)
+    ///
+    /// # Safety
+    /// Exec's contract, except that addresses may be bad: null, or an array that ends with a
+    /// null pointer, of strings that end with a zero, all unchanged for `'a`.
+    pub unsafe fn given(at: Strings) -> Option<Environment<'a>> {
+        // SAFETY: the caller's premise.
+        let is_readable = unsafe { are_texts(at) };
+        is_readable.then_some(Environment { at, texts: PhantomData })
+    }
+
+    /// Its array.
+    pub fn array(self) -> Strings {
+        self.at
+    }
+
+    /// Its strings, none for a null one.
+    fn strings(self) -> impl Iterator<Item = &'a CStr> {
+        let mut at = self.at;
+        core::iter::from_fn(move || {
+            // SAFETY: the premise of `given`, and found readable there; not moved past its end.
+            unsafe {
+                if at.is_null() || (*at).is_null() {
+                    return None;
+                }
+                let text = CStr::from_ptr(*at);
+                at = at.add(1);
+                Some(text)
+            }
+        })
+    }
+
+    /// A variable in it.
+    pub fn lookup(self, name: &str) -> Option<&'a [u8]> {
+        self.strings().map(CStr::to_bytes).find_map(|text| {
+            let is_it = text.get(name.len()) == Some(&b'=') && text.starts_with(name.as_bytes());
+            text.get(name.len() + 1..).filter(|_| is_it)
+        })
+    }
+
+    /// Whether the loader will be asked to load this library: of several variables of
+    /// that name it takes the last.
+    pub fn preloads_us(self) -> bool {
+        let lists = self.strings().filter_map(|text| text.to_bytes().strip_prefix(PRELOAD));
+        lists.last().is_some_and(|list| entries(list).any(is_ours))
+    }
 }
 
 /// Whether one entry of LD_PRELOAD is this library.
@@ -49,15 +82,11 @@ fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| *b == b':' || *b == b' ').filter(|e| !e.is_empty())
 }
 
-/// Whether the loader will be asked to load this library: of several variables of
-/// that name it takes the last.
-pub fn preloads_us(environment: Strings) -> bool {
-    let lists = strings(environment).filter_map(|text| text.to_bytes().strip_prefix(PRELOAD));
-    lists.last().is_some_and(|list| entries(list).any(is_ours))
-}
-
 /// Whether an environment can be read: asks once for each page it touches.
-pub fn are_texts(environment: Strings) -> bool {
+///
+/// # Safety
+/// As [`Environment::given`].
+unsafe fn are_texts(environment: Strings) -> bool {
     if environment.is_null() || closed(Class::Threads) {
         return true;
     }
@@ -70,7 +99,7 @@ pub fn are_texts(environment: Strings) -> bool {
                 return false;
             }
         }
-        // SAFETY: its page was looked at above.
+        // SAFETY: the kernel has just read its page.
         let text = unsafe { *at };
         if text.is_null() {
             return true;
@@ -89,9 +118,9 @@ pub fn are_texts(environment: Strings) -> bool {
 /// whose shared memory nothing may be left behind: what is needed lies on the
 /// stack, unless that would be too much for one. (Then a vfork child that succeeds
 /// leaves a mapping of some pages behind.)
-pub fn without_us(environment: Strings, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
-    let count = strings(environment).count() + 1;
-    let lists = strings(environment).filter(|text| text.to_bytes().starts_with(PRELOAD));
+pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
+    let count = environment.strings().count() + 1;
+    let lists = environment.strings().filter(|text| text.to_bytes().starts_with(PRELOAD));
     let bytes = lists.map(|text| text.to_bytes_with_nul().len()).sum::<usize>();
     if count <= MOST && bytes <= MOST_TEXT {
         return on_the_stack(environment, run);
@@ -99,7 +128,7 @@ pub fn without_us(environment: Strings, run: &mut dyn FnMut(Strings) -> c_int) -
     let array_bytes = count * size_of::<*const c_char>();
     let whole = array_bytes + bytes;
     let room = if closed(Class::Threads) { None } else { sys::map_anonymous(whole) };
-    let Some(room) = room else { return run(environment) };
+    let Some(room) = room else { return run(environment.array()) };
     // SAFETY: just mapped, zeroed (null pointers), used here alone: first the array, then
     // the texts behind it.
     let (kept, text) = unsafe {
@@ -118,7 +147,7 @@ const MOST: usize = 768;
 const MOST_TEXT: usize = 1024;
 
 #[inline(never)]
-fn on_the_stack(environment: Strings, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
+fn on_the_stack(environment: Environment, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
     let mut kept = [core::ptr::null(); MOST];
     let mut text = [0u8; MOST_TEXT];
     run(strip(environment, &mut kept, &mut text))
@@ -126,15 +155,15 @@ fn on_the_stack(environment: Strings, run: &mut dyn FnMut(Strings) -> c_int) -> 
 
 /// Writes the environment into `kept` (zeroed, long enough), and lists of libraries that
 /// hold this one, without it, into `text` (zeroed, as long as all lists).
-fn strip(environment: Strings, kept: &mut [*const c_char], text: &mut [u8]) -> Strings {
+fn strip(environment: Environment, kept: &mut [*const c_char], text: &mut [u8]) -> Strings {
     let mut places = kept.iter_mut();
     let mut used = 0;
-    for entry in strings(environment) {
+    for entry in environment.strings() {
         let list = entry.to_bytes().strip_prefix(PRELOAD).unwrap_or_default();
         let mut given = entry.as_ptr();
         if entries(list).any(is_ours) {
             if entries(list).all(is_ours) {
-                continue; // alone, there would be no such variable
+                continue; // without tprof there would be no such variable
             }
             let start = used;
             let mut push = |bytes: &[u8]| {

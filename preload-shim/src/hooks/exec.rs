@@ -1,74 +1,80 @@
 //! Every form of exec and spawn.
 
-use super::environment::{Strings, are_texts, lookup, preloads_us, without_us};
+use super::environment::{Environment, Strings, without_us};
 use crate::real;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long};
-use tprof_inject::calls_made::{Class, closed};
-use tprof_inject::{attach, exec, life, sys, thread};
+use tprof_inject::closed::{Class, closed};
+use tprof_inject::{attach, environment, exec, life, state, sys, unrecorded};
 use tprof_wire::env;
 use tprof_wire::record::ExecVerdict;
 
 const PATH_MAX: usize = 4096;
 
 /// What will become of `path` under `environment`.
-fn verdict(path: *const c_char, environment: Strings) -> ExecVerdict {
-    if !preloads_us(environment) || lookup(environment, env::SESSION).is_none() {
+fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
+    if !environment.preloads_us() || environment.lookup(env::SESSION).is_none() {
         return ExecVerdict::NoEnvironment;
     }
-    exec::judge(path.cast())
+    exec::judge(path)
 }
 
-/// Whether a string begins where it can be read. (Under a filter the kernel may
-/// not be asked; NULL is told all the same.)
-fn is_text(at: *const c_char) -> bool {
-    !at.is_null() && (closed(Class::Threads) || sys::is_readable(at as usize & !7))
+/// A string that was given to exec; `None` where it does not begin where it can be read.
+/// (Under a filter the kernel may not be asked; NULL is refused all the same.)
+///
+/// # Safety
+/// Exec's contract, except that the address may be bad: a string that ends with a zero,
+/// unchanged for `'a`.
+unsafe fn text<'a>(at: *const c_char) -> Option<&'a CStr> {
+    let is_there = !at.is_null() && (closed(Class::Threads) || sys::is_readable(at as usize & !7));
+    // SAFETY: the caller's premise.
+    is_there.then(|| unsafe { CStr::from_ptr(at) })
 }
 
-/// Announces an exec and performs it through `run`, with the environment that
-/// the new program may have; returns only if it failed.
-fn announced(
-    path: *const c_char,
+/// Announces an exec of `path` (`None`: it cannot be read) and performs it through `run`,
+/// with the environment that the new program may have; returns only if it failed.
+///
+/// # Safety
+/// `environment` is as for [`Environment::given`].
+unsafe fn announced(
+    path: Option<&CStr>,
     environment: Strings,
     spawn: bool,
     run: &mut dyn FnMut(Strings) -> c_int,
 ) -> c_int {
-    if !is_text(path) || !are_texts(environment) {
-        return run(environment); // the kernel says EFAULT
-    }
+    // SAFETY: the caller's premise.
+    let (Some(path), Some(given)) = (path, unsafe { Environment::given(environment) }) else {
+        return run(environment); // the kernel refuses: EFAULT
+    };
     if closed(Class::Threads) || closed(Class::Processes) {
         // The filter lives on in the new program, where attaching could be fatal.
-        // SAFETY: looked at above.
-        let name = unsafe { CStr::from_ptr(path) }.to_bytes();
-        thread::say_lost_if_not_own();
-        life::executing(name, ExecVerdict::Filtered, spawn);
-        let result = without_us(environment, run);
+        unrecorded::lose_child_if_not_own();
+        life::executing(path.to_bytes(), ExecVerdict::Filtered, spawn);
+        let result = without_us(given, run);
         if !spawn {
             life::exec_failed(result);
         }
         return result;
     }
     // A forked child on its way to a program that will attach itself need not.
-    let fresh = !thread::process_is_attached();
-    if fresh && verdict(path, environment) == ExecVerdict::Followed {
+    let fresh = !state::is_attached();
+    if fresh && verdict(path, given) == ExecVerdict::Followed {
         if !attach::is_reachable() {
-            thread::say_lost(sys::pid());
+            unrecorded::lose_child(sys::pid());
         }
         return run(environment);
     }
-    let verdict = verdict(path, environment);
+    let verdict = verdict(path, given);
     if verdict != ExecVerdict::Followed {
-        thread::say_lost_if_not_own();
+        unrecorded::lose_child_if_not_own();
     }
-    // SAFETY: a path given to exec is a string.
-    let name = unsafe { CStr::from_ptr(path) };
-    if name.to_bytes().starts_with(b"/proc/self/") {
-        execute_link(name, verdict, spawn);
+    if path.to_bytes().starts_with(b"/proc/self/") {
+        execute_link(path, verdict, spawn);
     } else {
-        life::executing(name.to_bytes(), verdict, spawn);
+        life::executing(path.to_bytes(), verdict, spawn);
     }
     let result = if matches!(verdict, ExecVerdict::OtherClass | ExecVerdict::Sanitizer) {
-        without_us(environment, run)
+        without_us(given, run)
     } else {
         run(environment)
     };
@@ -87,13 +93,11 @@ fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
 }
 
 /// Finds what `execvp` would run, into `out`; the name itself if nothing is found.
-fn search(file: *const c_char, out: &mut [u8; PATH_MAX]) -> &CStr {
-    // SAFETY: a file name given to exec is a string.
-    let name = unsafe { CStr::from_ptr(file) };
+fn search<'a>(name: &CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     let name_bytes = name.to_bytes_with_nul();
     let fallback = b"/bin:/usr/bin";
     if !name_bytes.contains(&b'/') {
-        let path = attach::variable("PATH").unwrap_or(fallback);
+        let path = environment::variable("PATH").unwrap_or(fallback);
         for directory in path.split(|b| *b == b':') {
             let slash = usize::from(!directory.is_empty());
             let whole = directory.len() + slash + name_bytes.len();
@@ -123,19 +127,16 @@ pub unsafe extern "C" fn execve(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    announced(
-        path,
-        environment,
-        false,
-        &mut |environment| real!(EXECVE(path, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1),
-    )
+    let run = &mut |environment: Strings| real!(EXECVE(path, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
+    // SAFETY: exec's contract.
+    unsafe { announced(text(path), environment, false, run) }
 }
 
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: as `execve`, which this is with the process's own environment.
-    unsafe { execve(path, arguments, attach::environment()) }
+    unsafe { execve(path, arguments, environment::array()) }
 }
 
 /// Hook.
@@ -145,28 +146,26 @@ pub unsafe extern "C" fn execvpe(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    if !is_text(file) {
+    // SAFETY: exec's contract.
+    let Some(name) = (unsafe { text(file) }) else {
         return real!(EXECVPE(file, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
-    }
+    };
     let mut buffer = [0u8; PATH_MAX];
-    let found = search(file, &mut buffer).as_ptr();
-    announced(
-        found,
-        environment,
-        false,
-        &mut |environment| real!(EXECVPE(file, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1),
-    )
+    let found = search(name, &mut buffer);
+    let run = &mut |environment: Strings| real!(EXECVPE(file, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
+    // SAFETY: exec's contract.
+    unsafe { announced(Some(found), environment, false, run) }
 }
 
 /// Hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: as `execvpe`, which this is with the process's own environment.
-    unsafe { execvpe(file, arguments, attach::environment()) }
+    unsafe { execvpe(file, arguments, environment::array()) }
 }
 
 /// Writes `/proc/self/fd/N` and, if there is any, a path below it.
-fn descriptor_path(fd: c_int, below: &[u8], out: &mut [u8; PATH_MAX]) -> *const c_char {
+fn descriptor_path<'a>(fd: c_int, below: &[u8], out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     let mut digits = [b'0'; 10];
     let mut value = fd.unsigned_abs();
     let mut first = digits.len();
@@ -184,14 +183,13 @@ fn descriptor_path(fd: c_int, below: &[u8], out: &mut [u8; PATH_MAX]) -> *const 
         *to = *from;
     }
     out[PATH_MAX - 1] = 0;
-    out.as_ptr().cast()
+    CStr::from_bytes_until_nul(out).unwrap_or(c"")
 }
 
-/// What `execveat` would run, for an address that was found readable.
-fn path_at(fd: c_int, path: *const c_char, out: &mut [u8; PATH_MAX]) -> *const c_char {
+/// What `execveat` would run.
+fn path_at<'a>(fd: c_int, path: &'a CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     const AT_FDCWD: c_int = -100;
-    // SAFETY: a path given to exec is a string.
-    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let bytes = path.to_bytes();
     if bytes.starts_with(b"/") || fd == AT_FDCWD && !bytes.is_empty() {
         return path;
     }
@@ -202,12 +200,9 @@ fn path_at(fd: c_int, path: *const c_char, out: &mut [u8; PATH_MAX]) -> *const c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
-    announced(
-        descriptor_path(fd, b"", &mut buffer),
-        environment,
-        false,
-        &mut |environment| real!(FEXECVE(fd, arguments, environment) as fn(c_int, Strings, Strings) -> c_int, else -1),
-    )
+    let run = &mut |environment: Strings| real!(FEXECVE(fd, arguments, environment) as fn(c_int, Strings, Strings) -> c_int, else -1);
+    // SAFETY: exec's contract.
+    unsafe { announced(Some(descriptor_path(fd, b"", &mut buffer)), environment, false, run) }
 }
 
 /// Hook.
@@ -220,35 +215,44 @@ pub unsafe extern "C" fn execveat(
     flags: c_int,
 ) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
-    let judged = if is_text(path) { path_at(fd, path, &mut buffer) } else { path };
-    announced(
-        judged,
-        environment,
-        false,
-        &mut |environment| real!(EXECVEAT(fd, path, arguments, environment, flags) as fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int, else -1),
-    )
+    let run = &mut |environment: Strings| real!(EXECVEAT(fd, path, arguments, environment, flags) as fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int, else -1);
+    // SAFETY: exec's contract.
+    unsafe {
+        announced(text(path).map(|path| path_at(fd, path, &mut buffer)), environment, false, run)
+    }
 }
 
 /// `syscall(SYS_execve)`.
-pub fn by_number(
+///
+/// # Safety
+/// Exec's contract, except that addresses may be bad.
+pub unsafe fn by_number(
     path: *const c_char,
     environment: Strings,
     run: &mut dyn FnMut(usize) -> c_long,
 ) -> c_long {
     let mut run = |environment: Strings| run(environment as usize) as c_int;
-    c_long::from(announced(path, environment, false, &mut run))
+    // SAFETY: the caller's premise.
+    c_long::from(unsafe { announced(text(path), environment, false, &mut run) })
 }
 
 /// `syscall(SYS_execveat)`.
-pub fn by_number_at(
+///
+/// # Safety
+/// As [`by_number`].
+pub unsafe fn by_number_at(
     fd: c_int,
     path: *const c_char,
     environment: Strings,
     run: &mut dyn FnMut(usize) -> c_long,
 ) -> c_long {
     let mut buffer = [0u8; PATH_MAX];
-    let judged = if is_text(path) { path_at(fd, path, &mut buffer) } else { path };
-    by_number(judged, environment, run)
+    let mut run = |environment: Strings| run(environment as usize) as c_int;
+    // SAFETY: the caller's premise.
+    c_long::from(unsafe {
+        let path = text(path).map(|path| path_at(fd, path, &mut buffer));
+        announced(path, environment, false, &mut run)
+    })
 }
 
 /// The variadic forms: their arguments, in registers and then on the stack, are
@@ -287,12 +291,12 @@ list_form!(execle, execle_impl);
 
 extern "C" fn execl_impl(path: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: the array ends with the caller's NULL.
-    unsafe { execve(path, arguments, attach::environment()) }
+    unsafe { execve(path, arguments, environment::array()) }
 }
 
 extern "C" fn execlp_impl(file: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: the array ends with the caller's NULL.
-    unsafe { execvpe(file, arguments, attach::environment()) }
+    unsafe { execvpe(file, arguments, environment::array()) }
 }
 
 extern "C" fn execle_impl(path: *const c_char, arguments: Strings) -> c_int {
@@ -306,17 +310,21 @@ extern "C" fn execle_impl(path: *const c_char, arguments: Strings) -> c_int {
     }
 }
 
-type Spawn = (*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings);
-
-fn spawned(
-    call: Spawn,
-    judged: *const c_char,
+/// Announces a spawn of `path` and performs it through `run`.
+///
+/// # Safety
+/// `out` is null or a place for a pid; `environment` is as for [`Environment::given`].
+unsafe fn spawned(
+    out: *mut c_int,
+    path: Option<&CStr>,
+    environment: Strings,
     run: &mut dyn FnMut(*mut c_int, Strings) -> c_int,
 ) -> c_int {
-    let (out, _, _, _, _, environment) = call;
     let mut own = 0;
     let out = if out.is_null() { &raw mut own } else { out };
-    let error = announced(judged, environment, true, &mut |environment| run(out, environment));
+    // SAFETY: the caller's premise.
+    let error =
+        unsafe { announced(path, environment, true, &mut |environment| run(out, environment)) };
     // SAFETY: on success libc stored the pid there.
     let child = if error == 0 { (unsafe { *out }) as u32 } else { 0 };
     life::spawned(child, error);
@@ -333,11 +341,9 @@ pub unsafe extern "C" fn posix_spawn(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    spawned(
-        (out, path, actions, attributes, arguments, environment),
-        path,
-        &mut |out, environment| real!(POSIX_SPAWN(out, path, actions, attributes, arguments, environment) as fn(*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings) -> c_int, else 38),
-    )
+    let run = &mut |out: *mut c_int, environment: Strings| real!(POSIX_SPAWN(out, path, actions, attributes, arguments, environment) as fn(*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings) -> c_int, else 38);
+    // SAFETY: posix_spawn's contract.
+    unsafe { spawned(out, text(path), environment, run) }
 }
 
 /// Hook.
@@ -351,10 +357,7 @@ pub unsafe extern "C" fn posix_spawnp(
     environment: Strings,
 ) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
-    let judged = if !is_text(file) { file } else { search(file, &mut buffer).as_ptr() };
-    spawned(
-        (out, file, actions, attributes, arguments, environment),
-        judged,
-        &mut |out, environment| real!(POSIX_SPAWNP(out, file, actions, attributes, arguments, environment) as fn(*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings) -> c_int, else 38),
-    )
+    let run = &mut |out: *mut c_int, environment: Strings| real!(POSIX_SPAWNP(out, file, actions, attributes, arguments, environment) as fn(*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings) -> c_int, else 38);
+    // SAFETY: posix_spawn's contract.
+    unsafe { spawned(out, text(file).map(|name| search(name, &mut buffer)), environment, run) }
 }

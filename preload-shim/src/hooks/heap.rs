@@ -9,16 +9,18 @@ use tprof_inject::{heap, stack_hook};
 const ENOMEM: c_int = 12;
 
 stack_hook!(#[doc = "Hook."] malloc(bytes: usize) -> *mut u8, malloc_impl, "rsi", "rdx");
-extern "C" fn malloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+unsafe extern "C" fn malloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(MALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
-    heap::allocated(block, bytes, sp, fp);
+    // SAFETY: what the real function returned.
+    unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }
 
 stack_hook!(#[doc = "Hook."] calloc(count: usize, each: usize) -> *mut u8, calloc_impl, "rdx", "rcx");
-extern "C" fn calloc_impl(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
+unsafe extern "C" fn calloc_impl(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(CALLOC(count, each) as fn(usize, usize) -> *mut u8, else null_mut());
-    heap::allocated(block, count.wrapping_mul(each), sp, fp);
+    // SAFETY: what the real function returned.
+    unsafe { heap::allocated(block, count.wrapping_mul(each), sp, fp) };
     block
 }
 
@@ -26,21 +28,24 @@ extern "C" fn calloc_impl(count: usize, each: usize, sp: usize, fp: usize) -> *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut u8) {
     if !block.is_null() {
-        heap::freeing(block);
+        // SAFETY: the caller gives this block to `free`.
+        unsafe { heap::freeing(block) };
     }
     real!(FREE(block) as fn(*mut u8) -> (), else ());
 }
 
 stack_hook!(#[doc = "Hook."] realloc(block: *mut u8, bytes: usize) -> *mut u8, realloc_impl, "rdx", "rcx");
-extern "C" fn realloc_impl(block: *mut u8, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
-    let old = if block.is_null() { None } else { heap::reallocating(block) };
+unsafe extern "C" fn realloc_impl(block: *mut u8, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+    // SAFETY: the caller gives this block to `realloc`.
+    let old = if block.is_null() { None } else { unsafe { heap::reallocating(block) } };
     let new = real!(REALLOC(block, bytes) as fn(*mut u8, usize) -> *mut u8, else null_mut());
-    resized(old, block, new, bytes, sp, fp);
+    // SAFETY: what the real function returned.
+    unsafe { resized(old, block, new, bytes, sp, fp) };
     new
 }
 
 stack_hook!(#[doc = "Hook."] reallocarray(block: *mut u8, count: usize, each: usize) -> *mut u8, reallocarray_impl, "rcx", "r8");
-extern "C" fn reallocarray_impl(
+unsafe extern "C" fn reallocarray_impl(
     block: *mut u8,
     count: usize,
     each: usize,
@@ -53,22 +58,35 @@ extern "C" fn reallocarray_impl(
     let Some(bytes) = count.checked_mul(each) else {
         return real!(REALLOCARRAY(block, count, each) as fn(*mut u8, usize, usize) -> *mut u8, else null_mut());
     };
-    realloc_impl(block, bytes, sp, fp)
+    // SAFETY: as `realloc`, which this is with the product.
+    unsafe { realloc_impl(block, bytes, sp, fp) }
 }
 
 /// Reports a `realloc` by what came of it.
-fn resized(old: Option<heap::Old>, from: *mut u8, to: *mut u8, bytes: usize, sp: usize, fp: usize) {
+///
+/// # Safety
+/// `to` is what the real function returned.
+unsafe fn resized(
+    old: Option<heap::Old>,
+    from: *mut u8,
+    to: *mut u8,
+    bytes: usize,
+    sp: usize,
+    fp: usize,
+) {
     if from.is_null() {
-        heap::allocated(to, bytes, sp, fp);
+        // SAFETY: the caller's premise.
+        unsafe { heap::allocated(to, bytes, sp, fp) };
     } else {
         // glibc frees on `realloc(p, 0)` and returns NULL.
         let failed = to.is_null() && bytes != 0;
-        heap::reallocated(old, from, to, bytes, failed, sp, fp);
+        // SAFETY: the caller's premise.
+        unsafe { heap::reallocated(old, from, to, bytes, failed, sp, fp) };
     }
 }
 
 stack_hook!(#[doc = "Hook."] posix_memalign(out: *mut *mut u8, align: usize, bytes: usize) -> c_int, posix_memalign_impl, "rcx", "r8");
-extern "C" fn posix_memalign_impl(
+unsafe extern "C" fn posix_memalign_impl(
     out: *mut *mut u8,
     align: usize,
     bytes: usize,
@@ -78,35 +96,44 @@ extern "C" fn posix_memalign_impl(
     let error = real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
     if error == 0 {
         // SAFETY: on success libc stored the block there.
-        heap::allocated(unsafe { *out }, bytes, sp, fp);
+        unsafe { heap::allocated(*out, bytes, sp, fp) };
     }
     error
 }
 
 stack_hook!(#[doc = "Hook."] aligned_alloc(align: usize, bytes: usize) -> *mut u8, aligned_alloc_impl, "rdx", "rcx");
-extern "C" fn aligned_alloc_impl(align: usize, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+unsafe extern "C" fn aligned_alloc_impl(
+    align: usize,
+    bytes: usize,
+    sp: usize,
+    fp: usize,
+) -> *mut u8 {
     let block = real!(ALIGNED_ALLOC(align, bytes) as fn(usize, usize) -> *mut u8, else null_mut());
-    heap::allocated(block, bytes, sp, fp);
+    // SAFETY: what the real function returned.
+    unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }
 
 stack_hook!(#[doc = "Hook."] memalign(align: usize, bytes: usize) -> *mut u8, memalign_impl, "rdx", "rcx");
-extern "C" fn memalign_impl(align: usize, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+unsafe extern "C" fn memalign_impl(align: usize, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(MEMALIGN(align, bytes) as fn(usize, usize) -> *mut u8, else null_mut());
-    heap::allocated(block, bytes, sp, fp);
+    // SAFETY: what the real function returned.
+    unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }
 
 stack_hook!(#[doc = "Hook."] valloc(bytes: usize) -> *mut u8, valloc_impl, "rsi", "rdx");
-extern "C" fn valloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+unsafe extern "C" fn valloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(VALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
-    heap::allocated(block, bytes, sp, fp);
+    // SAFETY: what the real function returned.
+    unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }
 
 stack_hook!(#[doc = "Hook."] pvalloc(bytes: usize) -> *mut u8, pvalloc_impl, "rsi", "rdx");
-extern "C" fn pvalloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+unsafe extern "C" fn pvalloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(PVALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
-    heap::allocated(block, bytes, sp, fp);
+    // SAFETY: what the real function returned.
+    unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }

@@ -4,10 +4,10 @@
 use crate::hooks::exec;
 use crate::real;
 use core::ffi::{c_int, c_long};
-use core::sync::atomic::AtomicU32;
+use tprof_inject::block::Thread;
 use tprof_inject::calls_made::{self, Closing};
+use tprof_inject::closed::Counts;
 use tprof_inject::life;
-use tprof_inject::thread::Thread;
 
 const PR_SET_NAME: c_int = 15;
 const PR_SET_SECCOMP: c_int = 22;
@@ -48,7 +48,7 @@ fn asked_of_seccomp(operation: usize, flags: usize, program: usize) -> Asked {
 /// refused leaves no trace.
 enum Noted {
     Nothing,
-    Strict(Option<*mut Thread>),
+    Strict(Option<&'static Thread>),
     Filter(Closing, usize),
 }
 
@@ -82,7 +82,7 @@ impl Noted {
 /// For libtprof_cupti.so, which hooks nothing: what filters close in this process, and
 /// what to call before one does.
 #[unsafe(no_mangle)]
-pub extern "C" fn tprof_closed_calls(make_room: extern "C" fn()) -> *const [AtomicU32; 3] {
+pub extern "C" fn tprof_closed_calls(make_room: extern "C" fn()) -> *const Counts {
     calls_made::followed_by(make_room)
 }
 
@@ -116,12 +116,18 @@ pub unsafe extern "C" fn syscall(
         SYS_SECCOMP => asked_of_seccomp(a, b, c).note(),
         SYS_PRCTL => asked_of_prctl(a as c_int, b, c).note(),
         SYS_EXECVE => {
-            return exec::by_number(a as *const _, c as *const _, &mut |c| run(a, b, c, d));
+            // SAFETY: the caller's arguments of execve.
+            return unsafe {
+                exec::by_number(a as *const _, c as *const _, &mut |c| run(a, b, c, d))
+            };
         }
         SYS_EXECVEAT => {
-            return exec::by_number_at(a as c_int, b as *const _, d as *const _, &mut |d| {
-                run(a, b, c, d)
-            });
+            // SAFETY: the caller's arguments of execveat.
+            return unsafe {
+                exec::by_number_at(a as c_int, b as *const _, d as *const _, &mut |d| {
+                    run(a, b, c, d)
+                })
+            };
         }
         _ => Noted::Nothing,
     };

@@ -4,8 +4,8 @@ use crate::real;
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use tprof_inject::thread::Thread;
-use tprof_inject::{life, thread};
+use tprof_inject::block::Thread;
+use tprof_inject::{gate, life, thread_notes};
 
 /// A start routine and its argument, on their way to the new thread.
 struct Start {
@@ -36,8 +36,7 @@ pub unsafe extern "C" fn pthread_create(
     routine: usize,
     argument: *mut c_void,
 ) -> c_int {
-    let start =
-        if thread::recording().is_some() { claim(routine, argument as usize) } else { None };
+    let start = gate::recording().and_then(|thread| claim(thread, routine, argument as usize));
     let (routine, argument) = match start {
         Some(start) => {
             (thread_main as *const () as usize, (start as *const Start).cast_mut().cast())
@@ -53,13 +52,12 @@ pub unsafe extern "C" fn pthread_create(
     error
 }
 
-fn claim(routine: usize, argument: usize) -> Option<&'static Start> {
+fn claim(thread: &Thread, routine: usize, argument: usize) -> Option<&'static Start> {
     let start =
         STARTING.iter().find(|s| s.state.compare_exchange(0, 1, AcqRel, Relaxed).is_ok())?;
     start.routine.store(routine, Relaxed);
     start.argument.store(argument, Relaxed);
-    // SAFETY: this thread's own block.
-    start.creator.store(unsafe { (*Thread::here()).tid }, Relaxed);
+    start.creator.store(thread.tid.get(), Relaxed);
     start.state.store(2, Release);
     Some(start)
 }
@@ -103,15 +101,16 @@ extern "C" fn begin(start: *const Start) -> Call {
     let start = unsafe { &*start };
     let call =
         Call { routine: start.routine.load(Relaxed), argument: start.argument.load(Relaxed) };
-    // SAFETY: this thread's own block.
-    unsafe { (*Thread::here()).creator = start.creator.load(Relaxed) };
+    // SAFETY: a thread of libc's, which has thread-local storage.
+    unsafe { Thread::here() }.creator.set(start.creator.load(Relaxed));
     start.state.store(0, Release);
-    let _ = thread::recording();
+    let _ = gate::recording();
     call
 }
 
 extern "C" fn end() {
-    life::thread_ended();
+    // SAFETY: a thread of libc's, which has thread-local storage.
+    thread_notes::ended(unsafe { Thread::here() });
 }
 
 /// Hook. Jumps on, so that the forced unwinding never meets a frame of ours.
@@ -134,7 +133,7 @@ pub unsafe extern "C" fn pthread_exit(_: *mut c_void) -> ! {
 
 /// Reports the end; the real `pthread_exit` to jump to.
 extern "C" fn leaving() -> usize {
-    life::thread_ended();
+    end();
     crate::table::address(&crate::table::PTHREAD_EXIT)
 }
 

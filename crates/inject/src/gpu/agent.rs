@@ -6,14 +6,15 @@
 //! read, CUPTI's clock is read between two readings of ours.
 
 use super::buffers::{self, Done};
-use super::cupti::{Cupti, Loader, Unfit};
+use super::cupti::{Cupti, Unfit};
 use super::decode::{self, Names, Skip};
+use super::loader::Loader;
 use super::places::{self, Missing};
 use super::raw::Raw;
 use super::texts;
+use crate::block::Thread;
 use crate::state::WIPED;
-use crate::thread::{self, Thread};
-use crate::{attach, calls_made, loaded, ring, sys};
+use crate::{attach, calls_made, environment, gate, loaded, ring, sys};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -63,10 +64,10 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 static WAKE: AtomicU32 = AtomicU32::new(0);
 
 /// CUPTI's functions, written once before [`PHASE`] becomes [`STARTED`].
-struct Table(UnsafeCell<MaybeUninit<Cupti>>);
+struct CuptiCell(UnsafeCell<MaybeUninit<Cupti>>);
 // SAFETY: written by one thread, read only after PHASE says so.
-unsafe impl Sync for Table {}
-static CUPTI: Table = Table(UnsafeCell::new(MaybeUninit::uninit()));
+unsafe impl Sync for CuptiCell {}
+static CUPTI: CuptiCell = CuptiCell(UnsafeCell::new(MaybeUninit::uninit()));
 
 fn cupti() -> Option<Cupti> {
     if PHASE.load(Acquire) == IDLE {
@@ -93,9 +94,9 @@ pub fn start() {
     // First whoever was to be loaded before us: it expects to find CUPTI unused.
     let chained = loader.as_ref().is_none_or(chain);
     prepare();
-    let Some(thread) = thread::recording() else { return };
+    let Some(thread) = gate::recording() else { return };
     if !chained {
-        let named = attach::variable(env::NEXT_INJECTION).unwrap_or_default();
+        let named = environment::variable(env::NEXT_INJECTION).unwrap_or_default();
         let why = reason(b"CUDA_INJECTION64_PATH names a library that does not load", named);
         note(thread, trouble::NOT_CHAINED, 1, why.as_c().to_bytes());
     }
@@ -112,15 +113,15 @@ fn reason(why: &[u8], file: &[u8]) -> places::Path {
 }
 
 /// Says that CUPTI cannot be used.
-fn without(thread: &mut Thread, why: &[u8], file: &[u8]) {
+fn without(thread: &Thread, why: &[u8], file: &[u8]) {
     note(thread, trouble::NO_CUPTI, 1, reason(why, file).as_c().to_bytes());
 }
 
-fn begin(thread: &mut Thread, loader: &Loader) {
+fn begin(thread: &Thread, loader: &Loader) {
     let found = match places::find(loader) {
         Ok(found) => found,
         Err(missing) => {
-            let named = attach::variable(env::CUPTI).unwrap_or_default();
+            let named = environment::variable(env::CUPTI).unwrap_or_default();
             let (why, file): (&[u8], &[u8]) = match missing {
                 Missing::NoDriver => (b"the CUDA driver is not loaded", b""),
                 Missing::NoFile => (b"TPROF_CUPTI names a file that is not there", named),
@@ -190,7 +191,8 @@ fn begin(thread: &mut Thread, loader: &Loader) {
 
 /// Starts the library that the job had named; false if it does not load.
 fn chain(loader: &Loader) -> bool {
-    let Some(next) = attach::variable(env::NEXT_INJECTION).filter(|text| !text.is_empty()) else {
+    let Some(next) = environment::variable(env::NEXT_INJECTION).filter(|text| !text.is_empty())
+    else {
         return true;
     };
     let Some(path) = places::Path::of(&[next]) else { return false };
@@ -206,13 +208,13 @@ fn chain(loader: &Loader) -> bool {
     true
 }
 
-fn note(thread: &mut Thread, what: u32, count: u64, why: &[u8]) {
+fn note(thread: &Thread, what: u32, count: u64, why: &[u8]) {
     let text = texts::id(thread, why);
     let clock = thread.clock();
     ring::ext(thread, ExtKind::AgentNote, what, clock, &[count, u64::from(text)]);
 }
 
-fn refused(thread: &mut Thread, cupti: &Cupti, what: &[u8], result: CUptiResult) {
+fn refused(thread: &Thread, cupti: &Cupti, what: &[u8], result: CUptiResult) {
     if let Some(text) = places::Path::of(&[what, b": ", cupti.result_name(result)]) {
         note(thread, trouble::REFUSED, u64::from(result), text.as_c().to_bytes());
     }
@@ -264,11 +266,11 @@ fn is_own_process() -> bool {
 }
 
 extern "C" fn work(_: *mut c_void) -> *mut c_void {
-    let (Some(cupti), Some(thread)) = (cupti(), thread::recording()) else {
+    let (Some(cupti), Some(thread)) = (cupti(), gate::recording()) else {
         PHASE.store(DONE, Release);
         return core::ptr::null_mut();
     };
-    thread.masked = true;
+    thread.masked.set(true);
     sys::name_thread(c"tprof-cupti");
     let mut names = Interner::new(cupti);
     let raw = Raw::wanted(cupti.version);
@@ -316,7 +318,7 @@ extern "C" fn leave(_: *mut c_void) {
 }
 
 /// Reads CUPTI's clock between two readings of ours; the closest of some.
-fn join_clocks(thread: &mut Thread, cupti: &Cupti) {
+fn join_clocks(thread: &Thread, cupti: &Cupti) {
     // A thread that is put off between readings says little: some more are tried then.
     const TRIES: u32 = 12;
     static CLOSEST: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -359,7 +361,7 @@ fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
 }
 
 /// Turns a buffer's records into ours.
-fn read(thread: &mut Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
+fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     let mut record = core::ptr::null_mut();
     let (mut no_times, mut unknown) = (0u64, 0u64);
     let clock = thread.clock();
@@ -396,7 +398,7 @@ fn read(thread: &mut Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     }
 }
 
-fn count_lost(thread: &mut Thread, cupti: &Cupti) {
+fn count_lost(thread: &Thread, cupti: &Cupti) {
     let mut dropped = 0usize;
     // SAFETY: a place for the answer; no lock of ours is held.
     let result = unsafe { (cupti.dropped)(core::ptr::null_mut(), 0, &raw mut dropped) };
@@ -427,7 +429,7 @@ impl Interner {
 impl Names for Interner {
     #[inline]
     fn text(&mut self, text: &[u8]) -> u32 {
-        thread::recording().map_or(0, |thread| texts::id(thread, text))
+        gate::recording().map_or(0, |thread| texts::id(thread, text))
     }
 
     #[inline]

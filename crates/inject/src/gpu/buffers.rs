@@ -43,7 +43,8 @@ pub fn prepare() -> bool {
     }
     let how = flags::MAP_PRIVATE | flags::MAP_ANONYMOUS | flags::MAP_NORESERVE;
     let Some(base) = sys::map(MOST * BYTES, flags::PROT_NONE, how, -1) else { return false };
-    sys::advise(base, MOST * BYTES, flags::MADV_DONTDUMP);
+    // SAFETY: just mapped; contents stay as they are.
+    unsafe { sys::advise(base, MOST * BYTES, flags::MADV_DONTDUMP) };
     BASE.store(base, Release);
     true
 }
@@ -81,7 +82,8 @@ fn lend() -> *mut u8 {
     }
     for index in 0..MOST {
         if let Some(at) = take(index, state::CLOSED) {
-            if sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) {
+            // SAFETY: a buffer of ours, which becomes writable.
+            if unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) } {
                 return at;
             }
             if let Some(place) = STATES.get(index) {

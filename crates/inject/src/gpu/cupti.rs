@@ -1,74 +1,10 @@
-//! CUPTI's functions, by address, and the loader's that find them. None of them
-//! is linked: the agent needs libc.so.6 alone, and loads where there is no CUDA.
+//! CUPTI's functions, by address.
 
-use super::places::Found;
-use crate::loaded;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use super::loader::{Loader, function};
+use super::places::CuptiLibrary;
+use core::ffi::CStr;
 use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
-
-type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-type Symbol = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-type Error = unsafe extern "C" fn() -> *const c_char;
-
-/// Turns an address into a function of type `$type`.
-macro_rules! function {
-    ($address:expr, $type:ty) => {
-        // SAFETY: the address was found under the name of a function of this type.
-        unsafe { core::mem::transmute::<usize, $type>($address) }
-    };
-}
-
-/// An open library.
-#[derive(Clone, Copy)]
-pub struct Handle(*mut c_void);
-
-/// The loader.
-pub struct Loader {
-    open: Open,
-    symbol: Symbol,
-    error: Option<Error>,
-}
-
-impl Loader {
-    /// Of the C library in this process.
-    pub fn find() -> Option<Loader> {
-        Some(Loader {
-            open: function!(loaded::libc_function(c"dlopen")?, Open),
-            symbol: function!(loaded::libc_function(c"dlsym")?, Symbol),
-            error: loaded::libc_function(c"dlerror").map(|address| function!(address, Error)),
-        })
-    }
-
-    /// Opens a library. A failure leaves nothing behind that the job could read.
-    pub fn open(&self, path: &CStr, how: c_int) -> Option<Handle> {
-        // SAFETY: a NUL-terminated path.
-        let handle = unsafe { (self.open)(path.as_ptr(), how) };
-        if handle.is_null() {
-            self.forget_error();
-            return None;
-        }
-        Some(Handle(handle))
-    }
-
-    /// Address of a symbol of an open library.
-    pub fn symbol(&self, handle: Handle, name: &CStr) -> Option<usize> {
-        // SAFETY: a handle of `open`, a NUL-terminated name.
-        let address = unsafe { (self.symbol)(handle.0, name.as_ptr()) };
-        if address.is_null() {
-            self.forget_error();
-            return None;
-        }
-        Some(address as usize)
-    }
-
-    fn forget_error(&self) {
-        if let Some(error) = self.error {
-            // SAFETY: takes nothing, and its text is not read.
-            unsafe { error() };
-        }
-    }
-}
 
 /// The functions that are used.
 #[derive(Clone, Copy)]
@@ -109,7 +45,7 @@ pub enum Unfit {
 
 impl Cupti {
     /// Of the library that was found.
-    pub fn of(loader: &Loader, found: &Found) -> Result<Cupti, Unfit> {
+    pub fn of(loader: &Loader, found: &CuptiLibrary) -> Result<Cupti, Unfit> {
         let at = |name: &CStr| loader.symbol(found.handle, name);
         let get_version = function!(at(c"cuptiGetVersion").ok_or(Unfit::Lacks)?, f::GetVersion);
         let mut version = 0;

@@ -13,6 +13,7 @@ pub mod agent;
 pub mod buffers;
 pub mod cupti;
 pub mod decode;
+pub mod loader;
 pub mod places;
 pub mod raw;
 pub mod texts;

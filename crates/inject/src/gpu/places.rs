@@ -2,9 +2,9 @@
 //! `TPROF_CUPTI` names, or the one that belongs to the job's CUDA. Two in one
 //! process would fight, and one of another CUDA would not know the driver.
 
-use super::cupti::{Handle, Loader};
+use super::loader::{Handle, Loader};
 use crate::loaded::{self, Loaded};
-use crate::{attach, sys};
+use crate::{environment, sys};
 use core::ffi::{CStr, c_int};
 use tprof_wire::env;
 
@@ -44,7 +44,7 @@ impl Path {
 }
 
 /// What was found.
-pub struct Found {
+pub struct CuptiLibrary {
     /// As `dlopen` gave it.
     pub handle: Handle,
     /// Where it is, as it was named.
@@ -70,21 +70,21 @@ const LAZY: c_int = 1;
 const NOLOAD: c_int = 4;
 
 /// Finds CUPTI, and loads it if it must.
-pub fn find(loader: &Loader) -> Result<Found, Missing> {
+pub fn find(loader: &Loader) -> Result<CuptiLibrary, Missing> {
     let Some(driver) = loaded::named(b"libcuda.so") else { return Err(Missing::NoDriver) };
     if let Some(there) = loaded::named(b"libcupti.so") {
         let path = Path::of(&[there.path.to_bytes()]).ok_or(Missing::Nowhere)?;
         let handle = loader.open(path.as_c(), LAZY | NOLOAD).ok_or(Missing::Nowhere)?;
-        return Ok(Found { handle, path });
+        return Ok(CuptiLibrary { handle, path });
     }
-    if let Some(named) = attach::variable(env::CUPTI).filter(|text| !text.is_empty()) {
+    if let Some(named) = environment::variable(env::CUPTI).filter(|text| !text.is_empty()) {
         let path = Path::of(&[named]).ok_or(Missing::Named)?;
         // A name without a slash is looked for by the loader.
         let is_there = !named.contains(&b'/') || sys::is_there(path.as_c().as_ptr().cast());
         let why = if is_there { Missing::Named } else { Missing::NoFile };
         let handle = loader.open(path.as_c(), LAZY).ok_or(why)?;
         return match loader.symbol(handle, c"cuptiActivityRegisterCallbacks") {
-            Some(_) => Ok(Found { handle, path }),
+            Some(_) => Ok(CuptiLibrary { handle, path }),
             None => Err(Missing::NotCupti),
         };
     }
@@ -148,7 +148,7 @@ const BESIDE: [&[u8]; 6] = [
     b"/../../../extras/CUPTI/lib64/",
 ];
 
-fn beside(loader: &Loader, name: &[u8]) -> Option<Found> {
+fn beside(loader: &Loader, name: &[u8]) -> Option<CuptiLibrary> {
     for anchor in ANCHORS {
         let Some(anchor) = loaded::named(anchor) else { continue };
         let path = anchor.path.to_bytes();
@@ -163,13 +163,13 @@ fn beside(loader: &Loader, name: &[u8]) -> Option<Found> {
     None
 }
 
-fn elsewhere(loader: &Loader, name: &[u8]) -> Option<Found> {
-    let home = |variable| attach::variable(variable).filter(|text| !text.is_empty());
+fn elsewhere(loader: &Loader, name: &[u8]) -> Option<CuptiLibrary> {
+    let home = |variable| environment::variable(variable).filter(|text| !text.is_empty());
     let homes = [home("CUDA_HOME"), home("CUDA_PATH"), Some(b"/usr/local/cuda".as_slice())];
     // The loader's own search first: LD_LIBRARY_PATH, and what ldconfig knows.
     let path = Path::of(&[name])?;
     if let Some(handle) = loader.open(path.as_c(), LAZY) {
-        return Some(Found { handle, path });
+        return Some(CuptiLibrary { handle, path });
     }
     homes
         .into_iter()
@@ -177,13 +177,13 @@ fn elsewhere(loader: &Loader, name: &[u8]) -> Option<Found> {
         .find_map(|home| open_file(loader, &[home, b"/extras/CUPTI/lib64/", name]))
 }
 
-fn open_file(loader: &Loader, parts: &[&[u8]]) -> Option<Found> {
+fn open_file(loader: &Loader, parts: &[&[u8]]) -> Option<CuptiLibrary> {
     let path = Path::of(parts)?;
     if !sys::is_there(path.as_c().as_ptr().cast()) {
         return None;
     }
     let handle = loader.open(path.as_c(), LAZY)?;
-    Some(Found { handle, path })
+    Some(CuptiLibrary { handle, path })
 }
 
 #[cfg(test)]

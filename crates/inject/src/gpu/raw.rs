@@ -11,7 +11,7 @@
 //! time and opens a descriptor for a moment: not for measuring.
 
 use super::places::Path;
-use crate::{attach, sys};
+use crate::{environment, sys};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
@@ -33,7 +33,7 @@ pub struct Raw {
 impl Raw {
     /// As the environment wants it; none if it does not.
     pub fn wanted(version: u32) -> Option<Raw> {
-        let named = attach::variable(env::CUPTI_RECORD).filter(|text| !text.is_empty())?;
+        let named = environment::variable(env::CUPTI_RECORD).filter(|text| !text.is_empty())?;
         Some(Raw { path: Path::of(&[named])?, version })
     }
 

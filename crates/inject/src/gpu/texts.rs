@@ -2,9 +2,9 @@
 //! costs its hash; a new one is a record. As stacks are: by 64 bits of hash, in
 //! an open table without locks, which the kernel empties in a forked child.
 
+use crate::block::Thread;
 use crate::ring;
 use crate::sys::{self, flags};
-use crate::thread::Thread;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::gpu::{TEXT_MOST, trouble};
 use tprof_wire::record::ExtKind;
@@ -15,12 +15,12 @@ const PLACES: usize = 1 << 18;
 const PROBES: usize = 32;
 
 #[repr(C)]
-struct Entry {
+struct InternedText {
     hash: AtomicU64,
     id: AtomicU64,
 }
 
-static TABLE: AtomicPtr<Entry> = AtomicPtr::new(core::ptr::null_mut());
+static TABLE: AtomicPtr<InternedText> = AtomicPtr::new(core::ptr::null_mut());
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// Maps the table.
@@ -28,9 +28,10 @@ pub fn prepare() {
     if !TABLE.load(Relaxed).is_null() {
         return;
     }
-    let bytes = PLACES * size_of::<Entry>();
+    let bytes = PLACES * size_of::<InternedText>();
     let Some(at) = sys::map_anonymous(bytes) else { return };
-    sys::advise(at, bytes, flags::MADV_WIPEONFORK);
+    // SAFETY: just mapped; to be empty in a forked child is what its users expect.
+    unsafe { sys::advise(at, bytes, flags::MADV_WIPEONFORK) };
     if TABLE.compare_exchange(core::ptr::null_mut(), at.cast(), AcqRel, Relaxed).is_err() {
         // SAFETY: just mapped, not published.
         unsafe { sys::unmap(at, bytes) };
@@ -39,7 +40,7 @@ pub fn prepare() {
 
 /// The id of a text; 0 for the empty one, and for one that the full ring did not take. A
 /// text that finds no place in the table is defined again each time.
-pub fn id(thread: &mut Thread, text: &[u8]) -> u32 {
+pub fn id(thread: &Thread, text: &[u8]) -> u32 {
     if text.is_empty() {
         return 0;
     }
@@ -77,7 +78,7 @@ pub fn id(thread: &mut Thread, text: &[u8]) -> u32 {
     define(thread, text)
 }
 
-fn define(thread: &mut Thread, text: &[u8]) -> u32 {
+fn define(thread: &Thread, text: &[u8]) -> u32 {
     let id = NEXT.fetch_add(1, Relaxed);
     let kept = text.get(..TEXT_MOST).unwrap_or(text);
     let mut words = [0u64; 1 + TEXT_MOST / 8];

@@ -6,8 +6,9 @@
 
 use super::event::{self, Attributes, Text};
 use super::names::{self, Name, Of};
-use crate::ring;
-use crate::thread::{self, Thread};
+use crate::block::Thread;
+use crate::own::Own;
+use crate::{gate, ring};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
@@ -22,6 +23,11 @@ static RANGES: AtomicU64 = AtomicU64::new(1);
 type Domain = *const Name;
 
 /// A function of one of NVTX's types.
+///
+/// # Safety
+/// Of those that are `unsafe`: NVTX's contract, by which its headers call them. A text is null
+/// or ends with a zero, and attributes are null or a structure of the size that they state;
+/// both stay as they are during the call.
 #[derive(Clone, Copy)]
 pub enum Function {
     Ex(unsafe extern "C" fn(*const Attributes)),
@@ -118,20 +124,20 @@ pub const DOMAINS: &[(u32, Function)] = &[
     (13, Function::WideHandle(create_wide)),
 ];
 
-fn write(thread: &mut Thread, kind: ExtKind, clock: u64, range: &Range) {
+fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
     ring::quick(thread, kind, 0, clock, &range.pack());
 }
 
 /// How deep this thread is in a domain, if that is counted.
-fn levels<'t>(thread: &'t mut Thread, domain: Option<&Name>) -> Option<&'t mut u16> {
-    thread.levels.get_mut(domain.map_or(0, Name::domain) as usize)
+fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t Own<u16>> {
+    thread.levels.get(domain.map_or(0, Name::domain) as usize)
 }
 
-fn push(domain: Option<&Name>, describe: impl FnOnce(&mut Thread) -> Range) -> c_int {
-    let Some(thread) = thread::recording() else { return NO_TRACKING };
-    let level = levels(thread, domain).map(|level| {
-        let before = *level;
-        *level = before.saturating_add(1);
+fn push(domain: Option<&Name>, describe: impl FnOnce(&Thread) -> Range) -> c_int {
+    let Some(thread) = gate::recording() else { return NO_TRACKING };
+    let level = level(thread, domain).map(|level| {
+        let before = level.get();
+        level.set(before.saturating_add(1));
         u64::from(before)
     });
     if thread.is_on() {
@@ -144,14 +150,14 @@ fn push(domain: Option<&Name>, describe: impl FnOnce(&mut Thread) -> Range) -> c
 }
 
 fn pop_from(domain: Option<&'static Name>) -> c_int {
-    let Some(thread) = thread::recording() else { return NO_TRACKING };
+    let Some(thread) = gate::recording() else { return NO_TRACKING };
     let clock = thread.clock();
-    let id = match levels(thread, domain) {
+    let id = match level(thread, domain).map(|level| (level, level.get())) {
         // More pops than pushes.
-        Some(0) => return NO_TRACKING,
-        Some(level) => {
-            *level -= 1;
-            u64::from(*level)
+        Some((_, 0)) => return NO_TRACKING,
+        Some((level, open)) => {
+            level.set(open - 1);
+            u64::from(open - 1)
         }
         None => NO_LEVEL,
     };
@@ -160,9 +166,9 @@ fn pop_from(domain: Option<&'static Name>) -> c_int {
     NO_TRACKING
 }
 
-fn start(describe: impl FnOnce(&mut Thread) -> Range) -> u64 {
+fn start(describe: impl FnOnce(&Thread) -> Range) -> u64 {
     let id = RANGES.fetch_add(1, Relaxed);
-    let Some(thread) = thread::recording() else { return id };
+    let Some(thread) = gate::recording() else { return id };
     if thread.is_on() {
         let range = Range { id, ..describe(thread) };
         let clock = thread.clock();
@@ -172,15 +178,15 @@ fn start(describe: impl FnOnce(&mut Thread) -> Range) -> u64 {
 }
 
 extern "C" fn end(id: u64) {
-    let Some(thread) = thread::recording() else { return };
+    let Some(thread) = gate::recording() else { return };
     let clock = thread.clock();
     if id != 0 {
         write(thread, ExtKind::RangeEnd, clock, &Range { id, ..Range::default() });
     }
 }
 
-fn mark(describe: impl FnOnce(&mut Thread) -> Range) {
-    let Some(thread) = thread::recording() else { return };
+fn mark(describe: impl FnOnce(&Thread) -> Range) {
+    let Some(thread) = gate::recording() else { return };
     let clock = thread.clock();
     if thread.is_on() {
         let range = describe(thread);
@@ -189,24 +195,32 @@ fn mark(describe: impl FnOnce(&mut Thread) -> Range) {
 }
 
 /// A thread's name refers to what comes later: it is told while recording is off, too.
+///
+/// # Safety
+/// As [`event::with`].
 unsafe fn name_thread(tid: u32, text: Text) {
-    let Some(thread) = thread::recording() else { return };
-    // SAFETY: as NVTX was called.
+    let Some(thread) = gate::recording() else { return };
+    // SAFETY: the caller's premise.
     let range = unsafe { event::named(thread, text) };
     let clock = thread.clock();
     let range = Range { id: u64::from(tid), ..range };
     write(thread, ExtKind::RangeThread, clock, &range);
 }
 
+/// # Safety
+/// As [`event::with`].
 unsafe fn name_category(domain: Domain, number: u32, text: Text) {
     let domain = names::of_handle(domain);
-    // SAFETY: as NVTX was called.
+    // SAFETY: the caller's premise.
     unsafe { event::with(text, |text| names::name_category(domain, number, text)) };
 }
 
 /// A handle for a text; null if there is no more room, as without a tool.
+///
+/// # Safety
+/// As [`event::with`].
 unsafe fn handle(of: Of, text: Text) -> Domain {
-    // SAFETY: as NVTX was called.
+    // SAFETY: the caller's premise.
     let name = unsafe { event::with(text, |text| names::name(of, text)) };
     name.map_or(core::ptr::null(), core::ptr::from_ref)
 }
@@ -214,66 +228,66 @@ unsafe fn handle(of: Of, text: Text) -> Domain {
 // What NVTX calls: its own types, with one text as bytes, as `wchar_t`, or in a structure.
 
 unsafe extern "C" fn mark_ex(at: *const Attributes) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     mark(|thread| unsafe { event::described(thread, None, at) });
 }
 unsafe extern "C" fn mark_bytes(text: *const c_char) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     mark(|thread| unsafe { event::named(thread, Text::Bytes(text)) });
 }
 unsafe extern "C" fn mark_wide(text: *const u32) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     mark(|thread| unsafe { event::named(thread, Text::Wide(text)) });
 }
 unsafe extern "C" fn start_ex(at: *const Attributes) -> u64 {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     start(|thread| unsafe { event::described(thread, None, at) })
 }
 unsafe extern "C" fn start_bytes(text: *const c_char) -> u64 {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     start(|thread| unsafe { event::named(thread, Text::Bytes(text)) })
 }
 unsafe extern "C" fn start_wide(text: *const u32) -> u64 {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     start(|thread| unsafe { event::named(thread, Text::Wide(text)) })
 }
 unsafe extern "C" fn push_ex(at: *const Attributes) -> c_int {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     push(None, |thread| unsafe { event::described(thread, None, at) })
 }
 unsafe extern "C" fn push_bytes(text: *const c_char) -> c_int {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     push(None, |thread| unsafe { event::named(thread, Text::Bytes(text)) })
 }
 unsafe extern "C" fn push_wide(text: *const u32) -> c_int {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     push(None, |thread| unsafe { event::named(thread, Text::Wide(text)) })
 }
 extern "C" fn pop() -> c_int {
     pop_from(None)
 }
 unsafe extern "C" fn category_bytes(number: u32, text: *const c_char) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { name_category(core::ptr::null(), number, Text::Bytes(text)) };
 }
 unsafe extern "C" fn category_wide(number: u32, text: *const u32) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { name_category(core::ptr::null(), number, Text::Wide(text)) };
 }
 unsafe extern "C" fn thread_bytes(tid: u32, text: *const c_char) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { name_thread(tid, Text::Bytes(text)) };
 }
 unsafe extern "C" fn thread_wide(tid: u32, text: *const u32) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { name_thread(tid, Text::Wide(text)) };
 }
 unsafe extern "C" fn domain_mark(domain: Domain, at: *const Attributes) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     mark(|thread| unsafe { event::described(thread, names::of_handle(domain), at) });
 }
 unsafe extern "C" fn domain_start(domain: Domain, at: *const Attributes) -> u64 {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     start(|thread| unsafe { event::described(thread, names::of_handle(domain), at) })
 }
 extern "C" fn domain_end(_: Domain, id: u64) {
@@ -281,33 +295,33 @@ extern "C" fn domain_end(_: Domain, id: u64) {
 }
 unsafe extern "C" fn domain_push(domain: Domain, at: *const Attributes) -> c_int {
     let domain = names::of_handle(domain);
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     push(domain, |thread| unsafe { event::described(thread, domain, at) })
 }
 extern "C" fn domain_pop(domain: Domain) -> c_int {
     pop_from(names::of_handle(domain))
 }
 unsafe extern "C" fn domain_category_bytes(domain: Domain, number: u32, text: *const c_char) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { name_category(domain, number, Text::Bytes(text)) };
 }
 unsafe extern "C" fn domain_category_wide(domain: Domain, number: u32, text: *const u32) {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { name_category(domain, number, Text::Wide(text)) };
 }
 unsafe extern "C" fn register_bytes(_: Domain, text: *const c_char) -> Domain {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { handle(Of::Text, Text::Bytes(text)) }
 }
 unsafe extern "C" fn register_wide(_: Domain, text: *const u32) -> Domain {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { handle(Of::Text, Text::Wide(text)) }
 }
 unsafe extern "C" fn create_bytes(text: *const c_char) -> Domain {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { handle(Of::Domain, Text::Bytes(text)) }
 }
 unsafe extern "C" fn create_wide(text: *const u32) -> Domain {
-    // SAFETY: as NVTX was called.
+    // SAFETY: NVTX's contract, see `Function`.
     unsafe { handle(Of::Domain, Text::Wide(text)) }
 }

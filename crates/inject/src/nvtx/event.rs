@@ -1,13 +1,10 @@
 //! What a program says of a range or a mark, read as NVTX lays it out.
 
-use super::names::{self, Name};
+use super::names::{self, MESSAGE_MOST, Name};
+use crate::block::Thread;
 use crate::gpu::texts;
-use crate::thread::Thread;
 use core::ffi::{CStr, c_char, c_void};
-use tprof_wire::gpu::{Range, TEXT_MOST};
-
-/// Longest text that is kept, bytes.
-pub const MESSAGE_MOST: usize = TEXT_MOST;
+use tprof_wire::gpu::Range;
 
 /// `nvtxEventAttributes_t`, the same in versions 1 to 3.
 #[repr(C)]
@@ -89,7 +86,7 @@ unsafe fn narrow(mut at: *const u32, bytes: &mut [u8]) -> usize {
 ///
 /// # Safety
 /// As [`with`].
-pub unsafe fn text_id(thread: &mut Thread, text: Text) -> u32 {
+pub unsafe fn text_id(thread: &Thread, text: Text) -> u32 {
     // SAFETY: the caller's premise.
     unsafe { with(text, |text| texts::id(thread, text)) }
 }
@@ -98,7 +95,7 @@ pub unsafe fn text_id(thread: &mut Thread, text: Text) -> u32 {
 ///
 /// # Safety
 /// As [`with`].
-pub unsafe fn named(thread: &mut Thread, text: Text) -> Range {
+pub unsafe fn named(thread: &Thread, text: Text) -> Range {
     // SAFETY: the caller's premise.
     Range { name: unsafe { text_id(thread, text) }, ..Range::default() }
 }
@@ -108,7 +105,7 @@ pub unsafe fn named(thread: &mut Thread, text: Text) -> Range {
 /// # Safety
 /// `at` is null or a structure of NVTX's of the size that it says.
 pub unsafe fn described(
-    thread: &mut Thread,
+    thread: &Thread,
     domain: Option<&'static Name>,
     at: *const Attributes,
 ) -> Range {
@@ -135,7 +132,7 @@ pub unsafe fn described(
     range.name = match given.message_type {
         // SAFETY: the type says what the pointer is.
         message::BYTES => unsafe { text_id(thread, Text::Bytes(given.message.cast())) },
-        // SAFETY: as above.
+        // SAFETY: the type says what the pointer is.
         message::WIDE => unsafe { text_id(thread, Text::Wide(given.message.cast())) },
         message::REGISTERED => {
             names::of_handle(given.message.cast()).map_or(0, |name| name.id(thread))

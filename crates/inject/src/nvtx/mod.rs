@@ -14,8 +14,8 @@ mod calls;
 mod event;
 mod names;
 
+use crate::gate;
 use crate::gpu::agent;
-use crate::thread;
 use calls::{CORE, DOMAINS};
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -59,7 +59,7 @@ struct VersionInfo {
 /// `get` is what a copy of NVTX 3 (or 2) passed.
 pub unsafe fn install(get: GetExportTable) -> bool {
     agent::prepare();
-    if thread::recording().is_none() || !names::prepare() {
+    if gate::recording().is_none() || !names::prepare() {
         return false;
     }
     // SAFETY: the caller's premise; a table begins with its size, and is for good.
@@ -68,7 +68,7 @@ pub unsafe fn install(get: GetExportTable) -> bool {
         return false;
     };
     let Some(functions) = callbacks.functions else { return false };
-    // SAFETY: as above.
+    // SAFETY: the caller's premise; a table begins with its size, and is for good.
     let version = unsafe { get(table::VERSION).cast::<VersionInfo>().as_ref() };
     if let Some(version) = version.filter(|table| table.bytes >= size_of::<VersionInfo>())
         && let Some(set) = version.set_version

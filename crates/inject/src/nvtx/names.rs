@@ -2,12 +2,15 @@
 //! the address of one. Names are kept for good, each text once, in memory that a
 //! forked child inherits; their numbers on the wire are the process's own.
 
-use super::event::MESSAGE_MOST;
+use crate::block::Thread;
 use crate::gpu::texts;
 use crate::state::WIPED;
 use crate::sys;
-use crate::thread::Thread;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tprof_wire::gpu::TEXT_MOST;
+
+/// Longest text that is kept, bytes.
+pub const MESSAGE_MOST: usize = TEXT_MOST;
 
 /// All names together: address space, touched as needed.
 const BYTES: usize = 16 << 20;
@@ -23,15 +26,15 @@ static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static USED: AtomicUsize = AtomicUsize::new(64);
 static DOMAINS: AtomicU32 = AtomicU32::new(1);
 
-struct Place {
+struct NameSlot {
     hash: AtomicU64,
     at: AtomicUsize,
 }
-static KNOWN: [Place; PLACES] =
-    [const { Place { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; PLACES];
+static KNOWN: [NameSlot; PLACES] =
+    [const { NameSlot { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; PLACES];
 /// Domain and number plus one, and the offset of the category's name.
-static CATEGORY: [Place; CATEGORIES] =
-    [const { Place { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; CATEGORIES];
+static CATEGORY: [NameSlot; CATEGORIES] =
+    [const { NameSlot { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; CATEGORIES];
 
 /// What a name is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,7 +61,8 @@ pub fn prepare() -> bool {
         return true;
     }
     let Some(at) = sys::map_anonymous(BYTES) else { return false };
-    sys::advise(at, BYTES, sys::flags::MADV_DONTDUMP);
+    // SAFETY: just mapped; contents stay as they are.
+    unsafe { sys::advise(at, BYTES, sys::flags::MADV_DONTDUMP) };
     if ARENA.compare_exchange(core::ptr::null_mut(), at, AcqRel, Acquire).is_err() {
         // SAFETY: just mapped, not published.
         unsafe { sys::unmap(at, BYTES) };
@@ -134,7 +138,7 @@ fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
 
 impl Name {
     /// Its number on the wire.
-    pub fn id(&self, thread: &mut Thread) -> u32 {
+    pub fn id(&self, thread: &Thread) -> u32 {
         let generation = WIPED.generation.load(Relaxed);
         let known = self.known.load(Acquire);
         if known >> 32 == generation & 0xffff_ffff && known as u32 != 0 {
@@ -171,7 +175,7 @@ fn key(domain: Option<&Name>, category: u32) -> u64 {
     ((domain as u64) << 32 | u64::from(category)).wrapping_add(1)
 }
 
-fn places(key: u64) -> impl Iterator<Item = &'static Place> {
+fn places(key: u64) -> impl Iterator<Item = &'static NameSlot> {
     let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
     (0..PROBES).filter_map(move |probe| CATEGORY.get((first + probe) & (CATEGORIES - 1)))
 }

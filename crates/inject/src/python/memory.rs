@@ -9,7 +9,18 @@ use tprof_wire::python::Memory;
 const ADDRESSES: core::ops::Range<u64> = 4096..1 << 47;
 
 /// Memory that the interpreter vouches for: see [`super`].
-pub struct Here;
+pub struct Here(());
+
+impl Here {
+    /// Memory as it is.
+    ///
+    /// # Safety
+    /// What is read is part of objects that the interpreter keeps while this is used, as it
+    /// does while the thread that runs, attached to it, is in a call.
+    pub unsafe fn vouched() -> Here {
+        Here(())
+    }
+}
 
 impl Memory for Here {
     #[inline(always)]
@@ -17,8 +28,7 @@ impl Memory for Here {
         if !ADDRESSES.contains(&at) || at & 7 != 0 {
             return None;
         }
-        // SAFETY: aligned; part of an object that the interpreter keeps while its thread,
-        // which is this one, is in a call (the module's premise).
+        // SAFETY: aligned; the premise of `vouched`.
         Some(unsafe { *(at as *const u64) })
     }
 
@@ -27,13 +37,13 @@ impl Memory for Here {
         if !ADDRESSES.contains(&at) || at & 3 != 0 {
             return None;
         }
-        // SAFETY: as above.
+        // SAFETY: aligned; the premise of `vouched`.
         Some(unsafe { *(at as *const u32) })
     }
 
     #[inline(always)]
     fn u8(&mut self, at: u64) -> Option<u8> {
-        // SAFETY: as above.
+        // SAFETY: the premise of `vouched`.
         ADDRESSES.contains(&at).then(|| unsafe { *(at as *const u8) })
     }
 }
@@ -162,14 +172,17 @@ mod tests {
             last: 0,
         });
         let kernel = &mut *kernel;
-        for memory in [&mut *kernel as &mut dyn Memory, &mut Here] {
+        // SAFETY: only `words` is read, which outlives it.
+        let mut here = unsafe { Here::vouched() };
+        for memory in [&mut *kernel as &mut dyn Memory, &mut here] {
             assert_eq!((memory.u64(at), memory.u64(at + 8)), (Some(words[0]), Some(7)));
             assert_eq!(memory.u32(at + 4), Some(0x0102_0304));
             assert_eq!((memory.u8(at), memory.u8(at + 7)), (Some(8), Some(1)));
             assert_eq!((memory.u64(at + 1), memory.u32(at + 2), memory.u64(0)), (None, None, None));
         }
         let page = sys::map_anonymous(8192).unwrap();
-        assert!(sys::protect(page.wrapping_add(4096), 4096, sys::flags::PROT_NONE));
+        // SAFETY: a mapping of this test's own.
+        assert!(unsafe { sys::protect(page.wrapping_add(4096), 4096, sys::flags::PROT_NONE) });
         let page = page as u64;
         assert_eq!((kernel.u64(page + 4088), kernel.u64(page + 4096)), (Some(0), None));
         assert_eq!(kernel.u8(page + 8191), None);
@@ -197,7 +210,8 @@ mod tests {
                 assert_eq!(kernel.u64(at), Some((round * 1000 + block) as u64));
             }
         }
-        assert!(sys::protect(many, 4096, sys::flags::PROT_NONE));
+        // SAFETY: a mapping of this test's own.
+        assert!(unsafe { sys::protect(many, 4096, sys::flags::PROT_NONE) });
         kernel.begin();
         assert_eq!(kernel.u64(many as u64), None);
         assert_eq!(kernel.u64(many as u64 + 4096), Some(2000 + 4096 / BLOCK as u64));

@@ -1,7 +1,7 @@
 //! Walks a thread's frames.
 
-use super::Memory;
 use super::layout::{Instruction, Layout};
+use super::memory::Memory;
 
 /// From 3.12 on: frames that are the interpreter's own have an owner from here on.
 const FIRST_OWN: u8 = 3;

@@ -7,11 +7,13 @@
 mod frames;
 mod layout;
 mod lines;
+mod memory;
 mod objects;
 
 pub use frames::{Ends, RawFrame, frames};
 pub use layout::{INTERPRETER_WORDS, Instruction, Interpreter, Layout, Lines};
 pub use lines::{line, offset};
+pub use memory::Memory;
 pub use objects::{Chars, CodeHead, MAX_LINES, MAX_TEXT, Text, code, text};
 
 /// Most Python frames of a target's stack.
@@ -20,13 +22,3 @@ pub const MAX_PYTHON_FRAMES: usize = 192;
 pub const NAME_BYTES: usize = 1024;
 /// Bytes of a file's path that cross: its last ones.
 pub const FILE_BYTES: usize = 2048;
-
-/// Memory that can be read; `None` where it cannot.
-pub trait Memory {
-    /// Eight bytes.
-    fn u64(&mut self, at: u64) -> Option<u64>;
-    /// Four bytes.
-    fn u32(&mut self, at: u64) -> Option<u32>;
-    /// One byte.
-    fn u8(&mut self, at: u64) -> Option<u8>;
-}

@@ -1,7 +1,7 @@
 //! Code objects, strings and tables of lines.
 
-use super::Memory;
 use super::layout::Layout;
+use super::memory::Memory;
 
 /// Longest name or path that is believed, characters.
 pub const MAX_TEXT: u64 = 4096;

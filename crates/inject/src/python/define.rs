@@ -1,55 +1,57 @@
-//! Tells what a frame is, once: a record of its name, file and line.
+//! Defines a frame, once: a record of its name, file and line.
 
+use super::interpreter::interpreter;
 use super::memory::Here;
-use super::{PAYLOAD, Scratch, Taken, interpreter};
-use crate::thread::Thread;
-use crate::{ring, stacks};
+use super::scratch::{PAYLOAD, PythonFrames, Scratch};
+use crate::block::Thread;
+use crate::{ring, wiped};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text};
 use tprof_wire::record::ExtKind;
 
-/// Keys of frames that were told: an open table, whose entries are claimed by one
+/// Keys of frames that are defined: an open table, whose entries are claimed by one
 /// compare-and-swap, and given up again by whoever finds no room for the record. Empty in a
 /// forked child.
-static TOLD: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+static DEFINED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 const ENTRIES: usize = 1 << 17;
 /// Entries looked at before the table counts as full for a key.
 const PROBES: usize = 16;
 
 /// Maps the table, if it is not yet.
 pub fn prepare() {
-    stacks::map_wiped(&TOLD, ENTRIES * size_of::<AtomicU64>());
+    wiped::map(&DEFINED, ENTRIES * size_of::<AtomicU64>());
 }
 
-/// Tells what the frames of a stack are, as far as nobody did. A frame that cannot be
-/// told stays without a name, which the collector counts.
+/// Defines the frames of a stack that no thread has defined yet. A frame that cannot be
+/// read stays without a name, which the collector counts.
 #[cold]
 #[inline(never)]
-pub fn tell(thread: &mut Thread, scratch: &mut Scratch) {
+pub fn define(thread: &Thread, scratch: &mut Scratch) {
     let Some(interpreter) = interpreter() else { return };
     let layout = &interpreter.layout;
     let Scratch { taken, kernel } = scratch;
-    let Taken { frames, keys, len, direct, payload, .. } = taken;
+    let PythonFrames { frames, keys, len, direct, payload, .. } = taken;
     for (raw, key) in frames.iter().zip(keys).take(*len) {
         let key = *key & !1;
         let Some(claimed) = claim(key) else { continue };
         let words = match direct {
-            true => describe(&mut Here, layout, *raw, key, payload),
+            // SAFETY: as when the frames were taken, a moment ago, from the same call.
+            true => describe(&mut unsafe { Here::vouched() }, layout, *raw, key, payload),
             false => describe(kernel, layout, *raw, key, payload),
         };
         let clock = thread.clock();
         if let Some(payload) = words.and_then(|words| payload.get(..words))
             && !ring::ext(thread, ExtKind::PythonFrame, 0, clock, payload)
         {
-            // Keys behind it may be claimed, and told, a second time.
+            // Keys behind it may be claimed, and defined, a second time.
             claimed.store(0, Release);
         }
     }
 }
 
-/// The place of a frame that is to be told by whoever asks: it then counts as told.
+/// The entry of a frame that the caller is to define; from then on it counts as defined.
 fn claim(key: u64) -> Option<&'static AtomicU64> {
-    let table = TOLD.load(Acquire);
+    let table = DEFINED.load(Acquire);
     if table.is_null() {
         return None;
     }
@@ -81,7 +83,7 @@ fn describe(
     let head = python::code(memory, layout, raw.code)?;
     let name = python::text(memory, layout, head.name)?;
     let file = python::text(memory, layout, head.file)?;
-    let mut table = Table { memory: &mut *memory, at: head.lines, left: head.lines_bytes };
+    let mut table = LineTable { memory: &mut *memory, at: head.lines, left: head.lines_bytes };
     let line = python::line(layout, raw.code, head.first_line, raw.instruction, &mut table);
     let sent_name = Text { bytes: name.bytes.min(NAME_BYTES as u64), ..name };
     // Of a file, its last bytes: from an aligned one on.
@@ -113,13 +115,13 @@ fn copy(memory: &mut impl Memory, text: Text, to: &mut [u64]) -> Option<usize> {
 }
 
 /// The bytes of a table of lines, as far as they can be read.
-struct Table<'a, M: Memory> {
+struct LineTable<'a, M: Memory> {
     memory: &'a mut M,
     at: u64,
     left: u64,
 }
 
-impl<M: Memory> Iterator for Table<'_, M> {
+impl<M: Memory> Iterator for LineTable<'_, M> {
     type Item = u8;
 
     fn next(&mut self) -> Option<u8> {

@@ -1,0 +1,158 @@
+//! One thread's own block: what the hooks keep between two events.
+
+use crate::closed::{Class, closed};
+use crate::own::Own;
+use crate::state::{self, WIPED};
+use crate::{arch, sys};
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::region::{SLOTS_OFFSET, SessionPage, ThreadSlot};
+
+/// This thread's block, zero at first. Only this thread and its signal handlers touch it,
+/// hence [`Own`]; it is never handed out as `&mut`.
+#[repr(C, align(64))]
+pub struct Thread {
+    /// The complement of [`WIPED`]'s generation while this thread may record. (The zero
+    /// that a thread begins with is the complement of no generation, nor of none.)
+    /// First: [`crate::gate::recording`] reads it by itself.
+    stamp: Own<u64>,
+    /// Address of the next 16-byte slot.
+    pub cursor: Own<usize>,
+    /// Past this, the slow way.
+    pub limit: Own<usize>,
+    /// `clock >> EPOCH_SHIFT` of the last time record.
+    pub epoch: Own<u64>,
+    slot: Own<*mut ThreadSlot>,
+    session: Own<*mut SessionPage>,
+    /// [`tprof_wire::region::mem_mode`], as it was when this thread attached.
+    pub mem_mode: Own<u32>,
+    /// Calls of CUDA's runtime and of NCCL are recorded.
+    pub calls: Own<bool>,
+    /// Bytes still to be allocated before the next sample.
+    pub countdown: Own<i64>,
+    /// Bytes of the last draw that are not in `countdown` yet.
+    pub draw_left: Own<i64>,
+    /// First address of the current chunk, and its length.
+    pub chunk: Own<usize>,
+    /// Length of the current chunk.
+    pub chunk_bytes: Own<usize>,
+    /// State of the random generator for samples.
+    pub random: Own<u64>,
+    /// Readable stack, as far as checked.
+    pub stack_low: Own<usize>,
+    /// See `stack_low`.
+    pub stack_high: Own<usize>,
+    /// Set under strict seccomp: no clock, no system call.
+    pub strict: Own<bool>,
+    /// This thread's name when it was last recorded.
+    pub name: [Own<u64>; 2],
+    /// Set while this thread attaches, so that nested calls pass through.
+    pub entering: Own<bool>,
+    /// The thread's end is recorded; destructors may go on allocating.
+    pub ended: Own<bool>,
+    /// Stacks taken, to time one in 64.
+    pub stacks: Own<u32>,
+    /// Thread id.
+    pub tid: Own<u32>,
+    /// Who created it.
+    pub creator: Own<u32>,
+    /// One of our own threads: signals never reach it.
+    pub masked: Own<bool>,
+    /// Open NVTX ranges: of the default domain, and of the first that the program made.
+    pub levels: [Own<u16>; 16],
+    /// What this thread takes Python frames with, see [`crate::python`]; null until it first does.
+    pub python: Own<*mut u8>,
+    /// It is in use.
+    pub python_busy: Own<bool>,
+    /// A thread's block means nothing to another thread.
+    of_one_thread: PhantomData<*mut ()>,
+}
+const _: () = assert!(size_of::<Thread>() <= arch::THREAD_BYTES);
+const _: () = assert!(core::mem::offset_of!(Thread, stamp) == 0);
+
+impl Thread {
+    /// This thread's block.
+    ///
+    /// # Safety
+    /// The task that runs has thread-local storage of libc's, as whoever calls a function
+    /// that uses thread-local variables has; others ask [`crate::pointers::own_block`].
+    #[inline(always)]
+    pub unsafe fn here() -> &'static Thread {
+        // SAFETY: the caller's premise; the block is part of this thread's static
+        // thread-local storage, zero at first, which every field's type allows.
+        unsafe { &*arch::thread_block().cast() }
+    }
+
+    /// Gives this thread its counters in the region.
+    pub fn set_slot(&self, slot: &'static ThreadSlot, session: &'static SessionPage) {
+        self.slot.set(core::ptr::from_ref(slot).cast_mut());
+        self.session.set(core::ptr::from_ref(session).cast_mut());
+    }
+
+    /// Lets this thread record: from here on [`crate::gate::recording`] finds it.
+    pub fn admit(&self, generation: u64) {
+        self.stamp.set(!generation);
+    }
+
+    /// The index of this thread's slot.
+    pub fn slot_index(&self, region: *const u8) -> usize {
+        let first = region as usize + SLOTS_OFFSET;
+        (self.slot.get() as usize - first) / size_of::<ThreadSlot>()
+    }
+
+    /// Whether it is attached as this process is now.
+    pub fn may_record(&self) -> bool {
+        self.stamp.get() == !WIPED.generation.load(Relaxed)
+    }
+
+    /// This thread's counters.
+    #[inline(always)]
+    pub fn slot(&self) -> &'static ThreadSlot {
+        // SAFETY: the gate sets it before it admits the thread, and only then is anything
+        // written or counted; mapped for the process's life.
+        unsafe { &*self.slot.get() }
+    }
+
+    /// Whether recording is on in this session at this moment.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        // SAFETY: as `slot`: set before the thread is admitted, and mapped for the process's life.
+        unsafe { (*self.session.get()).recording.load(Relaxed) != 0 }
+    }
+
+    /// Whether system calls are out of the question here.
+    #[inline(always)]
+    pub fn is_quiet(&self) -> bool {
+        self.strict.get() || closed(Class::Threads)
+    }
+
+    /// The clock of this process.
+    #[inline(always)]
+    pub fn clock(&self) -> u64 {
+        if state::CLOCK_IS_TSC.load(Relaxed) != 0 && !self.strict.get() {
+            arch::ticks()
+        } else {
+            self.slow_clock()
+        }
+    }
+
+    #[cold]
+    fn slow_clock(&self) -> u64 {
+        if self.strict.get() {
+            // Neither the TSC nor the vDSO may be used: the collector's last
+            // pass is the best that can be had.
+            return state::session().map_or(0, |s| s.coarse_clock.load(Relaxed));
+        }
+        let real = state::CLOCK_GETTIME.load(Relaxed);
+        if real == 0 {
+            return sys::monotonic_ns();
+        }
+        let mut time = [0u64; 2];
+        // SAFETY: the address was found under the name `clock_gettime`.
+        unsafe {
+            let call: unsafe extern "C" fn(i32, *mut u64) -> i32 = core::mem::transmute(real);
+            call(1, time.as_mut_ptr());
+        }
+        time[0] * 1_000_000_000 + time[1]
+    }
+}

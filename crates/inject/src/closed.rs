@@ -1,0 +1,48 @@
+//! Which system calls may kill: classes of them that seccomp filters do not permit.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+
+/// What system calls are for. `calls_made` lists the calls of each class.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Recording in a process that is attached: of new threads, too.
+    Threads = 0,
+    /// Attaching, as a forked child or a program that is executed does.
+    Processes = 1,
+    /// Reading memory that may not be there, for Python's frames.
+    Reading = 2,
+}
+
+/// All of them.
+pub const CLASSES: [Class; 3] = [Class::Threads, Class::Processes, Class::Reading];
+
+/// Filters in force that do not permit all of a class, by class.
+pub type Counts = [AtomicU32; CLASSES.len()];
+
+/// Filters are never taken back, so a count falls only where the kernel refused one.
+static CLOSED: Counts = [const { AtomicU32::new(0) }; CLASSES.len()];
+
+/// The counts of the library whose hooks see filters, in the one that has none.
+static ELSEWHERE: AtomicPtr<Counts> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Whether calls of this class may kill.
+#[inline(always)]
+pub fn closed(class: Class) -> bool {
+    let closes =
+        |counts: &Counts| counts.get(class as usize).is_none_or(|count| count.load(Relaxed) != 0);
+    // SAFETY: null, or that library's static, which is never unloaded.
+    closes(&CLOSED) || unsafe { ELSEWHERE.load(Relaxed).as_ref() }.is_some_and(closes)
+}
+
+/// This library's counts.
+pub fn counts() -> &'static Counts {
+    &CLOSED
+}
+
+/// Filters are counted by another library, from here on.
+///
+/// # Safety
+/// `counts` is that library's [`counts`], and it is never unloaded.
+pub unsafe fn follow(counts: *const Counts) {
+    ELSEWHERE.store(counts.cast_mut(), Relaxed);
+}

@@ -1,0 +1,199 @@
+//! The gate: whether the thread that runs may record, and the slow way into attaching.
+//!
+//! Of a thread that recorded before, one comparison decides. It fails for a thread that has
+//! not recorded yet, in a forked child, and once recording is off for good; those take the
+//! slow way, which attaches the process, gives the thread a slot and a first chunk, or stays
+//! out.
+
+use crate::block::Thread;
+use crate::closed::{Class, closed};
+use crate::state::{self, WIPED, phase};
+use crate::unrecorded::{lose_child, lose_one, own_pid};
+use crate::{arch, attach, pointers, ring, sys, thread_notes};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use tprof_wire::region::{self, ThreadSlot, slot_state};
+
+/// This thread's block if it may record now; attaches it first if it must. For
+/// hooks of functions that use thread-local variables themselves; others ask
+/// [`recording_if_own`].
+#[inline(always)]
+pub fn recording() -> Option<&'static Thread> {
+    let (block, word) = arch::thread_block_and_word();
+    if word == !WIPED.generation.load(Relaxed) {
+        // SAFETY: a stamp is found in a thread's own block only; it is shared with
+        // the handlers that interrupt this thread, all by `Own`.
+        return Some(unsafe { &*block.cast() });
+    }
+    enter()
+}
+
+/// As [`recording`], for any task: `None`, and no memory touched, where this one
+/// has no thread-local storage of ours. See [`pointers`].
+pub fn recording_if_own() -> Option<&'static Thread> {
+    if state::PHASE.load(Relaxed) == phase::OFF {
+        return None;
+    }
+    let thread = pointers::own_block()?;
+    if thread.may_record() { Some(thread) } else { enter() }
+}
+
+/// The slow way: attaches the process, a forked child, or a new thread.
+#[cold]
+#[inline(never)]
+fn enter() -> Option<&'static Thread> {
+    if state::PHASE.load(Acquire) == phase::OFF {
+        return None;
+    }
+    let is_attached = state::is_attached();
+    if closed(Class::Threads) || !is_attached && closed(Class::Processes) {
+        stay_out(is_attached);
+        return None;
+    }
+    if state::PHASE.load(Acquire) == phase::LATER && !attach::is_time_again() {
+        return None;
+    }
+    let Some(thread) = pointers::own_block() else {
+        lose_one();
+        return None;
+    };
+    if thread.entering.get() || thread.strict.get() {
+        return None;
+    }
+    if is_attached && sys::pid() != state::PID.load(Relaxed) {
+        // A child that shares this memory and has thread-local storage of its own.
+        lose_one();
+        return None;
+    }
+    let mask = sys::block_signals();
+    thread.entering.set(true);
+    let ok = enter_process(thread) && enter_thread(thread);
+    thread.entering.set(false);
+    sys::restore_signals(mask);
+    ok.then_some(thread)
+}
+
+/// Under a filter that does not permit what attaching takes.
+#[cold]
+fn stay_out(is_attached: bool) {
+    if is_attached {
+        // A thread that began under it.
+        lose_one();
+    } else if !state::REGION.load(Relaxed).is_null()
+        && state::PHASE.swap(phase::OFF, AcqRel) != phase::OFF
+    {
+        // A forked child.
+        lose_child(own_pid());
+    }
+}
+
+/// `pid << 32 | tid` of the thread that attaches.
+static ATTACHING: AtomicU64 = AtomicU64::new(0);
+
+/// True once this process is attached.
+fn enter_process(thread: &Thread) -> bool {
+    let mut is_first = true;
+    loop {
+        if state::PHASE.load(Acquire) == phase::ON && WIPED.generation.load(Acquire) != 0 {
+            return true;
+        }
+        let now = state::PHASE.load(Acquire);
+        match now {
+            phase::OFF => return false,
+            // Another thread asked a moment ago.
+            phase::LATER if !is_first && state::WIPED.asked.load(Relaxed) != 0 => return false,
+            // Another thread attaches. After a fork that interrupted it, nobody
+            // would ever finish: the pid shows that.
+            phase::BUSY if ATTACHING.load(Acquire) >> 32 == u64::from(sys::pid()) => {
+                is_first = false;
+                sys::sleep_ns(50_000);
+            }
+            _ => {
+                let me = u64::from(sys::pid()) << 32 | u64::from(sys::tid());
+                if state::PHASE.compare_exchange(now, phase::BUSY, AcqRel, Acquire).is_ok() {
+                    ATTACHING.store(me, Release);
+                    let forked = !state::REGION.load(Relaxed).is_null();
+                    let outcome = attach::attach(thread, forked, now == phase::LATER);
+                    if forked && outcome == attach::Outcome::Never {
+                        lose_child(sys::pid());
+                    }
+                    let next = match outcome {
+                        attach::Outcome::Attached => phase::ON,
+                        attach::Outcome::Never => phase::OFF,
+                        attach::Outcome::Later => phase::LATER,
+                    };
+                    state::PHASE.store(next, Release);
+                    return next == phase::ON;
+                }
+            }
+        }
+    }
+}
+
+/// Gives this thread a slot and its first chunk.
+fn enter_thread(thread: &Thread) -> bool {
+    let generation = WIPED.generation.load(Acquire);
+    if generation == 0 {
+        return false;
+    }
+    let (Some(header), Some(session)) = (state::header(), state::session()) else { return false };
+    let region = state::REGION.load(Relaxed);
+    // SAFETY: the region of this process.
+    let taken = unsafe { ring::take(region, region::SLOT_BITMAP_OFFSET, region::SLOT_WORDS) };
+    let Some(index) = taken else {
+        header.lost.fetch_add(1, Relaxed);
+        return false;
+    };
+    // SAFETY: `take` returns an index below MAX_THREADS; slots lie in the region.
+    let slot = unsafe { &*region.add(region::SLOTS_OFFSET).cast::<ThreadSlot>().add(index) };
+    begin(thread, slot, session);
+    let Some(chunk) = ring::first_chunk(thread) else {
+        // SAFETY: `index` was taken above.
+        unsafe { ring::give_back(region, region::SLOT_BITMAP_OFFSET, index) };
+        header.lost.fetch_add(1, Relaxed);
+        return false;
+    };
+    slot.tid.store(thread.tid.get(), Relaxed);
+    slot.start_clock.store(thread.clock(), Relaxed);
+    slot.first_chunk.store(chunk.0, Relaxed);
+    slot.state.store(slot_state::LIVE, Release);
+    header.threads_seen.fetch_add(1, Relaxed);
+    header.threads_changed.fetch_add(1, Release);
+    thread.admit(generation);
+    pointers::remember();
+    thread_notes::started(thread);
+    true
+}
+
+/// Sets a block up for what its thread writes.
+fn begin(thread: &Thread, slot: &'static ThreadSlot, session: &'static region::SessionPage) {
+    thread.tid.set(sys::tid());
+    thread.set_slot(slot, session);
+    thread.mem_mode.set(state::MEM_MODE.load(Relaxed));
+    thread.calls.set(state::CALLS.load(Relaxed) != 0);
+    thread.epoch.set(0);
+    thread.countdown.set(0);
+    thread.draw_left.set(0);
+    thread.random.set(0);
+    if thread.stack_high.get() == 0 {
+        let (low, high) = first_stack_bounds();
+        thread.stack_low.set(low);
+        thread.stack_high.set(high);
+    }
+}
+
+/// The stack of this thread, known without a system call: for every thread but
+/// the first, glibc and musl keep the thread pointer at the top of it.
+fn first_stack_bounds() -> (usize, usize) {
+    let mut marker = 0u8;
+    let low = &raw mut marker as usize;
+    let top = state::STACK_TOP.load(Relaxed);
+    const MOST: usize = 1 << 30;
+    if sys::tid() == sys::pid() && top > low && top - low < MOST {
+        return (low & !4095, top);
+    }
+    let pointer = arch::thread_pointer();
+    if pointer > low && pointer - low < MOST {
+        return (low & !4095, pointer);
+    }
+    (low & !4095, (low & !4095) + 4096)
+}

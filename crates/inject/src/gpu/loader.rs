@@ -1,0 +1,70 @@
+//! The C library's loader. Nothing of CUDA is linked: the agent needs only libc.so.6, and
+//! loads where there is no CUDA.
+
+use crate::loaded;
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Error = unsafe extern "C" fn() -> *const c_char;
+
+/// Turns an address into a function of type `$type`.
+macro_rules! function {
+    ($address:expr, $type:ty) => {
+        // SAFETY: the address was found under the name of a function of this type.
+        unsafe { core::mem::transmute::<usize, $type>($address) }
+    };
+}
+
+pub(super) use function;
+
+/// An open library.
+#[derive(Clone, Copy)]
+pub struct Handle(*mut c_void);
+
+/// The loader.
+pub struct Loader {
+    open: Open,
+    symbol: Dlsym,
+    error: Option<Error>,
+}
+
+impl Loader {
+    /// Of the C library in this process.
+    pub fn find() -> Option<Loader> {
+        Some(Loader {
+            open: function!(loaded::libc_function(c"dlopen")?, Open),
+            symbol: function!(loaded::libc_function(c"dlsym")?, Dlsym),
+            error: loaded::libc_function(c"dlerror").map(|address| function!(address, Error)),
+        })
+    }
+
+    /// Opens a library. A failure leaves nothing behind that the job could read.
+    pub fn open(&self, path: &CStr, how: c_int) -> Option<Handle> {
+        // SAFETY: a NUL-terminated path.
+        let handle = unsafe { (self.open)(path.as_ptr(), how) };
+        if handle.is_null() {
+            self.forget_error();
+            return None;
+        }
+        Some(Handle(handle))
+    }
+
+    /// Address of a symbol of an open library.
+    pub fn symbol(&self, handle: Handle, name: &CStr) -> Option<usize> {
+        // SAFETY: a handle of `open`, a NUL-terminated name.
+        let address = unsafe { (self.symbol)(handle.0, name.as_ptr()) };
+        if address.is_null() {
+            self.forget_error();
+            return None;
+        }
+        Some(address as usize)
+    }
+
+    fn forget_error(&self) {
+        if let Some(error) = self.error {
+            // SAFETY: takes nothing, and its text is not read.
+            unsafe { error() };
+        }
+    }
+}

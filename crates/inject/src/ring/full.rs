@@ -1,0 +1,60 @@
+//! What becomes of a reservation that passed the end of its chunk.
+
+use super::lost::lose;
+use super::next_chunk::{is_shut, move_on};
+use super::wait::Wait;
+use crate::block::Thread;
+use crate::{arch, sys};
+use core::sync::atomic::Ordering::*;
+use tprof_wire::record::SLOT_BYTES;
+
+/// A one-slot reservation at `at` passed the limit.
+#[cold]
+#[inline(never)]
+pub fn overrun(thread: &Thread, mut at: usize) -> Option<usize> {
+    if is_shut(thread) && take_back(thread, at) {
+        lose(thread);
+        return None;
+    }
+    let mut waited = Wait::new();
+    let quiet = thread.is_quiet();
+    loop {
+        let mask = if quiet { 0 } else { sys::block_signals() };
+        let inside = at.wrapping_sub(thread.chunk.get()) < thread.chunk_bytes.get();
+        let place = if !inside || at < thread.limit.get() {
+            // A handler moved this thread on to another chunk in the meantime
+            // (the reservation in the old one stands: it lies before that
+            // chunk's published end), or a retry found room.
+            Some(at)
+        } else {
+            // Undo the reservation: handlers that came later are done by now.
+            thread.cursor.set(at);
+            if move_on(thread) {
+                let place = thread.cursor.get();
+                thread.cursor.set(thread.cursor.get() + SLOT_BYTES);
+                Some(place)
+            } else {
+                None
+            }
+        };
+        if !quiet {
+            sys::restore_signals(mask);
+        }
+        if place.is_some() {
+            waited.finish(thread);
+            return place;
+        }
+        if !waited.more(thread) {
+            waited.finish(thread);
+            lose(thread);
+            return None;
+        }
+        at = arch::advance(thread.cursor.memory(), SLOT_BYTES);
+    }
+}
+
+/// Undoes the one-slot reservation at `at`, unless a handler has moved on meanwhile.
+fn take_back(thread: &Thread, at: usize) -> bool {
+    let cursor = thread.cursor.memory();
+    cursor.compare_exchange(at + SLOT_BYTES, at, Relaxed, Relaxed).is_ok()
+}

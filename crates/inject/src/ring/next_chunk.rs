@@ -1,0 +1,68 @@
+//! The chunk that a thread writes, and the one after it.
+
+use super::chunks::{SPARE, take_chunk};
+use super::wait::wake_collector;
+use crate::block::Thread;
+use crate::{stall, state};
+use core::sync::atomic::Ordering::*;
+use tprof_wire::record::SLOT_BYTES;
+use tprof_wire::region::*;
+
+/// Makes `chunk` the one this thread writes.
+fn use_chunk(thread: &Thread, chunk: ChunkRef) {
+    let Some((offset, bytes)) = chunk.place() else { return };
+    let region = state::REGION.load(Relaxed);
+    let base = region as usize + offset;
+    // SAFETY: the chunk lies in the region and is this thread's now.
+    let head = unsafe { &*(base as *const ChunkHeader) };
+    head.generation.store(thread.slot().generation.load(Relaxed), Relaxed);
+    head.owner.store(thread.slot_index(region) as u32, Release);
+    thread.chunk.set(base);
+    thread.chunk_bytes.set(bytes);
+    thread.limit.set(base + bytes - SPARE * SLOT_BYTES);
+    thread.cursor.set(base + SLOT_BYTES);
+    thread.epoch.set(0);
+}
+
+/// A new thread's first chunk: a small one if there is any.
+pub fn first_chunk(thread: &Thread) -> Option<ChunkRef> {
+    let chunk = take_chunk(false, false).or_else(|| take_chunk(true, false))?;
+    use_chunk(thread, chunk);
+    Some(chunk)
+}
+
+/// Whether this thread may fill no further chunk, and does not wait for one either: what
+/// finds no place is dropped, without a system call.
+pub fn is_shut(thread: &Thread) -> bool {
+    let slot = thread.slot();
+    let filled = slot.filled_chunks.load(Relaxed);
+    let is_full = filled.wrapping_sub(slot.drained_chunks.load(Acquire)) >= CHUNKS_PER_THREAD;
+    is_full && (stall::stands_still(thread) || !waits_on_full())
+}
+
+fn waits_on_full() -> bool {
+    state::header().is_some_and(|header| header.wait_on_full.load(Relaxed) != 0)
+}
+
+/// Leaves the current chunk for another; false if none may be had now.
+pub fn move_on(thread: &Thread) -> bool {
+    let slot = thread.slot();
+    let filled = slot.filled_chunks.load(Relaxed);
+    if filled.wrapping_sub(slot.drained_chunks.load(Acquire)) >= CHUNKS_PER_THREAD {
+        return false;
+    }
+    let quiet = thread.is_quiet();
+    let Some(next) = take_chunk(true, quiet).or_else(|| take_chunk(false, quiet)) else {
+        return false;
+    };
+    // SAFETY: the current chunk is mapped and this thread's.
+    let head = unsafe { &*(thread.chunk.get() as *const ChunkHeader) };
+    let end = (thread.cursor.get() - thread.chunk.get()).min(thread.chunk_bytes.get()) as u64;
+    slot.filled_chunks.store(filled.wrapping_add(1), Relaxed);
+    use_chunk(thread, next);
+    head.next.store(end << 32 | u64::from(next.0), Release);
+    if !quiet {
+        wake_collector();
+    }
+    true
+}

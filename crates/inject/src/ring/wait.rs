@@ -1,0 +1,99 @@
+//! Waits for the collector to make room, as long as it gets on.
+
+use super::chunks;
+use crate::block::Thread;
+use crate::state::{self, off};
+use crate::{arch, stall, sys};
+use core::sync::atomic::Ordering::*;
+
+/// Wakes the collector, if it sleeps.
+pub fn wake_collector() {
+    if let Some(session) = state::session()
+        && session.sleeping.load(Relaxed) != 0
+    {
+        sys::futex_wake(session.sleep.as_ptr(), 1);
+    }
+}
+
+/// A bounded wait for the collector.
+pub struct Wait {
+    began: u64,
+    rounds: u64,
+}
+
+impl Wait {
+    /// Not waited yet.
+    #[inline(always)]
+    pub fn new() -> Wait {
+        Wait { began: 0, rounds: 0 }
+    }
+
+    /// Waits a little; false once the bound is reached, and at once while the collector
+    /// stands still.
+    #[cold]
+    pub fn more(&mut self, thread: &Thread) -> bool {
+        let (Some(header), Some(session)) = (state::header(), state::session()) else {
+            return false;
+        };
+        if session.closed.load(Relaxed) != 0 {
+            state::turn_off(off::COLLECTOR_GONE);
+            return false;
+        }
+        if header.wait_on_full.load(Relaxed) == 0 || stall::stands_still(thread) {
+            return false;
+        }
+        if thread.is_quiet() && !chunks::is_any_open() {
+            // None was opened in time, and none may be now: there is nothing to wait for.
+            return false;
+        }
+        if thread.strict.get() {
+            // No system call and no clock: spin a bounded number of times.
+            self.rounds += 1;
+            core::hint::spin_loop();
+            let goes_on = self.rounds < 1 << 24;
+            if !goes_on {
+                stall::waited_in_vain();
+            }
+            return goes_on;
+        }
+        let now = thread.clock();
+        if self.rounds == 0 {
+            self.began = now;
+            header.waiting.fetch_add(1, Relaxed);
+        }
+        self.rounds += 1;
+        if now.wrapping_sub(self.began) > header.wait_ticks.load(Relaxed) {
+            return false;
+        }
+        if thread.is_quiet() {
+            core::hint::spin_loop();
+            return true;
+        }
+        wake_collector();
+        let drained = &thread.slot().drained_chunks;
+        sys::futex_wait(drained.as_ptr(), drained.load(Relaxed), 500_000);
+        true
+    }
+
+    /// Counts what was waited.
+    #[inline(always)]
+    pub fn finish(&mut self, thread: &Thread) {
+        if self.rounds != 0 {
+            self.account(thread);
+        }
+    }
+
+    #[cold]
+    fn account(&mut self, thread: &Thread) {
+        if thread.strict.get() {
+            return;
+        }
+        let slot = thread.slot();
+        arch::add_local(&slot.waits, 1);
+        arch::add_local(&slot.wait_ticks, thread.clock().wrapping_sub(self.began));
+        if let Some(header) = state::header() {
+            header.waiting.fetch_sub(1, Relaxed);
+        }
+        self.rounds = 0;
+    }
+}

@@ -1,0 +1,53 @@
+//! What is written of a thread itself: that it began, what it is called, that it ended.
+
+use crate::block::Thread;
+use crate::{pointers, python, ring, state, sys};
+use core::sync::atomic::Ordering::*;
+use tprof_wire::record::ExtKind;
+use tprof_wire::region::slot_state;
+
+/// A thread got its slot: who it is and what it is called.
+pub fn started(thread: &Thread) {
+    let clock = thread.clock();
+    let (tid, creator) = (u64::from(thread.tid.get()), u64::from(thread.creator.get()));
+    ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
+    named(thread);
+}
+
+/// Writes this thread's name, if it is another than the last that was written. Takes a
+/// system call.
+pub fn named(thread: &Thread) {
+    let name = sys::thread_name();
+    let mut words = [0u64; 2];
+    for (word, bytes) in words.iter_mut().zip(name.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    if thread.name.iter().map(|word| word.get()).eq(words) {
+        return;
+    }
+    for (kept, word) in thread.name.iter().zip(words) {
+        kept.set(word);
+    }
+    let clock = thread.clock();
+    ring::ext(thread, ExtKind::ThreadName, 0, clock, &words);
+}
+
+/// This thread's start routine is over; destructors may still allocate.
+pub fn ended(thread: &Thread) {
+    if !thread.may_record() || thread.ended.get() {
+        return;
+    }
+    thread.ended.set(true);
+    if !thread.is_quiet() {
+        // It may have been renamed through /proc since.
+        named(thread);
+    }
+    let clock = thread.clock();
+    ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid.get()), 0]);
+    pointers::forget();
+    python::ended(thread);
+    thread.slot().state.store(slot_state::ENDING, Release);
+    if let Some(header) = state::header() {
+        header.threads_changed.fetch_add(1, Release);
+    }
+}

@@ -1,0 +1,24 @@
+//! What a walk finds.
+
+use tprof_wire::record::{MAX_FRAMES, StackEnd};
+
+/// A stack being taken.
+pub struct Walk {
+    /// Return addresses, innermost first.
+    pub frames: [u64; MAX_FRAMES],
+    /// How many.
+    pub len: usize,
+    /// Hash over them.
+    pub hash: u64,
+    /// Why it ends.
+    pub end: StackEnd,
+    /// It goes through a signal handler.
+    pub interrupted: bool,
+}
+
+/// Mixes a frame into a stack's hash.
+#[inline(always)]
+pub fn mix(hash: u64, frame: u64) -> u64 {
+    let x = (hash ^ frame).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^ x >> 29
+}

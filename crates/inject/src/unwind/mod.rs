@@ -1,0 +1,17 @@
+//! Takes a stack: interprets rows that the collector compiled, memoised by
+//! return address, within memory known to be readable.
+//!
+//! A frame pointer is trusted only where a row says that it holds. Nothing is
+//! dereferenced outside the thread's stack and the read-only tables.
+
+mod ask;
+mod frame_pointers;
+mod frames;
+mod rows;
+mod stack_bounds;
+mod tables;
+mod walk;
+
+pub use frames::Walk;
+pub use rows::{code_changed, prepare};
+pub use walk::walk;
