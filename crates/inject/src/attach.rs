@@ -7,12 +7,12 @@ use crate::unrecorded::lose_child;
 use crate::{arch, environment, pointers, python, ring, stacks, stall, start_collector, state};
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
+use tprof_wire::env;
+use tprof_wire::handshake::{Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
     REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_OFFSET, SPARING_REGION_BYTES,
     SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
 };
-use tprof_wire::{WIRE_VERSION, env};
 
 unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
@@ -227,36 +227,26 @@ fn shake_hands(fd: i32, forked: bool, late: bool) -> Answer {
         flags |= if is_so { flag } else { 0 };
     }
     let hello = Hello {
-        magic: HELLO_MAGIC,
-        version: WIRE_VERSION,
-        role: Role::Target as u32,
-        pid: sys::pid(),
         parent: sys::parent_pid(),
         flags,
         tid: sys::tid(),
         clock: arch::ticks(),
         stack_top: state::STACK_TOP.load(Relaxed) as u64,
+        ..Hello::new(Role::Target, sys::pid())
     };
-    // SAFETY: a plain struct without padding (its size is asserted in `wire`).
-    let bytes =
-        unsafe { core::slice::from_raw_parts((&raw const hello).cast::<u8>(), size_of::<Hello>()) };
-    if !sys::socket::send(fd, bytes) {
+    if !sys::socket::send(fd, &hello.to_bytes()) {
         return Answer::None;
     }
-    let mut answer = [0u8; size_of::<Welcome>()];
+    let mut answer = [0u8; Welcome::BYTES];
     let fds = match sys::socket::receive(fd, &mut answer) {
         Ok(fds) => fds,
         Err(sys::socket::NoMessage::Closed) => return Answer::None,
         Err(sys::socket::NoMessage::Late) => return Answer::Late,
         Err(sys::socket::NoMessage::Other) => return Answer::Refused,
     };
-    // SAFETY: `Welcome` is plain integers and the buffer is exactly as long.
-    let welcome = unsafe { answer.as_ptr().cast::<Welcome>().read_unaligned() };
     stall::COLLECTOR.store(sys::socket::peer(fd), Relaxed);
-    let ok = welcome.magic == HELLO_MAGIC
-        && welcome.version == WIRE_VERSION
-        && welcome.accepted == 1
-        && map_all(fds);
+    let is_welcome = Welcome::from_bytes(&answer).is_some_and(|answer| answer.admits());
+    let ok = is_welcome && map_all(fds);
     for fd in fds {
         sys::close(fd);
     }

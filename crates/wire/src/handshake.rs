@@ -1,14 +1,16 @@
-//! What a process and the collector say to each other on `SESSION/sock`.
+//! The messages that a process and the collector exchange on `SESSION/sock`.
 //!
 //! A target sends one [`Hello`] and receives one [`Welcome`] with three
 //! descriptors (SCM_RIGHTS): the session page, its region, the unwind tables.
 //! It maps them and closes everything. Control clients send [`Hello`] with
 //! [`Role::Control`] and then exchange JSON lines.
 
+use crate::WIRE_VERSION;
+
 /// First word of a [`Hello`] and a [`Welcome`].
 pub const HELLO_MAGIC: u64 = 0x3168_6d73_666f_7270; // "profsmh1"
 
-/// Who speaks.
+/// Who sends a [`Hello`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -27,16 +29,15 @@ pub mod hello_flags {
     pub const OWN_MALLOC: u32 = 2;
     /// Some hooked function was not found behind this library.
     pub const NO_REAL_MALLOC: u32 = 4;
-    /// The CUPTI agent speaks: this region is one more of a process whose hooks
+    /// The sender is the CUPTI agent: this region is one more of a process whose hooks
     /// attached before, if they are there.
     pub const AGENT: u32 = 8;
-    /// It said hello before, and got no answer in time.
+    /// It sent a hello before, and got no answer in time.
     pub const LATE: u32 = 16;
 }
 
 /// First message from a client.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// [`HELLO_MAGIC`].
     pub magic: u64,
@@ -57,11 +58,62 @@ pub struct Hello {
     /// Address of a string at the top of the main thread's stack.
     pub stack_top: u64,
 }
-const _: () = assert!(size_of::<Hello>() == 48);
+
+impl Hello {
+    /// Length of the message.
+    pub const BYTES: usize = 48;
+
+    /// The first message of a control client; a target fills in the rest.
+    pub const fn new(role: Role, pid: u32) -> Hello {
+        Hello {
+            magic: HELLO_MAGIC,
+            version: WIRE_VERSION,
+            role: role as u32,
+            pid,
+            parent: 0,
+            flags: 0,
+            tid: 0,
+            clock: 0,
+            stack_top: 0,
+        }
+    }
+
+    /// Whether the sender is of this version. Of another one only `magic` and `version` are known.
+    pub const fn is_of_this_version(&self) -> bool {
+        self.magic == HELLO_MAGIC && self.version == WIRE_VERSION
+    }
+
+    /// The message.
+    pub fn to_bytes(&self) -> [u8; Hello::BYTES] {
+        let mut message = Message { bytes: [0; Hello::BYTES], len: 0 };
+        message.push(self.magic.to_ne_bytes());
+        for word in [self.version, self.role, self.pid, self.parent, self.flags, self.tid] {
+            message.push(word.to_ne_bytes());
+        }
+        message.push(self.clock.to_ne_bytes());
+        message.push(self.stack_top.to_ne_bytes());
+        message.bytes
+    }
+
+    /// What a message holds; `None` for one of another length.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
+        let bytes: &[u8; Hello::BYTES] = bytes.try_into().ok()?;
+        Some(Hello {
+            magic: u64::from_ne_bytes(part(bytes, 0)?),
+            version: u32::from_ne_bytes(part(bytes, 8)?),
+            role: u32::from_ne_bytes(part(bytes, 12)?),
+            pid: u32::from_ne_bytes(part(bytes, 16)?),
+            parent: u32::from_ne_bytes(part(bytes, 20)?),
+            flags: u32::from_ne_bytes(part(bytes, 24)?),
+            tid: u32::from_ne_bytes(part(bytes, 28)?),
+            clock: u64::from_ne_bytes(part(bytes, 32)?),
+            stack_top: u64::from_ne_bytes(part(bytes, 40)?),
+        })
+    }
+}
 
 /// The collector's answer.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// [`HELLO_MAGIC`].
     pub magic: u64,
@@ -70,4 +122,130 @@ pub struct Welcome {
     /// 1: recording may begin; 0: the target stays inert.
     pub accepted: u32,
 }
-const _: () = assert!(size_of::<Welcome>() == 16);
+
+impl Welcome {
+    /// Length of the message.
+    pub const BYTES: usize = 16;
+
+    /// The answer of this version's collector.
+    pub const fn new(accepted: bool) -> Welcome {
+        Welcome { magic: HELLO_MAGIC, version: WIRE_VERSION, accepted: accepted as u32 }
+    }
+
+    /// Whether recording may begin: accepted, and by a collector of this version.
+    pub const fn admits(&self) -> bool {
+        self.magic == HELLO_MAGIC && self.version == WIRE_VERSION && self.accepted == 1
+    }
+
+    /// The message.
+    pub fn to_bytes(&self) -> [u8; Welcome::BYTES] {
+        let mut message = Message { bytes: [0; Welcome::BYTES], len: 0 };
+        message.push(self.magic.to_ne_bytes());
+        message.push(self.version.to_ne_bytes());
+        message.push(self.accepted.to_ne_bytes());
+        message.bytes
+    }
+
+    /// What a message holds; `None` for one of another length.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Welcome> {
+        let bytes: &[u8; Welcome::BYTES] = bytes.try_into().ok()?;
+        Some(Welcome {
+            magic: u64::from_ne_bytes(part(bytes, 0)?),
+            version: u32::from_ne_bytes(part(bytes, 8)?),
+            accepted: u32::from_ne_bytes(part(bytes, 12)?),
+        })
+    }
+}
+
+/// A message in the making.
+struct Message<const BYTES: usize> {
+    bytes: [u8; BYTES],
+    len: usize,
+}
+
+impl<const BYTES: usize> Message<BYTES> {
+    /// Appends a field. Fields are as many as there is room for, which the tests show.
+    #[inline(always)]
+    fn push<const N: usize>(&mut self, field: [u8; N]) {
+        for (to, from) in self.bytes.iter_mut().skip(self.len).zip(field) {
+            *to = from;
+        }
+        self.len += N;
+    }
+}
+
+/// The bytes of one field.
+#[inline(always)]
+fn part<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            parent: 0x5152_5354,
+            flags: hello_flags::FORKED | hello_flags::LATE,
+            tid: 0x6162_6364,
+            clock: 0x7172_7374_7576_7778,
+            stack_top: 0x8182_8384_8586_8788,
+            ..Hello::new(Role::Target, 0x4142_4344)
+        }
+    }
+
+    #[test]
+    fn messages_come_back_as_they_were() {
+        assert_eq!(Hello::from_bytes(&hello().to_bytes()), Some(hello()));
+        for accepted in [false, true] {
+            let welcome = Welcome::new(accepted);
+            assert_eq!(Welcome::from_bytes(&welcome.to_bytes()), Some(welcome));
+            assert_eq!(welcome.admits(), accepted);
+        }
+    }
+
+    /// A field that moves is another version of the wire.
+    #[test]
+    fn fields_lie_where_version_3_has_them() {
+        assert_eq!(WIRE_VERSION, 3);
+        let bytes = hello().to_bytes();
+        assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
+        assert_eq!(bytes[8..12], 3u32.to_ne_bytes());
+        assert_eq!(bytes[12..16], 1u32.to_ne_bytes());
+        assert_eq!(bytes[16..20], 0x4142_4344u32.to_ne_bytes());
+        assert_eq!(bytes[20..24], 0x5152_5354u32.to_ne_bytes());
+        assert_eq!(bytes[24..28], 17u32.to_ne_bytes());
+        assert_eq!(bytes[28..32], 0x6162_6364u32.to_ne_bytes());
+        assert_eq!(bytes[32..40], 0x7172_7374_7576_7778u64.to_ne_bytes());
+        assert_eq!(bytes[40..], 0x8182_8384_8586_8788u64.to_ne_bytes());
+        let bytes = Welcome::new(true).to_bytes();
+        assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
+        assert_eq!((&bytes[8..12], &bytes[12..]), (&[3, 0, 0, 0][..], &[1, 0, 0, 0][..]));
+    }
+
+    #[test]
+    fn messages_of_another_length_are_refused() {
+        let (hello, welcome) = (hello().to_bytes(), Welcome::new(true).to_bytes());
+        let longer = [[0; Hello::BYTES]; 2];
+        for length in 0..2 * Hello::BYTES {
+            let bytes = &longer.as_flattened()[..length];
+            assert_eq!(Hello::from_bytes(bytes).is_some(), length == Hello::BYTES);
+            assert_eq!(Welcome::from_bytes(bytes).is_some(), length == Welcome::BYTES);
+        }
+        assert_eq!(Hello::from_bytes(&hello[1..]), None);
+        assert_eq!(Welcome::from_bytes(&welcome[..15]), None);
+    }
+
+    #[test]
+    fn messages_of_another_sort_or_version_admit_nobody() {
+        let older = Hello { version: WIRE_VERSION - 1, ..hello() };
+        assert!(hello().is_of_this_version() && !older.is_of_this_version());
+        let mut bytes = Welcome::new(true).to_bytes();
+        bytes[0] ^= 1;
+        assert!(!Welcome::from_bytes(&bytes).unwrap().admits());
+        // Anything but 1 is no permission.
+        let odd = Welcome { accepted: 0x101, ..Welcome::new(true) };
+        assert!(!odd.admits());
+    }
+}
