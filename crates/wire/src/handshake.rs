@@ -224,6 +224,21 @@ mod tests {
         assert_eq!((&bytes[8..12], &bytes[12..]), (&[3, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
+    /// The collector reads what any process of the user's may send.
+    #[test]
+    fn any_bytes_of_the_right_length_come_back() {
+        let mut word = 7u64;
+        for _ in 0..1_000 {
+            let bytes = [(); Hello::BYTES].map(|()| {
+                word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                (word >> 56) as u8
+            });
+            assert_eq!(Hello::from_bytes(&bytes).unwrap().to_bytes(), bytes);
+            let bytes: [u8; Welcome::BYTES] = bytes[..Welcome::BYTES].try_into().unwrap();
+            assert_eq!(Welcome::from_bytes(&bytes).unwrap().to_bytes(), bytes);
+        }
+    }
+
     #[test]
     fn messages_of_another_length_are_refused() {
         let (hello, welcome) = (hello().to_bytes(), Welcome::new(true).to_bytes());

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use tprof_trace::run::RunInfo;
 use tprof_wire::env::SOCKET_NAME;
-use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role};
+use tprof_wire::handshake::{Hello, Role};
 
 /// What to do.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -85,18 +85,8 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
 
 fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
     let fd = sys::connect(socket)?;
-    let hello = Hello {
-        magic: HELLO_MAGIC,
-        version: tprof_wire::WIRE_VERSION,
-        role: Role::Control as u32,
-        pid: std::process::id(),
-        parent: 0,
-        flags: 0,
-        tid: 0,
-        clock: 0,
-        stack_top: 0,
-    };
-    sys::send(&fd, &crate::session::server::bytes_of(&hello), &[])?;
+    let hello = Hello::new(Role::Control, std::process::id());
+    sys::send(&fd, &hello.to_bytes(), &[])?;
     sys::send(&fd, &serde_json::to_vec(request)?, &[])?;
     let mut buffer = vec![0; MESSAGE_MOST];
     let len = sys::receive(&fd, &mut buffer)?;

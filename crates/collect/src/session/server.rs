@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use tprof_wire::handshake::{HELLO_MAGIC, Hello, Role, Welcome, hello_flags};
+use tprof_wire::env;
+use tprof_wire::handshake::{Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{mem_mode, stack_mode};
-use tprof_wire::{WIRE_VERSION, env};
 
 /// How long a client may take to say hello.
 const HELLO_TIME: Duration = Duration::from_secs(1);
@@ -166,45 +166,6 @@ pub struct Server {
     pub stop: Arc<AtomicBool>,
 }
 
-/// The bytes of a hello.
-pub fn bytes_of(hello: &Hello) -> Vec<u8> {
-    let mut out = Vec::with_capacity(size_of::<Hello>());
-    out.extend(hello.magic.to_ne_bytes());
-    for word in [hello.version, hello.role, hello.pid, hello.parent, hello.flags, hello.tid] {
-        out.extend(word.to_ne_bytes());
-    }
-    out.extend(hello.clock.to_ne_bytes());
-    out.extend(hello.stack_top.to_ne_bytes());
-    out
-}
-
-pub(crate) fn hello_of(bytes: &[u8]) -> Option<Hello> {
-    if bytes.len() != size_of::<Hello>() {
-        return None;
-    }
-    let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    let u64_at = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    Some(Hello {
-        magic: u64_at(0)?,
-        version: u32_at(8)?,
-        role: u32_at(12)?,
-        pid: u32_at(16)?,
-        parent: u32_at(20)?,
-        flags: u32_at(24)?,
-        tid: u32_at(28)?,
-        clock: u64_at(32)?,
-        stack_top: u64_at(40)?,
-    })
-}
-
-fn welcome(accepted: bool) -> Vec<u8> {
-    let mut out = Vec::with_capacity(size_of::<Welcome>());
-    out.extend(HELLO_MAGIC.to_ne_bytes());
-    out.extend(WIRE_VERSION.to_ne_bytes());
-    out.extend(u32::from(accepted).to_ne_bytes());
-    out
-}
-
 const LISTENER: u64 = 0;
 
 impl Server {
@@ -326,7 +287,7 @@ impl Server {
     /// Lets a target begin. If this fails it is gone, or did not wait any longer.
     fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
         let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
-        if sys::send(client, &welcome(true), &fds).is_err() {
+        if sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_err() {
             self.was_late(late);
         }
     }
@@ -359,9 +320,9 @@ impl Server {
         sys::set_timeout(client, HELLO_TIME).ok()?;
         let mut buffer = [0u8; 64];
         let len = sys::receive(client, &mut buffer).ok()?;
-        let hello = hello_of(buffer.get(..len)?)?;
-        if hello.magic != HELLO_MAGIC || hello.version != WIRE_VERSION {
-            let _ = sys::send(client, &welcome(false), &[]);
+        let hello = Hello::from_bytes(buffer.get(..len)?)?;
+        if !hello.is_of_this_version() {
+            let _ = sys::send(client, &Welcome::new(false).to_bytes(), &[]);
             return None;
         }
         if hello.role == Role::Control as u32 {

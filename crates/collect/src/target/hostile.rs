@@ -7,7 +7,6 @@
 use crate::gpu::{self, Gpu, Place};
 use crate::out::files::{Holds, OpenFile};
 use crate::out::story::Story;
-use crate::session::server::{bytes_of, hello_of};
 use crate::shared::Region;
 use crate::shared::clock::Clock;
 use crate::target::process::{Follow, Image, Note, Notes};
@@ -18,7 +17,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tprof_trace::model::ThreadIndex;
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
-use tprof_wire::handshake::{HELLO_MAGIC, Hello};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
 
@@ -445,30 +443,4 @@ fn many_threads_that_claim_one_chunk_do_not_fill_the_memory() {
         let grown = resident().saturating_sub(before);
         assert!(grown < 512 << 20, "{grown} bytes for {} records", image.recorded);
     });
-}
-
-#[test]
-fn a_hello_of_any_length_is_read_or_refused() {
-    let mut random = Random::new(7);
-    for _ in 0..2_000 {
-        let length = random.below(80);
-        let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
-        match hello_of(&bytes) {
-            Some(hello) => assert_eq!(bytes_of(&hello), bytes),
-            None => assert_ne!(length, size_of::<Hello>()),
-        }
-    }
-    let hello = Hello {
-        magic: HELLO_MAGIC,
-        version: 1,
-        role: 2,
-        pid: 3,
-        parent: 4,
-        flags: 5,
-        tid: 6,
-        clock: 7,
-        stack_top: 8,
-    };
-    let bytes = bytes_of(&hello);
-    assert_eq!(hello_of(&bytes).map(|hello| bytes_of(&hello)), Some(bytes));
 }
