@@ -2,7 +2,7 @@
 # Installs what the tests want and this machine lacks: compilers for every kind
 # of victim program, and the allocators that jobs bring along. Does nothing where
 # all is there; without root, or without apt, says what is missing. Tests that
-# miss something say so and pass.
+# miss something say so and pass, or fail with TPROF_TESTS_SKIP=forbid.
 set -eu
 
 # package:what shows that it is there
@@ -13,7 +13,7 @@ gcc-multilib:32bit
 musl-tools:command musl-gcc
 libjemalloc-dev:library libjemalloc.a
 libgoogle-perftools-dev:library libtcmalloc_minimal.a
-python3:command python3
+python3:command /usr/bin/python3
 chromium:browser
 make:command make
 util-linux:command unshare
@@ -21,12 +21,16 @@ gzip:command gzip
 nodejs:command node
 npm:command npm
 python3-venv:module ensurepip
+libpython3-dev:header Python.h
+zsh:command zsh
+fish:command fish
 '
 
 there() {
     case $1 in
     command) command -v "$2" >/dev/null 2>&1 ;;
     module) python3 -c "import $2" >/dev/null 2>&1 ;;
+    header) ls /usr/include/python3*/"$2" >/dev/null 2>&1 ;;
     library) ls /usr/lib/*/"$2" >/dev/null 2>&1 ;;
     browser)
         for name in chromium chromium-browser google-chrome google-chrome-stable; do

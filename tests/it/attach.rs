@@ -3,7 +3,7 @@
 
 use tprof_tests::{
     Job, Kind, Scratch, attach_script, build, expected, memory_report, need_some, program,
-    run_info, tprof,
+    run_info, tprof, wait_until,
 };
 
 /// Runs `body` natively in `sh`, then after `eval "$(tprof env …)"`: both must
@@ -24,16 +24,14 @@ fn attached(
 
 /// Waits until each collector that joined a run has written its last.
 fn all_finished(run: &std::path::Path) {
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     let infos = || std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
     let is_over = |path: &std::path::PathBuf| {
         let info = serde_json::from_slice(&std::fs::read(path).unwrap());
         info.is_ok_and(|info: serde_json::Value| info["finished"] == true)
     };
-    while !infos().filter(|path| path.extension() == Some("json".as_ref())).all(|p| is_over(&p)) {
-        assert!(std::time::Instant::now() < end, "{} does not end", run.display());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("all collectors have ended", || {
+        infos().filter(|path| path.extension() == Some("json".as_ref())).all(|path| is_over(&path))
+    });
 }
 
 #[test]
@@ -148,9 +146,5 @@ fn the_session_is_gone_when_the_run_is() {
     let (_, run) = attached("\"$1\" 0", &[program("short")], &scratch);
     let info = run_info(&run, |info| info["finished"] == true);
     let session = std::path::Path::new(info["session"].as_str().unwrap());
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while session.join("sock").exists() {
-        assert!(std::time::Instant::now() < end, "{} is left behind", session.display());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("the session's directory is gone", || !session.join("sock").exists());
 }

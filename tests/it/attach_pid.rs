@@ -1,9 +1,9 @@
 //! `tprof attach` samples a process that it did not launch, and leaves it alone.
 
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use tprof_tests::{
-    Job, Live, Scratch, assert_refused, document, need, program, run_info, skip, tprof, traced_job,
+    Job, Live, Refused, Scratch, assert_refused, children_of, document, need, program, run_info,
+    skip, state_of, tprof, traced_job, wait_until,
 };
 
 /// A victim that runs, killed at the end of its test.
@@ -36,12 +36,12 @@ fn a_running_process_and_its_children_are_sampled_and_left_alone() {
     // The child goes when its parent is gone.
     let script = "(while kill -0 $$; do :; done) 2>/dev/null & while :; do :; done";
     let mut victim = Running::new(Command::new("/bin/sh").args(["-c", script]));
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until("the shell has a child", || !children_of(victim.0.id()).is_empty());
     let run = scratch.path().join("run");
     let job = tprof(["attach", "--duration", "600ms", "--sample-rate", "499", "-q", "-o"]);
     let outcome = job.arg(&run).arg(victim.pid()).run_in(scratch.path());
     if outcome.stderr.contains("perf_event_open") {
-        return skip("perf_event_open is not permitted here");
+        return skip(Refused::PerfEvents);
     }
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(victim.lives());
@@ -81,7 +81,7 @@ fn two_samplers_of_a_process_measure_what_each_would_alone() {
     live.send("stop");
     live.finish().expect_code(0);
     if outcome.stderr.contains("perf_event_open") {
-        return skip("perf_event_open is not permitted here");
+        return skip(Refused::PerfEvents);
     }
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     for run in [&first, &second] {
@@ -109,7 +109,7 @@ fn what_cannot_be_sampled_is_refused_with_the_reason() {
     refused("4194305", &["no such process"]);
     need!(
         std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n"),
-        "the kernel's threads cannot be seen here"
+        Refused::KernelThreads
     );
     refused("2", &["thread of the kernel"]);
 }
@@ -118,7 +118,7 @@ fn what_cannot_be_sampled_is_refused_with_the_reason() {
 fn a_zombie_is_refused() {
     let child = Command::new(program("leave")).arg("exit").stdout(Stdio::null()).spawn().unwrap();
     let mut child = Running(child);
-    std::thread::sleep(Duration::from_millis(200));
+    wait_until("the child has ended", || state_of(child.0.id()) == Some('Z'));
     let scratch = Scratch::new();
     let outcome = tprof(["attach", &child.pid()]).run_in(scratch.path());
     assert_refused(&outcome, &["has ended"]);

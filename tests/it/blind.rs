@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tprof_tests::{
-    EXACT, Job, Kind, Scratch, am_root, build, memory_report, need, need_some, program, report,
-    tprof, traced, traced_job,
+    EXACT, Job, Kind, Refused, Scratch, am_root, build, memory_report, need, need_some, program,
+    report, tprof, traced, traced_job,
 };
 
 /// Runs a program alone and below a shell: either way it must be named, with a
@@ -136,7 +136,7 @@ fn a_child_below_env_i_is_said() {
 
 #[test]
 fn a_setuid_program_runs_as_it_should_and_is_said() {
-    need!(am_root(), "only root can make a set-user-id program of another user");
+    need!(am_root(), Refused::Root);
     let scratch = Scratch::new();
     let program_path = scratch.join("ids");
     std::fs::copy(program("ids"), &program_path).unwrap();
@@ -148,7 +148,7 @@ fn a_setuid_program_runs_as_it_should_and_is_said() {
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let direct = Job::new(&program_path);
     let native = direct.clone().under(nobody).run_in(&open);
-    need!(native.stdout.contains("euid 0 secure 1"), "set-user-id has no effect here");
+    need!(native.stdout.contains("euid 0 secure 1"), Refused::SetUserId);
     for (n, job) in [direct, Job::sh("\"$1\"; exit $?").arg(&program_path)].into_iter().enumerate()
     {
         let run = open.join(format!("run-{n}"));

@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    EXACT, Job, Live, Scratch, am_root, mode_of, need, program, run_info, tprof, traced_job,
+    EXACT, Job, Live, Refused, Scratch, am_root, mode_of, need, program, run_info, tprof,
+    traced_job,
 };
 
 fn start(run: &Path, scratch: &Scratch) -> (Live, Value) {
@@ -86,7 +87,7 @@ const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear
 
 #[test]
 fn ctl_refuses_other_users() {
-    need!(am_root(), "only root can become another user");
+    need!(am_root(), Refused::Root);
     let scratch = Scratch::new();
     let run = scratch.run();
     let (mut live, info) = start(&run, &scratch);

@@ -2,7 +2,7 @@
 //! that free what others took.
 
 use crate::sums::exact_in_threads;
-use tprof_tests::{Expected, Job, Report, can_mount, need, program};
+use tprof_tests::{Expected, Job, Refused, Report, can_mount, need, program};
 
 #[test]
 fn events_after_a_threads_end_of_work_are_counted() {
@@ -47,7 +47,7 @@ fn blocks_handed_over_between_threads_are_counted_with_their_peak() {
 
 #[test]
 fn a_full_dev_shm_loses_nothing() {
-    need!(can_mount(), "no mount namespace can be had");
+    need!(can_mount(), Refused::Mounts);
     let small = "mount -t tmpfs -o size=64m tmpfs /dev/shm && exec \"$@\"";
     exact_in_threads(
         &Job::new(program("shm_full")).under(["unshare", "-m", "sh", "-c", small, "sh"]),

@@ -5,7 +5,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tprof_tests::{
-    Job, Kind, Scratch, build, document, need, need_some, program, report, skip, tprof, traced,
+    Job, Kind, Refused, Scratch, build, document, need, need_some, program, report, skip, tprof,
+    traced,
 };
 
 /// Samples enough for shares to be told apart.
@@ -17,7 +18,7 @@ fn sampled(job: &Job, options: &[&str], scratch: &Scratch) -> Option<(Value, Val
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let cpu = document("cpu", &run.run);
     if is_refused(&cpu) {
-        skip("perf_event_open is not permitted here");
+        skip(Refused::PerfEvents);
         return None;
     }
     Some((cpu, document("threads", &run.run)))
@@ -196,7 +197,7 @@ fn shares_are_known_with_frame_pointers() {
 fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
     let program = match build("cpu_shares", Kind::Static) {
         Ok(program) => program,
-        Err(why) => return skip(&why),
+        Err(why) => return skip(why),
     };
     shares_are_known(&program, OFTEN);
     let scratch = Scratch::new();
@@ -219,7 +220,7 @@ fn a_program_that_samples_alone_tell_of_is_one_process_with_its_end() {
     let run = traced(&job, OFTEN, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let summary = document("summary", &run.run);
-    need!(!is_refused(&summary), "perf_event_open is not permitted here");
+    need!(!is_refused(&summary), Refused::PerfEvents);
     let of_it = |row: &&Value| {
         let command = row["command"].as_str().unwrap();
         command.ends_with("/cpu_shares")
@@ -240,14 +241,14 @@ fn the_kernel_without_names_is_one_function_and_the_report_says_why() {
     let shown = Command::new(&under).args(["head", "-n", "50", "/proc/kallsyms"]).output();
     let hides = |line: &str| line.starts_with("0000000000000000 ");
     let hidden = String::from_utf8_lossy(&shown.unwrap().stdout).lines().all(hides);
-    need!(hidden, "the kernel's names cannot be hidden here");
+    need!(hidden, Refused::KernelNames);
     let scratch = Scratch::new();
     let job = Job::sh("exec dd if=/dev/zero of=/dev/null bs=1k count=400000 2>&1").under([under]);
     let Some((cpu, _)) = sampled(&job, OFTEN, &scratch) else { return };
     let rows = |table: &str| cpu["tables"][table].as_array().unwrap().clone();
     let kernel: Vec<_> =
         rows("functions").into_iter().filter(|row| row["layer"] == "kernel").collect();
-    need!(!kernel.is_empty(), "the kernel's frames are not sampled here");
+    need!(!kernel.is_empty(), Refused::KernelFrames);
     assert_eq!(kernel.len(), 1, "{kernel:#?}");
     for tree in ["top_down", "bottom_up"] {
         let rows = rows(tree);
@@ -299,7 +300,7 @@ fn a_python_that_exports_nothing_is_read_and_one_that_is_stripped_is_named() {
     let scratch = Scratch::new();
     let python = match closed_python(&scratch) {
         Ok(python) => python,
-        Err(why) => return skip(&why),
+        Err(why) => return skip(why),
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/cpu_shares.py");
     let job = || Job::new(&python).arg(&script);

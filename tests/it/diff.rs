@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tprof_tests::{Job, Outcome, Scratch, document, program, skip, tprof, traced};
+use tprof_tests::{Job, Outcome, Refused, Scratch, document, program, skip, tprof, traced};
 
 const OPTIONS: &[&str] = &["--sample-rate", "997", "--mem", "exact"];
 
@@ -39,7 +39,7 @@ fn are_sampled(run: &Path) -> bool {
     let blind = report["completeness"]["blind"].as_array().unwrap();
     let refused = blind.iter().any(|entry| entry["what"] == "CPU samples of native code");
     if refused {
-        skip("perf_event_open is not permitted here");
+        skip(Refused::PerfEvents);
     }
     !refused
 }

@@ -1,14 +1,11 @@
 //! What tprof makes in shared places: gone at its end, swept after a kill, for its user alone.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tprof_tests::{
-    EXACT, Job, Live, Scratch, am_root, kill, need, program, run_info, tprof, tprof_at, traced,
-    traced_job,
+    EXACT, Job, Live, Opened, Refused, Scratch, am_root, kill, need, program, run_info, tprof,
+    traced, traced_job, wait_until,
 };
 
 /// Directories in a place, by name.
@@ -82,7 +79,7 @@ fn a_live_neighbour_keeps_its_session() {
 
 #[test]
 fn directories_of_others_and_those_that_look_alike_stay() {
-    need!(am_root(), "only root can give a directory to another user");
+    need!(am_root(), Refused::Root);
     let scratch = Scratch::new();
     let place = place(&scratch);
     let foreign = killed(&scratch, &place, "foreign");
@@ -101,8 +98,8 @@ fn directories_of_others_and_those_that_look_alike_stay() {
     assert!(foreign.join("sock").exists() && alike.join("sock").exists());
 }
 
-/// `tprof open` of a small run, with a browser that writes down what it is given; its address.
-fn open(scratch: &Scratch, place: &Path, said: &Path) -> (Child, String) {
+/// `tprof open` of a small run, with a browser that writes down what it is given.
+fn open(scratch: &Scratch, place: &Path, said: &Path) -> Opened {
     let browser = scratch.join("browser.sh");
     let script = "#!/bin/sh\n\
         { tr '\\0' '\\n' < /proc/$$/cmdline; grep SigBlk /proc/$$/status; } > \"$SAID.new\"\n\
@@ -110,25 +107,11 @@ fn open(scratch: &Scratch, place: &Path, said: &Path) -> (Child, String) {
     fs::write(&browser, script).unwrap();
     fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
     let run = traced(&Job::new(program("thread_names")), EXACT, scratch).run;
-    let mut child = Command::new(tprof_at())
-        .args(["open", "--as", "flame"])
-        .arg(run)
-        .env("BROWSER", browser)
-        .env("SAID", said)
-        .env("TMPDIR", place)
-        .env("XDG_RUNTIME_DIR", place)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let until = Instant::now() + Duration::from_secs(30);
-    while !said.exists() {
-        assert!(Instant::now() < until, "no browser was started");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    (child, line.trim().to_owned())
+    let variables =
+        [("BROWSER", &*browser), ("SAID", said), ("TMPDIR", place), ("XDG_RUNTIME_DIR", place)];
+    let opened = Opened::start(&run, &["--as", "flame"], &variables);
+    wait_until("the browser was started", || said.exists());
+    opened
 }
 
 #[test]
@@ -136,20 +119,21 @@ fn the_address_of_open_is_in_a_file_for_its_user_alone() {
     let scratch = Scratch::new();
     let place = place(&scratch);
     let said = scratch.join("said");
-    let (mut child, url) = open(&scratch, &place, &said);
+    let mut opened = open(&scratch, &place, &said);
+    let url = &opened.url;
     let token = url.rsplit('/').nth(1).unwrap();
     assert_eq!(token.len(), 32, "{url}");
     let told = fs::read_to_string(&said).unwrap();
     assert!(!told.contains(token), "its arguments show the token: {told}");
     assert!(told.contains("SigBlk:\t0000000000000000"), "a browser with blocked signals: {told}");
     let page = scratch.join("said.page");
-    assert!(fs::read_to_string(&page).unwrap().contains(&url), "the page leads there");
+    assert!(fs::read_to_string(&page).unwrap().contains(url), "the page leads there");
     assert_eq!(fs::metadata(&page).unwrap().mode() & 0o777, 0o600);
     let folders = left(&place);
     assert_eq!(folders.len(), 1, "{folders:?}");
     assert_eq!(fs::metadata(&folders[0]).unwrap().mode() & 0o777, 0o700);
-    kill(child.id(), 15);
-    let status = child.wait().unwrap();
+    kill(opened.pid(), 15);
+    let status = opened.ended();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
     assert_eq!(left(&place), [] as [PathBuf; 0], "what it made is gone");
 }
@@ -158,9 +142,9 @@ fn the_address_of_open_is_in_a_file_for_its_user_alone() {
 fn what_a_killed_open_left_is_swept() {
     let scratch = Scratch::new();
     let place = place(&scratch);
-    let (mut child, _) = open(&scratch, &place, &scratch.join("said"));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let mut opened = open(&scratch, &place, &scratch.join("said"));
+    kill(opened.pid(), libc::SIGKILL);
+    opened.ended();
     assert_eq!(left(&place).len(), 1);
     run_something(&scratch, &place, "next");
     assert_eq!(left(&place), [] as [PathBuf; 0]);

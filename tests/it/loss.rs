@@ -4,8 +4,8 @@
 use serde_json::Value;
 use std::path::Path;
 use tprof_tests::{
-    DEFAULT, EXACT, Job, Live, Scratch, assert_refused, expected, kill, memory_report, program,
-    report, run_info, says_cut_off, traced_job,
+    DEFAULT, EXACT, Job, Live, Report, Scratch, assert_refused, expected, kill, memory_report,
+    program, report, run_info, says_cut_off, tprof, traced_job, wait_until,
 };
 
 fn steady() -> Job {
@@ -23,6 +23,18 @@ fn start(options: &[&str], run: &Path, scratch: &Scratch) -> (Live, Value) {
     (live, info)
 }
 
+/// Blocks of `victim_keep` that a report has.
+fn kept(report: &Report) -> i64 {
+    let sites = report.sites(|frame| frame.starts_with("victim_keep"));
+    sites.iter().map(|site| site["allocations"].as_i64().unwrap()).sum()
+}
+
+/// As [`kept`], of a run that goes on.
+fn kept_so_far(run: &Path) -> i64 {
+    let outcome = tprof(["report", "memory", "--json"]).arg(run).run_in(run.parent().unwrap());
+    serde_json::from_str(&outcome.stdout).map_or(0, |report| kept(&Report(report)))
+}
+
 #[test]
 fn the_job_outlives_its_collector() {
     for options in [EXACT, DEFAULT] {
@@ -30,7 +42,9 @@ fn the_job_outlives_its_collector() {
         let run = scratch.run();
         let (mut live, info) = start(options, &run, &scratch);
         live.obey("a");
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        if options == EXACT {
+            wait_until("1,000 blocks are in the files", || kept_so_far(&run) >= 1000);
+        }
         assert!(kill(info["collector_pid"].as_u64().unwrap() as u32, libc::SIGKILL));
         // Everything goes on: rings fill up, threads and children come and go.
         for command in ["a", "t", "c", "f", "e", "a", "t"] {
@@ -41,8 +55,7 @@ fn the_job_outlives_its_collector() {
         let report = memory_report(&run);
         says_cut_off(&report);
         if options == EXACT {
-            let kept = report.sites(|frame| frame.starts_with("victim_keep"));
-            let seen: i64 = kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum();
+            let seen = kept(&report);
             assert!(seen >= 1000, "{seen} of the blocks before the kill are in the files");
         }
     }

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 use tprof_tests::{Job, Scratch, document, need, program, tprof, traced};
@@ -111,7 +110,6 @@ fn a_running_process_is_looked_at_with_children_that_it_starts_later() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(50));
     let run = scratch.path().join("run");
     let job = tprof(["attach", "--duration", "1500ms", "-q", "-o"]);
     let job = refused(job.arg(&run).arg(victim.id().to_string()));

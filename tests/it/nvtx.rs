@@ -102,7 +102,7 @@ fn assert_ranges(run: &Path, log: &[Value]) {
 fn victims() -> Vec<PathBuf> {
     let real = with_real_nvtx();
     if let Err(why) = &real {
-        tprof_tests::skip(why);
+        tprof_tests::skip(why.clone());
     }
     [Some(program("nvtx")), real.ok()].into_iter().flatten().collect()
 }

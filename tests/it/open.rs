@@ -1,24 +1,14 @@
 //! `tprof open` gives its trace to one page and to nobody else.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use tprof_tests::{EXACT, Job, Scratch, assert_refused, program, tprof, tprof_at, traced};
+use tprof_tests::{EXACT, Job, Opened, Scratch, assert_refused, program, tprof, traced};
 
-/// A server on a free port, and the address that it printed.
-fn serve(scratch: &Scratch, options: &[&str]) -> (Child, String) {
+/// A server on a free port.
+fn serve(scratch: &Scratch, options: &[&str]) -> Opened {
     let run = traced(&Job::new(program("thread_names")), EXACT, scratch).run;
-    let mut child = Command::new(tprof_at())
-        .args(["open", "--no-browser", "--port", "0"])
-        .args(options)
-        .arg(run)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (child, line.trim().to_owned())
+    let options = [&["--no-browser", "--port", "0"], options].concat();
+    Opened::start(&run, &options, &[])
 }
 
 /// Status line, headers, and the body's first bytes.
@@ -34,8 +24,8 @@ fn ask(address: &str, method: &str, path: &str, host: &str) -> (String, Vec<u8>)
 #[test]
 fn the_page_gets_the_trace_and_others_get_nothing() {
     let scratch = Scratch::new();
-    let (mut child, url) = serve(&scratch, &["--once"]);
-    let (page, trace) = url.split_once("/#!/?url=").unwrap();
+    let mut opened = serve(&scratch, &["--once"]);
+    let (page, trace) = opened.url.split_once("/#!/?url=").unwrap();
     assert_eq!(page, "https://ui.perfetto.dev");
     let (address, path) = trace.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let path = format!("/{path}");
@@ -53,7 +43,7 @@ fn the_page_gets_the_trace_and_others_get_nothing() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert!(head.contains("Access-Control-Allow-Origin: https://ui.perfetto.dev\r\n"), "{head}");
     assert!(body.starts_with(&[0x1f, 0x8b]), "{:?}", &body[..2]);
-    assert!(child.wait().unwrap().success());
+    assert!(opened.ended().success());
 }
 
 #[test]
@@ -71,13 +61,13 @@ fn a_port_in_use_is_said_before_anything_is_done() {
 #[test]
 fn a_page_of_tprofs_own_is_served_as_one() {
     let scratch = Scratch::new();
-    let (mut child, url) = serve(&scratch, &["--as", "timeline", "--once"]);
-    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut opened = serve(&scratch, &["--as", "timeline", "--once"]);
+    let (address, path) = opened.url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let (head, body) = ask(address, "GET", &format!("/{path}"), address);
     assert!(head.contains("Content-Type: text/html; charset=utf-8\r\n"), "{head}");
     assert!(!head.contains("Access-Control"), "{head}");
     assert!(body.starts_with(b"<!doctype html>"), "{head}");
-    assert!(child.wait().unwrap().success());
+    assert!(opened.ended().success());
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use tprof_tests::{
     EXACT, Job, Kind, Live, Scratch, build, kill, memory_report, need_some, program, report,
-    run_info, tprof, traced_job,
+    run_info, tprof, traced_job, wait_until,
 };
 
 /// A daemon's command, and the files by which it is let go and says that it is done.
@@ -27,11 +26,7 @@ impl Daemon {
     }
 
     fn wait_until_done(&self) {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !self.done.exists() {
-            assert!(Instant::now() < end, "the daemon died");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the daemon is done", || self.done.exists());
     }
 }
 
@@ -100,16 +95,11 @@ fn followed_daemons_are_recorded_to_their_ends() {
 
 /// Waits until the command of a live run has ended.
 fn is_following(run: &Path) {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
+    wait_until("the run follows what was left", || {
         let status = tprof(["ctl", "status", "--json"]).arg(run).run_in(run.parent().unwrap());
         let status: Value = serde_json::from_str(&status.stdout).unwrap_or_default();
-        if status["following"] == true {
-            return;
-        }
-        assert!(Instant::now() < end, "{status}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        status["following"] == true
+    });
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 use tprof_tests::{
-    EXACT, Job, Outcome, Report, Scratch, am_root, assert_refused, can_mount, expected, need,
-    program, report, says_cut_off, tprof_at, traced_job,
+    EXACT, Job, Outcome, Refused, Report, Scratch, am_root, assert_refused, can_mount, expected,
+    need, program, report, says_cut_off, tprof_at, traced_job,
 };
 
 /// Runs `leave` with its run on a tmpfs of this size; reports within the same
@@ -29,7 +29,7 @@ fn on_a_small_disk(size: &str, options: &str) -> (Outcome, i32, String) {
 
 #[test]
 fn a_full_disk_is_told_and_does_not_harm_the_job() {
-    need!(can_mount(), "no mount namespace can be had");
+    need!(can_mount(), Refused::Mounts);
     for options in ["--mem exact", "--mem exact --stacks off", "--mem sampled=256"] {
         let (outcome, code, said) = on_a_small_disk("128k", options);
         assert_eq!(outcome.code, Some(11), "{options}: {outcome:?}");
@@ -72,7 +72,7 @@ fn counted_on_a_small_disk(size: &str, options: &str) -> (Outcome, [String; 4]) 
 
 #[test]
 fn what_a_full_disk_lost_is_one_number_wherever_it_is_told() {
-    need!(can_mount(), "no mount namespace can be had");
+    need!(can_mount(), Refused::Mounts);
     for (size, options) in [
         ("256k", "--mem exact"),
         ("128k", "--mem exact --stacks off"),
@@ -107,7 +107,7 @@ fn what_a_full_disk_lost_is_one_number_wherever_it_is_told() {
 
 #[test]
 fn a_disk_that_is_full_from_the_start_is_an_error() {
-    need!(can_mount(), "no mount namespace can be had");
+    need!(can_mount(), Refused::Mounts);
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.join("disk")).unwrap();
     let script = format!(
@@ -149,7 +149,7 @@ fn a_place_that_cannot_be_written_is_refused_before_the_job_starts() {
 
 #[test]
 fn a_directory_of_another_user_is_refused() {
-    need!(am_root(), "only root can become another user");
+    need!(am_root(), Refused::Root);
     let scratch = Scratch::new();
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let outcome = traced_job(&marking().under(nobody), EXACT, &scratch.join("run")).run_in("/tmp");

@@ -4,7 +4,8 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Report, Scratch, assert_unchanged, memory_report, need, program, stack, tprof, traced,
+    Job, Refused, Report, Scratch, assert_unchanged, memory_report, need, program, skip_for, stack,
+    tprof, traced,
 };
 
 /// Every block, with Python's frames.
@@ -188,20 +189,21 @@ fn an_interpreter_that_ends_while_threads_allocate_is_left_alone() {
 fn an_interpreter_may_come_and_go() {
     let libraries = pythons().into_iter().filter_map(|python| {
         let version = python.file_name()?.to_str()?.strip_prefix("python")?.to_owned();
-        let folder = python.parent()?.parent()?.join("lib");
-        let library = folder.join(format!("libpython{version}.so.1.0"));
-        library.is_file().then_some((library, folder))
+        let home = python.parent()?.parent()?.to_owned();
+        let folders = ["lib".to_owned(), format!("lib/{}-linux-gnu", std::env::consts::ARCH)];
+        let name = format!("libpython{version}.so.1.0");
+        let library = folders.iter().map(|folder| home.join(folder).join(&name));
+        Some((library.into_iter().find(|library| library.is_file())?, home))
     });
     let mut tried = 0;
-    for (library, _) in libraries {
+    for (library, home) in libraries {
         tried += 1;
         let scratch = Scratch::new();
-        let home = library.parent().unwrap().parent().unwrap();
         let job = Job::new(program("python_embedded")).arg(&library).env("PYTHONHOME", home);
         let native = job.run_in(scratch.cwd());
         if native.code != Some(0) {
             // An interpreter that cannot be begun twice is no fault of ours.
-            tprof_tests::skip(&format!("{library:?}: {native:?}"));
+            skip_for(Refused::Untraced, &format!("{library:?}: {native:?}"));
             continue;
         }
         let run = traced(&job, LARGE, &scratch);
@@ -235,7 +237,7 @@ fn no_system_call_is_made_where_none_is_allowed() {
             let native = job.run_in(scratch.cwd());
             if native.code != Some(code) {
                 // A Python that asks the kernel for memory here cannot live under it.
-                tprof_tests::skip(&format!("{python:?}, {way}: {native:?}"));
+                skip_for(Refused::Untraced, &format!("{python:?}, {way}: {native:?}"));
                 continue;
             }
             let run = traced(&job, LARGE, &scratch);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tprof_tests::{Job, Live, Scratch, program, report, skip, tprof, traced, traced_job};
+use tprof_tests::{Job, Live, Refused, Scratch, program, report, skip, tprof, traced, traced_job};
 
 /// Events and CPU samples, as a `completeness` object counts them.
 #[track_caller]
@@ -128,7 +128,7 @@ fn what_attach_records_is_counted_as_samples() {
     let job = tprof(["attach", "--duration", "800ms", "-o"]).arg(&run);
     let outcome = job.arg(busy.0.id().to_string()).run_in(scratch.path());
     if outcome.stderr.contains("perf_event_open") {
-        return skip("perf_event_open is not permitted here");
+        return skip(Refused::PerfEvents);
     }
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let counts = counted(&report(&run).0["completeness"]);

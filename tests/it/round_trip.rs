@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use tprof_tests::foreign::{accelerator, first_kineto};
-use tprof_tests::{Scratch, tprof};
+use tprof_tests::{Refused, Scratch, skip, tprof};
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
 
@@ -154,8 +154,7 @@ fn real_traces_come_back_as_they_were() {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let data = std::env::var_os("TPROF_SHARED_DATA").map_or(beside, PathBuf::from);
     if !data.join("kineto").is_dir() {
-        eprintln!("skipped: no real traces (TPROF_SHARED_DATA)");
-        return;
+        return skip(Refused::RealTraces);
     }
     for set in ["nccl_a100", "event_sync_multi_cp", "cupti_counters", "triton", "amd_mi250"] {
         comes_back(&data.join("kineto").join(set), set, &Scratch::new());

@@ -7,8 +7,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Command;
 use tprof_tests::{
-    DEFAULT, EXACT, Job, Outcome, Scratch, am_root, assert_unchanged, memory_report, need_some,
-    program, report, skip, tprof_at, traced,
+    DEFAULT, EXACT, Job, Outcome, Refused, Scratch, am_root, assert_unchanged, memory_report,
+    need_some, program, report, skip_for, tprof_at, traced,
 };
 
 /// Each way in which `sandboxed` asks for seccomp.
@@ -164,9 +164,9 @@ fn a_sandboxed_browser_loads_a_page() {
         let probe = user.run("unshare --user --pid --net --fork true", &[], None);
         let why = user.errors();
         if probe.code != Some(0) {
-            return skip(&format!("an ordinary user makes no namespaces here: {why}"));
+            return skip_for(Refused::UserNamespaces, &why);
         }
-        return skip(&format!("{browser} does not load a page here, untraced: {native:?}"));
+        return skip_for(Refused::Untraced, &format!("{browser}: {native:?}"));
     }
     for options in [DEFAULT, EXACT] {
         let traced = user.run(LOAD, &[&browser], Some(options));

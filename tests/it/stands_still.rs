@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::time::Duration;
 use tprof_tests::{
     DEFAULT, EXACT, Job, Live, Report, Scratch, assert_refused, kill, memory_report, program,
-    report, run_info, tprof, traced_job,
+    report, run_info, tprof, traced_job, wait_until,
 };
 
 /// Longer than anybody waits for a collector.
@@ -52,9 +52,9 @@ impl Stopped {
             let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
             stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
         };
-        while !std::fs::read_dir(&tasks).unwrap().all(|task| is_stopped(task.unwrap())) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the collector stands still", || {
+            std::fs::read_dir(&tasks).unwrap().all(|task| is_stopped(task.unwrap()))
+        });
     }
 
     /// Stops the collector for longer than anybody waits for it, and does something meanwhile.
@@ -208,7 +208,8 @@ fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
     started.live.obey("1");
     assert!(kill(started.collector, libc::SIGCONT));
     started.is_back();
-    // Whoever was not heard tries again every now and then.
+    // A process that was not answered looks again every few milliseconds, at an event: it is
+    // time that has to pass, since nothing shows a look that found nothing.
     std::thread::sleep(Duration::from_millis(200));
     for command in ["2", "3"] {
         started.live.obey(command);

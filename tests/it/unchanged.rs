@@ -2,8 +2,8 @@
 //! without tprof, whatever it does.
 
 use tprof_tests::{
-    DEFAULT, EXACT, Job, Kind, Scratch, assert_unchanged, build, can_mount, need, need_some,
-    program,
+    DEFAULT, EXACT, Job, Kind, Refused, Scratch, assert_unchanged, build, can_mount, need,
+    need_some, program, wait_until,
 };
 
 /// What most victims are tried under.
@@ -168,7 +168,7 @@ fn a_preloaded_tcmalloc() {
 
 #[test]
 fn a_container_whose_shared_memory_is_full() {
-    need!(can_mount(), "no mount namespace can be had");
+    need!(can_mount(), Refused::Mounts);
     let small = "mount -t tmpfs -o size=64m tmpfs /dev/shm && exec \"$@\"";
     let job = victim("shm_full").under(["unshare", "-m", "sh", "-c", small, "sh"]);
     assert_unchanged(&job, BOTH, &Scratch::new());
@@ -204,10 +204,8 @@ fn a_daemon_left_behind() {
         let traced = tprof_tests::traced(&job, options, &scratch);
         assert!(traced.outcome == native, "{:?}", traced.outcome);
         let file = scratch.join("cwd/left");
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while std::fs::read_to_string(&file).ok().as_deref() != Some("alive\n") {
-            assert!(std::time::Instant::now() < end, "the daemon died under {options:?}");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        wait_until(&format!("the daemon lives under {options:?}"), || {
+            std::fs::read_to_string(&file).ok().as_deref() == Some("alive\n")
+        });
     }
 }

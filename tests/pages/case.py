@@ -1,5 +1,7 @@
-"""A test case with a browser, which skips where there is none and says so."""
+"""A test case with a browser, which skips where there is none and says so; with
+TPROF_TESTS_SKIP=forbid, as in continuous integration, it fails instead."""
 
+import os
 import sys
 import unittest
 
@@ -12,15 +14,20 @@ class PageCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if not chromium.find():
-            print(f"{cls.__name__}: {NO_BROWSER}", file=sys.stderr)
-            raise unittest.SkipTest(NO_BROWSER)
+            cls.leave(NO_BROWSER)
         try:
             cls.browser = chromium.Chromium()
             cls.browser.call("Browser.getVersion")
         except (EOFError, OSError) as error:
             # A wrapper that only tells how to install one, say.
-            print(f"{cls.__name__}: skipped: {chromium.find()} does not start ({error})", file=sys.stderr)
-            raise unittest.SkipTest(f"{chromium.find()} does not start") from error
+            cls.leave(f"skipped: {chromium.find()} does not start ({error})")
+
+    @classmethod
+    def leave(cls, why):
+        if os.environ.get("TPROF_TESTS_SKIP") == "forbid":
+            raise AssertionError(f"{cls.__name__}: {why}, which TPROF_TESTS_SKIP=forbid does not permit")
+        print(f"{cls.__name__}: {why}", file=sys.stderr)
+        raise unittest.SkipTest(why)
 
     @classmethod
     def tearDownClass(cls):

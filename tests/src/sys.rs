@@ -73,20 +73,33 @@ pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
 }
 
+/// What `/proc` has of a process behind its name: state, parent, and so on.
+fn stat_of(pid: u32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The state of a process, as `ps` shows it: `R`, `S`, `T`, `Z`.
+pub fn state_of(pid: u32) -> Option<char> {
+    stat_of(pid)?.first()?.chars().next()
+}
+
+/// Each process and its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, stat_of(pid)?.get(1)?.parse().ok()?))).collect()
+}
+
+/// The children of a process.
+pub fn children_of(parent: u32) -> Vec<u32> {
+    parents().into_iter().filter(|(_, p)| *p == parent).map(|(pid, _)| pid).collect()
+}
+
 /// Kills a process and everything below it, children that left the group included.
 pub(crate) fn kill_tree(root: u32) {
     let mut doomed = vec![root];
-    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-            Some((pid, parent))
-        })
-        .collect();
+    let parents = parents();
     let mut at = 0;
     while at < doomed.len() {
         let parent = doomed[at];

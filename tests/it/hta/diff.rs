@@ -2,14 +2,14 @@
 
 use super::reference::{near, number, sets};
 use std::collections::BTreeMap;
-use tprof_tests::{need_some, tprof};
+use tprof_tests::{Refused, need_some, skip, tprof};
 
 #[test]
 fn names_are_counted_as_by_trace_diff() {
     let sets = need_some!(sets());
     let set = |name: &str| sets.iter().find(|set| set.name == name);
     let (Some(control), Some(test)) = (set("diff_control_a100"), set("diff_test_v100")) else {
-        return tprof_tests::skip("the control and test traces are not there");
+        return skip(Refused::RealTraces);
     };
     let expected = control.result("../trace_diff/control_vs_test.compare.csv").unwrap();
     let job = tprof(["diff", "--json", "--steps-a", "1009", "--steps-b", "1009"]);

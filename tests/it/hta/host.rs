@@ -4,13 +4,13 @@
 use super::reference::{Set, near, number, rows, sets, us};
 use serde_json::Value;
 use std::collections::HashMap;
-use tprof_tests::need_some;
+use tprof_tests::{Refused, need_some};
 
 fn text<'a>(row: &'a Value, key: &str) -> &'a str {
     row[key].as_str().unwrap_or("")
 }
 
-fn set_named(name: &str) -> Result<&'static Set, String> {
+fn set_named(name: &str) -> Result<&'static Set, Refused> {
     sets().map(|sets| sets.iter().find(|set| set.name == name).expect("the set"))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use tprof_tests::{Scratch, tprof};
+use tprof_tests::{Refused, Scratch, tprof};
 
 /// A table's rows by heading; the first headings of two-line ones are joined by a dot.
 pub type Rows = Vec<BTreeMap<String, String>>;
@@ -26,7 +26,7 @@ pub struct Set {
 }
 
 /// Every set, imported once; none where the data is not at hand.
-pub fn sets() -> Result<&'static [Set], String> {
+pub fn sets() -> Result<&'static [Set], Refused> {
     static SETS: OnceLock<Option<(Scratch, Vec<Set>)>> = OnceLock::new();
     let sets = SETS.get_or_init(|| {
         let folder = folder()?;
@@ -48,7 +48,7 @@ pub fn sets() -> Result<&'static [Set], String> {
     });
     match sets {
         Some((_, sets)) => Ok(sets),
-        None => Err("no reference data: set TPROF_SHARED_DATA".to_owned()),
+        None => Err(Refused::RealTraces),
     }
 }
 

@@ -92,6 +92,9 @@ mod tests {
         let text = text.replace("SCRIPT", &path.display().to_string());
         let run = Command::new(name).args(["-c", &text]).current_dir(directory.path()).output();
         let Ok(output) = run else {
+            let is_forbidden =
+                std::env::var_os("TPROF_TESTS_SKIP").is_some_and(|how| how == "forbid");
+            assert!(!is_forbidden, "{name} is not installed, and TPROF_TESTS_SKIP=forbid wants it");
             eprintln!("skipped: {name} is not installed");
             return None;
         };

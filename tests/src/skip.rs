@@ -1,0 +1,141 @@
+//! Leaves a test that cannot run on this machine, and says why.
+//!
+//! Where everything that a package installs is there, as in continuous integration, such a
+//! test is a failure: with `TPROF_TESTS_SKIP=forbid` a test is left only for what [`Refused`]
+//! lists, which nobody can install.
+
+use std::io::Write;
+
+/// What a machine may refuse to its users, whatever is installed: by the kernel's settings, in
+/// a container, or in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// `perf_event_open`: `kernel.perf_event_paranoid`, or a seccomp filter.
+    PerfEvents,
+    /// Samples in the kernel's own code, for which perf events need a privilege of their own.
+    KernelFrames,
+    /// Hiding the names in `/proc/kallsyms`.
+    KernelNames,
+    /// Seeing the kernel's threads: a container has process ids of its own.
+    KernelThreads,
+    /// A mount namespace with a file system in it.
+    Mounts,
+    /// Namespaces of an ordinary user, with which a browser shuts itself in.
+    UserNamespaces,
+    /// To be root.
+    Root,
+    /// Set-user-id files: the file system is mounted without them.
+    SetUserId,
+    /// Real traces, which are no part of the sources (`TPROF_SHARED_DATA`).
+    RealTraces,
+    /// The program itself, also without tprof.
+    Untraced,
+}
+
+impl Refused {
+    fn why(self) -> &'static str {
+        match self {
+            Refused::PerfEvents => "perf_event_open is not permitted here",
+            Refused::KernelFrames => "the kernel's frames are not sampled here",
+            Refused::KernelNames => "the kernel's names cannot be hidden here",
+            Refused::KernelThreads => "the kernel's threads cannot be seen here",
+            Refused::Mounts => "no mount namespace can be had",
+            Refused::UserNamespaces => "an ordinary user makes no namespaces here",
+            Refused::Root => "only root can do that",
+            Refused::SetUserId => "set-user-id has no effect here",
+            Refused::RealTraces => "there are no real traces (TPROF_SHARED_DATA)",
+            Refused::Untraced => "the program does not run here without tprof either",
+        }
+    }
+}
+
+/// Why a test is left.
+#[derive(Clone, Debug)]
+pub enum Why {
+    /// The machine does not permit it.
+    Refused(Refused),
+    /// Something that can be installed is missing.
+    Missing(String),
+}
+
+impl From<Refused> for Why {
+    fn from(refused: Refused) -> Why {
+        Why::Refused(refused)
+    }
+}
+
+impl From<&str> for Why {
+    fn from(missing: &str) -> Why {
+        Why::Missing(missing.to_owned())
+    }
+}
+
+impl From<String> for Why {
+    fn from(missing: String) -> Why {
+        Why::Missing(missing)
+    }
+}
+
+/// What is printed, or with what the test fails.
+fn judged(why: Why, is_forbidden: bool) -> Result<String, String> {
+    match why {
+        Why::Refused(refused) => Ok(refused.why().to_owned()),
+        Why::Missing(missing) if is_forbidden => {
+            Err(format!("{missing}, and TPROF_TESTS_SKIP=forbid wants it installed"))
+        }
+        Why::Missing(missing) => Ok(missing),
+    }
+}
+
+/// Prints why a test does not run here, past the test harness's capture, so that it is seen
+/// when the test passes. Fails the test where what is missing must be there.
+#[track_caller]
+pub fn skip(why: impl Into<Why>) {
+    skip_for(why, "");
+}
+
+/// As [`skip`], with what shows it.
+#[track_caller]
+pub fn skip_for(why: impl Into<Why>, details: &str) {
+    let is_forbidden = std::env::var_os("TPROF_TESTS_SKIP").is_some_and(|how| how == "forbid");
+    let why = judged(why.into(), is_forbidden).unwrap_or_else(|why| panic!("{why} {details}"));
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("test");
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why} {details}");
+}
+
+/// Leaves a test, saying why, unless the condition holds.
+#[macro_export]
+macro_rules! need {
+    ($holds:expr, $why:expr) => {
+        if !$holds {
+            return $crate::skip($why);
+        }
+    };
+}
+
+/// The value, or leaves the test saying why there is none.
+#[macro_export]
+macro_rules! need_some {
+    ($value:expr) => {
+        match $value {
+            Ok(value) => value,
+            Err(why) => return $crate::skip(why),
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_fails_where_skips_are_forbidden_and_a_refusal_does_not() {
+        let missing = || Why::from("there is no musl-gcc");
+        assert_eq!(judged(missing(), false).unwrap(), "there is no musl-gcc");
+        assert!(judged(missing(), true).unwrap_err().starts_with("there is no musl-gcc, and"));
+        for is_forbidden in [false, true] {
+            assert!(judged(Refused::PerfEvents.into(), is_forbidden).is_ok());
+        }
+    }
+}
