@@ -207,8 +207,8 @@ impl Measure<'_> {
     }
 
     /// For asking of intervals that follow each other.
-    pub fn walk(&self) -> Walk<'_> {
-        Walk { measure: self, at: 0 }
+    pub fn walk(&self) -> MeasureWalk<'_> {
+        MeasureWalk { measure: self, at: 0 }
     }
 
     /// Nanoseconds before a moment of the cover, of which so many parts have begun.
@@ -224,13 +224,13 @@ impl Measure<'_> {
 /// Intervals in any order get the right answer; near ones get it without a search
 /// over the whole cover, which costs more than all else that is done with a row.
 #[derive(Debug)]
-pub struct Walk<'a> {
+pub struct MeasureWalk<'a> {
     measure: &'a Measure<'a>,
     /// Parts that had begun when the last interval did.
     at: usize,
 }
 
-impl Walk<'_> {
+impl MeasureWalk<'_> {
     /// Nanoseconds of an interval that are in the cover.
     pub fn within(&mut self, interval: Interval) -> u64 {
         let parts = self.measure.parts;

@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{EventSample, ProcessIndex, ThreadIndex, property};
 
-use super::split::{Label, Steps, Windows};
+use super::split::{Label, StepLookup, Windows};
 use crate::rank::RankTrace;
-use crate::rank::samples::{Frames, Func, Names};
+use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 
 /// Of a file that nobody asked for counts while it was recorded.
 const NOT_TOLD: &str = "the file does not tell: it was imported, or an older tprof recorded it";
@@ -185,7 +185,7 @@ impl Counted {
         if counted.asked.counted().next().is_none() {
             return counted;
         }
-        let steps = by_step.then(|| Steps::of(rank)).filter(|steps| !steps.is_empty());
+        let steps = by_step.then(|| StepLookup::of(rank)).filter(|steps| !steps.is_empty());
         let mut stacks: FxHashMap<_, Counts> = FxHashMap::default();
         for row in file.blocks::<EventSample>().flatten() {
             if windows.is_some_and(|windows| !windows.hold_at(row.thread, row.time_ns)) {
@@ -200,7 +200,7 @@ impl Counted {
                 counted.steps.entry(label).or_default().add_one(event, row.count);
             }
         }
-        let (mut frames, mut names) = (Frames::new(file), Names::default());
+        let (mut frames, mut names) = (FrameFunctions::new(file), FunctionTable::default());
         for ((process, stack), counts) in stacks {
             counted.total.add(&counts);
             let stack = frames.stack(process, stack, &mut names);

@@ -26,7 +26,7 @@ const COLUMNS: [Column; 6] = [
 ];
 
 /// Rows of a table: what names them, and what was counted.
-pub(super) type Rows<'a> = Vec<(Vec<Cell>, &'a Counts)>;
+pub(super) type CountedRows<'a> = Vec<(Vec<Cell>, &'a Counts)>;
 
 /// What several ranks were to count.
 pub(super) struct All<'a>(pub Vec<&'a Asked>);
@@ -127,7 +127,7 @@ fn cells(counts: &Counts, all: &All<'_>) -> Vec<Cell> {
 
 /// The rows of which anything was counted, those with most of an event first;
 /// equal ones as they came.
-fn sorted<'a>(mut rows: Rows<'a>, event: &str) -> Rows<'a> {
+fn sorted<'a>(mut rows: CountedRows<'a>, event: &str) -> CountedRows<'a> {
     rows.retain(|(_, counts)| !counts.is_empty());
     let of = |counts: &Counts| counts.get(event).map_or(0.0, |tally| tally.count);
     rows.sort_by(|a, b| of(b.1).total_cmp(&of(a.1)));
@@ -135,7 +135,7 @@ fn sorted<'a>(mut rows: Rows<'a>, event: &str) -> Rows<'a> {
 }
 
 /// Cycles, instructions and cache misses of some rows.
-fn standard(table: Table, rows: Rows<'_>, all: &All<'_>) -> Table {
+fn standard(table: Table, rows: CountedRows<'_>, all: &All<'_>) -> Table {
     rows.into_iter().fold(table, |mut table, (names, counts)| {
         let mut row = cells(counts, all);
         row.extend(names);
@@ -150,7 +150,7 @@ fn both(
     keys: [&'static str; 2],
     by: &str,
     names: &[Column],
-    rows: Rows<'_>,
+    rows: CountedRows<'_>,
     all: &All<'_>,
     in_order: bool,
 ) -> Vec<Table> {
@@ -200,7 +200,7 @@ pub(super) fn of_ranks<'a>(
     let row = |(at, counted): (&RankAt, &'a Counted)| {
         (vec![Cell::applies(at.rank), at.label.as_str().into()], &counted.total)
     };
-    let rows: Rows<'_> = ranks.clone().map(row).collect();
+    let rows: CountedRows<'_> = ranks.clone().map(row).collect();
     let mut tables = both(["hardware_counters", "events"], "", &names, rows, &all, true);
     if !all.has_standard() {
         let columns = [&COLUMNS[..], &names].concat();
@@ -249,7 +249,7 @@ pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a Counted> + Clone) 
 }
 
 /// The tables of threads: rows of `(what names them, counts)`.
-pub(super) fn of_threads(rows: Rows<'_>, all: &All<'_>) -> Vec<Table> {
+pub(super) fn of_threads(rows: CountedRows<'_>, all: &All<'_>) -> Vec<Table> {
     let names = [
         Column::data("pid", Unit::Id),
         Column::new("tid", "tid", Unit::Id),

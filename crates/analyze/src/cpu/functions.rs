@@ -13,7 +13,7 @@ use crate::rank::samples::{Func, Layer};
 
 /// Time of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct FunctionTime {
     /// On a core, innermost.
     pub self_ns: u64,
     /// On a core, anywhere on the stack.
@@ -28,9 +28,9 @@ pub struct Sum {
     pub waited_ns: u64,
 }
 
-impl Sum {
+impl FunctionTime {
     /// Adds another.
-    pub fn add(&mut self, other: &Sum) {
+    pub fn add(&mut self, other: &FunctionTime) {
         self.self_ns += other.self_ns;
         self.total_ns += other.total_ns;
         self.self_samples += other.self_samples;
@@ -44,9 +44,9 @@ impl Sum {
 #[derive(Debug, Default)]
 pub struct Functions {
     /// By function.
-    pub all: FxHashMap<Func, Sum>,
+    pub all: FxHashMap<Func, FunctionTime>,
     /// By module.
-    pub modules: FxHashMap<std::sync::Arc<str>, Sum>,
+    pub modules: FxHashMap<std::sync::Arc<str>, FunctionTime>,
     /// Of Python functions, the time with no other Python function below, by the module
     /// that ran: the interpreter's or a library's.
     pub under: FxHashMap<Func, FxHashMap<std::sync::Arc<str>, u64>>,
@@ -63,7 +63,7 @@ pub struct Functions {
 impl Functions {
     /// Adds a file up.
     pub fn add_file(&mut self, trace: &CpuTrace) {
-        let mut of: FxHashMap<u32, Sum> = FxHashMap::default();
+        let mut of: FxHashMap<u32, FunctionTime> = FxHashMap::default();
         let mut under: FxHashMap<(u32, u32), u64> = FxHashMap::default();
         let mut seen = FxHashSet::default();
         let mut seen_modules: FxHashSet<std::sync::Arc<str>> = FxHashSet::default();
@@ -149,7 +149,7 @@ impl Functions {
     }
 
     /// Functions in order of a sum, the largest first; equal ones by name.
-    pub fn by(&self, key: impl Fn(&Sum) -> u64) -> Vec<(&Func, &Sum)> {
+    pub fn by(&self, key: impl Fn(&FunctionTime) -> u64) -> Vec<(&Func, &FunctionTime)> {
         let mut all: Vec<_> = self.all.iter().filter(|(_, sum)| key(sum) > 0).collect();
         all.sort_by(|a, b| key(b.1).cmp(&key(a.1)).then_with(|| a.0.name.cmp(&b.0.name)));
         all

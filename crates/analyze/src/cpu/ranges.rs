@@ -11,35 +11,35 @@ use crate::rank::{HostSpan, RankTrace};
 /// Ranges that are open one within the other; 0 is none.
 pub type ChainId = u32;
 /// A range's domain and text.
-type Key = (NameId, NameId);
+type DomainAndText = (NameId, NameId);
 
 /// A range within others.
 struct Chain {
     outer: ChainId,
-    key: Key,
+    key: DomainAndText,
 }
 
 /// The ranges of all threads.
 #[derive(Default)]
-pub struct Ranges {
+pub struct ThreadRanges {
     chains: Vec<Chain>,
-    ids: FxHashMap<(ChainId, Key), ChainId>,
+    ids: FxHashMap<(ChainId, DomainAndText), ChainId>,
     /// By thread: from when on which ranges are open, in order of time.
     changes: FxHashMap<ThreadIndex, Vec<(u64, ChainId)>>,
 }
 
-impl Ranges {
+impl ThreadRanges {
     /// NVTX ranges of a rank; they must have been read.
-    pub fn of(rank: &RankTrace<'_>) -> Ranges {
-        Ranges::of_spans(rank.spans(SpanKind::Nvtx))
+    pub fn of(rank: &RankTrace<'_>) -> ThreadRanges {
+        ThreadRanges::of_spans(rank.spans(SpanKind::Nvtx))
     }
 
     /// Spans by thread, in order of their beginnings.
-    fn of_spans(spans: &[HostSpan]) -> Ranges {
-        let mut ranges = Ranges::default();
+    fn of_spans(spans: &[HostSpan]) -> ThreadRanges {
+        let mut ranges = ThreadRanges::default();
         for spans in spans.chunk_by(|a, b| a.thread == b.thread) {
             // Open ones in order of their beginnings: end, key.
-            let mut open: Vec<(u64, Key)> = Vec::new();
+            let mut open: Vec<(u64, DomainAndText)> = Vec::new();
             let mut changes = Vec::with_capacity(2 * spans.len());
             for span in spans.iter().filter(|span| span.duration_ns > 0) {
                 ranges.close(&mut open, span.start_ns, &mut changes);
@@ -58,7 +58,7 @@ impl Ranges {
     /// Ends what ends until a moment.
     fn close(
         &mut self,
-        open: &mut Vec<(u64, Key)>,
+        open: &mut Vec<(u64, DomainAndText)>,
         until_ns: u64,
         changes: &mut Vec<(u64, ChainId)>,
     ) {
@@ -70,7 +70,7 @@ impl Ranges {
     }
 
     /// The id of open ranges, outermost first.
-    fn chain(&mut self, open: &[(u64, Key)]) -> ChainId {
+    fn chain(&mut self, open: &[(u64, DomainAndText)]) -> ChainId {
         let mut at = 0;
         for (_, key) in open {
             let next = self.chains.len() as ChainId + 1;
@@ -96,7 +96,7 @@ impl Ranges {
     }
 
     /// Domain and text of each range, innermost first.
-    pub fn keys(&self, chain: ChainId) -> impl Iterator<Item = Key> + '_ {
+    pub fn keys(&self, chain: ChainId) -> impl Iterator<Item = DomainAndText> + '_ {
         let mut at = chain;
         std::iter::from_fn(move || {
             let chain = self.chains.get(at.checked_sub(1)? as usize)?;
@@ -132,14 +132,14 @@ mod tests {
         spans
     }
 
-    fn names(ranges: &Ranges, thread: u32, time_ns: u64) -> Vec<u32> {
+    fn names(ranges: &ThreadRanges, thread: u32, time_ns: u64) -> Vec<u32> {
         ranges.keys(ranges.at(thread, time_ns)).map(|key| key.1.0).collect()
     }
 
     #[test]
     fn the_innermost_is_the_one_that_began_last() {
         let rows = [(0, 10, 90), (0, 20, 30), (0, 40, 40), (1, 0, 5), (0, 100, 10)];
-        let ranges = Ranges::of_spans(&spans(&rows));
+        let ranges = ThreadRanges::of_spans(&spans(&rows));
         assert_eq!(names(&ranges, 0, 9), [0_u32; 0]);
         assert_eq!(names(&ranges, 0, 10), [1]);
         assert_eq!(names(&ranges, 0, 45), [3, 2, 1]);
@@ -157,7 +157,7 @@ mod tests {
             thread in 0..2_u32,
             time_ns in 0..100_u64,
         ) {
-            let ranges = Ranges::of_spans(&spans(&rows));
+            let ranges = ThreadRanges::of_spans(&spans(&rows));
             let mut found = names(&ranges, thread, time_ns);
             found.sort_unstable();
             let around = |(of, start, length): &(u32, u64, u64)| {

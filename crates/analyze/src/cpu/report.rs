@@ -11,7 +11,7 @@ use super::counted_tables::{self, All};
 use super::functions::Functions;
 use super::split::{Split, Windows, range_name};
 use super::tables::{self, Waited};
-use super::tree::Tree;
+use super::tree::FunctionTree;
 use super::{NO_SAMPLES, loading, split_tables};
 use crate::document::{
     Analysis, Body, DocumentKind, Named, Options, RankAt, boxed, text_and_number,
@@ -34,10 +34,10 @@ const CALLERS: usize = 12;
 pub struct CpuReport;
 
 /// What is kept of a rank.
-pub struct Part {
+pub struct RankCpu {
     functions: Functions,
-    top_down: Tree,
-    bottom_up: Tree,
+    top_down: FunctionTree,
+    bottom_up: FunctionTree,
     waits: FxHashMap<(ThreadState, Option<Func>), Waited>,
     loading: loading::Loading,
     split: Split,
@@ -53,7 +53,7 @@ impl Analysis for CpuReport {
     const HTA: bool = false;
     const TAKES: &'static [&'static str] = &["--within"];
     const KIND: &'static str = "cpu";
-    type Part = Part;
+    type Part = RankCpu;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::SAMPLES | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
@@ -67,17 +67,17 @@ impl Analysis for CpuReport {
         Some(Named::of(option, text_and_number(within), spans, name))
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Part {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> RankCpu {
         let within = options.within.as_deref().filter(|text| !text.is_empty());
         let windows = within.map(|text| Windows::of(rank, text));
         let keep = |row: &Sample| windows.as_ref().is_none_or(|windows| windows.hold(row));
         // What cannot be read was told when all of it was read.
         let cut = windows.as_ref().map(|_| CpuTrace::load_where(rank.file, &mut Vec::new(), keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
-        let mut part = Part {
+        let mut part = RankCpu {
             functions: Functions::default(),
-            top_down: Tree::default(),
-            bottom_up: Tree::default(),
+            top_down: FunctionTree::default(),
+            bottom_up: FunctionTree::default(),
             waits: FxHashMap::default(),
             loading: loading::Loading::of(cpu),
             split: Split::of(rank, cpu, keep, options.data),
@@ -107,9 +107,9 @@ impl Analysis for CpuReport {
         part
     }
 
-    fn join(&self, parts: Vec<(RankAt, Part)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, RankCpu)>, options: &Options) -> Body {
         let mut all = Functions::default();
-        let (mut top_down, mut bottom_up) = (Tree::default(), Tree::default());
+        let (mut top_down, mut bottom_up) = (FunctionTree::default(), FunctionTree::default());
         let mut waits: FxHashMap<(ThreadState, Option<Func>), Waited> = FxHashMap::default();
         let mut loading = loading::Loading::default();
         let mut split = Split::default();

@@ -11,7 +11,7 @@ use tprof_trace::model::{
     MarkKind, NameId, ProcessIndex, Sample, SpanKind, StackId, ThreadIndex, ThreadState,
 };
 
-use super::ranges::{ChainId, Ranges};
+use super::ranges::{ChainId, ThreadRanges};
 use crate::base::intervals::{Cover, Interval};
 use crate::document::text_and_number;
 use crate::rank::samples::CpuTrace;
@@ -62,16 +62,16 @@ pub struct Split {
 }
 
 /// Which step a moment belongs to.
-pub(super) struct Steps {
+pub(super) struct StepLookup {
     steps: Vec<Step>,
     labels: Vec<Label>,
     /// Processes that have steps.
     owners: FxHashSet<ProcessIndex>,
 }
 
-impl Steps {
+impl StepLookup {
     /// The rank's steps; ranges that are named like them; what lies between marks.
-    pub(super) fn of(rank: &RankTrace<'_>) -> Steps {
+    pub(super) fn of(rank: &RankTrace<'_>) -> StepLookup {
         let mut steps = rank.steps();
         if steps.is_empty() {
             let numbered = |span: &HostSpan| {
@@ -87,7 +87,7 @@ impl Steps {
             (steps, labels) = marks(rank);
         }
         let owners = steps.iter().map(|step| step.process).collect();
-        Steps { steps, labels, owners }
+        StepLookup { steps, labels, owners }
     }
 
     /// There are none.
@@ -134,7 +134,7 @@ fn telling(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
 }
 
 /// Where samples lie: step, ranges, stack.
-type Place = (Option<u32>, ChainId, ProcessIndex, StackId);
+type SampleGroup = (Option<u32>, ChainId, ProcessIndex, StackId);
 
 impl Split {
     /// Splits a rank's samples, or those of them that `keep` keeps and that `trace`
@@ -146,12 +146,12 @@ impl Split {
         keep: impl Fn(&Sample) -> bool,
         data: bool,
     ) -> Split {
-        let (steps, ranges) = (Steps::of(rank), Ranges::of(rank));
+        let (steps, ranges) = (StepLookup::of(rank), ThreadRanges::of(rank));
         let mut split = Split::default();
         if steps.is_empty() && ranges.is_empty() {
             return split;
         }
-        let mut places: FxHashMap<Place, (u64, u64)> = FxHashMap::default();
+        let mut places: FxHashMap<SampleGroup, (u64, u64)> = FxHashMap::default();
         // What cannot be read was told when the samples were read first.
         for row in rank.file.blocks::<Sample>().flatten().filter(&keep) {
             match is_sample(&row) {

@@ -6,8 +6,8 @@ use tprof_trace::model::ThreadState;
 
 use super::NO_SAMPLES;
 use super::cells::{WHERE, estimated, place_cells, sampled, shown};
-use super::functions::{Functions, Sum};
-use super::tree::Tree;
+use super::functions::{FunctionTime, Functions};
+use super::tree::FunctionTree;
 use crate::document::{Cell, Column, Table, Unit};
 use crate::rank::samples::{Func, Layer, word};
 
@@ -71,7 +71,7 @@ pub(super) fn python(all: &Functions) -> Option<Table> {
          they call",
     );
     let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
-    let own = |sum: &Sum| sum.own_ns;
+    let own = |sum: &FunctionTime| sum.own_ns;
     let mut rows = all.by(own);
     rows.extend(all.by(|s| s.total_ns + s.waited_ns).into_iter().filter(|(_, s)| s.own_ns == 0));
     for (func, sum) in rows.into_iter().filter(|(func, _)| func.layer == Layer::Python) {
@@ -176,7 +176,7 @@ pub(super) fn waiting(waits: &FxHashMap<(ThreadState, Option<Func>), Waited>, ro
     table
 }
 
-pub(super) fn tree(key: &'static str, title: &str, tree: &Tree, why: &str) -> Table {
+pub(super) fn tree(key: &'static str, title: &str, tree: &FunctionTree, why: &str) -> Table {
     let columns = vec![
         Column::new("total_ns", "total", Unit::Duration),
         Column::new("share", "share", Unit::Share),

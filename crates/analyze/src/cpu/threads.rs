@@ -45,7 +45,7 @@ pub struct ThreadsReport;
 
 /// One thread.
 #[derive(Debug, Default)]
-pub struct Row {
+pub struct ThreadRow {
     process: ProcessIndex,
     program: String,
     pid: u32,
@@ -63,7 +63,7 @@ pub struct Row {
     waited: FxHashMap<(ThreadState, Func), u64>,
 }
 
-impl Row {
+impl ThreadRow {
     fn time(&self, state: ThreadState) -> u64 {
         self.by_state.get(&state).copied().unwrap_or(0)
     }
@@ -76,7 +76,7 @@ impl Row {
 impl Analysis for ThreadsReport {
     const HTA: bool = false;
     const KIND: &'static str = "threads";
-    type Part = (Vec<Row>, Counted);
+    type Part = (Vec<ThreadRow>, Counted);
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::SAMPLES
@@ -90,12 +90,12 @@ impl Analysis for ThreadsReport {
             trace.threads().iter().map(|t| (t.thread, t.tid)).collect();
         let counts: FxHashMap<(ProcessIndex, ThreadIndex), ThreadCounts> =
             trace.thread_counts().iter().map(|row| ((row.process, row.thread), *row)).collect();
-        let mut rows: FxHashMap<(ProcessIndex, ThreadIndex), Row> = FxHashMap::default();
+        let mut rows: FxHashMap<(ProcessIndex, ThreadIndex), ThreadRow> = FxHashMap::default();
         for stretch in &cpu.stretches {
             let key = (stretch.process, stretch.thread);
             let row = rows.entry(key).or_insert_with(|| {
                 let process = processes.get(&stretch.process);
-                Row {
+                ThreadRow {
                     process: stretch.process,
                     program: process.map_or(String::new(), |p| {
                         labels::program(trace.name(p.command)).to_owned()
@@ -104,7 +104,7 @@ impl Analysis for ThreadsReport {
                     tid: tids.get(&stretch.thread).copied().unwrap_or(0),
                     name: trace.thread_name(stretch.thread).map(str::to_owned),
                     counts: counts.get(&key).copied().unwrap_or_default(),
-                    ..Row::default()
+                    ..ThreadRow::default()
                 }
             });
             *row.by_state.entry(stretch.state).or_default() += stretch.weight_ns;
@@ -123,7 +123,7 @@ impl Analysis for ThreadsReport {
                 state => *row.waited.entry((state, place)).or_default() += stretch.weight_ns,
             }
         }
-        let mut rows: Vec<((ProcessIndex, ThreadIndex), Row)> = rows.into_iter().collect();
+        let mut rows: Vec<((ProcessIndex, ThreadIndex), ThreadRow)> = rows.into_iter().collect();
         rows.sort_by_key(|(key, _)| *key);
         let mut counted = Counted::of(rank, false, None);
         for (key, row) in &mut rows {
@@ -135,7 +135,7 @@ impl Analysis for ThreadsReport {
     fn join(&self, parts: Vec<(RankAt, Self::Part)>, _options: &Options) -> Body {
         let ranked = parts.len() > 1;
         let of_ranks = counted_tables::of_ranks(parts.iter().map(|(at, (_, all))| (at, all)));
-        let mut all: Vec<(RankAt, Row)> = Vec::new();
+        let mut all: Vec<(RankAt, ThreadRow)> = Vec::new();
         let mut asked = Vec::new();
         for (at, (rows, counted)) in parts {
             all.extend(rows.into_iter().map(|row| (at.clone(), row)));
@@ -206,7 +206,7 @@ const COUNTED: [Column; 5] = [
 ];
 
 /// What was counted of each thread.
-fn switches(all: &[(RankAt, Row)], ranked: bool) -> Table {
+fn switches(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
     let mut columns = COUNTED.to_vec();
     columns.extend([
         Column::data("pid", Unit::Id),
@@ -219,12 +219,12 @@ fn switches(all: &[(RankAt, Row)], ranked: bool) -> Table {
              on another; faults: pages touched first; from disk: that had to be read",
         )
         .empty(NO_SAMPLES);
-    let sum = |row: &Row| {
+    let sum = |row: &ThreadRow| {
         let counts = &row.counts;
         let all = [counts.voluntary, counts.involuntary, counts.minor_faults, counts.major_faults];
         all.into_iter().flatten().sum::<u64>()
     };
-    let mut sorted: Vec<&(RankAt, Row)> = all.iter().collect();
+    let mut sorted: Vec<&(RankAt, ThreadRow)> = all.iter().collect();
     sorted.sort_by_key(|(_, row)| std::cmp::Reverse(sum(row)));
     for (at, row) in sorted {
         let mut cells = counted(&row.counts).to_vec();
@@ -232,7 +232,7 @@ fn switches(all: &[(RankAt, Row)], ranked: bool) -> Table {
         table.row(cells);
     }
     // Ten rows of question marks tell nobody anything.
-    let known = |(_, row): &(RankAt, Row)| {
+    let known = |(_, row): &(RankAt, ThreadRow)| {
         let counts = &row.counts;
         counts.voluntary.is_some() || counts.minor_faults.is_some()
     };
@@ -240,8 +240,8 @@ fn switches(all: &[(RankAt, Row)], ranked: bool) -> Table {
 }
 
 /// What was counted of threads beside time.
-fn events(all: &[(RankAt, Row)], ranked: bool, asked: &All<'_>) -> Vec<Table> {
-    let names = |(at, row): &(RankAt, Row)| {
+fn events(all: &[(RankAt, ThreadRow)], ranked: bool, asked: &All<'_>) -> Vec<Table> {
+    let names = |(at, row): &(RankAt, ThreadRow)| {
         vec![row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]
     };
     let rows = all.iter().map(|of| (names(of), &of.1.events)).collect();
@@ -249,7 +249,7 @@ fn events(all: &[(RankAt, Row)], ranked: bool, asked: &All<'_>) -> Vec<Table> {
 }
 
 /// Threads added up by process; what is unknown of one is unknown of all.
-fn processes(all: &[(RankAt, Row)], ranked: bool) -> Table {
+fn processes(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
     let mut columns = vec![
         Column::new("running_ns", "ran", Unit::Duration),
         Column::data("ready_ns", Unit::Duration),
@@ -265,11 +265,11 @@ fn processes(all: &[(RankAt, Row)], ranked: bool) -> Table {
     ]);
     let mut table =
         Table::new("processes", "Processes, their threads added up", columns).empty(NO_SAMPLES);
-    let mut sums: Vec<(&RankAt, &Row, [u64; 4], ThreadCounts)> = Vec::new();
+    let mut sums: Vec<(&RankAt, &ThreadRow, [u64; 4], ThreadCounts)> = Vec::new();
     for (at, row) in all {
         let time =
             [row.time(ThreadState::Running), row.time(ThreadState::Runnable), row.waited_ns(), 1];
-        let same = |(of, other, ..): &&mut (&RankAt, &Row, _, _)| {
+        let same = |(of, other, ..): &&mut (&RankAt, &ThreadRow, _, _)| {
             other.process == row.process && of.label == at.label
         };
         match sums.iter_mut().find(same) {
@@ -312,7 +312,7 @@ fn both(a: &ThreadCounts, b: &ThreadCounts) -> ThreadCounts {
     }
 }
 
-fn cells(at: &RankAt, row: &Row, ranked: bool) -> Vec<Cell> {
+fn cells(at: &RankAt, row: &ThreadRow, ranked: bool) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![
         row.time(ThreadState::Running).into(),
         row.time(ThreadState::Runnable).into(),
@@ -346,7 +346,7 @@ fn cells(at: &RankAt, row: &Row, ranked: bool) -> Vec<Cell> {
 }
 
 /// A thread as a person knows it.
-fn name_of(at: &RankAt, row: &Row, ranked: bool) -> String {
+fn name_of(at: &RankAt, row: &ThreadRow, ranked: bool) -> String {
     match (&row.name, ranked) {
         (Some(name), false) if *name != row.program => format!("{name} of {}", row.program),
         (_, false) => row.program.clone(),

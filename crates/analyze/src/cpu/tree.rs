@@ -8,7 +8,7 @@ use crate::rank::samples::{Func, Layer};
 
 /// A node; its children follow by index.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct CallNode {
     /// Which function; `None` for the root.
     pub func: Option<Func>,
     /// Time in it and below.
@@ -20,19 +20,19 @@ pub struct Node {
 
 /// A tree of functions.
 #[derive(Clone, Debug)]
-pub struct Tree {
-    nodes: Vec<Node>,
+pub struct FunctionTree {
+    nodes: Vec<CallNode>,
     by_place: FxHashMap<(usize, Arc<str>, Arc<str>, Layer), usize>,
 }
 
-impl Default for Tree {
-    fn default() -> Tree {
-        let root = Node { func: None, total_ns: 0, self_ns: 0, children: Vec::new() };
-        Tree { nodes: vec![root], by_place: FxHashMap::default() }
+impl Default for FunctionTree {
+    fn default() -> FunctionTree {
+        let root = CallNode { func: None, total_ns: 0, self_ns: 0, children: Vec::new() };
+        FunctionTree { nodes: vec![root], by_place: FxHashMap::default() }
     }
 }
 
-impl Tree {
+impl FunctionTree {
     /// Time of everything.
     pub fn total_ns(&self) -> u64 {
         self.nodes[0].total_ns
@@ -48,7 +48,7 @@ impl Tree {
                 Some(found) => *found,
                 None => {
                     let new = self.nodes.len();
-                    self.nodes.push(Node {
+                    self.nodes.push(CallNode {
                         func: Some(func.clone()),
                         total_ns: 0,
                         self_ns: 0,
@@ -65,7 +65,7 @@ impl Tree {
     }
 
     /// Adds another tree.
-    pub fn merge(&mut self, other: &Tree) {
+    pub fn merge(&mut self, other: &FunctionTree) {
         let mut path = Vec::new();
         other.walk(
             0,
@@ -81,7 +81,7 @@ impl Tree {
     fn walk<'a>(
         &'a self,
         at: usize,
-        take: &mut impl FnMut(&[&'a Func], &'a Node),
+        take: &mut impl FnMut(&[&'a Func], &'a CallNode),
         path: &mut Vec<&'a Func>,
     ) {
         let node = &self.nodes[at];
@@ -98,18 +98,24 @@ impl Tree {
     /// Nodes with at least a share of the whole, each under its caller, the
     /// heaviest first, with how deep they are. A chain of calls that hand
     /// nearly all of their time on is told by its ends.
-    pub fn shown(&self, least_ns: u64) -> Vec<(usize, &Node)> {
+    pub fn shown(&self, least_ns: u64) -> Vec<(usize, &CallNode)> {
         let mut out = Vec::new();
         self.show(0, 0, least_ns.max(1), &mut out);
         out
     }
 
-    fn show<'a>(&'a self, at: usize, depth: usize, least: u64, out: &mut Vec<(usize, &'a Node)>) {
+    fn show<'a>(
+        &'a self,
+        at: usize,
+        depth: usize,
+        least: u64,
+        out: &mut Vec<(usize, &'a CallNode)>,
+    ) {
         let mut children: Vec<&usize> = self.nodes[at].children.iter().collect();
         children.retain(|child| self.nodes[**child].total_ns >= least);
         children.sort_by(|a, b| {
             let (a, b) = (&self.nodes[**a], &self.nodes[**b]);
-            let name = |n: &Node| n.func.as_ref().map(|f| Arc::clone(&f.name));
+            let name = |n: &CallNode| n.func.as_ref().map(|f| Arc::clone(&f.name));
             b.total_ns.cmp(&a.total_ns).then_with(|| name(a).cmp(&name(b)))
         });
         for child in children {
@@ -148,10 +154,10 @@ mod tests {
     #[test]
     fn chains_are_told_by_their_ends_and_times_add_up() {
         let [main, run, step, a, b] = ["main", "run", "step", "a", "b"].map(func);
-        let mut tree = Tree::default();
+        let mut tree = FunctionTree::default();
         tree.add([&main, &run, &step, &a].into_iter(), 70);
         tree.add([&main, &run, &step, &b].into_iter(), 30);
-        let mut twice = Tree::default();
+        let mut twice = FunctionTree::default();
         twice.merge(&tree);
         twice.merge(&tree);
         assert_eq!(twice.total_ns(), 200);

@@ -101,7 +101,7 @@ pub(super) struct Figures {
 
 /// The sum of figures of several ranks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sum {
+pub(super) struct FigureSum {
     ranks: u64,
     duration_ns: f64,
     /// Ranks on which something ran on a device, and their figures.
@@ -111,7 +111,7 @@ pub(super) struct Sum {
     launches: f64,
 }
 
-impl Sum {
+impl FigureSum {
     pub fn add(&mut self, figures: &Figures) {
         self.ranks += 1;
         self.duration_ns += figures.duration_ns as f64;
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_step_add_up_to_it() {
-        let mut sum = Sum::default();
+        let mut sum = FigureSum::default();
         let figures =
             |duration_ns, device_ns| Figures { duration_ns, device_ns, launches: Some(3) };
         sum.add(&figures(100, Some([50, 20, 10])));

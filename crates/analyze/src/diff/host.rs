@@ -63,7 +63,7 @@ pub type Amounts = FxHashMap<(HostSort, String, String), Amount>;
 
 /// What the hosts of a side did, summed over its ranks.
 #[derive(Clone, Debug, Default)]
-pub struct Host {
+pub struct HostActivity {
     /// Ranks that were added up.
     pub ranks: u64,
     /// Of these, ranks with CPU samples.
@@ -80,17 +80,17 @@ pub struct Host {
     pub threads: u64,
 }
 
-impl Host {
+impl HostActivity {
     /// Of one rank.
-    pub fn of(rank: &RankTrace<'_>, memory: &RankMemory) -> Host {
+    pub fn of(rank: &RankTrace<'_>, memory: &RankMemory) -> HostActivity {
         let pids: FxHashSet<u32> = rank.file.processes().iter().map(|row| row.pid).collect();
-        let mut host = Host {
+        let mut host = HostActivity {
             ranks: 1,
             sampled: u64::from(rank.cpu.rows > 0),
             with_heap: u64::from(memory.host_memory.allocations.get().is_some()),
             processes: pids.len() as u64,
             threads: rank.file.threads().len() as u64,
-            ..Host::default()
+            ..HostActivity::default()
         };
         host.add_samples(rank);
         host.add_sites(memory);
@@ -98,7 +98,7 @@ impl Host {
     }
 
     /// Adds another rank.
-    pub fn add(&mut self, other: Host) {
+    pub fn add(&mut self, other: HostActivity) {
         self.ranks += other.ranks;
         self.sampled += other.sampled;
         self.with_heap += other.with_heap;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::host::{Amount, Host, HostSort};
+use super::host::{Amount, HostActivity, HostSort};
 use crate::document::{Cell, Column, Table, Unit};
 
 /// What a table is of.
@@ -61,11 +61,11 @@ const SHOWN: [Shown; 6] = [
 ];
 
 /// All of them.
-pub(super) fn tables(a: &Host, b: &Host) -> Vec<Table> {
+pub(super) fn tables(a: &HostActivity, b: &HostActivity) -> Vec<Table> {
     SHOWN.iter().map(|shown| table(shown, a, b)).collect()
 }
 
-fn table(shown: &Shown, a: &Host, b: &Host) -> Table {
+fn table(shown: &Shown, a: &HostActivity, b: &HostActivity) -> Table {
     let per = if a.ranks.max(b.ranks) > 1 { ", mean over ranks" } else { "" };
     let [of_a, of_b] = shown.counted;
     let unit = if shown.sort == HostSort::Site { Unit::Bytes } else { Unit::Duration };
@@ -97,7 +97,7 @@ fn table(shown: &Shown, a: &Host, b: &Host) -> Table {
 }
 
 /// Whether a side recorded what would fill a table.
-fn has(host: &Host, sort: HostSort) -> bool {
+fn has(host: &HostActivity, sort: HostSort) -> bool {
     match sort {
         HostSort::Site => host.with_heap > 0,
         _ => host.sampled > 0,
@@ -118,7 +118,7 @@ fn why_empty(sort: HostSort, a: bool, b: bool) -> String {
 }
 
 /// Largest changes first.
-fn rows(sort: HostSort, a: &Host, b: &Host) -> Vec<Vec<Cell>> {
+fn rows(sort: HostSort, a: &HostActivity, b: &HostActivity) -> Vec<Vec<Cell>> {
     let mut names: BTreeMap<(&str, &str), [Option<Amount>; 2]> = BTreeMap::new();
     for (at, host) in [a, b].into_iter().enumerate() {
         for ((of, name, module), amount) in &host.amounts {

@@ -21,6 +21,6 @@ pub use compare::Comparison;
 pub use facts::Facts;
 pub use figures::{Better, Figure, Metric, find, keys};
 pub use gate::{Direction, Gate, GateError, Limit};
-pub use host::{Amount, Amounts, Host, HostSort};
-pub use side::{Names, Side, SideOptions, Sort, Took};
+pub use host::{Amount, Amounts, HostActivity, HostSort};
+pub use side::{Side, SideOptions, Sort, TimesByName, Took};
 pub use stats::{Repeats, difference_error};

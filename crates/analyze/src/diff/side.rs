@@ -10,8 +10,8 @@ use tprof_trace::model::{NameId, SpanKind};
 use tprof_trace::run::RunInfo;
 
 use super::facts::{self, Facts};
-use super::figures::{Figure, Figures, Sum};
-use super::host::Host;
+use super::figures::{Figure, FigureSum, Figures};
+use super::host::HostActivity;
 use super::of_run::{Peaks, life_ns};
 use crate::Reading;
 use crate::base::intervals::Cover;
@@ -57,7 +57,7 @@ impl Took {
 }
 
 /// Names, and what each took in each step, by the step's number.
-pub type Names = FxHashMap<(Sort, String), BTreeMap<u64, Took>>;
+pub type TimesByName = FxHashMap<(Sort, String), BTreeMap<u64, Took>>;
 
 /// A run, as far as it is compared.
 #[derive(Debug)]
@@ -85,9 +85,9 @@ pub struct Side {
     /// Figures of the whole run.
     pub totals: Vec<Figure>,
     /// What each name took in each step, summed over ranks.
-    pub names: Names,
+    pub names: TimesByName,
     /// What the hosts did.
-    pub host: Host,
+    pub host: HostActivity,
 }
 
 impl Side {
@@ -120,7 +120,7 @@ impl Side {
             names: names.remove(&stepped).unwrap_or_default(),
             host,
         };
-        let mut sums: BTreeMap<u64, Sum> = BTreeMap::new();
+        let mut sums: BTreeMap<u64, FigureSum> = BTreeMap::new();
         let mut peaks = Peaks::default();
         let mut longest_ns = None;
         for (at, part) in parts {
@@ -174,7 +174,7 @@ pub struct SideOptions {
 }
 
 /// What is kept of a rank.
-struct Part {
+struct RankSide {
     stepped: bool,
     steps: Vec<(u64, Figures)>,
     facts: Facts,
@@ -188,13 +188,13 @@ struct OfRank {
     steps: Option<(u64, u64)>,
     /// Names of all ranks so far, apart for those with steps and without: kept
     /// rank by rank, those of a thousand ranks would not fit.
-    names: Mutex<FxHashMap<bool, Names>>,
+    names: Mutex<FxHashMap<bool, TimesByName>>,
     /// What the hosts of all ranks so far did.
-    host: Mutex<Host>,
+    host: Mutex<HostActivity>,
 }
 
 impl OfRank {
-    fn add(&self, stepped: bool, names: Names) {
+    fn add(&self, stepped: bool, names: TimesByName) {
         // Poisoned means that another worker panicked, which ends the comparison.
         let Ok(mut all) = self.names.lock() else { return };
         let all = all.entry(stepped).or_default();
@@ -209,7 +209,7 @@ impl OfRank {
 
 impl Analysis for OfRank {
     const KIND: &'static str = "diff";
-    type Part = Part;
+    type Part = RankSide;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK
@@ -221,7 +221,7 @@ impl Analysis for OfRank {
             | Needs::SAMPLES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> Part {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> RankSide {
         let trace = rank.file;
         let mut steps = rank.steps();
         let stepped = !steps.is_empty();
@@ -234,7 +234,7 @@ impl Analysis for OfRank {
         let memory = rank_memory(trace, at.clock);
         // A launcher is none of the job's ranks.
         if at.rank.is_some() {
-            let of_rank = Host::of(rank, &memory);
+            let of_rank = HostActivity::of(rank, &memory);
             if let Ok(mut host) = self.host.lock() {
                 host.add(of_rank);
             }
@@ -243,10 +243,10 @@ impl Analysis for OfRank {
         let peaks = Peaks::of(rank, &memory);
         self.add(stepped, names(rank, &steps, stepped));
         let facts = facts::of_file(trace);
-        Part { stepped, steps: figures(rank, &steps, stepped), facts, peaks, life_ns }
+        RankSide { stepped, steps: figures(rank, &steps, stepped), facts, peaks, life_ns }
     }
 
-    fn join(&self, _: Vec<(RankAt, Part)>, _: &Options) -> Body {
+    fn join(&self, _: Vec<(RankAt, RankSide)>, _: &Options) -> Body {
         Body::default()
     }
 }
@@ -313,7 +313,7 @@ fn launches(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<u64> {
 }
 
 /// What each name took in each step.
-fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Names {
+fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> TimesByName {
     let mut names: FxHashMap<(Sort, NameId, u64), Took> = FxHashMap::default();
     let at = |process: u32, time_ns: u64| match stepped {
         true => step_at(steps, process, time_ns).map(|at| steps[at as usize].number),
@@ -346,7 +346,7 @@ fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Names {
         }
     }
     collectives(rank, &at, &mut names);
-    let mut all = Names::default();
+    let mut all = TimesByName::default();
     for ((sort, name, step), took) in names {
         all.entry((sort, rank.name(name).to_owned()))
             .or_default()

@@ -33,7 +33,7 @@ impl Serialize for Tables<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         for table in self.0 {
-            map.serialize_entry(table.key, &Rows(table))?;
+            map.serialize_entry(table.key, &JsonRows(table))?;
             if table.rows.is_empty() {
                 map.serialize_entry(&format!("{}_missing", table.key), &table.empty)?;
             }
@@ -42,20 +42,20 @@ impl Serialize for Tables<'_> {
     }
 }
 
-struct Rows<'a>(&'a Table);
+struct JsonRows<'a>(&'a Table);
 
-impl Serialize for Rows<'_> {
+impl Serialize for JsonRows<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.0.rows.iter().map(|cells| Row { columns: &self.0.columns, cells }))
+        to.collect_seq(self.0.rows.iter().map(|cells| JsonRow { columns: &self.0.columns, cells }))
     }
 }
 
-struct Row<'a> {
+struct JsonRow<'a> {
     columns: &'a [Column],
     cells: &'a [Cell],
 }
 
-impl Serialize for Row<'_> {
+impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         for (column, cell) in self.columns.iter().zip(self.cells) {

@@ -3,7 +3,7 @@
 use crate::document::{Column, Table, Unit};
 
 /// A share that every rank has.
-pub(crate) struct Part<'a> {
+pub(crate) struct RankShare<'a> {
     /// What.
     pub name: &'static str,
     /// How much, of which rank.
@@ -11,7 +11,7 @@ pub(crate) struct Part<'a> {
 }
 
 /// One row per part: mean, lowest, highest.
-pub(crate) fn over_ranks(key: &'static str, title: &str, parts: &[Part<'_>]) -> Table {
+pub(crate) fn over_ranks(key: &'static str, title: &str, parts: &[RankShare<'_>]) -> Table {
     let columns = vec![
         Column::new("part", "part", Unit::Text),
         Column::new("mean_share", "mean", Unit::Share),

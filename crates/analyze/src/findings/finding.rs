@@ -37,7 +37,7 @@ pub(super) struct Evidence<'a> {
     /// When, on the file's clock.
     pub interval: Interval,
     /// Where.
-    pub place: Place,
+    pub place: Track,
     /// What was there.
     pub name: Cow<'a, str>,
 }
@@ -56,7 +56,7 @@ impl Evidence<'_> {
 
 /// Where something was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Track {
     /// On a thread.
     Thread(ThreadIndex),
     /// On a stream.
@@ -140,7 +140,7 @@ impl Finding {
 /// Parts of a cover as places where nothing ran.
 pub(super) fn idle_places(cover: &Cover) -> impl Iterator<Item = Evidence<'static>> {
     let place =
-        |&interval: &Interval| Evidence { interval, place: Place::Idle, name: "idle".into() };
+        |&interval: &Interval| Evidence { interval, place: Track::Idle, name: "idle".into() };
     cover.parts().iter().map(place)
 }
 
@@ -156,7 +156,7 @@ mod tests {
         ) {
             let place = |&(start, length, name): &(u64, u64, usize)| Evidence {
                 interval: Interval::new(start, start + length),
-                place: Place::Idle,
+                place: Track::Idle,
                 name: ["a", "b", "c"][name].into(),
             };
             let kept = Finding::new("x").at(rows.iter().map(place));

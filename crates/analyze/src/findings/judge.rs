@@ -1,7 +1,7 @@
 //! Puts the rules to a rank.
 
 use super::company::company;
-use super::finding::{Evidence, Place};
+use super::finding::{Evidence, Track};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use super::rule::Rule;
 use super::scene::Scene;
@@ -70,13 +70,13 @@ fn row(scene: &Scene<'_>, one: &Evidence<'_>) -> PlaceRow {
         name: one.name.clone().into_owned(),
     };
     match one.place {
-        Place::Idle => {}
-        Place::Thread(thread) => {
+        Track::Idle => {}
+        Track::Thread(thread) => {
             let found = file.threads().iter().find(|row| row.thread == thread);
             row.thread = found.map(|found| found.tid);
             row.process = found.and_then(|found| pid(found.process));
         }
-        Place::Stream(key) => {
+        Track::Stream(key) => {
             row.process = pid(key.process);
             row.device = Some(key.device);
             row.stream = Some(key.stream);

@@ -84,11 +84,11 @@ pub struct RankCopies {
     /// Over time.
     pub curve: Vec<Bucket>,
     /// Rates at every change, where they were asked for.
-    pub series: Vec<(CopyKind, Series)>,
+    pub series: Vec<(CopyKind, RateSeries)>,
 }
 
 /// A rate at each change, in gigabytes a second.
-pub type Series = Vec<(u64, f64)>;
+pub type RateSeries = Vec<(u64, f64)>;
 
 /// Copies of a rank with their kinds. Under Holistic Trace Analysis's reading a
 /// row's name alone tells.
@@ -119,8 +119,8 @@ fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
 }
 
 /// Rates at each change by kind, added up over concurrent copies.
-pub fn series(rank: &RankTrace<'_>) -> Vec<(CopyKind, Series)> {
-    let mut changes: FxHashMap<CopyKind, [Series; 2]> = FxHashMap::default();
+pub fn series(rank: &RankTrace<'_>) -> Vec<(CopyKind, RateSeries)> {
+    let mut changes: FxHashMap<CopyKind, [RateSeries; 2]> = FxHashMap::default();
     for (kind, row) in copies(rank) {
         let Some(rate) = rate(rank, row) else { continue };
         // Holistic Trace Analysis gives a copy of no length one microsecond.
@@ -129,7 +129,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(CopyKind, Series)> {
         starts.push((row.start_ns, rate));
         ends.push((end_ns, -rate));
     }
-    let mut all: Vec<(CopyKind, Series)> = changes
+    let mut all: Vec<(CopyKind, RateSeries)> = changes
         .into_iter()
         .map(|(kind, [mut starts, mut changes])| {
             // A copy that ends when another begins does not run beside it: ends come first.
@@ -154,7 +154,7 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
         by_kind.entry(kind).or_default().push(row);
     }
     let series = series(rank);
-    let points: FxHashMap<CopyKind, &Series> =
+    let points: FxHashMap<CopyKind, &RateSeries> =
         series.iter().map(|(kind, points)| (*kind, points)).collect();
     let of_kind = |(kind, rows): (CopyKind, Vec<&Work>)| {
         let rates = points.get(&kind).into_iter().flat_map(|points| points.iter());

@@ -4,7 +4,7 @@
 //! one's end: whatever runs beside compute is no cost of its own, so that
 //! communication counts as exposed, and a copy at all, only where nothing computes.
 
-use crate::document::over_ranks::{Part, over_ranks};
+use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
@@ -153,7 +153,7 @@ fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
 }
 
 fn parts_over_ranks(rows: &[(&RankAt, DeviceTime)]) -> Table {
-    let part = |name, of: fn(&DeviceTime) -> u64| Part {
+    let part = |name, of: fn(&DeviceTime) -> u64| RankShare {
         name,
         shares: rows.iter().map(|(at, row)| (row.share(of(row)), at.label.as_str())).collect(),
     };

@@ -24,7 +24,7 @@ use crate::rank::{HostSpan, Needs, RankTrace};
 pub const KIND: DocumentKind = DocumentKind {
     name: "gemms",
     about: "matrix multiplications of cuBLAS by shape: FLOPs, time, rate",
-    analysis: || boxed(Report::default()),
+    analysis: || boxed(Gemms::default()),
 };
 
 /// Category of the calls' spans.
@@ -173,11 +173,11 @@ fn work_within(rank: &RankTrace<'_>, spans: &[&HostSpan]) -> Vec<Vec<u32>> {
 
 /// `tprof report gemms`.
 #[derive(Default)]
-struct Report {
+struct Gemms {
     names: Names,
 }
 
-impl Analysis for Report {
+impl Analysis for Gemms {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
     type Part = RankGemms;
@@ -346,7 +346,7 @@ mod tests {
         multiplied(&mut made, 8_000, 9_000, "cublasGemmEx", SMALL);
         multiplied(&mut made, 9_500, 9_600, "cublasGemmEx", "");
         let file = made.finish();
-        let report = Report::default();
+        let report = Gemms::default();
         let rank = RankTrace::load(&file, report.needs(&Options::default()));
         let found = of_rank(&rank, &report.names);
         assert_eq!(found.shapeless, 1);

@@ -122,11 +122,11 @@ fn combinations(busy: &Busy) -> [u64; 7] {
 }
 
 /// What tells kernels apart before their names are looked up.
-type Key = (NameId, WorkKind, Class);
+type KernelKey = (NameId, WorkKind, Class);
 
 /// Kernels of a rank by name, longest in sum first: name, runs, sum of durations.
 pub fn sums_of_rank<'r>(rank: &'r RankTrace<'_>) -> Vec<(Cow<'r, str>, u64, u64)> {
-    let mut sums: FxHashMap<Key, (&Work, u64, u64)> = FxHashMap::default();
+    let mut sums: FxHashMap<KernelKey, (&Work, u64, u64)> = FxHashMap::default();
     for row in rank.work.iter().filter(|row| row.class != Class::Memory) {
         let sum = sums.entry((row.name, row.kind, row.class)).or_insert((row, 0, 0));
         *sum = (sum.0, sum.1 + 1, sum.2 + row.duration_ns);
@@ -148,7 +148,7 @@ pub fn sums_of_rank<'r>(rank: &'r RankTrace<'_>) -> Vec<(Cow<'r, str>, u64, u64)
 }
 
 fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
-    let mut runs: FxHashMap<Key, (Arc<str>, Vec<u64>)> = FxHashMap::default();
+    let mut runs: FxHashMap<KernelKey, (Arc<str>, Vec<u64>)> = FxHashMap::default();
     for row in &rank.work {
         let name = || (names.get(&rank.work_name(row)), Vec::new());
         let (_, durations) = runs.entry((row.name, row.kind, row.class)).or_insert_with(name);

@@ -28,7 +28,7 @@ struct Memcpy;
 
 /// What was copied from where to where.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Operation {
+struct CopyOperation {
     kind: CopyKind,
     from: MemoryKind,
     to: MemoryKind,
@@ -36,15 +36,15 @@ struct Operation {
 
 /// Copies of one kind.
 #[derive(Clone)]
-struct Copies {
-    operation: Operation,
+struct CopyColumns {
+    operation: CopyOperation,
     /// None if some did not tell.
     bytes: Option<Vec<u64>>,
     /// When at least one ran.
     busy_ns: u64,
 }
 
-impl Copies {
+impl CopyColumns {
     /// Bytes a second of the time in which at least one ran.
     fn rate(&self) -> Option<f64> {
         let bytes: u64 = self.bytes.as_ref()?.iter().sum();
@@ -52,7 +52,7 @@ impl Copies {
     }
 }
 
-impl Operation {
+impl CopyOperation {
     /// Whether one side is memory that may be paged out: such a copy goes through a
     /// buffer of the driver's and makes its caller wait.
     fn pageable(self) -> Option<bool> {
@@ -82,7 +82,7 @@ impl Operation {
 impl Analysis for Memcpy {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = Vec<Values<Copies>>;
+    type Part = Vec<Values<CopyColumns>>;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK
@@ -90,26 +90,26 @@ impl Analysis for Memcpy {
 
     /// Work does not keep which memory a copy read and wrote: its rows are read again.
     /// What of them cannot be read, the first reading has said.
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<Copies>> {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<CopyColumns>> {
         of_rows(&rank.file.rows::<MemoryCopy>().0)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<Values<Copies>>)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, Vec<Values<CopyColumns>>)>, _: &Options) -> Body {
         Body { tables: vec![times(&parts), sizes(&parts)], notes: Vec::new() }
     }
 }
 
-fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<Copies>> {
-    let mut found: BTreeMap<Operation, Vec<&MemoryCopy>> = BTreeMap::new();
+fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<CopyColumns>> {
+    let mut found: BTreeMap<CopyOperation, Vec<&MemoryCopy>> = BTreeMap::new();
     for row in rows {
-        let operation = Operation { kind: row.kind, from: row.from, to: row.to };
+        let operation = CopyOperation { kind: row.kind, from: row.from, to: row.to };
         found.entry(operation).or_default().push(row);
     }
-    let of_operation = |(operation, rows): (Operation, Vec<&MemoryCopy>)| {
+    let of_operation = |(operation, rows): (CopyOperation, Vec<&MemoryCopy>)| {
         let interval =
             |row: &&MemoryCopy| Interval::new(row.start_ns, row.start_ns + row.duration_ns);
         Values {
-            row: Copies {
+            row: CopyColumns {
                 operation,
                 bytes: rows.iter().map(|row| row.bytes).collect(),
                 busy_ns: rows.iter().map(interval).collect::<Cover>().length(),
@@ -120,7 +120,7 @@ fn of_rows(rows: &[MemoryCopy]) -> Vec<Values<Copies>> {
     found.into_iter().map(of_operation).collect()
 }
 
-fn own(copies: &Copies) -> Vec<Cell> {
+fn own(copies: &CopyColumns) -> Vec<Cell> {
     let operation = copies.operation;
     let name = direction(operation.kind);
     let (memory, copy) = match operation.memory() {
@@ -142,7 +142,7 @@ const OWN: [Column; 4] = [
     Column::new("copy", "copy", Unit::Name),
 ];
 
-fn times(parts: &[(RankAt, Vec<Values<Copies>>)]) -> Table {
+fn times(parts: &[(RankAt, Vec<Values<CopyColumns>>)]) -> Table {
     let mut more = vec![
         Column::data("busy_ns", Unit::Duration),
         Column::new("rate", "rate", Unit::BytesPerSecond),
@@ -160,7 +160,7 @@ fn times(parts: &[(RankAt, Vec<Values<Copies>>)]) -> Table {
             .iter()
             .map(|row| Values { row: row.row.clone(), values: row.values.clone() })
             .collect();
-        nsys::add_times(&mut table, &at.label, rows, |copies: &Values<Copies>| {
+        nsys::add_times(&mut table, &at.label, rows, |copies: &Values<CopyColumns>| {
             let copies = &copies.row;
             let mut cells = vec![copies.busy_ns.into(), Cell::known(copies.rate(), NO_BYTES)];
             cells.extend(own(copies));
@@ -170,15 +170,16 @@ fn times(parts: &[(RankAt, Vec<Values<Copies>>)]) -> Table {
     table
 }
 
-fn sizes(parts: &[(RankAt, Vec<Values<Copies>>)]) -> Table {
+fn sizes(parts: &[(RankAt, Vec<Values<CopyColumns>>)]) -> Table {
     let columns = nsys::columns(&nsys::SIZES, &OWN);
     let mut table = Table::new("cuda_gpu_mem_size_sum", "Copies and memsets by size", columns)
         .about("bytes of single copies")
         .empty(NO_COPIES);
     for (at, part) in parts {
-        let bytes =
-            |row: &&Values<Copies>| row.row.bytes.as_ref().map_or(0, |bytes| bytes.iter().sum());
-        let mut rows: Vec<&Values<Copies>> = part.iter().collect();
+        let bytes = |row: &&Values<CopyColumns>| {
+            row.row.bytes.as_ref().map_or(0, |bytes| bytes.iter().sum())
+        };
+        let mut rows: Vec<&Values<CopyColumns>> = part.iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(bytes(row)));
         for row in rows {
             let mut cells = vec![at.label.as_str().into()];
@@ -237,7 +238,7 @@ mod tests {
         ]);
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].row.rate(), rows[0].row.bytes.as_ref()), (None, None));
-        let unknown = Operation {
+        let unknown = CopyOperation {
             kind: CopyKind::Unknown,
             from: MemoryKind::Unknown,
             to: MemoryKind::Unknown,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::base::names::{Names, short};
-use crate::document::over_ranks::{Part, over_ranks};
+use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
 };
@@ -121,7 +121,7 @@ impl Analysis for Overlap {
             .filter_map(|(at, row)| Some((row.hidden_share()?, at.label.as_str())))
             .collect();
         if shares.len() > 1 {
-            let part = Part { name: "hidden", shares };
+            let part = RankShare { name: "hidden", shares };
             tables.insert(0, over_ranks("over_ranks", "Hidden communication over ranks", &[part]));
         }
         Body { tables, notes: Vec::new() }

@@ -57,21 +57,21 @@ const REASONS: [(&str, bool); 9] = [
 ];
 
 /// Readings by time, ns.
-type Series = BTreeMap<u64, f64>;
+type SampleSeries = BTreeMap<u64, f64>;
 
 /// What a file has.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct FileSamples {
     host: String,
     facts: Option<Value>,
-    series: BTreeMap<(u32, &'static str), Series>,
+    series: BTreeMap<(u32, &'static str), SampleSeries>,
     /// Devices that its processes see: UUID, number.
     sees: BTreeSet<(String, u32)>,
 }
 
 /// Reads a file's.
-pub(crate) fn of_file(file: &TraceFile) -> Part {
-    let mut part = Part { host: file.header().host.clone(), ..Part::default() };
+pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
+    let mut part = FileSamples { host: file.header().host.clone(), ..FileSamples::default() };
     // The newest says what devices stopped to tell.
     let facts = file.properties().filter(|(key, _)| *key == "nvml").last();
     part.facts = facts.and_then(|(_, text)| serde_json::from_str(text).ok());
@@ -90,14 +90,14 @@ pub(crate) fn of_file(file: &TraceFile) -> Part {
 
 /// A series in numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Sums {
+struct SeriesStats {
     mean: f64,
     min: f64,
     max: f64,
 }
 
 /// How long each value held, `most_ns` at most; a single one, or the last, for no time.
-fn held(series: &Series, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ {
+fn held(series: &SampleSeries, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ {
     let next = series.keys().skip(1);
     series.iter().zip(next).filter_map(move |((at, value), next)| {
         let held = next - at;
@@ -105,7 +105,7 @@ fn held(series: &Series, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ 
     })
 }
 
-fn sums(series: &Series, most_ns: u64) -> Option<Sums> {
+fn sums(series: &SampleSeries, most_ns: u64) -> Option<SeriesStats> {
     let last = *series.values().last()?;
     let (mut area, mut time) = (0.0, 0.0);
     for (held, value) in held(series, most_ns) {
@@ -113,7 +113,7 @@ fn sums(series: &Series, most_ns: u64) -> Option<Sums> {
         time += held as f64;
     }
     let fold = |of: fn(f64, f64) -> f64| series.values().copied().fold(last, of);
-    Some(Sums {
+    Some(SeriesStats {
         mean: if time > 0.0 { area / time } else { last },
         min: fold(f64::min),
         max: fold(f64::max),
@@ -121,7 +121,7 @@ fn sums(series: &Series, most_ns: u64) -> Option<Sums> {
 }
 
 /// Share of the time in which any of these bits was set.
-fn share(series: &Series, most_ns: u64, bits: u64) -> Option<f64> {
+fn share(series: &SampleSeries, most_ns: u64, bits: u64) -> Option<f64> {
     let set = |value: f64| value as u64 & bits != 0;
     let last = *series.values().last()?;
     let (all, with) = held(series, most_ns).fold((0, 0), |(all, with), (held, value)| {
@@ -142,23 +142,23 @@ struct Devices;
 impl Analysis for Devices {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = Part;
+    type Part = FileSamples;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::default()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> FileSamples {
         of_file(rank.file)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Part)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, FileSamples)>, _: &Options) -> Body {
         let hosts = hosts(&parts);
         let why = missing(&hosts);
         let mut tables = [devices_table(&why), throttling_table(&why), readings_table(&why)];
         for (name, host) in &hosts {
             for facts in host.devices() {
-                let device = Device { host, facts };
+                let device = DeviceSamples { host, facts };
                 tables[0].row(device.cells(name));
                 device.throttling(name, &mut tables[1]);
                 device.readings(name, &mut tables[2]);
@@ -176,7 +176,7 @@ impl Analysis for Devices {
 }
 
 /// Why nothing is known, if so.
-fn missing(hosts: &BTreeMap<&str, Host<'_>>) -> String {
+fn missing(hosts: &BTreeMap<&str, HostSamples<'_>>) -> String {
     let mut why: Vec<&str> = hosts.values().filter_map(|host| host.missing()).collect();
     why.sort_unstable();
     why.dedup();
@@ -209,28 +209,28 @@ object! { Sampled {
 } }
 
 /// All devices of a run in short; missing if none was read.
-pub(crate) fn sampled(parts: &[(RankAt, Part)]) -> Reading<Vec<Sampled>> {
+pub(crate) fn sampled(parts: &[(RankAt, FileSamples)]) -> Reading<Vec<Sampled>> {
     let hosts = hosts(parts);
     let mut all = Vec::new();
     for (name, host) in &hosts {
-        all.extend(host.devices().map(|facts| Device { host, facts }.sampled(name)));
+        all.extend(host.devices().map(|facts| DeviceSamples { host, facts }.sampled(name)));
     }
     if all.is_empty() { Reading::missing(missing(&hosts)) } else { Reading::Is(all) }
 }
 
 /// A host, from all files that were written there.
 #[derive(Default)]
-struct Host<'a> {
+struct HostSamples<'a> {
     /// One of its files, whose clock is all of theirs.
     at: Option<&'a RankAt>,
     facts: Option<&'a Value>,
-    series: BTreeMap<(u32, &'static str), Series>,
+    series: BTreeMap<(u32, &'static str), SampleSeries>,
     /// By UUID: which ranks see it, and under which number, in words.
     visible_to: BTreeMap<&'a str, Vec<String>>,
 }
 
-fn hosts(parts: &[(RankAt, Part)]) -> BTreeMap<&str, Host<'_>> {
-    let mut hosts: BTreeMap<&str, Host<'_>> = BTreeMap::new();
+fn hosts(parts: &[(RankAt, FileSamples)]) -> BTreeMap<&str, HostSamples<'_>> {
+    let mut hosts: BTreeMap<&str, HostSamples<'_>> = BTreeMap::new();
     for (at, part) in parts {
         let host = hosts.entry(&part.host).or_default();
         host.at = host.at.or(Some(at));
@@ -246,7 +246,7 @@ fn hosts(parts: &[(RankAt, Part)]) -> BTreeMap<&str, Host<'_>> {
     hosts
 }
 
-impl Host<'_> {
+impl HostSamples<'_> {
     /// Why nothing is known of its devices, if so.
     fn missing(&self) -> Option<&str> {
         match self.facts {
@@ -267,21 +267,21 @@ impl Host<'_> {
 }
 
 /// A device of a host.
-struct Device<'a> {
-    host: &'a Host<'a>,
+struct DeviceSamples<'a> {
+    host: &'a HostSamples<'a>,
     facts: &'a Value,
 }
 
-impl Device<'_> {
+impl DeviceSamples<'_> {
     fn index(&self) -> u32 {
         self.facts["index"].as_u64().unwrap_or(0) as u32
     }
 
-    fn series(&self, name: &'static str) -> Option<&Series> {
+    fn series(&self, name: &'static str) -> Option<&SampleSeries> {
         self.host.series.get(&(self.index(), name)).filter(|series| !series.is_empty())
     }
 
-    fn sums(&self, name: &'static str) -> Option<Sums> {
+    fn sums(&self, name: &'static str) -> Option<SeriesStats> {
         sums(self.series(name)?, self.host.holds_ns())
     }
 
@@ -300,7 +300,7 @@ impl Device<'_> {
             Some(value) => Reading::Is(value),
             None => Reading::missing(why),
         };
-        let of = |name: &'static str, of: fn(Sums) -> f64| {
+        let of = |name: &'static str, of: fn(SeriesStats) -> f64| {
             known(self.sums(name).map(of), self.why(name))
         };
         let throttled = self.throttled(slowing());
@@ -328,7 +328,7 @@ impl Device<'_> {
     }
 
     /// A quantity in numbers.
-    fn cell(&self, name: &'static str, of: impl Fn(Sums) -> f64) -> Cell {
+    fn cell(&self, name: &'static str, of: impl Fn(SeriesStats) -> f64) -> Cell {
         Cell::known(self.sums(name).map(of), self.why(name))
     }
 
@@ -465,27 +465,27 @@ mod tests {
     #[test]
     fn a_value_holds_until_the_next_but_not_over_a_gap() {
         // The device told nothing between seconds 2 and 60.
-        let series: Series =
+        let series: SampleSeries =
             [(0, 10.0), (SECOND, 30.0), (2 * SECOND, 90.0), (60 * SECOND, 0.0)].into();
         let found = sums(&series, 5 * SECOND).unwrap();
-        assert_eq!(found, Sums { mean: 20.0, min: 0.0, max: 90.0 });
+        assert_eq!(found, SeriesStats { mean: 20.0, min: 0.0, max: 90.0 });
         assert_eq!(sums(&[(5, 7.0)].into(), SECOND).unwrap().mean, 7.0);
-        assert_eq!(sums(&Series::new(), SECOND), None);
+        assert_eq!(sums(&SampleSeries::new(), SECOND), None);
     }
 
     #[test]
     fn readings_that_are_far_apart_hold_as_long_as_they_are_wanted() {
         let holds = |every_ms: u64| {
             let facts = serde_json::json!({ "every_ms": every_ms });
-            Host { facts: Some(&facts), ..Host::default() }.holds_ns()
+            HostSamples { facts: Some(&facts), ..HostSamples::default() }.holds_ns()
         };
         assert_eq!([holds(100), holds(500), holds(60_000)], [HOLDS_NS, HOLDS_NS, 300 * SECOND]);
-        assert_eq!(Host::default().holds_ns(), HOLDS_NS);
+        assert_eq!(HostSamples::default().holds_ns(), HOLDS_NS);
     }
 
     #[test]
     fn only_power_and_heat_slow_work() {
-        let series: Series =
+        let series: SampleSeries =
             [(0, 1.0), (SECOND, f64::from(0x4 | 0x40)), (2 * SECOND, 2.0), (4 * SECOND, 1.0)]
                 .into();
         assert_eq!(share(&series, 2 * SECOND, slowing()), Some(0.25));

@@ -16,7 +16,7 @@ pub(crate) type Ends = FxHashMap<ProcessIndex, u64>;
 pub(crate) type Sample = (u64, ProcessIndex, u64);
 
 /// Sum of a quantity over the processes of a rank.
-pub(crate) struct Sum {
+pub(crate) struct GaugeSum {
     pub buckets: Vec<Option<u64>>,
     pub highest: u64,
     pub highest_at_ns: u64,
@@ -55,7 +55,12 @@ pub(crate) fn sweep(samples: &mut [Sample], ends: &Ends, mut change: impl FnMut(
 }
 
 /// Sums samples on an axis up to `end_ns`; `None` without samples.
-pub(crate) fn sum(mut samples: Vec<Sample>, ends: &Ends, axis: Axis, end_ns: u64) -> Option<Sum> {
+pub(crate) fn sum(
+    mut samples: Vec<Sample>,
+    ends: &Ends,
+    axis: Axis,
+    end_ns: u64,
+) -> Option<GaugeSum> {
     if samples.is_empty() {
         return None;
     }
@@ -68,7 +73,7 @@ pub(crate) fn sum(mut samples: Vec<Sample>, ends: &Ends, axis: Axis, end_ns: u64
         }
     });
     curve.extend_to(end_ns);
-    Some(Sum { buckets: curve.buckets(), highest, highest_at_ns })
+    Some(GaugeSum { buckets: curve.buckets(), highest, highest_at_ns })
 }
 
 /// Samples of a counter of the rank's processes.

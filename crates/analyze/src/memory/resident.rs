@@ -6,7 +6,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, counter, property};
 
 use super::curve::{Axis, Curve};
-use super::gauges::{Ends, Sample, Sum, process_samples};
+use super::gauges::{Ends, GaugeSum, Sample, process_samples};
 
 /// What resident memory is the sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) fn resident(
     ends: &Ends,
     axis: Axis,
     end_ns: u64,
-) -> Result<(Sum, Source), String> {
+) -> Result<(GaugeSum, Source), String> {
     let rss = process_samples(file, counter::RSS_BYTES);
     let rounds = rounds(process_samples(file, counter::PSS_BYTES));
     let pids = file.processes().iter().map(|process| (process.process, process.pid)).collect();
@@ -54,7 +54,7 @@ pub(crate) fn resident(
         }
     }
     curve.extend_to(end_ns);
-    Ok((Sum { buckets: curve.buckets(), highest, highest_at_ns }, source))
+    Ok((GaugeSum { buckets: curve.buckets(), highest, highest_at_ns }, source))
 }
 
 /// PSS that was read together, summed.

@@ -6,7 +6,7 @@ use super::replay::ProcessSums;
 use crate::base::reading::Reading;
 
 /// The rank's totals.
-pub(crate) struct Sums {
+pub(crate) struct RankTotals {
     pub allocations: Reading<u64>,
     pub frees: Reading<u64>,
     pub allocated_bytes: Reading<u64>,
@@ -15,10 +15,10 @@ pub(crate) struct Sums {
     pub live_at_exit_bytes: Reading<u64>,
 }
 
-impl Sums {
-    fn missing(why: &str) -> Sums {
+impl RankTotals {
+    fn missing(why: &str) -> RankTotals {
         let missing = || Reading::missing(why);
-        Sums {
+        RankTotals {
             allocations: missing(),
             frees: missing(),
             allocated_bytes: missing(),
@@ -31,20 +31,20 @@ impl Sums {
 
 impl Pass<'_> {
     /// The totals, with the reason where there is none.
-    pub fn sums(&self) -> Sums {
+    pub fn sums(&self) -> RankTotals {
         let at = |time_ns: Option<u64>, unknown: &Reading<u64>| match (time_ns, unknown) {
             (_, Reading::Missing(why)) => Reading::missing(why),
             (Some(time_ns), _) => Reading::Is(self.clock.since_start(time_ns)),
             (None, _) => Reading::missing("nothing was allocated"),
         };
         if self.recording == Recording::Off {
-            return Sums::missing(OFF);
+            return RankTotals::missing(OFF);
         }
         if self.is_unread() {
-            return Sums::missing(UNREAD);
+            return RankTotals::missing(UNREAD);
         }
         if let Some(totals) = &self.totals {
-            return Sums {
+            return RankTotals {
                 allocations: totals.allocations.clone(),
                 frees: totals.frees.clone(),
                 allocated_bytes: totals.allocated_bytes.clone(),
@@ -62,7 +62,7 @@ impl Pass<'_> {
             None => reading,
         };
         let peak_bytes = live(Reading::Is(self.replay.peak));
-        Sums {
+        RankTotals {
             allocations: sum(|process| process.allocations),
             frees: sum(|process| process.frees),
             allocated_bytes: sum(|process| process.bytes),

@@ -132,13 +132,13 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
         Some(rss) => (Reading::Is(rss.highest), Reading::Is(clock.since_start(rss.highest_at_ns))),
         None => (Reading::Missing(missing("RSS")), Reading::Missing(missing("RSS"))),
     };
-    let series = |sum: Option<gauges::Sum>, what: &str| match sum {
+    let series = |sum: Option<gauges::GaugeSum>, what: &str| match sum {
         Some(sum) => Reading::Is(sum.buckets),
         None => Reading::Missing(missing(what)),
     };
     let rss_bytes = series(rss, "RSS");
     let resident = resident::resident(file, ends, axis, end_ns);
-    let of_resident = |value: fn(&(gauges::Sum, Source)) -> u64| match &resident {
+    let of_resident = |value: fn(&(gauges::GaugeSum, Source)) -> u64| match &resident {
         Ok(resident) => Reading::Is(value(resident)),
         Err(why) => Reading::missing(why),
     };

@@ -27,31 +27,31 @@ struct Nvtx;
 
 /// How a range was made, its domain and its text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct RangeKey {
     start_end: bool,
     range: String,
 }
 
 /// Ranges of one key.
-struct Ranges {
-    key: Key,
+struct RangeColumns {
+    key: RangeKey,
     kernels: u64,
     gpu_ns: u64,
 }
 
 impl Analysis for Nvtx {
     const KIND: &'static str = KIND.name;
-    type Part = Vec<Values<Ranges>>;
+    type Part = Vec<Values<RangeColumns>>;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<Ranges>> {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<RangeColumns>> {
         of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<Values<Ranges>>)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, Vec<Values<RangeColumns>>)>, _: &Options) -> Body {
         let mut push_pop = table("nvtx_pushpop_sum", "NVTX ranges, pushed and popped", NO_PUSH_POP);
         let mut start_end =
             table("nvtx_startend_sum", "NVTX ranges, started and ended", NO_START_END);
@@ -60,7 +60,7 @@ impl Analysis for Nvtx {
                 part.into_iter().partition(|row| row.row.key.start_end);
             for (table, rows) in [(&mut push_pop, nested), (&mut start_end, free)] {
                 nsys::add_times(table, &at.label, rows, |row| {
-                    let Ranges { key, kernels, gpu_ns } = &row.row;
+                    let RangeColumns { key, kernels, gpu_ns } = &row.row;
                     vec![(*gpu_ns).into(), (*kernels).into(), key.range.as_str().into()]
                 });
             }
@@ -83,21 +83,21 @@ fn table(key: &'static str, title: &str, empty: &str) -> Table {
         .empty(empty)
 }
 
-fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<Ranges>> {
+fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
     let ranges: Vec<&HostSpan> = rank.spans(SpanKind::Nvtx).iter().collect();
-    let mut rows: Vec<Values<Ranges>> = Vec::new();
-    let mut numbers: BTreeMap<Key, u32> = BTreeMap::new();
+    let mut rows: Vec<Values<RangeColumns>> = Vec::new();
+    let mut numbers: BTreeMap<RangeKey, u32> = BTreeMap::new();
     // Names are compared once for each combination of interned ones.
     let mut known: FxHashMap<[NameId; 3], u32> = FxHashMap::default();
     let ids = |range: &HostSpan| [range.name, range.category, range.args];
     for range in &ranges {
         let number = *known.entry(ids(range)).or_insert_with(|| {
-            let key = Key {
+            let key = RangeKey {
                 start_end: rank.name(range.args).contains("\"style\":\"start/end\""),
                 range: format!("{}:{}", rank.name(range.category), rank.name(range.name)),
             };
             *numbers.entry(key.clone()).or_insert_with(|| {
-                let row = Ranges { key, kernels: 0, gpu_ns: 0 };
+                let row = RangeColumns { key, kernels: 0, gpu_ns: 0 };
                 rows.push(Values { row, values: Vec::new() });
                 rows.len() as u32 - 1
             })
@@ -149,7 +149,7 @@ mod tests {
         let seen: Vec<(bool, &str, &[u64], u64, u64)> = rows
             .iter()
             .map(|row| {
-                let Ranges { key, kernels, gpu_ns } = &row.row;
+                let RangeColumns { key, kernels, gpu_ns } = &row.row;
                 (key.start_end, key.range.as_str(), row.values.as_slice(), *kernels, *gpu_ns)
             })
             .collect();

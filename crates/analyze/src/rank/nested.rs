@@ -32,9 +32,9 @@ fn outwards(kind: SpanKind) -> u8 {
 }
 
 /// By thread, start, end and kind.
-type Key = (u32, u64, Reverse<u64>, u8);
+type SpanOrder = (u32, u64, Reverse<u64>, u8);
 
-fn key(span: &HostSpan) -> Key {
+fn key(span: &HostSpan) -> SpanOrder {
     (span.thread, span.start_ns, Reverse(span.end_ns()), outwards(span.kind))
 }
 
@@ -55,7 +55,7 @@ struct List<'r> {
     /// How many were taken.
     taken: usize,
     /// Of the next one.
-    key: Key,
+    key: SpanOrder,
 }
 
 impl<'r> List<'r> {

@@ -15,7 +15,7 @@ use crate::base::parallel;
 use crate::document::{Begun, Body, Document, DocumentKind, Named, Options, RankAt, Taken};
 use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
-use crate::report::summary::{Kind, Part, Report, part_of, report_of};
+use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
 use crate::run::completeness::{Completeness, Seen, unclosed};
 use crate::run::info::{Run, run_of};
 
@@ -121,7 +121,7 @@ pub(crate) struct Read {
     /// For each analysis.
     pub of_kinds: Vec<OfKind>,
     /// What the summary and the report on memory are made of.
-    parts: Vec<Result<Part, String>>,
+    parts: Vec<Result<RankSummary, String>>,
 }
 
 /// A rank that was read; its analyses keep what they took themselves.
@@ -130,7 +130,7 @@ struct ReadRank {
     last_ns: u64,
     /// For each analysis.
     problems: Vec<Vec<String>>,
-    part: Option<Part>,
+    part: Option<RankSummary>,
 }
 
 /// What all ranks of a run have in common.

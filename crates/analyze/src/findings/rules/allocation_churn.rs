@@ -7,7 +7,7 @@ use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 use crate::Reading;
 use crate::base::intervals::Interval;
 use crate::findings::absent::Thing;
-use crate::findings::finding::{Evidence, Place};
+use crate::findings::finding::{Evidence, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -131,7 +131,7 @@ fn allocator_time(
         if is_in && scene.window.touches(interval) {
             *threads.entry(row.thread).or_default() += row.weight_ns;
             let name = "in the allocator".into();
-            samples.push(Evidence { interval, place: Place::Thread(row.thread), name });
+            samples.push(Evidence { interval, place: Track::Thread(row.thread), name });
         }
     }
     (threads, samples, is_recorded)

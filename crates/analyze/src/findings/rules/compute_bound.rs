@@ -1,6 +1,6 @@
 //! ComputeBound: kernels that use the device's arithmetic to the full.
 
-use super::counters::{Limit, judge};
+use super::counters::{HardwareLimit, judge};
 use super::kernel_kinds::KernelKind;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -9,7 +9,7 @@ use crate::findings::verdict::Verdict;
 /// Kernels near the peak of the device's multiprocessors.
 pub(super) struct ComputeBound;
 
-const LIMIT: Limit = Limit {
+const LIMIT: HardwareLimit = HardwareLimit {
     counter: "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     unit: "the multiprocessors",
     kinds: &[KernelKind::Matrix],

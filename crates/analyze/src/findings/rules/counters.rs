@@ -16,7 +16,7 @@ use crate::rank::{Class, Work};
 const BOUND: f64 = 60.0;
 
 /// A limit that a kernel may run into.
-pub(super) struct Limit {
+pub(super) struct HardwareLimit {
     /// Counter, in percent of its peak.
     pub counter: &'static str,
     /// What is at its limit.
@@ -32,7 +32,7 @@ pub(super) struct Limit {
 }
 
 /// Judges kernels by a counter; without it, says what is known by their names.
-pub(super) fn judge(scene: &Scene<'_>, limit: &Limit) -> Verdict {
+pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
     let measured = percentages(scene, limit.counter);
     if let Some(verdict) = scene.no_compute().filter(|_| measured.is_empty()) {
         return verdict;
@@ -96,7 +96,7 @@ fn percentages(scene: &Scene<'_>, counter: &str) -> FxHashMap<String, f64> {
 }
 
 /// What the names of the kernels tell.
-fn by_kind(scene: &Scene<'_>, limit: &Limit) -> String {
+fn by_kind(scene: &Scene<'_>, limit: &HardwareLimit) -> String {
     let work = scene.work().filter(|work| work.class == Class::Compute && work.is_kernel());
     let mut is_of_kind: FxHashMap<NameId, bool> = FxHashMap::default();
     let of_kind = |name| limit.kinds.contains(&kind(scene.rank.name(name)));

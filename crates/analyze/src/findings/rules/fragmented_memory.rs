@@ -6,7 +6,7 @@ use tprof_facts::units::{bytes, count, percent};
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
 use crate::base::intervals::Interval;
-use crate::findings::finding::{Evidence, Place};
+use crate::findings::finding::{Evidence, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
@@ -18,7 +18,7 @@ pub(super) struct FragmentedMemory;
 
 /// A framework's allocator on one device, event by event.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pool {
+struct CachingAllocator {
     /// After the last event.
     allocated: u64,
     reserved: u64,
@@ -36,7 +36,7 @@ impl Rule for FragmentedMemory {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        let mut pools: FxHashMap<(u32, u32), Pool> = FxHashMap::default();
+        let mut pools: FxHashMap<(u32, u32), CachingAllocator> = FxHashMap::default();
         let mut places = Vec::new();
         let rows =
             scene.rank.allocations.iter().filter(|row| row.allocator == Allocator::Framework);
@@ -51,7 +51,7 @@ impl Rule for FragmentedMemory {
             if pool.follows(row, allocated, reserved) {
                 places.push(Evidence {
                     interval: Interval::new(row.time_ns, row.time_ns),
-                    place: Place::Thread(row.thread),
+                    place: Track::Thread(row.thread),
                     name: format!("{} asked for", bytes(row.bytes.unwrap_or(0))).into(),
                 });
             }
@@ -102,7 +102,7 @@ impl Rule for FragmentedMemory {
     }
 }
 
-impl Pool {
+impl CachingAllocator {
     /// Takes an event in; tells whether it grew the pool for want of a fit.
     fn follows(&mut self, row: &DeviceAllocation, allocated: u64, reserved: u64) -> bool {
         let was_free = self.reserved.saturating_sub(self.allocated);

@@ -4,7 +4,7 @@
 use tprof_facts::units::percent;
 
 use crate::base::intervals::{Cover, Interval};
-use crate::findings::finding::{Evidence, Place};
+use crate::findings::finding::{Evidence, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -46,7 +46,7 @@ impl Rule for LowUtilization {
         );
         let place = |&interval: &Interval| Evidence {
             interval,
-            place: Place::Idle,
+            place: Track::Idle,
             name: "mostly idle".into(),
         };
         Verdict::Found(vec![

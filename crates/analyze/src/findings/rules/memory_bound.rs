@@ -1,6 +1,6 @@
 //! MemoryBound: kernels that wait for the device's memory.
 
-use super::counters::{Limit, judge};
+use super::counters::{HardwareLimit, judge};
 use super::kernel_kinds::KernelKind;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -9,7 +9,7 @@ use crate::findings::verdict::Verdict;
 /// Kernels near the peak bandwidth of the device's memory.
 pub(super) struct MemoryBound;
 
-const LIMIT: Limit = Limit {
+const LIMIT: HardwareLimit = HardwareLimit {
     counter: "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     unit: "the device's memory",
     kinds: &[KernelKind::Elementwise, KernelKind::Reduction],

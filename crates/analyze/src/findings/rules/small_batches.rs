@@ -34,7 +34,7 @@ impl Rule for SmallBatches {
                  on CUDA have them",
             );
         };
-        let (mut sweep, mut narrow_time) = (Sweep::default(), Union::default());
+        let (mut sweep, mut narrow_time) = (EmptyMultiprocessors::default(), Union::default());
         let (mut kernels, mut narrow) = (0_usize, Vec::new());
         let mut sums: FxHashMap<NameId, (u64, usize)> = FxHashMap::default();
         for (at, row) in computing(scene) {
@@ -110,7 +110,7 @@ fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
 /// Σ, over the time in which something computes, of the share of the multiprocessors
 /// that stays empty: what runs at a moment, and what was empty until then.
 #[derive(Default)]
-struct Sweep {
+struct EmptyMultiprocessors {
     /// Ends of what runs, the next one first, with what each fills.
     running: BinaryHeap<Reverse<(u64, u64)>>,
     filled: f64,
@@ -118,7 +118,7 @@ struct Sweep {
     empty: f64,
 }
 
-impl Sweep {
+impl EmptyMultiprocessors {
     /// Adds a kernel that starts no earlier than the last one.
     fn add(&mut self, interval: Interval, filled: f64) {
         if interval.length() > 0 {

@@ -15,7 +15,7 @@ use crate::rank::{Class, Work, WorkKind};
 pub(super) struct UnoptimizedOp;
 
 /// Kernels that something cheaper can replace.
-struct Pattern {
+struct ReplaceableKernels {
     /// What they are.
     subject: &'static str,
     what: &'static str,
@@ -27,8 +27,8 @@ struct Pattern {
     tensor_cores: bool,
 }
 
-const PATTERNS: [Pattern; 4] = [
-    Pattern {
+const PATTERNS: [ReplaceableKernels; 4] = [
+    ReplaceableKernels {
         subject: "fp32 matrices",
         what: "matrices are multiplied without tensor cores",
         advice: "Use torch.autocast (bf16, fp16), or from compute capability 8 on \
@@ -38,7 +38,7 @@ const PATTERNS: [Pattern; 4] = [
         copies: false,
         tensor_cores: true,
     },
-    Pattern {
+    ReplaceableKernels {
         subject: "layout",
         what: "convolutions change the layout of their tensors",
         advice: "Keep model and inputs in channels_last: \
@@ -47,7 +47,7 @@ const PATTERNS: [Pattern; 4] = [
         copies: false,
         tensor_cores: false,
     },
-    Pattern {
+    ReplaceableKernels {
         subject: "copies",
         what: "tensors are copied within the device",
         advice: "Find the operators that copy, convert or make contiguous, and avoid it: \
@@ -57,7 +57,7 @@ const PATTERNS: [Pattern; 4] = [
         copies: true,
         tensor_cores: false,
     },
-    Pattern {
+    ReplaceableKernels {
         subject: "elementwise",
         what: "elementwise operators run one kernel each",
         advice: "Fuse them: torch.compile, a fused optimizer (fused=True), fused \
@@ -103,8 +103,8 @@ impl Rule for UnoptimizedOp {
 
 /// For each piece of work, the patterns that it fits, as bits.
 fn fitting(scene: &Scene<'_>) -> Vec<u8> {
-    let bits = |fits: &dyn Fn(&Pattern) -> bool| {
-        let one = |(pattern, at): (&Pattern, u32)| u8::from(fits(pattern)) << at;
+    let bits = |fits: &dyn Fn(&ReplaceableKernels) -> bool| {
+        let one = |(pattern, at): (&ReplaceableKernels, u32)| u8::from(fits(pattern)) << at;
         PATTERNS.iter().zip(0..).map(one).sum::<u8>()
     };
     let of_copy = bits(&|pattern| pattern.copies);

@@ -5,7 +5,7 @@ use tprof_facts::copies;
 use tprof_trace::model::{CopyKind, MemoryCopy, NameId};
 
 use crate::base::intervals::Interval;
-use crate::findings::finding::{Evidence, Place};
+use crate::findings::finding::{Evidence, Track};
 use crate::rank::{RankTrace, StreamKey};
 
 /// A copy or a memset.
@@ -55,7 +55,7 @@ impl Copy {
     pub(in crate::findings) fn place<'a>(&self, rank: &RankTrace<'a>) -> Evidence<'a> {
         let MemoryCopy { process, device, context, stream, .. } = self.row;
         let name = copies::name(rank.file, &self.row);
-        let place = Place::Stream(StreamKey { process, device, context, stream });
+        let place = Track::Stream(StreamKey { process, device, context, stream });
         Evidence { interval: self.interval(), place, name }
     }
 }

@@ -5,7 +5,7 @@ use tprof_trace::model::NameId;
 
 use super::Scene;
 use super::ranges::ranges;
-use crate::findings::finding::{Evidence, Finding, Place};
+use crate::findings::finding::{Evidence, Finding, Track};
 use crate::rank::{HostSpan, Moment, Work, enclosing, nesting_order};
 
 /// When a call was made, and what that counts for.
@@ -28,7 +28,7 @@ impl<'a> Scene<'a> {
     pub fn span_place(&self, span: &HostSpan) -> Evidence<'a> {
         Evidence {
             interval: span.interval(),
-            place: Place::Thread(span.thread),
+            place: Track::Thread(span.thread),
             name: self.rank.name(span.name).into(),
         }
     }
@@ -37,7 +37,7 @@ impl<'a> Scene<'a> {
     pub fn work_place(&self, work: &Work) -> Evidence<'a> {
         Evidence {
             interval: work.interval(),
-            place: Place::Stream(self.rank.stream(work)),
+            place: Track::Stream(self.rank.stream(work)),
             name: self.rank.work_name(work),
         }
     }

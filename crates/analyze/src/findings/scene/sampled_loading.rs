@@ -8,7 +8,7 @@ use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState
 use super::main_threads::MainThreads;
 use crate::base::intervals::{Cover, Interval};
 use crate::cpu::Role;
-use crate::findings::finding::{Evidence, Place};
+use crate::findings::finding::{Evidence, Track};
 use crate::rank::RankTrace;
 
 /// What samples tell of the loader.
@@ -116,7 +116,7 @@ impl SampledLoading {
     pub fn places(&self) -> impl Iterator<Item = Evidence<'static>> {
         self.stretches.iter().map(|stretch| Evidence {
             interval: stretch.interval,
-            place: Place::Thread(stretch.thread),
+            place: Track::Thread(stretch.thread),
             name: match (stretch.role, stretch.waits) {
                 (Role::Starter, _) => "starting the loader".into(),
                 (_, true) => "waiting for a batch".into(),

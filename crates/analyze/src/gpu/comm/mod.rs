@@ -24,7 +24,7 @@ pub struct Comm;
 
 /// What tells operations apart: those of one key are repeats of each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct OperationKey {
     /// Operation.
     pub name: String,
     /// Type of an element; empty if unknown.
@@ -59,19 +59,19 @@ impl Times {
 
 /// Times by key, and operations without a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct CollectiveTimes {
     /// Times by key.
-    pub times: BTreeMap<Key, Times>,
+    pub times: BTreeMap<OperationKey, Times>,
     /// Operations whose kernel was not seen.
     pub without_kernel: u64,
 }
 
-impl Sums {
+impl CollectiveTimes {
     /// Of these operations.
-    pub fn of(operations: &[Operation], without_kernel: u64) -> Sums {
-        let mut sums = Sums { without_kernel, ..Sums::default() };
+    pub fn of(operations: &[Operation], without_kernel: u64) -> CollectiveTimes {
+        let mut sums = CollectiveTimes { without_kernel, ..CollectiveTimes::default() };
         for operation in operations {
-            let key = Key {
+            let key = OperationKey {
                 name: operation.name.clone(),
                 element_type: operation.element_type.clone(),
                 bytes: operation.bytes,
@@ -83,11 +83,11 @@ impl Sums {
         sums
     }
 
-    fn put(&mut self, key: Key, times: &Times) {
+    fn put(&mut self, key: OperationKey, times: &Times) {
         self.times.entry(key).and_modify(|so_far| so_far.add(times)).or_insert(*times);
     }
 
-    fn add(&mut self, other: &Sums) {
+    fn add(&mut self, other: &CollectiveTimes) {
         other.times.iter().for_each(|(key, times)| self.put(key.clone(), times));
         self.without_kernel += other.without_kernel;
     }
@@ -95,18 +95,18 @@ impl Sums {
 
 impl Analysis for Comm {
     const KIND: &'static str = KIND.name;
-    type Part = Sums;
+    type Part = CollectiveTimes;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK | Needs::CALLS | Needs::COLLECTIVES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Sums {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> CollectiveTimes {
         let (operations, without_kernel) = operations(rank);
-        Sums::of(&operations, without_kernel)
+        CollectiveTimes::of(&operations, without_kernel)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Sums)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, CollectiveTimes)>, _options: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::bandwidth::{bus_factor, per_second};
-use super::{Key, Sums, Times};
+use super::{CollectiveTimes, OperationKey, Times};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_SIZE: &str = "the trace does not say how large the message was (torch.profiler does since \
@@ -17,8 +17,8 @@ const NO_KERNELS: &str =
     "collectives were recorded, but none of their kernels, which have the times";
 
 /// Tables over all ranks, and by rank for programs.
-pub(super) fn body(parts: &[(RankAt, Sums)]) -> Body {
-    let mut all = Sums::default();
+pub(super) fn body(parts: &[(RankAt, CollectiveTimes)]) -> Body {
+    let mut all = CollectiveTimes::default();
     parts.iter().for_each(|(_, sums)| all.add(sums));
     let empty = if all.without_kernel > 0 { NO_KERNELS } else { NOTHING };
     let mut table = columns("comm", &[]).empty(empty);
@@ -55,8 +55,8 @@ fn columns(key: &'static str, first: &[Column]) -> Table {
     )
 }
 
-fn add(table: &mut Table, sums: &Sums, at: Option<&RankAt>) {
-    let mut rows: Vec<(&Key, &Times)> = sums.times.iter().collect();
+fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankAt>) {
+    let mut rows: Vec<(&OperationKey, &Times)> = sums.times.iter().collect();
     rows.sort_by_key(|(key, times)| (Reverse(times.sum_ns), *key));
     for (key, times) in rows {
         let mean_ns = times.sum_ns as f64 / times.calls.max(1) as f64;
@@ -127,7 +127,7 @@ mod tests {
             operation(Some(1 << 20), 300_000),
             operation(None, 10_000),
         ];
-        let Body { tables, .. } = body(&[(at, Sums::of(&operations, 0))]);
+        let Body { tables, .. } = body(&[(at, CollectiveTimes::of(&operations, 0))]);
         let speed = |key| match cell(&tables[0], 0, key) {
             Cell::Is(Value::Float(speed)) => *speed,
             other => panic!("{other:?}"),

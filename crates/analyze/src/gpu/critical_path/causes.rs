@@ -42,23 +42,24 @@ pub fn causes(rank: &RankTrace) -> Causes {
     let mut by_end: Vec<(u64, u32)> = ends.collect();
     by_end.sort_unstable();
     causes.by_end = by_end.into_iter().map(|(_, at)| at).collect();
-    let streams = Streams::of(rank);
+    let streams = StreamLaunches::of(rank);
     add_event_waits(rank, &streams, &mut causes);
     add_blocked_calls(rank, &streams, &mut causes);
     causes
 }
 
 /// Work of each stream, and when it was launched.
-struct Streams {
+struct StreamLaunches {
     /// By process, device and stream: launches and work, in order of start.
     work: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>>,
     /// Calls by process and correlation.
     calls: FxHashMap<(u32, u64), u32>,
 }
 
-impl Streams {
-    fn of(rank: &RankTrace) -> Streams {
-        let mut streams = Streams { work: FxHashMap::default(), calls: FxHashMap::default() };
+impl StreamLaunches {
+    fn of(rank: &RankTrace) -> StreamLaunches {
+        let mut streams =
+            StreamLaunches { work: FxHashMap::default(), calls: FxHashMap::default() };
         // Nothing but waits asks for streams and for calls by correlation.
         let waits = rank.synchronizations.iter();
         let of_wait = |wait: &Synchronization| {
@@ -98,13 +99,17 @@ impl Streams {
 }
 
 /// What was last before the event of a wait was recorded.
-fn recorded_after(rank: &RankTrace, streams: &Streams, wait: &Synchronization) -> Option<u32> {
+fn recorded_after(
+    rank: &RankTrace,
+    streams: &StreamLaunches,
+    wait: &Synchronization,
+) -> Option<u32> {
     let record = streams.call(wait.process, wait.event_correlation)?;
     let key = (wait.process, wait.device.unwrap_or(0), wait.event_stream?);
     streams.around(key, rank.calls[record as usize].start_ns).0
 }
 
-fn add_event_waits(rank: &RankTrace, streams: &Streams, causes: &mut Causes) {
+fn add_event_waits(rank: &RankTrace, streams: &StreamLaunches, causes: &mut Causes) {
     let waits = rank.synchronizations.iter();
     for wait in waits.filter(|wait| wait.kind == SyncKind::StreamWaitEvent) {
         let source = recorded_after(rank, streams, wait);
@@ -118,7 +123,7 @@ fn add_event_waits(rank: &RankTrace, streams: &Streams, causes: &mut Causes) {
     }
 }
 
-fn add_blocked_calls(rank: &RankTrace, streams: &Streams, causes: &mut Causes) {
+fn add_blocked_calls(rank: &RankTrace, streams: &StreamLaunches, causes: &mut Causes) {
     let known: FxHashMap<u32, &Synchronization> = rank
         .synchronizations
         .iter()

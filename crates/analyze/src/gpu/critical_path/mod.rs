@@ -11,7 +11,7 @@ mod walk;
 
 use tprof_trace::model::SpanKind;
 
-use path::Sums;
+use path::PathTimes;
 use walk::critical_path;
 
 use crate::base::intervals::Interval;
@@ -35,7 +35,7 @@ impl Analysis for CriticalPath {
     const KIND: &'static str = KIND.name;
     const TAKES: &'static [&'static str] = &["--within"];
     /// None where the range that was asked for, or anything at all, was not recorded.
-    type Part = Option<Sums>;
+    type Part = Option<PathTimes>;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::ALL_SPANS | Needs::WORK | Needs::SYNCHRONIZATIONS
@@ -50,18 +50,18 @@ impl Analysis for CriticalPath {
         Some(Named::of(option, text_and_number(within), spans, name))
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Option<Sums> {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Option<PathTimes> {
         let window = window(rank, options)?;
         if options.hta {
             let outcome = hta::critical_path(rank, window)?;
             let counts = Some(outcome.counts);
-            return Some(Sums { counts, ..Sums::of(rank, &outcome.path) });
+            return Some(PathTimes { counts, ..PathTimes::of(rank, &outcome.path) });
         }
         let path = critical_path(rank, window)?;
-        Some(Sums::of(rank, &path))
+        Some(PathTimes::of(rank, &path))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Option<Sums>)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, Option<PathTimes>)>, options: &Options) -> Body {
         tables::body(&parts, options)
     }
 }

@@ -91,7 +91,7 @@ impl Share {
 
 /// A rank's path, summed.
 #[derive(Clone, Debug, Default)]
-pub struct Sums {
+pub struct PathTimes {
     /// Time by what bound it.
     pub bounds: BTreeMap<Bound, Share>,
     /// Time by that and by name.
@@ -102,10 +102,10 @@ pub struct Sums {
     pub counts: Option<[u64; 3]>,
 }
 
-impl Sums {
+impl PathTimes {
     /// Of a path.
-    pub fn of(rank: &RankTrace, path: &Path) -> Sums {
-        let mut sums = Sums::default();
+    pub fn of(rank: &RankTrace, path: &Path) -> PathTimes {
+        let mut sums = PathTimes::default();
         let mut names: FxHashMap<(Bound, NameId), Share> = FxHashMap::default();
         for part in &path.segments {
             names.entry((part.bound, part.name)).or_default().add(part.interval.length(), 1);

@@ -11,7 +11,7 @@ use crate::rank::HostSpan;
 
 /// A host thread.
 #[derive(Debug, Default)]
-pub struct Thread {
+pub struct HostThread {
     /// Whose.
     pub process: u32,
     /// When an operator or a call was open.
@@ -23,11 +23,11 @@ pub struct Thread {
 }
 
 /// Threads by index.
-pub type Threads = FxHashMap<u32, Thread>;
+pub type HostThreads = FxHashMap<u32, HostThread>;
 
 /// Threads of spans that come thread by thread, callers before what they call.
-pub fn threads<'s>(spans: impl Iterator<Item = &'s HostSpan>) -> Threads {
-    let mut threads = Threads::default();
+pub fn threads<'s>(spans: impl Iterator<Item = &'s HostSpan>) -> HostThreads {
+    let mut threads = HostThreads::default();
     let mut last: Option<(u32, Builder)> = None;
     for span in spans {
         if let Some((thread, builder)) = last.take_if(|(thread, _)| *thread != span.thread) {
@@ -78,16 +78,16 @@ impl Builder {
         self.open.push((span.end_ns(), span.name));
     }
 
-    fn finish(mut self) -> Thread {
+    fn finish(mut self) -> HostThread {
         while let Some((end, name)) = self.open.pop() {
             self.put(end, name);
         }
         let Builder { process, busy, innermost, .. } = self;
-        Thread { process, busy: busy.finish(), innermost, near: Default::default() }
+        HostThread { process, busy: busy.finish(), innermost, near: Default::default() }
     }
 }
 
-impl Thread {
+impl HostThread {
     /// The busy interval that a moment ends in or lies in: it began before it.
     pub fn busy_before(&self, time_ns: u64) -> Option<Interval> {
         let (busy, near) = (self.busy.parts(), &self.near[0]);
@@ -126,7 +126,7 @@ mod tests {
     use crate::rank::Nested;
     use proptest::prelude::*;
 
-    fn of(rows: &[(u64, u64)]) -> Threads {
+    fn of(rows: &[(u64, u64)]) -> HostThreads {
         let span = |(&(start_ns, duration_ns), name): (&(u64, u64), u32)| {
             let kind = SpanKind::Operator;
             let name = NameId(name);

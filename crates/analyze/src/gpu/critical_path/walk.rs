@@ -18,7 +18,7 @@ use tprof_trace::model::NameId;
 
 use super::causes::{Causes, causes};
 use super::path::{Bound, Path, Segment};
-use super::timeline::{Threads, threads};
+use super::timeline::{HostThreads, threads};
 use crate::base::intervals::Interval;
 use crate::base::parallel;
 use crate::rank::{Class, Needs, RankTrace, Work};
@@ -27,10 +27,10 @@ use crate::rank::{Class, Needs, RankTrace, Work};
 pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
     let of_threads = || {
         let threads = threads(rank.nested(Needs::ALL_SPANS).map(|(span, _)| span));
-        (Ends::of(&threads), threads)
+        (BusyEnds::of(&threads), threads)
     };
     let ((ends, threads), causes) = parallel::both(rank.cores, of_threads, || causes(rank));
-    let walk = Walk {
+    let walk = PathWalk {
         rank,
         ends,
         threads,
@@ -50,17 +50,17 @@ const NO_CAUSE_NEEDED_NS: u64 = 10_000;
 
 /// Where the walk is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum WalkPosition {
     /// On a thread.
     Thread(u32),
     /// At the end of device work.
     Work(u32),
 }
 
-struct Walk<'r, 'a> {
+struct PathWalk<'r, 'a> {
     rank: &'r RankTrace<'a>,
-    threads: Threads,
-    ends: Ends,
+    threads: HostThreads,
+    ends: BusyEnds,
     causes: Causes,
     window: Interval,
     /// Parts found, last one first.
@@ -71,12 +71,12 @@ struct Walk<'r, 'a> {
 }
 
 /// Busy intervals of all threads of a process that has several, in order of end.
-struct Ends {
+struct BusyEnds {
     by_process: FxHashMap<u32, Vec<(u64, u64, u32)>>,
 }
 
-impl Ends {
-    fn of(threads: &Threads) -> Ends {
+impl BusyEnds {
+    fn of(threads: &HostThreads) -> BusyEnds {
         let mut by_process: FxHashMap<u32, Vec<(u64, u64, u32)>> = FxHashMap::default();
         let mut of_process: FxHashMap<u32, usize> = FxHashMap::default();
         threads.values().for_each(|thread| *of_process.entry(thread.process).or_default() += 1);
@@ -86,7 +86,7 @@ impl Ends {
             rows.extend(thread.busy.parts().iter().map(|busy| (busy.end, busy.start, *index)));
         }
         by_process.values_mut().for_each(|rows| rows.sort_unstable());
-        Ends { by_process }
+        BusyEnds { by_process }
     }
 
     /// The thread of a process that was busy last before a moment: since when it was
@@ -98,7 +98,7 @@ impl Ends {
     }
 }
 
-impl Walk<'_, '_> {
+impl PathWalk<'_, '_> {
     fn run(mut self) -> Option<Path> {
         let mut place = self.last_place()?;
         // Every step goes back in time or to earlier work at the same moment.
@@ -106,11 +106,11 @@ impl Walk<'_, '_> {
         while self.now > self.window.start && patience > 0 {
             patience -= 1;
             place = match place {
-                Place::Work(work) => match self.work(work) {
+                WalkPosition::Work(work) => match self.work(work) {
                     Some(place) => place,
                     None => break,
                 },
-                Place::Thread(thread) => self.thread(thread),
+                WalkPosition::Thread(thread) => self.thread(thread),
             };
         }
         self.step_to(self.window.start, Bound::Unknown, NameId(0));
@@ -124,14 +124,14 @@ impl Walk<'_, '_> {
     }
 
     /// What was over last within the window, or ran at its end.
-    fn last_place(&mut self) -> Option<Place> {
+    fn last_place(&mut self) -> Option<WalkPosition> {
         let end = self.window.end;
         let (mut best, mut at) = (0, None);
         for (index, thread) in &self.threads {
             if let Some(busy) = thread.busy_before(end) {
                 let over = busy.end.min(end);
                 if over > best || (over == best && at.is_some_and(|(_, other)| other > *index)) {
-                    (best, at) = (over, Some((Place::Thread(*index), *index)));
+                    (best, at) = (over, Some((WalkPosition::Thread(*index), *index)));
                 }
             }
         }
@@ -139,7 +139,7 @@ impl Walk<'_, '_> {
         for (work, index) in self.rank.work.iter().zip(0_u32..) {
             let over = work.end_ns().min(end);
             if work.start_ns <= end && over > best {
-                (best, place) = (over, Some(Place::Work(index)));
+                (best, place) = (over, Some(WalkPosition::Work(index)));
             }
         }
         let place = place.filter(|_| best > self.window.start)?;
@@ -159,7 +159,7 @@ impl Walk<'_, '_> {
     }
 
     /// Goes through a piece of work to what it waited for.
-    fn work(&mut self, at: u32) -> Option<Place> {
+    fn work(&mut self, at: u32) -> Option<WalkPosition> {
         let work = self.rank.work[at as usize];
         self.step_to(work.start_ns, bound_of(&work), work.name);
         let launch = self.rank.launches.call_of(at as usize);
@@ -174,12 +174,12 @@ impl Walk<'_, '_> {
                 let unknown = launch.is_none() && is_long;
                 let bound = if unknown { Bound::Unknown } else { Bound::KernelGap };
                 self.step_to(end, bound, work.name);
-                Some(Place::Work(last))
+                Some(WalkPosition::Work(last))
             }
             (_, Some(call)) => {
                 let call = self.rank.calls[call];
                 self.step_to(call.start_ns, Bound::Launch, work.name);
-                Some(Place::Thread(call.thread))
+                Some(WalkPosition::Thread(call.thread))
             }
             _ => None,
         }
@@ -220,8 +220,8 @@ impl Walk<'_, '_> {
     }
 
     /// Goes back on a thread to where it waited.
-    fn thread(&mut self, index: u32) -> Place {
-        let here = Place::Thread(index);
+    fn thread(&mut self, index: u32) -> WalkPosition {
+        let here = WalkPosition::Thread(index);
         let Some(thread) = self.threads.get(&index) else {
             self.step_to(self.window.start, Bound::Unknown, NameId(0));
             return here;
@@ -237,24 +237,24 @@ impl Walk<'_, '_> {
             self.host_to(index, blocked.end_ns);
             let name = self.rank.calls[blocked.call as usize].name;
             self.step_to(blocked.work_end_ns, Bound::Return, name);
-            return Place::Work(blocked.work);
+            return WalkPosition::Work(blocked.work);
         }
         self.host_to(index, busy.start);
         here
     }
 
     /// Goes to the thread that was busy last while this one was not.
-    fn idle_thread(&mut self, index: u32, since_ns: Option<u64>) -> Place {
+    fn idle_thread(&mut self, index: u32, since_ns: Option<u64>) -> WalkPosition {
         let process = self.threads[&index].process;
         let since_ns = since_ns.unwrap_or(0);
         match self.ends.last_before(process, self.now) {
             Some((end, thread)) if thread != index && end >= since_ns => {
                 self.host_to(index, end);
-                Place::Thread(thread)
+                WalkPosition::Thread(thread)
             }
             _ => {
                 self.host_to(index, since_ns);
-                Place::Thread(index)
+                WalkPosition::Thread(index)
             }
         }
     }

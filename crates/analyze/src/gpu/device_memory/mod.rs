@@ -15,7 +15,7 @@ use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
 use pools::{Pool, PoolMemory, pool_of};
 use resets::Resets;
-use sites::Site;
+use sites::DeviceSite;
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -32,7 +32,7 @@ fn of_rows(
     let mut pools: Vec<Pool> = allocations.iter().map(pool_of).collect();
     pools.sort_unstable();
     pools.dedup();
-    let operators = phases::Operators::of(rank);
+    let operators = phases::EnclosingSpans::of(rank);
     let of_pool = |pool: Pool| {
         let rows: Vec<&DeviceAllocation> =
             allocations.iter().filter(|row| pool_of(row) == pool).collect();
@@ -45,9 +45,9 @@ fn of_rows(
 }
 
 /// What a rank's report shows.
-struct Part {
+struct RankDeviceMemory {
     pools: Vec<PoolMemory>,
-    sites: Vec<Site>,
+    sites: Vec<DeviceSite>,
     resets: Resets,
 }
 
@@ -57,20 +57,20 @@ struct DeviceMemory;
 impl Analysis for DeviceMemory {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = Part;
+    type Part = RankDeviceMemory;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankDeviceMemory {
         let (rows, resets) = resets::told_by_block(&rank.allocations);
         let pools = of_rows(rank, &rows, &resets);
         let sites = sites::of_rank(rank.file, &rows, &pools);
-        Part { pools, sites, resets }
+        RankDeviceMemory { pools, sites, resets }
     }
 
-    fn join(&self, parts: Vec<(RankAt, Part)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, RankDeviceMemory)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -80,7 +80,7 @@ enum Phase {
 }
 
 /// Operators and annotations around moments.
-pub(super) struct Operators<'r> {
+pub(super) struct EnclosingSpans<'r> {
     operators: &'r [HostSpan],
     parents: Vec<Option<u32>>,
     /// Whether an operator is autograd's, which runs the backward pass.
@@ -91,18 +91,18 @@ pub(super) struct Operators<'r> {
 
 /// Where an event happened.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct EventContext {
     phase: Phase,
     /// Outermost operator.
     root: Option<u32>,
 }
 
-impl<'r> Operators<'r> {
-    pub fn of(rank: &'r RankTrace<'_>) -> Operators<'r> {
+impl<'r> EnclosingSpans<'r> {
+    pub fn of(rank: &'r RankTrace<'_>) -> EnclosingSpans<'r> {
         let operators = rank.spans(SpanKind::Operator);
         let is_autograd = |span: &HostSpan| rank.name(span.name).starts_with("autograd::engine::");
         let is_step = |span: &&HostSpan| rank.name(span.name).starts_with("Optimizer.step");
-        Operators {
+        EnclosingSpans {
             operators,
             parents: parents(operators),
             backward: operators.iter().map(is_autograd).collect(),
@@ -115,7 +115,7 @@ impl<'r> Operators<'r> {
     }
 
     /// Where each event happened.
-    fn places(&self, rows: &[&DeviceAllocation]) -> Vec<Place> {
+    fn places(&self, rows: &[&DeviceAllocation]) -> Vec<EventContext> {
         let mut moments: Vec<Moment<usize>> = rows
             .iter()
             .zip(0..)
@@ -124,14 +124,14 @@ impl<'r> Operators<'r> {
         moments.sort_by_key(nesting_order);
         let within = enclosing(self.operators, &moments);
         let stepping = enclosing(&self.optimizer, &moments);
-        let mut places = vec![Place { phase: Phase::None, root: None }; rows.len()];
+        let mut places = vec![EventContext { phase: Phase::None, root: None }; rows.len()];
         for ((moment, operator), step) in moments.iter().zip(within).zip(stepping) {
             places[moment.of] = self.place(operator, step.is_some());
         }
         places
     }
 
-    fn place(&self, operator: Option<u32>, stepping: bool) -> Place {
+    fn place(&self, operator: Option<u32>, stepping: bool) -> EventContext {
         let (mut root, mut backward) = (operator, false);
         let mut next = operator;
         while let Some(at) = next {
@@ -145,14 +145,14 @@ impl<'r> Operators<'r> {
             (.., Some(_)) => Phase::Forward,
             (.., None) => Phase::None,
         };
-        Place { phase, root }
+        EventContext { phase, root }
     }
 }
 
 /// Categories of blocks, given the events of one pool and, for each allocation, the
 /// index of the event that gave it back. Entries of frees mean nothing.
 pub(super) fn categories(
-    operators: &Operators<'_>,
+    operators: &EnclosingSpans<'_>,
     rows: &[&DeviceAllocation],
     freed_by: &[Option<u32>],
 ) -> Vec<Category> {

@@ -3,11 +3,11 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceAllocation, ProcessIndex};
 
-use super::phases::{Category, Operators, categories};
+use super::phases::{Category, EnclosingSpans, categories};
 use super::pools::{BUCKETS, Level, Pool, PoolMemory};
 
 /// Blocks of a pool: for each allocation, which event gave it back.
-struct Blocks {
+struct BlockFrees {
     freed_by: Vec<Option<u32>>,
     /// Per free: which event took the block; none if that was not recorded.
     taken_by: Vec<Option<u32>>,
@@ -16,10 +16,10 @@ struct Blocks {
     earlier_bytes: u64,
 }
 
-impl Blocks {
-    fn of(rows: &[&DeviceAllocation]) -> Blocks {
+impl BlockFrees {
+    fn of(rows: &[&DeviceAllocation]) -> BlockFrees {
         let mut live: FxHashMap<(ProcessIndex, u64), u32> = FxHashMap::default();
-        let mut blocks = Blocks {
+        let mut blocks = BlockFrees {
             freed_by: vec![None; rows.len()],
             taken_by: vec![None; rows.len()],
             earlier_bytes: 0,
@@ -54,10 +54,10 @@ impl Blocks {
 pub(super) fn replay(
     pool: Pool,
     rows: &[&DeviceAllocation],
-    operators: &Operators<'_>,
+    operators: &EnclosingSpans<'_>,
 ) -> Option<PoolMemory> {
     let (first, end) = (rows.first()?, rows.last()?);
-    let blocks = Blocks::of(rows);
+    let blocks = BlockFrees::of(rows);
     let categories = categories(operators, rows, &blocks.freed_by);
     let is_placed = rows.iter().all(|row| row.is_placed());
     let exact = rows.iter().all(|row| row.total_allocated_bytes.is_some());

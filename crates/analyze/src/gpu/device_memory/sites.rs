@@ -12,7 +12,7 @@ use crate::base::frames::{FrameId, Frames};
 
 /// What one stack took of one pool.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Site {
+pub struct DeviceSite {
     /// Which memory.
     pub pool: Pool,
     /// Blocks taken.
@@ -29,10 +29,14 @@ pub struct Site {
 
 /// Sites of a rank, those that held most at their pool's peak first. Blocks without a
 /// stack are in none.
-pub fn of_rank(file: &TraceFile, rows: &[DeviceAllocation], pools: &[PoolMemory]) -> Vec<Site> {
+pub fn of_rank(
+    file: &TraceFile,
+    rows: &[DeviceAllocation],
+    pools: &[PoolMemory],
+) -> Vec<DeviceSite> {
     let mut frames = Frames::new(file);
     let mut index: BTreeMap<(Pool, Vec<FrameId>), usize> = BTreeMap::new();
-    let mut sites: Vec<Site> = Vec::new();
+    let mut sites: Vec<DeviceSite> = Vec::new();
     // By process and address: site, bytes, when it was taken.
     let mut live: HashMap<(u32, u64), (usize, u64, u64)> = HashMap::new();
     let peak_ns =
@@ -52,7 +56,14 @@ pub fn of_rank(file: &TraceFile, rows: &[DeviceAllocation], pools: &[PoolMemory]
         let site = *index.entry((pool, stack)).or_insert_with_key(|(pool, stack)| {
             let (pool, stack) = (*pool, frames.texts(stack));
             let (allocations, bytes) = (0, 0);
-            sites.push(Site { pool, allocations, bytes, peak_bytes: 0, live_bytes: 0, stack });
+            sites.push(DeviceSite {
+                pool,
+                allocations,
+                bytes,
+                peak_bytes: 0,
+                live_bytes: 0,
+                stack,
+            });
             sites.len() - 1
         });
         sites[site].allocations += 1;

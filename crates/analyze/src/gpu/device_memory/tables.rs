@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use tprof_facts::units::{bytes, count};
 use tprof_trace::model::Allocator;
 
-use super::Part;
+use super::RankDeviceMemory;
 use super::phases::Category;
 use super::pools::{Level, Pool, PoolMemory};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
@@ -19,7 +19,7 @@ const HOST_ALONE: &str = "no allocation of device memory was recorded, only of t
 const NO_ADDRESSES: &str = "the addresses of blocks, which say which free belongs to which, were \
                             not recorded; PyTorch writes them from 1.10 on";
 
-pub(super) fn body(parts: &[(RankAt, Part)]) -> Body {
+pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
     let mut rows: Vec<(&RankAt, &PoolMemory)> =
         parts.iter().flat_map(|(at, part)| part.pools.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(_, row)| {
@@ -44,7 +44,7 @@ pub(super) fn body(parts: &[(RankAt, Part)]) -> Body {
 }
 
 /// What resets gave back, in a sentence.
-fn of_resets(at: &RankAt, part: &Part) -> Option<String> {
+fn of_resets(at: &RankAt, part: &RankDeviceMemory) -> Option<String> {
     let resets = &part.resets;
     if resets.count == 0 {
         return None;
@@ -122,7 +122,7 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
     table
 }
 
-fn sites(parts: &[(RankAt, Part)]) -> Table {
+fn sites(parts: &[(RankAt, RankDeviceMemory)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("device", "device", Unit::Id),

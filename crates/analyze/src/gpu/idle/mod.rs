@@ -77,7 +77,7 @@ impl StreamIdle {
 
 /// A gap worth looking at.
 #[derive(Clone, Debug)]
-pub struct Gap {
+pub struct LongGap {
     /// Which stream.
     pub stream: StreamKey,
     /// When it began.
@@ -96,7 +96,7 @@ pub struct RankIdle {
     /// By stream, in order.
     pub streams: Vec<StreamIdle>,
     /// The longest gaps.
-    pub longest: Vec<Gap>,
+    pub longest: Vec<LongGap>,
 }
 
 /// A gap as it is found.
@@ -126,7 +126,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
         longest.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
         longest.truncate(LONGEST);
     }
-    let shown = |(stream, gap): (StreamKey, Found)| Gap {
+    let shown = |(stream, gap): (StreamKey, Found)| LongGap {
         stream,
         start_ns: gap.start_ns,
         length_ns: gap.length_ns.max(0) as u64,

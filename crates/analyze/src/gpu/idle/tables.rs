@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::{Cause, Gap, RankIdle, StreamIdle};
+use super::{Cause, LongGap, RankIdle, StreamIdle};
 use crate::base::names::short;
-use crate::document::over_ranks::{Part, over_ranks};
+use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 
@@ -92,9 +92,9 @@ fn causes(parts: &[(RankAt, RankIdle)]) -> Table {
     };
     let found: Vec<(&'static str, Vec<(f64, String)>)> =
         Cause::ALL.into_iter().enumerate().map(part).collect();
-    let parts: Vec<Part<'_>> = found
+    let parts: Vec<RankShare<'_>> = found
         .iter()
-        .map(|(name, shares)| Part {
+        .map(|(name, shares)| RankShare {
             name,
             shares: shares.iter().map(|(share, rank)| (*share, rank.as_str())).collect(),
         })
@@ -114,7 +114,7 @@ fn longest(parts: &[(RankAt, RankIdle)]) -> Table {
         Column::new("next_short", "what ran next", Unit::Name),
     ];
     let mut table = Table::new("longest", "Longest gaps", columns).empty(no_gap(parts));
-    let mut gaps: Vec<(&RankAt, &Gap)> =
+    let mut gaps: Vec<(&RankAt, &LongGap)> =
         parts.iter().flat_map(|(at, part)| part.longest.iter().map(move |gap| (at, gap))).collect();
     gaps.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
     for (at, gap) in gaps.into_iter().take(LONGEST) {

@@ -17,7 +17,7 @@ const CANDIDATES: usize = 2;
 
 /// What is kept of a rank.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kernels {
+pub(super) struct RankKernelTimes {
     /// NCCL kernels in steps, in order of start.
     kernels: Vec<Kernel>,
     /// Steps that hold something.
@@ -35,11 +35,11 @@ struct Kernel {
     duration_ns: u64,
 }
 
-impl Kernels {
+impl RankKernelTimes {
     /// Of a rank read as HTA reads it.
-    pub fn of(rank: &RankTrace) -> Kernels {
+    pub fn of(rank: &RankTrace) -> RankKernelTimes {
         let steps = rank.steps();
-        let mut found = Kernels::default();
+        let mut found = RankKernelTimes::default();
         let mut extend = |step: Option<u32>, start_ns: u64, duration_ns: u64| {
             let number = steps[step? as usize].number;
             found.steps.insert(number);
@@ -89,7 +89,7 @@ type Lasts<'k> = BTreeMap<u64, BTreeMap<usize, &'k Kernel>>;
 
 /// In how many steps each rank is a potential straggler, of the two that are named
 /// most; none without such kernels.
-pub(super) fn potential(ranks: &[&Kernels]) -> Option<Vec<(usize, u64)>> {
+pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>> {
     let steps: BTreeSet<u64> = ranks.iter().flat_map(|rank| rank.steps.iter().copied()).collect();
     let first = ranks.iter().filter_map(|rank| rank.extent).map(|extent| extent.0).min()?;
     let last = ranks.iter().filter_map(|rank| rank.extent).map(|extent| extent.1).max()?;

@@ -25,10 +25,10 @@ pub struct Stragglers;
 
 /// What is kept of a rank.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
+pub struct RankStragglers {
     meetings: Meetings,
     load: Load,
-    hta: hta::Kernels,
+    hta: hta::RankKernelTimes,
 }
 
 /// A rank's own work: what it does not share with others.
@@ -57,7 +57,7 @@ pub fn imbalance(loads: &[u64]) -> Option<f64> {
 
 impl Analysis for Stragglers {
     const KIND: &'static str = KIND.name;
-    type Part = Part;
+    type Part = RankStragglers;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::WORK
@@ -67,9 +67,12 @@ impl Analysis for Stragglers {
             | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Part {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> RankStragglers {
         if options.hta {
-            return Part { hta: hta::Kernels::of(rank), ..Part::default() };
+            return RankStragglers {
+                hta: hta::RankKernelTimes::of(rank),
+                ..RankStragglers::default()
+            };
         }
         let steps = rank.steps();
         let steps_of_work = rank.steps_of_work(&steps);
@@ -81,10 +84,10 @@ impl Analysis for Stragglers {
             computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
         let steps = (!steps.is_empty()).then_some(steps.len() as u64);
         let load = Load { compute_ns: cover.length(), steps };
-        Part { meetings, load, ..Part::default() }
+        RankStragglers { meetings, load, ..RankStragglers::default() }
     }
 
-    fn join(&self, parts: Vec<(RankAt, Part)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, RankStragglers)>, options: &Options) -> Body {
         tables::body(&parts, options.hta)
     }
 }

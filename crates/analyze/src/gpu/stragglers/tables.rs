@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 
 use super::arrivals::{Arrival, arrivals};
-use super::{Part, hta, imbalance};
+use super::{RankStragglers, hta, imbalance};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
 const ONE_RANK: &str = "there is one rank, and stragglers show in comparison with others";
 const NOT_MET: &str = "no collective that makes all ranks wait was recorded on two ranks";
 
 /// Tables of all ranks.
-pub(super) fn body(parts: &[(RankAt, Part)], hta: bool) -> Body {
+pub(super) fn body(parts: &[(RankAt, RankStragglers)], hta: bool) -> Body {
     match hta {
         true => Body { tables: vec![potential(parts)], notes: Vec::new() },
         false => {
@@ -19,13 +19,13 @@ pub(super) fn body(parts: &[(RankAt, Part)], hta: bool) -> Body {
     }
 }
 
-fn notes(parts: &[(RankAt, Part)]) -> Vec<String> {
+fn notes(parts: &[(RankAt, RankStragglers)]) -> Vec<String> {
     let stride = parts.iter().map(|(_, part)| part.meetings.stride).max().unwrap_or(1);
     let sampled = (stride > 1).then(|| format!("one in {stride} collectives was compared"));
     sampled.into_iter().collect()
 }
 
-fn late(parts: &[(RankAt, Part)]) -> Table {
+fn late(parts: &[(RankAt, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("collectives", "collectives", Unit::Count),
@@ -60,7 +60,7 @@ fn late(parts: &[(RankAt, Part)]) -> Table {
 }
 
 /// Ranks that computed anything, with their load.
-fn loaded(parts: &[(RankAt, Part)]) -> Vec<(&RankAt, u64)> {
+fn loaded(parts: &[(RankAt, RankStragglers)]) -> Vec<(&RankAt, u64)> {
     let mut rows: Vec<(&RankAt, u64)> =
         parts.iter().map(|(at, part)| (at, part.load.per_step_ns())).collect();
     if rows.iter().all(|(_, load)| *load == 0) {
@@ -71,7 +71,7 @@ fn loaded(parts: &[(RankAt, Part)]) -> Vec<(&RankAt, u64)> {
     rows
 }
 
-fn no_load(parts: &[(RankAt, Part)]) -> &'static str {
+fn no_load(parts: &[(RankAt, RankStragglers)]) -> &'static str {
     match parts.iter().any(|(_, part)| part.load.steps.is_some()) {
         _ if parts.len() < 2 => ONE_RANK,
         true => "no kernel that computes was launched in the steps",
@@ -83,7 +83,7 @@ fn mean(rows: &[(&RankAt, u64)]) -> f64 {
     rows.iter().map(|(_, load)| *load as f64).sum::<f64>() / rows.len().max(1) as f64
 }
 
-fn summary(parts: &[(RankAt, Part)]) -> Table {
+fn summary(parts: &[(RankAt, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("ranks", "ranks", Unit::Count),
         Column::new("mean_ns", "mean", Unit::Duration),
@@ -108,7 +108,7 @@ fn summary(parts: &[(RankAt, Part)]) -> Table {
     table
 }
 
-fn load(parts: &[(RankAt, Part)]) -> Table {
+fn load(parts: &[(RankAt, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("compute_ns", "compute", Unit::Duration),
@@ -131,7 +131,7 @@ fn load(parts: &[(RankAt, Part)]) -> Table {
 }
 
 /// As HTA names them.
-fn potential(parts: &[(RankAt, Part)]) -> Table {
+fn potential(parts: &[(RankAt, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("steps", "steps in which it began last", Unit::Count),

@@ -39,6 +39,6 @@ impl Image {
 }
 
 /// By name of the range.
-pub type Ranges = BTreeMap<String, Caused>;
+pub type CausedByName = BTreeMap<String, Caused>;
 /// By name of the range.
-pub type Images = BTreeMap<String, Image>;
+pub type ImagesByName = BTreeMap<String, Image>;

@@ -4,13 +4,13 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
 
-use super::caused::{Image, Images};
+use super::caused::{Image, ImagesByName};
 use crate::rank::RankTrace;
 
 /// Images of each name, and the kernels under them.
 ///
 /// A piece of work belongs to the shortest image that overlaps it on its stream.
-pub(super) fn images(rank: &RankTrace) -> Images {
+pub(super) fn images(rank: &RankTrace) -> ImagesByName {
     let mut images: Vec<&DeviceSpan> =
         rank.device_spans.iter().filter(|span| span.kind == DeviceSpanKind::Annotation).collect();
     let mut by_name: FxHashMap<NameId, Image> = FxHashMap::default();
@@ -24,8 +24,8 @@ pub(super) fn images(rank: &RankTrace) -> Images {
             streams.entry((image.process, image.device, stream)).or_default().push(image);
         }
     }
-    let mut sweeps: FxHashMap<(u32, u32, u64), Sweep> =
-        streams.iter().map(|(key, images)| (*key, Sweep::of(images))).collect();
+    let mut sweeps: FxHashMap<(u32, u32, u64), ImageSweep> =
+        streams.iter().map(|(key, images)| (*key, ImageSweep::of(images))).collect();
     for work in &rank.work {
         let stream = rank.stream(work);
         let sweep = sweeps.get_mut(&(stream.process, stream.device, stream.stream));
@@ -35,7 +35,7 @@ pub(super) fn images(rank: &RankTrace) -> Images {
             image.kernel_ns += work.duration_ns;
         }
     }
-    let mut named = Images::default();
+    let mut named = ImagesByName::default();
     for (name, image) in by_name {
         named.entry(rank.name(name).to_owned()).or_default().add(image);
     }
@@ -43,15 +43,15 @@ pub(super) fn images(rank: &RankTrace) -> Images {
 }
 
 /// The images of a stream, swept in order of work's starts.
-struct Sweep<'r> {
+struct ImageSweep<'r> {
     images: &'r [&'r DeviceSpan],
     next: usize,
     open: Vec<&'r DeviceSpan>,
 }
 
-impl<'r> Sweep<'r> {
-    fn of(images: &'r [&'r DeviceSpan]) -> Sweep<'r> {
-        Sweep { images, next: 0, open: Vec::new() }
+impl<'r> ImageSweep<'r> {
+    fn of(images: &'r [&'r DeviceSpan]) -> ImageSweep<'r> {
+        ImageSweep { images, next: 0, open: Vec::new() }
     }
 
     /// Name of the shortest image that overlaps an interval; intervals come in

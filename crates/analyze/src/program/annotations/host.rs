@@ -9,17 +9,17 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::caused::{Caused, Ranges};
+use super::caused::{Caused, CausedByName};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 
 /// What the ranges of each name caused.
-pub(super) fn caused(rank: &RankTrace<'_>) -> Ranges {
+pub(super) fn caused(rank: &RankTrace<'_>) -> CausedByName {
     let ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
         .into_iter()
         .flat_map(|kind| rank.spans(kind))
         .collect();
-    let mut named = Ranges::default();
+    let mut named = CausedByName::default();
     for (name, caused) in caused_by(rank, ranges, |range| range.name.0) {
         named.entry(rank.name(NameId(name)).to_owned()).or_insert(caused);
     }

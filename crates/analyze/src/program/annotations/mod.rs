@@ -7,7 +7,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use caused::{Images, Ranges};
+use caused::{CausedByName, ImagesByName};
 pub(crate) use host::caused_by;
 
 use tprof_trace::model::SpanKind;
@@ -27,17 +27,22 @@ pub struct Annotations;
 
 impl Analysis for Annotations {
     const KIND: &'static str = KIND.name;
-    type Part = (Ranges, Images);
+    type Part = (CausedByName, ImagesByName);
 
     fn needs(&self, _: &Options) -> Needs {
         needs()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> (Ranges, Images) {
+    fn rank(
+        &self,
+        rank: &RankTrace<'_>,
+        _at: &RankAt,
+        _: &Options,
+    ) -> (CausedByName, ImagesByName) {
         (host::caused(rank), device::images(rank))
     }
 
-    fn join(&self, parts: Vec<(RankAt, (Ranges, Images))>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, (CausedByName, ImagesByName))>, _options: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::caused::{Caused, Image, Images, Ranges};
+use super::caused::{Caused, CausedByName, Image, ImagesByName};
 use crate::base::spread::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
@@ -12,11 +12,11 @@ const NO_IMAGES: &str = "the trace has no annotations on device streams; torch.p
                          since PyTorch 2.1, tprof does not need them";
 
 /// One row for each name and rank.
-pub(super) fn body(parts: &[(RankAt, (Ranges, Images))]) -> Body {
+pub(super) fn body(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Body {
     Body { tables: vec![ranges(parts), images(parts)], notes: Vec::new() }
 }
 
-fn ranges(parts: &[(RankAt, (Ranges, Images))]) -> Table {
+fn ranges(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("runs", "runs", Unit::Count),
@@ -53,7 +53,7 @@ fn ranges(parts: &[(RankAt, (Ranges, Images))]) -> Table {
     table
 }
 
-fn images(parts: &[(RankAt, (Ranges, Images))]) -> Table {
+fn images(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("spans", "spans", Unit::Count),

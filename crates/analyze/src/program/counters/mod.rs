@@ -24,7 +24,7 @@ pub struct Counters;
 
 /// A rank's counters.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
+pub struct RankCounters {
     /// Quantities over time.
     pub gauges: BTreeMap<GaugeKey, Gauge>,
     /// Ranges with hardware counters, in order of time.
@@ -35,18 +35,18 @@ pub struct Part {
 
 impl Analysis for Counters {
     const KIND: &'static str = KIND.name;
-    type Part = Part;
+    type Part = RankCounters;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::CALLS | Needs::OPERATORS | Needs::DEVICE_SPANS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> Part {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> RankCounters {
         let (ranges, unmatched) = ranges::ranges(rank, rank.operator_tree());
-        Part { gauges: gauges::gauges(rank.file), ranges, unmatched }
+        RankCounters { gauges: gauges::gauges(rank.file), ranges, unmatched }
     }
 
-    fn join(&self, parts: Vec<(RankAt, Part)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, RankCounters)>, _options: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Gauge, GaugeKey, Part};
+use super::{Gauge, GaugeKey, RankCounters};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_GAUGES: &str = "no counters were recorded";
@@ -12,7 +12,7 @@ const NO_RANGES: &str = "no hardware counters were recorded; torch.profiler does
 const NO_LAUNCH: &str = "its launch is not known, or lies in no operator";
 
 /// Tables of all ranks.
-pub(super) fn body(parts: &[(RankAt, Part)]) -> Body {
+pub(super) fn body(parts: &[(RankAt, RankCounters)]) -> Body {
     let in_bytes = |key: &GaugeKey| key.0.ends_with("_bytes");
     let mut bytes = gauges("byte_counters", "Counters in bytes", Unit::Bytes);
     let mut numbers = gauges("counters", "Counters", Unit::Number);
@@ -68,7 +68,7 @@ fn gauge_row(at: &RankAt, (name, pid, device): &GaugeKey, gauge: &Gauge) -> Vec<
     ]
 }
 
-fn by_operator(parts: &[(RankAt, Part)]) -> Table {
+fn by_operator(parts: &[(RankAt, RankCounters)]) -> Table {
     let columns = vec![
         Column::new("ranges", "ranges", Unit::Count),
         Column::new("total", "total", Unit::Number),
@@ -107,7 +107,7 @@ fn by_operator(parts: &[(RankAt, Part)]) -> Table {
 }
 
 /// Every value of every range, for programs.
-fn ranges(parts: &[(RankAt, Part)]) -> Table {
+fn ranges(parts: &[(RankAt, RankCounters)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("start_ns", "start", Unit::Time),

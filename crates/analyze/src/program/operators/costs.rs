@@ -10,7 +10,7 @@ use crate::rank::{HostSpan, RankTrace};
 
 /// What one rank's operators cost.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sums {
+pub struct OperatorCosts {
     /// By operator.
     pub costs: FxHashMap<String, Cost>,
     /// By operator and the kernels that one run of it launched, in order.
@@ -87,14 +87,14 @@ impl Cost {
     }
 }
 
-impl Sums {
+impl OperatorCosts {
     pub(super) fn named(
         rank: &RankTrace,
         costs: FxHashMap<NameId, Cost>,
         sequences: FxHashMap<(NameId, Vec<Ran>), Launched>,
         unowned: u64,
-    ) -> Sums {
-        let mut sums = Sums { unowned, ..Sums::default() };
+    ) -> OperatorCosts {
+        let mut sums = OperatorCosts { unowned, ..OperatorCosts::default() };
         for (name, cost) in costs {
             sums.costs.entry(rank.name(name).to_owned()).or_default().add(&cost);
         }
@@ -108,7 +108,7 @@ impl Sums {
         sums
     }
 
-    pub(super) fn add(&mut self, other: &Sums) {
+    pub(super) fn add(&mut self, other: &OperatorCosts) {
         for (name, cost) in &other.costs {
             self.costs.entry(name.clone()).or_default().add(cost);
         }

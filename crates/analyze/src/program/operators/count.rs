@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::costs::{Cost, Launched, Sums};
+use super::costs::{Cost, Launched, OperatorCosts};
 use crate::program::sequences::{Ran, ran};
 use crate::rank::RankTrace;
 use crate::rank::{CallTree, TreeSpan};
@@ -12,7 +12,7 @@ use crate::rank::{CallTree, TreeSpan};
 ///
 /// A call belongs to the innermost operator around it on its thread. What it
 /// launched is a kernel, a copy or a memset.
-pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> Sums {
+pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     let mut costs: FxHashMap<NameId, Cost> = FxHashMap::default();
     add_host_time(tree, &mut costs);
     let mut sequences: FxHashMap<(NameId, Vec<Ran>), Launched> = FxHashMap::default();
@@ -33,7 +33,7 @@ pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> Sums {
         cost.launched.add(&run);
         sequences.entry((span.name, kernels)).or_default().add(&run);
     }
-    Sums::named(rank, costs, sequences, unowned)
+    OperatorCosts::named(rank, costs, sequences, unowned)
 }
 
 /// Adds runs, whole and own host time. Own time is what no operator called by

@@ -8,12 +8,12 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::costs::{Launched, Sums};
+use super::costs::{Launched, OperatorCosts};
 use crate::program::sequences::{Ran, ran};
 use crate::rank::{HostSpan, RankTrace};
 
 /// Kernel sequences by operator; costs are left out, for HTA has none.
-pub(super) fn count(rank: &RankTrace) -> Sums {
+pub(super) fn count(rank: &RankTrace) -> OperatorCosts {
     let operators: Vec<&HostSpan> = by_start(rank, |name| name.starts_with("aten::"));
     let mut open = OpenOperators::default();
     let mut next = operators.iter().peekable();
@@ -35,7 +35,7 @@ pub(super) fn count(rank: &RankTrace) -> Sums {
     for ((_, name, _), (kernels, run)) in runs {
         sequences.entry((name, kernels)).or_default().add(&run);
     }
-    Sums::named(rank, FxHashMap::default(), sequences, 0)
+    OperatorCosts::named(rank, FxHashMap::default(), sequences, 0)
 }
 
 /// Operators whose name passes, of all threads, in order of start.

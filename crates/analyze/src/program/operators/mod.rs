@@ -10,7 +10,7 @@ mod tests;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace};
-use costs::Sums;
+use costs::OperatorCosts;
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
@@ -24,17 +24,17 @@ pub struct Operators;
 
 impl Analysis for Operators {
     const KIND: &'static str = KIND.name;
-    type Part = Sums;
+    type Part = OperatorCosts;
 
     fn needs(&self, _: &Options) -> Needs {
         needs()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Sums {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> OperatorCosts {
         count_of(rank, options.hta)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Sums)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, OperatorCosts)>, options: &Options) -> Body {
         tables::body(parts, options.hta)
     }
 }
@@ -43,7 +43,7 @@ fn needs() -> Needs {
     Needs::WORK | Needs::CALLS | Needs::OPERATORS
 }
 
-fn count_of(rank: &RankTrace, hta: bool) -> Sums {
+fn count_of(rank: &RankTrace, hta: bool) -> OperatorCosts {
     match hta {
         true => hta::count(rank),
         false => count::count(rank, rank.operator_tree()),

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::costs::{Cost, Launched, Sums};
+use super::costs::{Cost, Launched, OperatorCosts};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_OPERATORS: &str = "no operators of a framework were recorded; torch.profiler records them with ProfilerActivity.CPU";
@@ -10,8 +10,8 @@ const NO_LAUNCHES: &str =
     "no call inside an operator launched device work, or calls and work were not both recorded";
 
 /// Tables over all ranks, and by rank for programs.
-pub(super) fn body(parts: Vec<(RankAt, Sums)>, hta: bool) -> Body {
-    let mut all = Sums::default();
+pub(super) fn body(parts: Vec<(RankAt, OperatorCosts)>, hta: bool) -> Body {
+    let mut all = OperatorCosts::default();
     parts.iter().for_each(|(_, sums)| all.add(sums));
     let mut tables = Vec::new();
     if !hta {
@@ -37,7 +37,7 @@ pub(super) fn body(parts: Vec<(RankAt, Sums)>, hta: bool) -> Body {
     Body { tables, notes: notes(&all, hta) }
 }
 
-fn notes(all: &Sums, hta: bool) -> Vec<String> {
+fn notes(all: &OperatorCosts, hta: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if all.unowned > 0 {
         notes.push(format!(
@@ -76,7 +76,7 @@ fn costs(key: &'static str, first: &[Column]) -> Table {
         .empty(NO_OPERATORS)
 }
 
-fn add_costs(table: &mut Table, sums: &Sums, at: Option<&RankAt>) {
+fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {
     let mut rows: Vec<(&String, &Cost)> = sums.costs.iter().collect();
     rows.sort_by_key(|(name, cost)| (Reverse(cost.own_ns), *name));
     for (name, cost) in rows {
@@ -117,7 +117,7 @@ fn sequences(key: &'static str, first: &[Column]) -> Table {
         .empty(NO_LAUNCHES)
 }
 
-fn add_sequences(table: &mut Table, sums: &Sums, at: Option<&RankAt>) {
+fn add_sequences(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {
     let mut rows: Vec<(&(String, String), &Launched)> = sums.sequences.iter().collect();
     rows.sort_by_key(|(names, run)| (Reverse(run.runs), *names));
     for ((operator, kernels), run) in rows {

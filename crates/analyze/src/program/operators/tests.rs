@@ -54,7 +54,7 @@ fn file() -> TraceFile {
     trace.finish()
 }
 
-fn sums(hta: bool) -> Sums {
+fn sums(hta: bool) -> OperatorCosts {
     let file = file();
     let rank = RankTrace::load_as(&file, needs(), hta, 1);
     count_of(&rank, hta)

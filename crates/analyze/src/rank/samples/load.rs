@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 use tprof_trace::{Problem, TraceFile};
 
-use super::names::{Frames, Names, Stack};
+use super::names::{FrameFunctions, FunctionTable, Stack};
 use super::stretch::Stretch;
 use super::unseen::{self, Short};
 use super::waits::wait_of;
@@ -15,7 +15,7 @@ use super::waits::wait_of;
 #[derive(Debug, Default)]
 pub struct CpuTrace {
     /// Functions.
-    pub names: Names,
+    pub names: FunctionTable,
     /// Stretches, in no order.
     pub stretches: Vec<Stretch>,
     /// First and last time of a sample.
@@ -29,11 +29,11 @@ pub struct CpuTrace {
 /// Of a sample without a stack.
 static NO_STACK: Stack = Stack { functions: Vec::new(), inlined: 0, cut: false };
 
-type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
+type SampleKey = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
 /// Sums of rows with the same key.
 #[derive(Default)]
-struct Rows {
+struct SampleSums {
     weight_ns: u64,
     count: u64,
     gil_ns: Option<u64>,
@@ -57,7 +57,7 @@ impl CpuTrace {
         problems: &mut Vec<Problem>,
         keep: impl Fn(&Sample) -> bool,
     ) -> CpuTrace {
-        let mut sums: FxHashMap<Key, Rows> = FxHashMap::default();
+        let mut sums: FxHashMap<SampleKey, SampleSums> = FxHashMap::default();
         let mut extent: Option<(u64, u64)> = None;
         let mut count = 0;
         let mut blocks = file.blocks::<Sample>();
@@ -83,7 +83,7 @@ impl CpuTrace {
         }
         problems.extend(blocks.into_problems());
         let mut trace = CpuTrace { extent_ns: extent, rows: count, ..CpuTrace::default() };
-        let mut frames = Frames::new(file);
+        let mut frames = FrameFunctions::new(file);
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_unstable_by_key(|(key, _)| *key);
         let mut shorts = Vec::with_capacity(sums.len());

@@ -8,6 +8,6 @@ mod unseen;
 mod waits;
 
 pub use load::CpuTrace;
-pub(crate) use names::Frames;
-pub use names::{Func, Layer, Names, Stack};
+pub(crate) use names::FrameFunctions;
+pub use names::{Func, FunctionTable, Layer, Stack};
 pub use waits::word;

@@ -39,12 +39,12 @@ const NAMELESS_KERNEL: &str = "[kernel]";
 
 /// Interned functions; of several files together.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct FunctionTable {
     all: Vec<Func>,
     ids: HashMap<Func, FuncId>,
 }
 
-impl Names {
+impl FunctionTable {
     /// What an id stands for.
     pub fn get(&self, id: FuncId) -> &Func {
         &self.all[id as usize]
@@ -74,19 +74,24 @@ pub struct Stack {
 }
 
 /// Finds the functions of one file's frames.
-pub(crate) struct Frames<'a> {
+pub(crate) struct FrameFunctions<'a> {
     file: &'a TraceFile,
     frames: frames::Frames<'a>,
     known: FxHashMap<(ProcessIndex, u64), Vec<FuncId>>,
 }
 
-impl<'a> Frames<'a> {
-    pub fn new(file: &'a TraceFile) -> Frames<'a> {
-        Frames { file, frames: frames::Frames::new(file), known: FxHashMap::default() }
+impl<'a> FrameFunctions<'a> {
+    pub fn new(file: &'a TraceFile) -> FrameFunctions<'a> {
+        FrameFunctions { file, frames: frames::Frames::new(file), known: FxHashMap::default() }
     }
 
     /// The functions of a stack.
-    pub fn stack(&mut self, process: ProcessIndex, stack: StackId, names: &mut Names) -> Stack {
+    pub fn stack(
+        &mut self,
+        process: ProcessIndex,
+        stack: StackId,
+        names: &mut FunctionTable,
+    ) -> Stack {
         let Some(found) = self.file.stack(process, stack) else { return Stack::default() };
         let mut inlined = 0;
         let mut all = Vec::with_capacity(found.frames.len());
@@ -108,7 +113,7 @@ impl<'a> Frames<'a> {
         Stack { functions: all, inlined, cut: found.end != 0 }
     }
 
-    fn frame(&self, process: ProcessIndex, frame: u64, names: &mut Names) -> Vec<FuncId> {
+    fn frame(&self, process: ProcessIndex, frame: u64, names: &mut FunctionTable) -> Vec<FuncId> {
         let func = |frame: Frame<'_>| {
             let module = base_name(frame.module);
             let name = match (frame.known, module) {

@@ -38,7 +38,7 @@ impl Short {
 
 /// A thread's short waits that were seen, and time of those that were not.
 #[derive(Default)]
-struct Thread {
+struct ThreadWaits {
     seen: Vec<usize>,
     seen_ns: u64,
     count: u64,
@@ -48,7 +48,7 @@ struct Thread {
 /// Gives the time of unseen waits to the seen ones of the same thread. `shorts` says
 /// of each stretch how much of it is short. Sums of a thread stay as they are.
 pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
-    let mut threads: FxHashMap<(ProcessIndex, ThreadIndex), Thread> = FxHashMap::default();
+    let mut threads: FxHashMap<(ProcessIndex, ThreadIndex), ThreadWaits> = FxHashMap::default();
     for (at, stretch) in stretches.iter().enumerate() {
         if matches!(stretch.state, ThreadState::Running | ThreadState::Runnable) {
             continue;

@@ -6,7 +6,7 @@
 
 use tprof_trace::model::ThreadState;
 
-use super::names::{FuncId, Layer, Names};
+use super::names::{FuncId, FunctionTable, Layer};
 
 /// Frames from the innermost that are looked at.
 const LOOKED_AT: usize = 40;
@@ -123,7 +123,7 @@ const LIBC: [(&str, ThreadState); 44] = [
 
 /// What a thread waited for: what its row says, or what its stack shows. A row tells the
 /// system call; whose lock or event that was, functions further out tell.
-pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &Names) -> ThreadState {
+pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> ThreadState {
     match state {
         ThreadState::Running | ThreadState::Runnable => return state,
         ThreadState::Gil | ThreadState::Device => return state,
@@ -188,8 +188,8 @@ mod tests {
     use super::super::names::Func;
     use super::*;
 
-    fn stack(frames: &[(&str, &str, Layer)]) -> (Names, Vec<FuncId>) {
-        let mut names = Names::default();
+    fn stack(frames: &[(&str, &str, Layer)]) -> (FunctionTable, Vec<FuncId>) {
+        let mut names = FunctionTable::default();
         let func = |(name, module, layer): &(&str, &str, Layer)| Func {
             name: (*name).into(),
             file: "".into(),

@@ -108,7 +108,7 @@ object! { Report {
 
 /// One file, as the summary and the report on memory see it.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct RankSummary {
     rank: Rank,
     processes: Vec<ProcessRow>,
     seen: Seen,
@@ -117,7 +117,7 @@ pub(crate) struct Part {
     deaths: Vec<Death>,
     sigkills: u64,
     findings: Option<RankFindings>,
-    devices: Option<(RankAt, utilization::Part)>,
+    devices: Option<(RankAt, utilization::FileSamples)>,
     /// What of its memory, and of the file itself, could not be read.
     problems: Vec<String>,
     /// What of the tables could not be read that the summary alone reads.
@@ -136,7 +136,7 @@ pub(crate) fn part_of(
     dir: &RunDir,
     reports: &[Kind],
     judged: Option<RankFindings>,
-) -> Part {
+) -> RankSummary {
     let trace = rank.file;
     let name = &at.file;
     let memory = rank_memory(trace, at.clock);
@@ -161,7 +161,7 @@ pub(crate) fn part_of(
         problems.push(problem);
     }
     let processes = processes::of_file(trace, name, at.rank, at.clock);
-    Part {
+    RankSummary {
         seen: Seen::of(trace),
         last_ns: at.clock.since_start(memory.end_ns),
         problems,
@@ -191,12 +191,13 @@ pub(crate) fn report_of(
     path: &Path,
     kind: Kind,
     options: &Options,
-    read: &[Result<Part, String>],
+    read: &[Result<RankSummary, String>],
 ) -> Report {
     let in_part = options.rank.is_some() || path.is_file();
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     problems.extend(read.iter().filter_map(|part| part.as_ref().err().cloned()));
-    let mut parts: Vec<Part> = read.iter().filter_map(|part| part.as_ref().ok().cloned()).collect();
+    let mut parts: Vec<RankSummary> =
+        read.iter().filter_map(|part| part.as_ref().ok().cloned()).collect();
     for part in &mut parts {
         problems.append(&mut part.problems);
         if kind == Kind::Summary {

@@ -8,7 +8,7 @@ use crate::rank::{HostSpan, MaybeId, RankTrace, StreamIndex, WorkKind};
 
 /// A host row. Only operators and calls become nodes; others nest them.
 #[derive(Clone, Copy, Debug)]
-pub struct Host {
+pub struct HostEvent {
     pub start_ns: u64,
     pub end_ns: u64,
     pub process: u32,
@@ -21,7 +21,7 @@ pub struct Host {
 
 /// A row of a device: work, or a wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Device {
+pub struct DeviceEvent {
     pub start_ns: u64,
     pub end_ns: u64,
     pub name: NameId,
@@ -46,9 +46,9 @@ pub struct Wait {
 /// Rows of a rank.
 pub struct Events {
     /// Host rows within the window, in order of thread and start.
-    pub host: Vec<Host>,
+    pub host: Vec<HostEvent>,
     /// All device rows, in order of start.
-    pub device: Vec<Device>,
+    pub device: Vec<DeviceEvent>,
     /// Which of them are within the window.
     pub within: Vec<bool>,
     /// The device row that a call points at: its last one.
@@ -72,7 +72,7 @@ impl Events {
         let in_window = |span: &HostSpan| {
             span.start_ns >= window.start && span.start_ns <= window.end && span.duration_ns > 0
         };
-        let is_within = |(row, at): (&Device, u32)| match (row.stream, row.call) {
+        let is_within = |(row, at): (&DeviceEvent, u32)| match (row.stream, row.call) {
             // A host's wait for an event or a device passes for a host row.
             (None, _) => {
                 row.start_ns >= window.start
@@ -96,20 +96,20 @@ impl Events {
         let is_host = |span: &HostSpan| {
             in_window(span) && !of_device.contains(&(span.name, span.start_ns, span.duration_ns))
         };
-        let mut host: Vec<Host> = Vec::new();
+        let mut host: Vec<HostEvent> = Vec::new();
         for kind in HOST_KINDS {
             let spans = rank.spans(kind).iter().filter(|span| is_host(span));
-            host.extend(spans.map(|span| Host::of(span, None)));
+            host.extend(spans.map(|span| HostEvent::of(span, None)));
         }
         let calls = rank.calls.iter().zip(0..).filter(|(span, _)| in_window(span));
-        host.extend(calls.map(|(span, at)| Host::of(span, Some(at))));
+        host.extend(calls.map(|(span, at)| HostEvent::of(span, Some(at))));
         Events { host, device, within, device_of_call }
     }
 }
 
-impl Host {
-    fn of(span: &HostSpan, call: Option<u32>) -> Host {
-        Host {
+impl HostEvent {
+    fn of(span: &HostSpan, call: Option<u32>) -> HostEvent {
+        HostEvent {
             start_ns: span.start_ns,
             end_ns: span.end_ns(),
             process: span.process,
@@ -121,17 +121,17 @@ impl Host {
     }
 }
 
-fn is_stream_wait(row: &Device) -> bool {
+fn is_stream_wait(row: &DeviceEvent) -> bool {
     row.wait.is_some_and(|wait| wait.kind == SyncKind::StreamWaitEvent)
 }
 
 /// Device rows in order of start, and the last one of each call.
-fn devices(rank: &RankTrace) -> (Vec<Device>, FxHashMap<u32, u32>) {
-    let mut rows: Vec<Device> = Vec::with_capacity(rank.work.len());
+fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
+    let mut rows: Vec<DeviceEvent> = Vec::with_capacity(rank.work.len());
     for (at, work) in rank.work.iter().enumerate() {
         // Waits come below, with what they wait for.
         if work.kind != WorkKind::Wait {
-            rows.push(Device {
+            rows.push(DeviceEvent {
                 start_ns: work.start_ns,
                 end_ns: work.end_ns(),
                 name: work.name,
@@ -161,7 +161,7 @@ fn devices(rank: &RankTrace) -> (Vec<Device>, FxHashMap<u32, u32>) {
             continue;
         }
         let device = wait.device.unwrap_or(0);
-        rows.push(Device {
+        rows.push(DeviceEvent {
             start_ns: wait.start_ns,
             end_ns: wait.start_ns + wait.duration_ns,
             name: wait.name,

@@ -22,7 +22,7 @@ use events::Events;
 use graph::{Edge, EdgeKind, Graph};
 
 /// What HTA makes of a window; none if its graph has a cycle.
-pub struct Outcome {
+pub struct HtaPath {
     /// The path; its segments carry durations, not times.
     pub path: Path,
     /// Nodes and edges of the whole graph, and nodes of the path.
@@ -30,7 +30,7 @@ pub struct Outcome {
 }
 
 /// The path through a rank that was read as HTA reads it.
-pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Outcome> {
+pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<HtaPath> {
     let events = Events::of(rank, window);
     let mut graph = Graph::default();
     let mut blocking = rustc_hash::FxHashMap::default();
@@ -44,7 +44,7 @@ pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Outcome> {
     let edges = graph.longest_path()?;
     let segments = edges.iter().map(|edge| segment(rank, &events, &graph, edge)).collect();
     let counts = [graph.nodes() as u64, graph.edges().len() as u64, edges.len() as u64 + 1];
-    Some(Outcome { path: Path { segments }, counts })
+    Some(HtaPath { path: Path { segments }, counts })
 }
 
 fn segment(rank: &RankTrace, events: &Events, graph: &Graph, edge: &Edge) -> Segment {

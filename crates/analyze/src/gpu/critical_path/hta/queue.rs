@@ -23,7 +23,7 @@ const LAUNCHES: [&str; 11] = [
 
 /// A launch whose work was seen.
 #[derive(Clone, Copy, Debug)]
-pub struct Launch {
+pub struct SeenLaunch {
     pub call: u32,
     pub start_ns: u64,
     pub process: u32,
@@ -36,7 +36,7 @@ pub struct Launch {
 }
 
 /// Launches in order of start.
-pub fn launches(rank: &RankTrace, events: &Events) -> Vec<Launch> {
+pub fn launches(rank: &RankTrace, events: &Events) -> Vec<SeenLaunch> {
     let mut is_launch = FxHashMap::default();
     let mut found = Vec::new();
     for (call, at) in rank.calls.iter().zip(0..) {
@@ -46,7 +46,7 @@ pub fn launches(rank: &RankTrace, events: &Events) -> Vec<Launch> {
         let stream = row.and_then(|row| events.device[*row as usize].stream);
         if let (Some(&row), Some(stream)) = (row, stream) {
             let key = rank.streams[stream as usize];
-            found.push(Launch {
+            found.push(SeenLaunch {
                 call: at,
                 start_ns: call.start_ns,
                 process: call.process,
@@ -62,14 +62,14 @@ pub fn launches(rank: &RankTrace, events: &Events) -> Vec<Launch> {
 
 /// Queue lengths: at a call, its own launch included, and at a device row's start,
 /// itself excluded. None where no launch was seen.
-pub struct Queue {
+pub struct QueueLengths {
     at_call: FxHashMap<u32, i64>,
     at_row: Vec<Option<i64>>,
 }
 
-impl Queue {
+impl QueueLengths {
     /// Of these launches.
-    pub fn of(rank: &RankTrace, events: &Events, launches: &[Launch]) -> Queue {
+    pub fn of(rank: &RankTrace, events: &Events, launches: &[SeenLaunch]) -> QueueLengths {
         let number = |stream: StreamIndex| rank.streams[stream as usize].stream;
         // By time, calls before rows.
         let mut changes: Vec<(u64, bool, u32, u64)> = Vec::new();
@@ -84,7 +84,7 @@ impl Queue {
         changes.sort_unstable();
         let mut lengths: FxHashMap<u64, i64> = FxHashMap::default();
         let mut queue =
-            Queue { at_call: FxHashMap::default(), at_row: vec![None; events.device.len()] };
+            QueueLengths { at_call: FxHashMap::default(), at_row: vec![None; events.device.len()] };
         for (_, is_row, at, stream) in changes {
             let length = lengths.entry(stream).or_default();
             if is_row {

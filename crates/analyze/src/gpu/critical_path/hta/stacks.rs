@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::events::Host;
+use super::events::HostEvent;
 use super::graph::{EdgeKind, Graph, Node};
 
 /// Calls that may block; their own time counts for nothing.
@@ -24,23 +24,23 @@ pub fn is_blocking(name: &str) -> bool {
 }
 
 /// Adds the edges of all threads. Events are host rows by index.
-pub fn add_threads(graph: &mut Graph, host: &[Host], blocking: impl Fn(&Host) -> bool) {
+pub fn add_threads(graph: &mut Graph, host: &[HostEvent], blocking: impl Fn(&HostEvent) -> bool) {
     let mut order: Vec<u32> = (0..host.len() as u32).collect();
     order.sort_by_key(|&at| (host[at as usize].process, host[at as usize].thread));
     let thread = |at: &u32| (host[*at as usize].process, host[*at as usize].thread);
     for events in order.chunk_by(|a, b| thread(a) == thread(b)) {
         let children = tree(host, events);
-        Walk::default().visit(graph, host, &children, &blocking);
+        TreeWalk::default().visit(graph, host, &children, &blocking);
     }
 }
 
 /// Children of each event by place in `events`, those of the root last.
-struct Tree<'e> {
+struct EventTree<'e> {
     events: &'e [u32],
     children: Vec<Vec<u32>>,
 }
 
-fn tree<'e>(host: &[Host], events: &'e [u32]) -> Tree<'e> {
+fn tree<'e>(host: &[HostEvent], events: &'e [u32]) -> EventTree<'e> {
     // Ends before starts at one moment; at starts, longer ones first; at ends, shorter ones.
     let mut edges: Vec<(u64, bool, Reverse<u64>, i64)> = Vec::with_capacity(events.len() * 2);
     for (&at, place) in events.iter().zip(0_i64..) {
@@ -61,24 +61,24 @@ fn tree<'e>(host: &[Host], events: &'e [u32]) -> Tree<'e> {
             open.pop();
         }
     }
-    Tree { events, children }
+    EventTree { events, children }
 }
 
 /// State of the walk through a tree.
 #[derive(Default)]
-struct Walk {
+struct TreeWalk {
     last: Option<Node>,
     last_outermost: Option<Node>,
     depth: usize,
 }
 
-impl Walk {
+impl TreeWalk {
     fn visit(
         &mut self,
         graph: &mut Graph,
-        host: &[Host],
-        tree: &Tree,
-        blocking: &impl Fn(&Host) -> bool,
+        host: &[HostEvent],
+        tree: &EventTree,
+        blocking: &impl Fn(&HostEvent) -> bool,
     ) {
         let mut open: Vec<(usize, usize)> = vec![(tree.events.len(), 0)];
         while let Some((place, next)) = open.last_mut() {
@@ -96,7 +96,7 @@ impl Walk {
         }
     }
 
-    fn enter(&mut self, graph: &mut Graph, host: &[Host], event: u32) {
+    fn enter(&mut self, graph: &mut Graph, host: &[HostEvent], event: u32) {
         if !host[event as usize].is_node {
             return;
         }
@@ -114,9 +114,9 @@ impl Walk {
     fn leave(
         &mut self,
         graph: &mut Graph,
-        host: &[Host],
+        host: &[HostEvent],
         event: u32,
-        blocking: &impl Fn(&Host) -> bool,
+        blocking: &impl Fn(&HostEvent) -> bool,
     ) {
         let row = &host[event as usize];
         if !row.is_node {
@@ -137,7 +137,7 @@ impl Walk {
     }
 }
 
-fn between(host: &[Host], from: Node, to: Node) -> i64 {
+fn between(host: &[HostEvent], from: Node, to: Node) -> i64 {
     let time = |node: Node| {
         let row = &host[node.event as usize];
         if node.end { row.end_ns as i64 } else { row.start_ns as i64 }

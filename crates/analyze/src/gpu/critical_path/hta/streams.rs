@@ -3,19 +3,19 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::SyncKind;
 
-use super::events::{Device, Events};
+use super::events::{DeviceEvent, Events};
 use super::graph::{EdgeKind, Graph, Node};
-use super::queue::{Queue, launches};
+use super::queue::{QueueLengths, launches};
 use super::waits::Waits;
 use crate::rank::RankTrace;
 
 /// Adds the edges of all device rows within the window.
 pub fn add_streams(graph: &mut Graph, rank: &RankTrace, events: &Events) {
     let launches = launches(rank, events);
-    let mut streams = Streams {
+    let mut streams = StreamEdges {
         rank,
         events,
-        queue: Queue::of(rank, events, &launches),
+        queue: QueueLengths::of(rank, events, &launches),
         waits: Waits::of(rank, events, &launches),
         node_of_call: events
             .host
@@ -26,7 +26,7 @@ pub fn add_streams(graph: &mut Graph, rank: &RankTrace, events: &Events) {
         last: FxHashMap::default(),
         waits_for: FxHashMap::default(),
     };
-    let seen = |(row, within): &(&Device, bool)| *within && row.correlation.get().is_some();
+    let seen = |(row, within): &(&DeviceEvent, bool)| *within && row.correlation.get().is_some();
     let rows = events.device.iter().zip(events.within.iter().copied());
     let mut rows: Vec<(u64, u32)> = rows
         .zip(0..)
@@ -43,10 +43,10 @@ pub fn add_streams(graph: &mut Graph, rank: &RankTrace, events: &Events) {
     }
 }
 
-struct Streams<'r, 'a> {
+struct StreamEdges<'r, 'a> {
     rank: &'r RankTrace<'a>,
     events: &'r Events,
-    queue: Queue,
+    queue: QueueLengths,
     waits: Waits,
     node_of_call: FxHashMap<u32, u32>,
     /// Last row of each stream so far.
@@ -55,12 +55,12 @@ struct Streams<'r, 'a> {
     waits_for: FxHashMap<u32, u32>,
 }
 
-impl Streams<'_, '_> {
+impl StreamEdges<'_, '_> {
     fn node(&self, row: u32, end: bool) -> Node {
         Node { event: self.events.host.len() as u32 + row, end }
     }
 
-    fn row(&self, at: u32) -> &Device {
+    fn row(&self, at: u32) -> &DeviceEvent {
         &self.events.device[at as usize]
     }
 

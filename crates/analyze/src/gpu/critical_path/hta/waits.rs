@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::events::{Device, Events};
-use super::queue::Launch;
+use super::events::{DeviceEvent, Events};
+use super::queue::SeenLaunch;
 use crate::rank::RankTrace;
 
 /// Finds what event waits refer to.
@@ -16,7 +16,7 @@ pub struct Waits {
 
 impl Waits {
     /// Of a rank's launches, which come in order of start.
-    pub fn of(rank: &RankTrace, events: &Events, launches: &[Launch]) -> Waits {
+    pub fn of(rank: &RankTrace, events: &Events, launches: &[SeenLaunch]) -> Waits {
         let mut by_stream: FxHashMap<(u32, u64), Vec<(u64, u32)>> = FxHashMap::default();
         let mut by_thread: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>> = FxHashMap::default();
         for launch in launches {
@@ -48,13 +48,13 @@ impl Waits {
     }
 
     /// The device row that a wait for an event waits for.
-    pub fn source(&self, wait: &Device) -> Option<u32> {
+    pub fn source(&self, wait: &DeviceEvent) -> Option<u32> {
         self.before_record.get(&wait.wait?.event_correlation?).copied()
     }
 
     /// The device row that waits when a stream does: what the waiting call's thread
     /// launched next on that stream.
-    pub fn target(&self, rank: &RankTrace, wait: &Device) -> Option<u32> {
+    pub fn target(&self, rank: &RankTrace, wait: &DeviceEvent) -> Option<u32> {
         let call = &rank.calls[wait.call? as usize];
         let stream = rank.streams[wait.stream? as usize].stream;
         let launches = self.by_thread.get(&(call.process, call.thread, stream))?;
