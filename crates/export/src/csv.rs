@@ -2,13 +2,14 @@
 //! spreadsheets.
 //!
 //! The first column is the rank; the others are those of `tables`. What
-//! is not known is empty. Texts are quoted, and one that a spreadsheet would take
-//! for a formula begins with an apostrophe.
+//! is not known is empty. [`tprof_facts::csv`] says which texts are quoted, and which
+//! begin with an apostrophe.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+use tprof_facts::csv;
 use tprof_trace::RunDir;
 
 use crate::output::{Output, OutputDir};
@@ -119,13 +120,6 @@ fn cell(value: Cell<'_>, text: &mut Text) {
         Cell::Float(value) if value.is_finite() => text.float(value),
         Cell::Float(value) => text.raw(&value.to_string()),
         Cell::Bool(value) => text.raw(if value { "true" } else { "false" }),
-        Cell::Text(value) => {
-            text.raw("\"");
-            if value.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-                text.raw("'");
-            }
-            text.raw(&value.replace('"', "\"\""));
-            text.raw("\"");
-        }
+        Cell::Text(value) => text.raw(&csv::text(value)),
     }
 }

@@ -5,11 +5,12 @@
 //! clock; [`steps`] are its training steps; [`class`] and [`communication`] say what
 //! device work is for. [`copies`], [`labels`] and [`frames`] are what copies, processes
 //! and frames of stacks are called; [`units`] is how numbers are written, and read from
-//! a command line.
+//! a command line, [`csv`] how tables are.
 
 pub mod class;
 pub mod communication;
 pub mod copies;
+pub mod csv;
 pub mod frames;
 pub mod labels;
 pub mod steps;

@@ -1,11 +1,11 @@
 //! The tables of a report as CSV: ranks for the summary, sites for memory.
 //!
-//! RFC 4180 quoting; an unknown value is an empty cell. Times in nanoseconds
-//! since the run began.
+//! An unknown value is an empty cell. Times in nanoseconds since the run began.
 
 use std::fmt::Write as _;
 
 use tprof_analyze::{Kind, Reading, Report};
+use tprof_facts::csv::text;
 
 /// The report's table.
 pub fn csv(report: &Report) -> String {
@@ -34,8 +34,8 @@ fn ranks(report: &Report) -> String {
         ];
         let mut row = vec![
             rank.rank.map(|rank| rank.to_string()).unwrap_or_default(),
-            quote(&rank.label),
-            quote(&rank.file),
+            text(&rank.label).into_owned(),
+            text(&rank.file).into_owned(),
             rank.processes.to_string(),
         ];
         row.extend(numbers.map(number));
@@ -52,14 +52,14 @@ fn sites(report: &Report) -> String {
         for site in &rank.host_memory.sites {
             let row = [
                 rank.rank.map(|rank| rank.to_string()).unwrap_or_default(),
-                quote(&rank.label),
+                text(&rank.label).into_owned(),
                 number(&site.bytes),
                 site.bytes.error().map(u64::to_string).unwrap_or_default(),
                 number(&site.allocations),
                 number(&site.live_bytes),
                 number(&site.peak_bytes),
                 site.estimate.to_string(),
-                quote(&site.stack.join(";")),
+                text(&site.stack.join(";")).into_owned(),
             ];
             let _ = writeln!(out, "{}", row.join(","));
         }
@@ -69,25 +69,4 @@ fn sites(report: &Report) -> String {
 
 fn number(reading: &Reading<u64>) -> String {
     reading.get().map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// A cell of text, quoted where it must be.
-pub fn quote(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quote;
-
-    #[test]
-    fn cells_are_quoted_where_they_must_be() {
-        assert_eq!(quote("f<a, b> (x.c:1)"), "\"f<a, b> (x.c:1)\"");
-        assert_eq!(quote("say \"x\""), "\"say \"\"x\"\"\"");
-        assert_eq!(quote("plain"), "plain");
-    }
 }

@@ -2,6 +2,7 @@
 
 use tprof_analyze::Document;
 use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
+use tprof_facts::csv;
 use tprof_facts::units::{bytes, count, duration, percent};
 
 use super::head::{self, Head};
@@ -235,7 +236,7 @@ pub fn csv(table: &Table) -> String {
 
 fn plain(value: &Value) -> String {
     match value {
-        Value::Text(text) => super::csv::quote(text),
+        Value::Text(text) => csv::text(text).into_owned(),
         Value::Unsigned(value) => value.to_string(),
         Value::Signed(value) => value.to_string(),
         Value::Float(value) => value.to_string(),
