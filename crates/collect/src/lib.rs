@@ -11,7 +11,8 @@
 //! | [`perf`], `python`, [`cpu`] | what threads do: perf events or `/proc`, Python's frames, samples |
 //! | `out` | the files of a run, and what became of its processes |
 //! | `gpu`, `nvml` | what CUPTI records of devices, and what their driver measures |
-//! | `target` | one process of the job: its rings, and what their records mean |
+//! | `targets` | one process of the job: its rings, and what their records mean |
+//! | `directory` | the directory of a session: its socket, its lock, its owner |
 //! | `engine` | the main loop, and the threads that do what a pass over the rings has no time for |
 //! | `session` | begins and ends it all: the directory, the socket, who answers there |
 //!
@@ -19,6 +20,7 @@
 
 pub mod config;
 pub mod cpu;
+mod directory;
 pub mod elf;
 mod engine;
 mod error;
@@ -32,7 +34,7 @@ mod python;
 mod session;
 mod shared;
 pub mod symbols;
-mod target;
+mod targets;
 pub mod unwind_table;
 
 pub use config::{
@@ -40,10 +42,8 @@ pub use config::{
     GPU_INTERVALS, MemMode, OnFull, PerfEvent, RSS_INTERVALS, StackMode,
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
+pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
 pub use os::proc;
 pub use out::ranks;
-pub use session::{
-    Libraries, Owned, PREFIX, Session, claim, collect_on_demand, control, free, injections, places,
-    sweep,
-};
+pub use session::{Libraries, Session, collect_on_demand, control, free, injections};

@@ -8,9 +8,8 @@
 //! published with its region. Programs that never asked are not looked at: to find the files
 //! behind the mappings costs a system call each.
 
-use crate::engine::workers::publish;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
-use crate::shared::Region;
+use crate::shared::{Region, publish};
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 

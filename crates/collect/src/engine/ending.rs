@@ -1,11 +1,12 @@
 //! How a run comes to its end: when it is over, and what is still written then.
 
-use super::{Engine, LEAST_INFO_BYTES, Loop, MS, NO_FILE, READINGS};
-use crate::engine::survivors::{self, Survivor};
+use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
+use super::messages::{NO_FILE, READINGS};
 use crate::engine::workers::SymbolsWanted;
 use crate::os::sys;
 use crate::out::info;
-use crate::target::tracked::Tracked;
+use crate::out::survivors::{self, Survivor};
+use crate::targets::target::Target;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -20,23 +21,23 @@ const FOLLOWING_NS: u64 = 500 * MS;
 
 impl Engine {
     pub(super) fn is_over(&mut self, now: u64) -> bool {
-        if let Some(by) = self.state.finish_by {
+        if let Some(by) = self.ending.finish_by_ns {
             return now >= by || self.nobody_is_left(now, 1);
         }
-        if self.state.follows {
-            return self.state.over || self.nobody_is_left(now, 2);
+        if self.ending.follows {
+            return self.recording.over || self.nobody_is_left(now, 2);
         }
-        let Some(linger) = self.linger else { return false };
-        if let closing @ Some(_) = self.door.closing() {
-            return self.state.all_heard == closing && self.leaves();
+        let Some(linger) = self.parts.linger else { return false };
+        if let closing @ Some(_) = self.parts.door.closing() {
+            return self.ending.all_accepted == closing && self.leaves();
         }
-        if !self.images.is_empty() {
-            self.state.empty_since = None;
+        if !self.targets.is_empty() {
+            self.ending.empty_since_ns = None;
             return false;
         }
-        let since = *self.state.empty_since.get_or_insert(now);
+        let since = *self.ending.empty_since_ns.get_or_insert(now);
         if now - since >= linger.as_nanos() as u64 {
-            self.door.pull_to();
+            self.parts.door.pull_to();
         }
         false
     }
@@ -44,30 +45,38 @@ impl Engine {
     /// Whether the job's last process has ended, by so many looks in a row: one that
     /// ends during a look may have left a child behind its back.
     fn nobody_is_left(&mut self, now: u64, looks: u32) -> bool {
-        if !self.images.is_empty() {
-            self.state.looked.nobody = 0;
+        if !self.targets.is_empty() {
+            self.ending.survivors.nobody = 0;
             return false;
         }
         self.look_for_survivors(now);
-        self.state.looked.nobody >= looks
+        self.ending.survivors.nobody >= looks
     }
 
     /// Finds out who of the job still runs, at most as often as it is worth.
     fn look_for_survivors(&mut self, now: u64) {
-        let pause = match (self.state.looked.found.is_empty(), self.state.follows) {
+        let pause = match (self.ending.survivors.found.is_empty(), self.ending.follows) {
             (false, true) => FOLLOWING_NS,
             _ => ENDING_NS,
         };
-        if now.saturating_sub(self.state.looked.at_ns) < pause {
+        if now.saturating_sub(self.ending.survivors.at_ns) < pause {
             return;
         }
-        let session = PathBuf::from(&self.info.session);
-        let images = self.images.values().filter(|image| image.end.is_none());
+        let session = PathBuf::from(&self.parts.info.session);
+        let images = self.targets.values().filter(|image| image.end.is_none());
         let images = images.map(|image| (image.pid, image.start_ns));
-        let root = self.story.root.filter(|_| !self.story.root_ended).map(|pid| (pid, u64::MAX));
-        let known = images.chain(root).chain(self.story.unseen_pids()).chain(self.sampled.pids());
+        let root = self
+            .out
+            .processes
+            .root
+            .filter(|_| !self.out.processes.root_ended)
+            .map(|pid| (pid, u64::MAX));
+        let known = images
+            .chain(root)
+            .chain(self.out.processes.unseen_pids())
+            .chain(self.attribution.pids());
         let found = survivors::find(known, &session);
-        let looked = &mut self.state.looked;
+        let looked = &mut self.ending.survivors;
         looked.nobody = if found.is_empty() { looked.nobody + 1 } else { 0 };
         (looked.at_ns, looked.found) = (now, found);
     }
@@ -75,80 +84,80 @@ impl Engine {
     /// Who of a launched job still runs as recording ends.
     fn survivors(&mut self, now: u64) -> Vec<Survivor> {
         // Nobody launched what `tprof attach` looks at, or an on-demand collector records.
-        if self.story.root.is_none() {
+        if self.out.processes.root.is_none() {
             return Vec::new();
         }
-        if !self.images.is_empty() {
-            self.state.looked.at_ns = 0;
+        if !self.targets.is_empty() {
+            self.ending.survivors.at_ns = 0;
         }
         self.look_for_survivors(now);
-        std::mem::take(&mut self.state.looked.found)
+        std::mem::take(&mut self.ending.survivors.found)
     }
 
     /// Leaves the session to the next collector, unless somebody came while the door closed.
     fn leaves(&mut self) -> bool {
-        self.state.empty_since = None;
-        let empty = self.images.is_empty();
+        self.ending.empty_since_ns = None;
+        let empty = self.targets.is_empty();
         match empty {
-            true => self.door.leave(),
-            false => self.door.reopen(),
+            true => self.parts.door.leave(),
+            false => self.parts.door.reopen(),
         }
         empty
     }
 
     /// Writes everything off, whatever still runs.
     pub(super) fn end(mut self) -> RunInfo {
-        let page = self.session.page();
+        let page = self.parts.session.page();
         let recording = page.recording.swap(0, SeqCst);
         page.closed.store(1, SeqCst);
         let now = sys::monotonic_ns();
         self.pass(now);
         let survivors = self.survivors(now);
-        self.state.ends_on = recording != 0;
-        if let Some(sampler) = &self.sampler {
+        self.recording.ends_on = recording != 0;
+        if let Some(sampler) = &self.parts.sampler {
             sampler.finish();
         }
         self.take_messages();
         self.assign_samples(u64::MAX);
-        self.wait_for_workers(|state| state.modules_open > 0, Duration::from_secs(5));
-        let numbers: Vec<u64> = self.images.keys().copied().collect();
+        self.wait_for_workers(|open| open.modules > 0, Duration::from_secs(5));
+        let numbers: Vec<u64> = self.targets.keys().copied().collect();
         for number in numbers {
             self.finish_image(number, now);
         }
         self.flush_samples(u64::MAX, true);
-        let _ = self.workers.symbols.send(SymbolsWanted::Last);
-        self.wait_for_workers(|state| state.symbols_open > 0, Duration::from_secs(120));
-        let still = self.state.symbols_open;
+        let _ = self.parts.workers.symbols.send(SymbolsWanted::Last);
+        self.wait_for_workers(|open| open.symbols > 0, Duration::from_secs(120));
+        let still = self.open.symbols;
         if still > 0 {
-            self.story.lose("symbols", "resolving them took too long", 0);
+            self.out.processes.losses.lose("symbols", "resolving them took too long", 0);
         }
-        self.images.values_mut().for_each(Tracked::read_cpu_time);
+        self.targets.values_mut().for_each(Target::read_cpu_time);
         self.observe(sys::monotonic_ns());
-        self.info.end_ns = Some(match survivors.is_empty() {
-            true => self.story.last_end_ns.unwrap_or(now),
+        self.parts.info.end_ns = Some(match survivors.is_empty() {
+            true => self.out.processes.last_end_ns.unwrap_or(now),
             false => now,
         });
-        let blind = self.story.blind(&self.config, &survivors);
-        self.devices.write(&mut self.files);
+        let blind = self.out.processes.blind(&self.parts.config, &survivors);
+        self.devices.write(&mut self.out.files);
         if self.devices.waiting() > 0 {
-            self.story.lose(READINGS, NO_FILE, self.devices.waiting());
+            self.out.processes.losses.lose(READINGS, NO_FILE, self.devices.waiting());
         }
-        info::settle_files(&mut self.files, &mut self.story);
+        info::settle_files(&mut self.out.files, &mut self.out.processes.losses);
         self.refresh_info();
-        self.info.completeness.blind = blind;
-        self.info.finished = true;
+        self.parts.info.completeness.blind = blind;
+        self.parts.info.finished = true;
         // What is kept for the end is given up piece by piece, so that no file takes all of it.
-        self.reserve.keep_for_info(self.state.info_bytes.max(LEAST_INFO_BYTES));
-        info::close_files(&mut self.files, &mut self.story, now);
+        self.reserve.keep_for_info(self.info_bytes.max(LEAST_INFO_BYTES));
+        info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();
         self.write_info_now();
-        self.info
+        self.parts.info
     }
 
-    fn wait_for_workers(&mut self, open: fn(&Loop) -> bool, most: Duration) {
+    fn wait_for_workers(&mut self, is_open: fn(&OpenQuestions) -> bool, most: Duration) {
         let by = sys::monotonic_ns() + most.as_nanos() as u64;
-        while open(&self.state) && sys::monotonic_ns() < by {
-            let session = Arc::clone(&self.session);
+        while is_open(&self.open) && sys::monotonic_ns() < by {
+            let session = Arc::clone(&self.parts.session);
             let page = session.page();
             let seen = page.sleep.load(Acquire);
             if !self.has_messages() {

@@ -6,14 +6,10 @@
 //! hand, in which the job's `mmap` and `munmap` wait. So it is read where a rank has several live
 //! processes alone, by a thread of its own, seldom, and never of a process whose walk would be long.
 
-use crate::engine::workers::wake;
 use crate::os::proc;
 use crate::os::sys;
-use crate::session::server::Event;
-use crate::shared::Session;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -62,11 +58,12 @@ pub struct Sizer {
 }
 
 impl Sizer {
-    /// Starts the thread that reads; its rounds go to the engine.
-    pub fn start(events: Sender<Event>, session: Arc<Session>) -> io::Result<Sizer> {
+    /// Starts the thread that reads. Its rounds go to `deliver`, which says whether anybody still
+    /// takes them.
+    pub fn start(deliver: impl FnMut(Round) -> bool + Send + 'static) -> io::Result<Sizer> {
         let (wanted, asked) = channel();
         let thread = std::thread::Builder::new().name("tprof-sizes".to_owned());
-        thread.spawn(move || serve(&asked, &events, &session))?;
+        thread.spawn(move || serve(&asked, deliver))?;
         Ok(Sizer { wanted, due_ns: 0, open: false })
     }
 
@@ -88,11 +85,7 @@ impl Sizer {
     }
 }
 
-fn serve(
-    asked: &Receiver<BTreeMap<usize, Vec<Sharer>>>,
-    events: &Sender<Event>,
-    session: &Session,
-) {
+fn serve(asked: &Receiver<BTreeMap<usize, Vec<Sharer>>>, mut deliver: impl FnMut(Round) -> bool) {
     let mut walks = Walks { ns_per_gib: WALK_NS_PER_GIB };
     while let Ok(files) = asked.recv() {
         let began_ns = sys::monotonic_ns();
@@ -102,10 +95,9 @@ fn serve(
         });
         let all = all.collect();
         let took_ns = sys::monotonic_ns() - began_ns;
-        if events.send(Event::Sizes(Round { all, took_ns })).is_err() {
+        if !deliver(Round { all, took_ns }) {
             return;
         }
-        wake(session);
     }
 }
 

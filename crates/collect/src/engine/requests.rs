@@ -1,20 +1,48 @@
 //! What is asked of a live run: start, stop, marks, status.
 
-use super::Engine;
+use super::main_loop::Engine;
 use crate::os::sys;
-use crate::session::control::{Reply, Request};
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use tprof_trace::model::{Mark, MarkKind};
+
+/// What to do.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// Begin recording.
+    Start,
+    /// Stop recording; the run goes on.
+    Stop,
+    /// Set a mark.
+    Mark {
+        /// Its name.
+        name: String,
+    },
+    /// Rates, loss, size.
+    Status,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Reply {
+    /// Done.
+    pub ok: bool,
+    /// One sentence.
+    pub message: String,
+    /// For [`Request::Status`].
+    pub status: Option<serde_json::Value>,
+}
 
 impl Engine {
     /// Switches recording, marks it, and remembers that totals have a gap.
     pub(super) fn switch(&mut self, on: bool, why: &str) {
-        let page = self.session.page();
+        let page = self.parts.session.page();
         if (page.recording.load(Relaxed) != 0) == on {
             return;
         }
         page.recording.store(u32::from(on), SeqCst);
-        self.always_on = false;
+        self.recording.always_on = false;
         self.mark(why, if on { MarkKind::RecordingOn } else { MarkKind::RecordingOff });
     }
 
@@ -25,7 +53,7 @@ impl Engine {
 
     /// Marks a moment in every file.
     pub(super) fn mark_at(&mut self, time_ns: u64, name: &str, kind: MarkKind) {
-        for file in &mut self.files.open {
+        for file in &mut self.out.files.open {
             let name = file.writer.name(name);
             file.writer.mark(Mark { time_ns, process: None, name, kind });
         }
@@ -33,7 +61,7 @@ impl Engine {
 
     /// Does what `tprof ctl` asks.
     pub(super) fn control(&mut self, request: Request) -> Reply {
-        let on = self.session.page().recording.load(Relaxed) != 0;
+        let on = self.parts.session.page().recording.load(Relaxed) != 0;
         let done = |message: &str| Reply { ok: true, message: message.to_owned(), status: None };
         match request {
             Request::Start if on => done("recording is on already"),
@@ -60,20 +88,20 @@ impl Engine {
     fn status(&mut self, on: bool) -> serde_json::Value {
         self.flush(sys::monotonic_ns());
         self.refresh_info();
-        let seconds = (sys::monotonic_ns() - self.info.start_ns) as f64 / 1e9;
+        let seconds = (sys::monotonic_ns() - self.parts.info.start_ns) as f64 / 1e9;
         serde_json::json!({
             "recording": on,
-            "following": self.state.follows,
+            "following": self.ending.follows,
             "seconds": seconds,
-            "processes": self.images.values().filter(|image| image.end.is_none()).count(),
-            "threads": self.images.values().map(|t| t.image.threads.len()).sum::<usize>(),
-            "recorded": self.info.completeness.recorded,
-            "samples": self.info.completeness.samples,
-            "events_per_second": self.info.completeness.recorded as f64 / seconds.max(1e-9),
-            "lost": self.info.completeness.lost,
-            "bytes": self.files.bytes(),
-            "wait_ns": self.info.overhead.wait_ns,
-            "collector_cpu_ns": self.info.overhead.collector_cpu_ns,
+            "processes": self.targets.values().filter(|image| image.end.is_none()).count(),
+            "threads": self.targets.values().map(|t| t.hooks.threads.len()).sum::<usize>(),
+            "recorded": self.parts.info.completeness.recorded,
+            "samples": self.parts.info.completeness.samples,
+            "events_per_second": self.parts.info.completeness.recorded as f64 / seconds.max(1e-9),
+            "lost": self.parts.info.completeness.lost,
+            "bytes": self.out.files.bytes(),
+            "wait_ns": self.parts.info.overhead.wait_ns,
+            "collector_cpu_ns": self.parts.info.overhead.collector_cpu_ns,
         })
     }
 }

@@ -5,15 +5,15 @@ use crate::engine::ahead::Ahead;
 use crate::modules::{FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::os::sys;
 use crate::python;
-use crate::shared::{Region, Session, Tables};
+use crate::shared::{Region, Session, Tables, publish};
 use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
-use crate::target::code::{Interpreter, ToName};
+use crate::targets::code::{Interpreter, Nameless};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tprof_wire::region::{MAX_MODULES, stack_mode};
+use tprof_wire::region::stack_mode;
 
 /// Frame information that is compiled before a target gets its answer, bytes: some 400 ms on
 /// one processor, of the second that a target waits. Enough for PyTorch with CUDA, which loads
@@ -68,14 +68,6 @@ pub enum SymbolsWanted {
     Last,
 }
 
-/// Addresses to resolve.
-pub struct Nameless {
-    /// File index << 32 | process index.
-    pub target: u64,
-    /// What to name.
-    pub places: Vec<ToName>,
-}
-
 /// Kernel functions of a shorter run stay unnamed: reading their names takes
 /// the kernel 40 ms, longer than most such runs.
 const KERNEL_AFTER: Duration = Duration::from_secs(1);
@@ -117,13 +109,6 @@ pub fn start(
     Ok(Workers { modules, symbols })
 }
 
-/// Wakes the engine.
-pub fn wake(session: &Session) {
-    let page = session.page();
-    page.sleep.fetch_add(1, Release);
-    sys::futex_wake(&page.sleep);
-}
-
 fn serve_modules(
     wanted: &Receiver<ModulesWanted>,
     mut tables: Tables,
@@ -160,7 +145,7 @@ fn serve_modules(
         if answers.send(Answer::Modules(told)).is_err() {
             return;
         }
-        wake(session);
+        session.wake();
         answer(&question);
         if !later.is_empty() {
             compile(&later, &mut cache, &mut tables);
@@ -286,33 +271,6 @@ fn answer(question: &ModulesWanted) {
     }
 }
 
-/// Rewrites a target's module table.
-pub(crate) fn publish(region: &Region, modules: &mut [LoadedModule], cache: &ModuleCache) {
-    modules.sort_by_key(|m| m.start);
-    let header = region.header();
-    let before = header.modules_seq.load(Relaxed) | 1;
-    header.modules_seq.store(before, Release);
-    std::sync::atomic::fence(SeqCst);
-    let len = modules.len().min(MAX_MODULES);
-    for (index, module) in modules.iter_mut().take(len).enumerate() {
-        let table = match module.file.map(|file| cache.state(file)) {
-            Some(TableState::At(table)) => {
-                module.table = Some(*table);
-                table.0
-            }
-            Some(TableState::Wanted | TableState::Compiling) => u64::MAX,
-            Some(TableState::Absent(_)) | None => 0,
-        };
-        let place = region.module(index);
-        place.start.store(module.start, Relaxed);
-        place.end.store(module.end, Relaxed);
-        place.bias.store(module.bias, Relaxed);
-        place.table.store(table, Relaxed);
-    }
-    header.modules_len.store(len as u32, Relaxed);
-    header.modules_seq.store(before.wrapping_add(1), Release);
-}
-
 fn serve_symbols(wanted: &Receiver<SymbolsWanted>, answers: &Sender<Answer>, session: &Session) {
     let began = Instant::now();
     let mut symbolizer = Symbolizer::sparing();
@@ -346,7 +304,7 @@ fn serve_symbols(wanted: &Receiver<SymbolsWanted>, answers: &Sender<Answer>, ses
             if answers.send(Answer::Symbols(target, done)).is_err() {
                 return;
             }
-            wake(session);
+            session.wake();
         }
     }
 }

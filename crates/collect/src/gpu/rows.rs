@@ -1,6 +1,7 @@
 //! Rows of the trace from payloads of the agent.
 
-use super::Gpu;
+use super::joins::Joins;
+use super::texts::Texts;
 use crate::out::files::OpenFile;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
@@ -37,14 +38,36 @@ impl Place<'_> {
     }
 }
 
-impl Gpu {
+/// What rows are made with.
+pub struct Rows {
+    pub process: ProcessIndex,
+    pub joins: Joins,
+    pub texts: Texts,
+    /// Device and default stream of each context.
+    pub contexts: HashMap<u32, (u32, u32)>,
+    /// Device memory that is live: address → bytes.
+    live: HashMap<u64, u64>,
+}
+
+impl Rows {
+    /// Of a process.
+    pub fn new(process: ProcessIndex) -> Rows {
+        Rows {
+            process,
+            joins: Joins::default(),
+            texts: Texts::default(),
+            contexts: HashMap::new(),
+            live: HashMap::new(),
+        }
+    }
+
     /// When it began, on the run's clock, and how long it took, by CUPTI's own:
     /// what joining adds in error must not change a kernel's length.
     fn span_of(&self, start: u64, end: u64) -> (u64, u64) {
         (self.joins.ns(start), end.saturating_sub(start))
     }
 
-    pub(super) fn kernel(&mut self, k: &gpu::Kernel, place: &mut Place<'_>) -> Kernel {
+    pub fn kernel(&mut self, k: &gpu::Kernel, place: &mut Place<'_>) -> Kernel {
         let (start_ns, duration_ns) = self.span_of(k.start, k.end);
         let name = self.texts.demangled(k.name, place.writer());
         let measured = |ns: u64| (ns != 0).then(|| self.joins.ns(ns));
@@ -70,7 +93,7 @@ impl Gpu {
         }
     }
 
-    pub(super) fn copy(&mut self, c: &gpu::Copy) -> MemoryCopy {
+    pub fn copy(&mut self, c: &gpu::Copy) -> MemoryCopy {
         let (start_ns, duration_ns) = self.span_of(c.start, c.end);
         let fill = c.kind == gpu::FILL;
         MemoryCopy {
@@ -93,7 +116,7 @@ impl Gpu {
         }
     }
 
-    pub(super) fn call(&mut self, c: &gpu::Call, place: &mut Place<'_>) -> Span {
+    pub fn call(&mut self, c: &gpu::Call, place: &mut Place<'_>) -> Span {
         let (start_ns, duration_ns) = self.span_of(c.start, c.end);
         let name = self.texts.call(c.name, place.writer());
         Span {
@@ -109,7 +132,7 @@ impl Gpu {
         }
     }
 
-    pub(super) fn wait(&mut self, w: &gpu::Wait) -> Synchronization {
+    pub fn wait(&mut self, w: &gpu::Wait) -> Synchronization {
         let (start_ns, duration_ns) = self.span_of(w.start, w.end);
         let there = |number: u32| (number != NONE).then_some(u64::from(number));
         Synchronization {
@@ -132,7 +155,7 @@ impl Gpu {
         }
     }
 
-    pub(super) fn memory(&mut self, m: &gpu::Memory, thread: ThreadIndex) -> DeviceAllocation {
+    pub fn memory(&mut self, m: &gpu::Memory, thread: ThreadIndex) -> DeviceAllocation {
         const RELEASE: u32 = 2;
         let free = m.operation == RELEASE;
         let bytes = if free {
@@ -159,7 +182,7 @@ impl Gpu {
         }
     }
 
-    pub(super) fn overhead(
+    pub fn overhead(
         &mut self,
         o: &gpu::Overhead,
         agent: ThreadIndex,
@@ -192,7 +215,7 @@ impl Gpu {
         }
     }
 
-    pub(super) fn device(&mut self, d: &gpu::Device, place: &mut Place<'_>) {
+    pub fn device(&mut self, d: &gpu::Device, place: &mut Place<'_>) {
         let uuid = [d.uuid_low.to_le_bytes(), d.uuid_high.to_le_bytes()].concat();
         let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
@@ -227,7 +250,7 @@ impl Gpu {
         place.writer().device(&row);
     }
 
-    pub(super) fn stream(&mut self, s: &gpu::Stream, place: &mut Place<'_>) {
+    pub fn stream(&mut self, s: &gpu::Stream, place: &mut Place<'_>) {
         let device = self.contexts.get(&s.context).map_or(0, |(device, _)| *device);
         place.writer().stream(&Stream {
             process: self.process,

@@ -9,13 +9,11 @@ mod library;
 
 use crate::os::sys;
 use crate::out::files::{Files, OpenFile};
-use crate::session::server::Event;
 use library::{CLOCK_MEMORY, CLOCK_SM, Device, Library};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::Sender;
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use tprof_trace::model::{Counter, Property, counter};
@@ -51,12 +49,12 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts one that asks once in `every`. Not before the job's command was started: descriptors that the
+    /// Starts one that asks once in `every` and gives what it reads to `deliver`. Not before the job's command was started: descriptors that the
     /// driver's library opens must not be inherited.
-    pub fn start(every: Duration, events: Sender<Event>) -> Option<Sampler> {
+    pub fn start(every: Duration, deliver: impl Fn(Told) + Send + 'static) -> Option<Sampler> {
         let stop = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&stop);
-        let run = move || sample(every, &own, &|told| drop(events.send(Event::Device(told))));
+        let run = move || sample(every, &own, &deliver);
         // Not waited for: a call into a driver whose device is lost may not return.
         let thread: JoinHandle<()> =
             std::thread::Builder::new().name("tprof-nvml".to_owned()).spawn(run).ok()?;

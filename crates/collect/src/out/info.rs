@@ -1,24 +1,16 @@
 //! `run.json`, and rows that concern a whole file.
 
-use crate::engine::calibrate::Costs;
 use crate::os::cgroup::CgroupReading;
-use crate::os::sys;
 use crate::out::files::Files;
-use crate::out::story::Story;
-use crate::shared::clock::Clock;
+use crate::out::losses::Losses;
 use crate::symbols::{ModuleFile, ResolvedFrame};
-use crate::target::code::shown_path;
-use crate::target::tracked::Tracked;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use tprof_trace::Recorded;
 use tprof_trace::model::{Counter, Loss, Symbol, counter};
-use tprof_trace::run::{LossInfo, RunInfo};
+use tprof_trace::run::RunInfo;
 
-/// CPU time from which on the overhead is told as a share.
-const SHORTEST_CPU_NS: u64 = 50_000_000;
 /// How long rows that only refine what is there may wait.
 const REFINING_NS: u64 = 3_000_000_000;
 
@@ -61,6 +53,14 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// A path as the trace shows it.
+pub fn shown_path(path: &Path, redact: bool) -> String {
+    match path.file_name() {
+        Some(name) if redact => name.to_string_lossy().into_owned(),
+        _ => path.to_string_lossy().into_owned(),
+    }
+}
+
 /// Writes a reading of the cgroup into every file.
 pub fn write_cgroup(
     files: &mut Files,
@@ -90,9 +90,9 @@ pub fn write_cgroup(
 }
 
 /// Writes the run's losses into every file, so that a file alone tells them.
-fn write_losses(files: &mut Files, story: &Story, time_ns: u64) {
+fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     for open in &mut files.open {
-        for (what, why, count) in story.losses() {
+        for (what, why, count) in losses.iter() {
             let (what, why) = (open.writer.name(what), open.writer.name(why));
             open.writer.loss(Loss { time_ns, process: None, what, count, why });
         }
@@ -101,7 +101,7 @@ fn write_losses(files: &mut Files, story: &Story, time_ns: u64) {
 
 /// Flushes every file; an error is told once. What a file does not take waits. Rows
 /// that only refine what is there wait until a block is worth its head.
-pub fn flush_files(files: &mut Files, story: &mut Story, now: u64) {
+pub fn flush_files(files: &mut Files, losses: &mut Losses, now: u64) {
     let mut errors = Vec::new();
     for open in &mut files.open {
         if open.writer.can_wait() && now.saturating_sub(open.flushed_ns) < REFINING_NS {
@@ -121,91 +121,46 @@ pub fn flush_files(files: &mut Files, story: &mut Story, now: u64) {
             }
         }
     }
-    errors.iter().for_each(|error| story.complain(error));
-    count_dropped(files, story);
+    errors.iter().for_each(|error| losses.complain(error));
+    count_dropped(files, losses);
 }
 
 /// Counts rows that the disk refused for so long that they were dropped.
-fn count_dropped(files: &mut Files, story: &mut Story) {
+fn count_dropped(files: &mut Files, losses: &mut Losses) {
     for open in &mut files.open {
         let dropped = open.writer.take_dropped();
         if dropped > 0 {
-            story.lose("processes, stacks, counters", UNWRITTEN, dropped);
+            losses.lose("processes, stacks, counters", UNWRITTEN, dropped);
         }
     }
 }
 
 /// Writes all that waits, however little; what the disk does not take is dropped and counted.
 /// From here on nothing more is lost.
-pub fn settle_files(files: &mut Files, story: &mut Story) {
+pub fn settle_files(files: &mut Files, losses: &mut Losses) {
     for open in &mut files.open {
         let samples = open.samples_waiting() as u64;
         let result = open.write_all_samples();
         if let Err(e) = &result {
-            story.lose("CPU samples", UNWRITTEN, samples);
-            story.complain(&e.to_string());
+            losses.lose("CPU samples", UNWRITTEN, samples);
+            losses.complain(&e.to_string());
         }
         if let Err(e) = result.and_then(|()| open.writer.flush()) {
-            story.complain(&e.to_string());
+            losses.complain(&e.to_string());
             open.writer.give_up();
         }
     }
-    count_dropped(files, story);
+    count_dropped(files, losses);
 }
 
 /// Appends losses and indexes and closes the files, which were settled before.
-pub fn close_files(files: &mut Files, story: &mut Story, time_ns: u64) {
-    write_losses(files, story, time_ns);
+pub fn close_files(files: &mut Files, losses: &mut Losses, time_ns: u64) {
+    write_losses(files, losses, time_ns);
     for open in files.open.drain(..) {
         if let Err(e) = open.writer.finish() {
-            story.complain(&e.to_string());
+            losses.complain(&e.to_string());
         }
     }
-}
-
-fn count_recorded(info: &mut RunInfo, Recorded { events, samples }: Recorded) {
-    info.completeness.recorded = events;
-    info.completeness.samples = samples;
-}
-
-/// Brings `run.json`'s contents up to date.
-pub fn refresh(
-    info: &mut RunInfo,
-    story: &Story,
-    images: &[&Tracked],
-    files: &Files,
-    clock: &Clock,
-    costs: &Costs,
-) {
-    let (mut wait, mut host, mut cpu) = (story.wait_ns, story.host_ns, story.cpu_ns);
-    for tracked in images {
-        let (w, h) = tracked.costs(clock, costs);
-        wait += w;
-        host += h;
-        cpu += tracked.cpu_ns();
-    }
-    count_recorded(info, files.open.iter().map(|open| open.writer.recorded()).sum());
-    info.completeness.losses = story
-        .losses()
-        .map(|(what, why, count)| LossInfo { what: what.to_owned(), why: why.to_owned(), count })
-        .collect();
-    info.completeness.lost = story.losses().map(|(_, _, count)| count).sum();
-    info.completeness.blind = story.blind_so_far();
-    info.overhead.host_ns = Some(host);
-    info.overhead.wait_ns = wait;
-    info.overhead.collector_cpu_ns = sys::cpu_ns();
-    info.overhead.estimate = true;
-    let cpu = cpu.max(story.tree_cpu_ns);
-    // Of what the job's threads spent on processors or waiting for us; the
-    // kernel counts CPU time in steps of 10 ms, so a short job has no fraction.
-    let share = (host + wait) as f64 / (cpu + wait) as f64;
-    info.overhead.fraction = (cpu >= SHORTEST_CPU_NS).then(|| share.min(1.0));
-    info.files = files
-        .open
-        .iter()
-        .filter_map(|f| Some(f.path.file_name()?.to_string_lossy().into_owned()))
-        .collect();
-    info.processes = story.rows(&info.files);
 }
 
 /// Writes `run.json` to a temporary name and renames it; its bytes.

@@ -2,5 +2,9 @@
 
 pub mod files;
 pub mod info;
+pub mod losses;
+pub mod output;
+pub mod processes;
 pub mod ranks;
-pub mod story;
+pub mod standstill;
+pub mod survivors;

@@ -1,42 +1,14 @@
 //! `tprof ctl`: requests to a live run, over its session socket.
 
+pub use crate::engine::requests::{Reply, Request};
 use crate::error::CollectError;
 use crate::os::sys;
-use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use tprof_trace::run::RunInfo;
 use tprof_wire::env::SOCKET_NAME;
 use tprof_wire::handshake::{Hello, Role};
-
-/// What to do.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Request {
-    /// Begin recording.
-    Start,
-    /// Stop recording; the run goes on.
-    Stop,
-    /// Set a mark.
-    Mark {
-        /// Its name.
-        name: String,
-    },
-    /// Rates, loss, size.
-    Status,
-}
-
-/// What came of it.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-pub struct Reply {
-    /// Done.
-    pub ok: bool,
-    /// One sentence.
-    pub message: String,
-    /// For [`Request::Status`].
-    pub status: Option<serde_json::Value>,
-}
 
 /// Longest message either way.
 pub(crate) const MESSAGE_MOST: usize = 64 << 10;

@@ -1,13 +1,10 @@
 //! A session from its first process to its end: its directory and socket, and who answers there.
 
 pub mod control;
-pub mod door;
 pub mod job;
-pub mod owned;
 pub mod rundir;
 pub mod server;
 mod start;
 
-pub use owned::{Owned, PREFIX, claim, places, sweep};
 pub use rundir::free;
 pub use start::{Libraries, Session, collect_on_demand, injections};

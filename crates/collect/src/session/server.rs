@@ -2,19 +2,20 @@
 //! process ends.
 
 use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
+use crate::directory::socket::Door;
 use crate::elf;
 use crate::engine::ahead::Ahead;
-use crate::engine::workers::wake;
-use crate::modules::{self, LoadedModule, Mapping};
+use crate::engine::inbox::Event;
+use crate::modules;
 use crate::os::proc;
 use crate::os::sys;
+use crate::out::processes::Unanswered;
 use crate::out::ranks;
-use crate::session::control::{self, Reply, Request};
-use crate::session::door::Door;
+use crate::session::control::{self, Reply};
 use crate::shared::{Region, Session};
+use crate::targets::attached::Attached;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -29,116 +30,6 @@ use tprof_wire::region::{mem_mode, stack_mode};
 
 /// How long a client may take to say hello.
 const HELLO_TIME: Duration = Duration::from_secs(1);
-
-/// A process image that attached.
-pub struct Attached {
-    /// Number of the image in this run.
-    pub image: u64,
-    /// Pid, as the collector sees it.
-    pub pid: u32,
-    /// Parent's pid.
-    pub parent: u32,
-    /// CPU time that it had taken by then, ns.
-    pub cpu_ns: u64,
-    /// Resident bytes by then; 0 of a zombie.
-    pub resident_bytes: Option<u64>,
-    /// What it said.
-    pub hello: Hello,
-    /// Shared memory.
-    pub region: Arc<Region>,
-    /// Command line.
-    pub command: Vec<String>,
-    /// Executable.
-    pub exe: String,
-    /// The executable, open, where its allocator matters: the process may be gone before
-    /// anybody looks.
-    pub program: Option<File>,
-    /// What its environment says about ranks.
-    pub ranks: ranks::RankEnvironment,
-    /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
-    pub nvtx_owner: Option<String>,
-    /// The kernel tells when it ends.
-    pub watched: bool,
-    /// When, ns.
-    pub time_ns: u64,
-    /// The code that was mapped then; a forked child has its parent's.
-    pub begun_with: Vec<Mapping>,
-    /// The modules of which it was given the tables ahead.
-    pub modules: Option<Vec<LoadedModule>>,
-}
-
-/// A process that said hello and was gone, or went on alone, before it was answered.
-#[derive(Clone, Debug)]
-pub struct Unanswered {
-    /// Pid, as the collector sees it.
-    pub pid: u32,
-    /// Parent's pid.
-    pub parent: u32,
-    /// Its CUPTI agent said it.
-    pub agent: bool,
-    /// Command line, if it was still there.
-    pub command: Vec<String>,
-    /// When this was noticed, ns.
-    pub time_ns: u64,
-}
-
-/// What reaches the engine.
-pub enum Event {
-    /// A process attached.
-    Attached(Box<Attached>),
-    /// The CUPTI agent of an attached process brings a region of its own, or its hooks do where
-    /// the agent was first.
-    Joined {
-        /// Which.
-        image: u64,
-        /// Shared memory.
-        region: Arc<Region>,
-        /// Whether it is the agent's.
-        agent: bool,
-    },
-    /// A process was not answered in time.
-    Unanswered(Unanswered),
-    /// Now it is: by its hooks, or by its agent.
-    Answered {
-        /// Pid.
-        pid: u32,
-        /// Whether it is the agent.
-        agent: bool,
-    },
-    /// An image is over.
-    Ended {
-        /// Which.
-        image: u64,
-        /// When, ns.
-        time_ns: u64,
-        /// Tells the status later, once the process was reaped.
-        pidfd: Option<OwnedFd>,
-        /// Wait status.
-        status: Option<i32>,
-        /// Replaced by another image.
-        exec: bool,
-    },
-    /// A request and where its reply goes.
-    Control(Request, Sender<Reply>),
-    /// The sampler heard something.
-    Heard(crate::cpu::Heard),
-    /// The sampler of devices told something.
-    Device(crate::nvml::Told),
-    /// Proportional set sizes were read.
-    Sizes(crate::engine::pss::Round),
-    /// The launcher started this process.
-    RootStarted(u32),
-    /// The launcher's process ended with this wait status.
-    RootEnded(u32, i32),
-    /// Stay until the last process of the job has ended.
-    Follow,
-    /// Do not wait any longer.
-    StopWaiting,
-    /// Finish: wait for descendants that long.
-    Finish(Duration),
-    /// All were heard who had found the door open before this closing of it.
-    AllHeard(u32),
-}
 
 /// What the server needs to answer.
 pub struct Server {
@@ -302,7 +193,7 @@ impl Server {
         let waits = matches!(event, Event::Attached(_) | Event::Ended { .. });
         let _ = self.events.send(event);
         if !waits || self.session.eager.load(Acquire) {
-            wake(&self.session);
+            self.session.wake();
         }
     }
 
@@ -403,7 +294,7 @@ impl Server {
             if events.send(Event::Control(request, reply)).is_err() {
                 return;
             }
-            wake(&session);
+            session.wake();
             let answer = answer.recv_timeout(Duration::from_secs(4)).unwrap_or(Reply {
                 ok: false,
                 message: "the collector is busy".to_owned(),

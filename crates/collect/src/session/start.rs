@@ -3,22 +3,25 @@
 
 use crate::config::{Activity, Config, PerfEvent};
 use crate::cpu::{Sampler, Wanted};
+use crate::directory::lock;
+use crate::directory::owned::{self, Owned};
+use crate::directory::socket::Door;
 use crate::engine::ahead::Ahead;
-use crate::engine::calibrate;
+use crate::engine::inbox::Event;
 use crate::engine::pss::Sizer;
-use crate::engine::workers::{self, wake};
-use crate::engine::{Engine, Parts};
+use crate::engine::workers;
+use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
 use crate::nvml;
 use crate::os::proc;
 use crate::os::sys;
 use crate::out::files::Files;
 use crate::out::info;
-use crate::session::door::{self, Door};
+use crate::out::output::Output;
 use crate::session::job::JobId;
-use crate::session::owned::{self, Owned};
 use crate::session::rundir;
-use crate::session::server::{Event, Server};
+use crate::session::server::Server;
+use crate::shared::calibrate;
 use crate::shared::clock::Clock;
 use crate::shared::{self, Tables};
 use std::collections::BTreeMap;
@@ -148,11 +151,10 @@ impl Session {
             stop: Arc::clone(&stop),
         };
         let output = config.output.clone();
-        let engine = Engine::new(Parts {
+        let files = Files::new(&output, header, vec![(property::EVENTS, counted.to_string())]);
+        let parts = EngineParts {
             config: config.clone(),
-            clock,
             session: Arc::clone(&page),
-            files: Files::new(&output, header, vec![(property::EVENTS, counted.to_string())]),
             costs,
             events: engine_events,
             answers: engine_answers,
@@ -163,8 +165,17 @@ impl Session {
             linger,
             door: Arc::clone(&door),
             sampler: sampler.clone(),
-            sizer: Sizer::start(events.clone(), Arc::clone(&page)).ok(),
-        });
+            sizer: {
+                let (events, page) = (events.clone(), Arc::clone(&page));
+                let deliver = move |round| {
+                    let taken = events.send(Event::Sizes(round)).is_ok();
+                    page.wake();
+                    taken
+                };
+                Sizer::start(deliver).ok()
+            },
+        };
+        let engine = Engine::new(parts, Output::new(clock, files));
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let spawn = system("start a thread");
         let sweeper = named("tprof-sweeper");
@@ -214,7 +225,7 @@ impl Session {
 
     fn tell(&self, event: Event) {
         let _ = self.events.send(event);
-        wake(&self.page);
+        self.page.wake();
     }
 
     /// Tells which process was launched; it waits to be let go.
@@ -231,7 +242,9 @@ impl Session {
         if self.config.activities.contains(&Activity::Gpu)
             && let Ok(mut devices) = self.devices.lock()
         {
-            *devices = nvml::Sampler::start(self.config.gpu_interval, self.events.clone());
+            let events = self.events.clone();
+            let deliver = move |told| drop(events.send(Event::Device(told)));
+            *devices = nvml::Sampler::start(self.config.gpu_interval, deliver);
         }
     }
 
@@ -337,7 +350,7 @@ pub fn injections(
 /// Body of the hidden command that an attached process starts when nobody
 /// listens in its session directory. Returns at once if another one does.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
-    let Some(_charge) = door::take_charge(session)? else { return Ok(()) };
+    let Some(_charge) = lock::take_charge(session)? else { return Ok(()) };
     let info_path = rundir::join(&config.output)?;
     let libraries = Libraries { preload: PathBuf::new(), agent: None };
     let mut running =

@@ -2,7 +2,11 @@
 //! read is an atomic copy, every index is checked here.
 #![allow(unsafe_code)] // views of mapped memory
 
+pub mod calibrate;
 pub mod clock;
+mod module_table;
+
+pub use module_table::publish;
 
 use crate::os::sys;
 use std::io;
@@ -108,6 +112,13 @@ impl Session {
     /// Its contents.
     pub fn page(&self) -> &SessionPage {
         self.map.view(0)
+    }
+
+    /// Wakes the engine.
+    pub fn wake(&self) {
+        let page = self.page();
+        page.sleep.fetch_add(1, Release);
+        sys::futex_wake(&page.sleep);
     }
 }
 

@@ -1,36 +1,52 @@
 //! Finds a new image its rank, its file and its row.
 
-use super::Tracked;
-use crate::config::MemMode;
+use super::target::{CountedLosses, ModuleQuestions, Target, Targets, Usage};
+use crate::config::{Config, MemMode};
 use crate::elf;
-use crate::engine::Engine;
 use crate::gpu::Gpu;
 use crate::out::files::Holds;
-use crate::out::story::{Place, Story};
-use crate::session::server::Attached;
-use crate::target::calls::Calls;
-use crate::target::code::Code;
-use crate::target::ledger::Ledger;
-use crate::target::process::Image;
+use crate::out::output::Output;
+use crate::out::processes::{Place, Processes};
+use crate::symbols::Allocators;
+use crate::targets::attached::Attached;
+use crate::targets::calls::Calls;
+use crate::targets::code::Code;
+use crate::targets::cpu_rows::CpuRows;
+use crate::targets::image::Image;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::atomic::Ordering::*;
 use tprof_trace::model::*;
 use tprof_trace::run::{Blind, ProcessInfo};
 use tprof_wire::handshake::hello_flags;
 
-impl Tracked {
+/// What of the run decides where an image belongs, and how it is recorded.
+pub struct PlacedIn<'a> {
+    /// Images that are attached.
+    pub targets: &'a Targets,
+    /// Where its rows go.
+    pub out: &'a mut Output,
+    /// Options.
+    pub config: &'a Config,
+    /// Recording is on.
+    pub recording: bool,
+    /// Allocators that programs hold.
+    pub allocators: &'a mut Allocators,
+}
+
+impl Target {
     /// Finds a new image its file, and writes its row.
-    pub fn place(attached: Attached, engine: &mut Engine, now: u64) -> Option<Tracked> {
-        let Engine { images, files, story, config, session, allocators, .. } = engine;
-        let same_pid = story.image_of(attached.pid);
-        let parent_image = same_pid.or_else(|| story.image_of(attached.parent));
-        let ancestors = ancestry(story, attached.pid, attached.parent);
+    pub fn place(attached: Attached, run: PlacedIn<'_>, now: u64) -> Option<Target> {
+        let PlacedIn { targets, out, config, recording, allocators } = run;
+        let Output { files, processes, .. } = out;
+        let same_pid = processes.image_of(attached.pid);
+        let parent_image = same_pid.or_else(|| processes.image_of(attached.parent));
+        let ancestors = ancestry(processes, attached.pid, attached.parent);
         let environment = &attached.ranks;
         if environment.local {
             // Whoever began workers is a launcher, whatever its environment says.
             for ancestor in &ancestors {
-                let Some(file) = story.place_of(*ancestor).filter(|p| !p.is_worker).map(|p| p.file)
+                let Some(file) =
+                    processes.place_of(*ancestor).filter(|p| !p.is_worker).map(|p| p.file)
                 else {
                     continue;
                 };
@@ -40,7 +56,7 @@ impl Tracked {
             }
         }
         let parent =
-            parent_image.and_then(|p| story.place_of(p)).map(|p| (p.file, p.rank, p.is_worker));
+            parent_image.and_then(|p| processes.place_of(p)).map(|p| (p.file, p.rank, p.is_worker));
         let chosen = match (environment.rank, parent) {
             (None, Some((file, ..))) => Ok(file),
             (None, None) => files.unranked(),
@@ -60,8 +76,8 @@ impl Tracked {
         let file = match chosen {
             Ok(file) => file,
             Err(e) => {
-                story.complain(&e.to_string());
-                story.is_blind(Blind {
+                processes.losses.complain(&e.to_string());
+                processes.losses.add_blind(Blind {
                     process: format!(
                         "{} {}",
                         attached.pid,
@@ -88,7 +104,7 @@ impl Tracked {
         };
         let own_malloc = attached.hello.flags & hello_flags::OWN_MALLOC != 0;
         if own_malloc || attached.hello.flags & hello_flags::NO_REAL_MALLOC != 0 {
-            story.is_blind(Blind {
+            processes.losses.add_blind(Blind {
                 process: format!("{} {}", attached.pid, base_name(&attached.command)),
                 what: "allocations".to_owned(),
                 why: "the executable brings its own malloc, which it calls directly".to_owned(),
@@ -97,7 +113,7 @@ impl Tracked {
         let program = attached.program.filter(|_| !own_malloc);
         let allocator = program.and_then(|file| allocators.of(file));
         if let Some(allocator) = &allocator {
-            story.is_blind(Blind {
+            processes.losses.add_blind(Blind {
                 process: format!("{} {}", attached.pid, base_name(&attached.command)),
                 what: "allocations".to_owned(),
                 why: elf::own_allocator("the executable", allocator),
@@ -108,7 +124,7 @@ impl Tracked {
             false => memory,
         };
         if let Some(owner) = &attached.nvtx_owner {
-            story.is_blind_once(Blind {
+            processes.losses.add_blind_once(Blind {
                 process: "all that were started so".to_owned(),
                 what: "NVTX ranges".to_owned(),
                 why: owner.clone(),
@@ -128,7 +144,7 @@ impl Tracked {
             start_ns: attached.time_ns,
             memory,
         });
-        story.began(
+        processes.began(
             attached.image,
             ProcessInfo {
                 pid: attached.pid,
@@ -142,74 +158,72 @@ impl Tracked {
             Place { file, rank, is_worker },
         );
         let forked_from = parent_image.filter(|_| attached.hello.flags & hello_flags::FORKED != 0);
-        let modules =
-            forked_from.and_then(|p| images.get(&p)).map(|t| t.code.in_force()).unwrap_or_default();
+        let modules = forked_from
+            .and_then(|p| targets.get(&p))
+            .map(|t| t.code.in_force())
+            .unwrap_or_default();
         let interpreter =
-            forked_from.and_then(|p| images.get(&p)).and_then(|t| t.code.interpreter());
-        let is_on = session.page().recording.load(Relaxed) != 0;
+            forked_from.and_then(|p| targets.get(&p)).and_then(|t| t.code.interpreter());
         let is_late = attached.hello.flags & hello_flags::LATE != 0;
         let cpu_before_ns = same_pid.map_or(0, |_| attached.cpu_ns);
-        let mut tracked = Tracked {
+        let mut target = Target {
             number: attached.image,
             pid: attached.pid,
-            image: Image::new(attached.region, index),
+            hooks: Image::new(attached.region, index),
+            agent: None,
             file,
             end: None,
-            asked_modules: false,
-            begun_with: attached.begun_with,
-            modules_open: 0,
+            modules: ModuleQuestions {
+                begun_with: attached.begun_with,
+                ..ModuleQuestions::default()
+            },
             same_namespace: attached.hello.pid == attached.pid,
             watched: attached.watched,
             start_ns: attached.time_ns,
-            ledger: Ledger::default(),
-            whole_life: is_on && !is_late,
+            cpu_rows: CpuRows::default(),
+            whole_life: recording && !is_late,
             memory,
             calls: Calls::new(index),
             code: Code::new(index, config.redact),
-            modules_wanted_seen: 0,
             mappers: HashSet::new(),
             last_totals: None,
             threads_checked_ns: now,
-            lost: 0,
-            counts_missed: is_on && memory != MemoryRecording::Off,
-            missed: 0,
-            notes_lost: 0,
-            children_lost: 0,
+            counted: CountedLosses {
+                with_missed: recording && memory != MemoryRecording::Off,
+                ..CountedLosses::default()
+            },
             exe: attached.exe,
             gpu: Gpu::new(index, format!("{} {}", attached.pid, base_name(&attached.command))),
-            agent: None,
             tids: HashMap::new(),
-            rss: 0,
-            cpu_ns: attached.cpu_ns - cpu_before_ns,
-            cpu_before_ns,
+            usage: Usage { rss: 0, cpu_ns: attached.cpu_ns - cpu_before_ns, cpu_before_ns },
         };
         let resident = attached.resident_bytes.filter(|bytes| *bytes > 0);
-        tracked.note(attached.time_ns, &[(counter::RSS_BYTES, resident)], files);
-        if let Some(open) = files.open.get_mut(file) {
-            tracked.code.inherit(&modules, attached.time_ns, &mut open.writer);
+        target.write_readings(out, attached.time_ns, &[(counter::RSS_BYTES, resident)]);
+        if let Some(open) = out.files.open.get_mut(file) {
+            target.code.inherit(&modules, attached.time_ns, &mut open.writer);
         }
         if let Some(modules) = attached.modules {
-            tracked.code.hear(attached.time_ns, modules);
+            target.code.hear(attached.time_ns, modules);
         }
         if let Some(interpreter) = interpreter {
-            tracked.code.interprets(interpreter);
+            target.code.interprets(interpreter);
         }
-        Some(tracked)
+        Some(target)
     }
 }
 
 /// Known images that lead to this process, nearest first.
-fn ancestry(story: &mut Story, pid: u32, parent: u32) -> Vec<u64> {
+fn ancestry(processes: &mut Processes, pid: u32, parent: u32) -> Vec<u64> {
     let mut found = Vec::new();
     let mut pid = pid;
     let mut parent = parent;
     for _ in 0..64 {
-        if let Some(image) = story.image_of(pid) {
+        if let Some(image) = processes.image_of(pid) {
             found.push(image);
         }
-        let Some(image) = story.image_of(parent) else { break };
+        let Some(image) = processes.image_of(parent) else { break };
         found.push(image);
-        let Some(next) = story.process(image).map(|p| p.parent) else { break };
+        let Some(next) = processes.process(image).map(|p| p.parent) else { break };
         if next == parent {
             break;
         }

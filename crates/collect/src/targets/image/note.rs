@@ -1,7 +1,7 @@
 //! What a record of the preloaded library says, other than a heap event.
 
 use crate::python::ToldFrame;
-use crate::target::calls::CallNote;
+use crate::targets::calls::CallNote;
 use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
 use tprof_wire::record::{self, ExtKind};
 

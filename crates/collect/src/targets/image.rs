@@ -13,7 +13,7 @@ pub use totals::SlotTotals;
 
 use crate::shared::clock::Clock;
 use crate::shared::{Region, SlotRead};
-use crate::target::heap::{Heap, HeapOp};
+use crate::targets::heap::{Heap, HeapOp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use tprof_trace::HeapBlock;
@@ -41,6 +41,27 @@ const PENDING_MOST: usize = 1 << 20;
 const STUCK_NS: u64 = 1_000_000_000;
 /// Bytes taken from one ring before the next one's turn: two large chunks.
 const TAKE_MOST: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
+
+/// How far a ring is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Up to the chunk that is still being written.
+    Live,
+    /// Up to its last record.
+    Partial,
+    /// Its process or thread is gone: nothing is waited for.
+    Last,
+}
+
+/// One reading of a ring: up to where, and where its records go.
+struct Reading<'a> {
+    clock: &'a Clock,
+    now_ns: u64,
+    pass: Pass,
+    /// No other thread has records: these are in order of time.
+    alone: bool,
+    notes: &'a mut dyn Notes,
+}
 
 /// Where notes go.
 pub trait Notes {
@@ -207,9 +228,9 @@ impl Image {
         totals
     }
 
-    /// Reads what the rings hold; number of records taken. `last`: the process
-    /// is gone, read everything.
-    pub fn drain(&mut self, clock: &Clock, now_ns: u64, last: bool, notes: &mut dyn Notes) -> u64 {
+    /// Reads what the rings hold; number of records taken.
+    pub fn drain(&mut self, clock: &Clock, now_ns: u64, pass: Pass, notes: &mut dyn Notes) -> u64 {
+        let last = pass == Pass::Last;
         let mut horizon = clock.now();
         let alone = self.threads.len() == 1 && self.pending.is_empty();
         let before = self.recorded + self.taken;
@@ -223,8 +244,10 @@ impl Image {
                 horizon = horizon.min(thread.clock);
                 continue;
             }
-            let partial = last || !alone || now_ns.wrapping_sub(thread.partial_at) >= PARTIAL_NS;
-            thread.whole = self.drain_thread(thread, clock, now_ns, alone, partial, last, notes);
+            let partial = !alone || now_ns.wrapping_sub(thread.partial_at) >= PARTIAL_NS;
+            let pass = if pass == Pass::Live && partial { Pass::Partial } else { pass };
+            thread.whole =
+                self.drain_thread(thread, &mut Reading { clock, now_ns, pass, alone, notes });
             if !thread.whole && !alone {
                 horizon = horizon.min(thread.clock);
             }
@@ -248,7 +271,8 @@ impl Image {
         let mut thread = self.threads.swap_remove(at);
         for _ in 0..100_000 {
             let before = (thread.chunk, thread.at);
-            self.drain_thread(&mut thread, clock, now_ns, false, true, true, notes);
+            let (pass, alone) = (Pass::Last, false);
+            self.drain_thread(&mut thread, &mut Reading { clock, now_ns, pass, alone, notes });
             if (thread.chunk, thread.at) == before {
                 break;
             }
@@ -277,17 +301,8 @@ impl Image {
 
     /// Reads one thread's ring; false if it was left before its end, so that
     /// the others get their turn.
-    #[allow(clippy::too_many_arguments)]
-    fn drain_thread(
-        &mut self,
-        thread: &mut Follow,
-        clock: &Clock,
-        now_ns: u64,
-        alone: bool,
-        partial: bool,
-        last: bool,
-        notes: &mut dyn Notes,
-    ) -> bool {
+    fn drain_thread(&mut self, thread: &mut Follow, reading: &mut Reading<'_>) -> bool {
+        let (now_ns, last) = (reading.now_ns, reading.pass == Pass::Last);
         thread.taken = 0;
         loop {
             if thread.bytes == 0 {
@@ -297,7 +312,7 @@ impl Image {
                 return false;
             }
             let mut next = self.region.chunk_next(thread.base);
-            if next == 0 && !partial {
+            if next == 0 && reading.pass == Pass::Live {
                 return true;
             }
             if next == 0 {
@@ -318,7 +333,7 @@ impl Image {
                     }
                     SlotRead::Record(word0, word1) => {
                         thread.hole_since = 0;
-                        self.take(thread, word0, word1, end, clock, alone, notes);
+                        self.take(thread, word0, word1, end, reading);
                     }
                     SlotRead::Empty => {
                         if next == 0 {
@@ -412,16 +427,13 @@ impl Image {
 
     /// Takes the record at the thread's place and moves past it.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
     fn take(
         &mut self,
         thread: &mut Follow,
         word0: u64,
         word1: u64,
         end: usize,
-        clock: &Clock,
-        alone: bool,
-        notes: &mut dyn Notes,
+        reading: &mut Reading<'_>,
     ) {
         match Kind::of(word0) {
             Some(
@@ -431,7 +443,7 @@ impl Image {
                 | Kind::ReallocAlloc
                 | Kind::ReallocFailed,
             ) => {
-                self.take_heap(thread, end, clock, alone, notes);
+                self.take_heap(thread, end, reading);
             }
             Some(Kind::Time) => {
                 thread.at += SLOT_BYTES;
@@ -441,7 +453,7 @@ impl Image {
                 let slots = (word0 >> 16 & 0xffff).max(1) as usize;
                 thread.at = (thread.at + slots * SLOT_BYTES).min(end);
             }
-            Some(Kind::Ext) => self.take_ext(thread, word0, word1, end, clock, alone, notes),
+            Some(Kind::Ext) => self.take_ext(thread, word0, word1, end, reading),
             Some(Kind::Pending) | None => {
                 thread.at += SLOT_BYTES;
                 self.refused += 1;
@@ -450,13 +462,13 @@ impl Image {
     }
 
     #[inline(always)]
-    fn heap_op(&mut self, op: HeapOp, clock: &Clock, alone: bool, notes: &mut dyn Notes) {
-        if !alone {
+    fn heap_op(&mut self, op: HeapOp, reading: &mut Reading<'_>) {
+        if !reading.alone {
             self.pending.push(op);
             return;
         }
-        if self.heap.apply(&op, clock) {
-            notes.block_full(&mut self.heap.block);
+        if self.heap.apply(&op, reading.clock) {
+            reading.notes.block_full(&mut self.heap.block);
         }
     }
 
@@ -464,14 +476,8 @@ impl Image {
     /// of its own: decoded in batches, so that what each needs is in the cache
     /// by the time it is applied.
     #[inline(never)]
-    fn take_heap(
-        &mut self,
-        thread: &mut Follow,
-        end: usize,
-        clock: &Clock,
-        alone: bool,
-        notes: &mut dyn Notes,
-    ) {
+    fn take_heap(&mut self, thread: &mut Follow, end: usize, reading: &mut Reading<'_>) {
+        let Reading { clock, alone, ref mut notes, .. } = *reading;
         let mut batch = [HeapOp::NONE; BATCH];
         loop {
             let mut count = 0;
@@ -517,16 +523,13 @@ impl Image {
     }
 
     #[cold]
-    #[allow(clippy::too_many_arguments)]
     fn take_ext(
         &mut self,
         thread: &mut Follow,
         word0: u64,
         word1: u64,
         end: usize,
-        clock: &Clock,
-        alone: bool,
-        notes: &mut dyn Notes,
+        reading: &mut Reading<'_>,
     ) {
         let slots = (word0 >> 16 & 0xffff) as usize;
         let place = thread.base + thread.at;
@@ -556,11 +559,12 @@ impl Image {
                     stack: *stack as u32,
                     tag: HeapOp::tag(thread.index, kind),
                 };
-                self.heap_op(op, clock, alone, notes);
+                self.heap_op(op, reading);
             }
         } else if record::AGENT_KINDS.contains(&(kind as u16)) {
             self.taken += 1;
-            self.refused += u64::from(!notes.agent(thread, word1, kind, argument, &payload));
+            let sound = reading.notes.agent(thread, word1, kind, argument, &payload);
+            self.refused += u64::from(!sound);
         } else {
             match Note::decode(kind, argument, &payload) {
                 Some(note) => {
@@ -570,7 +574,7 @@ impl Image {
                         Note::Map(..) | Note::Unmap(..) | Note::Remap(..) | Note::Call(..)
                     ));
                     self.taken += 1;
-                    notes.note(thread, word1, note);
+                    reading.notes.note(thread, word1, note);
                 }
                 None => self.refused += 1,
             }

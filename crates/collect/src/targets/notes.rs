@@ -3,31 +3,31 @@
 use crate::gpu::{self, Gpu};
 use crate::out::files::Files;
 use crate::out::info;
-use crate::out::story::Story;
+use crate::out::processes::Processes;
 use crate::shared::clock::Clock;
-use crate::target::calls::Calls;
-use crate::target::code::Code;
-use crate::target::process::{Follow, Note, Notes};
+use crate::targets::calls::Calls;
+use crate::targets::code::Code;
+use crate::targets::image::{Follow, Note, Notes};
 use std::collections::HashMap;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::*;
 use tprof_wire::record::ExtKind;
 
 /// Where notes of an image go.
-pub struct Desk<'a> {
-    /// As in [`super::Tracked`].
+pub struct NoteSink<'a> {
+    /// As in [`Target`](super::target::Target).
     pub file: usize,
-    /// As in [`super::Tracked`].
+    /// As in [`Target`](super::target::Target).
     pub index: ProcessIndex,
-    /// As in [`super::Tracked`].
+    /// As in [`Target`](super::target::Target).
     pub number: u64,
-    /// As in [`super::Tracked`].
+    /// As in [`Target`](super::target::Target).
     pub pid: u32,
-    /// As in [`super::Tracked`].
+    /// As in [`Target`](super::target::Target).
     pub files: &'a mut Files,
-    /// As in [`super::Tracked`].
-    pub story: &'a mut Story,
-    /// As in [`super::Tracked`].
+    /// As in [`Target`](super::target::Target).
+    pub processes: &'a mut Processes,
+    /// As in [`Target`](super::target::Target).
     pub clock: &'a Clock,
     /// Its calls of CUDA's runtime and of NCCL.
     pub calls: &'a mut Calls,
@@ -38,10 +38,10 @@ pub struct Desk<'a> {
     /// What its devices did.
     pub gpu: &'a mut Gpu,
     /// Rows of its threads, by their ids.
-    pub tids: &'a mut HashMap<u32, ThreadIndex>,
+    pub threads: &'a mut HashMap<u32, ThreadIndex>,
 }
 
-impl Notes for Desk<'_> {
+impl Notes for NoteSink<'_> {
     fn note(&mut self, thread: &mut Follow, clock: u64, note: Note) {
         let time_ns = self.clock.ns(clock);
         let process = self.index;
@@ -80,25 +80,25 @@ impl Notes for Desk<'_> {
             }
             Note::Call(call) => self.calls.take(call, thread.index, time_ns, self.clock, writer),
             Note::ThreadExit => thread.ended = Some(time_ns),
-            Note::Exit(status) => self.story.announces(self.number, status),
-            Note::Fork(child) => self.story.forked(child, self.number, time_ns),
+            Note::Exit(status) => self.processes.announces(self.number, status),
+            Note::Fork(child) => self.processes.forked(child, self.number, time_ns),
             Note::Exec(0, verdict, _, path) if path == "/proc/self/exe" => {
                 thread.spawning = Some((self.exe.to_owned(), verdict, time_ns));
             }
             Note::Exec(pid, verdict, parent, path) if pid != 0 && path == "/proc/self/exe" => {
-                self.story.executes(pid, parent, self.exe.to_owned(), verdict, time_ns);
+                self.processes.executes(pid, parent, self.exe.to_owned(), verdict, time_ns);
             }
             Note::Exec(0, verdict, _, path) => thread.spawning = Some((path, verdict, time_ns)),
             Note::Exec(pid, verdict, parent, path) => {
-                self.story.executes(pid, parent, path, verdict, time_ns)
+                self.processes.executes(pid, parent, path, verdict, time_ns)
             }
-            Note::ExecFailed(pid) => self.story.exec_failed(pid),
-            Note::Reaped(pid, status) => self.story.reaped(pid, status, time_ns),
+            Note::ExecFailed(pid) => self.processes.exec_failed(pid),
+            Note::Reaped(pid, status) => self.processes.reaped(pid, status, time_ns),
             Note::Spawned(pid) => {
                 if let Some((path, verdict, at)) = thread.spawning.take()
                     && pid != 0
                 {
-                    self.story.spawned(pid, self.pid, path, verdict, at);
+                    self.processes.spawned(pid, self.pid, path, verdict, at);
                 }
             }
         }
@@ -113,9 +113,9 @@ impl Notes for Desk<'_> {
         payload: &[u64],
     ) -> bool {
         let Some(file) = self.files.open.get_mut(self.file) else { return true };
-        let mut place = gpu::Place { file, threads: self.tids };
+        let mut place = gpu::Place { file, threads: self.threads };
         let record = gpu::Record { kind, argument, clock, thread: thread.index, payload };
-        let sound = self.gpu.take(record, &mut place, self.clock, self.story);
+        let sound = self.gpu.take(record, &mut place, self.clock, &mut self.processes.losses);
         self.calls.told_by_cupti_from_ns = self.gpu.tells_calls_from_ns;
         if let Some((thread, start_ns)) = self.gpu.told.take() {
             self.calls.witness.told(thread, start_ns);
@@ -127,8 +127,8 @@ impl Notes for Desk<'_> {
         let Some(file) = self.files.open.get_mut(self.file) else { return };
         let events = block.len() as u64;
         if let Err(e) = file.writer.heap(block) {
-            self.story.lose("heap events", info::UNWRITTEN, events);
-            self.story.complain(&e.to_string());
+            self.processes.losses.lose("heap events", info::UNWRITTEN, events);
+            self.processes.losses.complain(&e.to_string());
         }
     }
 }

@@ -5,11 +5,12 @@
 //! the trace therefore carry, above the address, how many other codes lay at it
 //! before (`docs/format.md`).
 
+use super::image::PythonKeys;
 use crate::modules::LoadedModule;
+use crate::out::info::shown_path;
 use crate::python::{Found, Told, ToldFrame, merge};
 use crate::symbols::{self, ModuleFile};
-use crate::target::mappers::Mappers;
-use crate::target::process::PythonKeys;
+use crate::targets::mappers::Mappers;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,14 @@ const MOST_GENERATIONS: u64 = 0x7f;
 
 /// An address to be named: as the trace has it, its module, its pc in ELF terms.
 pub type ToName = (u64, Arc<ModuleFile>, u64);
+
+/// Addresses to resolve.
+pub struct Nameless {
+    /// File index << 32 | process index.
+    pub target: u64,
+    /// What to name.
+    pub places: Vec<ToName>,
+}
 
 /// Code that lies or lay somewhere.
 pub struct Placement {
@@ -348,13 +357,5 @@ impl Code {
             false
         });
         self.homeless = homeless;
-    }
-}
-
-/// A path as the trace shows it.
-pub fn shown_path(path: &Path, redact: bool) -> String {
-    match path.file_name() {
-        Some(name) if redact => name.to_string_lossy().into_owned(),
-        _ => path.to_string_lossy().into_owned(),
     }
 }

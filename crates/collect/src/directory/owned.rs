@@ -7,8 +7,9 @@
 //! another inode) by a process of this boot of this machine (a shared /tmp holds other hosts');
 //! nobody holds that file's lock, nor the lock of a collector that takes charge of a session.
 
+use super::lock;
+use super::names::OWNER;
 use crate::os::sys;
-use crate::session::door;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -17,8 +18,6 @@ use std::path::{Path, PathBuf};
 
 /// What names of such directories begin with.
 pub const PREFIX: &str = "tprof-";
-/// The owner's file.
-pub const OWNER: &str = "owner";
 /// Marks the contents of such a file.
 const MAGIC: &str = "tprof directory 1";
 /// Longest contents.
@@ -114,7 +113,7 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
     }
     file.try_lock().ok()?;
     // As a collector on demand does before it takes a session over.
-    let _charge = door::lock(directory).ok()??;
+    let _charge = lock::lock(directory).ok()??;
     // Another sweep may have been faster, and the name may be a new directory's.
     let now = fs::symlink_metadata(directory.join(OWNER)).ok()?;
     if (now.dev(), now.ino()) != (held.dev(), held.ino()) {
@@ -173,7 +172,7 @@ mod tests {
     #[test]
     fn a_session_that_a_collector_takes_charge_of_stays() {
         let (place, directory) = dead();
-        let charge = door::take_charge(&directory).unwrap().unwrap();
+        let charge = lock::take_charge(&directory).unwrap().unwrap();
         assert_eq!(swept(&place), 0);
         // It takes the claim over, too.
         drop(claim(&directory).unwrap());

@@ -4,7 +4,7 @@
 
 use crate::gpu::witness::Witness;
 use crate::shared::clock::Clock;
-use crate::target::gemms::Gemms;
+use crate::targets::gemms::Gemms;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};

@@ -6,7 +6,7 @@ use crate::os::proc;
 use crate::out::files::OpenFile;
 use crate::python::{self, PyFunction};
 use crate::symbols;
-use crate::target::code::Code;
+use crate::targets::code::Code;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tprof_trace::model::*;
@@ -23,7 +23,7 @@ const GRAIN_NS: u64 = 1023;
 
 /// See the module.
 #[derive(Default)]
-pub struct Ledger {
+pub struct CpuRows {
     /// Rows of threads, by tid; those that recorded themselves as well.
     threads: HashMap<u32, ThreadIndex>,
     /// Threads that have ended: what comes of their tid is late, until another
@@ -52,7 +52,7 @@ pub struct Desk<'a> {
     pub redact: bool,
 }
 
-impl Ledger {
+impl CpuRows {
     /// Writes one sample.
     pub fn take(&mut self, taken: Taken, desk: &mut Desk<'_>) {
         let thread = self.thread(taken.tid, taken.time_ns, desk);
@@ -138,7 +138,7 @@ impl Ledger {
     }
 
     /// Rows of threads, by tid.
-    pub fn rows(&mut self) -> &mut HashMap<u32, ThreadIndex> {
+    pub fn threads(&mut self) -> &mut HashMap<u32, ThreadIndex> {
         &mut self.threads
     }
 

@@ -2,7 +2,7 @@
 //! is live, when it was most; and the block that goes to the trace.
 
 use crate::shared::clock::Clock;
-use crate::target::live::{Block, LiveMap};
+use crate::targets::live::{Block, LiveMap};
 use std::collections::VecDeque;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{ProcessIndex, ThreadIndex};

@@ -6,10 +6,10 @@
 
 use crate::gpu::{self, Gpu, Place};
 use crate::out::files::{Holds, OpenFile};
-use crate::out::story::Story;
+use crate::out::losses::Losses;
 use crate::shared::Region;
 use crate::shared::clock::Clock;
-use crate::target::process::{Follow, Image, Note, Notes};
+use crate::targets::image::{Follow, Image, Note, Notes, Pass};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -79,7 +79,7 @@ struct Desk {
     notes: u64,
     file: OpenFile,
     gpu: Gpu,
-    story: Story,
+    losses: Losses,
     tids: HashMap<u32, ThreadIndex>,
     _directory: tempfile::TempDir,
 }
@@ -90,8 +90,8 @@ impl Desk {
         let path = directory.path().join("a.tprof");
         let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
         let file = OpenFile::new(writer, Holds::Unranked, path);
-        let (gpu, story) = (Gpu::new(0, "1 job".to_owned()), Story::default());
-        Desk { notes: 0, file, gpu, story, tids: HashMap::new(), _directory: directory }
+        let (gpu, losses) = (Gpu::new(0, "1 job".to_owned()), Losses::default());
+        Desk { notes: 0, file, gpu, losses, tids: HashMap::new(), _directory: directory }
     }
 }
 
@@ -115,7 +115,7 @@ impl Notes for Desk {
     fn agent(&mut self, thread: &Follow, at: u64, kind: ExtKind, argument: u32, p: &[u64]) -> bool {
         let mut place = Place { file: &mut self.file, threads: &mut self.tids };
         let record = gpu::Record { kind, argument, clock: at, thread: thread.index, payload: p };
-        self.gpu.take(record, &mut place, clock(), &mut self.story)
+        self.gpu.take(record, &mut place, clock(), &mut self.losses)
     }
 
     fn block_full(&mut self, block: &mut HeapBlock) {
@@ -309,13 +309,13 @@ fn drained(region: Region) -> (Image, u64) {
     // As while the target lives: holes are waited for.
     for _ in 0..4 {
         follow(&mut image);
-        image.drain(clock(), now, false, &mut desk);
+        image.drain(clock(), now, Pass::Live, &mut desk);
         now += 150_000_000;
     }
     let mut passes = 0;
     loop {
         follow(&mut image);
-        if image.drain(clock(), now, true, &mut desk) == 0 && image.is_settled() {
+        if image.drain(clock(), now, Pass::Last, &mut desk) == 0 && image.is_settled() {
             break;
         }
         passes += 1;

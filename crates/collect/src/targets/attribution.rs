@@ -5,15 +5,14 @@
 //! process gets a row of its own.
 
 use crate::cpu::{Heard, Taken};
-use crate::engine::workers::Nameless;
 use crate::modules::LoadedModule;
 use crate::os::proc;
 use crate::os::sys;
-use crate::out::files::Files;
-use crate::out::story::Story;
-use crate::target::code::Code;
-use crate::target::ledger::{Desk, Ledger};
-use crate::target::tracked::Tracked;
+use crate::out::output::Output;
+use crate::targets::code::Code;
+use crate::targets::code::Nameless;
+use crate::targets::cpu_rows::{CpuRows, Desk};
+use crate::targets::target::Targets;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use tprof_trace::model::*;
 use tprof_trace::run::{Blind, ProcessInfo};
@@ -27,7 +26,7 @@ struct Own {
     file: usize,
     index: ProcessIndex,
     code: Code,
-    ledger: Ledger,
+    ledger: CpuRows,
     /// Its row in the story.
     row: usize,
 }
@@ -68,7 +67,7 @@ struct Person {
 
 /// See the module.
 #[derive(Default)]
-pub struct Sampled {
+pub struct Attribution {
     people: HashMap<u32, Person>,
     /// Arrival, program, sample.
     held: VecDeque<(u64, usize, Taken)>,
@@ -80,17 +79,15 @@ pub struct Sampled {
 /// What of the engine samples need.
 pub struct Room<'a> {
     /// Attached images.
-    pub images: &'a mut BTreeMap<u64, Tracked>,
-    /// Files.
-    pub files: &'a mut Files,
-    /// Everyone's story.
-    pub story: &'a mut Story,
+    pub targets: &'a mut Targets,
+    /// Where rows go.
+    pub out: &'a mut Output,
 }
 
-impl Sampled {
+impl Attribution {
     /// None yet.
-    pub fn new(redact: bool) -> Sampled {
-        Sampled { redact, ..Sampled::default() }
+    pub fn new(redact: bool) -> Attribution {
+        Attribution { redact, ..Attribution::default() }
     }
 
     /// Takes what the sampler heard.
@@ -130,18 +127,18 @@ impl Sampled {
                 let shares: BTreeMap<_, _> =
                     shares.into_iter().map(|(event, share)| (event.name(), share)).collect();
                 let value = serde_json::json!(shares).to_string();
-                for open in &mut room.files.open {
+                for open in &mut room.out.files.open {
                     open.fact(property::EVENT_SHARES, &value);
                 }
             }
             Heard::KernelNamesHidden(why) => {
                 let value = serde_json::json!(why).to_string();
-                for open in &mut room.files.open {
+                for open in &mut room.out.files.open {
                     open.fact(property::KERNEL_NAMES_HIDDEN, &value);
                 }
             }
-            Heard::Lost(what, why, count) => room.story.lose(what, why, count),
-            Heard::Missing(process, what, why) => room.story.is_blind(Blind {
+            Heard::Lost(what, why, count) => room.out.processes.losses.lose(what, why, count),
+            Heard::Missing(process, what, why) => room.out.processes.losses.add_blind(Blind {
                 process: if process.is_empty() { "all processes".to_owned() } else { process },
                 what: what.to_owned(),
                 why,
@@ -182,14 +179,15 @@ impl Sampled {
 
     /// Writes how programs ended that have rows of their own, once it is known: whoever reaped
     /// them is heard of later than of their end. Those that ended before `until_ns` wait no more.
-    pub fn write_ends(&mut self, until_ns: u64, files: &mut Files, story: &mut Story) {
+    pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
         self.leaving.retain(|left| {
             let Some(own) = self.own.get(left.own) else { return false };
-            let Some(end) = story.sampled_ended(own.row, left.end_ns, left.end_ns < until_ns)
+            let Some(end) =
+                out.processes.sampled_ended(own.row, left.end_ns, left.end_ns < until_ns)
             else {
                 return true;
             };
-            if let Some(open) = files.open.get_mut(own.file) {
+            if let Some(open) = out.files.open.get_mut(own.file) {
                 open.writer.process_end(own.index, left.end_ns, end);
             }
             false
@@ -201,14 +199,14 @@ impl Sampled {
         let owner = person.epochs.last().map_or(Owner::Unknown, |e| e.owner);
         person.names.insert(tid, name.clone());
         let (ledger, file) = match owner {
-            Owner::Image(image) => match room.images.get(&image) {
-                Some(tracked) => (&tracked.ledger, tracked.file),
+            Owner::Image(image) => match room.targets.get(&image) {
+                Some(tracked) => (&tracked.cpu_rows, tracked.file),
                 None => return,
             },
             Owner::Own(at) => (&self.own[at].ledger, self.own[at].file),
             Owner::Unknown => return,
         };
-        if let Some(open) = room.files.open.get_mut(file) {
+        if let Some(open) = room.out.files.open.get_mut(file) {
             ledger.name(tid, time_ns, &name, open);
         }
     }
@@ -216,7 +214,7 @@ impl Sampled {
     fn code_of<'a>(&'a mut self, owner: Owner, room: &'a mut Room<'_>) -> Option<&'a mut Code> {
         match owner {
             Owner::Unknown => None,
-            Owner::Image(image) => room.images.get_mut(&image).map(|t| &mut t.code),
+            Owner::Image(image) => room.targets.get_mut(&image).map(|t| &mut t.code),
             Owner::Own(at) => self.own.get_mut(at).map(|o| &mut o.code),
         }
     }
@@ -227,11 +225,12 @@ impl Sampled {
         let owner = person.and_then(|p| p.epochs.iter().rev().find(|e| e.owner != Owner::Unknown));
         match owner.map(|e| e.owner) {
             Some(Owner::Own(at)) => self.own.get(at).map(|o| o.file),
-            Some(Owner::Image(image)) => room.story.place_of(image).map(|p| p.file),
+            Some(Owner::Image(image)) => room.out.processes.place_of(image).map(|p| p.file),
             _ => room
-                .story
+                .out
+                .processes
                 .image_of(pid)
-                .and_then(|image| room.story.place_of(image))
+                .and_then(|image| room.out.processes.place_of(image))
                 .map(|p| p.file)
                 .or_else(|| person.and_then(|p| p.file)),
         }
@@ -276,7 +275,7 @@ impl Sampled {
         }
         let from = epoch.since_ns;
         let to = person.epochs.get(program + 1).map_or(u64::MAX, |next| next.since_ns);
-        let mut images = room.images.iter().rev().filter(|(_, t)| t.pid == pid);
+        let mut images = room.targets.iter().rev().filter(|(_, t)| t.pid == pid);
         let image = images.find(|(_, t)| (from..to).contains(&t.start_ns)).map(|(n, _)| *n);
         let owner = match image {
             Some(image) => Owner::Image(image),
@@ -302,18 +301,18 @@ impl Sampled {
         let known = self.file_of(pid, room);
         let file = match known {
             Some(file) => file,
-            None => room.files.unranked().ok()?,
+            None => room.out.files.unranked().ok()?,
         };
         let inherited = self.in_force_of_parent(pid, program, room);
         let person = self.person(pid);
         let (parent, since_ns) = (person.parent, person.epochs[program].since_ns);
         let name = person.names.get(&pid).cloned().unwrap_or_default();
-        let open = room.files.open.get_mut(file)?;
+        let open = room.out.files.open.get_mut(file)?;
         let index = open.processes;
         open.processes += 1;
         // A child that is gone by now, and ran no other program, ran its parent's.
-        let of_parent = room.story.image_of(parent).filter(|_| program == 0);
-        let of_parent = of_parent.and_then(|image| room.story.process(image));
+        let of_parent = room.out.processes.image_of(parent).filter(|_| program == 0);
+        let of_parent = of_parent.and_then(|image| room.out.processes.process(image));
         let gone = || of_parent.map_or(name, |parent| parent.command.clone());
         let (command, exe) = match proc::words_of(pid) {
             words if words.is_empty() => (gone(), String::new()),
@@ -346,8 +345,8 @@ impl Sampled {
             start_ns: since_ns,
             ..ProcessInfo::default()
         };
-        let row = room.story.sampled(info, file);
-        self.own.push(Own { pid, file, index, code, ledger: Ledger::default(), row });
+        let row = room.out.processes.sampled(info, file);
+        self.own.push(Own { pid, file, index, code, ledger: CpuRows::default(), row });
         Some(self.own.len() - 1)
     }
 
@@ -357,7 +356,7 @@ impl Sampled {
         pid: u32,
         program: usize,
         room: &mut Room<'_>,
-    ) -> Vec<std::sync::Arc<crate::target::code::Placement>> {
+    ) -> Vec<std::sync::Arc<crate::targets::code::Placement>> {
         let parent = self.people.get(&pid).map_or(0, |p| p.parent);
         if program > 0 || parent == 0 {
             return Vec::new();
@@ -374,10 +373,10 @@ impl Sampled {
         };
         let (file, process, pid, code, ledger) = match owner {
             Owner::Unknown => return,
-            Owner::Image(image) => match room.images.get_mut(&image) {
-                Some(t) => (t.file, t.image.index, t.pid, &mut t.code, &mut t.ledger),
+            Owner::Image(image) => match room.targets.get_mut(&image) {
+                Some(t) => (t.file, t.hooks.index, t.pid, &mut t.code, &mut t.cpu_rows),
                 None => {
-                    return room.story.lose(
+                    return room.out.processes.losses.lose(
                         if taken.cpu.is_some() { "CPU samples" } else { "times of threads" },
                         "they came after their process's end",
                         1,
@@ -389,17 +388,17 @@ impl Sampled {
                 (own.file, own.index, own.pid, &mut own.code, &mut own.ledger)
             }
         };
-        let Some(open) = room.files.open.get_mut(file) else { return };
+        let Some(open) = room.out.files.open.get_mut(file) else { return };
         let redact = self.redact;
         ledger.take(taken, &mut Desk { open, process, pid, code, names, redact });
     }
 
     /// Writes stacks and modules of processes that did not attach; what of them
     /// is to be named.
-    pub fn flush_own(&mut self, until_ns: u64, files: &mut Files) -> Vec<Nameless> {
+    pub fn flush_own(&mut self, until_ns: u64, out: &mut Output) -> Vec<Nameless> {
         let mut all = Vec::new();
         for own in &mut self.own {
-            let Some(open) = files.open.get_mut(own.file) else { continue };
+            let Some(open) = out.files.open.get_mut(own.file) else { continue };
             own.code.write_stacks(&mut open.writer);
             own.code.learn(until_ns, &mut open.writer);
             let places = own.code.drain_unnamed();

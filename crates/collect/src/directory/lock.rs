@@ -1,0 +1,76 @@
+//! Who is in charge of a session directory: whoever holds the lock of a file in it.
+
+use super::names::{LEAVING, LOCK};
+use crate::error::CollectError;
+use crate::os::sys;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tprof_wire::env::SOCKET_NAME;
+
+/// How long a collector waits for one that is just coming or going.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Takes charge of a session directory, made if need be, for as long as the file is open.
+/// `None` if another collector listens there.
+pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
+    let by = Instant::now() + PATIENCE;
+    loop {
+        make(session)?;
+        let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
+        if let Some(lock) = lock(session).map_err(unwritable)? {
+            // Left behind by a collector that was killed.
+            for name in [SOCKET_NAME, LEAVING] {
+                let _ = fs::remove_file(session.join(name));
+            }
+            return Ok(Some(lock));
+        }
+        if sys::connect(&session.join(SOCKET_NAME)).is_ok() || Instant::now() > by {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The lock, unless somebody holds it or the directory is just given up.
+pub fn lock(session: &Path) -> io::Result<Option<File>> {
+    let path = session.join(LOCK);
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = match opened {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(e)) => return Err(e),
+        Ok(()) => {}
+    }
+    // Its last holder may have removed the name since it was opened.
+    let named = fs::metadata(&path).is_ok_and(|named| {
+        file.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (named.dev(), named.ino()))
+    });
+    Ok(named.then_some(file))
+}
+
+/// Makes the directory, or finds one that only this user can use.
+fn make(session: &Path) -> Result<(), CollectError> {
+    let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
+    match DirBuilder::new().mode(0o700).create(session) {
+        Ok(()) => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(unwritable(e)),
+    }
+    let meta = match fs::symlink_metadata(session) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()), // given up since
+        other => other.map_err(unwritable)?,
+    };
+    if meta.is_dir() && meta.uid() == sys::user() && meta.permissions().mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(CollectError::NoSession {
+        tried: format!("`{}`", session.display()),
+        source: io::Error::other("it is not a directory that only this user can use"),
+    })
+}

@@ -1,0 +1,10 @@
+//! Names in a session directory, besides the socket's own.
+
+/// The socket before it listens, and while those who had found it are heard out. No longer than
+/// its name, so that their paths fit wherever its own does.
+pub const UNREADY: &str = "new";
+pub const LEAVING: &str = "end";
+/// Locked by the collector in charge.
+pub const LOCK: &str = "lock";
+/// The owner's file.
+pub const OWNER: &str = "owner";

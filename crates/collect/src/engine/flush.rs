@@ -1,0 +1,89 @@
+//! Writes what has gathered, and `run.json`.
+
+use super::main_loop::{Engine, MS};
+use super::summary;
+use super::write_off::STATUS_NS;
+use crate::error::CollectError;
+use crate::os::sys;
+use crate::out::info;
+
+/// How often `run.json` is written, at most; less often where that is dear.
+const INFO_NS: u64 = 500 * MS;
+/// Share of the time that writing `run.json` may take.
+const INFO_SHARE: u64 = 50;
+/// How often samples are written, at least: small blocks are dear.
+const SAMPLES_NS: u64 = 1000 * MS;
+/// Stacks that were taken this long ago have been read from the rings.
+const SETTLED_NS: u64 = 200 * MS;
+
+impl Engine {
+    pub(super) fn flush(&mut self, now: u64) {
+        let numbers: Vec<u64> = self.targets.keys().copied().collect();
+        for number in numbers {
+            let Some(mut target) = self.targets.remove(&number) else { continue };
+            target.learn_modules(&mut self.out, now.saturating_sub(SETTLED_NS));
+            self.ask_symbols(&mut target);
+            self.judge_allocators(&mut target);
+            target.flush(&mut self.out, now, self.recording.always_on);
+            self.targets.insert(number, target);
+        }
+        self.flush_samples(now, false);
+        self.devices.write(&mut self.out.files);
+        info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
+        if now >= self.timers.info_due_ns {
+            self.refresh_info();
+            self.write_info_now();
+            let took = sys::monotonic_ns() - now;
+            self.timers.info_due_ns = now + INFO_NS.max(took * INFO_SHARE);
+        }
+    }
+
+    /// Writes samples once a block is worth it, and what processes that did not
+    /// attach have gathered.
+    pub(super) fn flush_samples(&mut self, now: u64, last: bool) {
+        let explained_ns = now.saturating_sub(STATUS_NS);
+        self.attribution.write_ends(explained_ns, &mut self.out);
+        for own in self.attribution.flush_own(now.saturating_sub(SETTLED_NS), &mut self.out) {
+            self.have_named(own);
+        }
+        let due = now - self.timers.samples_ns >= SAMPLES_NS;
+        if due || last {
+            self.timers.samples_ns = now;
+        }
+        for open in &mut self.out.files.open {
+            let count = open.samples_waiting() as u64;
+            if count == 0 || !(due || last || count >= 4096) {
+                continue;
+            }
+            if let Err(e) = open.write_samples() {
+                self.out.processes.losses.lose("CPU samples", info::UNWRITTEN, count);
+                self.out.processes.losses.complain(&e.to_string());
+            }
+        }
+    }
+
+    pub(super) fn refresh_info(&mut self) {
+        let (clock, costs) = (&self.out.clock, &self.parts.costs);
+        let mut overhead = self.written_off;
+        self.targets.values().for_each(|target| overhead += target.overhead(clock, costs));
+        summary::refresh(&mut self.parts.info, &self.out, overhead);
+    }
+
+    /// Writes `run.json`. A disk that refuses it may take it later: that is told at the end.
+    pub(super) fn write_info_now(&mut self) {
+        match info::write(&self.parts.info_path, &self.parts.info) {
+            Ok(bytes) => {
+                self.info_bytes = bytes;
+                self.reserve.hold(bytes, self.out.files.open.len());
+            }
+            Err(source) if self.parts.info.finished => {
+                let path = self.parts.info_path.clone();
+                self.out
+                    .processes
+                    .losses
+                    .complain(&CollectError::Unwritable { path, source }.to_string());
+            }
+            Err(_) => {}
+        }
+    }
+}

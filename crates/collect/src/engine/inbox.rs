@@ -1,0 +1,71 @@
+//! What reaches the engine, from all other threads of the collector.
+
+use super::pss::Round;
+use super::requests::{Reply, Request};
+use crate::cpu::Heard;
+use crate::nvml;
+use crate::out::processes::Unanswered;
+use crate::shared::Region;
+use crate::targets::attached::Attached;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// What reaches the engine.
+pub enum Event {
+    /// A process attached.
+    Attached(Box<Attached>),
+    /// The CUPTI agent of an attached process brings a region of its own, or its hooks do where
+    /// the agent was first.
+    Joined {
+        /// Which.
+        image: u64,
+        /// Shared memory.
+        region: Arc<Region>,
+        /// Whether it is the agent's.
+        agent: bool,
+    },
+    /// A process was not answered in time.
+    Unanswered(Unanswered),
+    /// Now it is: by its hooks, or by its agent.
+    Answered {
+        /// Pid.
+        pid: u32,
+        /// Whether it is the agent.
+        agent: bool,
+    },
+    /// An image is over.
+    Ended {
+        /// Which.
+        image: u64,
+        /// When, ns.
+        time_ns: u64,
+        /// Tells the status later, once the process was reaped.
+        pidfd: Option<OwnedFd>,
+        /// Wait status.
+        status: Option<i32>,
+        /// Replaced by another image.
+        exec: bool,
+    },
+    /// A request and where its reply goes.
+    Control(Request, Sender<Reply>),
+    /// The sampler heard something.
+    Heard(Heard),
+    /// The sampler of devices told something.
+    Device(nvml::Told),
+    /// Proportional set sizes were read.
+    Sizes(Round),
+    /// The launcher started this process.
+    RootStarted(u32),
+    /// The launcher's process ended with this wait status.
+    RootEnded(u32, i32),
+    /// Stay until the last process of the job has ended.
+    Follow,
+    /// Do not wait any longer.
+    StopWaiting,
+    /// Finish: wait for descendants that long.
+    Finish(Duration),
+    /// All were heard who had found the door open before this closing of it.
+    AllHeard(u32),
+}

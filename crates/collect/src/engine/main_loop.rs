@@ -1,0 +1,310 @@
+//! The main loop: drains every target, and does what is due.
+
+use super::ahead::Ahead;
+use super::inbox::Event;
+use super::pss::Sizer;
+use super::reserve::Reserve;
+use super::workers::{Answer, ModulesWanted, Workers};
+use crate::config::Config;
+use crate::cpu::Sampler;
+use crate::directory::socket::Door;
+use crate::nvml::Devices;
+use crate::os::cgroup::Cgroup;
+use crate::os::sys;
+use crate::out::output::Output;
+use crate::out::survivors::Survivor;
+use crate::shared::Session;
+use crate::shared::calibrate::Costs;
+use crate::symbols::Allocators;
+use crate::targets::attribution::{Attribution, Room};
+use crate::targets::ending::Overhead;
+use crate::targets::target::{Pass, Target, Targets};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+use tprof_trace::run::RunInfo;
+
+pub(super) const MS: u64 = 1_000_000;
+/// How often rows and totals are written: what a kill of the collector loses.
+const FLUSH_NS: u64 = 150 * MS;
+/// How often the CPU time of processes is read: what overhead is a share of.
+const CPU_TIME_NS: u64 = 100 * MS;
+/// How often threads are looked after that may be gone.
+const THREADS_NS: u64 = 50 * MS;
+/// Longest sleep while images are attached. Targets wake the collector when a
+/// chunk is full; this bounds what a kill of the collector can lose.
+const SLEEP_MOST: Duration = Duration::from_millis(10);
+/// Records that are not worth another look soon: who fills a chunk wakes the engine.
+const LITTLE: u64 = 128;
+/// A `run.json` of one process.
+pub(super) const LEAST_INFO_BYTES: usize = 3 << 10;
+
+/// What the engine is given, and keeps until the end.
+pub struct EngineParts {
+    /// Options.
+    pub config: Config,
+    /// Session page.
+    pub session: Arc<Session>,
+    /// Costs of the hooks.
+    pub costs: Costs,
+    /// Messages.
+    pub events: Receiver<Event>,
+    /// Answers of the workers.
+    pub answers: Receiver<Answer>,
+    /// Workers.
+    pub workers: Workers,
+    /// Tables for programs that are known to ask.
+    pub ahead: Arc<Ahead>,
+    /// Contents of `run.json`.
+    pub info: RunInfo,
+    /// Path of `run.json`.
+    pub info_path: PathBuf,
+    /// Leave when nothing has been attached for this long (a collector that was
+    /// started on demand).
+    pub linger: Option<Duration>,
+    /// Where processes come in.
+    pub door: Arc<Door>,
+    /// Takes samples of the CPU.
+    pub sampler: Option<Arc<Sampler>>,
+    /// Reads proportional set sizes.
+    pub sizer: Option<Sizer>,
+}
+
+/// When things were last done, or are due; ns.
+#[derive(Default)]
+pub(super) struct Timers {
+    pub flushed_ns: u64,
+    pub info_due_ns: u64,
+    pub cpu_time_ns: u64,
+    pub observed_ns: u64,
+    pub threads_ns: u64,
+    pub samples_ns: u64,
+}
+
+/// When recording is on.
+#[derive(Default)]
+pub(super) struct Recording {
+    /// It was on all the time.
+    pub always_on: bool,
+    pub start_at_ns: Option<u64>,
+    pub stop_at_ns: Option<u64>,
+    /// `--max-size` is reached.
+    pub full: bool,
+    /// It was switched off for good.
+    pub over: bool,
+    /// The run ended while it was on.
+    pub ends_on: bool,
+}
+
+/// What the end of the run waits for.
+#[derive(Default)]
+pub(super) struct Ending {
+    pub finish_by_ns: Option<u64>,
+    /// The run ends with the job's last process.
+    pub follows: bool,
+    pub survivors: SurvivorSearch,
+    pub empty_since_ns: Option<u64>,
+    /// The closing of the socket in which all were accepted that had found it.
+    pub all_accepted: Option<u32>,
+}
+
+/// The last look at who of the job still runs.
+#[derive(Default)]
+pub(super) struct SurvivorSearch {
+    pub at_ns: u64,
+    /// Nobody, this many times in a row.
+    pub nobody: u32,
+    pub found: Vec<Survivor>,
+}
+
+/// Questions that the workers have not answered yet.
+#[derive(Default)]
+pub(super) struct OpenQuestions {
+    pub symbols: usize,
+    pub modules: usize,
+}
+
+/// The engine's state.
+pub struct Engine {
+    pub(super) parts: EngineParts,
+    pub(super) out: Output,
+    pub(super) targets: Targets,
+    /// Whose samples they are.
+    pub(super) attribution: Attribution,
+    /// Allocators that the programs hold.
+    pub(super) allocators: Allocators,
+    pub(super) cgroup: Cgroup,
+    pub(super) devices: Devices,
+    pub(super) reserve: Reserve,
+    pub(super) timers: Timers,
+    pub(super) recording: Recording,
+    pub(super) ending: Ending,
+    pub(super) open: OpenQuestions,
+    /// What recording cost targets that are written off.
+    pub(super) written_off: Overhead,
+    /// Messages taken, to notice new ones.
+    pub(super) messages: u64,
+    /// All samples until then are among the messages taken.
+    pub(super) sampled_until_ns: u64,
+    pub(super) oom_at_start: Option<u64>,
+    /// Bytes of `run.json` as it was last written.
+    pub(super) info_bytes: usize,
+    idle: u32,
+}
+
+impl Engine {
+    /// An engine at the beginning of its run.
+    pub fn new(parts: EngineParts, out: Output) -> Engine {
+        let now = sys::monotonic_ns();
+        let config = &parts.config;
+        let after = |d: Option<Duration>| d.map(|d| now + d.as_nanos() as u64);
+        let start_at_ns = if config.paused { None } else { after(config.delay) };
+        let always_on = start_at_ns.is_none() && !config.paused;
+        let from_start = start_at_ns.map_or(0, |at| at - now);
+        let stop_at_ns =
+            after(config.duration).map(|at| at + from_start).filter(|_| !config.paused);
+        parts.session.eager.store(parts.linger.is_some(), Release);
+        let cgroup = Cgroup::find();
+        let oom_at_start = cgroup.read().oom_kills;
+        let page = parts.session.page();
+        page.recording.store(u32::from(always_on), Release);
+        page.coarse_clock.store(out.clock.now(), Release);
+        let mut reserve = Reserve::new(&config.output);
+        reserve.hold(LEAST_INFO_BYTES, 1);
+        Engine {
+            attribution: Attribution::new(config.redact),
+            out,
+            targets: Targets::new(),
+            allocators: Allocators::default(),
+            cgroup,
+            devices: Devices::default(),
+            reserve,
+            timers: Timers { flushed_ns: now, ..Timers::default() },
+            recording: Recording { always_on, start_at_ns, stop_at_ns, ..Recording::default() },
+            ending: Ending::default(),
+            open: OpenQuestions::default(),
+            written_off: Overhead::default(),
+            messages: 0,
+            sampled_until_ns: 0,
+            oom_at_start,
+            info_bytes: 0,
+            idle: 0,
+            parts,
+        }
+    }
+
+    /// Runs until told to finish, or, on demand, until nobody is left.
+    pub fn run(mut self) -> RunInfo {
+        loop {
+            self.take_messages();
+            let now = sys::monotonic_ns();
+            let taken = self.pass(now);
+            self.housekeeping(now);
+            if self.is_over(now) {
+                break;
+            }
+            self.rest(taken);
+        }
+        self.end()
+    }
+
+    /// One pass over every ring.
+    pub(super) fn pass(&mut self, now: u64) -> u64 {
+        self.notice_standstill(now);
+        let page = self.parts.session.page();
+        page.coarse_clock.store(self.out.clock.now(), Release);
+        let mut taken = 0;
+        for target in self.targets.values_mut() {
+            taken += target.drain(&mut self.out, now, Pass::Live);
+            let request = target.modules_request();
+            if request.is_some() {
+                self.parts.ahead.asks(&target.exe);
+            }
+            if request.is_some() || target.wants_modules() {
+                self.open.modules += 1;
+                target.modules.asked = true;
+                target.modules.open += 1;
+                let _ = self.parts.workers.modules.send(ModulesWanted {
+                    image: target.number,
+                    pid: target.pid,
+                    region: Arc::clone(&target.hooks.region),
+                    request,
+                    ended: target.end.is_some(),
+                    begun_ns: target.start_ns,
+                    begun_with: std::mem::take(&mut target.modules.begun_with),
+                });
+            }
+        }
+        taken
+    }
+
+    /// Sleeps as long as nothing seems to happen.
+    fn rest(&mut self, taken: u64) {
+        // A busy ring is read again at once; else ever longer sleeps, cut
+        // short by whoever fills a chunk.
+        if taken >= 2048 {
+            self.idle = 0;
+            return;
+        }
+        self.idle = if taken >= LITTLE { 1 } else { (self.idle + 1).min(6) };
+        let time = Duration::from_micros(500 << self.idle).min(SLEEP_MOST);
+        let session = Arc::clone(&self.parts.session);
+        let page = session.page();
+        let seen = page.sleep.load(Acquire);
+        page.sleeping.store(1, SeqCst);
+        if !self.has_messages() {
+            sys::futex_wait(&page.sleep, seen, time);
+        }
+        page.sleeping.store(0, SeqCst);
+    }
+
+    fn housekeeping(&mut self, now: u64) {
+        self.notice_standstill(sys::monotonic_ns());
+        if let Some(most) = self.parts.config.max_size
+            && !self.recording.full
+            && self.out.files.bytes() >= most
+        {
+            (self.recording.full, self.recording.over) = (true, true);
+            self.switch(false, "--max-size is reached");
+            self.out.processes.losses.lose("events after the limit", "--max-size was reached", 0);
+        }
+        if self.recording.start_at_ns.is_some_and(|at| now >= at) {
+            self.recording.start_at_ns = None;
+            self.switch(true, "--delay is over");
+        }
+        if self.recording.stop_at_ns.is_some_and(|at| now >= at) {
+            self.recording.stop_at_ns = None;
+            self.recording.over = true;
+            self.switch(false, "--duration is over");
+        }
+        if now - self.timers.threads_ns >= THREADS_NS {
+            self.timers.threads_ns = now;
+            for target in self.targets.values_mut() {
+                target.look_after_threads(&mut self.out, now);
+            }
+        }
+        self.assign_samples(now);
+        self.write_off(now);
+        if now - self.timers.cpu_time_ns >= CPU_TIME_NS {
+            self.timers.cpu_time_ns = now;
+            self.targets.values_mut().for_each(Target::read_cpu_time);
+        }
+        if now - self.timers.observed_ns >= self.parts.config.rss_interval.as_nanos() as u64 {
+            self.timers.observed_ns = now;
+            self.observe(now);
+        }
+        if now - self.timers.flushed_ns >= FLUSH_NS {
+            self.timers.flushed_ns = now;
+            self.out.clock.join();
+            self.flush(now);
+        }
+    }
+
+    /// Finds samples their processes.
+    pub(super) fn assign_samples(&mut self, now: u64) {
+        let Engine { targets, out, attribution, .. } = self;
+        attribution.assign(&mut Room { targets, out }, None, now);
+    }
+}

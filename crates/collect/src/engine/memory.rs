@@ -1,0 +1,66 @@
+//! Readings of the job's memory: of its cgroup, of each process, and of what processes share.
+
+use super::main_loop::Engine;
+use super::pss::{Round, Sharer, Sizes};
+use crate::os::sys;
+use crate::out::info;
+use std::collections::BTreeMap;
+use tprof_trace::model::{Counter, counter, property};
+
+impl Engine {
+    pub(super) fn observe(&mut self, now: u64) {
+        let reading = self.cgroup.read();
+        let oom =
+            reading.oom_kills.zip(self.oom_at_start).map(|(now, start)| now.saturating_sub(start));
+        info::write_cgroup(&mut self.out.files, now, &reading, oom);
+        for target in self.targets.values_mut() {
+            target.observe(&mut self.out, now);
+        }
+        self.ask_sizes(now);
+    }
+
+    /// Asks for the proportional set sizes of ranks that have several live processes: those of
+    /// one alone share nothing that counts twice.
+    fn ask_sizes(&mut self, now: u64) {
+        let Some(sizer) = self.parts.sizer.as_mut().filter(|sizer| sizer.is_due(now)) else {
+            return;
+        };
+        let mut files: BTreeMap<usize, Vec<Sharer>> = BTreeMap::new();
+        for target in self.targets.values().filter(|target| target.end.is_none()) {
+            let sharer = Sharer { image: target.number, pid: target.pid, rss: target.usage.rss };
+            files.entry(target.file).or_default().push(sharer);
+        }
+        files.retain(|_, sharers| sharers.len() > 1);
+        if !files.is_empty() {
+            sizer.ask(files);
+        }
+    }
+
+    /// Writes the sizes of a round: those of a file have one time, so that they add up.
+    pub(super) fn take_sizes(&mut self, round: Round) {
+        if let Some(sizer) = &mut self.parts.sizer {
+            sizer.done(round.took_ns, sys::monotonic_ns(), self.parts.config.rss_interval);
+        }
+        for Sizes { file, time_ns, sizes } in round.all {
+            let Some(open) = self.out.files.open.get_mut(file) else { continue };
+            let sizes = match sizes {
+                Ok(sizes) => sizes,
+                Err(why) => {
+                    if open.sizes_missing.as_ref() != Some(&why) {
+                        open.fact(property::NO_PSS, &serde_json::json!(why).to_string());
+                        open.sizes_missing = Some(why);
+                    }
+                    continue;
+                }
+            };
+            let name = open.writer.name(counter::PSS_BYTES);
+            for (image, bytes) in sizes {
+                if let Some(target) = self.targets.get(&image) {
+                    let process = Some(target.hooks.index);
+                    let value = bytes as f64;
+                    open.writer.counter(Counter { time_ns, process, device: None, name, value });
+                }
+            }
+        }
+    }
+}

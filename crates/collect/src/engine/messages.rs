@@ -1,0 +1,164 @@
+//! What the engine does with what reaches it.
+
+use super::inbox::Event;
+use super::main_loop::Engine;
+use super::workers::{Answer, Read};
+use crate::cpu::Heard;
+use crate::os::sys;
+use crate::out::info;
+use crate::targets::attached::Attached;
+use crate::targets::attribution::Room;
+use crate::targets::placing::PlacedIn;
+use crate::targets::target::{End, Target};
+use std::sync::atomic::Ordering::*;
+use tprof_trace::run::Blind;
+
+/// What is lost of devices, and why.
+pub(super) const READINGS: &str = "readings of devices";
+pub(super) const NO_FILE: &str = "no process was recorded whose file would hold them";
+
+impl Engine {
+    pub(super) fn has_messages(&mut self) -> bool {
+        let before = (self.messages, self.open.modules, self.open.symbols);
+        self.take_messages();
+        before != (self.messages, self.open.modules, self.open.symbols)
+    }
+
+    pub(super) fn take_messages(&mut self) {
+        self.take_events();
+        self.take_answers();
+        self.out.processes.settle();
+    }
+
+    fn take_events(&mut self) {
+        self.sampled_until_ns = self.parts.sampler.as_ref().map_or(u64::MAX, |s| s.until_ns());
+        while let Ok(event) = self.parts.events.try_recv() {
+            self.messages += 1;
+            match event {
+                Event::Attached(attached) => self.attached(*attached),
+                Event::Joined { image, region, agent } => {
+                    if let Some(target) = self.targets.get_mut(&image) {
+                        target.joined(region, agent);
+                    }
+                }
+                Event::Unanswered(late) => {
+                    self.out.processes.unanswered(late, self.parts.config.redact)
+                }
+                Event::Answered { pid, agent } => self.out.processes.answered(pid, agent),
+                Event::Ended { image, time_ns, status, pidfd, exec } => {
+                    self.ended(image, End { time_ns, status, pidfd, exec })
+                }
+                Event::Control(request, reply) => {
+                    let _ = reply.send(self.control(request));
+                }
+                Event::Device(told) => {
+                    let recording = self.parts.session.page().recording.load(Relaxed) != 0;
+                    if !self.devices.take(told, recording) {
+                        self.out.processes.losses.lose(READINGS, NO_FILE, 1);
+                    }
+                }
+                Event::Sizes(round) => self.take_sizes(round),
+                Event::RootStarted(pid) => self.out.processes.root = Some(pid),
+                Event::Heard(heard) => {
+                    let recording = self.recording.ends_on
+                        || self.parts.session.page().recording.load(Relaxed) != 0;
+                    let Engine { targets, out, attribution, .. } = self;
+                    if recording || !matches!(heard, Heard::Taken(_)) {
+                        attribution.hear(heard, &mut Room { targets, out });
+                    }
+                }
+                Event::RootEnded(pid, status) => {
+                    self.out.processes.reaped(pid, status, sys::monotonic_ns());
+                    self.out.processes.root_ended = true;
+                    self.out.processes.tree_cpu_ns = sys::children_cpu_ns();
+                }
+                Event::AllHeard(turn) => self.ending.all_accepted = Some(turn),
+                Event::Follow => self.ending.follows = true,
+                Event::StopWaiting => self.ending.finish_by_ns = Some(0),
+                Event::Finish(wait) => {
+                    let by = sys::monotonic_ns() + wait.as_nanos() as u64;
+                    self.ending.finish_by_ns =
+                        Some(self.ending.finish_by_ns.map_or(by, |old| old.min(by)));
+                    self.parts.session.eager.store(true, Release);
+                    if let Some(sampler) = &self.parts.sampler {
+                        sampler.hurry();
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_answers(&mut self) {
+        while let Ok(answer) = self.parts.answers.try_recv() {
+            match answer {
+                Answer::Modules(Read { image, read_ns, modules, late }) => {
+                    self.open.modules = self.open.modules.saturating_sub(1);
+                    self.messages += 1;
+                    if let Some(target) = self.targets.get_mut(&image) {
+                        target.modules.open = target.modules.open.saturating_sub(1);
+                        target.code.was_late |= late;
+                        target.code.hear(read_ns, modules);
+                    }
+                }
+                Answer::Python(image, interpreter) => {
+                    self.messages += 1;
+                    if let Some(target) = self.targets.get_mut(&image) {
+                        target.code.interprets(interpreter);
+                    }
+                }
+                Answer::NoPython(process, why) => {
+                    let what = "Python frames in stacks of allocations".to_owned();
+                    self.out.processes.losses.add_blind(Blind { process, what, why });
+                }
+                Answer::Symbols(file, symbols) => {
+                    self.open.symbols = self.open.symbols.saturating_sub(1);
+                    self.messages += 1;
+                    info::write_symbols(
+                        &mut self.out.files,
+                        file,
+                        symbols,
+                        self.parts.config.redact,
+                    );
+                }
+            }
+        }
+    }
+
+    fn attached(&mut self, attached: Attached) {
+        let now = sys::monotonic_ns();
+        // Without a launcher nobody else says what is to be sampled.
+        match &self.parts.sampler {
+            Some(sampler) if self.parts.linger.is_some() => sampler.cover(attached.pid),
+            Some(sampler) if sampler.polls() => {
+                self.parts.session.eager.store(true, Release);
+                sampler.met(attached.pid);
+            }
+            Some(_) | None => {}
+        }
+        let placed_in = PlacedIn {
+            targets: &self.targets,
+            out: &mut self.out,
+            config: &self.parts.config,
+            recording: self.parts.session.page().recording.load(Relaxed) != 0,
+            allocators: &mut self.allocators,
+        };
+        if let Some(target) = Target::place(attached, placed_in, now) {
+            self.targets.insert(target.number, target);
+        }
+    }
+
+    fn ended(&mut self, number: u64, end: End) {
+        if let Some(target) = self.targets.get_mut(&number) {
+            target.end = Some(end);
+            if let Some(sampler) =
+                self.parts.sampler.as_ref().filter(|_| self.parts.session.eager.load(Acquire))
+            {
+                sampler.hurry();
+            }
+            // From here on a restarted rank gets a file of its own.
+            if let Some(open) = self.out.files.open.get_mut(target.file) {
+                open.live = open.live.saturating_sub(1);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Writes off targets whose process has ended, and has addresses named.
+
+use super::main_loop::Engine;
+use super::workers::SymbolsWanted;
+use crate::elf;
+use crate::os::proc;
+use crate::symbols::KERNEL;
+use crate::targets::code::Nameless;
+use crate::targets::target::Target;
+use std::path::Path;
+use tprof_trace::run::Blind;
+
+/// How long the end of a process waits to learn how it ended.
+pub(super) const STATUS_NS: u64 = 1_000_000_000;
+/// How long it waits for its mappings to be read.
+const MODULES_NS: u64 = 10_000_000_000;
+
+impl Engine {
+    /// Whether all samples up to a moment have arrived.
+    fn was_sampled(&self, time_ns: u64) -> bool {
+        self.sampled_until_ns >= time_ns
+    }
+
+    /// Finishes images whose process has ended.
+    pub(super) fn write_off(&mut self, now: u64) {
+        let gone: Vec<u64> = self
+            .targets
+            .iter()
+            .filter(|(_, t)| {
+                let sampled = t.end.as_ref().is_none_or(|e| self.was_sampled(e.time_ns));
+                let explained = sampled && t.status_is_known(&self.out.processes);
+                let age = t.end_age(now);
+                let read = t.modules.open == 0 || age > MODULES_NS;
+                t.end.is_some() && read && (explained || age > STATUS_NS)
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in gone {
+            self.finish_image(number, now);
+        }
+    }
+
+    pub(super) fn finish_image(&mut self, number: u64, now: u64) {
+        // Symbols need the mappings, which must be read while the process lives;
+        // what is missing then is said in the report.
+        let Some(mut target) = self.targets.remove(&number) else { return };
+        target.drain_all(&mut self.out, now);
+        target.learn_modules(&mut self.out, u64::MAX);
+        self.ask_symbols(&mut target);
+        self.judge_allocators(&mut target);
+        self.written_off += target.overhead(&self.out.clock, &self.parts.costs);
+        target.finish(&mut self.out, now, self.recording.always_on);
+    }
+
+    /// Says which modules' allocations are not seen: those that map memory for an
+    /// allocator of their own.
+    pub(super) fn judge_allocators(&mut self, target: &mut Target) {
+        for module in target.mapping_modules() {
+            let Some(allocator) = self.allocators.of_module(&module) else { continue };
+            let command = self.out.processes.process(target.number).map(|row| row.command.as_str());
+            let program = proc::program_of(command.unwrap_or_default());
+            let library = module.path.file_name().unwrap_or_default().to_string_lossy();
+            self.out.processes.losses.add_blind(Blind {
+                process: format!("{} {program}", target.pid),
+                what: "allocations".to_owned(),
+                why: elf::own_allocator(&library, &allocator),
+            });
+        }
+    }
+
+    /// Sends addresses that are new to the symbol worker.
+    pub(super) fn ask_symbols(&mut self, target: &mut Target) {
+        let (target, places) = (target.symbol_target(), target.code.drain_unnamed());
+        self.have_named(Nameless { target, places });
+    }
+
+    pub(super) fn have_named(&mut self, Nameless { target, places }: Nameless) {
+        let (kernel, user): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|(_, module, _)| module.path == Path::new(KERNEL));
+        let user = SymbolsWanted::User(Nameless { target, places: user });
+        let kernel = SymbolsWanted::Kernel(Nameless { target, places: kernel });
+        for question in [user, kernel] {
+            if let SymbolsWanted::User(n) | SymbolsWanted::Kernel(n) = &question
+                && !n.places.is_empty()
+            {
+                self.open.symbols += 1;
+                let _ = self.parts.workers.symbols.send(question);
+            }
+        }
+    }
+}

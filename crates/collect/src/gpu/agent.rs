@@ -1,0 +1,389 @@
+//! What a process's CUPTI agent records, gathered and written.
+
+use super::launches::{Launches, Told};
+use super::ranges::Ranges;
+use super::rows::{self, Place, Rows};
+use super::witness::Gap;
+use crate::out::info;
+use crate::out::losses::Losses;
+use crate::shared::clock::Clock;
+use std::collections::HashMap;
+use tprof_trace::model::*;
+use tprof_trace::run::Blind;
+use tprof_trace::{TraceRow, TraceWriter};
+use tprof_wire::gpu::{self, trouble};
+use tprof_wire::record::ExtKind;
+
+/// Rows of one table that are gathered before they are written. More make a file hardly
+/// smaller, and no longer fit a processor's cache, nor the memory of a collector with a
+/// node's ranks.
+const ROWS: usize = 8_192;
+
+/// How long the hooks may take to tell of memory that CUPTI has told of.
+const HOOKS_LATE_NS: u64 = 5_000_000_000;
+
+/// The device side of one process.
+pub struct Gpu {
+    label: String,
+    rows: Rows,
+    kernels: Vec<Kernel>,
+    copies: Vec<MemoryCopy>,
+    waits: Vec<Synchronization>,
+    spans: Vec<Span>,
+    allocations: Vec<DeviceAllocation>,
+    externals: Vec<ExternalId>,
+    ranges: Ranges,
+    launches: Launches,
+    /// From then on CUPTI tells of the calls of CUDA's runtime.
+    pub tells_calls_from_ns: Option<u64>,
+    /// The call of the runtime that the last record told of: its thread and beginning.
+    pub told: Option<(ThreadIndex, u64)>,
+}
+
+impl Gpu {
+    /// Of a process; `label` names it to people.
+    pub fn new(process: ProcessIndex, label: String) -> Gpu {
+        Gpu {
+            label,
+            rows: Rows::new(process),
+            kernels: Vec::new(),
+            copies: Vec::new(),
+            waits: Vec::new(),
+            spans: Vec::new(),
+            allocations: Vec::new(),
+            externals: Vec::new(),
+            ranges: Ranges::default(),
+            launches: Launches::default(),
+            tells_calls_from_ns: None,
+            told: None,
+        }
+    }
+
+    /// Takes a record; false if it makes no sense.
+    pub fn take(
+        &mut self,
+        record: Record<'_>,
+        place: &mut Place<'_>,
+        clock: &Clock,
+        losses: &mut Losses,
+    ) -> bool {
+        let taken = self.take_known(&record, place, clock, losses).is_some();
+        let gathered =
+            [self.kernels.len(), self.spans.len(), self.copies.len(), self.externals.len()];
+        if gathered.iter().any(|rows| *rows >= ROWS) || self.ranges.fresh() >= ROWS {
+            self.write(place.threads, &mut place.file.writer, losses);
+        }
+        taken
+    }
+
+    fn take_known(
+        &mut self,
+        record: &Record<'_>,
+        place: &mut Place<'_>,
+        clock: &Clock,
+        losses: &mut Losses,
+    ) -> Option<()> {
+        let payload = record.payload;
+        match record.kind {
+            ExtKind::ClockJoin => self.join(gpu::ClockJoin::unpack(payload)?, record, place, clock),
+            ExtKind::Text => self.rows.texts.define(record.argument, payload)?,
+            ExtKind::AgentNote => {
+                let [count, text, ..] = payload else { return None };
+                if record.argument == trouble::TELLS_CALLS {
+                    self.tells_calls_from_ns.get_or_insert(clock.ns(record.clock));
+                }
+                self.note(record.argument, *count, *text as u32, place, losses);
+            }
+            ExtKind::Device => self.rows.device(&gpu::Device::unpack(payload)?, place),
+            ExtKind::Stream => self.rows.stream(&gpu::Stream::unpack(payload)?, place),
+            ExtKind::Context => {
+                let context = gpu::Context::unpack(payload)?;
+                self.rows.contexts.insert(context.context, (context.device, context.null_stream));
+            }
+            ExtKind::Kernel => {
+                let kernel = gpu::Kernel::unpack(payload)?;
+                if kernel.graph == 0 {
+                    self.launches.ran(kernel.correlation);
+                }
+                let row = self.rows.kernel(&kernel, place);
+                self.kernels.push(row);
+            }
+            ExtKind::Copy => {
+                let row = self.rows.copy(&gpu::Copy::unpack(payload)?);
+                self.copies.push(row);
+            }
+            ExtKind::Call => {
+                let call = gpu::Call::unpack(payload)?;
+                let row = self.rows.call(&call, place);
+                if row.kind == SpanKind::Runtime {
+                    self.told = Some((row.thread, row.start_ns));
+                    let told = Told {
+                        name: call.name,
+                        correlation: call.correlation,
+                        thread: row.thread,
+                        start_ns: row.start_ns,
+                        end_ns: row.start_ns + row.duration_ns,
+                        succeeded: call.result == 0,
+                    };
+                    self.launches
+                        .told(&told, || self.rows.texts.text(call.name).unwrap_or_default());
+                }
+                self.spans.push(row);
+            }
+            ExtKind::Wait => {
+                let row = self.rows.wait(&gpu::Wait::unpack(payload)?);
+                self.waits.push(row);
+            }
+            ExtKind::Memory => {
+                let row = self.rows.memory(&gpu::Memory::unpack(payload)?, record.thread);
+                self.allocations.push(row);
+            }
+            ExtKind::External => {
+                let external = gpu::External::unpack(payload)?;
+                self.externals.push(ExternalId {
+                    process: self.rows.process,
+                    correlation: external.correlation.into(),
+                    kind: rows::external_kind(external.kind),
+                    id: external.id,
+                });
+            }
+            ExtKind::Overhead => {
+                let overhead = gpu::Overhead::unpack(payload)?;
+                let row = self.rows.overhead(&overhead, record.thread, place);
+                self.spans.push(row);
+            }
+            kind => {
+                let range = gpu::Range::unpack(payload)?;
+                let time_ns = clock.ns(record.clock);
+                self.ranges.take(kind, &range, record.thread, time_ns);
+            }
+        }
+        Some(())
+    }
+
+    fn join(
+        &mut self,
+        join: gpu::ClockJoin,
+        record: &Record<'_>,
+        place: &mut Place<'_>,
+        clock: &Clock,
+    ) {
+        let time_ns = clock.ns(record.clock);
+        if let Some(step_ns) = self.rows.joins.add(join.foreign_ns, time_ns) {
+            let name = place.writer().name(&format!("CUPTI's clock was set by {step_ns} ns"));
+            let process = Some(self.rows.process);
+            place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
+        }
+        let source = place.writer().name("cupti");
+        place.writer().clock_join(ClockJoin {
+            time_ns,
+            foreign_ns: join.foreign_ns,
+            uncertainty_ns: clock.duration_ns(join.width_ticks).div_ceil(2),
+            process: self.rows.process,
+            source,
+        });
+    }
+
+    /// Something that the run must say.
+    fn note(
+        &mut self,
+        what: u32,
+        count: u64,
+        text: u32,
+        place: &mut Place<'_>,
+        losses: &mut Losses,
+    ) {
+        let text = self.rows.texts.text(text).unwrap_or_default();
+        let mut blind = |of: &str, why: &str| {
+            losses.add_blind(Blind {
+                process: self.label.clone(),
+                what: of.to_owned(),
+                why: why.to_owned(),
+            });
+        };
+        match what {
+            trouble::NO_CUPTI => blind("what the GPU did", text),
+            trouble::REFUSED => {
+                if text.starts_with("kernels: ") {
+                    self.launches.cannot_know();
+                }
+                let (of, why) = text.split_once(": ").unwrap_or(("records of the GPU", text));
+                blind(of, &format!("CUPTI refused it ({why}, {count})"));
+            }
+            trouble::NOT_CHAINED => blind("another injected library", text),
+            trouble::USES => {
+                let key = place.writer().name("cupti");
+                let value = serde_json::json!({
+                    "process": self.rows.process, "version": count, "path": text,
+                });
+                let value = place.writer().name(&value.to_string());
+                place.writer().property(Property { key, value });
+            }
+            trouble::DROPPED => {
+                self.launches.counted += count;
+                losses.lose("GPU records", "CUPTI had no room for them", count);
+            }
+            trouble::NO_BUFFER => {
+                let why =
+                    "all were full; the records that it cost are counted beside, if CUPTI does";
+                losses.lose("requests of CUPTI's for a buffer", why, count);
+            }
+            trouble::NEWER => {
+                let version = format!("{}.{}", count / 10_000, count % 10_000 / 100);
+                blind(
+                    "what a newer CUPTI may have added to its records",
+                    &format!("CUPTI {version} is newer than 13.5, the newest that tprof knows"),
+                );
+            }
+            trouble::NO_TIMES => {
+                self.launches.counted += count;
+                losses.lose("GPU records", "CUPTI gave them no times", count);
+            }
+            trouble::UNKNOWN_KIND => {
+                losses.lose("GPU records", "they are of kinds that this tprof does not know", count)
+            }
+            trouble::UNREADABLE => {
+                let why = format!("CUPTI could not read its buffer on ({text})");
+                losses.lose("bytes of GPU records", &why, count);
+            }
+            trouble::NAMES_CUT => losses.lose("ends of names", "they were too long", count),
+            _ => {}
+        }
+    }
+
+    /// Writes CUPTI's records of memory, unless the hooks tell of it, with the
+    /// stacks that took it. A hook may be late: its first stack waits for the
+    /// collector, which is longer than CUPTI takes.
+    pub fn write_memory(
+        &mut self,
+        hooks_tell: bool,
+        now_ns: u64,
+        writer: &mut TraceWriter,
+        losses: &mut Losses,
+    ) {
+        if hooks_tell {
+            self.allocations.clear();
+        }
+        let waited = self.allocations.first().map_or(0, |row| now_ns.saturating_sub(row.time_ns));
+        if waited >= HOOKS_LATE_NS || self.allocations.len() >= ROWS {
+            write_rows(&mut self.allocations, |row| row.time_ns, writer, losses);
+        }
+    }
+
+    /// Writes what has gathered; `threads` are the rows of the process's threads, by
+    /// their ids.
+    pub fn write(
+        &mut self,
+        threads: &HashMap<u32, ThreadIndex>,
+        writer: &mut TraceWriter,
+        losses: &mut Losses,
+    ) {
+        self.ranges.settle(
+            self.rows.process,
+            threads,
+            &mut self.spans,
+            writer,
+            &mut self.rows.texts,
+        );
+        write_rows(&mut self.kernels, |row| row.start_ns, writer, losses);
+        write_rows(&mut self.copies, |row| row.start_ns, writer, losses);
+        write_rows(&mut self.waits, |row| row.start_ns, writer, losses);
+        write_rows(&mut self.spans, |row| row.start_ns, writer, losses);
+        write_rows(&mut self.externals, |row| row.correlation, writer, losses);
+    }
+
+    /// The process is over: ranges that nobody ended end with it.
+    pub fn finish(
+        &mut self,
+        end_ns: u64,
+        threads: &HashMap<u32, ThreadIndex>,
+        writer: &mut TraceWriter,
+        losses: &mut Losses,
+    ) {
+        self.write(threads, writer, losses);
+        write_rows(&mut self.allocations, |row| row.time_ns, writer, losses);
+        let untold = self.ranges.close(end_ns);
+        self.write(threads, writer, losses);
+        for (what, why, count) in [
+            ("NVTX ranges", "their names were lost", untold.nameless),
+            ("NVTX ranges", "their ends were not recorded", untold.endless),
+            ("ends of NVTX ranges", "their process ended first", untold.cut),
+            ("names of threads", "NVTX named threads that are not known", untold.unknown_threads),
+        ] {
+            if count > 0 {
+                losses.lose(what, why, count);
+            }
+        }
+    }
+
+    /// Says how many kernels were launched of which no record came.
+    pub fn tell_untold(&self, losses: &mut Losses) {
+        let untold = self.launches.without_kernels();
+        if untold > 0 {
+            let why = "they were launched, and CUPTI gave no record of them before the end";
+            losses.lose("kernels", why, untold);
+        }
+    }
+
+    /// Says when another client of CUPTI had taken the records over: in the run, in time
+    /// since the process began, and as marks.
+    pub fn tell_gaps(
+        &self,
+        gaps: &[Gap],
+        start_ns: u64,
+        writer: &mut TraceWriter,
+        losses: &mut Losses,
+    ) {
+        for gap in gaps {
+            let since = |time_ns: u64| time_ns.saturating_sub(start_ns) as f64 / 1e9;
+            let (from, to) = (since(gap.from_ns), since(gap.to_ns));
+            losses.add_blind(Blind {
+                process: self.label.clone(),
+                what: format!("what the GPU did from {from:.2} s to {to:.2} s after it began"),
+                why: format!(
+                    "{} launches and copies brought no records: another client of CUPTI took \
+                     them over",
+                    gap.calls
+                ),
+            });
+            for (time_ns, text) in [
+                (gap.from_ns, "another client of CUPTI takes the records over"),
+                (gap.to_ns, "the last call without a record of CUPTI's"),
+            ] {
+                let (process, name) = (Some(self.rows.process), writer.name(text));
+                writer.mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
+            }
+        }
+    }
+}
+
+fn write_rows<R: TraceRow>(
+    rows: &mut Vec<R>,
+    time: impl Fn(&R) -> u64,
+    writer: &mut TraceWriter,
+    losses: &mut Losses,
+) {
+    if rows.is_empty() {
+        return;
+    }
+    rows.sort_by_key(time);
+    let count = rows.len() as u64;
+    if let Err(e) = writer.write(rows) {
+        losses.lose("GPU records", info::UNWRITTEN, count);
+        losses.complain(&e.to_string());
+    }
+}
+
+/// A record of the agent's.
+pub struct Record<'a> {
+    /// What it is.
+    pub kind: ExtKind,
+    /// See [`ExtKind`].
+    pub argument: u32,
+    /// Ticks of our clock.
+    pub clock: u64,
+    /// Thread that wrote it.
+    pub thread: ThreadIndex,
+    /// Words.
+    pub payload: &'a [u64],
+}

@@ -1,0 +1,59 @@
+//! What a run lost, and what of it could not be seen.
+
+use super::standstill::Standstill;
+use std::collections::{BTreeMap, HashSet};
+use tprof_trace::run::Blind;
+
+/// Entries of this kind that are kept; a build of millions of processes must not
+/// fill the collector's memory.
+pub(super) const MOST_BLIND: usize = 10_000;
+
+/// See the module.
+#[derive(Default)]
+pub struct Losses {
+    by_kind: BTreeMap<(String, String), u64>,
+    /// What could not be seen, and of whom.
+    pub(super) blind: Vec<Blind>,
+    /// Whether the collector gets on, and what was lost for that it does not.
+    pub standstill: Standstill,
+    complaints: HashSet<String>,
+}
+
+impl Losses {
+    /// Adds somebody of whom something cannot be seen.
+    pub fn add_blind(&mut self, blind: Blind) {
+        if self.blind.len() < MOST_BLIND {
+            self.blind.push(blind);
+        } else {
+            self.lose(
+                "entries in the list of processes that could not be seen",
+                "there were too many",
+                1,
+            );
+        }
+    }
+
+    /// As [`Losses::add_blind`], once however many processes it concerns.
+    pub fn add_blind_once(&mut self, blind: Blind) {
+        if !self.blind.iter().any(|known| known.what == blind.what && known.why == blind.why) {
+            self.add_blind(blind);
+        }
+    }
+
+    /// Counts a loss; 0: an unknown number.
+    pub fn lose(&mut self, what: &str, why: &str, count: u64) {
+        *self.by_kind.entry((what.to_owned(), why.to_owned())).or_insert(0) += count;
+    }
+
+    /// Losses by kind.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        self.by_kind.iter().map(|((what, why), count)| (what.as_str(), why.as_str(), *count))
+    }
+
+    /// Prints a line once on stderr: the disk is full, a file is gone.
+    pub fn complain(&mut self, what: &str) {
+        if self.complaints.insert(what.to_owned()) {
+            eprintln!("tprof: {what}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Where everything that is recorded goes.
+
+use super::files::Files;
+use super::processes::Processes;
+use crate::shared::clock::Clock;
+
+/// The rank files, what is known of every process, and the clock that joins both to the targets'.
+pub struct Output {
+    /// Converts the targets' clock.
+    pub clock: Clock,
+    /// Rank files.
+    pub files: Files,
+    /// What is known of every process, and what was lost.
+    pub processes: Processes,
+}
+
+impl Output {
+    /// Without any process yet.
+    pub fn new(clock: Clock, files: Files) -> Output {
+        Output { clock, files, processes: Processes::default() }
+    }
+}

@@ -1,0 +1,300 @@
+//! What became of every process: who began whom, how each ended, who could not
+//! be seen, and what was lost.
+
+mod expected;
+mod unattached;
+mod unseen;
+
+use crate::out::losses::Losses;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use tprof_trace::model::ProcessEnd;
+use tprof_trace::run::ProcessInfo;
+use unattached::Unattached;
+
+/// A program that was about to run, and has not attached.
+#[derive(Clone, Debug)]
+struct Expected {
+    path: String,
+    verdict: u32,
+    parent: u32,
+    time_ns: u64,
+}
+
+/// A process that said hello and was gone, or went on alone, before it was answered.
+#[derive(Clone, Debug)]
+pub struct Unanswered {
+    /// Pid, as the collector sees it.
+    pub pid: u32,
+    /// Parent's pid.
+    pub parent: u32,
+    /// Its CUPTI agent said it.
+    pub agent: bool,
+    /// Command line, if it was still there.
+    pub command: Vec<String>,
+    /// When this was noticed, ns.
+    pub time_ns: u64,
+}
+
+/// Where an image belongs; its children may ask after it is gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Index of its file.
+    pub file: usize,
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// Its environment carries LOCAL_RANK.
+    pub is_worker: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Processes {
+    /// Process images, in order of appearance; `ProcessInfo` as `run.json` has it.
+    pub processes: Vec<ProcessInfo>,
+    /// Row in `processes` of an image.
+    row: HashMap<u64, usize>,
+    /// File that holds a row's data, by index of the open files.
+    file: HashMap<usize, usize>,
+    /// File, rank, and whether it is a worker, of every image there ever was.
+    places: HashMap<u64, Place>,
+    /// Newest image of a pid.
+    newest: HashMap<u32, u64>,
+    /// Wait statuses, by pid, in order of time.
+    reaped: HashMap<u32, Vec<(u64, i32)>>,
+    /// Those of them of which it is not settled whether they attached: rings are read between
+    /// two looks at who did, and a process may have done so and be reaped in the meantime.
+    unsettled: Vec<(u32, i32, u64)>,
+    /// Statuses that processes announced themselves.
+    announced: HashMap<u64, i32>,
+    expected: HashMap<u32, Expected>,
+    /// Pids whose last program did not attach, and has been told of.
+    replaced: HashSet<u32>,
+    /// Forked children that recorded nothing so far: parent's image and when.
+    forks: HashMap<u32, (u64, u64)>,
+    /// Processes that were not answered in time, by pid and whether it was their agent.
+    unanswered: BTreeMap<(u32, bool), Unanswered>,
+    /// Programs of which no ring tells.
+    unattached: Unattached,
+    /// Pid that the launcher started.
+    pub root: Option<u32>,
+    /// It has ended.
+    pub root_ended: bool,
+    /// End of the last process that ended.
+    pub last_end_ns: Option<u64>,
+    /// CPU time of the launched tree, as the kernel adds it up; ns.
+    pub tree_cpu_ns: u64,
+    /// What was lost, and could not be seen.
+    pub losses: Losses,
+}
+
+impl Processes {
+    /// An image attached.
+    pub fn began(&mut self, image: u64, info: ProcessInfo, place: Place) {
+        // Its pid was another's before.
+        let before = |(pid, _, at): &mut (u32, i32, u64)| *pid == info.pid && *at <= info.start_ns;
+        let gone: Vec<_> = self.unsettled.extract_if(.., before).collect();
+        for (pid, status, time_ns) in gone {
+            self.gone(pid, status, time_ns);
+        }
+        self.places.insert(image, place);
+        self.newest.insert(info.pid, image);
+        self.forks.remove(&info.pid);
+        if self.expected.get(&info.pid).is_some_and(|e| e.time_ns <= info.start_ns) {
+            self.expected.remove(&info.pid);
+        }
+        self.file.insert(self.processes.len(), place.file);
+        self.row.insert(image, self.processes.len());
+        self.processes.push(info);
+    }
+
+    /// Where an image belongs.
+    pub fn place_of(&self, image: u64) -> Option<Place> {
+        self.places.get(&image).copied()
+    }
+
+    /// All rows, each with the name of its file now.
+    pub fn rows(&self, names: &[String]) -> Vec<ProcessInfo> {
+        let mut rows = self.processes.clone();
+        for (row, file) in &self.file {
+            if let Some(row) = rows.get_mut(*row) {
+                row.file = names.get(*file).cloned();
+            }
+        }
+        rows
+    }
+
+    /// Row of an image.
+    pub fn process(&mut self, image: u64) -> Option<&mut ProcessInfo> {
+        let row = *self.row.get(&image)?;
+        self.processes.get_mut(row)
+    }
+
+    /// Newest image of a pid.
+    pub fn image_of(&self, pid: u32) -> Option<u64> {
+        self.newest.get(&pid).copied()
+    }
+
+    /// A program was sampled that did not attach; its row.
+    pub fn sampled(&mut self, info: ProcessInfo, file: usize) -> usize {
+        let row = self.unattached.sampled(info, &mut self.processes);
+        self.file.insert(row, file);
+        row
+    }
+
+    /// A program that was sampled has ended; how, if anyone saw it.
+    pub fn sampled_ended(&mut self, row: usize, end_ns: u64, last: bool) -> Option<ProcessEnd> {
+        let process = self.processes.get(row)?;
+        let told = process.exit_status.is_some() || process.signal.is_some();
+        let status = self.status_of(process.pid, process.start_ns).filter(|_| !told);
+        let process = self.processes.get_mut(row)?;
+        if let Some(status) = status {
+            (process.exit_status, process.signal, process.ended_by) = in_words(Some(status));
+        }
+        let end = match (process.exit_status, process.signal) {
+            (Some(status), _) => ProcessEnd::Exited(status),
+            (None, Some(signal)) => ProcessEnd::Signal(signal),
+            (None, None) if last => ProcessEnd::Unknown,
+            (None, None) => return None,
+        };
+        process.end_ns = Some(end_ns);
+        Some(end)
+    }
+
+    /// An image forked a child, which attaches only once it allocates.
+    pub fn forked(&mut self, child: u32, parent: u64, time_ns: u64) {
+        let attached = self
+            .image_of(child)
+            .and_then(|image| self.process(image))
+            .is_some_and(|p| p.start_ns >= time_ns);
+        if !attached {
+            self.forks.insert(child, (parent, time_ns));
+        }
+    }
+
+    /// A forked child came and went, and recorded nothing.
+    fn quiet_child(
+        &mut self,
+        pid: u32,
+        (parent, start_ns): (u64, u64),
+        status: Option<i32>,
+        end_ns: Option<u64>,
+    ) {
+        let Some(parent) = self.process(parent).cloned() else { return };
+        let (exit_status, signal, ended_by) = in_words(status);
+        let child = ProcessInfo {
+            pid,
+            parent: parent.pid,
+            exit_status,
+            signal,
+            ended_by,
+            start_ns,
+            end_ns,
+            lost: None,
+            ..parent
+        };
+        self.unattached.told(child, &mut self.processes);
+    }
+
+    /// A process was reaped by its parent (or by the launcher).
+    pub fn reaped(&mut self, pid: u32, status: i32, time_ns: u64) {
+        self.reaped.entry(pid).or_default().push((time_ns, status));
+        self.unsettled.push((pid, status, time_ns));
+    }
+
+    /// Judges who was reaped and had not attached, once everybody is known who attached before.
+    pub fn settle(&mut self) {
+        for (pid, status, time_ns) in std::mem::take(&mut self.unsettled) {
+            self.gone(pid, status, time_ns);
+        }
+    }
+
+    /// A process was reaped that has not attached by then, if it is still expected.
+    fn gone(&mut self, pid: u32, status: i32, time_ns: u64) {
+        self.expected_ended(pid, status, time_ns);
+        if let Some(fork) = self.forks.remove(&pid) {
+            self.quiet_child(pid, fork, Some(status), Some(time_ns));
+        }
+    }
+
+    /// A process announced its exit status.
+    pub fn announces(&mut self, image: u64, status: i32) {
+        self.announced.insert(image, status);
+    }
+
+    /// How a process that began at `start_ns` ended, if anyone saw it.
+    pub fn status_of(&self, pid: u32, start_ns: u64) -> Option<i32> {
+        self.reaped.get(&pid)?.iter().find(|(at, _)| *at >= start_ns).map(|(_, status)| *status)
+    }
+
+    /// Writes the end of an image down.
+    pub fn ended(
+        &mut self,
+        image: u64,
+        pid: u32,
+        status: Option<i32>,
+        exec: bool,
+        end_ns: Option<u64>,
+    ) -> ProcessEnd {
+        let start = self.process(image).map_or(0, |p| p.start_ns);
+        let known = status.or_else(|| self.status_of(pid, start));
+        let end = match known {
+            _ if exec => ProcessEnd::Exec,
+            Some(status) if status & 0x7f == 0 => ProcessEnd::Exited(status >> 8 & 0xff),
+            Some(status) => ProcessEnd::Signal(status & 0x7f),
+            None => match self.announced.get(&image) {
+                Some(status) => ProcessEnd::Exited(status & 0xff),
+                None => ProcessEnd::Unknown,
+            },
+        };
+        self.last_end_ns = self.last_end_ns.max(end_ns);
+        if let Some(process) = self.process(image) {
+            process.end_ns = end_ns;
+            (process.exit_status, process.signal) = match end {
+                ProcessEnd::Exited(status) => (Some(status), None),
+                ProcessEnd::Signal(signal) => (None, Some(signal)),
+                _ => (None, None),
+            };
+            process.ended_by = match (end, end_ns) {
+                (_, None) => "running",
+                (ProcessEnd::Exited(_), _) => "exit",
+                (ProcessEnd::Signal(_), _) => "signal",
+                (ProcessEnd::Exec, _) => "exec",
+                (ProcessEnd::Unknown, _) => "unknown",
+            }
+            .to_owned();
+        }
+        end
+    }
+}
+
+/// A wait status in the words of `run.json`: exit status, signal, how it ended.
+fn in_words(status: Option<i32>) -> (Option<i32>, Option<i32>, String) {
+    match status {
+        Some(s) if s & 0x7f == 0 => (Some(s >> 8 & 0xff), None, "exit".to_owned()),
+        Some(s) => (None, Some(s & 0x7f), "signal".to_owned()),
+        None => (None, None, "unknown".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_attached_before_it_was_reaped_is_seen_though_its_parent_was_read_first() {
+        let mut story = Processes::default();
+        let place = Place { file: 0, rank: None, is_worker: false };
+        let row = |start_ns| ProcessInfo { pid: 7, start_ns, ..ProcessInfo::default() };
+        story.spawned(7, 1, "/nosuch/program".to_owned(), 0, 100);
+        story.reaped(7, 0, 200);
+        story.began(1, row(150), place);
+        story.settle();
+        assert!(story.losses.blind.is_empty() && story.processes.len() == 1);
+        // The next of that pid is another, and the first is settled all the same.
+        story.spawned(7, 1, "/nosuch/program".to_owned(), 0, 300);
+        story.reaped(7, 0, 400);
+        story.began(2, row(500), place);
+        story.settle();
+        assert_eq!((story.losses.blind.len(), story.processes.len()), (1, 3));
+    }
+}

@@ -1,0 +1,118 @@
+//! Programs that processes are about to become, and that never attach: why nothing is seen of them.
+
+use super::{Expected, Processes, in_words};
+use crate::elf;
+use std::path::Path;
+use tprof_trace::run::{Blind, ProcessInfo};
+
+/// Verdicts of an exec, as `tprof_wire::record::ExecVerdict` numbers them.
+mod verdict {
+    pub const NO_ENVIRONMENT: u32 = 1;
+    pub const STATIC: u32 = 2;
+    pub const OTHER_CLASS: u32 = 3;
+    pub const SETUID: u32 = 4;
+    pub const SANITIZER: u32 = 5;
+    pub const FILTERED: u32 = 6;
+}
+
+/// Why nothing was seen of a process for which there is no better reason.
+pub(super) const NEVER_ATTACHED: &str =
+    "it never attached: it ended before its libraries were loaded, or may not reach the session";
+/// Why a process was not recorded that went on without an answer.
+pub(super) const STOOD_STILL_THEN: &str = "the collector stood still when it began";
+
+impl Processes {
+    /// `pid` is about to become `path`.
+    pub fn executes(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
+        self.forks.remove(&pid);
+        // The new image's arrival may be read before its old image's last records.
+        let arrived = self
+            .image_of(pid)
+            .and_then(|image| self.process(image))
+            .is_some_and(|p| p.start_ns >= time_ns);
+        if arrived {
+            return;
+        }
+        self.expected.insert(pid, Expected { path, verdict, parent, time_ns });
+    }
+
+    /// It did not.
+    pub fn exec_failed(&mut self, pid: u32) {
+        self.expected.remove(&pid);
+    }
+
+    /// `pid` was spawned from `path`, which may have attached before this was read.
+    pub fn spawned(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
+        self.executes(pid, parent, path, verdict, time_ns);
+    }
+
+    /// Whether a process has become another program that did not attach; that
+    /// program's end is `status` then.
+    pub fn was_replaced(&mut self, pid: u32, status: Option<i32>, time_ns: u64) -> bool {
+        let Some(expected) = self.expected.remove(&pid) else { return self.replaced.remove(&pid) };
+        self.unseen(pid, &expected, status.map(|status| (status, time_ns)));
+        true
+    }
+
+    pub(super) fn expected_ended(&mut self, pid: u32, status: i32, time_ns: u64) {
+        let Some(expected) = self.expected.remove(&pid) else { return };
+        if self.newest.contains_key(&pid) {
+            self.replaced.insert(pid);
+        }
+        self.unseen(pid, &expected, Some((status, time_ns)));
+    }
+
+    /// A program ran and nothing of it was seen.
+    pub(super) fn unseen(&mut self, pid: u32, expected: &Expected, end: Option<(i32, u64)>) {
+        let name = Path::new(&expected.path)
+            .file_name()
+            .map_or_else(|| expected.path.clone(), |n| n.to_string_lossy().into_owned());
+        let (what, why) = match self.unanswered.remove(&(pid, false)) {
+            Some(_) => ("everything".to_owned(), STOOD_STILL_THEN.to_owned()),
+            None => self.reason(expected),
+        };
+        self.losses.add_blind(Blind { process: format!("{pid} {name}"), what, why });
+        let (exit_status, signal, ended_by) = in_words(end.map(|(status, _)| status));
+        let program = ProcessInfo {
+            pid,
+            parent: expected.parent,
+            rank: None,
+            command: expected.path.clone(),
+            exit_status,
+            signal,
+            ended_by,
+            start_ns: expected.time_ns,
+            end_ns: end.map(|(_, at)| at),
+            ..ProcessInfo::default()
+        };
+        self.unattached.told(program, &mut self.processes);
+    }
+
+    fn reason(&self, expected: &Expected) -> (String, String) {
+        let why = match expected.verdict {
+            verdict::NO_ENVIRONMENT => "its environment dropped LD_PRELOAD or TPROF_SESSION",
+            verdict::STATIC => "statically linked: nothing can be loaded into it",
+            verdict::OTHER_CLASS => {
+                "built for another machine (32-bit?): the library cannot be loaded into it"
+            }
+            verdict::SETUID => {
+                "set-user-id, set-group-id or with file capabilities: the loader ignores LD_PRELOAD"
+            }
+            verdict::SANITIZER => {
+                "a sanitizer build, which insists on being loaded first: left alone"
+            }
+            verdict::FILTERED => {
+                "its parent is under a seccomp filter, under which attaching could kill it"
+            }
+            _ => return self.reason_of_file(Path::new(&expected.path)),
+        };
+        ("everything".to_owned(), why.to_owned())
+    }
+
+    pub(super) fn reason_of_file(&self, path: &Path) -> (String, String) {
+        match elf::blind_reason(path) {
+            Some((what, why)) => (what.to_owned(), why),
+            None => ("everything".to_owned(), NEVER_ATTACHED.to_owned()),
+        }
+    }
+}

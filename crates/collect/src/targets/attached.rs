@@ -1,0 +1,46 @@
+//! What a process brings as it attaches.
+
+use crate::modules::LoadedModule;
+use crate::os::maps::Mapping;
+use crate::out::ranks::RankEnvironment;
+use crate::shared::Region;
+use std::fs::File;
+use std::sync::Arc;
+use tprof_wire::handshake::Hello;
+
+/// A process image that attached.
+pub struct Attached {
+    /// Number of the image in this run.
+    pub image: u64,
+    /// Pid, as the collector sees it.
+    pub pid: u32,
+    /// Parent's pid.
+    pub parent: u32,
+    /// CPU time that it had taken by then, ns.
+    pub cpu_ns: u64,
+    /// Resident bytes by then; 0 of a zombie.
+    pub resident_bytes: Option<u64>,
+    /// What it said.
+    pub hello: Hello,
+    /// Shared memory.
+    pub region: Arc<Region>,
+    /// Command line.
+    pub command: Vec<String>,
+    /// Executable.
+    pub exe: String,
+    /// The executable, open, where its allocator matters: the process may be gone before
+    /// anybody looks.
+    pub program: Option<File>,
+    /// What its environment says about ranks.
+    pub ranks: RankEnvironment,
+    /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
+    pub nvtx_owner: Option<String>,
+    /// The kernel tells when it ends.
+    pub watched: bool,
+    /// When, ns.
+    pub time_ns: u64,
+    /// The code that was mapped then; a forked child has its parent's.
+    pub begun_with: Vec<Mapping>,
+    /// The modules of which it was given the tables ahead.
+    pub modules: Option<Vec<LoadedModule>>,
+}

@@ -1,0 +1,163 @@
+//! The end of a target: what recording cost it, what it lost, and its last rows.
+
+use super::target::Target;
+use crate::os::sys;
+use crate::out::output::Output;
+use crate::out::processes::Processes;
+use crate::shared::calibrate::Costs;
+use crate::shared::clock::Clock;
+use std::ops::AddAssign;
+use std::sync::atomic::Ordering::Relaxed;
+use tprof_wire::region::mem_mode;
+
+/// What recording cost processes, and what they used themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overhead {
+    /// Time that they waited for the collector, ns.
+    pub wait_ns: u64,
+    /// Time in hooks, estimated, ns.
+    pub host_ns: u64,
+    /// CPU time, as last read, ns.
+    pub cpu_ns: u64,
+}
+
+impl AddAssign for Overhead {
+    fn add_assign(&mut self, other: Overhead) {
+        self.wait_ns += other.wait_ns;
+        self.host_ns += other.host_ns;
+        self.cpu_ns += other.cpu_ns;
+    }
+}
+
+impl Target {
+    /// What recording cost it so far.
+    pub fn overhead(&self, clock: &Clock, costs: &Costs) -> Overhead {
+        let totals = self.hooks.slot_totals();
+        let hooks = match self.hooks.region.header().mem_mode.load(Relaxed) {
+            mem_mode::SAMPLED => (totals.allocations + totals.frees) as f64 * costs.counted_ns,
+            _ => self.hooks.recorded as f64 * costs.recorded_ns,
+        };
+        Overhead {
+            wait_ns: clock.duration_ns(totals.wait_ticks),
+            host_ns: hooks as u64 + clock.duration_ns(totals.stack_ticks),
+            cpu_ns: self.usage.cpu_ns,
+        }
+    }
+
+    /// Whether its end is explained.
+    pub fn status_is_known(&self, processes: &Processes) -> bool {
+        self.end.as_ref().is_some_and(|end| {
+            end.exec
+                || end.status.is_some()
+                || end.pidfd.as_ref().and_then(sys::exit_status).is_some()
+                || processes.status_of(self.pid, self.start_ns).is_some()
+        })
+    }
+
+    /// How long ago it ended.
+    pub fn end_age(&self, now: u64) -> u64 {
+        self.end.as_ref().map_or(0, |end| now.saturating_sub(end.time_ns))
+    }
+
+    /// Writes its last rows.
+    pub fn finish(mut self, out: &mut Output, now: u64, always_on: bool) {
+        self.count_lost_children(out);
+        let end_ns = self.end.as_ref().map_or(now, |e| e.time_ns);
+        self.flush(out, end_ns, always_on);
+        self.finish_devices(out, end_ns, always_on);
+        self.count_last_losses(out, always_on);
+        self.write_end(out);
+    }
+
+    fn finish_devices(&mut self, out: &mut Output, end_ns: u64, always_on: bool) {
+        let Some(open) = out.files.open.get_mut(self.file) else { return };
+        let losses = &mut out.processes.losses;
+        let threads = match self.same_namespace {
+            true => self.cpu_rows.threads(),
+            false => &mut self.tids,
+        };
+        self.gpu.finish(end_ns, threads, &mut open.writer, losses);
+        let (gaps, untold) = self.calls.witness.finish(end_ns);
+        // Kernels that ended after recording was switched off are not lost.
+        if always_on {
+            self.gpu.tell_untold(losses);
+        }
+        self.gpu.tell_gaps(&gaps, self.start_ns, &mut open.writer, losses);
+        if untold > 0 {
+            let why = match always_on {
+                true => "CUPTI gave no records of them before the end",
+                false => "CUPTI gave no records of them before recording was switched off",
+            };
+            losses.lose("launches and copies", why, untold);
+        }
+    }
+
+    /// Counts what is lost for good.
+    fn count_last_losses(&mut self, out: &mut Output, always_on: bool) {
+        let losses = &mut out.processes.losses;
+        let header = self.hooks.region.header();
+        let refused = self.hooks.refused + self.agent.as_ref().map_or(0, |agent| agent.refused);
+        // Frees that the ring dropped are counted there already.
+        let missed = match always_on && self.whole_life {
+            true => self.hooks.heap.missed_frees.saturating_sub(self.counted.records),
+            false => 0,
+        };
+        let open = out.files.open.get_mut(self.file);
+        let nameless_python = open.map_or(0, |open| self.code.names_lost(&mut open.writer));
+        for (what, why, count) in [
+            ("stacks", "the table of stacks was full", header.stacks_lost.load(Relaxed)),
+            ("stacks", "the ring stayed full", header.stacks_dropped.load(Relaxed)),
+            (
+                "frees of sampled blocks",
+                "the table of live samples was full",
+                header.samples_untracked.load(Relaxed),
+            ),
+            (
+                "records",
+                "they were cut short by a signal handler that did not return, or not valid",
+                refused,
+            ),
+            ("frees", "a block was handed out again at an address that was live", missed),
+            ("whole stacks", "unwind tables were not ready in time", self.code.not_ready),
+            (
+                "names of functions",
+                "their process ended before its mappings could be read",
+                self.code.nameless(),
+            ),
+            (
+                "names of Python functions",
+                "the ring or a table was full, or they could not be read",
+                nameless_python,
+            ),
+            (
+                "Python frames in stacks of allocations",
+                "they could not be read whole at that moment",
+                header.python_unread.load(Relaxed),
+            ),
+        ] {
+            if count > 0 {
+                losses.lose(what, why, count);
+            }
+        }
+    }
+
+    /// Writes how it ended, and the ends of its threads.
+    fn write_end(&mut self, out: &mut Output) {
+        let end = self.end.take();
+        let end_ns = end.as_ref().map(|e| e.time_ns);
+        let status = end
+            .as_ref()
+            .and_then(|e| e.status.or_else(|| e.pidfd.as_ref().and_then(sys::exit_status)));
+        let attached = end.as_ref().is_some_and(|e| e.exec);
+        let replaced =
+            attached || end_ns.is_some_and(|at| out.processes.was_replaced(self.pid, status, at));
+        let how = out.processes.ended(self.number, self.pid, status, replaced, end_ns);
+        if let (Some(open), Some(end_ns)) = (out.files.open.get_mut(self.file), end_ns) {
+            for thread in &self.hooks.threads {
+                open.writer.thread_end(thread.index, thread.ended.unwrap_or(end_ns));
+            }
+            open.forget(self.hooks.index);
+            open.writer.process_end(self.hooks.index, end_ns, how);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a target could not write.
+
+use super::image::Image;
+use super::target::Target;
+use crate::os::sys;
+use crate::out::output::Output;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use tprof_trace::model::loss;
+use tprof_trace::run::Blind;
+
+/// Why the target dropped what it did.
+const STOOD_STILL: &str = "the collector stood still, and the ring was full";
+const STOOD_STILL_FIRST: &str = "the collector stood still when their process began";
+
+impl Target {
+    /// Forked children that said that they could not attach.
+    pub(super) fn count_lost_children(&mut self, out: &mut Output) {
+        let header = self.hooks.region.header();
+        let count = header.lost_children.load(Acquire);
+        let fresh = count.wrapping_sub(self.counted.children).min(header.lost_pids.len() as u32);
+        for n in 0..fresh {
+            let at = count.wrapping_sub(fresh).wrapping_add(n) as usize % header.lost_pids.len();
+            let who = match header.lost_pids[at].load(Relaxed) {
+                0 => format!("a child of {}", self.pid),
+                pid => format!("{pid} (a child of {})", self.pid),
+            };
+            let why = "it could not attach: it had another user, root or environment, no descriptor \
+                       left, or a seccomp filter";
+            out.processes.losses.add_blind(Blind {
+                process: who,
+                what: "everything".to_owned(),
+                why: why.to_owned(),
+            });
+        }
+        let more = count.wrapping_sub(self.counted.children) - fresh;
+        if more > 0 {
+            let why = "they could not attach, and came faster than they could be listed";
+            out.processes.losses.lose("forked children", why, u64::from(more));
+        }
+        self.counted.children = count;
+    }
+
+    /// Counts what the target dropped since the last look, and what it did before it attached.
+    pub(super) fn count_lost_records(&mut self, out: &mut Output) {
+        let of =
+            |image: &Image| image.slot_totals().lost + image.region.header().lost.load(Relaxed);
+        let lost = of(&self.hooks) + self.agent.as_ref().map_or(0, of);
+        let missed = match self.counted.with_missed {
+            true => self.hooks.region.header().missed.load(Relaxed),
+            false => 0,
+        };
+        let notes = |image: &Image| image.region.header().notes_lost.load(Relaxed);
+        let notes = notes(&self.hooks) + self.agent.as_ref().map_or(0, notes);
+        let full = "the ring stayed full, or no room was left for a thread";
+        let why = match out.processes.losses.standstill.explains(sys::monotonic_ns()) {
+            true => STOOD_STILL,
+            false => full,
+        };
+        for (what, why, now, before) in [
+            ("records", why, lost, &mut self.counted.records),
+            (loss::EVENTS, STOOD_STILL_FIRST, missed, &mut self.counted.missed),
+            ("names, threads and processes", why, notes, &mut self.counted.notes),
+        ] {
+            if now > *before {
+                out.processes.losses.lose(what, why, now - *before);
+                *before = now;
+            }
+        }
+        let (lost, missed) = (self.counted.records, self.counted.missed);
+        if let Some(process) = out.processes.process(self.number) {
+            process.lost = Some(lost + missed);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What is read of a target's memory and CPU time, and the totals of its heap.
+
+use super::target::Target;
+use crate::os::proc;
+use crate::out::output::Output;
+use crate::symbols::ModuleFile;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tprof_trace::model::*;
+use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
+
+/// Address space that an attached process maps for tprof.
+const OWN_MAPPINGS: u64 = (REGION_BYTES + SESSION_BYTES + TABLES_BYTES) as u64;
+/// Anonymous memory that code has mapped whose own allocator is in use: jemalloc maps 8 MiB
+/// as it is loaded, Arrow's libraries with theirs 11 MiB.
+const MAPPER_BYTES: u64 = 16 << 20;
+
+impl Target {
+    /// Modules that have mapped memory for themselves, those that were not given out before.
+    pub fn mapping_modules(&mut self) -> Vec<Arc<ModuleFile>> {
+        if self.memory == MemoryRecording::Off {
+            return Vec::new();
+        }
+        let mut found = self.code.mappers(MAPPER_BYTES);
+        found.retain(|module| self.mappers.insert(module.path.clone()));
+        found
+    }
+
+    /// Reads the CPU time that the process took so far.
+    pub fn read_cpu_time(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        if let Some(cpu) = proc::Stat::of(self.pid).and_then(|stat| stat.cpu_ns()) {
+            self.usage.cpu_ns = cpu.saturating_sub(self.usage.cpu_before_ns);
+        }
+    }
+
+    /// Reads RSS and mapped bytes.
+    pub fn observe(&mut self, out: &mut Output, now: u64) {
+        if self.end.is_some() {
+            return;
+        }
+        let Some((rss, mapped)) = proc::memory_of(self.pid) else { return };
+        if rss == 0 {
+            return; // a zombie
+        }
+        self.usage.rss = rss;
+        let heap = self.heap_now().map(|(live, _)| live);
+        let values = [
+            (counter::RSS_BYTES, Some(rss)),
+            (counter::MAPPED_BYTES, mapped.checked_sub(OWN_MAPPINGS)),
+            (counter::HEAP_BYTES, heap),
+        ];
+        self.write_readings(out, now, &values);
+    }
+
+    /// Writes readings of its memory.
+    pub(super) fn write_readings(
+        &self,
+        out: &mut Output,
+        now: u64,
+        values: &[(&str, Option<u64>)],
+    ) {
+        let Some(open) = out.files.open.get_mut(self.file) else { return };
+        for (name, value) in values {
+            if let Some(value) = value {
+                let name = open.writer.name(name);
+                open.counter(Counter {
+                    time_ns: now,
+                    process: Some(self.hooks.index),
+                    device: None,
+                    name,
+                    value: *value as f64,
+                });
+            }
+        }
+    }
+
+    /// Live and peak bytes now, if they are known.
+    fn heap_now(&self) -> Option<(u64, u64)> {
+        match self.memory {
+            MemoryRecording::Exact => {
+                Some((self.hooks.heap.live_bytes, self.hooks.heap.peak_bytes))
+            }
+            MemoryRecording::Sampled { .. } => {
+                let header = self.hooks.region.header();
+                let live = header
+                    .live_bytes
+                    .load(Relaxed)
+                    .wrapping_add(self.hooks.slot_totals().live_delta);
+                let live = live.max(0) as u64;
+                Some((live, live.max(header.peak_bytes.load(Relaxed).max(0) as u64)))
+            }
+            MemoryRecording::Off => None,
+        }
+    }
+
+    pub(super) fn write_totals(&mut self, out: &mut Output, now: u64, always_on: bool) {
+        let whole = self.whole_life && always_on;
+        let process = self.hooks.index;
+        let row = match self.memory {
+            MemoryRecording::Off => return,
+            MemoryRecording::Exact => {
+                let heap = &self.hooks.heap;
+                HeapTotals {
+                    time_ns: now,
+                    process,
+                    allocations: heap.allocations,
+                    frees: heap.frees,
+                    allocated_bytes: heap.allocated_bytes,
+                    live_bytes: whole.then_some(heap.live_bytes),
+                    peak_bytes: whole.then_some(heap.peak_bytes),
+                    peak_at_ns: whole.then_some(if heap.peak_ns == 0 {
+                        self.start_ns
+                    } else {
+                        heap.peak_ns
+                    }),
+                }
+            }
+            MemoryRecording::Sampled { .. } => {
+                let totals = self.hooks.slot_totals();
+                let header = self.hooks.region.header();
+                let known = self.heap_now().filter(|_| whole);
+                let flushed = header.peak_bytes.load(Relaxed).max(0) as u64;
+                let peak_at = known.map(|(live, peak)| {
+                    if peak > flushed && live == peak {
+                        now
+                    } else {
+                        out.clock.ns(header.peak_clock.load(Relaxed))
+                    }
+                });
+                // The clock of a peak that was never flushed is unset.
+                let peak_at = peak_at.map(|at| at.clamp(self.start_ns, now.max(self.start_ns)));
+                HeapTotals {
+                    time_ns: now,
+                    process,
+                    allocations: totals.allocations,
+                    frees: totals.frees,
+                    allocated_bytes: totals.allocated_bytes,
+                    live_bytes: known.map(|k| k.0),
+                    peak_bytes: known.map(|k| k.1),
+                    peak_at_ns: peak_at,
+                }
+            }
+        };
+        let same = self.last_totals.is_some_and(|last| HeapTotals { time_ns: now, ..last } == row);
+        if !same && let Some(open) = out.files.open.get_mut(self.file) {
+            open.writer.totals(row);
+            self.last_totals = Some(row);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The processes of the job: the rings of each, what their records mean, and which process a
+//! sample belongs to.
+
+pub mod attached;
+pub mod attribution;
+mod calls;
+pub mod code;
+mod cpu_rows;
+pub mod ending;
+mod gemms;
+mod heap;
+mod image;
+mod live;
+mod lost;
+mod mappers;
+mod memory;
+mod notes;
+pub mod placing;
+pub mod target;
+#[cfg(test)]
+mod tests;
+mod threads;

@@ -1,0 +1,272 @@
+//! An attached image and its place in the run: its file, its threads' rows, its
+//! mappings, what its notes mean.
+
+use super::calls::Calls;
+use super::code::Code;
+use super::cpu_rows::CpuRows;
+use super::image::Image;
+pub use super::image::Pass;
+use super::notes::NoteSink;
+use crate::gpu::{Gpu, Place};
+use crate::os::maps::Mapping;
+use crate::out::info;
+use crate::out::output::Output;
+use crate::shared::Region;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use tprof_trace::model::*;
+
+/// Images that are not written off yet, by their number in the run.
+pub type Targets = BTreeMap<u64, Target>;
+
+/// The end of an image, as far as it is known.
+pub struct End {
+    /// When it was noticed.
+    pub time_ns: u64,
+    /// Wait status.
+    pub status: Option<i32>,
+    /// Gives the status once the process was reaped.
+    pub pidfd: Option<OwnedFd>,
+    /// Replaced by another image.
+    pub exec: bool,
+}
+
+/// What is asked about the mappings of an image.
+#[derive(Default)]
+pub struct ModuleQuestions {
+    /// They were asked for.
+    pub asked: bool,
+    /// Questions that are not answered yet.
+    pub open: u32,
+    /// The code that was mapped as it attached, for where it is gone before it is asked.
+    pub begun_with: Vec<Mapping>,
+    /// Number of the target's last request.
+    pub(super) seen: u32,
+}
+
+/// Records that a target could not write, as far as they are counted among the run's losses.
+#[derive(Default)]
+pub(super) struct CountedLosses {
+    pub records: u64,
+    /// Events before it attached were to be recorded.
+    pub with_missed: bool,
+    pub missed: u64,
+    pub notes: u64,
+    pub children: u32,
+}
+
+/// What a process uses, as last read.
+#[derive(Default)]
+pub struct Usage {
+    /// RSS, bytes.
+    pub rss: u64,
+    /// CPU time since it attached, ns.
+    pub cpu_ns: u64,
+    /// CPU time of the pid before this image attached, ns.
+    pub(super) cpu_before_ns: u64,
+}
+
+/// See the module.
+pub struct Target {
+    /// Number of the image in the run.
+    pub number: u64,
+    /// Pid.
+    pub pid: u32,
+    /// The rings of its hooks.
+    pub hooks: Image,
+    /// The rings of its CUPTI agent, once that is loaded.
+    pub(super) agent: Option<Image>,
+    /// Index of its file.
+    pub file: usize,
+    /// Set once it ended.
+    pub end: Option<End>,
+    /// What is asked about its mappings.
+    pub modules: ModuleQuestions,
+    /// It numbers its threads as the collector does.
+    pub(super) same_namespace: bool,
+    /// The kernel notifies the collector of its end.
+    pub(super) watched: bool,
+    /// When it attached.
+    pub start_ns: u64,
+    /// What samples of it refer to.
+    pub cpu_rows: CpuRows,
+    /// It was recorded from its first event on.
+    pub(super) whole_life: bool,
+    pub(super) memory: MemoryRecording,
+    /// Its calls of CUDA's runtime and of NCCL.
+    pub calls: Calls,
+    /// Its code, and the stacks in it.
+    pub code: Code,
+    /// Modules that map memory for themselves, by path.
+    pub(super) mappers: HashSet<PathBuf>,
+    pub(super) last_totals: Option<HeapTotals>,
+    pub(super) threads_checked_ns: u64,
+    pub(super) counted: CountedLosses,
+    /// Path of its program.
+    pub exe: String,
+    /// What its devices did.
+    pub gpu: Gpu,
+    /// Rows of its threads, by their ids in their own namespace.
+    pub(super) tids: HashMap<u32, ThreadIndex>,
+    /// What it uses.
+    pub usage: Usage,
+}
+
+impl Target {
+    /// Reads its rings.
+    pub fn drain(&mut self, out: &mut Output, now: u64, pass: Pass) -> u64 {
+        let Some(open) = out.files.open.get_mut(self.file) else { return 0 };
+        for new in self.hooks.new_threads() {
+            let index = match self.same_namespace {
+                true => self.cpu_rows.recorded(new.tid, open.threads),
+                false => open.threads,
+            };
+            if index == open.threads {
+                open.threads += 1;
+            }
+            open.writer.thread(&Thread {
+                thread: index,
+                process: self.hooks.index,
+                tid: new.tid,
+                start_ns: out.clock.ns(new.clock),
+            });
+            self.tids.insert(new.tid, index);
+            self.hooks.follow(&new, index);
+        }
+        if let Some(agent) = &mut self.agent {
+            for new in agent.new_threads() {
+                let threads = match self.same_namespace {
+                    true => self.cpu_rows.threads(),
+                    false => &mut self.tids,
+                };
+                let mut place = Place { file: open, threads };
+                let index = place.thread(self.hooks.index, new.tid, out.clock.ns(new.clock));
+                agent.follow(&new, index);
+            }
+        }
+        if let Some(open) = out.files.open.get_mut(self.file) {
+            self.code.write_stacks(&mut open.writer);
+        }
+        let (images, mut sink) = self.split(out);
+        let clock = sink.clock;
+        let images = images.into_iter().flatten();
+        let taken = images.map(|image| image.drain(clock, now, pass, &mut sink)).sum();
+        self.write_calls(out, now, pass);
+        taken
+    }
+
+    /// Writes rows of calls that have waited long enough.
+    fn write_calls(&mut self, out: &mut Output, now: u64, pass: Pass) {
+        let Some(open) = out.files.open.get_mut(self.file) else { return };
+        let lost_before = self.calls.lost;
+        if let Err(error) = self.calls.write(now, pass == Pass::Last, &mut open.writer) {
+            let lost = self.calls.lost - lost_before;
+            out.processes.losses.lose("calls of CUDA and NCCL", info::UNWRITTEN, lost);
+            out.processes.losses.complain(&error.to_string());
+        }
+    }
+
+    /// Takes in the region of its CUPTI agent, or of its hooks where the agent was first.
+    pub fn joined(&mut self, region: Arc<Region>, agent: bool) {
+        let joining = Image::new(region, self.hooks.index);
+        self.agent = Some(match agent {
+            true => joining,
+            false => std::mem::replace(&mut self.hooks, joining),
+        });
+    }
+
+    /// The rings of its hooks and of its agent, and where their notes go.
+    pub(super) fn split<'a>(
+        &'a mut self,
+        out: &'a mut Output,
+    ) -> ([Option<&'a mut Image>; 2], NoteSink<'a>) {
+        let sink = NoteSink {
+            file: self.file,
+            index: self.hooks.index,
+            number: self.number,
+            pid: self.pid,
+            files: &mut out.files,
+            processes: &mut out.processes,
+            clock: &out.clock,
+            calls: &mut self.calls,
+            code: &mut self.code,
+            exe: &self.exe,
+            gpu: &mut self.gpu,
+            threads: match self.same_namespace {
+                true => self.cpu_rows.threads(),
+                false => &mut self.tids,
+            },
+        };
+        ([Some(&mut self.hooks), self.agent.as_mut()], sink)
+    }
+
+    /// Reads all that is left after the process's end.
+    pub fn drain_all(&mut self, out: &mut Output, now: u64) {
+        for _ in 0..1_000_000 {
+            if self.drain(out, now, Pass::Last) == 0 && self.is_settled() {
+                break;
+            }
+        }
+        if let Some(open) = out.files.open.get_mut(self.file) {
+            self.code.write_stacks(&mut open.writer);
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.hooks.is_settled() && self.agent.as_ref().is_none_or(Image::is_settled)
+    }
+
+    /// A request for the module table that was not answered yet.
+    pub fn modules_request(&mut self) -> Option<u32> {
+        let wanted = self.hooks.region.header().modules_wanted.load(Acquire);
+        if wanted == self.modules.seen {
+            return None;
+        }
+        self.modules.seen = wanted;
+        Some(wanted)
+    }
+
+    /// Whether there are stacks whose modules nobody has read yet.
+    pub fn wants_modules(&self) -> bool {
+        let known = self.end.is_none() || !self.modules.begun_with.is_empty();
+        !self.modules.asked && known && self.code.is_in_the_dark()
+    }
+
+    /// Puts the mappings into force that were read until then.
+    pub fn learn_modules(&mut self, out: &mut Output, until_ns: u64) {
+        if let Some(open) = out.files.open.get_mut(self.file) {
+            self.code.learn(until_ns, &mut open.writer);
+        }
+    }
+
+    /// Names file and process for the symbol worker.
+    pub fn symbol_target(&self) -> u64 {
+        (self.file as u64) << 32 | u64::from(self.hooks.index)
+    }
+
+    /// Writes what has gathered.
+    pub fn flush(&mut self, out: &mut Output, now: u64, always_on: bool) {
+        self.count_lost_records(out);
+        self.calls.witness.settle(now);
+        self.write_totals(out, now, always_on);
+        let Some(open) = out.files.open.get_mut(self.file) else { return };
+        let losses = &mut out.processes.losses;
+        self.gpu.write_memory(self.calls.tells_memory, now, &mut open.writer, losses);
+        let threads = match self.same_namespace {
+            true => self.cpu_rows.threads(),
+            false => &mut self.tids,
+        };
+        self.gpu.write(threads, &mut open.writer, losses);
+        let block = &mut self.hooks.heap.block;
+        let events = block.len() as u64;
+        if events > 0
+            && let Err(e) = open.writer.heap(block)
+        {
+            out.processes.losses.lose("heap events", info::UNWRITTEN, events);
+            out.processes.losses.complain(&e.to_string());
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Threads of a target that are gone.
+
+use super::target::{End, Target};
+use crate::os::{proc, sys};
+use crate::out::output::Output;
+use std::sync::atomic::Ordering::Acquire;
+use tprof_wire::region::slot_state;
+
+/// Which of a target's two regions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Hooks,
+    Agent,
+}
+
+impl Target {
+    /// Threads that are gone give their slots back.
+    pub fn look_after_threads(&mut self, out: &mut Output, now: u64) {
+        if !self.watched && self.end.is_none() && !proc::lives(self.pid) {
+            self.end = Some(End { time_ns: now, status: None, pidfd: None, exec: false });
+        }
+        self.count_lost_children(out);
+        let all = now - self.threads_checked_ns > 1_000_000_000;
+        if all {
+            self.threads_checked_ns = now;
+        }
+        for of in [Side::Hooks, Side::Agent] {
+            self.retire_threads(of, all, out, now);
+        }
+    }
+
+    /// Threads of one of its two regions that are gone.
+    fn retire_threads(&mut self, of: Side, all: bool, out: &mut Output, now: u64) {
+        let mut at = 0;
+        loop {
+            let image = match of {
+                Side::Hooks => Some(&self.hooks),
+                Side::Agent => self.agent.as_ref(),
+            };
+            let Some(thread) = image.and_then(|image| image.threads.get(at)) else { return };
+            let Some(image) = image else { return };
+            let ending = image.region.slot(thread.slot).state.load(Acquire) == slot_state::ENDING;
+            let gone = if self.same_namespace {
+                (ending || all) && self.end.is_none() && !sys::thread_lives(self.pid, thread.tid)
+            } else {
+                thread.ended.is_some_and(|ended| now.saturating_sub(ended) > 2_000_000_000)
+            };
+            if !gone || image.threads.len() <= 1 {
+                at += 1;
+                continue;
+            }
+            // What it wrote last is there now: it is gone.
+            let ([hooks, agent], mut sink) = self.split(out);
+            let image = match of {
+                Side::Hooks => hooks,
+                Side::Agent => agent,
+            };
+            let Some(image) = image else { return };
+            image.drain_gone(at, sink.clock, now, &mut sink);
+            let thread = image.retire(at);
+            self.count_lost_records(out);
+            if of == Side::Agent {
+                continue;
+            }
+            self.cpu_rows.ended(thread.index);
+            if let Some(open) = out.files.open.get_mut(self.file) {
+                open.writer.thread_end(thread.index, thread.ended.unwrap_or(now));
+            }
+        }
+    }
+}
