@@ -23,6 +23,6 @@ mod worker;
 
 pub use probe::{Permitted, permitted};
 pub use rate::{DEFAULT_RATE, highest_rate};
-pub use sample::{Counted, Counts, Frame, Heard, Kind, Taken, Told};
-pub use sampler::Sampler;
+pub use sample::{Counts, CpuSample, Frame, Kind, Measure, SamplerEvent, ThreadTotals};
+pub use sampler::CpuSampler;
 pub use wanted::Wanted;

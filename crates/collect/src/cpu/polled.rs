@@ -9,7 +9,7 @@
 //! not known, so it is given to none.
 
 use super::sample::Kind;
-use super::threads::{Place, Stretch};
+use super::threads::{Stretch, WaitSite};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::collections::HashMap;
@@ -35,11 +35,11 @@ pub struct Times {
 
 /// Where the kernel tells them: kept open, since opening costs more than reading.
 #[derive(Debug)]
-struct Source(File);
+struct SchedStat(File);
 
-impl Source {
-    fn open(pid: u32, tid: u32) -> Option<Source> {
-        File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok().map(Source)
+impl SchedStat {
+    fn open(pid: u32, tid: u32) -> Option<SchedStat> {
+        File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok().map(SchedStat)
     }
 
     /// `None` if the thread is gone, or the kernel does not count.
@@ -56,14 +56,14 @@ impl Source {
 /// Whether this kernel tells times of threads.
 pub fn is_possible() -> bool {
     let pid = std::process::id();
-    let times = Source::open(pid, pid).and_then(|source| source.read());
+    let times = SchedStat::open(pid, pid).and_then(|source| source.read());
     times.is_some_and(|times| times != Times::default())
 }
 
 /// A thread.
 #[derive(Debug)]
-struct Thread {
-    source: Source,
+struct PolledThread {
+    source: SchedStat,
     /// The source does not tell any more.
     is_gone: bool,
     times: Times,
@@ -87,7 +87,7 @@ struct Thread {
 #[derive(Debug)]
 struct Wait {
     since_ns: u64,
-    place: Option<Place>,
+    place: Option<WaitSite>,
     /// How often its place was looked for.
     looks: u32,
 }
@@ -97,7 +97,7 @@ const MOST_TRIES: u32 = 8;
 
 /// What a thread was found to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ThreadActivity {
     /// It ran, and still does; for so long it is said to have been where it is now.
     Runs(u64),
     /// It waits in a place that was not looked at yet.
@@ -108,12 +108,12 @@ pub enum Found {
 
 /// A process.
 #[derive(Debug)]
-struct Process {
+struct PolledProcess {
     /// Where its program's stack begins: another program has another one.
     program: u64,
     /// When it was last looked at.
     at_ns: u64,
-    threads: HashMap<u32, Thread>,
+    threads: HashMap<u32, PolledThread>,
     /// Its threads when they were last listed, when that was, and how many the kernel
     /// said there were.
     tids: Vec<u32>,
@@ -130,12 +130,12 @@ struct Process {
 /// All processes that are asked.
 #[derive(Debug, Default)]
 pub struct Polled {
-    of: HashMap<u32, Process>,
+    of: HashMap<u32, PolledProcess>,
 }
 
 /// What became of a process since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum ProgramChange {
     /// It runs on.
     Same,
     /// It runs another program; the old one was last seen then.
@@ -171,13 +171,13 @@ impl Polled {
         let mut threads = HashMap::new();
         if !from_start {
             for tid in proc::threads_of(pid) {
-                let Some(source) = Source::open(pid, tid) else { continue };
+                let Some(source) = SchedStat::open(pid, tid) else { continue };
                 let Some(times) = source.read() else { continue };
-                threads.insert(tid, Thread::new(source, times, now_ns));
+                threads.insert(tid, PolledThread::new(source, times, now_ns));
             }
         }
         let clock_ns = if from_start { 0 } else { sys::process_clock_ns(pid).unwrap_or(0) };
-        let process = Process {
+        let process = PolledProcess {
             program,
             at_ns: now_ns,
             threads,
@@ -193,13 +193,13 @@ impl Polled {
     }
 
     /// Looks whether a process still runs its program.
-    pub fn program(&mut self, pid: u32, now_ns: u64) -> Program {
-        let Some(process) = self.of.get_mut(&pid) else { return Program::Gone };
-        let Some(program) = program_of(pid) else { return Program::Gone };
+    pub fn program(&mut self, pid: u32, now_ns: u64) -> ProgramChange {
+        let Some(process) = self.of.get_mut(&pid) else { return ProgramChange::Gone };
+        let Some(program) = program_of(pid) else { return ProgramChange::Gone };
         let last_ns = std::mem::replace(&mut process.at_ns, now_ns);
         match std::mem::replace(&mut process.program, program) == program {
-            true => Program::Same,
-            false => Program::Replaced(last_ns),
+            true => ProgramChange::Same,
+            false => ProgramChange::Replaced(last_ns),
         }
     }
 
@@ -223,14 +223,16 @@ impl Polled {
         now_ns: u64,
         runs: impl FnOnce() -> bool,
         out: &mut Vec<Stretch>,
-    ) -> Option<Found> {
+    ) -> Option<ThreadActivity> {
         let process = self.of.get_mut(&pid)?;
         let thread = match process.threads.entry(tid) {
             Entry::Occupied(thread) => thread.into_mut(),
             // One that began since the last look.
-            Entry::Vacant(place) => {
-                place.insert(Thread::new(Source::open(pid, tid)?, Times::default(), now_ns))
-            }
+            Entry::Vacant(place) => place.insert(PolledThread::new(
+                SchedStat::open(pid, tid)?,
+                Times::default(),
+                now_ns,
+            )),
         };
         let Some(times) = thread.source.read() else {
             // Another thread may have its number by now.
@@ -252,7 +254,7 @@ impl Polled {
     }
 
     /// Where a thread was found to wait.
-    pub fn waits_at(&mut self, pid: u32, tid: u32, place: Place) {
+    pub fn waits_at(&mut self, pid: u32, tid: u32, place: WaitSite) {
         let thread = self.of.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         if let Some(wait) = thread.and_then(|thread| thread.wait.as_mut()) {
             wait.place = Some(place);
@@ -311,9 +313,9 @@ impl Polled {
     }
 }
 
-impl Thread {
-    fn new(source: Source, times: Times, now_ns: u64) -> Thread {
-        Thread {
+impl PolledThread {
+    fn new(source: SchedStat, times: Times, now_ns: u64) -> PolledThread {
+        PolledThread {
             source,
             is_gone: false,
             times,
@@ -336,7 +338,7 @@ impl Thread {
         now_ns: u64,
         runs: impl FnOnce() -> bool,
         out: &mut Vec<Stretch>,
-    ) -> Found {
+    ) -> ThreadActivity {
         let passed_ns = now_ns.saturating_sub(self.at_ns);
         let ran_ns = times.ran_ns.saturating_sub(self.times.ran_ns);
         let ready_ns = times.ready_ns.saturating_sub(self.times.ready_ns);
@@ -352,7 +354,7 @@ impl Thread {
             wait.looks += 1;
             let seen = wait.place.as_ref().is_some_and(|place| !place.frames.is_empty());
             let look = !seen && wait.looks <= MOST_TRIES;
-            return if look { Found::Waits } else { Found::Still };
+            return if look { ThreadActivity::Waits } else { ThreadActivity::Still };
         }
         // What it was ready for after the wait is not part of it.
         self.owed_ns += rest_ns.min(0);
@@ -362,11 +364,11 @@ impl Thread {
             let seen_ns = self.unseen_ns.min(passed_ns.max(ran_ns).saturating_mul(MOST_LOOKS));
             self.untold_ns += self.unseen_ns - seen_ns;
             self.unseen_ns = 0;
-            return Found::Runs(seen_ns);
+            return ThreadActivity::Runs(seen_ns);
         }
         let since_ns = now_ns.saturating_sub(rest_ns.max(0) as u64);
         self.wait = Some(Wait { since_ns, place: None, looks: 0 });
-        Found::Waits
+        ThreadActivity::Waits
     }
 
     /// Ends the wait.
@@ -404,12 +406,18 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn thread() -> Thread {
+    fn thread() -> PolledThread {
         let pid = std::process::id();
-        Thread::new(Source::open(pid, pid).unwrap(), Times::default(), 0)
+        PolledThread::new(SchedStat::open(pid, pid).unwrap(), Times::default(), 0)
     }
 
-    fn look(thread: &mut Thread, now: u64, ran: u64, ready: u64, runs: bool) -> (Found, u64) {
+    fn look(
+        thread: &mut PolledThread,
+        now: u64,
+        ran: u64,
+        ready: u64,
+        runs: bool,
+    ) -> (ThreadActivity, u64) {
         let mut out = Vec::new();
         let times = Times { ran_ns: ran * MS, ready_ns: ready * MS };
         let found = thread.look(1, 1, times, now * MS, || runs, &mut out);
@@ -419,14 +427,14 @@ mod tests {
     #[test]
     fn running_ready_and_waiting_add_up() {
         let mut thread = thread();
-        assert_eq!(look(&mut thread, 10, 10, 0, true), (Found::Runs(10 * MS), 0));
-        assert_eq!(look(&mut thread, 20, 14, 2, false), (Found::Waits, 0));
-        let place = Place { frames: vec![Frame::Address(7)], ..Place::default() };
+        assert_eq!(look(&mut thread, 10, 10, 0, true), (ThreadActivity::Runs(10 * MS), 0));
+        assert_eq!(look(&mut thread, 20, 14, 2, false), (ThreadActivity::Waits, 0));
+        let place = WaitSite { frames: vec![Frame::Address(7)], ..WaitSite::default() };
         thread.wait.as_mut().unwrap().place = Some(place);
-        assert_eq!(look(&mut thread, 30, 14, 2, false), (Found::Still, 0));
-        assert_eq!(look(&mut thread, 40, 14, 2, false), (Found::Still, 0));
+        assert_eq!(look(&mut thread, 30, 14, 2, false), (ThreadActivity::Still, 0));
+        assert_eq!(look(&mut thread, 40, 14, 2, false), (ThreadActivity::Still, 0));
         // The wait is over, and what ran before it is where it runs now.
-        assert_eq!(look(&mut thread, 50, 20, 2, true), (Found::Runs(10 * MS), 24));
+        assert_eq!(look(&mut thread, 50, 20, 2, true), (ThreadActivity::Runs(10 * MS), 24));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
         let told: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
@@ -436,19 +444,19 @@ mod tests {
     #[test]
     fn a_thread_that_is_ready_and_not_counted_so_yet_does_not_wait() {
         let mut thread = thread();
-        assert_eq!(look(&mut thread, 10, 4, 0, true), (Found::Runs(4 * MS), 0));
-        assert_eq!(look(&mut thread, 20, 4, 0, true), (Found::Runs(0), 0));
+        assert_eq!(look(&mut thread, 10, 4, 0, true), (ThreadActivity::Runs(4 * MS), 0));
+        assert_eq!(look(&mut thread, 20, 4, 0, true), (ThreadActivity::Runs(0), 0));
         // The kernel counts the 16 ms once it runs again.
-        assert_eq!(look(&mut thread, 30, 14, 16, true), (Found::Runs(10 * MS), 0));
+        assert_eq!(look(&mut thread, 30, 14, 16, true), (ThreadActivity::Runs(10 * MS), 0));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
         let told: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
         assert_eq!(told, [(Kind::Ready, 16 * MS)]);
         // Woken, and ready for 6 ms of the 10 that it seemed to wait.
         let mut thread = self::thread();
-        assert_eq!(look(&mut thread, 10, 10, 0, false).0, Found::Waits);
-        assert_eq!(look(&mut thread, 20, 10, 0, false).0, Found::Waits);
-        assert_eq!(look(&mut thread, 30, 20, 6, true), (Found::Runs(20 * MS), 4));
+        assert_eq!(look(&mut thread, 10, 10, 0, false).0, ThreadActivity::Waits);
+        assert_eq!(look(&mut thread, 20, 10, 0, false).0, ThreadActivity::Waits);
+        assert_eq!(look(&mut thread, 30, 20, 6, true), (ThreadActivity::Runs(20 * MS), 4));
     }
 
     #[test]
@@ -458,7 +466,7 @@ mod tests {
             look(&mut thread, n * 10, n * 5, 0, false);
         }
         let (found, _) = look(&mut thread, 110, 60, 0, true);
-        assert_eq!(found, Found::Runs(40 * MS));
+        assert_eq!(found, ThreadActivity::Runs(40 * MS));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
         let untold: u64 = out.iter().filter(|s| s.kind == Kind::Ran).map(|s| s.length_ns).sum();
@@ -470,9 +478,9 @@ mod tests {
         let pid = std::process::id();
         let mut polled = Polled::default();
         assert!(polled.begin(pid, 5, false) && is_possible());
-        assert_eq!(polled.program(pid, 7), Program::Same);
+        assert_eq!(polled.program(pid, 7), ProgramChange::Same);
         polled.of.get_mut(&pid).unwrap().program += 16;
-        assert_eq!(polled.program(pid, 9), Program::Replaced(7));
+        assert_eq!(polled.program(pid, 9), ProgramChange::Replaced(7));
         assert!(!polled.begin(u32::MAX, 5, false));
     }
 }

@@ -1,7 +1,7 @@
 //! What the sampler gives: samples, and what it learns of processes meanwhile.
 
 use crate::config::PerfEvent;
-use crate::modules::Met;
+use crate::modules::MetModule;
 use crate::python::PyFunction;
 use std::sync::Arc;
 use tprof_trace::model::ThreadState;
@@ -30,7 +30,7 @@ pub enum Kind {
 
 /// What was counted of a thread until it ended, or the sampler.
 #[derive(Clone, Copy, Debug)]
-pub struct Counted {
+pub struct ThreadTotals {
     /// When.
     pub time_ns: u64,
     /// Switches; `None` if records of them were lost.
@@ -41,7 +41,7 @@ pub struct Counted {
 
 /// A sample, or a stretch of time without one.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct CpuSample {
     /// When.
     pub time_ns: u64,
     /// Process.
@@ -63,13 +63,13 @@ pub struct Taken {
     /// Why the frames end: a [`tprof_wire::record::StackEnd`].
     pub end: u8,
     /// What it tells.
-    pub told: Told,
+    pub measure: Measure,
 }
 
-impl Taken {
+impl CpuSample {
     /// Of a thread that ran, and nothing else.
-    pub(super) fn of(pid: u32, tid: u32, time_ns: u64, told: Told) -> Taken {
-        Taken {
+    pub(super) fn of(pid: u32, tid: u32, time_ns: u64, measure: Measure) -> CpuSample {
+        CpuSample {
             time_ns,
             pid,
             tid,
@@ -80,18 +80,18 @@ impl Taken {
             gil: None,
             frames: Vec::new(),
             end: 0,
-            told,
+            measure,
         }
     }
 }
 
-/// What a [`Taken`] tells.
+/// What a [`CpuSample`] tells.
 #[derive(Clone, Copy, Debug)]
-pub enum Told {
+pub enum Measure {
     /// What a thread did for a while.
     Time,
     /// What was counted of it so far.
-    Counted(Counted),
+    Counted(ThreadTotals),
     /// So many events since the last such row of the thread.
     Events(PerfEvent, u64),
 }
@@ -111,7 +111,7 @@ pub enum Frame {
 
 /// What the sampler tells.
 #[derive(Debug)]
-pub enum Heard {
+pub enum SamplerEvent {
     /// A process began by a fork, at a time.
     Forked {
         /// The child.
@@ -128,9 +128,9 @@ pub enum Heard {
     /// A thread was given a name.
     Named(u32, u32, u64, String),
     /// A module that samples lie in.
-    Met(Met),
+    Met(MetModule),
     /// Samples, nearly in order.
-    Taken(Vec<Taken>),
+    Samples(Vec<CpuSample>),
     /// Something was lost: what, why, how many.
     Lost(&'static str, &'static str, u64),
     /// For which share of the time events were counted.

@@ -1,6 +1,6 @@
 //! The sampler as the collector holds it: a thread of its own, and what it is told to do.
 
-use super::sample::Heard;
+use super::sample::SamplerEvent;
 use super::wanted::Wanted;
 use super::worker::{self, Command};
 use crate::os::sys;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How long the launcher waits for counters to be open.
 const OPEN_TIME: Duration = Duration::from_secs(2);
 /// A running sampler.
-pub struct Sampler {
+pub struct CpuSampler {
     commands: Sender<Command>,
     wake: Arc<EventFd>,
     /// All that happened until then was handed out.
@@ -25,9 +25,9 @@ pub struct Sampler {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Sampler {
-    /// Starts it. What it hears goes through `heard`.
-    pub fn start(wanted: Wanted, heard: Box<dyn Fn(Heard) + Send>) -> io::Result<Sampler> {
+impl CpuSampler {
+    /// Starts it. What it hears goes through `emit`.
+    pub fn start(wanted: Wanted, emit: Box<dyn Fn(SamplerEvent) + Send>) -> io::Result<CpuSampler> {
         let (commands, orders) = channel();
         let wake = Arc::new(sys::eventfd()?);
         let until_ns = Arc::new(AtomicU64::new(0));
@@ -35,17 +35,17 @@ impl Sampler {
         let parts = worker::Parts {
             wanted,
             orders,
-            heard,
+            emit,
             wake: Arc::clone(&wake),
             until_ns: Arc::clone(&until_ns),
             polls: Arc::clone(&polls),
         };
         let named = std::thread::Builder::new().name("tprof-sampler".to_owned());
         let thread = named.spawn(move || worker::run(parts))?;
-        Ok(Sampler { commands, wake, until_ns, polls, thread: Mutex::new(Some(thread)) })
+        Ok(CpuSampler { commands, wake, until_ns, polls, thread: Mutex::new(Some(thread)) })
     }
 
-    fn tell(&self, command: Command) {
+    fn send(&self, command: Command) {
         let _ = self.commands.send(command);
         // A counter that is full wakes as well.
         let _ = self.wake.write(1);
@@ -54,20 +54,20 @@ impl Sampler {
     /// Watches a process that waits to be let go, from its exec on.
     pub fn launch(&self, pid: u32) {
         let (done, wait) = channel();
-        self.tell(Command::Launch(pid, done));
+        self.send(Command::Launch(pid, done));
         let _ = wait.recv_timeout(OPEN_TIME);
     }
 
     /// Watches processes that run already.
     pub fn attach(&self, pids: Vec<u32>) -> Result<(), String> {
         let (done, wait): (_, Receiver<Result<(), String>>) = channel();
-        self.tell(Command::Attach(pids, done));
+        self.send(Command::Attach(pids, done));
         wait.recv_timeout(OPEN_TIME).unwrap_or_else(|_| Err("the sampler did not answer".into()))
     }
 
     /// Watches a process that attached by itself, unless it is watched already.
     pub fn cover(&self, pid: u32) {
-        self.tell(Command::Cover(pid));
+        self.send(Command::Cover(pid));
     }
 
     /// Whether perf events are refused, so that processes are looked at instead.
@@ -78,7 +78,7 @@ impl Sampler {
     /// A process attached that a launched one started: nobody else tells of it where
     /// perf events are refused.
     pub fn met(&self, pid: u32) {
-        self.tell(Command::Met(pid));
+        self.send(Command::Met(pid));
     }
 
     /// Until when everything was handed out.
@@ -88,20 +88,20 @@ impl Sampler {
 
     /// Asks for what there is, now.
     pub fn hurry(&self) {
-        self.tell(Command::Drain);
+        self.send(Command::Drain);
     }
 
     /// Hands out everything and ends.
     pub fn finish(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            self.tell(Command::Finish);
+            self.send(Command::Finish);
             let _ = thread.join();
         }
     }
 }
 
-impl Drop for Sampler {
+impl Drop for CpuSampler {
     fn drop(&mut self) {
         self.finish();
     }

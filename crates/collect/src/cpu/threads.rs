@@ -12,7 +12,7 @@ const SHORT_READY_NS: u64 = 20_000_000;
 
 /// Where a thread was when it left its processor, and what for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct WaitSite {
     /// Innermost first; none if its stack could not be seen.
     pub frames: Vec<Frame>,
     /// Why they end.
@@ -35,7 +35,7 @@ pub struct Stretch {
     /// What it was.
     pub kind: Kind,
     /// Where, if that is known.
-    pub place: Option<Place>,
+    pub place: Option<WaitSite>,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ struct Thread {
     /// Off since, and whether it could have gone on.
     off_since: Option<(u64, bool)>,
     /// Sampled as it left.
-    leaving: Option<Place>,
+    leaving: Option<WaitSite>,
     /// It was looked at while it waited.
     looked: bool,
     /// Exact time on processors that no sample stands for yet.
@@ -55,7 +55,7 @@ struct Thread {
     counts: Counts,
     last_cpu: Option<u32>,
     /// Short stretches by kind and place.
-    short: HashMap<(Kind, Option<Place>), (u64, u64)>,
+    short: HashMap<(Kind, Option<WaitSite>), (u64, u64)>,
 }
 
 /// All threads.
@@ -114,7 +114,7 @@ impl Threads {
     }
 
     /// A sample of a thread that leaves its processor.
-    pub fn leaves(&mut self, pid: u32, tid: u32, time_ns: u64, place: Place) {
+    pub fn leaves(&mut self, pid: u32, tid: u32, time_ns: u64, place: WaitSite) {
         if self.is_gone(tid, time_ns) {
             return;
         }
@@ -153,7 +153,7 @@ impl Threads {
     }
 
     /// Where a thread was found to wait.
-    pub fn waits_at(&mut self, tid: u32, place: Place) {
+    pub fn waits_at(&mut self, tid: u32, place: WaitSite) {
         if let Some(thread) = self.of.get_mut(&tid).filter(|t| t.off_since.is_some()) {
             thread.leaving = Some(place);
         }
@@ -278,7 +278,7 @@ mod tests {
         threads.sampled(1, 2, 10 * ms, 10 * ms);
         threads.left(1, 2, 15 * ms, true);
         threads.came(1, 2, 0, 18 * ms, &mut out);
-        let place = Place { frames: vec![Frame::Address(7)], ..Place::default() };
+        let place = WaitSite { frames: vec![Frame::Address(7)], ..WaitSite::default() };
         threads.leaves(1, 2, 20 * ms, place.clone());
         threads.left(1, 2, 20 * ms, false);
         threads.came(1, 2, 1, 50 * ms, &mut out);

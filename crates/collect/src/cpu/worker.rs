@@ -11,8 +11,8 @@ mod watch;
 use super::counters::{Counters, Purpose};
 use super::polled::Polled;
 use super::probe::why_kernel_names_are_hidden;
-use super::sample::{Counted, Frame, Heard, Taken, Told};
-use super::threads::{Place, Stretch, Threads};
+use super::sample::{CpuSample, Frame, Measure, SamplerEvent, ThreadTotals};
+use super::threads::{Stretch, Threads, WaitSite};
 use super::wanted::Wanted;
 use crate::config::PerfEvent;
 use crate::modules::Spaces;
@@ -73,7 +73,7 @@ pub enum Command {
 pub struct Parts {
     pub wanted: Wanted,
     pub orders: Receiver<Command>,
-    pub heard: Box<dyn Fn(Heard) + Send>,
+    pub emit: Box<dyn Fn(SamplerEvent) + Send>,
     pub wake: Arc<EventFd>,
     pub until_ns: Arc<AtomicU64>,
     /// Perf events are refused.
@@ -128,12 +128,12 @@ enum What {
 
 struct Worker {
     wanted: Wanted,
-    heard: Box<dyn Fn(Heard) + Send>,
+    emit: Box<dyn Fn(SamplerEvent) + Send>,
     counters: Counters,
     spaces: Spaces,
     threads: Threads,
     waiting: Vec<Waiting>,
-    taken: Vec<Taken>,
+    taken: Vec<CpuSample>,
     /// All rings were read past this.
     read_ns: u64,
     /// Everything until then was handed out.
@@ -172,11 +172,11 @@ struct Worker {
 
 /// Runs until told to finish.
 pub fn run(parts: Parts) {
-    let Parts { wanted, orders, heard, wake, until_ns, polls } = parts;
+    let Parts { wanted, orders, emit, wake, until_ns, polls } = parts;
     sys::raise_priority();
     let mut worker = Worker {
         wanted,
-        heard,
+        emit,
         counters: Counters::default(),
         spaces: Spaces::default(),
         threads: Threads::default(),
@@ -220,7 +220,7 @@ pub fn run(parts: Parts) {
                 // It is known by its own row; when it began does not matter.
                 Command::Cover(pid) => {
                     if let Err(why) = worker.attach(&[pid], 0) {
-                        (worker.heard)(Heard::Missing(pid.to_string(), "CPU samples", why));
+                        (worker.emit)(SamplerEvent::Missing(pid.to_string(), "CPU samples", why));
                     }
                 }
                 Command::Met(pid) => worker.met(pid),
@@ -437,19 +437,19 @@ impl Worker {
                     Purpose::Clock => {
                         let period_ns = self.wanted.period_ns();
                         self.threads.sampled(pid, tid, time_ns, period_ns);
-                        self.taken.push(Taken {
+                        self.taken.push(CpuSample {
                             weight_ns: period_ns,
                             cpu: Some(cpu),
                             gil,
                             frames,
                             end: end as u8,
-                            ..Taken::of(pid, tid, time_ns, Told::Time)
+                            ..CpuSample::of(pid, tid, time_ns, Measure::Time)
                         });
                     }
                     Purpose::Event(_) => {}
                     Purpose::Leave => {
                         let gil = self.is_at_lock(pid, registers).then_some(ThreadState::Gil);
-                        let place = Place { frames, end: end as u8, waits_for: gil };
+                        let place = WaitSite { frames, end: end as u8, waits_for: gil };
                         self.threads.leaves(pid, tid, time_ns, place);
                     }
                 }
@@ -457,9 +457,9 @@ impl Worker {
             What::Events { event, frame, count } => {
                 let frames = vec![frame];
                 self.meet(pid, &frames);
-                self.taken.push(Taken {
+                self.taken.push(CpuSample {
                     frames,
-                    ..Taken::of(pid, tid, time_ns, Told::Events(event, count))
+                    ..CpuSample::of(pid, tid, time_ns, Measure::Events(event, count))
                 });
             }
             What::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
@@ -481,15 +481,15 @@ impl Worker {
                     self.hand_out();
                     self.spaces.replaced(pid);
                     self.pythons.forget(pid);
-                    (self.heard)(Heard::Replaced(pid, time_ns));
+                    (self.emit)(SamplerEvent::Replaced(pid, time_ns));
                 }
-                (self.heard)(Heard::Named(pid, tid, time_ns, name));
+                (self.emit)(SamplerEvent::Named(pid, tid, time_ns, name));
             }
             What::Started { tid } => self.threads.began(tid),
             What::Began { pid, parent } => {
                 self.threads.began(pid);
                 self.spaces.forked(pid, parent);
-                (self.heard)(Heard::Forked { pid, parent, time_ns });
+                (self.emit)(SamplerEvent::Forked { pid, parent, time_ns });
             }
             What::Ended { pid, tid } => {
                 let faults = self.counters.faults_of_ended(tid);
@@ -500,7 +500,7 @@ impl Worker {
                     self.hand_out();
                     self.spaces.gone(pid);
                     self.pythons.forget(pid);
-                    (self.heard)(Heard::Ended(pid, time_ns));
+                    (self.emit)(SamplerEvent::Ended(pid, time_ns));
                 }
             }
             What::Switch { out: true, preempted } => {
@@ -512,14 +512,14 @@ impl Worker {
 
     fn take_stretches(&mut self, stretches: Vec<Stretch>) {
         for s in stretches {
-            let Place { frames, end, waits_for } = s.place.unwrap_or_default();
-            self.taken.push(Taken {
+            let WaitSite { frames, end, waits_for } = s.place.unwrap_or_default();
+            self.taken.push(CpuSample {
                 weight_ns: s.length_ns,
                 kind: s.kind,
                 waits_for,
                 frames,
                 end,
-                ..Taken::of(s.pid, s.tid, s.time_ns, Told::Time)
+                ..CpuSample::of(s.pid, s.tid, s.time_ns, Measure::Time)
             });
         }
     }
@@ -528,19 +528,19 @@ impl Worker {
     fn count(&mut self, pid: u32, tid: u32, time_ns: u64, faults: Option<[u64; 2]>) {
         let Some(counts) = self.threads.take_counts(tid) else { return };
         let counts = (!self.has_lost).then_some(counts);
-        let counted = Counted { time_ns, counts, faults };
-        self.taken.push(Taken::of(pid, tid, time_ns, Told::Counted(counted)));
+        let counted = ThreadTotals { time_ns, counts, faults };
+        self.taken.push(CpuSample::of(pid, tid, time_ns, Measure::Counted(counted)));
     }
 
     fn hand_out(&mut self) {
         for (process, why) in self.pythons.refused.drain(..) {
-            (self.heard)(Heard::Missing(process, "Python frames", why));
+            (self.emit)(SamplerEvent::Missing(process, "Python frames", why));
         }
         for met in self.spaces.met.drain(..) {
-            (self.heard)(Heard::Met(met));
+            (self.emit)(SamplerEvent::Met(met));
         }
         if !self.taken.is_empty() {
-            (self.heard)(Heard::Taken(std::mem::take(&mut self.taken)));
+            (self.emit)(SamplerEvent::Samples(std::mem::take(&mut self.taken)));
         }
         let lost = [
             (&mut self.lost, "records of perf events", "the ring was full"),
@@ -554,7 +554,7 @@ impl Worker {
         ];
         for (count, what, why) in lost {
             if *count > 0 {
-                (self.heard)(Heard::Lost(what, why, std::mem::take(count)));
+                (self.emit)(SamplerEvent::Lost(what, why, std::mem::take(count)));
             }
         }
     }
@@ -576,11 +576,11 @@ impl Worker {
         }
         self.take_stretches(stretches);
         self.hand_out();
-        (self.heard)(Heard::EventShares(self.counters.event_shares()));
+        (self.emit)(SamplerEvent::EventShares(self.counters.event_shares()));
         let sampled = !self.counters.rings.is_empty();
         let sees_kernel = sampled && self.counters.kernel_refused.is_none();
         if let Some(why) = why_kernel_names_are_hidden().filter(|_| sees_kernel) {
-            (self.heard)(Heard::KernelNamesHidden(why));
+            (self.emit)(SamplerEvent::KernelNamesHidden(why));
         }
         self.settled_ns = u64::MAX;
     }

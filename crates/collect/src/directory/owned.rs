@@ -35,7 +35,7 @@ fn boot() -> Option<String> {
 
 /// What an owner's file says.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct OwnerFile {
     magic: String,
     boot: String,
     /// For people: who it was.
@@ -63,7 +63,7 @@ pub fn claim(directory: &Path) -> io::Result<Owned> {
         .open(directory.join(OWNER))?;
     file.try_lock()?;
     let inode = file.metadata()?.ino();
-    let told = Told { magic: MAGIC.to_owned(), boot, pid: std::process::id(), inode };
+    let told = OwnerFile { magic: MAGIC.to_owned(), boot, pid: std::process::id(), inode };
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(&serde_json::to_vec(&told)?)?;
@@ -107,7 +107,7 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
     }
     let mut text = Vec::new();
     (&mut file).take(OWNER_BYTES).read_to_end(&mut text).ok()?;
-    let told: Told = serde_json::from_slice(&text).ok()?;
+    let told: OwnerFile = serde_json::from_slice(&text).ok()?;
     if told.magic != MAGIC || told.boot != boot || told.inode != held.ino() {
         return None;
     }

@@ -1,5 +1,5 @@
 //! The way into a session: the socket in its directory. Whoever comes finds it listening or
-//! does not find it, and a collector on demand leaves without losing somebody at the door.
+//! does not find it, and a collector on demand leaves without losing somebody at the socket.
 //!
 //! Leaving takes three steps. The socket is renamed, so that newcomers find none and start a
 //! collector of their own; those who had found it are heard out; then, if none of them came to
@@ -16,27 +16,27 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use tprof_wire::env::SOCKET_NAME;
 
 /// The way into a session.
-pub struct Door {
+pub struct SessionSocket {
     directory: PathBuf,
     /// How often it was pulled to and opened again, together: odd while it is closing.
     turns: AtomicU32,
     gone: AtomicBool,
 }
 
-impl Door {
+impl SessionSocket {
     /// Listens in a session directory.
-    pub fn open(directory: &Path) -> io::Result<(Door, OwnedFd)> {
+    pub fn open(directory: &Path) -> io::Result<(SessionSocket, OwnedFd)> {
         // Between `bind` and `listen` a socket refuses whoever finds it.
         let unready = directory.join(UNREADY);
         let _ = fs::remove_file(&unready); // of a collector that was killed
         let listener = sys::listen(&unready)?;
         fs::rename(&unready, directory.join(SOCKET_NAME))?;
         let (turns, gone) = (AtomicU32::new(0), AtomicBool::new(false));
-        Ok((Door { directory: directory.to_owned(), turns, gone }, listener))
+        Ok((SessionSocket { directory: directory.to_owned(), turns, gone }, listener))
     }
 
     /// Hides it from newcomers; those who found it are still to be heard.
-    pub fn pull_to(&self) {
+    pub fn hide(&self) {
         let _ = fs::rename(self.path(SOCKET_NAME), self.path(LEAVING));
         self.turns.fetch_add(1, AcqRel);
     }
@@ -47,7 +47,7 @@ impl Door {
     }
 
     /// Lets newcomers find it again.
-    pub fn reopen(&self) {
+    pub fn show(&self) {
         self.turns.fetch_add(1, AcqRel);
         let _ = fs::rename(self.path(LEAVING), self.path(SOCKET_NAME));
     }
@@ -72,7 +72,7 @@ impl Door {
     }
 
     /// Wakes whoever accepts here.
-    pub fn knock(&self) {
+    pub fn wake_listener(&self) {
         if !self.gone.load(Acquire) {
             drop(sys::connect(&self.path(SOCKET_NAME)));
         }
@@ -91,23 +91,23 @@ mod tests {
     use std::time::Duration;
 
     fn directory() -> PathBuf {
-        sys::make_private_directory(&std::env::temp_dir(), "tprof-door-").unwrap()
+        sys::make_private_directory(&std::env::temp_dir(), "tprof-socket-").unwrap()
     }
 
     #[test]
     fn one_is_in_charge_until_it_leaves() {
         let session = directory();
         let charge = take_charge(&session).unwrap().unwrap();
-        let (door, listener) = Door::open(&session).unwrap();
+        let (socket, listener) = SessionSocket::open(&session).unwrap();
         assert!(take_charge(&session).unwrap().is_none());
-        door.leave();
+        socket.leave();
         // The first still holds its lock, of a name that is gone.
         let next = take_charge(&session).unwrap().unwrap();
         drop((charge, listener));
-        let (second, _listener) = Door::open(&session).unwrap();
+        let (second, _listener) = SessionSocket::open(&session).unwrap();
         assert!(take_charge(&session).unwrap().is_none());
         // Leaving twice touches nothing of the next one's.
-        door.leave();
+        socket.leave();
         assert!(sys::connect(&session.join(SOCKET_NAME)).is_ok());
         second.leave();
         drop(next);
@@ -117,20 +117,20 @@ mod tests {
     #[test]
     fn who_found_it_is_heard_and_newcomers_find_nothing() {
         let session = directory();
-        let (door, listener) = Door::open(&session).unwrap();
+        let (socket, listener) = SessionSocket::open(&session).unwrap();
         let early = sys::connect(&session.join(SOCKET_NAME)).unwrap();
-        door.pull_to();
+        socket.hide();
         let late = sys::connect(&session.join(SOCKET_NAME)).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::NotFound);
-        assert_eq!(door.closing(), Some(1));
+        assert_eq!(socket.closing(), Some(1));
         assert!(sys::accept(&listener).unwrap().is_some());
         assert!(sys::accept(&listener).unwrap().is_none());
-        door.reopen();
-        assert_eq!(door.closing(), None);
+        socket.show();
+        assert_eq!(socket.closing(), None);
         assert!(sys::connect(&session.join(SOCKET_NAME)).is_ok());
-        door.pull_to();
-        assert_eq!(door.closing(), Some(3));
-        door.leave();
+        socket.hide();
+        assert_eq!(socket.closing(), Some(3));
+        socket.leave();
         drop(early);
         assert!(!session.exists());
     }
@@ -139,12 +139,12 @@ mod tests {
     fn a_collector_waits_for_one_that_leaves() {
         let session = directory();
         let charge = take_charge(&session).unwrap().unwrap();
-        let (door, _listener) = Door::open(&session).unwrap();
-        door.pull_to();
+        let (socket, _listener) = SessionSocket::open(&session).unwrap();
+        socket.hide();
         std::thread::scope(|scope| {
             let next = scope.spawn(|| take_charge(&session).unwrap().is_some());
             std::thread::sleep(Duration::from_millis(20));
-            door.leave();
+            socket.leave();
             assert!(next.join().unwrap());
         });
         drop(charge);

@@ -28,7 +28,7 @@ impl Engine {
             return self.recording.over || self.nobody_is_left(now, 2);
         }
         let Some(linger) = self.parts.linger else { return false };
-        if let closing @ Some(_) = self.parts.door.closing() {
+        if let closing @ Some(_) = self.parts.socket.closing() {
             return self.ending.all_accepted == closing && self.leaves();
         }
         if !self.targets.is_empty() {
@@ -37,7 +37,7 @@ impl Engine {
         }
         let since = *self.ending.empty_since_ns.get_or_insert(now);
         if now - since >= linger.as_nanos() as u64 {
-            self.parts.door.pull_to();
+            self.parts.socket.hide();
         }
         false
     }
@@ -94,13 +94,13 @@ impl Engine {
         std::mem::take(&mut self.ending.survivors.found)
     }
 
-    /// Leaves the session to the next collector, unless somebody came while the door closed.
+    /// Leaves the session to the next collector, unless somebody came while the socket closed.
     fn leaves(&mut self) -> bool {
         self.ending.empty_since_ns = None;
         let empty = self.targets.is_empty();
         match empty {
-            true => self.parts.door.leave(),
-            false => self.parts.door.reopen(),
+            true => self.parts.socket.leave(),
+            false => self.parts.socket.show(),
         }
         empty
     }

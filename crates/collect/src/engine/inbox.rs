@@ -1,12 +1,12 @@
 //! What reaches the engine, from all other threads of the collector.
 
 use super::pss::Round;
-use super::requests::{Reply, Request};
-use crate::cpu::Heard;
+use crate::cpu::SamplerEvent;
 use crate::nvml;
 use crate::out::processes::Unanswered;
 use crate::shared::Region;
 use crate::targets::attached::Attached;
+use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -51,7 +51,7 @@ pub enum Event {
     /// A request and where its reply goes.
     Control(Request, Sender<Reply>),
     /// The sampler heard something.
-    Heard(Heard),
+    Sampler(SamplerEvent),
     /// The sampler of devices told something.
     Device(nvml::Told),
     /// Proportional set sizes were read.
@@ -66,6 +66,34 @@ pub enum Event {
     StopWaiting,
     /// Finish: wait for descendants that long.
     Finish(Duration),
-    /// All were heard who had found the door open before this closing of it.
-    AllHeard(u32),
+    /// All were heard who had found the socket open before this closing of it.
+    AllAccepted(u32),
+}
+
+/// What to do.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// Begin recording.
+    Start,
+    /// Stop recording; the run goes on.
+    Stop,
+    /// Set a mark.
+    Mark {
+        /// Its name.
+        name: String,
+    },
+    /// Rates, loss, size.
+    Status,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Reply {
+    /// Done.
+    pub ok: bool,
+    /// One sentence.
+    pub message: String,
+    /// For [`Request::Status`].
+    pub status: Option<serde_json::Value>,
 }

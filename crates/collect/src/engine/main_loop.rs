@@ -6,17 +6,17 @@ use super::pss::Sizer;
 use super::reserve::Reserve;
 use super::workers::{Answer, ModulesWanted, Workers};
 use crate::config::Config;
-use crate::cpu::Sampler;
-use crate::directory::socket::Door;
+use crate::cpu::CpuSampler;
+use crate::directory::socket::SessionSocket;
 use crate::nvml::Devices;
 use crate::os::cgroup::Cgroup;
 use crate::os::sys;
 use crate::out::output::Output;
 use crate::out::survivors::Survivor;
-use crate::shared::Session;
+use crate::shared::SessionMemory;
 use crate::shared::calibrate::Costs;
 use crate::symbols::Allocators;
-use crate::targets::attribution::{Attribution, Room};
+use crate::targets::attribution::{Attribution, Destination};
 use crate::targets::ending::Overhead;
 use crate::targets::target::{Pass, Target, Targets};
 use std::path::PathBuf;
@@ -45,8 +45,8 @@ pub(super) const LEAST_INFO_BYTES: usize = 3 << 10;
 pub struct EngineParts {
     /// Options.
     pub config: Config,
-    /// Session page.
-    pub session: Arc<Session>,
+    /// SessionMemory page.
+    pub session: Arc<SessionMemory>,
     /// Costs of the hooks.
     pub costs: Costs,
     /// Messages.
@@ -65,9 +65,9 @@ pub struct EngineParts {
     /// started on demand).
     pub linger: Option<Duration>,
     /// Where processes come in.
-    pub door: Arc<Door>,
+    pub socket: Arc<SessionSocket>,
     /// Takes samples of the CPU.
-    pub sampler: Option<Arc<Sampler>>,
+    pub sampler: Option<Arc<CpuSampler>>,
     /// Reads proportional set sizes.
     pub sizer: Option<Sizer>,
 }
@@ -305,6 +305,6 @@ impl Engine {
     /// Finds samples their processes.
     pub(super) fn assign_samples(&mut self, now: u64) {
         let Engine { targets, out, attribution, .. } = self;
-        attribution.assign(&mut Room { targets, out }, None, now);
+        attribution.assign(&mut Destination { targets, out }, None, now);
     }
 }

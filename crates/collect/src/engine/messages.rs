@@ -2,12 +2,12 @@
 
 use super::inbox::Event;
 use super::main_loop::Engine;
-use super::workers::{Answer, Read};
-use crate::cpu::Heard;
+use super::workers::{Answer, MappingsRead};
+use crate::cpu::SamplerEvent;
 use crate::os::sys;
 use crate::out::info;
 use crate::targets::attached::Attached;
-use crate::targets::attribution::Room;
+use crate::targets::attribution::Destination;
 use crate::targets::placing::PlacedIn;
 use crate::targets::target::{End, Target};
 use std::sync::atomic::Ordering::*;
@@ -59,12 +59,12 @@ impl Engine {
                 }
                 Event::Sizes(round) => self.take_sizes(round),
                 Event::RootStarted(pid) => self.out.processes.root = Some(pid),
-                Event::Heard(heard) => {
+                Event::Sampler(heard) => {
                     let recording = self.recording.ends_on
                         || self.parts.session.page().recording.load(Relaxed) != 0;
                     let Engine { targets, out, attribution, .. } = self;
-                    if recording || !matches!(heard, Heard::Taken(_)) {
-                        attribution.hear(heard, &mut Room { targets, out });
+                    if recording || !matches!(heard, SamplerEvent::Samples(_)) {
+                        attribution.take(heard, &mut Destination { targets, out });
                     }
                 }
                 Event::RootEnded(pid, status) => {
@@ -72,7 +72,7 @@ impl Engine {
                     self.out.processes.root_ended = true;
                     self.out.processes.tree_cpu_ns = sys::children_cpu_ns();
                 }
-                Event::AllHeard(turn) => self.ending.all_accepted = Some(turn),
+                Event::AllAccepted(turn) => self.ending.all_accepted = Some(turn),
                 Event::Follow => self.ending.follows = true,
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
@@ -91,13 +91,13 @@ impl Engine {
     fn take_answers(&mut self) {
         while let Ok(answer) = self.parts.answers.try_recv() {
             match answer {
-                Answer::Modules(Read { image, read_ns, modules, late }) => {
+                Answer::Modules(MappingsRead { image, read_ns, modules, late }) => {
                     self.open.modules = self.open.modules.saturating_sub(1);
                     self.messages += 1;
                     if let Some(target) = self.targets.get_mut(&image) {
                         target.modules.open = target.modules.open.saturating_sub(1);
                         target.code.was_late |= late;
-                        target.code.hear(read_ns, modules);
+                        target.code.take_modules(read_ns, modules);
                     }
                 }
                 Answer::Python(image, interpreter) => {

@@ -12,7 +12,7 @@ mod main_loop;
 mod memory;
 mod messages;
 pub mod pss;
-pub mod requests;
+mod requests;
 mod reserve;
 mod standstill;
 mod summary;

@@ -1,38 +1,10 @@
 //! What is asked of a live run: start, stop, marks, status.
 
+use super::inbox::{Reply, Request};
 use super::main_loop::Engine;
 use crate::os::sys;
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use tprof_trace::model::{Mark, MarkKind};
-
-/// What to do.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Request {
-    /// Begin recording.
-    Start,
-    /// Stop recording; the run goes on.
-    Stop,
-    /// Set a mark.
-    Mark {
-        /// Its name.
-        name: String,
-    },
-    /// Rates, loss, size.
-    Status,
-}
-
-/// What came of it.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-pub struct Reply {
-    /// Done.
-    pub ok: bool,
-    /// One sentence.
-    pub message: String,
-    /// For [`Request::Status`].
-    pub status: Option<serde_json::Value>,
-}
 
 impl Engine {
     /// Switches recording, marks it, and remembers that totals have a gap.

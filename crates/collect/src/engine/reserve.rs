@@ -1,4 +1,4 @@
-//! Room on the disk for a run's last words: its losses and `run.json`, which a disk that the
+//! Destination on the disk for a run's last words: its losses and `run.json`, which a disk that the
 //! run itself has filled would not take.
 //!
 //! The room is a file without a name, so that it is free again however the collector ends.
@@ -28,7 +28,7 @@ impl Reserve {
         Reserve { held: nameless(directory).ok().map(OwnedFd::from), bytes: 0 }
     }
 
-    /// Room for a `run.json` of so many bytes, which grows at its end, and for so many files.
+    /// Destination for a `run.json` of so many bytes, which grows at its end, and for so many files.
     /// Where there is less, what is held stays.
     pub fn hold(&mut self, info_bytes: usize, files: usize) {
         let bytes = room_for(info_bytes) + files as u64 * BLOCKS_PER_FILE * BLOCK_BYTES;

@@ -8,7 +8,7 @@ impl Engine {
     /// nobody answered meanwhile may come again.
     pub(super) fn notice_standstill(&mut self, now: u64) {
         let Some(last) = self.out.processes.losses.standstill.look(now) else { return };
-        self.parts.door.touch();
+        self.parts.socket.touch();
         let seconds = (now - last) as f64 / 1e9;
         self.mark_at(last, "the collector stands still", MarkKind::Mark);
         let text = format!("the collector goes on after {seconds:.1} s");

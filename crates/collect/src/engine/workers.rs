@@ -5,9 +5,9 @@ use crate::engine::ahead::Ahead;
 use crate::modules::{FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::os::sys;
 use crate::python;
-use crate::shared::{Region, Session, Tables, publish};
+use crate::shared::{Region, SessionMemory, Tables, publish};
 use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
-use crate::targets::code::{Interpreter, Nameless};
+use crate::targets::code::{SharedPython, Unresolved};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -46,7 +46,7 @@ pub struct ModulesWanted {
 }
 
 /// The executable mappings of an image.
-pub struct Read {
+pub struct MappingsRead {
     /// Image.
     pub image: u64,
     /// When they were as they are told, ns.
@@ -60,10 +60,10 @@ pub struct Read {
 /// A question for the symbol worker.
 pub enum SymbolsWanted {
     /// Addresses of programs and libraries.
-    User(Nameless),
+    User(Unresolved),
     /// Addresses of the kernel: answered once the run has lasted for
     /// [`KERNEL_AFTER`].
-    Kernel(Nameless),
+    Kernel(Unresolved),
     /// The run is over: no more will be asked.
     Last,
 }
@@ -75,11 +75,11 @@ const KERNEL_AFTER: Duration = Duration::from_secs(1);
 /// What the workers send back.
 pub enum Answer {
     /// What an image has mapped.
-    Modules(Read),
+    Modules(MappingsRead),
     /// Symbols by address, innermost first, with the module's path.
     Symbols(u64, Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>),
     /// The interpreter of an image.
-    Python(u64, Interpreter),
+    Python(u64, SharedPython),
     /// An interpreter whose frames cannot be had: whose, and why.
     NoPython(String, String),
 }
@@ -96,7 +96,7 @@ pub struct Workers {
 pub fn start(
     tables: Tables,
     ahead: Arc<Ahead>,
-    session: Arc<Session>,
+    session: Arc<SessionMemory>,
     answers: Sender<Answer>,
 ) -> std::io::Result<Workers> {
     let (modules, wanted) = channel();
@@ -114,13 +114,13 @@ fn serve_modules(
     mut tables: Tables,
     ahead: &Ahead,
     answers: &Sender<Answer>,
-    session: &Session,
+    session: &SessionMemory,
 ) {
-    let mut pythons: HashMap<u64, Looked> = HashMap::new();
+    let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
     while let Ok(mut question) = wanted.recv() {
         let mut cache = ahead.cache();
         let unloads = question.region.header().python_unloads.load(Acquire);
-        let Read { image, read_ns, mut modules, late } = read(&mut question, &mut cache);
+        let MappingsRead { image, read_ns, mut modules, late } = read(&mut question, &mut cache);
         let mut open: Vec<_> = modules
             .iter()
             .filter_map(|m| m.file)
@@ -141,7 +141,7 @@ fn serve_modules(
             let _ = answers.send(answer);
         }
         // Before the target goes on: it may be gone in no time.
-        let told = Read { image, read_ns, modules: modules.clone(), late };
+        let told = MappingsRead { image, read_ns, modules: modules.clone(), late };
         if answers.send(Answer::Modules(told)).is_err() {
             return;
         }
@@ -191,23 +191,23 @@ fn compile(files: &[FileKey], cache: &mut ModuleCache, tables: &mut Tables) {
 }
 
 /// What an image has mapped: now, or as it began if it is gone.
-fn read(question: &mut ModulesWanted, cache: &mut ModuleCache) -> Read {
+fn read(question: &mut ModulesWanted, cache: &mut ModuleCache) -> MappingsRead {
     let ModulesWanted { image, pid, ended, begun_ns, .. } = *question;
     let read_ns = sys::monotonic_ns();
     // A zombie's file is empty.
     let now = (!ended).then(|| cache.loaded(pid).unwrap_or_default());
     match now.filter(|modules| !modules.is_empty()) {
-        Some(modules) => Read { image, read_ns, modules, late: false },
+        Some(modules) => MappingsRead { image, read_ns, modules, late: false },
         None => {
             // Whatever /proc has under its number is another's by now.
             let modules = cache.identified(NOBODY, std::mem::take(&mut question.begun_with));
-            Read { image, read_ns: begun_ns, modules, late: true }
+            MappingsRead { image, read_ns: begun_ns, modules, late: true }
         }
     }
 }
 
 /// What was found when a process was last looked at for an interpreter.
-enum Looked {
+enum PythonSearch {
     /// None among that many modules.
     None(usize),
     /// One whose code begins there.
@@ -222,17 +222,17 @@ fn look_for_python(
     question: &ModulesWanted,
     unloads: u32,
     modules: &[LoadedModule],
-    pythons: &mut HashMap<u64, Looked>,
+    pythons: &mut HashMap<u64, PythonSearch>,
 ) -> Option<Answer> {
     let header = question.region.header();
     let again = match pythons.get(&question.image) {
         None => true,
-        Some(Looked::None(before)) => *before != modules.len(),
-        Some(Looked::At(start)) => {
+        Some(PythonSearch::None(before)) => *before != modules.len(),
+        Some(PythonSearch::At(start)) => {
             header.python_epoch.load(Acquire) != unloads.wrapping_add(1)
                 || !modules.iter().any(|m| m.start == *start && python::may_be(&m.path))
         }
-        Some(Looked::Refused) => false,
+        Some(PythonSearch::Refused) => false,
     };
     if !again {
         return None;
@@ -246,8 +246,8 @@ fn look_for_python(
         })
     });
     let (looked, answer) = match found {
-        None => (Looked::None(modules.len()), None),
-        Some(Err((whose, why))) => (Looked::Refused, Some(Answer::NoPython(whose, why))),
+        None => (PythonSearch::None(modules.len()), None),
+        Some(Err((whose, why))) => (PythonSearch::Refused, Some(Answer::NoPython(whose, why))),
         Some(Ok((found, interpreter))) => {
             for (place, word) in header.python.iter().zip(interpreter.words()) {
                 place.store(word, Relaxed);
@@ -255,7 +255,7 @@ fn look_for_python(
             header.python_epoch.store(unloads.wrapping_add(1), Release);
             let start = found.start;
             let found = Arc::new(Mutex::new(found));
-            (Looked::At(start), Some(Answer::Python(question.image, found)))
+            (PythonSearch::At(start), Some(Answer::Python(question.image, found)))
         }
     };
     pythons.insert(question.image, looked);
@@ -271,10 +271,14 @@ fn answer(question: &ModulesWanted) {
     }
 }
 
-fn serve_symbols(wanted: &Receiver<SymbolsWanted>, answers: &Sender<Answer>, session: &Session) {
+fn serve_symbols(
+    wanted: &Receiver<SymbolsWanted>,
+    answers: &Sender<Answer>,
+    session: &SessionMemory,
+) {
     let began = Instant::now();
     let mut symbolizer = Symbolizer::sparing();
-    let mut kernels: Vec<Nameless> = Vec::new();
+    let mut kernels: Vec<Unresolved> = Vec::new();
     loop {
         let left = KERNEL_AFTER.saturating_sub(began.elapsed());
         let question = match kernels.is_empty() {
@@ -292,7 +296,7 @@ fn serve_symbols(wanted: &Receiver<SymbolsWanted>, answers: &Sender<Answer>, ses
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let brief = last && began.elapsed() < KERNEL_AFTER;
-        for Nameless { target, places } in now {
+        for Unresolved { target, places } in now {
             let mut done = Vec::with_capacity(places.len());
             for (address, module, pc) in places {
                 let frames = match brief {

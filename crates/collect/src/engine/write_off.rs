@@ -5,7 +5,7 @@ use super::workers::SymbolsWanted;
 use crate::elf;
 use crate::os::proc;
 use crate::symbols::KERNEL;
-use crate::targets::code::Nameless;
+use crate::targets::code::Unresolved;
 use crate::targets::target::Target;
 use std::path::Path;
 use tprof_trace::run::Blind;
@@ -71,14 +71,14 @@ impl Engine {
     /// Sends addresses that are new to the symbol worker.
     pub(super) fn ask_symbols(&mut self, target: &mut Target) {
         let (target, places) = (target.symbol_target(), target.code.drain_unnamed());
-        self.have_named(Nameless { target, places });
+        self.have_named(Unresolved { target, places });
     }
 
-    pub(super) fn have_named(&mut self, Nameless { target, places }: Nameless) {
+    pub(super) fn have_named(&mut self, Unresolved { target, places }: Unresolved) {
         let (kernel, user): (Vec<_>, Vec<_>) =
             places.into_iter().partition(|(_, module, _)| module.path == Path::new(KERNEL));
-        let user = SymbolsWanted::User(Nameless { target, places: user });
-        let kernel = SymbolsWanted::Kernel(Nameless { target, places: kernel });
+        let user = SymbolsWanted::User(Unresolved { target, places: user });
+        let kernel = SymbolsWanted::Kernel(Unresolved { target, places: kernel });
         for question in [user, kernel] {
             if let SymbolsWanted::User(n) | SymbolsWanted::Kernel(n) = &question
                 && !n.places.is_empty()

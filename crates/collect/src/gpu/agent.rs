@@ -1,9 +1,9 @@
 //! What a process's CUPTI agent records, gathered and written.
 
-use super::launches::{Launches, Told};
+use super::coverage::Gap;
+use super::launches::{Launches, RuntimeCall};
 use super::ranges::Ranges;
-use super::rows::{self, Place, Rows};
-use super::witness::Gap;
+use super::rows::{self, Rows, ThreadRows};
 use crate::out::info;
 use crate::out::losses::Losses;
 use crate::shared::clock::Clock;
@@ -35,9 +35,9 @@ pub struct Gpu {
     ranges: Ranges,
     launches: Launches,
     /// From then on CUPTI tells of the calls of CUDA's runtime.
-    pub tells_calls_from_ns: Option<u64>,
+    pub calls_from_ns: Option<u64>,
     /// The call of the runtime that the last record told of: its thread and beginning.
-    pub told: Option<(ThreadIndex, u64)>,
+    pub last_call: Option<(ThreadIndex, u64)>,
 }
 
 impl Gpu {
@@ -54,16 +54,16 @@ impl Gpu {
             externals: Vec::new(),
             ranges: Ranges::default(),
             launches: Launches::default(),
-            tells_calls_from_ns: None,
-            told: None,
+            calls_from_ns: None,
+            last_call: None,
         }
     }
 
     /// Takes a record; false if it makes no sense.
     pub fn take(
         &mut self,
-        record: Record<'_>,
-        place: &mut Place<'_>,
+        record: AgentRecord<'_>,
+        place: &mut ThreadRows<'_>,
         clock: &Clock,
         losses: &mut Losses,
     ) -> bool {
@@ -78,8 +78,8 @@ impl Gpu {
 
     fn take_known(
         &mut self,
-        record: &Record<'_>,
-        place: &mut Place<'_>,
+        record: &AgentRecord<'_>,
+        place: &mut ThreadRows<'_>,
         clock: &Clock,
         losses: &mut Losses,
     ) -> Option<()> {
@@ -90,7 +90,7 @@ impl Gpu {
             ExtKind::AgentNote => {
                 let [count, text, ..] = payload else { return None };
                 if record.argument == trouble::TELLS_CALLS {
-                    self.tells_calls_from_ns.get_or_insert(clock.ns(record.clock));
+                    self.calls_from_ns.get_or_insert(clock.ns(record.clock));
                 }
                 self.note(record.argument, *count, *text as u32, place, losses);
             }
@@ -116,8 +116,8 @@ impl Gpu {
                 let call = gpu::Call::unpack(payload)?;
                 let row = self.rows.call(&call, place);
                 if row.kind == SpanKind::Runtime {
-                    self.told = Some((row.thread, row.start_ns));
-                    let told = Told {
+                    self.last_call = Some((row.thread, row.start_ns));
+                    let call_made = RuntimeCall {
                         name: call.name,
                         correlation: call.correlation,
                         thread: row.thread,
@@ -126,7 +126,7 @@ impl Gpu {
                         succeeded: call.result == 0,
                     };
                     self.launches
-                        .told(&told, || self.rows.texts.text(call.name).unwrap_or_default());
+                        .called(&call_made, || self.rows.texts.text(call.name).unwrap_or_default());
                 }
                 self.spans.push(row);
             }
@@ -164,8 +164,8 @@ impl Gpu {
     fn join(
         &mut self,
         join: gpu::ClockJoin,
-        record: &Record<'_>,
-        place: &mut Place<'_>,
+        record: &AgentRecord<'_>,
+        place: &mut ThreadRows<'_>,
         clock: &Clock,
     ) {
         let time_ns = clock.ns(record.clock);
@@ -190,7 +190,7 @@ impl Gpu {
         what: u32,
         count: u64,
         text: u32,
-        place: &mut Place<'_>,
+        place: &mut ThreadRows<'_>,
         losses: &mut Losses,
     ) {
         let text = self.rows.texts.text(text).unwrap_or_default();
@@ -317,7 +317,7 @@ impl Gpu {
     }
 
     /// Says how many kernels were launched of which no record came.
-    pub fn tell_untold(&self, losses: &mut Losses) {
+    pub fn count_missing_kernels(&self, losses: &mut Losses) {
         let untold = self.launches.without_kernels();
         if untold > 0 {
             let why = "they were launched, and CUPTI gave no record of them before the end";
@@ -327,7 +327,7 @@ impl Gpu {
 
     /// Says when another client of CUPTI had taken the records over: in the run, in time
     /// since the process began, and as marks.
-    pub fn tell_gaps(
+    pub fn write_gaps(
         &self,
         gaps: &[Gap],
         start_ns: u64,
@@ -375,7 +375,7 @@ fn write_rows<R: TraceRow>(
 }
 
 /// A record of the agent's.
-pub struct Record<'a> {
+pub struct AgentRecord<'a> {
     /// What it is.
     pub kind: ExtKind,
     /// See [`ExtKind`].

@@ -64,7 +64,7 @@ type Build = BuildHasherDefault<Spread>;
 
 /// A call, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct RuntimeCall {
     /// Id of its name's text.
     pub name: u32,
     /// Its number.
@@ -109,7 +109,7 @@ impl Default for Launches {
 
 impl Launches {
     /// CUPTI told of a call; its name is asked for where it is not remembered.
-    pub fn told<'t>(&mut self, call: &Told, text: impl FnOnce() -> &'t str) {
+    pub fn called<'t>(&mut self, call: &RuntimeCall, text: impl FnOnce() -> &'t str) {
         if self.unknown {
             return;
         }
@@ -182,14 +182,14 @@ mod tests {
     /// At the same place of the table of classes as the first.
     const FREE: (u32, &str) = (1 + RECENT as u32, "cudaFree");
 
-    fn call((name, _): (u32, &str), correlation: u32, start_ns: u64) -> Told {
+    fn call((name, _): (u32, &str), correlation: u32, start_ns: u64) -> RuntimeCall {
         let end_ns = start_ns + 5;
-        Told { name, correlation, thread: 0, start_ns, end_ns, succeeded: true }
+        RuntimeCall { name, correlation, thread: 0, start_ns, end_ns, succeeded: true }
     }
 
     impl Launches {
         fn hear(&mut self, name: (u32, &'static str), correlation: u32, start_ns: u64) {
-            self.told(&call(name, correlation, start_ns), || name.1);
+            self.called(&call(name, correlation, start_ns), || name.1);
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
         for correlation in 1000..1010 {
             launches.hear(LAUNCH, correlation, 5000);
         }
-        launches.told(&Told { succeeded: false, ..call(LAUNCH, 2000, 5000) }, || LAUNCH.1);
+        launches.called(&RuntimeCall { succeeded: false, ..call(LAUNCH, 2000, 5000) }, || LAUNCH.1);
         launches.hear(FREE, 3000, 5000);
         assert_eq!(launches.without_kernels(), 10);
         launches.counted = 4;
@@ -221,7 +221,7 @@ mod tests {
         let mut launches = Launches::default();
         launches.hear(BEGIN, 1, 100);
         // Of another thread, into the same graph.
-        launches.told(&Told { thread: 1, ..call(LAUNCH, 2, 120) }, || LAUNCH.1);
+        launches.called(&RuntimeCall { thread: 1, ..call(LAUNCH, 2, 120) }, || LAUNCH.1);
         launches.hear(END, 3, 200);
         launches.hear(LAUNCH, 4, 300);
         assert_eq!(launches.without_kernels(), 1);

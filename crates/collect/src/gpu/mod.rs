@@ -5,12 +5,12 @@
 //! comes of it.
 
 mod agent;
+pub mod coverage;
 mod joins;
 mod launches;
 mod ranges;
 mod rows;
 mod texts;
-pub mod witness;
 
-pub use agent::{Gpu, Record};
-pub use rows::Place;
+pub use agent::{AgentRecord, Gpu};
+pub use rows::ThreadRows;

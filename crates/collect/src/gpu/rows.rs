@@ -12,14 +12,14 @@ use tprof_wire::gpu;
 const NONE: u32 = u32::MAX;
 
 /// Where rows go, and the threads that are known there.
-pub struct Place<'a> {
+pub struct ThreadRows<'a> {
     /// The file.
     pub file: &'a mut OpenFile,
     /// Rows of the process's threads, by their ids.
     pub threads: &'a mut HashMap<u32, ThreadIndex>,
 }
 
-impl Place<'_> {
+impl ThreadRows<'_> {
     /// The file's writer.
     pub fn writer(&mut self) -> &mut TraceWriter {
         &mut self.file.writer
@@ -67,7 +67,7 @@ impl Rows {
         (self.joins.ns(start), end.saturating_sub(start))
     }
 
-    pub fn kernel(&mut self, k: &gpu::Kernel, place: &mut Place<'_>) -> Kernel {
+    pub fn kernel(&mut self, k: &gpu::Kernel, place: &mut ThreadRows<'_>) -> Kernel {
         let (start_ns, duration_ns) = self.span_of(k.start, k.end);
         let name = self.texts.demangled(k.name, place.writer());
         let measured = |ns: u64| (ns != 0).then(|| self.joins.ns(ns));
@@ -116,7 +116,7 @@ impl Rows {
         }
     }
 
-    pub fn call(&mut self, c: &gpu::Call, place: &mut Place<'_>) -> Span {
+    pub fn call(&mut self, c: &gpu::Call, place: &mut ThreadRows<'_>) -> Span {
         let (start_ns, duration_ns) = self.span_of(c.start, c.end);
         let name = self.texts.call(c.name, place.writer());
         Span {
@@ -186,7 +186,7 @@ impl Rows {
         &mut self,
         o: &gpu::Overhead,
         agent: ThreadIndex,
-        place: &mut Place<'_>,
+        place: &mut ThreadRows<'_>,
     ) -> Span {
         let (start_ns, duration_ns) = self.span_of(o.start, o.end);
         let thread = match o.thread {
@@ -215,7 +215,7 @@ impl Rows {
         }
     }
 
-    pub fn device(&mut self, d: &gpu::Device, place: &mut Place<'_>) {
+    pub fn device(&mut self, d: &gpu::Device, place: &mut ThreadRows<'_>) {
         let uuid = [d.uuid_low.to_le_bytes(), d.uuid_high.to_le_bytes()].concat();
         let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
@@ -250,7 +250,7 @@ impl Rows {
         place.writer().device(&row);
     }
 
-    pub fn stream(&mut self, s: &gpu::Stream, place: &mut Place<'_>) {
+    pub fn stream(&mut self, s: &gpu::Stream, place: &mut ThreadRows<'_>) {
         let device = self.contexts.get(&s.context).map_or(0, |(device, _)| *device);
         place.writer().stream(&Stream {
             process: self.process,

@@ -80,7 +80,7 @@ impl LoadedModule {
 
 /// One file seen.
 #[derive(Debug)]
-struct Entry {
+struct CachedFile {
     identity: FileId,
     build_id: Arc<str>,
     /// Executable load segments.
@@ -139,7 +139,7 @@ const _: () = {
 /// The files that the run's processes run code from.
 #[derive(Debug, Default)]
 pub struct ModuleCache {
-    entries: Vec<Entry>,
+    entries: Vec<CachedFile>,
     by_identity: HashMap<FileId, FileKey>,
     vdso: Option<FileKey>,
     open: usize,
@@ -282,7 +282,7 @@ impl ModuleCache {
         let file = FileKey(self.entries.len() as u32);
         let keep = self.open < MAX_OPEN;
         self.open += usize::from(keep);
-        self.entries.push(Entry {
+        self.entries.push(CachedFile {
             identity,
             build_id: Arc::from(elf.build_id()),
             code: elf.segments().iter().filter(|s| s.is_code()).copied().collect(),

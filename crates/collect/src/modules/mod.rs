@@ -19,4 +19,4 @@ pub use crate::os::maps::{Mapping, parse_maps, read_code_maps, read_maps};
 pub use cache::{
     CompileJob, Compiled, FileKey, LoadedModule, ModuleCache, TableId, TableState, TableStore,
 };
-pub use spaces::{Met, Spaces};
+pub use spaces::{MetModule, Spaces};

@@ -18,16 +18,16 @@ const MAX_MEMO: usize = 1 << 17;
 
 /// An executable mapping.
 #[derive(Clone, Debug)]
-struct Region {
+struct CodeRegion {
     start: u64,
     end: u64,
     mapping: Arc<Mapping>,
     /// Not looked at yet, or what was found.
-    state: State,
+    state: RegionState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum RegionState {
     /// Mapped at a time, and not looked at.
     Unseen(u64),
     Seen {
@@ -42,14 +42,14 @@ enum State {
 struct Space {
     /// Sorted by address, without overlaps. Shared with forked children until
     /// one of them changes.
-    regions: Arc<Vec<Region>>,
+    regions: Arc<Vec<CodeRegion>>,
     /// First addresses of modules that were told of.
     told: HashSet<u64>,
 }
 
 /// A module that a sample lay in, for whoever writes the trace.
 #[derive(Clone, Debug)]
-pub struct Met {
+pub struct MetModule {
     /// Whose.
     pub pid: u32,
     /// When it was mapped.
@@ -67,7 +67,7 @@ pub struct Spaces {
     by_file: HashMap<FileId, usize>,
     memo: HashMap<(usize, u64), Row>,
     /// Modules met since they were last asked for.
-    pub met: Vec<Met>,
+    pub met: Vec<MetModule>,
 }
 
 impl Spaces {
@@ -133,21 +133,21 @@ impl Spaces {
             return None;
         }
         let (module, rows) = match &space.regions[at].state {
-            State::Seen { module, rows } => (Arc::clone(module), *rows),
-            State::Unseen(time_ns) => {
+            RegionState::Seen { module, rows } => (Arc::clone(module), *rows),
+            RegionState::Unseen(time_ns) => {
                 let (mapping, time_ns) = (Arc::clone(&space.regions[at].mapping), *time_ns);
                 let (module, rows) = self.look_at(pid, &mapping);
                 let module = Arc::new((time_ns, module));
                 let space = self.of.get_mut(&pid)?;
                 Arc::make_mut(&mut space.regions)[at].state =
-                    State::Seen { module: Arc::clone(&module), rows };
+                    RegionState::Seen { module: Arc::clone(&module), rows };
                 (module, rows)
             }
         };
         let (time_ns, module) = &*module;
         let space = self.of.get_mut(&pid)?;
         if rows.is_some() && space.told.insert(module.start) {
-            self.met.push(Met { pid, time_ns: *time_ns, module: module.clone() });
+            self.met.push(MetModule { pid, time_ns: *time_ns, module: module.clone() });
         }
         let bias = module.bias;
         let rows = rows?;
@@ -224,15 +224,15 @@ fn insert(space: &mut Space, mapping: Mapping, time_ns: u64) {
             return true;
         }
         if r.start < start {
-            kept.push(Region { end: start, ..r.clone() });
+            kept.push(CodeRegion { end: start, ..r.clone() });
         }
         if end < r.end {
-            kept.push(Region { start: end, ..r.clone() });
+            kept.push(CodeRegion { start: end, ..r.clone() });
         }
         false
     });
     let mapping = Arc::new(mapping);
-    kept.push(Region { start, end, mapping, state: State::Unseen(time_ns) });
+    kept.push(CodeRegion { start, end, mapping, state: RegionState::Unseen(time_ns) });
     regions.extend(kept);
     regions.sort_by_key(|r| r.start);
 }

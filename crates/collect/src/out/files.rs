@@ -49,7 +49,7 @@ pub struct OpenFile {
     /// When its samples were last written.
     samples_ns: u64,
     /// What was last read of each quantity.
-    read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), Read>,
+    read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), LastReading>,
     /// Why proportional set sizes are missing, as the file has it.
     pub sizes_missing: Option<String>,
     /// UUIDs of the devices that processes in it see.
@@ -57,7 +57,7 @@ pub struct OpenFile {
 }
 
 /// The newest reading of a quantity.
-struct Read {
+struct LastReading {
     row: Counter,
     /// When a row was last written.
     written_ns: u64,
@@ -142,10 +142,11 @@ impl OpenFile {
                 if read.row.time_ns > read.written_ns {
                     self.writer.counter(read.row);
                 }
-                *read = Read { row, written_ns };
+                *read = LastReading { row, written_ns };
             }
             None => {
-                self.read.insert((row.process, row.device, row.name), Read { row, written_ns });
+                self.read
+                    .insert((row.process, row.device, row.name), LastReading { row, written_ns });
             }
         }
         self.writer.counter(row);

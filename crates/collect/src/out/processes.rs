@@ -37,7 +37,7 @@ pub struct Unanswered {
 
 /// Where an image belongs; its children may ask after it is gone.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Assignment {
     /// Index of its file.
     pub file: usize,
     /// Its rank.
@@ -56,7 +56,7 @@ pub struct Processes {
     /// File that holds a row's data, by index of the open files.
     file: HashMap<usize, usize>,
     /// File, rank, and whether it is a worker, of every image there ever was.
-    places: HashMap<u64, Place>,
+    assignments: HashMap<u64, Assignment>,
     /// Newest image of a pid.
     newest: HashMap<u32, u64>,
     /// Wait statuses, by pid, in order of time.
@@ -89,14 +89,14 @@ pub struct Processes {
 
 impl Processes {
     /// An image attached.
-    pub fn began(&mut self, image: u64, info: ProcessInfo, place: Place) {
+    pub fn began(&mut self, image: u64, info: ProcessInfo, place: Assignment) {
         // Its pid was another's before.
         let before = |(pid, _, at): &mut (u32, i32, u64)| *pid == info.pid && *at <= info.start_ns;
         let gone: Vec<_> = self.unsettled.extract_if(.., before).collect();
         for (pid, status, time_ns) in gone {
             self.gone(pid, status, time_ns);
         }
-        self.places.insert(image, place);
+        self.assignments.insert(image, place);
         self.newest.insert(info.pid, image);
         self.forks.remove(&info.pid);
         if self.expected.get(&info.pid).is_some_and(|e| e.time_ns <= info.start_ns) {
@@ -108,8 +108,8 @@ impl Processes {
     }
 
     /// Where an image belongs.
-    pub fn place_of(&self, image: u64) -> Option<Place> {
-        self.places.get(&image).copied()
+    pub fn assignment_of(&self, image: u64) -> Option<Assignment> {
+        self.assignments.get(&image).copied()
     }
 
     /// All rows, each with the name of its file now.
@@ -192,7 +192,7 @@ impl Processes {
             lost: None,
             ..parent
         };
-        self.unattached.told(child, &mut self.processes);
+        self.unattached.reported(child, &mut self.processes);
     }
 
     /// A process was reaped by its parent (or by the launcher).
@@ -282,19 +282,19 @@ mod tests {
 
     #[test]
     fn who_attached_before_it_was_reaped_is_seen_though_its_parent_was_read_first() {
-        let mut story = Processes::default();
-        let place = Place { file: 0, rank: None, is_worker: false };
+        let mut processes = Processes::default();
+        let place = Assignment { file: 0, rank: None, is_worker: false };
         let row = |start_ns| ProcessInfo { pid: 7, start_ns, ..ProcessInfo::default() };
-        story.spawned(7, 1, "/nosuch/program".to_owned(), 0, 100);
-        story.reaped(7, 0, 200);
-        story.began(1, row(150), place);
-        story.settle();
-        assert!(story.losses.blind.is_empty() && story.processes.len() == 1);
+        processes.spawned(7, 1, "/nosuch/program".to_owned(), 0, 100);
+        processes.reaped(7, 0, 200);
+        processes.began(1, row(150), place);
+        processes.settle();
+        assert!(processes.losses.blind.is_empty() && processes.processes.len() == 1);
         // The next of that pid is another, and the first is settled all the same.
-        story.spawned(7, 1, "/nosuch/program".to_owned(), 0, 300);
-        story.reaped(7, 0, 400);
-        story.began(2, row(500), place);
-        story.settle();
-        assert_eq!((story.losses.blind.len(), story.processes.len()), (1, 3));
+        processes.spawned(7, 1, "/nosuch/program".to_owned(), 0, 300);
+        processes.reaped(7, 0, 400);
+        processes.began(2, row(500), place);
+        processes.settle();
+        assert_eq!((processes.losses.blind.len(), processes.processes.len()), (1, 3));
     }
 }

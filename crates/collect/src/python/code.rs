@@ -1,11 +1,11 @@
-//! Code objects: name, file, and lines by instruction.
+//! CodeObject objects: name, file, and lines by instruction.
 
 use super::memory::Memory;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tprof_wire::python::{self, Chars, CodeHead, Layout};
 
-/// Code objects that are kept.
+/// CodeObject objects that are kept.
 const MAX_CODES: usize = 1 << 16;
 /// An object is checked to be the same at least that often: its memory may have
 /// been given to another.
@@ -15,7 +15,7 @@ const CHECK: Duration = Duration::from_secs(1);
 const CHECK_SHARE: u32 = 16;
 
 /// A code object.
-pub struct Code {
+pub struct CodeObject {
     /// Function, qualified by its class where the version tells.
     pub name: String,
     /// File.
@@ -30,15 +30,15 @@ pub struct Code {
     checked: Instant,
 }
 
-/// Code objects met so far, by address; `None` for what is none.
+/// CodeObject objects met so far, by address; `None` for what is none.
 #[derive(Default)]
 pub struct Codes {
-    known: HashMap<u64, Option<Code>>,
+    known: HashMap<u64, Option<CodeObject>>,
 }
 
 impl Codes {
     /// The code object at an address.
-    pub fn get(&mut self, mut memory: &Memory, layout: &Layout, at: u64) -> Option<&Code> {
+    pub fn get(&mut self, mut memory: &Memory, layout: &Layout, at: u64) -> Option<&CodeObject> {
         if self.known.len() > MAX_CODES {
             self.known.clear();
         }
@@ -66,12 +66,12 @@ fn identity(head: &CodeHead) -> [u64; 3] {
     [head.name, head.file, u64::from(head.first_line)]
 }
 
-fn read(mut memory: &Memory, layout: &Layout, at: u64) -> Option<Code> {
+fn read(mut memory: &Memory, layout: &Layout, at: u64) -> Option<CodeObject> {
     let head = python::code(&mut memory, layout, at)?;
     let len = head.lines_bytes as usize;
     let is_own = head.name == 0;
     let text = |at: u64| if is_own { Some(String::new()) } else { text(memory, layout, at) };
-    Some(Code {
+    Some(CodeObject {
         name: text(head.name)?,
         file: text(head.file)?,
         is_own,
@@ -109,7 +109,7 @@ pub fn decode(chars: Chars, bytes: &[u8]) -> Option<String> {
     })
 }
 
-impl Code {
+impl CodeObject {
     fn is_due(&self) -> bool {
         self.checked.elapsed() > CHECK.min(self.read.elapsed() / CHECK_SHARE)
     }

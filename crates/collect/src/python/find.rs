@@ -1,7 +1,7 @@
 //! Finds the interpreter of a process: which file it is in, which version it
 //! is, where its runtime lies, and which code is its loop.
 
-use super::layout::{Known, Lock};
+use super::layout::{KnownLayout, Lock};
 use super::memory::Memory;
 use crate::elf::Elf;
 use crate::modules::LoadedModule;
@@ -16,9 +16,9 @@ use tprof_wire::python::{Interpreter, Memory as _};
 const LOOP: &str = "_PyEval_EvalFrameDefault";
 
 /// An interpreter that can be read.
-pub struct Found {
+pub struct FoundPython {
     /// Offsets, and the lock.
-    pub known: Known,
+    pub known: KnownLayout,
     /// Address of `_PyRuntime`.
     pub runtime: u64,
     elf: Elf,
@@ -31,7 +31,7 @@ pub struct Found {
     loops: HashMap<u64, bool>,
 }
 
-impl Found {
+impl FoundPython {
     /// Whether a return address lies in the interpreter's loop.
     pub fn is_loop(&mut self, address: u64) -> bool {
         let pc = address.wrapping_sub(1);
@@ -82,7 +82,7 @@ pub fn may_be(path: &Path) -> bool {
 pub fn find(
     pid: u32,
     modules: impl IntoIterator<Item = LoadedModule>,
-) -> Option<Result<Found, (String, String)>> {
+) -> Option<Result<FoundPython, (String, String)>> {
     let mut last = None;
     for module in modules {
         let Some(minor) = minor_of(&module.path) else { continue };
@@ -111,7 +111,7 @@ pub fn find(
             }
         };
         let symbols = SymbolTable::full(&elf).or_else(|| SymbolTable::dynamic(&elf));
-        return Some(Ok(Found {
+        return Some(Ok(FoundPython {
             known,
             runtime,
             elf,
@@ -176,9 +176,14 @@ fn version(elf: &Elf, mut memory: &Memory, bias: u64) -> Option<u8> {
     (version >> 24 == 3).then_some((version >> 16) as u8)
 }
 
-fn layout(memory: &Memory, runtime: u64, minor: Option<u8>, path: &Path) -> Result<Known, String> {
+fn layout(
+    memory: &Memory,
+    runtime: u64,
+    minor: Option<u8>,
+    path: &Path,
+) -> Result<KnownLayout, String> {
     match minor {
-        Some(minor @ 13..) => Known::published(memory, runtime)
+        Some(minor @ 13..) => KnownLayout::published(memory, runtime)
             .map_err(|why| if minor > 14 { format!("Python 3.{minor}: {why}") } else { why }),
         Some(minor) => {
             let name = path.to_string_lossy();
@@ -186,9 +191,9 @@ fn layout(memory: &Memory, runtime: u64, minor: Option<u8>, path: &Path) -> Resu
                 return Err("a debug build of Python before 3.13 lays its objects out differently"
                     .to_owned());
             }
-            Known::of(minor).ok_or(format!("Python 3.{minor} is older than 3.8"))
+            KnownLayout::of(minor).ok_or(format!("Python 3.{minor} is older than 3.8"))
         }
-        None => Known::published(memory, runtime)
+        None => KnownLayout::published(memory, runtime)
             .map_err(|_| "which version it is cannot be told".to_owned()),
     }
 }

@@ -20,16 +20,16 @@ pub enum Lock {
 
 /// Offsets, and the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownLayout {
     /// Offsets.
     pub layout: Layout,
     /// The lock.
     pub lock: Lock,
 }
 
-impl Known {
+impl KnownLayout {
     /// Offsets of a version without published ones.
-    pub fn of(minor: u8) -> Option<Known> {
+    pub fn of(minor: u8) -> Option<KnownLayout> {
         let old = Layout {
             interpreters: 32,
             next_interpreter: 0,
@@ -108,11 +108,11 @@ impl Known {
             },
             _ => return None,
         };
-        Some(Known { layout, lock })
+        Some(KnownLayout { layout, lock })
     }
 
     /// The offsets that an interpreter publishes at the head of its runtime.
-    pub fn published(mut memory: &Memory, runtime: u64) -> Result<Known, String> {
+    pub fn published(mut memory: &Memory, runtime: u64) -> Result<KnownLayout, String> {
         const COOKIE: &[u8] = b"xdebugpy";
         let head = memory.bytes(runtime, 24).ok_or("its memory may not be read")?;
         if &head[..8] != COOKIE {
@@ -160,6 +160,6 @@ impl Known {
             instructions: word(code + 9)?,
             text: (ascii, ascii + 16),
         };
-        Ok(Known { layout, lock })
+        Ok(KnownLayout { layout, lock })
     }
 }

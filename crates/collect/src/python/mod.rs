@@ -13,11 +13,11 @@ mod layout;
 mod memory;
 mod merge;
 mod pythons;
+mod sent;
 mod stack;
-mod told;
 
-pub use find::{Found, find, may_be};
+pub use find::{FoundPython, find, may_be};
 pub use function::PyFunction;
 pub use merge::merge;
 pub use pythons::{PyStack, Pythons};
-pub use told::{Told, ToldFrame, write as write_name};
+pub use sent::{SentFrame, SentNames, write as write_name};

@@ -1,6 +1,6 @@
 //! Reads the Python frames of other processes' threads, from outside.
 
-use super::find::{Found, find, may_be};
+use super::find::{FoundPython, find, may_be};
 use super::function::PyFunction;
 use super::memory::Memory;
 use super::{code, stack};
@@ -30,7 +30,7 @@ pub struct PyStack {
 }
 
 /// A process, as far as Python is concerned.
-enum Process {
+enum PyProcess {
     /// No interpreter among that many mappings.
     None(usize),
     /// An interpreter that cannot be read, and why.
@@ -41,7 +41,7 @@ enum Process {
 
 /// A process's interpreter.
 struct Interpreter {
-    found: Found,
+    found: FoundPython,
     /// Address of each thread's state, by tid.
     threads: HashMap<u32, u64>,
     codes: code::Codes,
@@ -53,7 +53,7 @@ struct Interpreter {
 /// All processes.
 #[derive(Default)]
 pub struct Pythons {
-    of: HashMap<u32, Process>,
+    of: HashMap<u32, PyProcess>,
     /// Interpreters that cannot be read, not told yet.
     pub refused: Vec<(String, String)>,
 }
@@ -62,32 +62,32 @@ impl Pythons {
     /// The Python frames of a thread; `None` if its process runs no Python, or
     /// the thread none.
     pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut Spaces) -> Option<PyStack> {
-        let Process::Python(interpreter) = self.process(pid, spaces) else { return None };
+        let PyProcess::Python(interpreter) = self.process(pid, spaces) else { return None };
         interpreter.stack(pid, tid)
     }
 
     /// Where the lock of a process's interpreter lies, once it was looked at.
     pub fn lock(&self, pid: u32) -> Option<&Range<u64>> {
         match self.of.get(&pid)? {
-            Process::Python(interpreter) => interpreter.lock.as_ref(),
+            PyProcess::Python(interpreter) => interpreter.lock.as_ref(),
             _ => None,
         }
     }
 
     /// Whether a process is known to run Python.
     pub fn is_python(&self, pid: u32) -> bool {
-        matches!(self.of.get(&pid), Some(Process::Python(_)))
+        matches!(self.of.get(&pid), Some(PyProcess::Python(_)))
     }
 
     /// Whether any process is known to.
     pub fn any(&self) -> bool {
-        self.of.values().any(|process| matches!(process, Process::Python(_)))
+        self.of.values().any(|process| matches!(process, PyProcess::Python(_)))
     }
 
     /// Whether a return address lies in the interpreter's loop.
     pub fn is_loop(&mut self, pid: u32, address: u64) -> bool {
         match self.of.get_mut(&pid) {
-            Some(Process::Python(interpreter)) => interpreter.found.is_loop(address),
+            Some(PyProcess::Python(interpreter)) => interpreter.found.is_loop(address),
             _ => false,
         }
     }
@@ -97,23 +97,23 @@ impl Pythons {
         self.of.remove(&pid);
     }
 
-    fn process(&mut self, pid: u32, spaces: &mut Spaces) -> &mut Process {
+    fn process(&mut self, pid: u32, spaces: &mut Spaces) -> &mut PyProcess {
         let count = spaces.count(pid);
         let look = match self.of.get(&pid) {
             None => true,
-            Some(Process::None(before)) => *before != count,
+            Some(PyProcess::None(before)) => *before != count,
             Some(_) => false,
         };
         if look {
             let mappings = spaces.mappings(pid).into_iter().filter(|m| may_be(&m.path));
             let modules: Vec<_> = mappings.map(|m| spaces.identify(pid, &m)).collect();
             let process = match find(pid, modules) {
-                None => Process::None(count),
+                None => PyProcess::None(count),
                 Some(Err(why)) => {
                     self.refused.push(why);
-                    Process::Refused
+                    PyProcess::Refused
                 }
-                Some(Ok(found)) => Process::Python(Box::new(Interpreter {
+                Some(Ok(found)) => PyProcess::Python(Box::new(Interpreter {
                     found,
                     threads: HashMap::new(),
                     codes: code::Codes::default(),
@@ -123,7 +123,7 @@ impl Pythons {
             };
             self.of.insert(pid, process);
         }
-        self.of.entry(pid).or_insert(Process::Refused)
+        self.of.entry(pid).or_insert(PyProcess::Refused)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Walks an interpreter's threads and frames.
 
-use super::layout::{Known, Lock};
+use super::layout::{KnownLayout, Lock};
 use super::memory::Memory;
 use std::ops::Range;
 use tprof_wire::python::{self, Ends, Layout, Memory as _, RawFrame};
@@ -70,7 +70,7 @@ pub struct LockSeen {
 /// Looks at the lock; `None` if there is none, or it could not be found.
 pub fn look_at_lock(
     mut memory: &Memory,
-    known: &Known,
+    known: &KnownLayout,
     runtime: u64,
     state: u64,
 ) -> Option<LockSeen> {

@@ -1,6 +1,6 @@
 //! `tprof ctl`: requests to a live run, over its session socket.
 
-pub use crate::engine::requests::{Reply, Request};
+pub use crate::engine::inbox::{Reply, Request};
 use crate::error::CollectError;
 use crate::os::sys;
 use std::io::ErrorKind;

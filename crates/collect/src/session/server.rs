@@ -2,7 +2,7 @@
 //! process ends.
 
 use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
-use crate::directory::socket::Door;
+use crate::directory::socket::SessionSocket;
 use crate::elf;
 use crate::engine::ahead::Ahead;
 use crate::engine::inbox::Event;
@@ -12,7 +12,7 @@ use crate::os::sys;
 use crate::out::processes::Unanswered;
 use crate::out::ranks;
 use crate::session::control::{self, Reply};
-use crate::shared::{Region, Session};
+use crate::shared::{Region, SessionMemory};
 use crate::targets::attached::Attached;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -36,11 +36,11 @@ pub struct Server {
     /// Listening socket.
     pub listener: OwnedFd,
     /// Whether others still find it.
-    pub door: Arc<Door>,
+    pub socket: Arc<SessionSocket>,
     /// Options.
     pub config: Config,
-    /// Session page and its file.
-    pub session: Arc<Session>,
+    /// SessionMemory page and its file.
+    pub session: Arc<SessionMemory>,
     /// Tables for programs that are known to ask.
     pub ahead: Arc<Ahead>,
     /// File of the session page.
@@ -73,7 +73,7 @@ impl Server {
         // Images of which the agent alone has attached: in a forked child whoever has the first
         // event is first.
         let mut agents: HashSet<u64> = HashSet::new();
-        // The closing of the door in which all were heard.
+        // The closing of the socket in which all were heard.
         let mut heard = None;
         // Made while nobody waits for it.
         let mut spare = None;
@@ -82,7 +82,7 @@ impl Server {
                 spare = Region::new().ok();
             }
             // Asked before looking who waits: afterwards nobody finds the way any more.
-            let closing = self.door.closing();
+            let closing = self.socket.closing();
             // Ends before beginnings, one beginning at a time: whoever was reaped
             // before a process connected is told to have ended before it began.
             let ready = poller.wait(Duration::from_millis(100));
@@ -92,7 +92,7 @@ impl Server {
                     let status =
                         sys::exit_status(&fd).or_else(|| pid.and_then(proc::zombie_status));
                     let (image, time_ns, pidfd) = (*token, sys::monotonic_ns(), Some(fd));
-                    self.tell(Event::Ended { image, time_ns, status, pidfd, exec: false });
+                    self.send(Event::Ended { image, time_ns, status, pidfd, exec: false });
                     newest.retain(|_, image| image != token);
                     agents.remove(token);
                 }
@@ -104,7 +104,7 @@ impl Server {
             if let Some(turn) = closing.filter(|_| closing != heard && matches!(accepted, Ok(None)))
             {
                 heard = closing;
-                self.tell(Event::AllHeard(turn));
+                self.send(Event::AllAccepted(turn));
             }
             let Ok(Some(client)) = accepted else { continue };
             if closing.is_some() && closing == heard {
@@ -116,7 +116,7 @@ impl Server {
             let agent = attached.hello.flags & hello_flags::AGENT != 0;
             let forked = attached.hello.flags & hello_flags::FORKED != 0;
             if attached.hello.flags & hello_flags::LATE != 0 {
-                self.tell(Event::Answered { pid: attached.pid, agent });
+                self.send(Event::Answered { pid: attached.pid, agent });
             }
             let late = Unanswered {
                 pid: attached.pid,
@@ -131,7 +131,7 @@ impl Server {
                     agents.remove(&image);
                 }
                 let region = Arc::clone(&attached.region);
-                self.tell(Event::Joined { image, region, agent });
+                self.send(Event::Joined { image, region, agent });
                 self.admit(&client, &fds, late);
                 continue;
             }
@@ -159,11 +159,11 @@ impl Server {
                 attached.begun_with = if forked { Vec::new() } else { maps };
             }
             let old = newest.insert(attached.pid, image);
-            self.tell(Event::Attached(Box::new(attached)));
+            self.send(Event::Attached(Box::new(attached)));
             if let Some(image) = old.filter(|_| !forked) {
                 watched.remove(&image);
                 let time_ns = sys::monotonic_ns();
-                self.tell(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
+                self.send(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
             }
             self.admit(&client, &fds, late);
         }
@@ -185,11 +185,11 @@ impl Server {
 
     /// Whoever went on alone may come again.
     fn was_late(&self, late: Unanswered) {
-        self.tell(Event::Unanswered(late));
-        self.door.touch();
+        self.send(Event::Unanswered(late));
+        self.socket.touch();
     }
 
-    fn tell(&self, event: Event) {
+    fn send(&self, event: Event) {
         let waits = matches!(event, Event::Attached(_) | Event::Ended { .. });
         let _ = self.events.send(event);
         if !waits || self.session.eager.load(Acquire) {

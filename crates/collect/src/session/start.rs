@@ -2,10 +2,10 @@
 //! attached process.
 
 use crate::config::{Activity, Config, PerfEvent};
-use crate::cpu::{Sampler, Wanted};
+use crate::cpu::{CpuSampler, Wanted};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
-use crate::directory::socket::Door;
+use crate::directory::socket::SessionSocket;
 use crate::engine::ahead::Ahead;
 use crate::engine::inbox::Event;
 use crate::engine::pss::Sizer;
@@ -61,11 +61,11 @@ pub struct Session {
     output: PathBuf,
     config: Config,
     libraries: Libraries,
-    page: Arc<shared::Session>,
+    page: Arc<shared::SessionMemory>,
     events: Sender<Event>,
-    door: Arc<Door>,
+    socket: Arc<SessionSocket>,
     stop: Arc<AtomicBool>,
-    sampler: Option<Arc<Sampler>>,
+    sampler: Option<Arc<CpuSampler>>,
     devices: Mutex<Option<nvml::Sampler>>,
     engine: Option<JoinHandle<RunInfo>>,
     server: Option<JoinHandle<()>>,
@@ -102,10 +102,11 @@ impl Session {
         let system = |what: &'static str| move |source| CollectError::System { what, source };
         sys::raise_file_limit();
         let owned = owned::claim(&directory).ok();
-        let (door, listener) = Door::open(&directory).map_err(system("listen on a Unix socket"))?;
-        let door = Arc::new(door);
+        let (socket, listener) =
+            SessionSocket::open(&directory).map_err(system("listen on a Unix socket"))?;
+        let socket = Arc::new(socket);
         let (page, session_fd) =
-            shared::Session::new().map_err(system("make shared memory (memfd_create)"))?;
+            shared::SessionMemory::new().map_err(system("make shared memory (memfd_create)"))?;
         let (tables, tables_fd) =
             Tables::new().map_err(system("make shared memory (memfd_create)"))?;
         let page = Arc::new(page);
@@ -139,7 +140,7 @@ impl Session {
         };
         let server = Server {
             listener,
-            door: Arc::clone(&door),
+            socket: Arc::clone(&socket),
             config: config.clone(),
             session: Arc::clone(&page),
             ahead: Arc::clone(&ahead),
@@ -163,7 +164,7 @@ impl Session {
             info,
             info_path,
             linger,
-            door: Arc::clone(&door),
+            socket: Arc::clone(&socket),
             sampler: sampler.clone(),
             sizer: {
                 let (events, page) = (events.clone(), Arc::clone(&page));
@@ -189,7 +190,7 @@ impl Session {
             libraries,
             page,
             events,
-            door,
+            socket,
             stop,
             sampler,
             devices: Mutex::new(None),
@@ -223,14 +224,14 @@ impl Session {
         pairs.into_iter().map(|(name, value)| (name.into(), value)).collect()
     }
 
-    fn tell(&self, event: Event) {
+    fn send(&self, event: Event) {
         let _ = self.events.send(event);
         self.page.wake();
     }
 
     /// Tells which process was launched; it waits to be let go.
     pub fn root_started(&self, pid: u32) {
-        self.tell(Event::RootStarted(pid));
+        self.send(Event::RootStarted(pid));
         self.sample_devices();
         if let Some(sampler) = &self.sampler {
             sampler.launch(pid);
@@ -261,12 +262,12 @@ impl Session {
 
     /// Tells how it ended: a wait status.
     pub fn root_ended(&self, pid: u32, status: i32) {
-        self.tell(Event::RootEnded(pid, status));
+        self.send(Event::RootEnded(pid, status));
     }
 
     /// Stays until the last process of the job has ended, or recording for good.
     pub fn follow(&self) {
-        self.tell(Event::Follow);
+        self.send(Event::Follow);
     }
 
     /// Whether the run came to its end by itself.
@@ -276,7 +277,7 @@ impl Session {
 
     /// Finishes with what is there.
     pub fn stop_waiting(&self) {
-        self.tell(Event::StopWaiting);
+        self.send(Event::StopWaiting);
     }
 
     /// Where the run is.
@@ -287,7 +288,7 @@ impl Session {
     /// Waits less than a second for descendants of the launched process, writes the
     /// files and ends the session.
     pub fn finish(mut self) -> Result<RunInfo, CollectError> {
-        self.tell(Event::Finish(GRACE));
+        self.send(Event::Finish(GRACE));
         self.end()
     }
 
@@ -302,8 +303,8 @@ impl Session {
 
     fn close(&mut self) {
         self.stop.store(true, Release);
-        self.door.knock();
-        self.door.leave();
+        self.socket.wake_listener();
+        self.socket.leave();
         for thread in [self.server.take(), self.sweeper.take()].into_iter().flatten() {
             let _ = thread.join();
         }
@@ -313,7 +314,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
-            self.tell(Event::Finish(Duration::ZERO));
+            self.send(Event::Finish(Duration::ZERO));
             let _ = engine.join();
             self.close();
         }
@@ -376,7 +377,7 @@ fn start_sampler(
     config: &Config,
     counted: &serde_json::Value,
     events: &Sender<Event>,
-) -> std::io::Result<Sampler> {
+) -> std::io::Result<CpuSampler> {
     let counted = |event: &PerfEvent| counted[event.name()].is_null();
     let wanted = Wanted {
         rate: config.sample_rate,
@@ -385,9 +386,9 @@ fn start_sampler(
     };
     let events = events.clone();
     let heard = move |heard| {
-        let _ = events.send(Event::Heard(heard));
+        let _ = events.send(Event::Sampler(heard));
     };
-    Sampler::start(wanted, Box::new(heard))
+    CpuSampler::start(wanted, Box::new(heard))
 }
 
 fn make_session_directory() -> Result<PathBuf, CollectError> {

@@ -17,19 +17,19 @@ use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
 
 /// A shared mapping of a sealed file.
-pub struct Mapping {
+pub struct SharedMemory {
     at: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: shared memory, only ever accessed through atomics.
-unsafe impl Send for Mapping {}
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SharedMemory {}
 
-impl Mapping {
+impl SharedMemory {
     /// Maps the whole of `fd`, which is `bytes` long and sealed.
-    pub fn new(fd: &OwnedFd, bytes: usize) -> io::Result<Mapping> {
+    pub fn new(fd: &OwnedFd, bytes: usize) -> io::Result<SharedMemory> {
         // SAFETY: a new mapping at an address that the kernel chooses.
         let at = unsafe {
             libc::mmap(
@@ -45,7 +45,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
-        Ok(Mapping { at, bytes })
+        Ok(SharedMemory { at, bytes })
     }
 
     /// A `T` at `offset`. `T` consists of atomics alone.
@@ -81,7 +81,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`, and views borrow from `self`.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
@@ -89,8 +89,8 @@ impl Drop for Mapping {
 }
 
 /// The session page.
-pub struct Session {
-    map: Mapping,
+pub struct SessionMemory {
+    map: SharedMemory,
     /// Whether the engine wants to learn at once of processes that come and go: where nobody
     /// else tells the sampler of them, and once the run waits for their ends. Otherwise its
     /// next pass, 10 ms later at most, is soon enough; waking it twice for each process of a
@@ -98,13 +98,13 @@ pub struct Session {
     pub eager: AtomicBool,
 }
 
-impl Session {
+impl SessionMemory {
     /// A new page and its file.
-    pub fn new() -> io::Result<(Session, OwnedFd)> {
+    pub fn new() -> io::Result<(SessionMemory, OwnedFd)> {
         let fd = sys::memfd("tprof-session", SESSION_BYTES)?;
         sys::reserve(&fd, SESSION_BYTES)?;
-        let map = Mapping::new(&fd, SESSION_BYTES)?;
-        let session = Session { map, eager: AtomicBool::new(false) };
+        let map = SharedMemory::new(&fd, SESSION_BYTES)?;
+        let session = SessionMemory { map, eager: AtomicBool::new(false) };
         session.page().magic.store(REGION_MAGIC, Release);
         Ok((session, fd))
     }
@@ -124,7 +124,7 @@ impl Session {
 
 /// One target's region.
 pub struct Region {
-    map: Mapping,
+    map: SharedMemory,
 }
 
 /// What a slot of a chunk holds.
@@ -141,7 +141,7 @@ impl Region {
         let fd = sys::memfd("tprof-region", REGION_BYTES)?;
         // Header, bitmaps and the first thread's page: what every process touches.
         sys::reserve(&fd, MODULES_OFFSET)?;
-        let region = Region { map: Mapping::new(&fd, REGION_BYTES)? };
+        let region = Region { map: SharedMemory::new(&fd, REGION_BYTES)? };
         for (offset, words) in [
             (SLOT_BITMAP_OFFSET, SLOT_WORDS),
             (SMALL_BITMAP_OFFSET, SMALL_WORDS),
@@ -238,7 +238,7 @@ impl Region {
 
 /// The unwind tables that all targets map.
 pub struct Tables {
-    map: Mapping,
+    map: SharedMemory,
     used: usize,
 }
 
@@ -246,7 +246,7 @@ impl Tables {
     /// A new file for tables.
     pub fn new() -> io::Result<(Tables, OwnedFd)> {
         let fd = sys::memfd("tprof-unwind", TABLES_BYTES)?;
-        let map = Mapping::new(&fd, TABLES_BYTES)?;
+        let map = SharedMemory::new(&fd, TABLES_BYTES)?;
         Ok((Tables { map, used: 64 }, fd))
     }
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An allocator, and what shows that a file holds it.
-struct Known {
+struct KnownAllocator {
     name: &'static str,
     /// Functions that it defines.
     functions: &'static [&'static str],
@@ -28,32 +28,32 @@ struct Known {
 /// `mimalloc.h`; `jemalloc.h` (`_rjem_` in tikv-jemalloc-sys, `je_` in Redis, `je_arrow_`
 /// in Arrow); `gperftools/tcmalloc.h` and google/tcmalloc's `internal`; snmalloc's
 /// `rust.cc`; `rpmalloc.h`.
-const KNOWN: [Known; 5] = [
-    Known {
+const KNOWN: [KnownAllocator; 5] = [
+    KnownAllocator {
         name: MIMALLOC,
         functions: &["mi_malloc", "mi_malloc_aligned", "_mi_malloc_generic"],
         endings: &[],
         message: Some(["mimalloc: ", "warning: "]),
     },
-    Known {
+    KnownAllocator {
         name: "jemalloc",
         functions: &["_rjem_malloc", "je_malloc"],
         endings: &["rallocx", "sdallocx"],
         message: Some(["<jemal", "loc>: "]),
     },
-    Known {
+    KnownAllocator {
         name: "tcmalloc",
         functions: &["tc_malloc", "TCMallocInternalMalloc"],
         endings: &[],
         message: Some(["tcmalloc: ", "large alloc "]),
     },
-    Known {
+    KnownAllocator {
         name: "snmalloc",
         functions: &["sn_rust_alloc", "sn_malloc"],
         endings: &[],
         message: None,
     },
-    Known {
+    KnownAllocator {
         name: "rpmalloc",
         functions: &["rpmalloc", "rpaligned_alloc"],
         endings: &[],
@@ -61,7 +61,7 @@ const KNOWN: [Known; 5] = [
     },
 ];
 
-impl Known {
+impl KnownAllocator {
     fn names(&self) -> impl Iterator<Item = &'static str> {
         self.functions.iter().chain(self.endings).copied()
     }
@@ -158,8 +158,8 @@ impl Symbols {
 
     fn known_allocators(&self) -> Vec<&'static str> {
         // Most files hold none of the names, and need no look at each symbol.
-        let held = |known: &&Known| known.names().any(|name| self.names_hold(name));
-        let defined = |known: &&Known| self.functions().any(|name| known.defines(name));
+        let held = |known: &&KnownAllocator| known.names().any(|name| self.names_hold(name));
+        let defined = |known: &&KnownAllocator| self.functions().any(|name| known.defines(name));
         KNOWN.iter().filter(held).filter(defined).map(|known| known.name).collect()
     }
 

@@ -26,16 +26,16 @@ const MAX_KNOWN: usize = 65_536;
 /// What a module is remembered by. A file that was looked at is the same one under every
 /// path, above all under those through the thousand processes of a build that ran it.
 #[derive(PartialEq, Eq, Hash)]
-enum Known {
+enum ModuleKey {
     File(FileId, String),
     Module(ModuleFile),
 }
 
-impl Known {
-    fn of(module: &ModuleFile) -> Known {
+impl ModuleKey {
+    fn of(module: &ModuleFile) -> ModuleKey {
         match module.identity {
-            Some(identity) => Known::File(identity, module.build_id.clone()),
-            None => Known::Module(module.clone()),
+            Some(identity) => ModuleKey::File(identity, module.build_id.clone()),
+            None => ModuleKey::Module(module.clone()),
         }
     }
 }
@@ -43,7 +43,7 @@ impl Known {
 /// Resolves addresses of any number of modules in bounded memory.
 #[derive(Default)]
 pub struct Symbolizer {
-    known: HashMap<Known, u32>,
+    known: HashMap<ModuleKey, u32>,
     open: HashMap<u32, OpenModule>,
     answers: HashMap<(u32, u64), Arc<[ResolvedFrame]>>,
     clock: u64,
@@ -137,7 +137,7 @@ impl Symbolizer {
     }
 
     fn id_of(&mut self, module: &ModuleFile) -> u32 {
-        let known = Known::of(module);
+        let known = ModuleKey::of(module);
         if let Some(id) = self.known.get(&known) {
             return *id;
         }

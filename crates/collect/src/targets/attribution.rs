@@ -4,14 +4,14 @@
 //! do (static programs, `tprof attach`): samples wait for a moment, then such a
 //! process gets a row of its own.
 
-use crate::cpu::{Heard, Taken};
+use crate::cpu::{CpuSample, SamplerEvent};
 use crate::modules::LoadedModule;
 use crate::os::proc;
 use crate::os::sys;
 use crate::out::output::Output;
 use crate::targets::code::Code;
-use crate::targets::code::Nameless;
-use crate::targets::cpu_rows::{CpuRows, Desk};
+use crate::targets::code::Unresolved;
+use crate::targets::cpu_rows::{CpuRows, RowSink};
 use crate::targets::target::Targets;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use tprof_trace::model::*;
@@ -27,7 +27,7 @@ struct Own {
     index: ProcessIndex,
     code: Code,
     ledger: CpuRows,
-    /// Its row in the story.
+    /// Its row in the processes.
     row: usize,
 }
 
@@ -70,14 +70,14 @@ struct Person {
 pub struct Attribution {
     people: HashMap<u32, Person>,
     /// Arrival, program, sample.
-    held: VecDeque<(u64, usize, Taken)>,
+    held: VecDeque<(u64, usize, CpuSample)>,
     own: Vec<Own>,
     leaving: Vec<Leaving>,
     redact: bool,
 }
 
 /// What of the engine samples need.
-pub struct Room<'a> {
+pub struct Destination<'a> {
     /// Attached images.
     pub targets: &'a mut Targets,
     /// Where rows go.
@@ -90,32 +90,32 @@ impl Attribution {
         Attribution { redact, ..Attribution::default() }
     }
 
-    /// Takes what the sampler heard.
-    pub fn hear(&mut self, heard: Heard, room: &mut Room<'_>) {
-        match heard {
-            Heard::Forked { pid, parent, time_ns } => {
-                let file = self.file_of(parent, room);
+    /// Takes what the sampler event.
+    pub fn take(&mut self, event: SamplerEvent, to: &mut Destination<'_>) {
+        match event {
+            SamplerEvent::Forked { pid, parent, time_ns } => {
+                let file = self.file_of(parent, to);
                 let person = Person { parent, file, ..Person::default() };
                 self.people.insert(pid, person);
                 self.begins(pid, time_ns);
             }
-            Heard::Replaced(pid, time_ns) => self.begins(pid, time_ns),
-            Heard::Ended(pid, time_ns) => self.ended(pid, time_ns, room),
-            Heard::Named(pid, tid, time_ns, name) => self.named(pid, tid, time_ns, name, room),
-            Heard::Met(met) => {
+            SamplerEvent::Replaced(pid, time_ns) => self.begins(pid, time_ns),
+            SamplerEvent::Ended(pid, time_ns) => self.ended(pid, time_ns, to),
+            SamplerEvent::Named(pid, tid, time_ns, name) => self.named(pid, tid, time_ns, name, to),
+            SamplerEvent::Met(met) => {
                 let person = self.person(met.pid);
                 let Some(epoch) = person.epochs.last_mut() else { return };
                 let owner = epoch.owner;
                 if owner == Owner::Unknown {
                     epoch.met.push((met.time_ns, met.module));
-                } else if let Some(code) = self.code_of(owner, room) {
-                    code.hear(met.time_ns, vec![met.module]);
+                } else if let Some(code) = self.code_of(owner, to) {
+                    code.take_modules(met.time_ns, vec![met.module]);
                 }
             }
-            Heard::Taken(all) => {
+            SamplerEvent::Samples(all) => {
                 let now = sys::monotonic_ns();
                 for taken in all {
-                    // By time: a wait is heard of when it is over, which may be in
+                    // By time: a wait is event of when it is over, which may be in
                     // the next program.
                     let epochs = &self.person(taken.pid).epochs;
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
@@ -123,22 +123,22 @@ impl Attribution {
                     self.held.push_back((now, program, taken));
                 }
             }
-            Heard::EventShares(shares) => {
+            SamplerEvent::EventShares(shares) => {
                 let shares: BTreeMap<_, _> =
                     shares.into_iter().map(|(event, share)| (event.name(), share)).collect();
                 let value = serde_json::json!(shares).to_string();
-                for open in &mut room.out.files.open {
+                for open in &mut to.out.files.open {
                     open.fact(property::EVENT_SHARES, &value);
                 }
             }
-            Heard::KernelNamesHidden(why) => {
+            SamplerEvent::KernelNamesHidden(why) => {
                 let value = serde_json::json!(why).to_string();
-                for open in &mut room.out.files.open {
+                for open in &mut to.out.files.open {
                     open.fact(property::KERNEL_NAMES_HIDDEN, &value);
                 }
             }
-            Heard::Lost(what, why, count) => room.out.processes.losses.lose(what, why, count),
-            Heard::Missing(process, what, why) => room.out.processes.losses.add_blind(Blind {
+            SamplerEvent::Lost(what, why, count) => to.out.processes.losses.lose(what, why, count),
+            SamplerEvent::Missing(process, what, why) => to.out.processes.losses.add_blind(Blind {
                 process: if process.is_empty() { "all processes".to_owned() } else { process },
                 what: what.to_owned(),
                 why,
@@ -167,8 +167,8 @@ impl Attribution {
         self.people.entry(pid).or_default().epochs.push(epoch);
     }
 
-    fn ended(&mut self, pid: u32, time_ns: u64, room: &mut Room<'_>) {
-        self.assign(room, Some(pid), u64::MAX);
+    fn ended(&mut self, pid: u32, time_ns: u64, to: &mut Destination<'_>) {
+        self.assign(to, Some(pid), u64::MAX);
         let Some(person) = self.people.remove(&pid) else { return };
         for epoch in person.epochs {
             if let Owner::Own(own) = epoch.owner {
@@ -178,7 +178,7 @@ impl Attribution {
     }
 
     /// Writes how programs ended that have rows of their own, once it is known: whoever reaped
-    /// them is heard of later than of their end. Those that ended before `until_ns` wait no more.
+    /// them is event of later than of their end. Those that ended before `until_ns` wait no more.
     pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
         self.leaving.retain(|left| {
             let Some(own) = self.own.get(left.own) else { return false };
@@ -194,43 +194,47 @@ impl Attribution {
         });
     }
 
-    fn named(&mut self, pid: u32, tid: u32, time_ns: u64, name: String, room: &mut Room<'_>) {
+    fn named(&mut self, pid: u32, tid: u32, time_ns: u64, name: String, to: &mut Destination<'_>) {
         let person = self.person(pid);
         let owner = person.epochs.last().map_or(Owner::Unknown, |e| e.owner);
         person.names.insert(tid, name.clone());
         let (ledger, file) = match owner {
-            Owner::Image(image) => match room.targets.get(&image) {
+            Owner::Image(image) => match to.targets.get(&image) {
                 Some(tracked) => (&tracked.cpu_rows, tracked.file),
                 None => return,
             },
             Owner::Own(at) => (&self.own[at].ledger, self.own[at].file),
             Owner::Unknown => return,
         };
-        if let Some(open) = room.out.files.open.get_mut(file) {
+        if let Some(open) = to.out.files.open.get_mut(file) {
             ledger.name(tid, time_ns, &name, open);
         }
     }
 
-    fn code_of<'a>(&'a mut self, owner: Owner, room: &'a mut Room<'_>) -> Option<&'a mut Code> {
+    fn code_of<'a>(
+        &'a mut self,
+        owner: Owner,
+        to: &'a mut Destination<'_>,
+    ) -> Option<&'a mut Code> {
         match owner {
             Owner::Unknown => None,
-            Owner::Image(image) => room.targets.get_mut(&image).map(|t| &mut t.code),
+            Owner::Image(image) => to.targets.get_mut(&image).map(|t| &mut t.code),
             Owner::Own(at) => self.own.get_mut(at).map(|o| &mut o.code),
         }
     }
 
     /// The file that a process's rows go to, as far as that is known.
-    fn file_of(&self, pid: u32, room: &Room<'_>) -> Option<usize> {
+    fn file_of(&self, pid: u32, to: &Destination<'_>) -> Option<usize> {
         let person = self.people.get(&pid);
         let owner = person.and_then(|p| p.epochs.iter().rev().find(|e| e.owner != Owner::Unknown));
         match owner.map(|e| e.owner) {
             Some(Owner::Own(at)) => self.own.get(at).map(|o| o.file),
-            Some(Owner::Image(image)) => room.out.processes.place_of(image).map(|p| p.file),
-            _ => room
+            Some(Owner::Image(image)) => to.out.processes.assignment_of(image).map(|p| p.file),
+            _ => to
                 .out
                 .processes
                 .image_of(pid)
-                .and_then(|image| room.out.processes.place_of(image))
+                .and_then(|image| to.out.processes.assignment_of(image))
                 .map(|p| p.file)
                 .or_else(|| person.and_then(|p| p.file)),
         }
@@ -238,7 +242,7 @@ impl Attribution {
 
     /// Writes the samples whose process is known, and those that waited until
     /// `waited_ns` after they came; of one process, or of all.
-    pub fn assign(&mut self, room: &mut Room<'_>, only: Option<u32>, now_ns: u64) {
+    pub fn assign(&mut self, to: &mut Destination<'_>, only: Option<u32>, now_ns: u64) {
         let mut left = VecDeque::new();
         while let Some((arrived, program, taken)) = self.held.pop_front() {
             if only.is_some_and(|pid| pid != taken.pid) {
@@ -247,26 +251,26 @@ impl Attribution {
             }
             let force = now_ns.saturating_sub(arrived) > HOLD_NS;
             let mut taken = taken;
-            let mut owner = self.owner(taken.pid, program, false, room);
+            let mut owner = self.owner(taken.pid, program, false, to);
             let last = self.person(taken.pid).epochs.len() - 1;
             if owner == Owner::Unknown && force {
                 // Between fork and exec a child is about to be what it becomes,
                 // and runs its parent's code.
-                owner = self.owner(taken.pid, last, true, room);
+                owner = self.owner(taken.pid, last, true, to);
                 if program < last {
                     taken.frames.clear();
                 }
             }
             match owner {
                 Owner::Unknown => left.push_back((arrived, program, taken)),
-                owner => self.write(owner, taken, room),
+                owner => self.write(owner, taken, to),
             }
         }
         self.held = left;
     }
 
     /// Whose a program's samples are; a row is made for it if need be and `force`.
-    fn owner(&mut self, pid: u32, program: usize, force: bool, room: &mut Room<'_>) -> Owner {
+    fn owner(&mut self, pid: u32, program: usize, force: bool, to: &mut Destination<'_>) -> Owner {
         let person = self.person(pid);
         let program = program.min(person.epochs.len() - 1);
         let epoch = &person.epochs[program];
@@ -274,12 +278,12 @@ impl Attribution {
             return epoch.owner;
         }
         let from = epoch.since_ns;
-        let to = person.epochs.get(program + 1).map_or(u64::MAX, |next| next.since_ns);
-        let mut images = room.targets.iter().rev().filter(|(_, t)| t.pid == pid);
-        let image = images.find(|(_, t)| (from..to).contains(&t.start_ns)).map(|(n, _)| *n);
+        let until = person.epochs.get(program + 1).map_or(u64::MAX, |next| next.since_ns);
+        let mut images = to.targets.iter().rev().filter(|(_, t)| t.pid == pid);
+        let image = images.find(|(_, t)| (from..until).contains(&t.start_ns)).map(|(n, _)| *n);
         let owner = match image {
             Some(image) => Owner::Image(image),
-            None if force => match self.make_row(pid, program, room) {
+            None if force => match self.make_row(pid, program, to) {
                 Some(at) => Owner::Own(at),
                 None => return Owner::Unknown,
             },
@@ -288,31 +292,31 @@ impl Attribution {
         let epoch = &mut self.person(pid).epochs[program];
         epoch.owner = owner;
         let met = std::mem::take(&mut epoch.met);
-        if let Some(code) = self.code_of(owner, room) {
+        if let Some(code) = self.code_of(owner, to) {
             for (time_ns, module) in met {
-                code.hear(time_ns, vec![module]);
+                code.take_modules(time_ns, vec![module]);
             }
         }
         owner
     }
 
     /// A row for a process that did not attach.
-    fn make_row(&mut self, pid: u32, program: usize, room: &mut Room<'_>) -> Option<usize> {
-        let known = self.file_of(pid, room);
+    fn make_row(&mut self, pid: u32, program: usize, to: &mut Destination<'_>) -> Option<usize> {
+        let known = self.file_of(pid, to);
         let file = match known {
             Some(file) => file,
-            None => room.out.files.unranked().ok()?,
+            None => to.out.files.unranked().ok()?,
         };
-        let inherited = self.in_force_of_parent(pid, program, room);
+        let inherited = self.in_force_of_parent(pid, program, to);
         let person = self.person(pid);
         let (parent, since_ns) = (person.parent, person.epochs[program].since_ns);
         let name = person.names.get(&pid).cloned().unwrap_or_default();
-        let open = room.out.files.open.get_mut(file)?;
+        let open = to.out.files.open.get_mut(file)?;
         let index = open.processes;
         open.processes += 1;
         // A child that is gone by now, and ran no other program, ran its parent's.
-        let of_parent = room.out.processes.image_of(parent).filter(|_| program == 0);
-        let of_parent = of_parent.and_then(|image| room.out.processes.process(image));
+        let of_parent = to.out.processes.image_of(parent).filter(|_| program == 0);
+        let of_parent = of_parent.and_then(|image| to.out.processes.process(image));
         let gone = || of_parent.map_or(name, |parent| parent.command.clone());
         let (command, exe) = match proc::words_of(pid) {
             words if words.is_empty() => (gone(), String::new()),
@@ -345,7 +349,7 @@ impl Attribution {
             start_ns: since_ns,
             ..ProcessInfo::default()
         };
-        let row = room.out.processes.sampled(info, file);
+        let row = to.out.processes.sampled(info, file);
         self.own.push(Own { pid, file, index, code, ledger: CpuRows::default(), row });
         Some(self.own.len() - 1)
     }
@@ -355,28 +359,28 @@ impl Attribution {
         &mut self,
         pid: u32,
         program: usize,
-        room: &mut Room<'_>,
+        to: &mut Destination<'_>,
     ) -> Vec<std::sync::Arc<crate::targets::code::Placement>> {
         let parent = self.people.get(&pid).map_or(0, |p| p.parent);
         if program > 0 || parent == 0 {
             return Vec::new();
         }
         let owner = self.people.get(&parent).and_then(|p| p.epochs.last()).map(|e| e.owner);
-        let code = self.code_of(owner.unwrap_or(Owner::Unknown), room);
+        let code = self.code_of(owner.unwrap_or(Owner::Unknown), to);
         code.map(|c| c.in_force()).unwrap_or_default()
     }
 
-    fn write(&mut self, owner: Owner, taken: Taken, room: &mut Room<'_>) {
+    fn write(&mut self, owner: Owner, taken: CpuSample, to: &mut Destination<'_>) {
         let names = match self.people.get(&taken.pid) {
             Some(person) => &person.names,
             None => return,
         };
         let (file, process, pid, code, ledger) = match owner {
             Owner::Unknown => return,
-            Owner::Image(image) => match room.targets.get_mut(&image) {
+            Owner::Image(image) => match to.targets.get_mut(&image) {
                 Some(t) => (t.file, t.hooks.index, t.pid, &mut t.code, &mut t.cpu_rows),
                 None => {
-                    return room.out.processes.losses.lose(
+                    return to.out.processes.losses.lose(
                         if taken.cpu.is_some() { "CPU samples" } else { "times of threads" },
                         "they came after their process's end",
                         1,
@@ -388,14 +392,14 @@ impl Attribution {
                 (own.file, own.index, own.pid, &mut own.code, &mut own.ledger)
             }
         };
-        let Some(open) = room.out.files.open.get_mut(file) else { return };
+        let Some(open) = to.out.files.open.get_mut(file) else { return };
         let redact = self.redact;
-        ledger.take(taken, &mut Desk { open, process, pid, code, names, redact });
+        ledger.take(taken, &mut RowSink { open, process, pid, code, names, redact });
     }
 
     /// Writes stacks and modules of processes that did not attach; what of them
     /// is to be named.
-    pub fn flush_own(&mut self, until_ns: u64, out: &mut Output) -> Vec<Nameless> {
+    pub fn flush_own(&mut self, until_ns: u64, out: &mut Output) -> Vec<Unresolved> {
         let mut all = Vec::new();
         for own in &mut self.own {
             let Some(open) = out.files.open.get_mut(own.file) else { continue };
@@ -404,7 +408,7 @@ impl Attribution {
             let places = own.code.drain_unnamed();
             if !places.is_empty() {
                 let target = (own.file as u64) << 32 | u64::from(own.index);
-                all.push(Nameless { target, places });
+                all.push(Unresolved { target, places });
             }
         }
         all

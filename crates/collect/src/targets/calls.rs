@@ -2,7 +2,7 @@
 //! them: rows of the trace. Where CUPTI tells of the same calls, it is believed; memory and
 //! collectives are told by these hooks alone.
 
-use crate::gpu::witness::Witness;
+use crate::gpu::coverage::Coverage;
 use crate::shared::clock::Clock;
 use crate::targets::gemms::Gemms;
 use std::collections::HashMap;
@@ -145,13 +145,13 @@ pub struct Calls {
     process: ProcessIndex,
     /// From then on CUPTI tells of this process's calls: the hooks' would be there
     /// twice.
-    pub told_by_cupti_from_ns: Option<u64>,
+    pub cupti_calls_from_ns: Option<u64>,
     /// What the hooks counted, beside what CUPTI told of.
-    pub witness: Witness,
+    pub coverage: Coverage,
     /// Of the rows that wait, those that started work: by whom, and when.
     started: Vec<(ThreadIndex, u64)>,
     /// The hooks see how this process takes device memory.
-    pub tells_memory: bool,
+    pub records_memory: bool,
     names: Vec<NameId>,
     spans: Vec<Span>,
     allocations: Vec<DeviceAllocation>,
@@ -169,10 +169,10 @@ impl Calls {
     pub fn new(process: ProcessIndex) -> Calls {
         Calls {
             process,
-            told_by_cupti_from_ns: None,
-            witness: Witness::default(),
+            cupti_calls_from_ns: None,
+            coverage: Coverage::default(),
             started: Vec::new(),
-            tells_memory: false,
+            records_memory: false,
             names: Vec::new(),
             spans: Vec::new(),
             allocations: Vec::new(),
@@ -203,13 +203,13 @@ impl Calls {
                     // What starts work is counted while recording is on, as CUPTI's records are.
                     let starts_work =
                         matches!(function.does, Does::Launches { .. } | Does::Copies { .. });
-                    match self.is_told_by_cupti(time_ns) {
-                        true if starts_work => self.witness.counted(thread, time_ns),
+                    match self.is_recorded_by_cupti(time_ns) {
+                        true if starts_work => self.coverage.counted(thread, time_ns),
                         // CUPTI's agent may say later that it tells of this moment.
                         false if starts_work => self.started.push((thread, time_ns)),
                         _ => {}
                     }
-                    if self.is_told_by_cupti(time_ns) {
+                    if self.is_recorded_by_cupti(time_ns) {
                         return;
                     }
                 }
@@ -218,7 +218,7 @@ impl Calls {
                 self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
             }
             CallNote::Memory { function, address, bytes, stream, stack, free } => {
-                self.tells_memory = true;
+                self.records_memory = true;
                 self.memory(thread, time_ns, function, (address, bytes, stream), stack, free);
             }
             CallNote::Collective {
@@ -287,8 +287,8 @@ impl Calls {
         });
     }
 
-    fn is_told_by_cupti(&self, start_ns: u64) -> bool {
-        self.told_by_cupti_from_ns.is_some_and(|from| start_ns >= from)
+    fn is_recorded_by_cupti(&self, start_ns: u64) -> bool {
+        self.cupti_calls_from_ns.is_some_and(|from| start_ns >= from)
     }
 
     /// What a call changes for its thread.
@@ -463,12 +463,13 @@ impl Calls {
         self.first_waiting_ns = (open && !last).then_some(now_ns);
         // CUPTI's agent may have begun while they waited.
         let mut spans = std::mem::take(&mut self.spans);
-        spans
-            .retain(|span| span.kind != SpanKind::Runtime || !self.is_told_by_cupti(span.start_ns));
+        spans.retain(|span| {
+            span.kind != SpanKind::Runtime || !self.is_recorded_by_cupti(span.start_ns)
+        });
         self.spans = spans;
         for (thread, start_ns) in std::mem::take(&mut self.started) {
-            if self.is_told_by_cupti(start_ns) {
-                self.witness.counted(thread, start_ns);
+            if self.is_recorded_by_cupti(start_ns) {
+                self.coverage.counted(thread, start_ns);
             }
         }
         let mut lost = self.spans.len() + self.allocations.len();
@@ -579,10 +580,10 @@ mod tests {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }
         // The agent says only now that it tells since the fifth of them.
-        calls.told_by_cupti_from_ns = Some(1_000_000_005);
+        calls.cupti_calls_from_ns = Some(1_000_000_005);
         calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
         calls.write(2_000_000_000, true, &mut writer).unwrap();
-        assert_eq!(calls.witness.finish(1_000_000_011), (Vec::new(), 6));
+        assert_eq!(calls.coverage.finish(1_000_000_011), (Vec::new(), 6));
         writer.finish().unwrap();
         let file = tprof_trace::TraceFile::open(&path).unwrap();
         assert_eq!(file.row_count::<Span>(), 5);

@@ -8,7 +8,7 @@
 use super::image::PythonKeys;
 use crate::modules::LoadedModule;
 use crate::out::info::shown_path;
-use crate::python::{Found, Told, ToldFrame, merge};
+use crate::python::{FoundPython, SentFrame, SentNames, merge};
 use crate::symbols::{self, ModuleFile};
 use crate::targets::mappers::Mappers;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -29,7 +29,7 @@ const MOST_GENERATIONS: u64 = 0x7f;
 pub type ToName = (u64, Arc<ModuleFile>, u64);
 
 /// Addresses to resolve.
-pub struct Nameless {
+pub struct Unresolved {
     /// File index << 32 | process index.
     pub target: u64,
     /// What to name.
@@ -55,7 +55,7 @@ struct PythonFrames {
 }
 
 /// An interpreter, as more than one image may have it.
-pub type Interpreter = Arc<Mutex<Found>>;
+pub type SharedPython = Arc<Mutex<FoundPython>>;
 
 /// See the module.
 pub struct Code {
@@ -72,11 +72,11 @@ pub struct Code {
     /// Stacks of the last pass, and when they were taken.
     stacks: Vec<(u64, Stack, PythonFrames)>,
     /// Python frames that the process told of.
-    told: Told,
+    told: SentNames,
     /// Who maps memory for itself.
     mappers: Mappers,
     /// Its interpreter; shared with forked children.
-    interpreter: Option<Interpreter>,
+    interpreter: Option<SharedPython>,
     /// Addresses that were met.
     seen: HashSet<u64>,
     /// Those whose module is not known yet, and when they were met.
@@ -99,7 +99,7 @@ impl Code {
             known: Vec::new(),
             heard: VecDeque::new(),
             stacks: Vec::new(),
-            told: Told::default(),
+            told: SentNames::default(),
             mappers: Mappers::default(),
             interpreter: None,
             seen: HashSet::new(),
@@ -159,7 +159,7 @@ impl Code {
     }
 
     /// Takes the name of a Python frame.
-    pub fn tell(&mut self, told: ToldFrame, writer: &mut TraceWriter) {
+    pub fn tell(&mut self, told: SentFrame, writer: &mut TraceWriter) {
         self.told.tell(told, self.process, self.redact, writer);
     }
 
@@ -169,12 +169,12 @@ impl Code {
     }
 
     /// Learns of the process's interpreter.
-    pub fn interprets(&mut self, interpreter: Interpreter) {
+    pub fn interprets(&mut self, interpreter: SharedPython) {
         self.interpreter = Some(interpreter);
     }
 
     /// Its interpreter, for a forked child.
-    pub fn interpreter(&self) -> Option<Interpreter> {
+    pub fn interpreter(&self) -> Option<SharedPython> {
         self.interpreter.clone()
     }
 
@@ -200,7 +200,7 @@ impl Code {
     }
 
     /// Hears of the mappings as they were at a time.
-    pub fn hear(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
+    pub fn take_modules(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
         // What samples tell of comes later than what was read.
         let at = self.heard.partition_point(|(time, _)| *time <= read_ns);
         self.heard.insert(at, (read_ns, modules));

@@ -1,7 +1,7 @@
 //! What the sampler's rows of one process image refer to: threads, stacks, and
 //! frames that are no addresses, each numbered when it is first met.
 
-use crate::cpu::{Counted, Frame, Kind, Taken, Told};
+use crate::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
 use crate::os::proc;
 use crate::out::files::OpenFile;
 use crate::python::{self, PyFunction};
@@ -37,7 +37,7 @@ pub struct CpuRows {
 }
 
 /// Where rows go.
-pub struct Desk<'a> {
+pub struct RowSink<'a> {
     /// The file.
     pub open: &'a mut OpenFile,
     /// The process's row.
@@ -54,25 +54,25 @@ pub struct Desk<'a> {
 
 impl CpuRows {
     /// Writes one sample.
-    pub fn take(&mut self, taken: Taken, desk: &mut Desk<'_>) {
-        let thread = self.thread(taken.tid, taken.time_ns, desk);
-        match taken.told {
-            Told::Time => self.write_time(taken, thread, desk),
-            Told::Events(event, count) => {
-                let stack = self.stack(&taken, desk);
-                desk.open.event_samples.push(EventSample {
+    pub fn take(&mut self, taken: CpuSample, sink: &mut RowSink<'_>) {
+        let thread = self.thread(taken.tid, taken.time_ns, sink);
+        match taken.measure {
+            Measure::Time => self.write_time(taken, thread, sink),
+            Measure::Events(event, count) => {
+                let stack = self.stack(&taken, sink);
+                sink.open.event_samples.push(EventSample {
                     time_ns: taken.time_ns & !GRAIN_NS,
-                    process: desk.process,
+                    process: sink.process,
                     thread,
                     stack,
-                    event: desk.open.writer.name(event.name()),
+                    event: sink.open.writer.name(event.name()),
                     count,
                 });
             }
-            Told::Counted(Counted { time_ns, counts, faults }) => {
-                desk.open.writer.thread_counts(ThreadCounts {
+            Measure::Counted(ThreadTotals { time_ns, counts, faults }) => {
+                sink.open.writer.thread_counts(ThreadCounts {
                     time_ns,
-                    process: desk.process,
+                    process: sink.process,
                     thread,
                     voluntary: counts.map(|c| c.voluntary),
                     involuntary: counts.map(|c| c.involuntary),
@@ -84,15 +84,15 @@ impl CpuRows {
         }
     }
 
-    fn write_time(&mut self, taken: Taken, thread: ThreadIndex, desk: &mut Desk<'_>) {
-        let stack = self.stack(&taken, desk);
+    fn write_time(&mut self, taken: CpuSample, thread: ThreadIndex, sink: &mut RowSink<'_>) {
+        let stack = self.stack(&taken, sink);
         // A sample stands for its period wherever in it that was; what lies end to
         // end stays so.
         let time_ns = taken.time_ns & !GRAIN_NS;
         let end_ns = taken.time_ns.saturating_add(taken.weight_ns) & !GRAIN_NS;
-        desk.open.samples.push(Sample {
+        sink.open.samples.push(Sample {
             time_ns,
-            process: desk.process,
+            process: sink.process,
             thread,
             stack,
             weight_ns: match taken.cpu {
@@ -109,22 +109,22 @@ impl CpuRows {
         });
     }
 
-    fn thread(&mut self, tid: u32, time_ns: u64, desk: &mut Desk<'_>) -> ThreadIndex {
+    fn thread(&mut self, tid: u32, time_ns: u64, sink: &mut RowSink<'_>) -> ThreadIndex {
         if let Some(index) = self.threads.get(&tid) {
             return *index;
         }
-        let index = desk.open.threads;
-        desk.open.threads += 1;
-        let process = desk.process;
-        desk.open.writer.thread(&Thread { thread: index, process, tid, start_ns: time_ns });
+        let index = sink.open.threads;
+        sink.open.threads += 1;
+        let process = sink.process;
+        sink.open.writer.thread(&Thread { thread: index, process, tid, start_ns: time_ns });
         self.threads.insert(tid, index);
-        let name = desk
+        let name = sink
             .names
             .get(&tid)
             .cloned()
-            .or_else(|| Some(proc::name_of(desk.pid, tid)).filter(|name| !name.is_empty()));
+            .or_else(|| Some(proc::name_of(sink.pid, tid)).filter(|name| !name.is_empty()));
         if let Some(name) = name {
-            self.name(tid, time_ns, &name, desk.open);
+            self.name(tid, time_ns, &name, sink.open);
         }
         index
     }
@@ -155,11 +155,11 @@ impl CpuRows {
         }
     }
 
-    fn stack(&mut self, taken: &Taken, desk: &mut Desk<'_>) -> StackId {
+    fn stack(&mut self, taken: &CpuSample, sink: &mut RowSink<'_>) -> StackId {
         if taken.frames.is_empty() {
             return 0;
         }
-        let frames: Vec<u64> = taken.frames.iter().map(|frame| self.frame(frame, desk)).collect();
+        let frames: Vec<u64> = taken.frames.iter().map(|frame| self.frame(frame, sink)).collect();
         let key = (frames, taken.end);
         if let Some(id) = self.stacks.get(&key) {
             return *id;
@@ -169,29 +169,29 @@ impl CpuRows {
         }
         let stack = FIRST_STACK + self.next_stack;
         self.next_stack += 1;
-        let row = Stack { process: desk.process, stack, end: taken.end, frames: key.0.clone() };
-        desk.code.take(taken.time_ns, row);
+        let row = Stack { process: sink.process, stack, end: taken.end, frames: key.0.clone() };
+        sink.code.take(taken.time_ns, row);
         self.stacks.insert(key, stack);
         stack
     }
 
     /// A frame as the trace has it, before its generation.
-    fn frame(&mut self, frame: &Frame, desk: &mut Desk<'_>) -> u64 {
+    fn frame(&mut self, frame: &Frame, sink: &mut RowSink<'_>) -> u64 {
         let made = self.kernel.len() + self.kernel_functions.len() + self.named.len();
         let next = SYNTHETIC_FRAME | made as u64 & 0xffff_ffff;
         match frame {
             Frame::Address(address) => address & (SYNTHETIC_FRAME - 1),
             Frame::Kernel(address) => *self.kernel.entry(*address).or_insert_with(|| {
-                desk.code.name_kernel(next, *address);
+                sink.code.name_kernel(next, *address);
                 next
             }),
             Frame::KernelFunction(name) => {
                 if let Some(frame) = self.kernel_functions.get(name) {
                     return *frame;
                 }
-                let writer = &mut desk.open.writer;
+                let writer = &mut sink.open.writer;
                 let (function, file) = (writer.name(name), writer.name(""));
-                let (process, module) = (desk.process, writer.name(symbols::KERNEL));
+                let (process, module) = (sink.process, writer.name(symbols::KERNEL));
                 let (line, depth) = (0, 0);
                 writer.symbol(&Symbol {
                     process,
@@ -209,8 +209,8 @@ impl CpuRows {
                 if let Some(frame) = self.named.get(named) {
                     return *frame;
                 }
-                let writer = &mut desk.open.writer;
-                python::write_name(next, named, desk.process, desk.redact, writer);
+                let writer = &mut sink.open.writer;
+                python::write_name(next, named, sink.process, sink.redact, writer);
                 self.named.insert(Arc::clone(named), next);
                 next
             }

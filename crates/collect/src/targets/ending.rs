@@ -77,12 +77,12 @@ impl Target {
             false => &mut self.tids,
         };
         self.gpu.finish(end_ns, threads, &mut open.writer, losses);
-        let (gaps, untold) = self.calls.witness.finish(end_ns);
+        let (gaps, untold) = self.calls.coverage.finish(end_ns);
         // Kernels that ended after recording was switched off are not lost.
         if always_on {
-            self.gpu.tell_untold(losses);
+            self.gpu.count_missing_kernels(losses);
         }
-        self.gpu.tell_gaps(&gaps, self.start_ns, &mut open.writer, losses);
+        self.gpu.write_gaps(&gaps, self.start_ns, &mut open.writer, losses);
         if untold > 0 {
             let why = match always_on {
                 true => "CUPTI gave no records of them before the end",

@@ -54,7 +54,7 @@ pub enum Pass {
 }
 
 /// One reading of a ring: up to where, and where its records go.
-struct Reading<'a> {
+struct RingRead<'a> {
     clock: &'a Clock,
     now_ns: u64,
     pass: Pass,
@@ -247,7 +247,7 @@ impl Image {
             let partial = !alone || now_ns.wrapping_sub(thread.partial_at) >= PARTIAL_NS;
             let pass = if pass == Pass::Live && partial { Pass::Partial } else { pass };
             thread.whole =
-                self.drain_thread(thread, &mut Reading { clock, now_ns, pass, alone, notes });
+                self.drain_thread(thread, &mut RingRead { clock, now_ns, pass, alone, notes });
             if !thread.whole && !alone {
                 horizon = horizon.min(thread.clock);
             }
@@ -272,7 +272,7 @@ impl Image {
         for _ in 0..100_000 {
             let before = (thread.chunk, thread.at);
             let (pass, alone) = (Pass::Last, false);
-            self.drain_thread(&mut thread, &mut Reading { clock, now_ns, pass, alone, notes });
+            self.drain_thread(&mut thread, &mut RingRead { clock, now_ns, pass, alone, notes });
             if (thread.chunk, thread.at) == before {
                 break;
             }
@@ -301,7 +301,7 @@ impl Image {
 
     /// Reads one thread's ring; false if it was left before its end, so that
     /// the others get their turn.
-    fn drain_thread(&mut self, thread: &mut Follow, reading: &mut Reading<'_>) -> bool {
+    fn drain_thread(&mut self, thread: &mut Follow, reading: &mut RingRead<'_>) -> bool {
         let (now_ns, last) = (reading.now_ns, reading.pass == Pass::Last);
         thread.taken = 0;
         loop {
@@ -433,7 +433,7 @@ impl Image {
         word0: u64,
         word1: u64,
         end: usize,
-        reading: &mut Reading<'_>,
+        reading: &mut RingRead<'_>,
     ) {
         match Kind::of(word0) {
             Some(
@@ -462,7 +462,7 @@ impl Image {
     }
 
     #[inline(always)]
-    fn heap_op(&mut self, op: HeapOp, reading: &mut Reading<'_>) {
+    fn heap_op(&mut self, op: HeapOp, reading: &mut RingRead<'_>) {
         if !reading.alone {
             self.pending.push(op);
             return;
@@ -476,8 +476,8 @@ impl Image {
     /// of its own: decoded in batches, so that what each needs is in the cache
     /// by the time it is applied.
     #[inline(never)]
-    fn take_heap(&mut self, thread: &mut Follow, end: usize, reading: &mut Reading<'_>) {
-        let Reading { clock, alone, ref mut notes, .. } = *reading;
+    fn take_heap(&mut self, thread: &mut Follow, end: usize, reading: &mut RingRead<'_>) {
+        let RingRead { clock, alone, ref mut notes, .. } = *reading;
         let mut batch = [HeapOp::NONE; BATCH];
         loop {
             let mut count = 0;
@@ -529,7 +529,7 @@ impl Image {
         word0: u64,
         word1: u64,
         end: usize,
-        reading: &mut Reading<'_>,
+        reading: &mut RingRead<'_>,
     ) {
         let slots = (word0 >> 16 & 0xffff) as usize;
         let place = thread.base + thread.at;

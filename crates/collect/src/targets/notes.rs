@@ -113,12 +113,12 @@ impl Notes for NoteSink<'_> {
         payload: &[u64],
     ) -> bool {
         let Some(file) = self.files.open.get_mut(self.file) else { return true };
-        let mut place = gpu::Place { file, threads: self.threads };
-        let record = gpu::Record { kind, argument, clock, thread: thread.index, payload };
+        let mut place = gpu::ThreadRows { file, threads: self.threads };
+        let record = gpu::AgentRecord { kind, argument, clock, thread: thread.index, payload };
         let sound = self.gpu.take(record, &mut place, self.clock, &mut self.processes.losses);
-        self.calls.told_by_cupti_from_ns = self.gpu.tells_calls_from_ns;
-        if let Some((thread, start_ns)) = self.gpu.told.take() {
-            self.calls.witness.told(thread, start_ns);
+        self.calls.cupti_calls_from_ns = self.gpu.calls_from_ns;
+        if let Some((thread, start_ns)) = self.gpu.last_call.take() {
+            self.calls.coverage.covered(thread, start_ns);
         }
         sound
     }

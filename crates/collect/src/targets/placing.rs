@@ -6,7 +6,7 @@ use crate::elf;
 use crate::gpu::Gpu;
 use crate::out::files::Holds;
 use crate::out::output::Output;
-use crate::out::processes::{Place, Processes};
+use crate::out::processes::{Assignment, Processes};
 use crate::symbols::Allocators;
 use crate::targets::attached::Attached;
 use crate::targets::calls::Calls;
@@ -46,7 +46,7 @@ impl Target {
             // Whoever began workers is a launcher, whatever its environment says.
             for ancestor in &ancestors {
                 let Some(file) =
-                    processes.place_of(*ancestor).filter(|p| !p.is_worker).map(|p| p.file)
+                    processes.assignment_of(*ancestor).filter(|p| !p.is_worker).map(|p| p.file)
                 else {
                     continue;
                 };
@@ -55,8 +55,9 @@ impl Target {
                 }
             }
         }
-        let parent =
-            parent_image.and_then(|p| processes.place_of(p)).map(|p| (p.file, p.rank, p.is_worker));
+        let parent = parent_image
+            .and_then(|p| processes.assignment_of(p))
+            .map(|p| (p.file, p.rank, p.is_worker));
         let chosen = match (environment.rank, parent) {
             (None, Some((file, ..))) => Ok(file),
             (None, None) => files.unranked(),
@@ -155,7 +156,7 @@ impl Target {
                 start_ns: attached.time_ns,
                 ..ProcessInfo::default()
             },
-            Place { file, rank, is_worker },
+            Assignment { file, rank, is_worker },
         );
         let forked_from = parent_image.filter(|_| attached.hello.flags & hello_flags::FORKED != 0);
         let modules = forked_from
@@ -203,7 +204,7 @@ impl Target {
             target.code.inherit(&modules, attached.time_ns, &mut open.writer);
         }
         if let Some(modules) = attached.modules {
-            target.code.hear(attached.time_ns, modules);
+            target.code.take_modules(attached.time_ns, modules);
         }
         if let Some(interpreter) = interpreter {
             target.code.interprets(interpreter);

@@ -7,7 +7,7 @@ use super::cpu_rows::CpuRows;
 use super::image::Image;
 pub use super::image::Pass;
 use super::notes::NoteSink;
-use crate::gpu::{Gpu, Place};
+use crate::gpu::{Gpu, ThreadRows};
 use crate::os::maps::Mapping;
 use crate::out::info;
 use crate::out::output::Output;
@@ -142,7 +142,7 @@ impl Target {
                     true => self.cpu_rows.threads(),
                     false => &mut self.tids,
                 };
-                let mut place = Place { file: open, threads };
+                let mut place = ThreadRows { file: open, threads };
                 let index = place.thread(self.hooks.index, new.tid, out.clock.ns(new.clock));
                 agent.follow(&new, index);
             }
@@ -250,11 +250,11 @@ impl Target {
     /// Writes what has gathered.
     pub fn flush(&mut self, out: &mut Output, now: u64, always_on: bool) {
         self.count_lost_records(out);
-        self.calls.witness.settle(now);
+        self.calls.coverage.settle(now);
         self.write_totals(out, now, always_on);
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let losses = &mut out.processes.losses;
-        self.gpu.write_memory(self.calls.tells_memory, now, &mut open.writer, losses);
+        self.gpu.write_memory(self.calls.records_memory, now, &mut open.writer, losses);
         let threads = match self.same_namespace {
             true => self.cpu_rows.threads(),
             false => &mut self.tids,

@@ -4,7 +4,7 @@
 //!
 //! Regions are made from fixed seeds, so that a failure is found again.
 
-use crate::gpu::{self, Gpu, Place};
+use crate::gpu::{self, Gpu, ThreadRows};
 use crate::out::files::{Holds, OpenFile};
 use crate::out::losses::Losses;
 use crate::shared::Region;
@@ -75,7 +75,7 @@ impl Random {
 }
 
 /// Takes what the drain gives, and checks that it is of bounded size.
-struct Desk {
+struct TestSink {
     notes: u64,
     file: OpenFile,
     gpu: Gpu,
@@ -84,18 +84,18 @@ struct Desk {
     _directory: tempfile::TempDir,
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl TestSink {
+    fn new() -> TestSink {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.tprof");
         let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
         let file = OpenFile::new(writer, Holds::Unranked, path);
         let (gpu, losses) = (Gpu::new(0, "1 job".to_owned()), Losses::default());
-        Desk { notes: 0, file, gpu, losses, tids: HashMap::new(), _directory: directory }
+        TestSink { notes: 0, file, gpu, losses, tids: HashMap::new(), _directory: directory }
     }
 }
 
-impl Notes for Desk {
+impl Notes for TestSink {
     fn note(&mut self, _: &mut Follow, _: u64, note: Note) {
         self.notes += 1;
         match note {
@@ -113,8 +113,9 @@ impl Notes for Desk {
     }
 
     fn agent(&mut self, thread: &Follow, at: u64, kind: ExtKind, argument: u32, p: &[u64]) -> bool {
-        let mut place = Place { file: &mut self.file, threads: &mut self.tids };
-        let record = gpu::Record { kind, argument, clock: at, thread: thread.index, payload: p };
+        let mut place = ThreadRows { file: &mut self.file, threads: &mut self.tids };
+        let record =
+            gpu::AgentRecord { kind, argument, clock: at, thread: thread.index, payload: p };
         self.gpu.take(record, &mut place, clock(), &mut self.losses)
     }
 
@@ -304,18 +305,18 @@ fn resident() -> u64 {
 /// the notes that came.
 fn drained(region: Region) -> (Image, u64) {
     let mut image = Image::new(Arc::new(region), 0);
-    let mut desk = Desk::new();
+    let mut sink = TestSink::new();
     let mut now = 1_000_000_000;
     // As while the target lives: holes are waited for.
     for _ in 0..4 {
         follow(&mut image);
-        image.drain(clock(), now, Pass::Live, &mut desk);
+        image.drain(clock(), now, Pass::Live, &mut sink);
         now += 150_000_000;
     }
     let mut passes = 0;
     loop {
         follow(&mut image);
-        if image.drain(clock(), now, Pass::Last, &mut desk) == 0 && image.is_settled() {
+        if image.drain(clock(), now, Pass::Last, &mut sink) == 0 && image.is_settled() {
             break;
         }
         passes += 1;
@@ -326,7 +327,7 @@ fn drained(region: Region) -> (Image, u64) {
     while !image.threads.is_empty() {
         image.retire(0);
     }
-    (image, desk.notes)
+    (image, sink.notes)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use gimli::{
 };
 use tprof_wire::unwind::{Row, RowKind};
 
-use super::plain::{CodeRange, Entry, Plain, PlainCie};
+use super::plain::{CfiEntry, CodeRange, Plain, PlainCie};
 use super::table::{UnwindError, UnwindTable};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -27,13 +27,13 @@ const MAX_CIES: usize = 4096;
 /// Lists FDEs, then turns them into rows.
 #[derive(Default)]
 pub(super) struct Compiler<'a> {
-    eh: Option<Section<'a, EhFrame<Bytes<'a>>>>,
-    debug: Option<Section<'a, DebugFrame<Bytes<'a>>>>,
+    eh: Option<FrameSection<'a, EhFrame<Bytes<'a>>>>,
+    debug: Option<FrameSection<'a, DebugFrame<Bytes<'a>>>>,
     ranges: Vec<CodeRange>,
 }
 
 /// A section of frame information with the CIEs parsed so far.
-struct Section<'a, S: UnwindSection<Bytes<'a>>> {
+struct FrameSection<'a, S: UnwindSection<Bytes<'a>>> {
     section: S,
     bases: BaseAddresses,
     cies: Cies<'a>,
@@ -86,32 +86,32 @@ impl<'a> Cies<'a> {
     }
 }
 
-impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
+impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
     fn new(section: S, bases: BaseAddresses) -> Self {
-        Section { section, bases, cies: Cies::default(), plain: None }
+        FrameSection { section, bases, cies: Cies::default(), plain: None }
     }
 
-    /// As [`Section::list`], of a section that compilers wrote; false, and nothing listed, if
+    /// As [`FrameSection::list`], of a section that compilers wrote; false, and nothing listed, if
     /// anything about its structure is odd.
     fn list_plain(&mut self, ranges: &mut Vec<CodeRange>) -> bool {
-        let Section { section, bases, cies, plain } = self;
+        let FrameSection { section, bases, cies, plain } = self;
         let Some(plain) = plain else { return false };
         let before = ranges.len();
         let mut at = 0;
         while let Some((entry, next)) = plain.entry(at) {
             match entry {
-                Entry::Cie => {
+                CfiEntry::Cie => {
                     let Ok(cie) = cies.get(section, bases, S::Offset::from(at)) else { break };
                     let mut program = cie.instructions(section, bases);
                     plain.meet(at, PlainCie::of(&cie, || program.next()));
                 }
-                Entry::Fde(cie) if plain.cie(cie).is_some() => {
+                CfiEntry::Fde(cie) if plain.cie(cie).is_some() => {
                     let code = plain.code(at);
                     ranges.extend(
                         code.and_then(|(start, end)| CodeRange::new(start, end, at, false)),
                     );
                 }
-                Entry::Fde(_) => {
+                CfiEntry::Fde(_) => {
                     let fde = section.partial_fde_from_offset(bases, S::Offset::from(at));
                     let parsed =
                         fde.and_then(|fde| fde.parse(|s, bases, cie| cies.get(s, bases, cie)));
@@ -133,7 +133,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
     /// Lists the code ranges that the section describes. Stops at damage:
     /// beyond it no boundary can be trusted.
     fn list(&mut self, debug: bool, ranges: &mut Vec<CodeRange>) {
-        let Section { section, bases, cies, .. } = self;
+        let FrameSection { section, bases, cies, .. } = self;
         let mut entries = section.entries(bases);
         while let Ok(Some(entry)) = entries.next() {
             let gimli::CieOrFde::Fde(partial) = entry else {
@@ -157,7 +157,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> Section<'a, S> {
         context: &mut UnwindContext<usize>,
         table: &mut UnwindTable,
     ) -> gimli::Result<()> {
-        let Section { section, bases, cies, plain } = self;
+        let FrameSection { section, bases, cies, plain } = self;
         if let Some(rows) = plain.as_mut().and_then(|plain| plain.run(range)) {
             let ends = rows.iter().skip(1).map(|(start, _)| *start);
             for ((start, row), end) in rows.iter().zip(ends.chain([u64::from(range.end)])) {
@@ -196,7 +196,7 @@ impl<'a> Compiler<'a> {
         let mut section = EhFrame::new(bytes, LittleEndian);
         section.set_address_size(8);
         let bases = BaseAddresses::default().set_eh_frame(address);
-        let mut section = Section::new(section, bases);
+        let mut section = FrameSection::new(section, bases);
         section.plain = Some(Plain::new(bytes, address));
         if !section.list_plain(&mut self.ranges) {
             section.plain = None;
@@ -207,7 +207,7 @@ impl<'a> Compiler<'a> {
 
     /// Lists what `.debug_frame` describes.
     pub fn add_debug(&mut self, section: DebugFrame<Bytes<'a>>) {
-        let mut section = Section::new(section, BaseAddresses::default());
+        let mut section = FrameSection::new(section, BaseAddresses::default());
         section.list(true, &mut self.ranges);
         self.debug = Some(section);
     }

@@ -55,13 +55,13 @@ enum Rule {
 
 /// What holds at one address.
 #[derive(Clone, Copy)]
-struct State {
+struct CfaState {
     cfa: Cfa,
     rbp: Rule,
     ra: Rule,
 }
 
-impl State {
+impl CfaState {
     /// In the wire's terms, as `translate` says it of gimli's rows.
     fn row(&self) -> Row {
         match self.ra {
@@ -97,7 +97,7 @@ impl State {
 pub(super) struct PlainCie {
     code_align: u64,
     data_align: i64,
-    initial: State,
+    initial: CfaState,
 }
 
 impl PlainCie {
@@ -113,7 +113,7 @@ impl PlainCie {
         }
         let data_align = cie.data_alignment_factor();
         let number = |register: Register| u64::from(register.0);
-        let mut initial = State { cfa: Cfa::Expression, rbp: Rule::Same, ra: Rule::Same };
+        let mut initial = CfaState { cfa: Cfa::Expression, rbp: Rule::Same, ra: Rule::Same };
         while let Some(instruction) = next().ok()? {
             match instruction {
                 CallFrameInstruction::DefCfa { register, offset } => {
@@ -144,7 +144,7 @@ pub(super) struct Plain<'a> {
 }
 
 /// An entry of the section.
-pub(super) enum Entry {
+pub(super) enum CfiEntry {
     Cie,
     /// Of the CIE at this offset.
     Fde(usize),
@@ -171,7 +171,7 @@ impl<'a> Plain<'a> {
     }
 
     /// The entry at an offset, and where the next one is; `None` if that is not plain.
-    pub fn entry(&self, at: usize) -> Option<(Entry, usize)> {
+    pub fn entry(&self, at: usize) -> Option<(CfiEntry, usize)> {
         let mut input = Input { bytes: self.bytes.get(at..)? };
         let length = input.u32()?;
         let next = at.checked_add(4)?.checked_add(length as usize)?;
@@ -181,8 +181,8 @@ impl<'a> Plain<'a> {
         }
         let pointer = input.u32()? as usize;
         match pointer {
-            0 => Some((Entry::Cie, next)),
-            _ => Some((Entry::Fde((at + 4).checked_sub(pointer)?), next)),
+            0 => Some((CfiEntry::Cie, next)),
+            _ => Some((CfiEntry::Fde((at + 4).checked_sub(pointer)?), next)),
         }
     }
 
@@ -207,7 +207,7 @@ impl<'a> Plain<'a> {
     /// Runs an FDE: the rows that hold from an address on, each until the next one's, the
     /// last to the end of the FDE. `None` if it is not plain.
     pub fn run(&mut self, range: CodeRange) -> Option<&[(u64, Row)]> {
-        let (Entry::Fde(cie), end) = self.entry(range.fde)? else { return None };
+        let (CfiEntry::Fde(cie), end) = self.entry(range.fde)? else { return None };
         let cie = self.cie(cie)?;
         let mut rows = std::mem::take(&mut self.rows);
         rows.clear();
@@ -273,7 +273,7 @@ impl<'a> Plain<'a> {
 }
 
 /// Gives a register the rule with which functions begin.
-fn restore(state: &mut State, register: u64, cie: &PlainCie) {
+fn restore(state: &mut CfaState, register: u64, cie: &PlainCie) {
     match register {
         RBP => state.rbp = cie.initial.rbp,
         RA => state.ra = cie.initial.ra,
@@ -282,7 +282,7 @@ fn restore(state: &mut State, register: u64, cie: &PlainCie) {
 }
 
 /// The rarer instructions; `None` for those that gimli is to judge.
-fn step(state: &mut State, op: u8, input: &mut Input<'_>, cie: &PlainCie) -> Option<()> {
+fn step(state: &mut CfaState, op: u8, input: &mut Input<'_>, cie: &PlainCie) -> Option<()> {
     let align = cie.data_align;
     match op {
         0x05 => {

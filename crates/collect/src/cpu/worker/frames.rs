@@ -2,7 +2,7 @@
 
 use super::super::blocked::{self, Blocked};
 use super::super::sample::Frame;
-use super::super::threads::Place;
+use super::super::threads::WaitSite;
 use super::super::unwind;
 use super::Worker;
 use crate::config::StackMode;
@@ -73,12 +73,12 @@ impl Worker {
         pid: u32,
         tid: u32,
         maps_at_ns: Option<u64>,
-    ) -> Option<Place> {
+    ) -> Option<WaitSite> {
         let with_stack = self.wanted.stacks != StackMode::Off;
         let blocked = blocked::look(pid, tid, with_stack)?;
         let Blocked { mut waits_for, function, registers, stack } = blocked;
         if !with_stack {
-            return Some(Place { waits_for, ..Place::default() });
+            return Some(WaitSite { waits_for, ..WaitSite::default() });
         }
         let (mut frames, mut end) = self.frames(pid, &[], registers, &stack);
         let known = !frames.is_empty() && end == StackEnd::Whole;
@@ -96,7 +96,7 @@ impl Worker {
             }
             frames.insert(0, Frame::KernelFunction(function.into()));
         }
-        Some(Place { frames, end: end as u8, waits_for })
+        Some(WaitSite { frames, end: end as u8, waits_for })
     }
 
     /// Looks at the modules of frames that the kernel found.

@@ -1,7 +1,7 @@
 //! Looks at processes whose perf events are refused.
 
-use super::super::polled::{self, Found, Program};
-use super::super::sample::{Heard, Taken, Told};
+use super::super::polled::{self, ProgramChange, ThreadActivity};
+use super::super::sample::{CpuSample, Measure, SamplerEvent};
 use super::Worker;
 use crate::config::StackMode;
 use crate::os::maps::read_code_maps;
@@ -30,7 +30,7 @@ impl Worker {
             return false;
         }
         if !refused.is_empty() && !std::mem::replace(&mut self.told_polling, true) {
-            (self.heard)(Heard::Missing(
+            (self.emit)(SamplerEvent::Missing(
                 String::new(),
                 "CPU samples of native code",
                 format!(
@@ -44,7 +44,7 @@ impl Worker {
             0 => proc::started_ns(pid).unwrap_or(0),
             since_ns => since_ns,
         };
-        (self.heard)(Heard::Forked { pid, parent, time_ns });
+        (self.emit)(SamplerEvent::Forked { pid, parent, time_ns });
         self.spaces.read(pid, since_ns);
         self.maps_ns.insert(pid, now);
         true
@@ -98,27 +98,27 @@ impl Worker {
     pub(super) fn poll_process(&mut self, pid: u32, now_ns: u64) {
         let mut stretches = Vec::new();
         match self.polled.program(pid, now_ns) {
-            Program::Same => {}
-            Program::Replaced(last_ns) => {
+            ProgramChange::Same => {}
+            ProgramChange::Replaced(last_ns) => {
                 self.polled.ended(pid, true, &mut stretches);
                 self.take_stretches(std::mem::take(&mut stretches));
                 self.hand_out();
                 self.pythons.forget(pid);
-                (self.heard)(Heard::Replaced(pid, last_ns));
+                (self.emit)(SamplerEvent::Replaced(pid, last_ns));
                 self.spaces.read(pid, last_ns);
                 self.maps_ns.remove(&pid);
             }
-            Program::Gone => {
+            ProgramChange::Gone => {
                 self.lose_unseen(pid);
                 let why = "they had ended when they were looked at again";
-                (self.heard)(Heard::Lost("last moments of processes", why, 1));
+                (self.emit)(SamplerEvent::Lost("last moments of processes", why, 1));
                 self.polled.ended(pid, false, &mut stretches);
                 self.take_stretches(stretches);
                 self.hand_out();
                 self.spaces.gone(pid);
                 self.pythons.forget(pid);
                 self.maps_ns.remove(&pid);
-                return (self.heard)(Heard::Ended(pid, now_ns));
+                return (self.emit)(SamplerEvent::Ended(pid, now_ns));
             }
         }
         let tids = self.polled.tids(pid, now_ns);
@@ -135,7 +135,7 @@ impl Worker {
         let unseen_ms = self.polled.unseen_ms(pid);
         if unseen_ms > 0 {
             let why = "whose they were is not known: threads that ended between two looks at them";
-            (self.heard)(Heard::Lost("milliseconds on a core", why, unseen_ms));
+            (self.emit)(SamplerEvent::Lost("milliseconds on a core", why, unseen_ms));
         }
     }
 
@@ -150,11 +150,11 @@ impl Worker {
         };
         let found = self.polled.look(pid, tid, now_ns, runs, stretches);
         if let Some(name) = name.filter(|name| self.polled.is_new_name(pid, tid, name)) {
-            (self.heard)(Heard::Named(pid, tid, now_ns, name));
+            (self.emit)(SamplerEvent::Named(pid, tid, now_ns, name));
         }
         match found {
-            None | Some(Found::Still) => {}
-            Some(Found::Runs(ran_ns)) => {
+            None | Some(ThreadActivity::Still) => {}
+            Some(ThreadActivity::Runs(ran_ns)) => {
                 let python = match self.wanted.stacks {
                     StackMode::Off => None,
                     _ => self.pythons.stack(pid, tid, &mut self.spaces),
@@ -163,16 +163,16 @@ impl Worker {
                 let (frames, end) = self.with_python(pid, Vec::new(), StackEnd::Whole, python);
                 // Without a stack it is no sample, but time that none stands for.
                 let cpu = cpu.filter(|_| !frames.is_empty());
-                self.taken.push(Taken {
+                self.taken.push(CpuSample {
                     weight_ns: ran_ns,
                     cpu,
                     gil,
                     frames,
                     end: end as u8,
-                    ..Taken::of(pid, tid, now_ns, Told::Time)
+                    ..CpuSample::of(pid, tid, now_ns, Measure::Time)
                 });
             }
-            Some(Found::Waits) => {
+            Some(ThreadActivity::Waits) => {
                 if let Some(place) = self.place_of_wait(pid, tid, Some(now_ns)) {
                     self.polled.waits_at(pid, tid, place);
                 }

@@ -2,7 +2,7 @@
 //! refused.
 
 use super::super::refusal::why_refused;
-use super::super::sample::Heard;
+use super::super::sample::SamplerEvent;
 use super::{Waiting, What, Worker};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
@@ -12,7 +12,7 @@ impl Worker {
     /// What came of opening counters; what they lack is told once.
     fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
         for (event, why) in self.counters.refused_events.drain(..) {
-            (self.heard)(Heard::Missing(String::new(), event.name(), why));
+            (self.emit)(SamplerEvent::Missing(String::new(), event.name(), why));
         }
         if let Err(e) = result {
             return Err(why_refused(&e));
@@ -20,7 +20,7 @@ impl Worker {
         if self.counters.kernel_refused.is_some() && !self.told_missing {
             self.told_missing = true;
             let level = proc::setting("kernel/perf_event_paranoid").unwrap_or_default();
-            (self.heard)(Heard::Missing(
+            (self.emit)(SamplerEvent::Missing(
                 String::new(),
                 "kernel frames, and where threads wait",
                 format!(
@@ -40,7 +40,7 @@ impl Worker {
             Ok(()) => self.spaces.replaced(pid),
             // Its exec shows when it is looked at.
             Err(why) if self.poll_instead(pid, 0, &why) => self.polls.store(true, Release),
-            Err(why) => (self.heard)(Heard::Missing(String::new(), "CPU samples", why)),
+            Err(why) => (self.emit)(SamplerEvent::Missing(String::new(), "CPU samples", why)),
         }
     }
 
@@ -73,7 +73,7 @@ impl Worker {
             result = Ok(());
             let now = sys::monotonic_ns();
             let parent = proc::parent_of(*pid).unwrap_or(0);
-            (self.heard)(Heard::Forked { pid: *pid, parent, time_ns: since_ns });
+            (self.emit)(SamplerEvent::Forked { pid: *pid, parent, time_ns: since_ns });
             self.spaces.read(*pid, since_ns);
             self.mapped_ns = now;
             for tid in tids {

@@ -85,7 +85,7 @@ impl Processes {
             end_ns: end.map(|(_, at)| at),
             ..ProcessInfo::default()
         };
-        self.unattached.told(program, &mut self.processes);
+        self.unattached.reported(program, &mut self.processes);
     }
 
     fn reason(&self, expected: &Expected) -> (String, String) {

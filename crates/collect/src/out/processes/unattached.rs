@@ -38,7 +38,7 @@ impl Unattached {
     }
 
     /// Somebody else tells of a program: when it began, how it ended.
-    pub fn told(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) {
+    pub fn reported(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) {
         let sampled = self.sampled.get(&info.pid).into_iter().flatten();
         let same = |row: &&usize| rows.get(**row).is_some_and(|row| is_same(&info, row));
         match sampled.copied().find(|row| same(&row)).and_then(|row| rows.get_mut(row)) {
@@ -94,7 +94,7 @@ mod tests {
             if samples_first {
                 assert_eq!(all.sampled(sampled.clone(), &mut rows), 0);
             }
-            all.told(told.clone(), &mut rows);
+            all.reported(told.clone(), &mut rows);
             if !samples_first {
                 assert_eq!(all.sampled(sampled.clone(), &mut rows), 0);
             }
@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn a_pid_that_changed_hands_is_another_row() {
         let (mut all, mut rows) = (Unattached::default(), Vec::new());
-        all.told(row(7, "first", 100, Some(150)), &mut rows);
+        all.reported(row(7, "first", 100, Some(150)), &mut rows);
         assert_eq!(all.sampled(row(7, "second", 160, None), &mut rows), 1);
-        all.told(row(7, "third", 170, Some(180)), &mut rows);
+        all.reported(row(7, "third", 170, Some(180)), &mut rows);
         assert_eq!(rows.len(), 3);
     }
 }

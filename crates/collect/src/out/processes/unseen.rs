@@ -69,7 +69,7 @@ impl Processes {
                 end_ns: self.reaped.get(&root).and_then(|r| r.last()).map(|(at, _)| *at),
                 ..ProcessInfo::default()
             };
-            self.unattached.told(program, &mut self.processes);
+            self.unattached.reported(program, &mut self.processes);
         }
         for survivor in survivors {
             self.losses.add_blind(survivor.blind());
@@ -99,7 +99,7 @@ impl Processes {
                 start_ns: late.time_ns,
                 ..ProcessInfo::default()
             };
-            self.unattached.told(program, &mut self.processes);
+            self.unattached.reported(program, &mut self.processes);
         }
     }
 

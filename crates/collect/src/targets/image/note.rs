@@ -1,6 +1,6 @@
 //! What a record of the preloaded library says, other than a heap event.
 
-use crate::python::ToldFrame;
+use crate::python::SentFrame;
 use crate::targets::calls::CallNote;
 use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
 use tprof_wire::record::{self, ExtKind};
@@ -20,7 +20,7 @@ pub enum Note {
     /// A stack: id, end, frames, Python's frames.
     Stack(u32, u8, Vec<u64>, PythonKeys),
     /// What a Python frame is.
-    PythonFrame(ToldFrame),
+    PythonFrame(SentFrame),
     /// `mmap`: address, length, stack, and whether no file is behind it.
     Map(u64, u64, u32, bool),
     /// `munmap`.
@@ -63,7 +63,7 @@ impl Note {
                 let frames = p.get(1..=len)?.to_vec();
                 Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, frames, python)
             }
-            ExtKind::PythonFrame => Note::PythonFrame(ToldFrame::decode(p)?),
+            ExtKind::PythonFrame => Note::PythonFrame(SentFrame::decode(p)?),
             ExtKind::Map => {
                 let last = at(3)?;
                 Note::Map(at(0)?, pages(at(1)?), (last >> 32) as u32, last as u32 as i32 == -1)

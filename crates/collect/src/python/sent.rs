@@ -1,4 +1,4 @@
-//! Python frames that a process told of itself: numbers of the trace, and names.
+//! Python frames that a process sent of itself: numbers of the trace, and names.
 //!
 //! A stack may refer to a frame whose name is still on its way, in another thread's
 //! ring: the number is given at the first mention, the name is written when it comes.
@@ -15,18 +15,18 @@ const FIRST: u64 = 1 << 31;
 /// Frames that are numbered: as many as a target tells.
 const MOST: usize = 1 << 20;
 
-/// A frame's name, as it was told.
+/// A frame's name, as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldFrame {
+pub struct SentFrame {
     /// What stands for it in stacks.
     pub key: u64,
     /// What it is.
     pub named: PyFunction,
 }
 
-impl ToldFrame {
+impl SentFrame {
     /// Reads a record's payload; `None` if it makes no sense.
-    pub fn decode(payload: &[u64]) -> Option<ToldFrame> {
+    pub fn decode(payload: &[u64]) -> Option<SentFrame> {
         let [key, line, sent, whole, rest @ ..] = payload else { return None };
         let (name, file) = ((sent & 0xffff_ffff) as usize, (sent >> 32) as usize);
         if name > NAME_BYTES || file > FILE_BYTES {
@@ -47,7 +47,7 @@ impl ToldFrame {
         if whole >> 32 > file as u64 {
             path.insert(0, '…');
         }
-        Some(ToldFrame {
+        Some(SentFrame {
             key: *key,
             named: PyFunction { function, file: path, line: *line as u32 },
         })
@@ -56,14 +56,14 @@ impl ToldFrame {
 
 /// See the module.
 #[derive(Default)]
-pub struct Told {
+pub struct SentNames {
     numbers: HashMap<u64, u64>,
     named: HashMap<PyFunction, u64>,
     nameless: HashSet<u64>,
     next: u64,
 }
 
-impl Told {
+impl SentNames {
     fn next(&mut self) -> u64 {
         let number = FIRST + self.next;
         self.next += 1;
@@ -87,12 +87,12 @@ impl Told {
     /// Writes a frame's name.
     pub fn tell(
         &mut self,
-        told: ToldFrame,
+        sent: SentFrame,
         process: ProcessIndex,
         redact: bool,
         writer: &mut TraceWriter,
     ) {
-        let ToldFrame { key, named } = told;
+        let SentFrame { key, named } = sent;
         let frame = match self.numbers.get(&key) {
             Some(frame) if !self.nameless.remove(frame) => return,
             Some(frame) => *frame,
@@ -164,19 +164,19 @@ mod tests {
     #[test]
     fn a_name_crosses_and_nonsense_does_not() {
         let words = payload(9, 7, "Class.method", "/a/b.py");
-        let told = ToldFrame::decode(&words).unwrap();
+        let sent = SentFrame::decode(&words).unwrap();
         let named = PyFunction { function: "Class.method".into(), file: "/a/b.py".into(), line: 7 };
-        assert_eq!(told, ToldFrame { key: 9, named });
-        assert_eq!(ToldFrame::decode(&words[..words.len() - 1]), None);
-        assert_eq!(ToldFrame::decode(&words[..3]), None);
+        assert_eq!(sent, SentFrame { key: 9, named });
+        assert_eq!(SentFrame::decode(&words[..words.len() - 1]), None);
+        assert_eq!(SentFrame::decode(&words[..3]), None);
         let mut cut = words.clone();
         cut[3] += 1 | 1 << 32;
-        let told = ToldFrame::decode(&cut).unwrap();
-        assert_eq!((&*told.named.function, &*told.named.file), ("Class.method…", "…/a/b.py"));
+        let sent = SentFrame::decode(&cut).unwrap();
+        assert_eq!((&*sent.named.function, &*sent.named.file), ("Class.method…", "…/a/b.py"));
         for (at, value) in [(1, 3 << 32), (2, u64::MAX), (2, 5000)] {
             let mut words = words.clone();
             words[at] = value;
-            assert_eq!(ToldFrame::decode(&words), None);
+            assert_eq!(SentFrame::decode(&words), None);
         }
     }
 
@@ -185,17 +185,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
-        let mut told = Told::default();
-        let tell = |key, line| ToldFrame::decode(&payload(key, line, "f", "f.py")).unwrap();
-        let first = told.frame(1).unwrap();
-        told.tell(tell(1, 5), 0, false, &mut writer);
-        told.tell(tell(2, 5), 0, false, &mut writer);
-        told.tell(tell(3, 6), 0, false, &mut writer);
-        assert_eq!((told.frame(1), told.frame(2)), (Some(first), Some(first)));
-        assert!(told.frame(3).unwrap() != first && first & SYNTHETIC_FRAME != 0);
-        assert_eq!(told.give_up(0, &mut writer), 0);
-        told.frame(4);
-        assert_eq!(told.give_up(0, &mut writer), 1);
-        assert_eq!(told.give_up(0, &mut writer), 0);
+        let mut sent = SentNames::default();
+        let tell = |key, line| SentFrame::decode(&payload(key, line, "f", "f.py")).unwrap();
+        let first = sent.frame(1).unwrap();
+        sent.tell(tell(1, 5), 0, false, &mut writer);
+        sent.tell(tell(2, 5), 0, false, &mut writer);
+        sent.tell(tell(3, 6), 0, false, &mut writer);
+        assert_eq!((sent.frame(1), sent.frame(2)), (Some(first), Some(first)));
+        assert!(sent.frame(3).unwrap() != first && first & SYNTHETIC_FRAME != 0);
+        assert_eq!(sent.give_up(0, &mut writer), 0);
+        sent.frame(4);
+        assert_eq!(sent.give_up(0, &mut writer), 1);
+        assert_eq!(sent.give_up(0, &mut writer), 0);
     }
 }

@@ -30,7 +30,7 @@ pub struct Gap {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Witness {
+pub struct Coverage {
     counted: BTreeMap<(u64, ThreadIndex), u64>,
     /// The last of them: many calls lie in one millisecond.
     counting: Option<((u64, ThreadIndex), u64)>,
@@ -40,7 +40,7 @@ pub struct Witness {
     gaps: Vec<Gap>,
 }
 
-impl Witness {
+impl Coverage {
     /// The hooks counted a call that CUPTI should tell of.
     pub fn counted(&mut self, thread: ThreadIndex, start_ns: u64) {
         let at = (start_ns / 1_000_000, thread);
@@ -60,7 +60,7 @@ impl Witness {
     }
 
     /// CUPTI told of a call.
-    pub fn told(&mut self, thread: ThreadIndex, start_ns: u64) {
+    pub fn covered(&mut self, thread: ThreadIndex, start_ns: u64) {
         let at = (start_ns / 1_000_000, thread);
         if self.last_told != Some(at) {
             self.last_told = Some(at);
@@ -121,60 +121,60 @@ mod tests {
 
     #[test]
     fn calls_that_cupti_told_of_leave_no_gap() {
-        let mut witness = Witness::default();
+        let mut coverage = Coverage::default();
         for ms in 0..2000 {
-            witness.counted(1, ms * MS + 999_000);
+            coverage.counted(1, ms * MS + 999_000);
             // A little later by CUPTI's clock, in the next millisecond.
-            witness.told(1, ms * MS + 1_000_500);
+            coverage.covered(1, ms * MS + 1_000_500);
         }
-        assert_eq!(witness.finish(2000 * MS), (Vec::new(), 0));
+        assert_eq!(coverage.finish(2000 * MS), (Vec::new(), 0));
     }
 
     #[test]
     fn a_stretch_without_records_is_a_gap_with_its_times() {
-        let mut witness = Witness::default();
+        let mut coverage = Coverage::default();
         for ms in 0..3000 {
             for thread in [1, 2] {
-                witness.counted(thread, ms * MS);
+                coverage.counted(thread, ms * MS);
                 if !(1000..2000).contains(&ms) {
-                    witness.told(thread, ms * MS);
+                    coverage.covered(thread, ms * MS);
                 }
             }
         }
         // What lies that near to a call that was told of counts as told.
         let (from_ns, to_ns) = ((1000 + APART_MS) * MS, (2000 - APART_MS - 1) * MS);
         let calls = 2 * (1000 - 2 * APART_MS);
-        assert_eq!(witness.finish(3000 * MS), (vec![Gap { from_ns, to_ns, calls }], 0));
+        assert_eq!(coverage.finish(3000 * MS), (vec![Gap { from_ns, to_ns, calls }], 0));
     }
 
     #[test]
     fn the_last_moment_of_a_killed_process_is_no_gap_and_is_counted() {
-        let mut witness = Witness::default();
+        let mut coverage = Coverage::default();
         for ms in 0..1000 {
-            witness.counted(1, ms * MS);
+            coverage.counted(1, ms * MS);
             if ms < 900 {
-                witness.told(1, ms * MS);
+                coverage.covered(1, ms * MS);
             }
         }
-        assert_eq!(witness.finish(1000 * MS), (Vec::new(), 100 - APART_MS + 1 - 1));
+        assert_eq!(coverage.finish(1000 * MS), (Vec::new(), 100 - APART_MS + 1 - 1));
         // Long before the end it was a switch of recording.
-        let mut witness = Witness::default();
+        let mut coverage = Coverage::default();
         for ms in 0..100 {
-            witness.counted(1, ms * MS);
+            coverage.counted(1, ms * MS);
         }
-        assert_eq!(witness.finish(9000 * MS), (Vec::new(), 0));
+        assert_eq!(coverage.finish(9000 * MS), (Vec::new(), 0));
     }
 
     #[test]
     fn what_is_judged_is_forgotten() {
-        let mut witness = Witness::default();
+        let mut coverage = Coverage::default();
         for ms in 0..200_000 {
-            witness.counted(1, ms * MS);
-            witness.told(1, ms * MS);
-            witness.settle(ms * MS);
+            coverage.counted(1, ms * MS);
+            coverage.covered(1, ms * MS);
+            coverage.settle(ms * MS);
         }
-        assert!(witness.counted.len() <= SETTLED_MS as usize + 1);
-        assert!(witness.told.len() <= 4 * SETTLED_MS as usize + 1);
-        assert_eq!(witness.finish(200_000 * MS), (Vec::new(), 0));
+        assert!(coverage.counted.len() <= SETTLED_MS as usize + 1);
+        assert!(coverage.told.len() <= 4 * SETTLED_MS as usize + 1);
+        assert_eq!(coverage.finish(200_000 * MS), (Vec::new(), 0));
     }
 }
