@@ -101,8 +101,8 @@ fn a_library_with_an_allocator_of_its_own_is_said_once_it_is_used() {
             assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
             let report = report(&run.run);
             let why = report.blind("loads").unwrap_or_default();
-            let said = why
-                == "own_allocator_lib.so brings its own allocator (jemalloc, linked statically)";
+            let said =
+                why == "own_allocator_lib.so has its own allocator (jemalloc, linked statically)";
             assert_eq!(said, used, "{kind:?}: {}", report.0["completeness"]);
             let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).stdout;
             assert_eq!(text.contains("peak at least"), used, "{text}");

@@ -179,5 +179,5 @@ fn a_sandboxed_browser_loads_a_page() {
     assert!(zygotes > 0, "renderers {renderers}: {}", report.0["processes"]);
     // Its allocator is its own, and its confined children may not attach: both are said.
     let blind = report.0["completeness"]["blind"].to_string();
-    assert!(blind.contains("brings its own malloc"), "{blind}");
+    assert!(blind.contains("has its own malloc"), "{blind}");
 }

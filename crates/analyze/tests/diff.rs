@@ -258,7 +258,7 @@ fn other_hardware_is_neither_better_nor_worse() {
 fn what_is_not_compared_is_not_denied() {
     let comparison = Comparison::of(side(&run(1, &[800, 800], None, EIGHT)), side(&empty()));
     let sites = table(&comparison, "sites");
-    assert_eq!(sites.empty, "neither side has a record of the heap");
+    assert_eq!(sites.empty, "neither side has heap records");
     let both = Comparison::of(side(&empty()), side(&empty()));
     let kernels = table(&both, "kernels");
     assert_eq!(

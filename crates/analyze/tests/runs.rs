@@ -315,9 +315,7 @@ fn a_file_cut_between_blocks_is_told() {
         let made = read(dir.path(), Kind::Summary);
         assert!(!made.completeness.complete);
         assert_eq!(made.problems.len(), 1, "{:?}", made.problems);
-        assert!(
-            made.problems[0].starts_with("rank-0.tprof: was not closed: what was recorded after ")
-        );
+        assert!(made.problems[0].starts_with("rank-0.tprof was not closed: events after "));
     }
     // While a run lasts, and when it was cut off, that is said by its state.
     info.finished = false;

@@ -48,7 +48,7 @@ fn programs_that_cannot_be_seen_are_told_apart() {
     ))
     .unwrap();
     assert_eq!(what, "allocations");
-    assert!(why.ends_with("brings its own malloc"), "{why}");
+    assert!(why.ends_with("has its own malloc"), "{why}");
 }
 
 #[test]

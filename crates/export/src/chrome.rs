@@ -29,7 +29,7 @@ use writer::Writer;
 
 /// Fast: level 6 takes three times the CPU for half the size.
 const LEVEL: u32 = 1;
-/// Least size of a file that can be asked for: names alone take some.
+/// Least size of a file that can be set: names need some bytes.
 const LEAST_BYTES: u64 = 256 << 10;
 /// What is kept free for the end of a file.
 const REST_BYTES: u64 = 64 << 10;
@@ -95,7 +95,10 @@ fn write(
         if let Some(cut_ns) = cut_ns {
             let seconds = part.at(cut_ns) as f64 / 1e9;
             let label = &part.file.label;
-            let note = format!("{label} is cut at {seconds:.3} s, where its file reached its size");
+            let note = format!(
+                "{label} is cut at {seconds:.3} s, where its file reached \
+                                --max-size"
+            );
             written.notes.push(note);
         }
         gzip.finish()

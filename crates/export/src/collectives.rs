@@ -1,6 +1,6 @@
 //! Collectives at the time of their kernels.
 //!
-//! A call returns long before its collective is over, so the call's time says
+//! A call returns long before its collective is over, so the call's time reveals
 //! little; the kernel's does. Collectives are few beside kernels: they are held
 //! in memory, sorted.
 

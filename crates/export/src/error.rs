@@ -61,7 +61,7 @@ pub enum ExportError {
         format: &'static str,
     },
     /// Nothing that the format shows was recorded.
-    #[error("nothing was recorded that {format} shows")]
+    #[error("nothing was recorded for {format}")]
     Nothing {
         /// Which.
         format: &'static str,

@@ -7,7 +7,7 @@ use tprof_trace::{TraceFile, TraceRow};
 /// Ids by call.
 pub(crate) struct ExternalIds(Vec<(ProcessIndex, u64, u64)>);
 
-/// Whose id a call gets that has several: operators', then anything before annotations'.
+/// The id of a call with several: an operator's first, an annotation's last.
 fn preference(kind: ExternalKind) -> u8 {
     match kind {
         ExternalKind::Custom0 => 0,

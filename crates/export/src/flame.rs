@@ -3,7 +3,7 @@
 //!
 //! Everything is aggregated here, over the whole of what was asked for, before
 //! the page filters anything; only then are subtrees grouped that matter little
-//! in every measure, and the page says how many.
+//! in every measure, and the page has their number.
 
 mod device;
 mod heap;
@@ -90,7 +90,7 @@ fn collect(
     }
     let profiles = profiles.all();
     if profiles.iter().all(Profile::is_empty) {
-        written.notes.push("nothing was recorded that a flame graph could show".to_owned());
+        written.notes.push("nothing was recorded for a flame graph".to_owned());
     }
     Ok(profiles)
 }

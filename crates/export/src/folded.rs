@@ -86,9 +86,10 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
         written.notes.push(format!("no {what} was recorded: nothing to write"));
     }
     if options.weight.is_none() {
-        written
-            .notes
-            .push(format!("a stack's number is {}; --weight chooses others", weight.about()));
+        written.notes.push(format!(
+            "the number of each stack is {}; --weight selects another",
+            weight.about()
+        ));
     }
     paths::parent(&path)?;
     let mut output = Output::create(&path)?;

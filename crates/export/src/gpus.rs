@@ -17,7 +17,7 @@ pub(crate) struct Gpus {
 /// The device of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Gpu {
-    /// As the file's processes number it; one that sees it.
+    /// As the file's processes number it; one that uses it.
     Seen(Option<ProcessIndex>, u32),
     /// As the host numbers it: no process of the file is known to see it.
     OfHost(u32),

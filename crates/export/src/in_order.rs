@@ -67,7 +67,7 @@ pub(crate) fn each<E>(
             }
         }
         let Some(first_ns) = first_ns else { return Ok(()) };
-        // At a tie the first table gives its rows of that moment alone.
+        // At a tie the first table gives only its rows of that moment.
         let until_ns = second_ns.max(first_ns.saturating_add(1));
         let more = match first {
             0 => spans.until(until_ns, |row| each(Event::Span(row)), &mut next[0])?,

@@ -5,7 +5,7 @@
 //! [`flame`] an interactive page of them, [`timeline`] one of all threads and
 //! streams, [`parquet`], [`csv`] and [`json`] tables, [`speedscope`] and
 //! [`pprof`] profiles, [`tensorboard`] a log directory. Every output is written
-//! beside its final name and renamed when it is whole ([`output`]); [`Slice`] says
+//! beside its final name and renamed when it is whole ([`output`]); [`Slice`] selects
 //! which part of a run goes in.
 
 mod busy;
@@ -63,7 +63,7 @@ pub struct Options<'a> {
     pub max_bytes: Option<u64>,
     /// The run to compare with, for formats that compare.
     pub against: Option<&'a RunDir>,
-    /// What a stack's number counts; unless said, time where CPU samples were taken.
+    /// What a stack's number counts; by default time, where CPU samples were taken.
     pub weight: Option<Weight>,
     /// JSON in place of a page, for formats that have both.
     pub json: bool,

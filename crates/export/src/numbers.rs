@@ -20,7 +20,7 @@ impl Numbers {
         self.ranges.iter().map(|(from, _)| *from).min().unwrap_or(0)
     }
 
-    /// Numbers of the set that are not among `there`, of ranges their ends alone.
+    /// Numbers of the set that are not among `there`, of ranges only their ends.
     pub fn missing(&self, there: &[u64]) -> Vec<u64> {
         let ends = self.ranges.iter().flat_map(|(from, to)| [*from, *to]);
         let mut missing: Vec<u64> = ends.filter(|number| !there.contains(number)).collect();

@@ -173,7 +173,7 @@ impl Drop for OutputDir {
     }
 }
 
-/// A name beside `path` that nobody else uses.
+/// A name beside `path` that is not in use.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -1,8 +1,8 @@
 //! What the HTML pages share: one self-contained file each, that needs no network.
 //!
 //! A page is its markup, the styles and scripts beside this file and its own,
-//! and one [`Payload`] of packed columns. Names of a run travel in that payload
-//! alone and reach the document as text nodes or on a canvas, so that no name
+//! and one [`Payload`] of packed columns. Names of a run travel only in that
+//! payload and reach the document as text nodes or on a canvas, so that no name
 //! can become markup; a content-security policy forbids the rest.
 
 mod names;
@@ -119,7 +119,7 @@ pub(crate) fn path(
     Ok(path)
 }
 
-/// What a page says about its own completeness, in sentences.
+/// A page's notes on its own completeness, in sentences.
 pub(crate) fn notes(slice: &Slice, written: &Written) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let all = written.events + written.left_out;

@@ -3,7 +3,7 @@
 //!
 //! `DIR/kernels/rank=3/rank-3.parquet`: readers that know Hive's convention get
 //! `rank` as a column. Columns are those of `tables`; a table without
-//! rows has no file. `DIR/_tprof.json` says what the dataset is.
+//! rows has no file. `DIR/_tprof.json` describes the dataset.
 
 mod columns;
 
@@ -192,7 +192,7 @@ impl Table {
     }
 }
 
-/// What the disk said, where it was the disk.
+/// The disk's error, where it was the disk.
 fn parquet_failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

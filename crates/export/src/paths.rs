@@ -8,8 +8,8 @@ use tprof_trace::{RankFile, RankLabel, RunDir};
 use crate::ExportError;
 use crate::output::is_stdout;
 
-/// Where an output goes that nobody named: into the run's directory, beside a
-/// file that was given alone.
+/// Where an output without a name goes: into the run's directory, or beside a
+/// single file.
 pub(crate) fn beside(run: &RunDir) -> PathBuf {
     if run.path().is_dir() {
         return run.path().to_path_buf();
@@ -67,7 +67,7 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Refuses a path whose directory is not there: a slip in a name makes none.
+/// Refuses a path in a missing directory: a slip in a name makes none.
 pub(crate) fn parent(path: &Path) -> Result<(), ExportError> {
     if is_stdout(path) {
         return Ok(());

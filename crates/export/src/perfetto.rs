@@ -37,7 +37,7 @@ use tracks::{Owner, Shared, Unit};
 
 /// Fast: level 6 takes three times the CPU for little less.
 const LEVEL: u32 = 1;
-/// Least size that can be asked for of a rank: its names alone take some.
+/// Least size of a rank: its names need some bytes.
 const LEAST_BYTES: u64 = 256 << 10;
 /// What is kept free for the ends of open slices and the last curves.
 const REST_BYTES: u64 = 64 << 10;
@@ -118,9 +118,9 @@ fn write<W: Write>(
         written.left_out += all.saturating_sub(written.events - before);
         if let Some(cut_ns) = cut_ns {
             let seconds = part.at(cut_ns) as f64 / 1e9;
-            written
-                .notes
-                .push(format!("{label} is cut at {seconds:.3} s, where the file reached its size"));
+            written.notes.push(format!(
+                "{label} is cut at {seconds:.3} s, where the file reached --max-size"
+            ));
         }
     }
     out.finish().map_err(failed)
@@ -186,7 +186,7 @@ fn rank<W: Write>(
     Ok((scene.finish()?, cut_ns))
 }
 
-/// Launches whose work has not begun.
+/// Launches before the start of their work.
 #[derive(Default)]
 struct Queue {
     waiting: FxHashSet<(ProcessIndex, u64)>,
@@ -241,7 +241,7 @@ impl Queue {
     }
 }
 
-/// The totals that an allocator says itself.
+/// The allocator's own totals.
 fn allocation<W: Write>(scene: &mut Scene<'_, '_, W>, row: &DeviceAllocation) -> io::Result<()> {
     let owner = match row.device {
         Some(device) => Owner::Device(row.process, device),

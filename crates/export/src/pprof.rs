@@ -2,7 +2,7 @@
 //! `go tool pprof` and everything that reads its format.
 //!
 //! Values of a stack: samples, CPU time, time off a core, allocations, allocated
-//! bytes. Labels say rank, process and thread, so that `-tagfocus` finds one.
+//! bytes. Labels hold rank, process and thread, so that `-tagfocus` finds one.
 
 use std::collections::BTreeMap;
 

@@ -63,7 +63,7 @@ impl Proto {
         Open(self.bytes.len())
     }
 
-    /// Ends a message. Most are shorter than 128 bytes, whose length takes the
+    /// Ends a message. Most are shorter than 128 bytes, so that the length takes the
     /// one byte that was left for it; longer ones are moved.
     pub fn close(&mut self, open: Open) {
         let Open(start) = open;

@@ -1,6 +1,6 @@
 //! A report: one self-contained HTML page of tables and plots, which prints well.
 //!
-//! Whoever computes the figures fills in a [`ReportPage`]; here they become
+//! The caller computes the figures and fills in a [`ReportPage`]; here they become
 //! markup. All text is escaped; a page without scripts shows everything but the
 //! sorting of its tables.
 
@@ -14,7 +14,7 @@ use tprof_trace::RunDir;
 use crate::page::{Page, Payload, run_title};
 use crate::{ExportError, Options};
 
-/// What a report says.
+/// The content of a report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportPage {
     /// Below the title: where, when.
@@ -43,7 +43,7 @@ pub struct Fact {
 /// What was recorded and what was not.
 #[derive(Clone, Debug, Default)]
 pub struct Complete {
-    /// Nothing was lost, nobody unseen.
+    /// Nothing was lost, every process was recorded.
     pub whole: bool,
     /// That in a sentence.
     pub sentence: String,
@@ -54,7 +54,7 @@ pub struct Complete {
 /// A part of a report.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// Key, unique in the page: `[a-z_]` alone.
+    /// Key, unique in the page: only `[a-z_]`.
     pub key: String,
     /// Title.
     pub title: String,

@@ -80,7 +80,7 @@ pub struct Part<'a> {
 
 impl<'a> Selection<'a> {
     /// Finds the files. Addresses that the recorder left without a name are
-    /// looked up in `symbols`.
+    /// found in `symbols`.
     pub fn new(
         run: &'a RunDir,
         slice: &'a Slice,

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
-/// Mean bytes between samples, of processes whose allocations were sampled.
+/// Mean bytes between samples, of processes with sampled allocations.
 pub(crate) fn intervals(trace: &TraceFile) -> FxHashMap<ProcessIndex, u64> {
     let sampled = trace.processes().iter().filter_map(|process| match process.memory {
         MemoryRecording::Sampled { interval } => Some((process.process, interval)),

@@ -62,7 +62,7 @@ impl<'a> Cell<'a> {
         value.map_or(Cell::Null, |value| Cell::Uint(value.into()))
     }
 
-    /// A text; an empty one says nothing.
+    /// A text; an empty one is null.
     fn text(value: &'a str) -> Cell<'a> {
         if value.is_empty() { Cell::Null } else { Cell::Text(value) }
     }

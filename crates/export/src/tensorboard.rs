@@ -1,7 +1,7 @@
 //! TensorBoard: a log directory that its PyTorch profiler plugin loads.
 //!
 //! `DIR/rank-0.pt.trace.json.gz` for each rank: what [`crate::chrome`] writes, by
-//! the name that the plugin looks for.
+//! the name that the plugin searches.
 
 use tprof_trace::RunDir;
 
@@ -22,7 +22,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let files: Vec<_> = names.iter().map(inside).collect();
     let mut written =
         chrome::write_all(&selection, &files, options).map_err(|error| match error {
-            // The name that its user knows.
+            // The name that users have for it.
             ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
             other => other,
         })?;

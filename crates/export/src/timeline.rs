@@ -1,7 +1,7 @@
 //! A timeline: one self-contained HTML page with a lane for each thread and stream.
 //!
 //! Events are packed as columns, about 6 bytes each. A page that would hold more
-//! than `MOST_EVENTS` leaves out the shortest ones and says how many, and below
+//! than `MOST_EVENTS` leaves out the shortest ones and records how many, and below
 //! which duration.
 
 mod curves;
@@ -26,7 +26,7 @@ const FRAME_BYTES: u64 = 96 << 10;
 /// A cautious guess at an event's bytes, where the page may not exceed a size.
 const GUESSED_BYTES: u64 = 8;
 
-/// Writes the page: `timeline.html`, unless the options say otherwise.
+/// Writes the page: `timeline.html`, unless the options name another.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     let path = crate::page::path(run, options, "timeline.html")?;
     let most = match options.max_bytes {
@@ -100,7 +100,8 @@ fn collect(
     if let Some((gone, below_ns)) = lanes.thin(most) {
         let kept = lanes.count();
         written.notes.push(format!(
-            "{gone} events shorter than {below_ns} ns were left out of the timeline, {kept} are in it"
+            "{gone} events shorter than {below_ns} ns were left out of the timeline; {kept} are in \
+             it"
         ));
         written.left_out += gone as u64;
         written.events = written.events.saturating_sub(gone as u64);

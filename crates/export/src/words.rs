@@ -3,7 +3,7 @@
 use tprof_trace::model::ThreadState;
 use tprof_trace::model::{CopyKind, DeviceSpanKind, SpanKind, SyncKind};
 
-/// Category of a span; none where its own says it.
+/// Category of a span; none where its own is enough.
 pub(crate) fn of_span(kind: SpanKind) -> Option<&'static str> {
     match kind {
         SpanKind::Runtime => Some("cuda_runtime"),
@@ -17,7 +17,7 @@ pub(crate) fn of_span(kind: SpanKind) -> Option<&'static str> {
     }
 }
 
-/// Category of an interval on a stream; none where its own says it.
+/// Category of an interval on a stream; none where its own is enough.
 pub(crate) fn of_device_span(kind: DeviceSpanKind) -> Option<&'static str> {
     match kind {
         DeviceSpanKind::Annotation => Some("gpu_user_annotation"),

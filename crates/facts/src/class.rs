@@ -2,7 +2,7 @@
 
 /// What device work is for.
 ///
-/// A kernel communicates if [`crate::communication::Communication`] says so and computes
+/// A kernel communicates if [`crate::communication::Communication`] lists it and computes
 /// otherwise; copies and memsets are memory work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {

@@ -2,7 +2,7 @@
 //!
 //! A kernel communicates if a collective of the trace names its launch, if its own name
 //! is one of `KERNELS`, or if the innermost operator around its launch is one of
-//! `OPERATORS`: libraries have kernels of any name, and operators that say what they
+//! `OPERATORS`: libraries have kernels of any name, and operators with names that show what they
 //! are for. Operators that compute and communicate in one (`symm_mem::fused_…_matmul`)
 //! are in neither table.
 
@@ -20,7 +20,7 @@ enum Known {
 use Known::{Function, Path};
 
 /// Kernels that communicate, with the operation as `torch.distributed` names it (empty
-/// where the rest of the name says it, if anything does), and whose they are.
+/// where the rest of the name has it, if anything does), and their library.
 const KERNELS: [(Known, &str); 30] = [
     // NCCL (src/device), RCCL, MSCCL, and MSCCL++ (namespace mscclpp).
     (Path("nccl"), ""),
@@ -105,7 +105,7 @@ const OPERATORS: [&str; 26] = [
     "sglang::flashinfer_allreduce_residual_rmsnorm",
 ];
 
-/// Parts of kernels' names that say an operation. Longer ones first: `Reduce` is in three.
+/// Parts of kernels' names that stand for an operation. Longer ones first: `Reduce` is in three.
 const OPERATIONS: [(&str, &str); 8] = [
     ("allreduce", "all_reduce"),
     ("reducescatter", "reduce_scatter"),
@@ -118,7 +118,7 @@ const OPERATIONS: [(&str, &str); 8] = [
 ];
 
 /// The operation of a kernel that communicates, by its name; empty if the name does not
-/// say which. None if the name is no such kernel's.
+/// show which. None if the name is no such kernel's.
 pub fn kernel_operation(name: &str) -> Option<&'static str> {
     let path = path(name);
     let function = path.rsplit("::").next().unwrap_or(path);
@@ -217,7 +217,7 @@ enum What {
     Call(ProcessIndex, u64),
 }
 
-/// Launches whose innermost operator communicates.
+/// Launches with a communicating innermost operator.
 fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
     let communicates: FxHashSet<NameId> =
         file.names().filter(|(_, name)| is_operator(name)).map(|(id, _)| id).collect();
@@ -256,7 +256,7 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
                     What::Call(row.process, number)
                 }
                 (SpanKind::Operator, _) => What::Operator(communicates.contains(&row.name)),
-                // Of annotations those of process groups alone say what is launched.
+                // Of annotations only those of process groups show what is launched.
                 (SpanKind::Annotation, _) if communicates.contains(&row.name) => {
                     What::Operator(true)
                 }

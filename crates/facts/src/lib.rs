@@ -1,8 +1,8 @@
 //! What a run means: one home for each fact that several readers must agree on.
 //!
-//! Reports and exports read the same files and see nothing of each other; what both
-//! say of a run is decided here. [`zero`] is when the run began, on each host's
-//! clock; [`steps`] are its training steps; [`class`] and [`communication`] say what
+//! Reports and exports read the same files and do not depend on each other; what both
+//! state of a run is decided here. [`zero`] is when the run began, on each host's
+//! clock; [`steps`] are its training steps; [`class`] and [`communication`] decide what
 //! device work is for. [`copies`], [`labels`] and [`frames`] are what copies, processes
 //! and frames of stacks are called; [`units`] is how numbers are written, and read from
 //! a command line, [`csv`] how tables are.

@@ -5,7 +5,7 @@
 //! 1. annotations `ProfilerStep#5`, as torch.profiler writes them: a step lasts as long as
 //!    its annotation;
 //! 2. step marks ([`MarkKind::Step`]), each of which begins a step that lasts until the
-//!    next mark of its process. What follows the last mark has no end that anything tells
+//!    next mark of its process. The time after the last mark has no recorded end
 //!    (the job saves, evaluates and ends there), so it is no step: it would be the longest
 //!    of all.
 //!
@@ -28,7 +28,7 @@ pub struct Step {
     pub start_ns: u64,
     /// When it was over, ns.
     pub end_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Its number as its source gave it; without one, its place, from 0.
     pub number: u64,
@@ -39,7 +39,7 @@ pub struct Step {
 pub struct Annotation {
     /// What it is called.
     pub name: NameId,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// When it began, ns.
     pub start_ns: u64,

@@ -2,7 +2,7 @@
 //!
 //! Every host has a monotonic clock of its own; the wall clocks at the moments at which
 //! their collectors began join them. The wall clock of the earliest is the zero: of what
-//! `run.json` and its like say, and of the files that none of these lists (the run was
+//! `run.json` and its like have, and of the files that none of these lists (the run was
 //! killed before it was written).
 //!
 //! A file without wall time, as an imported trace may be, has no place among the hosts:

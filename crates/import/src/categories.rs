@@ -17,7 +17,7 @@ pub(crate) enum Category {
     OperatorOrAnnotation,
     Kernel,
     Copy,
-    /// A kernel or a copy, as its name says.
+    /// A kernel or a copy, by its name.
     KernelOrCopy,
     Synchronization,
     /// An interval on a device that is no work of its own.
@@ -84,7 +84,7 @@ pub(crate) fn category(text: &[u8]) -> Category {
 }
 
 /// Beginnings of names of annotations that PyTorch makes itself. Where it wrote one
-/// category for annotations and operators, these tell them apart.
+/// category for annotations and operators, these separate them.
 const ANNOTATIONS: [&[u8]; 8] = [
     b"ProfilerStep#",
     b"enumerate(DataLoader)#",

@@ -3,8 +3,8 @@
 //!
 //! New versions of PyTorch write the arguments (sizes, type, group) on the
 //! `record_param_comms` operator and on the kernel, and give both the same
-//! external id. Old ones write a `nccl:…` annotation alone, within which the kernel
-//! is launched. Where neither was recorded, the kernel's name says what it is.
+//! external id. Old ones write only a `nccl:…` annotation, within which the kernel
+//! is launched. Where neither was recorded, the kernel's name shows what it is.
 
 use crate::error::ImportError;
 use crate::event::Event;
@@ -48,7 +48,7 @@ pub(crate) struct Collectives {
 }
 
 impl Collectives {
-    /// Looks at a host span: a call, or a launch within one.
+    /// Takes a host span: a call, or a launch within one.
     #[inline]
     pub fn host(&mut self, span: &Span, name: &[u8], event: &mut Event<'_>, output: &mut Output) {
         match span.kind {
@@ -151,7 +151,7 @@ impl Collectives {
         }
     }
 
-    /// Looks at a kernel.
+    /// Takes a kernel.
     #[inline]
     pub fn kernel(
         &mut self,
@@ -226,8 +226,8 @@ impl Collectives {
         rows.write(output)
     }
 
-    /// Annotations that lie within a call whose arguments are known: the same
-    /// collective, told twice.
+    /// Annotations that lie within a call with known arguments: the same
+    /// collective, recorded twice.
     fn holders(&self) -> Map<u32, u32> {
         let mut holders = Map::default();
         for calls in self.windows.values() {

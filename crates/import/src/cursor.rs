@@ -34,7 +34,7 @@ pub(crate) fn space(bytes: &[u8], mut at: usize) -> Result<usize, Stop> {
     }
 }
 
-/// Position of the quote that ends a string whose content begins at `at`.
+/// Position of the quote that ends a string with its content at `at`.
 #[inline(always)]
 pub(crate) fn string(bytes: &[u8], mut at: usize) -> Result<usize, Stop> {
     while let Some(chunk) = bytes.get(at..at + 8) {

@@ -70,7 +70,7 @@ impl Builder {
             grid: take_three(&mut event, Key::Grid),
             block: take_three(&mut event, Key::Block),
             registers: event.take_u32(Key::Registers),
-            // The sum of both kinds of shared memory: nothing in a trace tells them apart.
+            // The sum of both kinds of shared memory: nothing in a trace separates them.
             shared_dynamic_bytes: event.take_u32(Key::SharedMemory),
             graph: event.take_u32(Key::Graph),
             graph_node: event.take_u64(Key::GraphNode),
@@ -184,7 +184,7 @@ impl Builder {
     }
 }
 
-/// What a copy's name says: `Memcpy HtoD (Pinned -> Device)`, `CopyHostToDevice`, `HtoD`.
+/// What a copy's name holds: `Memcpy HtoD (Pinned -> Device)`, `CopyHostToDevice`, `HtoD`.
 fn direction(name: &[u8]) -> (CopyKind, MemoryKind, MemoryKind) {
     let text = String::from_utf8_lossy(name);
     let kinds = [

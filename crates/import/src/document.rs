@@ -1,7 +1,7 @@
 //! The outside of a trace: an array of events, or an object that has one.
 //!
 //! One pass, one event in memory. After something that is not JSON the walk goes
-//! on at the next event, and never looks at a byte more than a few times.
+//! on at the next event, and never reads a byte more than a few times.
 
 use crate::cursor::{self, Stop};
 use crate::error::ImportError;
@@ -26,7 +26,7 @@ pub(crate) enum Broken {
     NotJson,
     /// An element of the list of events that is no object.
     NoObject,
-    /// An event or a value too long to be looked at.
+    /// An event or a value too long to be read.
     TooLong,
     /// Everything from here on: the text ends in the middle.
     CutOff,
@@ -43,10 +43,12 @@ pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), Impo
         Some(b'[') => {
             walk.window.consume(1);
             walk.events(true)?;
-            // A list is a trace by its events alone; any list of objects would be one else.
+            // A list is a trace only by its events; any list of objects would be one else.
             match walk.has_phase {
                 true => Ok(()),
-                false => Err(walk.not_a_trace("its list holds no event, an object with `ph`")),
+                false => {
+                    Err(walk.not_a_trace("its list has no event, that is, no object with `ph`"))
+                }
             }
         }
         Some(b'{') => {
@@ -54,7 +56,7 @@ pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), Impo
             walk.object()
         }
         Some(_) => Err(walk.not_a_trace("it does not begin with { or [")),
-        None => Err(walk.not_a_trace("there is nothing in it")),
+        None => Err(walk.not_a_trace("the file is empty")),
     }
 }
 
@@ -64,7 +66,7 @@ struct Walk<'a, S> {
     layout: Layout,
     /// Whether an event was read.
     has_events: bool,
-    /// Whether one said what it is.
+    /// Whether one had a phase.
     has_phase: bool,
 }
 
@@ -132,7 +134,7 @@ impl<S: Sink> Walk<'_, S> {
                     continue;
                 }
                 Some(b'"') => (),
-                Some(_) if !has_events => return Err(self.not_a_trace("here is no JSON")),
+                Some(_) if !has_events => return Err(self.not_a_trace("no JSON")),
                 Some(_) => {
                     self.sink.broken(Broken::Tail, self.window.offset());
                     return Ok(());
@@ -151,7 +153,7 @@ impl<S: Sink> Walk<'_, S> {
             })?;
             let Ok(value_at) = key else {
                 if !has_events {
-                    return Err(self.not_a_trace("here is no JSON"));
+                    return Err(self.not_a_trace("no JSON"));
                 }
                 self.sink.broken(Broken::Tail, self.window.offset());
                 return Ok(());

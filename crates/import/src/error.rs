@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tprof_trace::TraceError;
 
 /// Why nothing came of an import. What is wrong with single events is no error:
-/// they are counted, and the run says so.
+/// they are counted, and noted in the run.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The operating system refused.

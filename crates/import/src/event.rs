@@ -49,11 +49,11 @@ pub(crate) struct Layout {
     pub repeated: u32,
     /// Whether `args` is something else than an object.
     pub odd_args: bool,
-    /// Members of `args` beyond what is looked at.
+    /// Members of `args` beyond those that are read.
     pub excess: u32,
 }
 
-/// Members of `args` that are looked at.
+/// Members of `args` that are read.
 const MAX_MEMBERS: usize = 10_000;
 
 impl Layout {
@@ -94,7 +94,7 @@ impl Layout {
                     }
                     continue;
                 }
-                // Says only that an arrow binds to the slice around it.
+                // Means only that an arrow binds to the slice around it.
                 b"bp" => {
                     at = cursor::value(bytes, at)?;
                     let (more, after) = cursor::next(bytes, at, b'}')?;
@@ -237,7 +237,7 @@ impl<'a> Event<'a> {
         self.take(key).map(number::unquoted)
     }
 
-    /// A member that is a whole number. Negative ones say "none" in Kineto; a value
+    /// A member that is a whole number. Negative ones mean "none" in Kineto; a value
     /// of another type stays among the rest.
     #[inline(always)]
     pub fn take_u64(&mut self, key: Key) -> Option<u64> {

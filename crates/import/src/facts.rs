@@ -1,4 +1,4 @@
-//! The top level of a trace: rank, devices, process groups, and whatever else it says.
+//! The top level of a trace: rank, devices, process groups, and everything else in it.
 
 use crate::event::Event;
 use crate::group::{Group, communicators};
@@ -15,7 +15,7 @@ const MAX_FACT_BYTES: usize = 256 << 10;
 /// Members that are kept.
 const MAX_FACTS: usize = 1000;
 
-/// What the top level said.
+/// The content of the top level.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// Nanoseconds since 1970 that all times of the file are relative to.
@@ -27,12 +27,12 @@ pub(crate) struct Facts {
     metadata_of: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
     metadata_bytes: usize,
     /// Start of the file's first event, if that is a complete one. Holistic Trace
-    /// Analysis takes it for the launch of work without one, and tprof can say so.
+    /// Analysis takes it for the launch of work without one, and tprof can mark it so.
     pub first_event_ns: Option<u64>,
 }
 
 impl Facts {
-    /// What is to be added to times; 0 unless the file said so before its events.
+    /// What is to be added to times; 0 unless the file had it before its events.
     #[inline(always)]
     pub fn base_ns(&self) -> i64 {
         self.base_ns

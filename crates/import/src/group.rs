@@ -22,7 +22,7 @@ pub(crate) fn group_number(name: &str) -> u64 {
     name.parse().unwrap_or_else(|_| hash(name.as_bytes()))
 }
 
-/// Communicators out of what collectives and the top level's `distributedInfo` say.
+/// Communicators out of what collectives and the top level's `distributedInfo` have.
 pub(crate) fn communicators(
     groups: BTreeMap<u64, Group>,
     info: &Value,
@@ -61,7 +61,7 @@ pub(crate) fn communicators(
             ..Communicator::default()
         });
     }
-    // An old version says no more than how many ranks there are.
+    // An old version has only the number of ranks.
     if rows.is_empty()
         && let Some(size) = info["world_size"].as_u64()
     {

@@ -22,7 +22,7 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
-    /// Counts an event; says what its category means.
+    /// Counts an event; returns the meaning of its category.
     #[inline]
     pub fn count(&mut self, phase: &[u8], name: &[u8]) -> Category {
         let is = |kind: &Kind| *kind.phase == *phase && *kind.category == *name;

@@ -2,9 +2,9 @@
 //! plain or gzipped, one file or a directory of ranks.
 //!
 //! [`import`] streams: memory holds one event, one block of rows per table, and the
-//! different names. What cannot be kept is counted by kind and said in the run. A
+//! different names. What cannot be kept is counted by kind and listed in the run. A
 //! crate of its own so that the collector, which every job runs beside, links no
-//! decompressor, and so that the trace model is seen to suffice for other sources.
+//! decompressor, and so that the trace model is proven to suffice for other sources.
 
 mod builder;
 mod categories;

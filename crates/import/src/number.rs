@@ -1,7 +1,7 @@
 //! Numbers out of decimal text, exactly: a double cannot hold a time of today
 //! in nanoseconds.
 
-/// Most digits of a mantissa that are looked at.
+/// Most digits of a mantissa that are read.
 const MAX_DIGITS: usize = 36;
 
 /// A decimal number times 10^`shift`, rounded to the nearest integer; none if it
@@ -129,7 +129,7 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Whether JSON's grammar knows this number.
+/// Whether JSON's grammar has this number.
 pub(crate) fn is_number(text: &[u8]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut rest = text.strip_prefix(b"-").unwrap_or(text);

@@ -1,4 +1,4 @@
-//! Whose a trace is, where it does not say so itself: its file's name.
+//! The rank of a trace without a rank inside: its file's name.
 
 /// The rank in a file's name: `rank-3.json.gz`, `rank3_trace.json`,
 /// `worker0_step_12.1694128201545.pt.trace.json.gz`.

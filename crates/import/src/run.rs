@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use tprof_trace::run::{LossInfo, Overhead, ProcessInfo, RUN_VERSION, RunInfo};
 use tprof_trace::{Recorded, TraceHeader, TraceWriter};
 
-/// JSON that one file may hold unless told otherwise: a terabyte is no trace, but a
+/// JSON that one file may hold by default: a terabyte is no trace, but a
 /// gzip bomb.
 const DEFAULT_MAX_INPUT: u64 = 64 << 30;
 
@@ -43,7 +43,7 @@ impl Options {
     }
 }
 
-/// How far an import is; shared with whoever shows it.
+/// How far an import is; shared with the progress line.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     read: Arc<AtomicU64>,
@@ -107,7 +107,7 @@ struct Input {
 }
 
 /// Files that paths mean: themselves, and the traces in directories. What lies in
-/// directories within these is not meant, and said.
+/// directories within these is not meant, and noted.
 fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, ImportError> {
     let mut inputs = Vec::new();
     for path in paths {
@@ -136,8 +136,8 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
             let (count, path, first) = (within.len(), path.display(), first.display());
             let directories = if count == 1 { "directory" } else { "directories" };
             notes.push(format!(
-                "{count} {directories} with traces in `{path}` passed over: to import them too, \
-                 name them: tprof import {path} {first}"
+                "{count} {directories} with traces in `{path}` skipped; to import them too: tprof \
+                 import {path} {first}"
             ));
         }
         found.sort_by_key(|file| (rank::of_name(&file.to_string_lossy()), file.clone()));
@@ -146,7 +146,7 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
     Ok(inputs)
 }
 
-/// Directories within each other that are looked into for traces.
+/// Directories within each other that are searched for traces.
 const DEEPEST: u32 = 8;
 
 /// Whether a trace lies somewhere in a directory that is no run.
@@ -228,7 +228,7 @@ fn into(
         match result {
             Ok(part) => parts.push(part),
             Err(error @ ImportError::NotATrace { .. }) if input.found && inputs.len() > 1 => {
-                imported.notes.push(format!("passed over: {error}"));
+                imported.notes.push(format!("skipped: {error}"));
             }
             Err(error) => failure = failure.or(Some(error)),
         }
@@ -354,7 +354,7 @@ fn name_and_write(
         };
         if *files > 0 {
             imported.notes.push(format!(
-                "`{}` is of rank {rank} too: kept as `{name}`, as after a restart",
+                "`{}` is also of rank {rank}: kept as `{name}`, as after a restart",
                 part.source.display()
             ));
         }

@@ -45,7 +45,7 @@ impl Builder {
         }
     }
 
-    /// Fills the rest of a span whose times are known, and adds it.
+    /// Fills the rest of a span with known times, and adds it.
     #[inline]
     fn finish_span(&mut self, mut span: Span, mut event: Event<'_>) -> Result<(), ImportError> {
         let fields = event.fields();

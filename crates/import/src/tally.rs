@@ -3,7 +3,7 @@
 use crate::document::Broken;
 use tprof_trace::run::LossInfo;
 
-/// Why something of the source is not in the file. The text is what a reader sees.
+/// Why something of the source is not in the file. The text is shown to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Lost {
@@ -105,7 +105,7 @@ impl Lost {
     /// What was lost, and why.
     pub fn text(self) -> (&'static str, &'static str) {
         match self {
-            Lost::AsyncEvent => ("asynchronous events", "the model has spans of threads alone"),
+            Lost::AsyncEvent => ("asynchronous events", "the model has only spans of threads"),
             Lost::ArgumentsTooLong => ("arguments", "longer than 256 KiB"),
             Lost::ArgumentsRefused => ("arguments", "not JSON, or nested too deeply"),
             Lost::BeginWithoutEnd => ("spans", "a beginning without an end"),
@@ -166,7 +166,7 @@ pub(crate) struct Tally {
     lost: [(u64, Option<u64>); KINDS.len()],
     /// Rows written.
     pub kept: u64,
-    /// Arrows from launches to kernels: correlations say the same.
+    /// Arrows from launches to kernels: correlations have the same content.
     pub launch_arrows: u64,
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn push_string(raw: &[u8], out: &mut Vec<u8>) -> bool {
     mended | raw.iter().any(|byte| *byte < 0x20)
 }
 
-/// Appends a value without its white space. An error says that it is not JSON or
+/// Appends a value without its white space. An error means that it is not JSON or
 /// too deep; `out` is then as before.
 pub(crate) fn push_value(value: &[u8], out: &mut Vec<u8>) -> Result<bool, Stop> {
     let length = out.len();

@@ -55,7 +55,7 @@ struct ThreadEntry {
 /// The processes and threads of one file.
 ///
 /// What ran on devices belongs to the process with the first host event: a trace
-/// names devices where it names processes, and says nowhere whose they are.
+/// names devices where it names processes, and nowhere has their processes.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     processes: Vec<ProcessEntry>,
@@ -99,7 +99,7 @@ impl Threads {
         (thread.process, index)
     }
 
-    /// The process that an event names; it is seen at this time.
+    /// The process that an event names; its event has this time.
     pub fn process(&mut self, pid: &[u8], time_ns: u64) -> ProcessIndex {
         let index = self.process_index(Id::of(pid));
         let process = &mut self.processes[index as usize];
@@ -156,7 +156,7 @@ impl Threads {
         last
     }
 
-    /// A thread of the main process that only the profiler knows of.
+    /// A thread of the main process that only the profiler uses.
     pub fn profiler_thread(
         &mut self,
         name: &[u8],
@@ -204,7 +204,7 @@ impl Threads {
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Writes the tables, and says of each process what `run.json` holds.
+    /// Writes the tables, and returns of each process what `run.json` holds.
     pub fn write(mut self, rank: Option<u32>, output: &mut Output) -> Vec<ProcessInfo> {
         if self.processes.is_empty() && self.extent().is_some() {
             self.process_index(Id::Number(0));

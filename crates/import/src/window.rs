@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of text that are fetched at a time: they stay in the second-level cache.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Longest event or value that is looked at as a whole.
+/// Longest event or value that is read as a whole.
 pub(crate) const MAX_VALUE_BYTES: usize = 64 << 20;
 
-/// Reads a file and counts its bytes, for whoever shows progress.
+/// Reads a file and counts its bytes, for the progress line.
 struct Counted {
     file: File,
     read: Arc<AtomicU64>,
@@ -112,7 +112,7 @@ impl Window {
             self.offset += self.start as u64;
             (self.start, self.end) = (0, self.end - self.start);
         }
-        // Twice as much each time, so that a long value is not looked at too often.
+        // Twice as much each time, so that a long value is not read too often.
         let wanted = (self.end + CHUNK_BYTES).max(self.end * 2).min(MAX_VALUE_BYTES);
         if self.buffer.len() < wanted || self.buffer.len() > 16 * wanted {
             self.buffer.resize(wanted, 0);

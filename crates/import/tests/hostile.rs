@@ -29,14 +29,14 @@ fn refused(text: &[u8]) -> (u64, String) {
 
 #[test]
 fn what_is_no_trace_is_refused_with_the_place() {
-    assert_eq!(refused(b""), (0, "there is nothing in it".to_owned()));
+    assert_eq!(refused(b""), (0, "the file is empty".to_owned()));
     assert_eq!(refused(b"  hello").0, 2);
     assert_eq!(refused(b"{\"a\": 1}").1, "it has no list `traceEvents`");
     assert_eq!(refused(b"{\"a\": 1 2}").0, 8);
     assert_eq!(refused(b"{\"a\"").0, 1);
     assert_eq!(refused(b"[{\"ph\":").1, "it ends within its first event");
     assert_eq!(refused(b"{\"traceEvents\": [").1, "it ends before its first event");
-    let no_event = "its list holds no event, an object with `ph`";
+    let no_event = "its list has no event, that is, no object with `ph`";
     for list in ["[1,2,3]", "[]", "[{}]", "[{\"id\": 1, \"name\": \"an issue\"}, 2]"] {
         assert_eq!(refused(list.as_bytes()).1, no_event, "{list}");
     }

@@ -198,7 +198,7 @@ fn generic_chrome_events_are_spans_marks_counters_and_arrows() {
     let arrows = run.rows::<FlowPoint>();
     assert_eq!((arrows[0].end, arrows[1].end), (FlowEnd::Start, FlowEnd::End));
     assert_eq!((arrows[0].id, arrows[1].id), (31, 31));
-    assert_eq!((run.lost("the model has none"), run.lost("spans of threads alone")), (1, 1));
+    assert_eq!((run.lost("the model has none"), run.lost("only spans of threads")), (1, 1));
     assert_eq!(run.info.completeness.lost, 2);
     assert!(file.property("tprof.metadata").unwrap().contains("\"sort_index\":-5"));
 }

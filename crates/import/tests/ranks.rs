@@ -46,7 +46,7 @@ fn a_second_file_of_a_rank_is_kept_as_after_a_restart_and_said() {
     let told = trace(Some(2));
     let run = import_files(&[("a.json", &told), ("b.json", &told)]).unwrap();
     assert_eq!(names(&run), ["rank-2.tprof", "rank-2.1.tprof"]);
-    assert!(run.imported.notes[0].contains("is of rank 2 too"));
+    assert!(run.imported.notes[0].contains("is also of rank 2"));
 }
 
 #[test]

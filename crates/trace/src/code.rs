@@ -1,7 +1,7 @@
 //! From a frame to the code that lay there, and names for it that come late.
 //!
 //! The collector writes symbols while the job runs. If it was killed first, the
-//! modules in the file still say which files to look into: whoever has a
+//! modules in the file still have the files to search: a caller with a
 //! symbolizer gives it to [`TraceFile::name_missing`] as a [`SymbolSource`].
 
 use crate::model::{Module, NameId, ProcessIndex, Symbol};
@@ -118,7 +118,7 @@ pub struct Function {
     pub line: u32,
 }
 
-/// Knows the functions of files of code.
+/// Holds the functions of files of code.
 pub trait SymbolSource: Sync {
     /// Inlined functions, innermost first, then the function that holds them;
     /// empty if nothing is known.

@@ -5,8 +5,8 @@
 //! bytes in the same order. A reader finds columns by id and skips the rest,
 //! so that a later format can add columns to any table.
 //!
-//! Two bits of an id make a companion of the column `id`: [`PRESENT`] says for
-//! each row whether it has a value; [`LENGTHS`] says for each row how many
+//! Two bits of an id make a companion of the column `id`: [`PRESENT`] has for
+//! each row whether it has a value; [`LENGTHS`] has for each row how many
 //! values (or bytes) it has.
 
 use crate::planes::{PlaneWriter, Word};

@@ -1,6 +1,6 @@
 //! Reads a block's payload; see [`crate::columns`] for its layout.
 //!
-//! Nothing in it is believed: counts, lengths, kinds and encodings are checked
+//! Nothing in it is trusted: counts, lengths, kinds and encodings are checked
 //! before they are used, and before memory is taken for them.
 
 use crate::columns::{ENTRY_BYTES, Encoding, Kind, LENGTHS, PRESENT, unfold};
@@ -20,7 +20,7 @@ pub(crate) struct Columns<'a> {
 }
 
 fn more_than_said() -> Damage {
-    Damage::new("a block holds more than its header says")
+    Damage::new("a block holds more than its header has")
 }
 
 fn is_set(packed: &[u8], row: usize) -> bool {
@@ -37,8 +37,8 @@ struct Entry<'a> {
 impl<'a> Columns<'a> {
     /// Reads a payload's directory.
     ///
-    /// Afterwards the columns together hold no more than `header.raw_len`
-    /// says, which [`BlockHeader::parse`] has bounded.
+    /// Afterwards the columns together hold no more than `header.raw_len`,
+    /// which [`BlockHeader::parse`] has bounded.
     pub fn parse(
         payload: &'a [u8],
         header: &BlockHeader,
@@ -221,9 +221,9 @@ impl<'a> Columns<'a> {
         let mut parts = Vec::with_capacity(lengths.len());
         for length in lengths {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let (part, after) = rest.split_at_checked(length).ok_or_else(|| {
-                Damage::new(format!("column {id} is shorter than its lengths say"))
-            })?;
+            let (part, after) = rest
+                .split_at_checked(length)
+                .ok_or_else(|| Damage::new(format!("column {id} is shorter than its lengths")))?;
             parts.push(part);
             rest = after;
         }

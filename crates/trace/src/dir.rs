@@ -1,4 +1,4 @@
-//! A run directory as a whole: which files it holds, and which rank is whose.
+//! A run directory as a whole: its files, and their ranks.
 
 use crate::error::{Problem, TraceError};
 use crate::reader::TraceFile;
@@ -21,14 +21,14 @@ pub struct RunDir {
 pub struct RankFile {
     /// Where it is.
     pub path: PathBuf,
-    /// Whose it is, as its name says.
+    /// Its owner, by its name.
     pub label: RankLabel,
     /// Rank that it counts as: the label's; 0 for a file that was never given
     /// a rank in a run where no file was; none for launchers.
     pub rank: Option<u32>,
 }
 
-/// Whose a trace file is. Sorted: ranks first.
+/// The owner of a trace file. Sorted: ranks first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankLabel {
     /// `rank-3.tprof`, or `rank-3.1.tprof` after an elastic restart: rank, instance.
@@ -40,7 +40,7 @@ pub enum RankLabel {
 }
 
 impl RankLabel {
-    /// What a file's name says, if it is one of tprof's.
+    /// The owner in a file's name, if it is one of tprof's.
     pub fn of_name(name: &str) -> Option<RankLabel> {
         let stem = name.strip_suffix(".tprof")?;
         if let Some(numbers) = stem.strip_prefix("rank-") {
@@ -131,7 +131,7 @@ impl RunDir {
 
     fn read_file(&mut self) -> Result<(), TraceError> {
         let path = self.path.clone();
-        // Refuses what is not a trace file before anything else is said.
+        // Refuses what is not a trace file before any other error.
         TraceFile::read_header(&path)?;
         let info = path.with_file_name("run.json");
         if info.exists() {
@@ -141,7 +141,7 @@ impl RunDir {
         Ok(())
     }
 
-    /// Adds a trace file. One that was renamed by hand says itself whose it is.
+    /// Adds a trace file. One that was renamed by hand has its owner in its header.
     fn add(&mut self, path: PathBuf) {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let label = RankLabel::of_name(name).unwrap_or_else(|| {

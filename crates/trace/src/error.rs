@@ -66,7 +66,7 @@ pub enum TraceError {
         /// Newest format that this build reads.
         newest: u16,
     },
-    /// The same format, with something in it that this build has never heard of.
+    /// The same format, with something in it that is unknown to this build.
     #[error("`{}` needs features {bits:#x}, which this tprof (format {newest}) does not know", path.display())]
     Features {
         /// Which file.

@@ -1,7 +1,7 @@
 //! The frame of a `.tprof` file: its header, and the header of each block.
 //!
 //! Everything is little-endian. A file is a header followed by blocks that
-//! stand alone: cutting it anywhere leaves the blocks before the cut readable,
+//! are self-contained: cutting it anywhere leaves the blocks before the cut readable,
 //! and a damaged block hides no other.
 
 use crate::error::{Damage, TraceError};
@@ -12,7 +12,7 @@ use std::path::Path;
 pub const FORMAT_VERSION: u16 = 2;
 /// Oldest format that this build reads: N - 1.
 pub const OLDEST_READABLE: u16 = 1;
-/// Oldest format whose readers can read what this build writes. Format 2 keeps
+/// Oldest format with readers for what this build writes. Format 2 keeps
 /// stacks in columns that readers of format 1 do not know.
 const OLDEST_READER: u16 = 2;
 
@@ -33,7 +33,7 @@ pub(crate) const KNOWN_FEATURES: u64 = 0;
 /// [`BlockHeader::process`] of a block that belongs to no single process.
 pub(crate) const NO_PROCESS: u32 = u32::MAX;
 
-/// What a file says about itself before its first block.
+/// A file's description of itself, before its first block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceHeader {
@@ -41,7 +41,7 @@ pub struct TraceHeader {
     pub host: String,
     /// Rank, where it was known when the file was opened.
     pub rank: Option<u32>,
-    /// Opened before a rank was known; the file's name tells what came of it.
+    /// Opened before a rank was known; the file's name has the outcome.
     pub provisional: bool,
     /// Elastic restarts of this rank before this one.
     pub instance: u32,
@@ -135,7 +135,7 @@ pub(crate) struct BlockHeader {
     pub raw_len: u32,
     /// Bytes of the payload that follows.
     pub stored_len: u32,
-    /// Whose rows; [`NO_PROCESS`] if each row says so itself.
+    /// The rows' process; [`NO_PROCESS`] if each row has its own.
     pub process: u32,
     /// Earliest time in the block; 0 where rows have no time.
     pub first_ns: u64,

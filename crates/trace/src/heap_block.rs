@@ -1,7 +1,7 @@
 //! The hot column builder: heap events of one process, until they are a block.
 //!
-//! An event costs one word for its time step and operation and one for what it
-//! says: an allocation's size and stack, or a free's distance. What does not
+//! An event costs one word for its time step and operation and one for its
+//! content: an allocation's size and stack, or a free's distance. What does not
 //! fit (a step of half a second, 4 GiB) goes aside and is merged when the block
 //! is encoded, once per 65,536 events.
 
@@ -61,7 +61,7 @@ pub struct HeapBlock {
 }
 
 impl HeapBlock {
-    /// An empty block, whose next allocation is the process's first.
+    /// An empty block; its next allocation is the process's first.
     pub fn new(process: ProcessIndex) -> HeapBlock {
         HeapBlock {
             process,
@@ -81,7 +81,7 @@ impl HeapBlock {
         }
     }
 
-    /// Adds an allocation, whose ordinal is [`Self::next_ordinal`].
+    /// Adds an allocation; its ordinal is [`Self::next_ordinal`].
     #[inline]
     pub fn alloc(
         &mut self,
@@ -164,12 +164,12 @@ impl HeapBlock {
         self.first_ordinal + self.allocs.len() as u64
     }
 
-    /// Whose events these are.
+    /// The process of these events.
     pub fn process(&self) -> ProcessIndex {
         self.process
     }
 
-    /// Time of the first event, if there is one; tells how long it has waited.
+    /// Time of the first event, if there is one; shows how long it has waited.
     pub fn first_ns(&self) -> Option<u64> {
         let (at, wide) = self.wide_steps.first().copied().unwrap_or((u32::MAX, 0));
         let narrow = u64::from(self.steps.first()? >> OPERATION_BITS);

@@ -65,7 +65,7 @@ struct Stream {
     /// Bytes of the decoded block, by its header; 0 for none.
     decoded: u64,
     next_ordinal: u64,
-    /// Ordinals whose allocations could not be read: from, up to.
+    /// Ordinals of allocations that could not be read: from, up to.
     gaps: Vec<(u64, u64)>,
 }
 
@@ -233,7 +233,7 @@ impl<'a> HeapEvents<'a> {
                 None
             }
         };
-        // No stream has this index, so that the first call looks for one.
+        // No stream has this index, so that the first call searches one.
         HeapEvents {
             file,
             waiting,
@@ -247,8 +247,8 @@ impl<'a> HeapEvents<'a> {
         }
     }
 
-    /// Blocks skipped so far because they could not be decoded. A free whose
-    /// allocation lay in one has no ordinal.
+    /// Blocks skipped so far because they could not be decoded. A free of an
+    /// allocation in one has no ordinal.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 /// show a file's time up to a minute late.
 const SILENT: Duration = Duration::from_secs(120);
 
-/// Keys of [`RunInfo::machine`] that say where a collector's pid has a meaning.
+/// Keys of [`RunInfo::machine`] that define where a collector's pid has a meaning.
 pub const BOOT: &str = "boot_id";
 /// See [`BOOT`].
 pub const PID_NAMESPACE: &str = "pid_namespace";
@@ -37,7 +37,7 @@ pub fn collector_lives(info: &RunInfo, directory: &Path) -> bool {
 }
 
 /// Whether a line of `/proc/PID/stat` is of the process that started at a tick, and has not
-/// ended. A run that tells no tick has its collector known by name, which a later process of its
+/// ended. The collector of a run without a tick is known by name, which a later process of its
 /// pid may have too.
 fn is_at_work(stat: &str, start_tick: Option<u64>) -> bool {
     let name = stat.split_once(" (").map_or("", |(_, rest)| rest);

@@ -7,7 +7,7 @@ use crate::scan::{IndexRow, Source};
 use crate::tables::{NameRow, ProcessEndRow, Row, ThreadEndRow, ThreadNameRow, table};
 use std::collections::HashMap;
 
-/// Rows as they are looked up.
+/// Rows for search.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     pub names: HashMap<u32, Box<str>, foldhash::fast::RandomState>,
@@ -88,7 +88,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Sorts what is looked up, once all blocks are in. Later rows replace
+    /// Sorts what is searched, once all blocks are in. Later rows replace
     /// earlier ones of the same key.
     pub fn settle(&mut self) {
         last_of_each(&mut self.processes, |row| row.process);

@@ -23,11 +23,11 @@ const ZSTD: u8 = 2;
 /// Below this, a frame's overhead exceeds what it could save.
 const MIN_COMPRESSED: usize = 24;
 /// What shrinks a plane is its entropy coder, which fast levels would switch
-/// off; matches are looked for at every 21st byte, and only long ones. On
+/// off; matches are searched at every 21st byte, and only long ones. On
 /// random replacement of 100,000 blocks (`examples/heap_cost.rs`) this is
 /// 0.6 % smaller than level 1 and takes 3 ns an event less.
 const LEVEL: i32 = -20;
-/// Shortest match that is looked for.
+/// Shortest match that is searched.
 const MIN_MATCH: u32 = 7;
 /// Planes up to this length are few, and mostly runs and repetitions: there the
 /// search for matches is worth its time.

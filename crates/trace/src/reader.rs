@@ -1,7 +1,7 @@
 //! Opens one `.tprof`: small tables in memory, heap and map events on demand.
 //!
 //! The file is taken for hostile: lengths are checked before memory is taken,
-//! what is damaged is stepped over and said.
+//! what is damaged is skipped and noted.
 
 use crate::error::{Damage, Problem, TraceError};
 use crate::file::{MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
@@ -20,7 +20,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Longest header that is believed.
+/// Longest header that is accepted.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 /// One trace file, open for reading. It may still be growing; what was there
 /// when it was opened is read.
@@ -80,7 +80,7 @@ impl TraceFile {
         Ok(file)
     }
 
-    /// Reads a file's header alone.
+    /// Reads only a file's header.
     pub fn read_header(path: &Path) -> Result<TraceHeader, TraceError> {
         let (source, prefix) = open_prefix(path)?;
         match body(&source, &prefix) {
@@ -133,7 +133,7 @@ impl TraceFile {
         &self.map_blocks
     }
 
-    /// What the file says about itself.
+    /// The file's description of itself.
     pub fn header(&self) -> &TraceHeader {
         &self.header
     }
@@ -149,8 +149,7 @@ impl TraceFile {
     }
 
     /// Whether the recorder closed the file in good order. One that it did not
-    /// is still being written, or was cut off: between two blocks, nothing else
-    /// tells.
+    /// is still being written, or was cut off: between two blocks, nothing else shows it.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -190,7 +189,7 @@ impl TraceFile {
         self.tables.thread_ends.get(&thread).copied()
     }
 
-    /// Executable mappings, in the order in which they were seen.
+    /// Executable mappings, in the order of their records.
     pub fn modules(&self) -> &[Module] {
         &self.tables.modules
     }
@@ -301,7 +300,7 @@ impl TraceFile {
         RowsInOrder::new(self, from_ns, to_ns)
     }
 
-    /// First and last moment that any table tells of; none if no row has a time.
+    /// First and last moment in any table; none if no row has a time.
     pub fn extent_ns(&self) -> Option<(u64, u64)> {
         let blocks = self.row_blocks.iter().chain(&self.heap_blocks).chain(&self.map_blocks);
         let blocks = blocks.map(|block| (block.header.first_ns, block.header.last_ns));

@@ -30,7 +30,7 @@ impl std::iter::Sum for Recorded {
     }
 }
 
-/// Whether a table's rows are events. What was looked at from outside (samples, waits, counters),
+/// Whether a table's rows are events. What was read from outside (samples, waits, counters),
 /// what joins events (arrows, external ids) and what describes them is none.
 pub(crate) fn is_event(id: u16) -> bool {
     matches!(

@@ -17,7 +17,7 @@ pub struct RunInfo {
     pub tprof: String,
     /// Host name.
     pub host: String,
-    /// Command line; base name alone under `--redact`; empty if attached by hand.
+    /// Command line; only the base name under `--redact`; empty if attached by hand.
     pub command: Vec<String>,
     /// When the run began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
@@ -32,7 +32,7 @@ pub struct RunInfo {
     /// Collector's process id.
     pub collector_pid: u32,
     /// When the collector started, in clock ticks since the machine's boot: with its pid, what
-    /// tells it from later processes of that pid.
+    /// separates it from later processes of that pid.
     pub collector_start_tick: Option<u64>,
     /// Resolved options.
     pub options: serde_json::Value,
@@ -45,7 +45,7 @@ pub struct RunInfo {
     pub completeness: Completeness,
     /// What the recording cost.
     pub overhead: Overhead,
-    /// Every program image seen; [`RunInfo::process_count`] counts the processes.
+    /// Every recorded program image; [`RunInfo::process_count`] counts the processes.
     pub processes: Vec<ProcessInfo>,
     /// Rank files in this directory written by this collector.
     pub files: Vec<String>,
@@ -98,7 +98,7 @@ pub fn count_processes<'a>(images: impl IntoIterator<Item = ImageLife<'a>>) -> u
     images.len() - images.windows(2).filter(goes_on).count()
 }
 
-/// What was recorded, what was lost, who could not be seen.
+/// What was recorded, what was lost, which processes were not recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Completeness {
@@ -110,7 +110,7 @@ pub struct Completeness {
     pub lost: u64,
     /// The losses, by kind.
     pub losses: Vec<LossInfo>,
-    /// Processes that could not be seen, whole or in part.
+    /// Processes that were not recorded, wholly or in part.
     pub blind: Vec<Blind>,
 }
 
@@ -126,28 +126,28 @@ pub struct LossInfo {
     pub count: u64,
 }
 
-/// What is not seen of a process that still runs when recording ends.
+/// What is not recorded of a process that still runs when recording ends.
 pub const LATER_EVENTS: &str = "later events";
 
-/// A process of which something could not be seen.
+/// A process of which something was not recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Blind {
     /// `pid NAME` or a path.
     pub process: String,
-    /// What cannot be seen, e.g. `everything`, `allocations`.
+    /// What was not recorded, e.g. `everything`, `allocations`.
     pub what: String,
     /// Why.
     pub why: String,
 }
 
-/// Whether allocations of some process could not be seen, so that sums over a heap are no
+/// Whether allocations of some process were not recorded, so that sums over a heap are no
 /// more than lower bounds.
 pub fn misses_allocations(blind: &[Blind]) -> bool {
     blind.iter().any(|blind| blind.what == "allocations")
 }
 
-/// What could not be seen of processes, those alike together: of whom in words, in order of
+/// What was not recorded of processes, those alike together: of whom in words, in order of
 /// the first.
 ///
 /// `(what, of whom, why)`, e.g. `("everything", "7 sh and 2 more", "statically linked")`.
@@ -199,9 +199,9 @@ pub struct ProcessInfo {
     pub rank: Option<u32>,
     /// Command line.
     pub command: String,
-    /// Exit status, if it exited and that was seen.
+    /// Exit status, if it exited and that was recorded.
     pub exit_status: Option<i32>,
-    /// Signal, if it was killed and that was seen.
+    /// Signal, if it was killed and that was recorded.
     pub signal: Option<i32>,
     /// `exit`, `signal`, `exec`, `running` or `unknown`.
     pub ended_by: String,

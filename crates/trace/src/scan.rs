@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Bytes looked at in one go when the next block has to be searched for.
+/// Bytes read in one go when the next block has to be searched for.
 const SEARCH_BYTES: usize = 1 << 20;
 /// A file full of damage is described by its first problems.
 const MAX_PROBLEMS: usize = 1000;
@@ -71,7 +71,7 @@ impl Row for IndexRow {
     }
 }
 
-/// An open file of known length; what is appended later is not seen.
+/// An open file of known length; what is appended later is not read.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub file: File,
@@ -101,7 +101,7 @@ impl Source {
 
     /// Most bytes that the rows of one large table may decode to, block after
     /// block. Kernels that repeat evenly take a 20,000th of that in the file, so
-    /// its size says little; half of the machine's memory is allowed in any case.
+    /// its size means little; half of the machine's memory is allowed in any case.
     pub fn rows_limit(&self) -> u64 {
         static HALF: OnceLock<u64> = OnceLock::new();
         self.memory_limit().max(*HALF.get_or_init(|| machine_memory().unwrap_or(0) / 2))

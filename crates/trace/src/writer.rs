@@ -69,7 +69,7 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Creates a file that must not exist, for its owner alone, and writes its header.
+    /// Creates a file that must not exist, for only its owner, and writes its header.
     ///
     /// A symbolic link in its place is refused, as `O_EXCL` implies.
     pub fn create(path: &Path, header: &TraceHeader) -> Result<TraceWriter, TraceError> {
@@ -88,7 +88,7 @@ impl TraceWriter {
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
         let mut file = file.map_err(failed("create"))?;
         if let Err(source) = file.write_all(bytes) {
-            // An empty or torn file would only mislead; that it could not be written is said.
+            // An empty or torn file would only mislead; the error is reported.
             let _ = std::fs::remove_file(path);
             return Err(failed("write")(source));
         }
@@ -110,7 +110,7 @@ impl TraceWriter {
         })
     }
 
-    /// Tells the writer that its file was renamed; only messages need to know.
+    /// Gives the writer its file's new name, for messages.
     pub fn moved_to(&mut self, path: &Path) {
         self.path = path.to_path_buf();
     }
@@ -153,7 +153,7 @@ impl TraceWriter {
     }
 
     /// Whether the rows that wait for [`Self::flush`] are few and of the kinds that
-    /// come all the time: stacks, names, counters. Without them a file says less,
+    /// come all the time: stacks, names, counters. Without them a file has less,
     /// but nothing wrong.
     pub fn can_wait(&self) -> bool {
         self.pending.bytes < MAX_WAITING_BYTES && self.pending.only_refines()

@@ -253,7 +253,7 @@ fn stacks_that_share_more_than_there_is_are_refused() {
     let refused = |found: (Option<Vec<u64>>, Option<String>), why: &str| {
         assert!(found.0.is_none() && found.1.is_some_and(|what| what.contains(why)), "{why}");
     };
-    refused(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 1], 0), "more than its header says");
+    refused(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 1], 0), "more than its header has");
     refused(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 3], 800), "shares frames that are not there");
     refused(problem(&[1, 1, 0, 1, 2], &[1, 1, 0, 1], 8), "unknown frame");
 }

@@ -133,7 +133,7 @@ pub mod memory {
 pub struct Function {
     /// Name.
     pub name: &'static str,
-    /// Whose.
+    /// Its library.
     pub library: Library,
     /// Words of arguments on the stack, beyond the six in registers.
     pub stack_words: u8,

@@ -16,10 +16,10 @@ use crate::rank::RankTrace;
 use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 
 /// Of a file that nobody asked for counts while it was recorded.
-const NOT_TOLD: &str = "the file does not tell: it was imported, or an older tprof recorded it";
+const NOT_TOLD: &str = "the file has no reason: it was imported, or recorded by an older tprof";
 const NOT_ASKED: &str = "--counters does not name it";
 const NO_TURN: &str = "the processor had no counter free for it";
-const NO_SAMPLE: &str = "no sample of it: too few to tell";
+const NO_SAMPLE: &str = "no sample of this event: too few events";
 
 /// Events of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -144,15 +144,16 @@ impl Asked {
     /// cannot tell whether they did.
     pub fn notes(&self) -> Vec<String> {
         let Some(shares) = &self.shares else {
-            let unsure = "the run was cut off: whether the processor had a counter for each event \
-                          all the time is not known, and counts may be too low";
+            let unsure = "the run was cut off: the time in which each event had a counter is \
+                          unknown, so counts may be too low";
             return self.counted().next().map(|_| unsure.to_owned()).into_iter().collect();
         };
         let turns = shares.iter().filter(|(_, share)| **share > 0.0 && **share < 0.99);
         turns
             .map(|(event, share)| {
                 format!(
-                    "{event} had a counter of the processor {:.0}% of the time: scaled up",
+                    "{event} had a processor counter for {:.0}% of the time: its counts are scaled \
+                     up",
                     share * 100.0
                 )
             })
@@ -272,7 +273,10 @@ mod tests {
         assert_eq!(counted.asked.why_missing("branches"), "no such");
         assert_eq!(counted.asked.why_missing("instructions"), NOT_ASKED);
         let notes = counted.asked.notes();
-        assert_eq!(notes, ["cycles had a counter of the processor 50% of the time: scaled up"]);
+        assert_eq!(
+            notes,
+            ["cycles had a processor counter for 50% of the time: its counts are scaled up"]
+        );
     }
 
     #[test]

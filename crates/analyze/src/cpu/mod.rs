@@ -23,5 +23,5 @@ pub use report::KIND as CPU;
 pub use threads::KIND as THREADS;
 
 /// What to do where a run has no samples.
-pub(crate) const NO_SAMPLES: &str =
-    "the run has no CPU samples: record with --activities cpu (`tprof doctor` says what it needs)";
+pub(crate) const NO_SAMPLES: &str = "the run has no CPU samples: record with --activities cpu (`tprof doctor` checks what it \
+     needs)";

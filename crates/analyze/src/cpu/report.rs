@@ -139,14 +139,14 @@ impl Analysis for CpuReport {
         let within = options.within.as_deref().filter(|text| !text.is_empty());
         if let Some(text) = within {
             notes.push(format!(
-                "within {ranges_within} NVTX ranges named like `{text}`, on the threads that made them; \
-                 waits are not told apart by range"
+                "within {ranges_within} NVTX ranges named like `{text}`, on their own threads; \
+                 waits are not divided by range"
             ));
         }
         if all.samples > 0 {
             let of_ranks = if ranks > 1 { format!(" of {ranks} files") } else { String::new() };
             notes.push(format!(
-                "{}{of_ranks} on a core, from {} samples; shares are of that",
+                "{}{of_ranks} on a core, from {} samples; shares are of this time",
                 duration(all.running_ns),
                 all.samples
             ));
@@ -154,8 +154,8 @@ impl Analysis for CpuReport {
         let share = |part: u64| part as f64 / all.running_ns.max(1) as f64;
         if share(all.unknown_ns) >= 0.01 {
             notes.push(format!(
-                "{} of it no sample stands for: threads that ran for less than a period, or native \
-                 code where perf events were refused",
+                "{} of CPU time has no sample (threads shorter than one period, or native code \
+                 without perf events)",
                 percent(share(all.unknown_ns))
             ));
         }
@@ -163,14 +163,14 @@ impl Analysis for CpuReport {
         let nameless = share(nameless.map(|(_, sum)| sum.self_ns).sum());
         if nameless >= 0.01 {
             notes.push(format!(
-                "{} of it went to the kernel's functions, which are shown as one: their names are {}",
+                "{} of CPU time is in kernel functions, shown as one: their names are {}",
                 percent(nameless),
                 hidden.as_deref().unwrap_or("not read for a run of less than a second")
             ));
         }
         if share(all.cut_ns) >= 0.01 {
             notes.push(format!(
-                "{} has stacks that end early: outer functions may miss that much of their total",
+                "{} of CPU time has stacks that end early: totals of outer functions may lack it",
                 percent(share(all.cut_ns))
             ));
         }
@@ -197,12 +197,7 @@ impl Analysis for CpuReport {
             made.extend(loading.table());
         }
         made.extend(of_places);
-        made.push(tables::tree(
-            "top_down",
-            "Top down: callers above what they call",
-            &top_down,
-            why,
-        ));
+        made.push(tables::tree("top_down", "Top down: callers above callees", &top_down, why));
         made.push(tables::tree(
             "bottom_up",
             "Bottom up: functions above their callers",

@@ -12,12 +12,12 @@ pub(super) fn tables(split: &Split, data: bool) -> Vec<Table> {
     let mut tables = Vec::new();
     if !split.steps.is_empty() {
         let table = Table::new("steps", "Steps, time on a core", columns("step"))
-            .about("of all threads of the steps' processes and of those that these started");
+            .about("all threads of the processes with steps and of their descendants");
         tables.push(filled(table, split.steps.iter().collect(), split, "outside any step"));
     }
     if !split.ranges.is_empty() {
         let table = Table::new("ranges", "NVTX ranges, time on a core", columns("range"))
-            .about("of the thread that made the range; self: without ranges within it");
+            .about("only the range's own thread; self: without nested ranges");
         let mut sorted: Vec<_> = split.ranges.iter().collect();
         sorted.sort_by(|a, b| {
             let order = |g: &Group| (g.self_ns, g.total_ns);
@@ -72,7 +72,7 @@ fn filled(
             split.unsampled_ns.into(),
             0_u64.into(),
             Cell::Empty,
-            "(not sampled: nothing tells where)".into(),
+            "(not sampled)".into(),
         ]);
     }
     table

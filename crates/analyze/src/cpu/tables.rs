@@ -33,8 +33,8 @@ pub(super) fn functions(all: &Functions, why: &str) -> Table {
         Column::data("samples", Unit::Count),
     ];
     columns.extend(WHERE);
-    let mut table = Table::new("functions", "Functions, by time of their own on a core", columns)
-        .about("total: with what they call")
+    let mut table = Table::new("functions", "Functions, by self time on a core", columns)
+        .about("total: callees included")
         .empty(why);
     let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
     let mut rows = all.by(|sum| sum.self_ns);
@@ -67,8 +67,7 @@ pub(super) fn python(all: &Functions) -> Option<Table> {
         Column::new("function", "function", Unit::Name),
     ];
     let mut table = Table::new("python", "Python functions", columns).about(
-        "self: with the native code that they call, mostly of that module; waited: with what \
-         they call",
+        "self: native callees included, mostly of that module; waited: all callees included",
     );
     let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
     let own = |sum: &FunctionTime| sum.own_ns;
@@ -84,7 +83,7 @@ pub(super) fn python(all: &Functions) -> Option<Table> {
             func.name.to_string().into(),
             match all.under(func).first() {
                 Some((module, _)) => named(module).to_owned().into(),
-                None => Cell::missing("it ran no code of its own"),
+                None => Cell::missing("it has no self time"),
             },
             shown(func).into(),
         ]);
@@ -157,7 +156,7 @@ pub(super) fn waiting(waits: &FxHashMap<(ThreadState, Option<Func>), Waited>, ro
     ];
     let why = if rows == 0 { NO_SAMPLES } else { "no thread waited" };
     let mut table = Table::new("waiting", "Waiting, all threads", columns)
-        .about("a thread that waits on purpose is no loss; see `report threads` for each")
+        .about("waits on purpose are no loss; `report threads` lists each thread")
         .empty(why);
     let mut sorted: Vec<_> = waits.iter().collect();
     sorted.retain(|(_, waited)| waited.ns > 0);
@@ -188,7 +187,7 @@ pub(super) fn tree(key: &'static str, title: &str, tree: &FunctionTree, why: &st
         Column::new("line", "function", Unit::Name),
     ];
     let mut table = Table::new(key, title, columns)
-        .about("nodes of 1% and more; calls that only pass through are left out")
+        .about("nodes of 1% and more; pure pass-through calls are left out")
         .empty(why);
     for (depth, node) in tree.shown(tree.total_ns() / LEAST_OF_TREE) {
         let Some(func) = &node.func else { continue };

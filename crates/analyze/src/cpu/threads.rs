@@ -23,11 +23,9 @@ pub const KIND: DocumentKind = DocumentKind {
 };
 
 /// Why switches are not known.
-const NO_SWITCHES: &str =
-    "records of switches were lost, or nobody counted them, as where perf events are refused";
+const NO_SWITCHES: &str = "records of switches were lost, or perf events are refused";
 /// Why faults are not known.
-const NO_FAULTS: &str =
-    "it began and ended while it was watched, became another program, or could not be asked";
+const NO_FAULTS: &str = "the thread was short-lived, called exec, or its counters were unreadable";
 
 /// Kinds of waits, in the order of their columns.
 const WAITS: [ThreadState; 7] = [
@@ -172,7 +170,7 @@ impl Analysis for ThreadsReport {
         ];
         columns.push(Column::new("thread", "thread", Unit::Name));
         let mut table = Table::new("threads", "Threads, by time on a core", columns)
-            .about("ready: could have run, but no core was free; mostly: what it waited for")
+            .about("ready: able to run, no free core; mostly: main cause of waiting")
             .empty(NO_SAMPLES);
         for (at, row) in &all {
             table.row(cells(at, row, ranked));
@@ -215,8 +213,8 @@ fn switches(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
     ]);
     let mut table = Table::new("switches", "Switches and page faults of threads", columns)
         .about(
-            "waits, preempted, moved: how often it left its core to wait, was made to, came back \
-             on another; faults: pages touched first; from disk: that had to be read",
+            "waits, preempted, moved: times it left its core to wait, by preemption, or came back \
+             on another; faults: pages touched first; from disk: pages read",
         )
         .empty(NO_SAMPLES);
     let sum = |row: &ThreadRow| {
@@ -328,18 +326,18 @@ fn cells(at: &RankAt, row: &ThreadRow, ranked: bool) -> Vec<Cell> {
         .max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.1.name.cmp(&a.0.1.name)))
         .map(|((_, func), _)| shown(func));
     let mostly = WAITS.iter().filter(|s| row.time(**s) > 0).max_by_key(|s| row.time(**s));
-    cells.extend([Cell::known(row.gil_ns, "Python's lock was not looked at")]);
+    cells.extend([Cell::known(row.gil_ns, "Python's lock was not recorded")]);
     cells.extend(counted(&row.counts));
     cells.extend([
         row.samples.into(),
         Cell::known(largest(&row.ran), "no stack was sampled"),
         Cell::applies(mostly.map(|state| word(*state))),
-        Cell::known(waited, "no stack was taken while it waited"),
+        Cell::known(waited, "no stack was taken during its waits"),
         Cell::applies(at.rank),
         row.pid.into(),
         row.tid.into(),
         row.program.clone().into(),
-        Cell::known(row.name.clone(), "nobody named it"),
+        Cell::known(row.name.clone(), "it has no name"),
         name_of(at, row, ranked).into(),
     ]);
     cells

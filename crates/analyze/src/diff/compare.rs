@@ -178,7 +178,7 @@ impl Comparison {
         let within = format!("of A in {} and of B in {}", within(&self.a), within(&self.b));
         tables.extend(sorts.map(|(sort, key, title, what)| {
             let table = self.names(sort, key, format!("{title}: time in {per} and rank"));
-            table.empty(format!("no {what} lies in what is compared: {within}"))
+            table.empty(format!("no {what} in the compared part: {within}"))
         }));
         tables.extend(host_tables::tables(&self.a.host, &self.b.host));
         tables
@@ -245,10 +245,10 @@ impl Comparison {
                 Cell::known(difference, unknown),
                 match (change.error, a) {
                     (Some(error), _) => error.into(),
-                    (None, Some(_)) => Cell::missing("it takes two steps on either side"),
+                    (None, Some(_)) => Cell::missing("needs two steps on either side"),
                     (None, None) => Cell::Empty,
                 },
-                Cell::known(share.map(|(a, change)| change / a.abs()), "A is 0 or not known"),
+                Cell::known(share.map(|(a, change)| change / a.abs()), "A is 0 or unknown"),
                 change.verdict(metric, same_hardware).into(),
                 Cell::applies(a.map(|repeats| repeats.count)),
                 Cell::applies(b.map(|repeats| repeats.count)),
@@ -262,7 +262,7 @@ impl Comparison {
         match table.rows.is_empty() {
             true => table.empty = unknown.join("; "),
             false if unknown.is_empty() => (),
-            false => table.about += &format!("Not known on either side: {}.", unknown.join("; ")),
+            false => table.about += &format!("Unknown on both sides: {}.", unknown.join("; ")),
         }
         table
     }
@@ -270,16 +270,16 @@ impl Comparison {
     fn facts(&self) -> Table {
         let mut table = Table::new(
             "differences",
-            "What differs in hardware and configuration",
+            "Differences in hardware and configuration",
             vec![
                 Column::new("key", "what", Unit::Text),
                 Column::new("a", "A", Unit::Text),
                 Column::new("b", "B", Unit::Name),
             ],
         )
-        .empty("both sides say the same of their hosts, devices and options");
+        .empty("hosts, devices and options of both sides are equal");
         let cell = |side: &Side, key: &str| match side.facts.text(key) {
-            text if text.is_empty() => Cell::missing("it does not say"),
+            text if text.is_empty() => Cell::missing("not recorded"),
             text => text.into(),
         };
         for key in self.a.facts.differences(&self.b.facts) {
@@ -328,7 +328,7 @@ impl Comparison {
                     of_a.ns.mean.into(),
                     of_b.ns.mean.into(),
                     change.into(),
-                    Cell::known(error, "it takes two steps on either side"),
+                    Cell::known(error, "needs two steps on either side"),
                     of_a.count.into(),
                     of_b.count.into(),
                     Cell::applies((of_a.bytes > 0.0).then_some(of_a.bytes)),

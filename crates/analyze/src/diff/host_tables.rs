@@ -20,28 +20,28 @@ const SHOWN: [Shown; 6] = [
         sort: HostSort::Function,
         key: "cpu_functions",
         title: "CPU time of functions",
-        about: "of their own, code inlined into them included",
+        about: "self time, inlined code included",
         counted: ["", ""],
     },
     Shown {
         sort: HostSort::Python,
         key: "python_functions",
         title: "CPU time of Python's functions",
-        about: "with the native code that they call, without other Python functions",
+        about: "native callees included, other Python functions not",
         counted: ["", ""],
     },
     Shown {
         sort: HostSort::Module,
         key: "cpu_modules",
         title: "CPU time of libraries and programs",
-        about: "by the file that the code is in",
+        about: "by the code's file",
         counted: ["", ""],
     },
     Shown {
         sort: HostSort::Wait,
         key: "waits",
-        title: "Time off a core by what threads waited for",
-        about: "all threads added up, those that wait on purpose included; ready: no core was free",
+        title: "Time off a core, by cause",
+        about: "all threads added up, waits on purpose included; ready: no free core",
         counted: ["", ""],
     },
     Shown {
@@ -54,7 +54,7 @@ const SHOWN: [Shown; 6] = [
     Shown {
         sort: HostSort::Site,
         key: "sites",
-        title: "Bytes that the heap gave out, by site",
+        title: "Allocated heap bytes, by site",
         about: "requested bytes, freed or not; host stacks, innermost frame first; n: allocations",
         counted: ["n in A", "n in B"],
     },
@@ -106,7 +106,7 @@ fn has(host: &HostActivity, sort: HostSort) -> bool {
 
 fn why_empty(sort: HostSort, a: bool, b: bool) -> String {
     let what = match sort {
-        HostSort::Site => "a record of the heap",
+        HostSort::Site => "heap records",
         _ => "CPU samples",
     };
     match (a, b) {

@@ -14,29 +14,29 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
             |key: &&str| format!("{key}: {} in A, {} in B", a.facts.text(key), b.facts.text(key));
         let differs: Vec<String> = hardware.iter().map(differs).collect();
         notes.push(format!(
-            "the hardware differs ({}): times and shares are not judged better or worse",
+            "the hardware differs ({}): times and shares get no verdict",
             differs.join("; ")
         ));
     }
     match (a.stepped, b.stepped) {
         (true, true) => {
-            let steps = [a, b].map(|side| side.steps.len());
-            if steps.iter().any(|steps| *steps < 2) {
-                notes.push(format!(
-                    "A has {} and B has {} steps: with fewer than two on a side, nothing tells a \
-                     change from chance",
-                    steps[0], steps[1]
-                ));
+            let [a, b] = [a, b].map(|side| side.steps.len());
+            if a < 2 || b < 2 {
+                let steps = match (a, b) {
+                    (1, 1) => "1 step each".to_owned(),
+                    _ => format!("steps: {a} in A, {b} in B"),
+                };
+                notes.push(format!("{steps}; without two on each side a change may be chance"));
             }
         }
         (false, false) => notes.push(
-            "no side has steps (`ProfilerStep#` annotations or marks of steps): whole traces are \
-             compared, and a single run tells no change from chance"
+            "no side has steps (`ProfilerStep#` annotations or step marks): whole traces are \
+             compared, and a change may be chance"
                 .to_owned(),
         ),
         (a_has, _) => notes.push(format!(
-            "{} has steps and {} has none: a step is compared with a whole trace, which says \
-             little; give the other steps too, or compare names by their share",
+            "{} has steps and {} has none: a step is compared with a whole trace. Record steps on \
+             both sides, or compare shares",
             if a_has { "A" } else { "B" },
             if a_has { "B" } else { "A" }
         )),
@@ -50,13 +50,13 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
     let ready = a.host.ready().zip(b.host.ready());
     if let Some((of_a, of_b)) = ready.filter(|(of_a, of_b)| of_a.max(*of_b) >= CROWDED) {
         notes.push(format!(
-            "for each second that threads ran they waited {of_a:.2} s for a core in A and \
-             {of_b:.2} s in B: wall times depend on that, CPU times hardly"
+            "per second of running, threads waited {of_a:.2} s for a core in A and {of_b:.2} s in \
+             B: this affects wall times, hardly CPU times"
         ));
     }
     for (name, side) in [("A", a), ("B", b)] {
         if !side.completeness.complete {
-            notes.push(format!("{name} is not complete: tprof report says what it lacks"));
+            notes.push(format!("{name} is not complete: `tprof report` lists the gaps"));
         }
     }
     notes

@@ -31,9 +31,9 @@ impl Thing {
 /// Any kernel, copy or memset.
 const WORK: Thing = Thing::new("kernel, copy or memset");
 /// Kernels that compute.
-pub(super) const COMPUTE: Thing = Thing::new("kernel that computes");
+pub(super) const COMPUTE: Thing = Thing::new("compute kernel");
 
-const NEEDS_WORK: &str = "kernels and copies: a job that uses a GPU, recorded with GPU activities";
+const NEEDS_WORK: &str = "kernels and copies: record a job that uses a GPU with GPU activities";
 
 impl Scene<'_> {
     /// Where rules look: the window in words.
@@ -70,7 +70,7 @@ impl Scene<'_> {
             self.compute.is_empty().then(|| {
                 Verdict::none_to_judge(
                     self.none(&COMPUTE, is_recorded()),
-                    "kernels that compute within what is judged",
+                    "compute kernels in the judged time",
                 )
             })
         })
@@ -87,8 +87,8 @@ impl Scene<'_> {
             .any(|call| names.insert(call.name) && is_known(self.rank.name(call.name)));
         (!is_known).then(|| {
             Verdict::none_to_judge(
-                self.none(&Thing::new("call of the CUDA or HIP runtime"), false),
-                "calls of the runtime: torch.profiler's CPU activities, or tprof's own recording",
+                self.none(&Thing::new("CUDA or HIP runtime call"), false),
+                "runtime calls: torch.profiler's CPU activities, or a tprof recording",
             )
         })
     }

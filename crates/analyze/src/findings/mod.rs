@@ -34,7 +34,7 @@ pub use outcome::RankFindings;
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "findings",
-    about: "what holds the job up, what fixing it may gain, what to do",
+    about: "what costs time, what fixing it may gain, what to do",
     analysis: || boxed(Findings),
 };
 

@@ -1,6 +1,6 @@
 //! Findings as tables.
 
-use tprof_facts::units::{count, duration, percent};
+use tprof_facts::units::{count, counted, duration, percent};
 
 use super::join::{Joined, joined};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
@@ -11,8 +11,8 @@ const MOST_RANKS: usize = 8;
 /// Places that are named in a sentence.
 const NAMED_PLACES: usize = 2;
 /// Why there is nothing per step.
-pub(super) const NO_STEPS: &str =
-    "no steps were seen on the rank of these figures: neither ProfilerStep annotations nor marks";
+pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these figures: neither ProfilerStep annotations nor \
+     marks";
 
 /// The report.
 pub(super) fn body(ranks: &[RankFindings]) -> Body {
@@ -29,10 +29,7 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
     if let Some(rank) = stepped.iter().max_by_key(|rank| rank.step_ns) {
         notes.push(format!(
             "judged over {}; the longest mean step is {}, of {}",
-            match rank.steps {
-                1 => "1 step".to_owned(),
-                steps => format!("{} steps", count(steps as u64)),
-            },
+            counted(rank.steps as u64, "step", "steps"),
             duration(rank.step_ns),
             rank.label
         ));
@@ -45,7 +42,7 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
             (false, some) => format!(" on {some} of {} ranks", ranks.len()),
         };
         notes.push(format!(
-            "no steps were seen{on}, so gains are for the {} that were recorded",
+            "no steps were recorded{on}, so gains are for the recorded {}",
             duration(rank.step_ns)
         ));
     }
@@ -54,21 +51,20 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
     };
     if let Some(rank) = most(|rank| rank.outside_ns) {
         notes.push(format!(
-            "{} of work on devices, of {}, lies outside of the steps and is not judged",
+            "{} of device work, of {}, lies outside of the steps and is not judged",
             duration(rank.outside_ns),
             rank.label
         ));
     }
     if let Some(rank) = most(|rank| rank.untold_ns) {
         notes.push(format!(
-            "the first {} without work, of {}, are not judged: the trace lacks what was launched \
-             before it began",
+            "the first {} without work, of {}, are not judged: the trace lacks earlier launches",
             duration(rank.untold_ns),
             rank.label
         ));
     }
     if all.len() > 1 {
-        notes.push("each gain is an upper bound; they overlap, so do not add them up".to_owned());
+        notes.push("each gain is an upper bound; gains overlap, so do not add them up".to_owned());
     }
     notes
 }
@@ -92,7 +88,10 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
     ];
     let none = match ranks.is_empty() {
         true => "no rank was recorded",
-        false => "no rule sees 1 % or more of a step to gain; what they measured is below",
+        false => {
+            "no finding: no rule measured a gain of 1 % of a step or more; the measurements \
+                  are below"
+        }
     };
     let mut table = Table::new("findings", "Findings", columns).view(View::Cards).empty(none);
     for (one, number) in all.iter().zip(1_u64..) {
@@ -142,9 +141,9 @@ fn gain(one: &Joined<'_>) -> String {
 fn on(one: &Joined<'_>, of: usize) -> String {
     let worst = &one.worst.label;
     match one.ranks.len() {
-        1 => format!("{worst} alone, of {}", count(of as u64)),
+        1 => format!("only {worst}, of {}", count(of as u64)),
         n => format!(
-            "{} of {} ranks; the figures are those of {worst}, where it is worst",
+            "{} of {} ranks; the figures are those of {worst}, the worst",
             count(n as u64),
             count(of as u64)
         ),
@@ -199,7 +198,7 @@ fn evidence(all: &[Joined<'_>]) -> Table {
     ];
     let mut table = Table::new("evidence", "Where to look", columns)
         .view(View::Data)
-        .empty("there are no findings, or no moment shows them");
+        .empty("there are no findings, or none has a moment");
     for (one, number) in all.iter().zip(1_u64..) {
         for (rank, places) in one.ranks.iter().take(MOST_RANKS) {
             for row in *places {
@@ -272,9 +271,9 @@ fn undecided(ranks: &[RankFindings]) -> Table {
         Column::new("needs", "needs", Unit::Text),
         Column::data("ranks", Unit::Count),
     ];
-    let mut table = Table::new("undecided", "Cannot tell", columns)
+    let mut table = Table::new("undecided", "Undecided", columns)
         .view(View::Cards)
-        .empty("the data was enough for every rule");
+        .empty("every rule had enough data");
     let text = |outcome: &Outcome| {
         let said = outcome.undecided.as_ref()?;
         Some((vec![said.why.clone(), said.needs.clone()], said.denies))
@@ -310,8 +309,8 @@ fn clear(ranks: &[RankFindings]) -> Table {
         Column::new("on", if ranks.len() > 1 { "ranks" } else { "" }, Unit::Text),
         Column::new("measured", "measured", Unit::Name),
     ];
-    let mut table = Table::new("clear", "Looked for, not found", columns)
-        .empty("every rule found something, or could not tell");
+    let mut table = Table::new("clear", "Checked, not found", columns)
+        .empty("every rule found something, or is undecided");
     let text = |outcome: &Outcome| Some((vec![outcome.clear.clone()?], outcome.denies));
     for row in said(ranks, text) {
         let on = which(&row, ranks.len());

@@ -10,11 +10,11 @@ use crate::rank::{Needs, RankTrace};
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "api",
-    about: "calls of CUDA's runtime and driver by name: count, time",
+    about: "CUDA runtime and driver calls by name: count, time",
     analysis: || boxed(Api),
 };
 
-const NO_CALLS: &str = "no call of CUDA or HIP was recorded";
+const NO_CALLS: &str = "no CUDA or HIP call was recorded";
 
 /// `tprof report api`.
 struct Api;
@@ -41,8 +41,8 @@ impl Analysis for Api {
         let own =
             [Column::new("interface", "of", Unit::Text), Column::new("name", "call", Unit::Name)];
         let columns = nsys::columns(&nsys::TIMES, &own);
-        let mut table = Table::new("cuda_api_sum", "Calls of CUDA by total time", columns)
-            .about("time: share of the sum of all calls of a rank; calls within calls count twice")
+        let mut table = Table::new("cuda_api_sum", "CUDA calls by total time", columns)
+            .about("time: share of the sum of a rank's calls; nested calls count twice")
             .empty(NO_CALLS);
         for (at, part) in parts {
             nsys::add_times(&mut table, &at.label, part, |call| {

@@ -15,8 +15,8 @@ use crate::rank::{HostSpan, Needs, RankTrace};
 /// Tables that it is made of.
 pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(SpanKind::Python));
 
-const UNKNOWN: &str = "no operators were recorded, nor Python functions: what the host did between \
-                       calls is not known";
+const UNKNOWN: &str = "no operators or Python functions were recorded: the host's work between \
+                       calls is unknown";
 
 /// When a rank's host and devices were busy, from the first to the last thing that
 /// either did. Nanoseconds.
@@ -90,8 +90,8 @@ pub(crate) fn table<'a>(
     ];
     let mut table = Table::new("host_and_gpu", "Host and GPU at once", columns)
         .about(
-            "from the first to the last thing that either did; host: some thread is in an \
-             operator, a Python function or a call; GPU: any device works",
+            "from the first to the last activity of either; host: a thread is in an operator, \
+             Python function or call; GPU: a device works",
         )
         .empty(empty);
     for (at, row) in rows {

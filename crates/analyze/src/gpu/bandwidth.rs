@@ -35,8 +35,7 @@ const CURVES: [CopyKind; 5] = [
 /// Why there are no rows.
 const NO_COPIES: &str = "no copy or memset ran";
 /// Why a rate is missing.
-pub(crate) const NO_BYTES: &str =
-    "the trace does not say how many bytes some of these copies moved";
+pub(crate) const NO_BYTES: &str = "the trace lacks the size of some of these copies";
 
 /// Copies of one kind in one rank.
 #[derive(Clone, Debug)]
@@ -251,7 +250,7 @@ fn table(parts: &[(RankAt, RankCopies)]) -> Table {
         Column::data("points_max_gb_s", Unit::Number),
     ];
     let mut table = Table::new("bandwidth", "Copies and memsets by kind", columns)
-        .about("time: when at least one ran; rate: bytes over that time")
+        .about("time: at least one ran; rate: bytes over that time")
         .empty(NO_COPIES);
     let mut rows: Vec<(&RankAt, &KindCopies)> =
         parts.iter().flat_map(|(at, part)| part.kinds.iter().map(move |row| (at, row))).collect();

@@ -12,8 +12,8 @@ use crate::gpu::at_once::{self, AtOnce};
 use crate::rank::{Busy, Needs, RankTrace};
 
 /// Why there is nothing to say.
-pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` says \
-                                  whether a GPU can be seen here";
+pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` checks \
+                                  whether a GPU can be recorded here";
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -126,8 +126,8 @@ fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
     ];
     let mut table = Table::new("breakdown", "GPU time by rank", columns)
         .about(
-            "from the first kernel or copy to the last; overlapped: communication while \
-             computing; exposed: communication alone; copies: with neither",
+            "from the first kernel or copy to the last; overlapped: communication with compute; \
+             exposed: communication without compute; copies: with neither",
         )
         .empty(NO_WORK);
     for (at, row) in rows {

@@ -59,7 +59,7 @@ pub struct KernelRuns {
 /// Which these are.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
 /// Why there are none over ranks.
-const SEVERAL: &str = "the runs lie in several ranks: see `by_rank`";
+const SEVERAL: &str = "several ranks ran it: see `by_rank`";
 
 impl KernelRuns {
     fn add(&mut self, other: &KernelRuns) {
@@ -221,7 +221,7 @@ fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
         Column::new("total_ns", "time", Unit::Duration),
         Column::new("share", "of busy time", Unit::Share),
     ];
-    let mut table = Table::new("kinds", "What ran at once", columns)
+    let mut table = Table::new("kinds", "Classes at once", columns)
         .about("unions of intervals, summed over devices and ranks")
         .empty(NO_WORK);
     let sum = |at: usize| parts.iter().map(|(_, part)| part.combinations_ns[at]).sum::<u64>();
@@ -257,7 +257,7 @@ fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
     join_equal(&mut kernels);
     let all: u64 = kernels.iter().map(|row| row.total_ns).sum();
     let mut table = Table::new("kernels", "Kernels and copies by total time", columns)
-        .about("durations are summed, also where they overlap; share: of this sum")
+        .about("durations are summed, overlaps included; share: of this sum")
         .empty(NO_WORK);
     for row in &kernels {
         let mut cells = vec![row.total_ns.into(), (row.total_ns as f64 / all.max(1) as f64).into()];

@@ -29,7 +29,7 @@ const HTA_LAUNCHES: [&str; 4] =
     ["cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"];
 
 /// Why there are no rows.
-const NO_LAUNCHES: &str = "no call was recorded that started a kernel or a copy seen on a device";
+const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";
 
 /// A call and one piece of work that it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,8 +281,8 @@ fn by_call(parts: &[(RankAt, RankLaunches)]) -> Table {
     ];
     let mut table = Table::new("launches", "Calls that start work", columns)
         .about(
-            "medians; delay: from a call's end to its work's start; short: calls that took \
-             longer than what they started; long: calls over 50 us; late: delays over 100 us",
+            "medians; delay: from a call's end to its work's start; short: calls longer than their \
+             work; long: calls over 50 us; late: delays over 100 us",
         )
         .empty(NO_LAUNCHES);
     let mut rows: Vec<(&RankAt, &CallLaunches)> =
@@ -325,7 +325,7 @@ fn by_graph(parts: &[(RankAt, RankLaunches)]) -> Table {
         for row in &part.graphs {
             table.row(vec![
                 at.label.as_str().into(),
-                Cell::known(row.graph, "the trace does not number graphs"),
+                Cell::known(row.graph, "the trace has no numbers of graphs"),
                 row.nodes.into(),
                 row.launches.into(),
                 row.call_ns.into(),

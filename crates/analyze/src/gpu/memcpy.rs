@@ -21,7 +21,7 @@ pub const KIND: DocumentKind = DocumentKind {
 };
 
 const NO_COPIES: &str = "no copy or memset was recorded";
-const NO_KINDS: &str = "the trace does not say which memory these copies read and wrote";
+const NO_KINDS: &str = "the trace lacks the kinds of memory of these copies";
 
 /// `tprof report memcpy`.
 struct Memcpy;
@@ -151,8 +151,8 @@ fn times(parts: &[(RankAt, Vec<Values<CopyColumns>>)]) -> Table {
     let columns = nsys::columns(&nsys::TIMES, &more);
     let mut table = Table::new("cuda_gpu_mem_time_sum", "Copies and memsets by time", columns)
         .about(
-            "time: share of the sum of all copies of a rank; rate: bytes over the time in which \
-             at least one ran",
+            "time: share of the sum of a rank's copies; rate: bytes over the time in which at \
+             least one ran",
         )
         .empty(NO_COPIES);
     for (at, part) in parts {

@@ -15,13 +15,13 @@ use crate::rank::{Busy, Class, Needs, RankTrace, Work};
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "overlap",
-    about: "communication that compute hides, and what it does not",
+    about: "communication hidden by compute, and the rest",
     analysis: || boxed(Overlap::default()),
 };
 
 /// Why a share of communication is not known.
-const NO_KERNEL: &str = "no kernel that communicates was recorded";
-const NO_COMMUNICATION: &str = "no kernel communicated on that device";
+const NO_KERNEL: &str = "no communication kernel was recorded";
+const NO_COMMUNICATION: &str = "no communication kernel ran on that device";
 
 /// Communication of one device.
 #[derive(Clone, Debug, PartialEq)]

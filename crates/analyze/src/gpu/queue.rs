@@ -38,7 +38,7 @@ const HTA_LAUNCHES: [&str; 10] = [
 ];
 
 /// Why there are no rows.
-const NO_LAUNCHES: &str = "no call was recorded that started a kernel or a copy seen on a device";
+const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";
 
 /// A queue's length from some moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,10 +218,10 @@ fn table(parts: &[(RankAt, RankQueues)]) -> Table {
         Column::data("points_lower_quartile", Unit::Number),
         Column::data("points_upper_quartile", Unit::Number),
     ];
-    let mut table = Table::new("queue", "Work launched and not yet begun, by stream", columns)
+    let mut table = Table::new("queue", "Queued work by stream", columns)
         .about(
-            "mean over time; median of the lengths at each change; full: 1,024 or more, when \
-             the next launch blocks",
+            "launched and not begun; mean over time; median of the lengths at each change; full: \
+             1,024 or more, the next launch blocks",
         )
         .empty(NO_LAUNCHES);
     let mut rows: Vec<(&RankAt, &StreamQueue)> =
@@ -256,7 +256,7 @@ fn curve_table(at: &RankAt, part: &RankQueues) -> Table {
         Column::new("time_ns", "time", Unit::Time),
         Column::new("length", "waiting", Unit::Count),
     ];
-    let mut table = Table::new("curve", "Work launched and not yet begun, all streams", columns)
+    let mut table = Table::new("curve", "Queued work, all streams", columns)
         .view(View::Curve)
         .empty(NO_LAUNCHES);
     for point in &part.curve {

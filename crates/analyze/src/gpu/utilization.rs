@@ -21,8 +21,8 @@ pub const KIND: DocumentKind = DocumentKind {
 };
 
 const NOT_SAMPLED: &str =
-    "devices were not sampled: `tprof run` does with `--activities gpu`, which is on by default";
-const UNKNOWN: &str = "the driver does not say";
+    "no GPU samples in this run (needs `--activities gpu`, the default, and an NVIDIA driver)";
+const UNKNOWN: &str = "the driver does not report it";
 const NO_READING: &str = "recording ended before the first reading";
 
 /// Counters of a device.
@@ -167,8 +167,7 @@ impl Analysis for Devices {
         let mut notes = Vec::new();
         if tables.iter().any(|table| !table.rows.is_empty()) {
             for (name, host) in &hosts {
-                notes
-                    .extend(host.missing().map(|why| format!("of {name} nothing is known: {why}")));
+                notes.extend(host.missing().map(|why| format!("{name} has no readings: {why}")));
             }
         }
         Body { tables: tables.into(), notes }
@@ -362,7 +361,7 @@ impl DeviceSamples<'_> {
             Cell::known(self.facts["power_limit_watts"].as_f64(), unknown),
             self.cell(GPU_TEMPERATURE, |sums| sums.max),
             Cell::known(throttled, self.why(GPU_THROTTLE)),
-            Cell::known(visible.map(|words| words.join(", ")), "no process is known that sees it"),
+            Cell::known(visible.map(|words| words.join(", ")), "no recorded process uses it"),
             Cell::known(text("name"), unknown),
         ]
     }
@@ -426,8 +425,8 @@ fn devices_table(why: &str) -> Table {
     ];
     Table::new("gpus", "GPUs, sampled from outside the job", columns)
         .about(
-            "busy: share of time in which any kernel of any process ran, as the driver says it; \
-             memory: most in use; throttled: clocks held down by power or heat",
+            "busy: share of time with any kernel of any process, by the driver; memory: most in \
+             use; throttled: clocks held down by power or heat",
         )
         .empty(why)
 }
@@ -438,10 +437,10 @@ fn throttling_table(why: &str) -> Table {
         Column::new("gpu", "GPU", Unit::Id),
         Column::new("share", "time", Unit::Share),
         Column::new("slows", "slows work", Unit::Flag),
-        Column::new("reason", "why clocks were low", Unit::Name),
+        Column::new("reason", "reason", Unit::Name),
     ];
-    Table::new("throttling", "Why clocks were below their highest", columns)
-        .about("reasons may hold at once")
+    Table::new("throttling", "Reasons for low clocks", columns)
+        .about("several reasons may hold at once")
         .empty(why)
 }
 

@@ -77,11 +77,11 @@ fn sigkill(cgroup: &Cgroup, sigkills: u64) -> (&'static str, String) {
     let usage = usage(cgroup);
     match cgroup.oom_kills.get() {
         Some(kills) if kills >= sigkills.max(1) => {
-            let kills = plural(kills, "OOM kill");
+            let kills = units::counted(kills, "OOM kill", "OOM kills");
             ("oom", format!("Out of memory: the cgroup counted {kills} during the run.{usage}"))
         }
         Some(kills) if kills > 0 => {
-            let kills = plural(kills, "OOM kill");
+            let kills = units::counted(kills, "OOM kill", "OOM kills");
             let why = format!(
                 "Perhaps out of memory: the cgroup counted {kills}, but {sigkills} processes were \
                  killed by SIGKILL.{usage}"
@@ -90,16 +90,16 @@ fn sigkill(cgroup: &Cgroup, sigkills: u64) -> (&'static str, String) {
         }
         Some(_) => {
             let why = format!(
-                "Not by its cgroup's OOM killer, which counted no kill.{usage} Who sent SIGKILL \
-                 was not seen: a person, a scheduler (time limit, preemption), or the kernel for \
-                 the whole host, which `journalctl -k` would tell."
+                "Not by its cgroup's OOM killer, which counted no kill.{usage} The sender of \
+                 SIGKILL is unknown: a person, a scheduler (time limit, preemption), or the kernel \
+                 for the whole host (`journalctl -k` shows that)."
             );
             ("killed", why)
         }
         None => {
             let why = format!(
-                "Who sent SIGKILL is unknown: no count of OOM kills was recorded. `journalctl -k` \
-                 tells whether the kernel did.{usage}"
+                "The sender of SIGKILL is unknown: no count of OOM kills was recorded. `journalctl \
+                 -k` shows whether it was the kernel.{usage}"
             );
             ("killed", why)
         }
@@ -119,10 +119,6 @@ fn usage(cgroup: &Cgroup) -> String {
         units::bytes(limit),
         units::percent(share)
     )
-}
-
-fn plural(n: u64, what: &str) -> String {
-    format!("{} {what}{}", units::count(n), if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

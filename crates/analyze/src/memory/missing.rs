@@ -4,4 +4,4 @@
 pub(crate) const PARTIAL: &str = "recording did not cover the whole life (--delay, --duration, --max-size, --paused, tprof ctl, or a collector that stood still)";
 /// Why nothing is known of the heap of a process that was not recorded.
 pub(crate) const OFF: &str =
-    "allocations were not recorded (--mem off, or the program brings its own allocator)";
+    "allocations were not recorded (--mem off, or the program has its own allocator)";

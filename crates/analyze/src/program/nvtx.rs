@@ -13,14 +13,14 @@ use crate::rank::{HostSpan, Needs, RankTrace};
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "nvtx",
-    about: "NVTX ranges by domain and text: time, GPU time that they caused",
+    about: "NVTX ranges by domain and text: time, GPU time of their work",
     analysis: || boxed(Nvtx),
 };
 
-const NO_PUSH_POP: &str = "no NVTX range was pushed and popped; torch.cuda.nvtx.range(), \
-                           nvtx.annotate() and nvtxRangePush() make them";
+const NO_PUSH_POP: &str = "no NVTX range was pushed and popped (torch.cuda.nvtx.range(), \
+                           nvtx.annotate(), nvtxRangePush())";
 const NO_START_END: &str =
-    "no NVTX range was started and ended; nvtx.start_range() and nvtxRangeStart() make them";
+    "no NVTX range was started and ended (nvtx.start_range(), nvtxRangeStart())";
 
 /// `tprof report nvtx`.
 struct Nvtx;
@@ -77,8 +77,8 @@ fn table(key: &'static str, title: &str, empty: &str) -> Table {
     ];
     Table::new(key, title, nsys::columns(&nsys::TIMES, &own))
         .about(
-            "time: share of the sum of a rank's ranges, those within ranges included; on GPU: \
-             time in which a kernel, copy or memset ran that was launched within such a range",
+            "time: share of the sum of a rank's ranges, nested ones included; on GPU: GPU time of \
+             work launched inside the range",
         )
         .empty(empty)
 }

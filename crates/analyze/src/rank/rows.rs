@@ -52,7 +52,7 @@ pub type StreamIndex = u32;
 /// A stream of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamKey {
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Device.
     pub device: u32,
@@ -167,7 +167,7 @@ pub struct HostSpan {
     pub duration_ns: u64,
     /// Number that what this call started on a device carries too.
     pub correlation: MaybeId,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// On which thread.
     pub thread: ThreadIndex,

@@ -16,7 +16,7 @@ pub use tprof_facts::steps::PROFILER_STEP;
 pub struct Step {
     /// Its number as its source gave it; without one, its place, from 0.
     pub number: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// When it lasted, on the host.
     pub interval: Interval,

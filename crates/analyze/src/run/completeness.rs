@@ -124,12 +124,12 @@ pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<St
     let of_it = |info: &&RunInfo| info.files.iter().any(|file| file == name);
     match dir.infos().iter().find(of_it) {
         Some(info) if info.finished => {
-            Some(format!("{name}: was not closed: what was recorded after {end} is missing"))
+            Some(format!("{name} was not closed: events after {end} are missing"))
         }
         Some(_) => None,
         None if dir.infos().iter().any(|info| !info.finished) => None,
         None => Some(format!(
-            "{name}: was not closed: it was cut off after {end}, or is still being written"
+            "{name} was not closed: it was cut off after {end}, or is still being written"
         )),
     }
 }

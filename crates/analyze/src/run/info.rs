@@ -62,7 +62,7 @@ pub(crate) fn run_of(
             false => "cut off",
         },
         start_unix_ns: match zero.unix_ns {
-            0 => Reading::missing("neither run.json nor a rank file tells"),
+            0 => Reading::missing("neither run.json nor a rank file has it"),
             unix_ns => Reading::Is(unix_ns),
         },
         wall_ns: match (ended.max().filter(|_| finished), last_ns) {

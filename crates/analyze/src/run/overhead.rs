@@ -22,8 +22,8 @@ object! { Overhead {
     reading host_ns, reading wait_ns, reading fraction, reading collector_cpu_ns, plain estimate,
 } }
 
-const NO_RUN: &str = "run.json is missing, which alone tells";
-const IMPORTED: &str = "another tool recorded this, and its trace does not tell";
+const NO_RUN: &str = "run.json is missing, the only source";
+const IMPORTED: &str = "another tool recorded this trace";
 
 impl Overhead {
     /// Sums what the collectors measured.
@@ -59,7 +59,7 @@ impl Overhead {
 
 /// Shares of different collectors are joined by the time that they are shares of.
 fn fraction(infos: &[RunInfo]) -> Reading<f64> {
-    let unknown = "the CPU time of the job is not known";
+    let unknown = "the CPU time of the job is unknown";
     match infos {
         [] => Reading::missing(NO_RUN),
         [info] => match info.overhead.fraction {

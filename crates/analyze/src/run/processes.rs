@@ -133,7 +133,7 @@ pub(crate) fn of_file(
                 None => Reading::missing(NO_END),
             },
             file: Some(name.to_owned()),
-            lost: Reading::missing("no collector's account counts it by process"),
+            lost: Reading::missing("losses were not counted by process"),
         }
     };
     file.processes().iter().map(row).collect()
@@ -208,7 +208,7 @@ fn lost_of(process: &ProcessInfo) -> Reading<u64> {
 fn otherwise(how: &str) -> Ended {
     Ended::Otherwise(match how {
         "running" => "still running when this was written".to_owned(),
-        "unknown" => "gone; nobody saw how".to_owned(),
+        "unknown" => "its end was not recorded".to_owned(),
         _ => NO_END.to_owned(),
     })
 }

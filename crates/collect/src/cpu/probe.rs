@@ -46,9 +46,8 @@ pub fn why_kernel_names_are_hidden() -> Option<String> {
     let restrict = number("kernel/kptr_restrict");
     let paranoid = number("kernel/perf_event_paranoid");
     Some(format!(
-        "kernel.kptr_restrict is {restrict} and kernel.perf_event_paranoid {paranoid}; \
-         `sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1` or CAP_SYSLOG would show \
-         them"
+        "kernel.kptr_restrict is {restrict} and kernel.perf_event_paranoid {paranoid}; `sysctl \
+         kernel.kptr_restrict=0 kernel.perf_event_paranoid=1` or CAP_SYSLOG permits them"
     ))
 }
 

@@ -12,7 +12,7 @@ pub fn why_refused(error: &io::Error) -> String {
             "this kernel, or a seccomp profile, has no perf_event_open".to_owned()
         }
         Some(libc::EMFILE | libc::ENFILE) => {
-            "too many counters would have to be open: one for each thread and processor".to_owned()
+            "too many counters: one for each thread and processor".to_owned()
         }
         Some(libc::ESRCH) => "the process is gone".to_owned(),
         _ => format!("perf_event_open failed: {error}"),
@@ -23,12 +23,12 @@ pub fn why_refused(error: &io::Error) -> String {
 fn refused_at(level: Option<&str>) -> String {
     match level.map(|level| (level.trim(), level.trim().parse::<i32>())) {
         Some((_, Ok(level @ 3..))) => format!(
-            "perf_event_open is not permitted (kernel.perf_event_paranoid is {level}); \
-             `sysctl kernel.perf_event_paranoid=1` or CAP_PERFMON would allow it"
+            "perf_event_open is not permitted (kernel.perf_event_paranoid is {level}); `sysctl \
+             kernel.perf_event_paranoid=1` or CAP_PERFMON permits it"
         ),
         Some((level, _)) => format!(
-            "perf_event_open is refused although kernel.perf_event_paranoid is {level}: by a seccomp \
-             profile, as in most containers, where `--cap-add PERFMON` would allow it"
+            "perf_event_open is refused although kernel.perf_event_paranoid is {level}: by a \
+             seccomp profile, as in most containers; `--cap-add PERFMON` permits it"
         ),
         None => "perf_event_open is not permitted, by a seccomp profile or the kernel".to_owned(),
     }
@@ -38,7 +38,7 @@ fn refused_at(level: Option<&str>) -> String {
 pub(super) fn why_no_hardware(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            "this machine shows none to its programs, as most virtual machines".to_owned()
+            "the CPU's counters are not available here (common in virtual machines)".to_owned()
         }
         _ => why_refused(error),
     }

@@ -87,7 +87,7 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
         ));
     }
     if facts.exports("malloc") {
-        return Some(("allocations", format!("{shown} brings its own malloc")));
+        return Some(("allocations", format!("{shown} has its own malloc")));
     }
     let allocator = Elf::open(&program).ok()?.linked_allocators()?;
     Some(("allocations", own_allocator(&shown.to_string(), &allocator)))
@@ -95,7 +95,7 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
 
 /// Why the allocations of a program or library that holds an allocator cannot be seen.
 pub fn own_allocator(shown: &str, allocator: &str) -> String {
-    format!("{shown} brings its own allocator ({allocator}, linked statically)")
+    format!("{shown} has its own allocator ({allocator}, linked statically)")
 }
 
 /// Follows `#!` lines as the kernel does; `None` if the chain is too long or unreadable.

@@ -116,7 +116,7 @@ impl Walks {
         if let Some(Sharer { pid, .. }) = sharers.iter().find(long) {
             let most = Duration::from_nanos(WALK_MOST_NS);
             return Err(format!(
-                "reading it would hold the memory map of process {pid} for more than {most:?}"
+                "reading it would lock the memory map of process {pid} for more than {most:?}"
             ));
         }
         for sharer in sharers {
@@ -148,7 +148,7 @@ fn pss_of(pid: u32) -> Result<Option<u64>, String> {
     match read {
         Err(error) if gone(&error) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err("this kernel does not tell it (Linux 4.14 does)".to_owned());
+            return Err("this kernel does not report it (Linux 4.14 does)".to_owned());
         }
         Err(error) => return Err(error.to_string()),
         Ok(_) => {}

@@ -89,7 +89,7 @@ fn sample(every: Duration, stop: &AtomicBool, tell: &dyn Fn(Told)) {
             return tell(missing("the NVIDIA driver has no device".to_owned()));
         }
         Ok(devices) => devices,
-        Err(why) => return tell(missing(format!("NVML names no devices: {why}"))),
+        Err(why) => return tell(missing(format!("NVML lists no devices: {why}"))),
     };
     let driver = library.driver().unwrap_or_default();
     let mut first = true;

@@ -116,7 +116,7 @@ impl SentNames {
 
     /// Says of frames whose names never came that they have none; how many.
     pub fn give_up(&mut self, process: ProcessIndex, writer: &mut TraceWriter) -> u64 {
-        let unknown = "(a Python function whose name was lost)".to_owned();
+        let unknown = "(a Python function without a name)".to_owned();
         let unknown = PyFunction { function: unknown, file: String::new(), line: 0 };
         let count = self.nameless.len() as u64;
         for frame in self.nameless.drain() {

@@ -44,7 +44,7 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
             Err(e) => {
                 let e = match e.kind() {
                     ErrorKind::WouldBlock => {
-                        "nothing in five seconds, as if it were stopped".into()
+                        "no answer in five seconds, as if it were stopped".into()
                     }
                     _ => e.to_string(),
                 };

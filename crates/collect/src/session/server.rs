@@ -323,7 +323,7 @@ fn nvtx_owner(pid: u32, environ: &[u8]) -> Option<String> {
     let (path, name) = (String::from_utf8_lossy(value), String::from_utf8_lossy(name));
     Some(match is_library(pid, value) {
         Some(true) | None => format!("{variable} names another library ({name}), which keeps them"),
-        Some(false) => format!("{variable} names {path}, which is no library: nobody gets them"),
+        Some(false) => format!("{variable} names {path}, which is no library: the ranges are lost"),
     })
 }
 

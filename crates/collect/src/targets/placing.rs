@@ -108,7 +108,7 @@ impl Target {
             processes.losses.add_blind(Blind {
                 process: format!("{} {}", attached.pid, base_name(&attached.command)),
                 what: "allocations".to_owned(),
-                why: "the executable brings its own malloc, which it calls directly".to_owned(),
+                why: "the executable has its own malloc and calls it directly".to_owned(),
             });
         }
         let program = attached.program.filter(|_| !own_malloc);

@@ -1,4 +1,4 @@
-//! What a file says beside its events: rank, devices, names of processes.
+//! What a file has beside its events: rank, devices, names of processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::gpus::{Gpu, Gpus};
 use crate::text::Text;
 use crate::{Part, Window};
 
-/// The "process" of a device that no process of the file sees: none that CUDA numbers.
+/// The "process" of a device that no process of the file uses: CUDA gives it no number.
 pub(super) fn of_host(device: u32) -> u64 {
     1_000 + u64::from(device)
 }
@@ -149,7 +149,7 @@ impl<'a> About<'a> {
         }
     }
 
-    /// Labels of devices that were sampled and that no process of the file sees.
+    /// Labels of devices that were sampled and that no process of the file uses.
     fn devices_of_host<W: Write>(&self, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = &self.part.trace;
         let gpus = Gpus::of(trace);

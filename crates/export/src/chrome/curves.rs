@@ -91,7 +91,7 @@ fn life<'a, W: Write>(to: &Writer<'a, W>, process: &'a Process, last_ns: u64) ->
                 Some((_, ProcessEnd::Signal(signal))) => format!("killed by signal {signal}"),
                 Some((_, ProcessEnd::Exec)) => "exec".to_owned(),
                 Some((_, ProcessEnd::Unknown)) => "unknown".to_owned(),
-                None => "not seen".to_owned(),
+                None => "not recorded".to_owned(),
             },
         }),
         process,

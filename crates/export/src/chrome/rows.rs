@@ -225,7 +225,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// A collective's call. In an imported trace its operator says it already.
+    /// A collective's call. In an imported trace its operator has it already.
     fn collective<W: Write>(&mut self, row: &Collective, to: &mut Writer<'_, W>) -> io::Result<()> {
         let (Some(thread), Some(duration_ns), false) = (row.thread, row.duration_ns, self.imported)
         else {

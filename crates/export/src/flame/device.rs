@@ -20,7 +20,7 @@ pub(crate) const TIME_MEASURES: [Measure; 3] = [
     Measure {
         label: "GPU time",
         unit: "ns",
-        about: "time in which the device was busy; what ran at once shares it equally",
+        about: "time in which the device was busy; concurrent work shares it equally",
     },
     Measure { label: "Kernels and copies", unit: "count", about: "kernels, copies and memsets" },
     Measure { label: "Copied", unit: "bytes", about: "bytes of copies and memsets" },
@@ -28,9 +28,9 @@ pub(crate) const TIME_MEASURES: [Measure; 3] = [
 
 pub(crate) const MEMORY_MEASURES: [Measure; 2] = [
     Measure {
-        label: "Device memory asked for",
+        label: "Requested device memory",
         unit: "bytes",
-        about: "bytes asked for, freed or not",
+        about: "requested bytes, freed or not",
     },
     Measure { label: "Allocations", unit: "count", about: "allocations of device memory" },
 ];

@@ -10,12 +10,12 @@ use crate::stacks::stands_for;
 use crate::{Part, Written};
 
 pub(crate) const MEASURES: [Measure; 3] = [
-    Measure { label: "Allocated", unit: "bytes", about: "bytes asked for, freed or not" },
+    Measure { label: "Allocated", unit: "bytes", about: "requested bytes, freed or not" },
     Measure { label: "Allocations", unit: "count", about: "calls; a realloc is one" },
     Measure {
         label: "Live at peak",
         unit: "bytes",
-        about: "bytes asked for that were live when their process held most",
+        about: "requested bytes live at their process's peak",
     },
 ];
 

@@ -11,7 +11,7 @@ use super::tree::{FrameKind, FrameTable, ROOT};
 /// Version of the document; higher where a reader of the one before would err.
 pub(crate) const VERSION: u32 = 1;
 
-/// What the document says of the runs that were read.
+/// What the document has on the runs that were read.
 pub(crate) struct Head {
     /// What the run is called.
     pub run: String,
@@ -60,7 +60,7 @@ fn profile_to(profile: &Profile, compared: bool, to: &mut impl Write) -> io::Res
     let (key, label) = (json!(key), json!(label));
     write!(to, "{{\"key\":{key},\"label\":{label},\"estimate\":{estimate},")?;
     write!(to, "\"empty\":{},\"measures\":{},\"nodes\":[", json!(empty), json!(measures))?;
-    // As on the page: whole numbers, whose sum is within one of the total.
+    // As on the page: whole numbers, with a sum within one of the total.
     let column =
         |column: usize| rounded((0..tree.len() as u32).map(|node| tree.value(node, column)));
     let side = |side: usize| -> Vec<Vec<u64>> {

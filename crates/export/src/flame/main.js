@@ -1,4 +1,4 @@
-// What the reader does, and what is said in return.
+// What the reader does, and what the page shows in return.
 
 async function start() {
   const data = await readPayload();
@@ -58,7 +58,7 @@ async function start() {
       view.layout(state.top, weigh);
       paint();
     }
-    say();
+    describe();
   }
 
   // Builds the tree for what is chosen, and shows all of it.
@@ -89,7 +89,7 @@ async function start() {
     state.focus = node;
     const box = view.boxes.find((box) => box.node === node && !box.rest);
     if (!box) {
-      // Too narrow to be seen: what holds it becomes the whole.
+      // Too narrow to draw: its parent becomes the whole.
       zoom(node.parent || node);
       if (!view.boxes.some((box) => box.node === node && !box.rest)) zoom(node);
       state.focus = node;
@@ -103,10 +103,10 @@ async function start() {
 
   function facts(node) {
     const whole = value(state.root), now = value(node), parts = [];
-    const alone = node.self[column()];
+    const own = node.self[column()];
     parts.push(`${show(now)} (${formatShare(now, whole)} of all)`);
     if (state.top !== state.root && state.top !== node) parts.push(`${formatShare(now, value(state.top))} of the zoomed frame`);
-    if (!state.invert) parts.push(`${show(alone)} in itself`);
+    if (!state.invert) parts.push(`${show(own)} in itself`);
     state.profile.measures.forEach((other, m) => {
       const amount = node.values[m * sides + state.side];
       if (m !== state.measure && amount > 0) parts.push(`${other.label.toLowerCase()} ${formatValue(amount, other.unit)}`);
@@ -129,7 +129,7 @@ async function start() {
   function tip(event, box) {
     const tip = $("tip");
     if (!box) { tip.style.visibility = "hidden"; return; }
-    const lines = box.rest ? [element("b", {}, `${box.rest} frames narrower than a pixel`), element("br"), "zoom into what calls them to see them"]
+    const lines = box.rest ? [element("b", {}, `${box.rest} frames narrower than a pixel`), element("br"), "zoom into their caller to show them"]
       : [element("b", {}, name(box.node.frame)), element("br"), facts(box.node).slice(0, 2).join(" · ")];
     tip.replaceChildren(...lines);
     const { width, height } = tip.getBoundingClientRect();
@@ -152,7 +152,7 @@ async function start() {
   }
   const formatPermille = (share) => `${(share * 100).toPrecision(2)} %`;
 
-  function say() {
+  function describe() {
     const notes = [...data.notes];
     if (state.profile.estimate) notes.push("Figures of this profile are estimates from samples.");
     $("note").textContent = notes.join(" ");

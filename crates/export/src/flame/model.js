@@ -130,7 +130,7 @@ function sortKids(node, weigh) {
   node.sorted = weigh.key;
 }
 
-// Per frame: what was spent in it alone, and in it and below; recursion counts once.
+// Per frame: its self value, and its total; recursion counts once.
 function byFrame(from, columns) {
   const rows = new Map();
   const open = new Map();

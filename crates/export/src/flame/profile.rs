@@ -49,7 +49,7 @@ impl Profile {
         self.tree.len() == 1
     }
 
-    /// Says whose values come now: 0 the run, 1 the one before.
+    /// Selects the side of the next values: 0 the run, 1 the one before.
     pub fn set_side(&mut self, side: usize) {
         self.side = side;
     }
@@ -64,7 +64,7 @@ impl Profile {
         self.tree.add(node, measure * self.sides + self.side, value);
     }
 
-    /// Packs the tree into the payload; returns what the head says of it.
+    /// Packs the tree into the payload; returns its part of the head.
     pub fn pack(self, table: &mut FrameTable, payload: &mut Payload) -> Value {
         let (measures, sides, key) = (self.measures, self.sides, self.key);
         let (tree, pruned) = self.tree.pruned(MOST_NODES, table);
@@ -92,7 +92,7 @@ impl Profile {
     }
 }
 
-/// Whole numbers whose running sum stays within one of the exact one.
+/// Whole numbers with a running sum that stays within one of the exact one.
 pub(super) fn rounded(values: impl Iterator<Item = f64>) -> Vec<u64> {
     let mut owed = 0.0;
     values

@@ -10,12 +10,8 @@ use crate::rows::wanted;
 use crate::{Part, Written};
 
 pub(crate) const MEASURES: [Measure; 3] = [
-    Measure { label: "On a core", unit: "ns", about: "time that the samples stand for" },
-    Measure {
-        label: "Waiting",
-        unit: "ns",
-        about: "time off the core that the samples stand for, by what was waited for",
-    },
+    Measure { label: "On a core", unit: "ns", about: "time of the samples" },
+    Measure { label: "Waiting", unit: "ns", about: "time off the core of the samples, by cause" },
     Measure { label: "Samples", unit: "count", about: "stacks taken, running or waiting" },
 ];
 

@@ -2,7 +2,7 @@
 //!
 //! The time of a thread goes to the path of spans that are open at that moment,
 //! so a path's numbers add up to the time that its thread spent in any span.
-//! Spans that cross (two NVTX ranges, say) nest in the order in which they began.
+//! Spans that cross (as two NVTX ranges may) nest in the order in which they began.
 
 use std::cmp::Reverse;
 
@@ -213,7 +213,7 @@ fn span_frame(span: &Span, file: &TraceFile, table: &mut FrameTable) -> u32 {
     };
     let name = match file.name(span.name) {
         "" => "(unnamed)",
-        // Steps are many of one kind; told apart they would hide what they share.
+        // Steps are many of one kind; separate ones would hide what they share.
         name if kind == FrameKind::Range => without_number(name),
         name => name,
     };

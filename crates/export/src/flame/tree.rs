@@ -19,7 +19,7 @@ pub(crate) enum FrameKind {
     Kernel = 8,
     Collective = 9,
     Copy = 10,
-    /// Says that something is not known.
+    /// Marks something unknown.
     Unknown = 11,
     /// Several frames too small to keep.
     Group = 12,
@@ -48,7 +48,7 @@ impl FrameTable {
     }
 }
 
-/// A tree of frames whose nodes carry what was spent in them alone, `columns` numbers each.
+/// A tree of frames; each node carries its own share without its children, `columns` numbers.
 pub(crate) struct Tree {
     columns: usize,
     pub parents: Vec<u32>,
@@ -129,7 +129,7 @@ impl Tree {
 
     /// A tree of at most about `most` nodes: the subtrees that matter least in
     /// every column become one group below their parent. What a group stands
-    /// for is said in its name.
+    /// for is in its name.
     pub fn pruned(self, most: usize, table: &mut FrameTable) -> (Tree, Pruned) {
         let nodes = self.len();
         if nodes <= most {

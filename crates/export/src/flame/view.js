@@ -1,10 +1,10 @@
-// Draws the tree on a canvas that covers what can be seen of it.
+// Draws the tree on a canvas that covers its visible part.
 
 const ROW = 19;
 const LEAST = 1; // pixels; narrower boxes become a hatched rest
 
 // Hue, saturation, lightness on light and on dark paper, by kind. Hues are those
-// of Okabe and Ito; no meaning hangs on colour alone, the legend and the detail
+// of Okabe and Ito; no meaning depends only on colour, the legend and the detail
 // line name each kind.
 const COLOURS = {
   rank: [215, 10, 84, 26], process: [215, 10, 81, 29], thread: [215, 10, 78, 32],

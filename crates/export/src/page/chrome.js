@@ -2,7 +2,7 @@
 
 const $ = (id) => document.getElementById(id);
 
-// An element whose content is text or other elements; strings never become markup.
+// An element with text or other elements as content; strings never become markup.
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -16,7 +16,7 @@ function element(tag, attributes, ...children) {
 
 const THEMES = ["auto", "light", "dark"];
 
-// Light, dark, or as the system says; `changed` repaints.
+// Light, dark, or as the system has it; `changed` repaints.
 function startTheme(changed) {
   const button = $("theme");
   let theme = "auto";

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::tables::{Cell, Column, Type};
 
-/// Columns whose values differ little from one row to the next.
+/// Columns with values that differ little from one row to the next.
 const DELTA: [&str; 10] = [
     "start_ns",
     "time_ns",

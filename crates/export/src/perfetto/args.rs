@@ -1,5 +1,5 @@
 //! Arguments of an event: numbers that all events of a kind have, and whatever
-//! else their source knew.
+//! further facts of their source.
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -36,7 +36,7 @@ impl Args {
                     one(key, value, names, &mut encoded);
                 }
             }
-            // Not what it should be, but said all the same.
+            // Not what it should be, but kept all the same.
             Ok(value) => one("args", &value, names, &mut encoded),
             Err(_) => one("args", &Value::String(text.to_owned()), names, &mut encoded),
         }

@@ -1,7 +1,7 @@
 //! What is no event of a thread or stream: curves, marks, losses, lives.
 //!
 //! These come from small tables, or are computed. They go into a sequence of
-//! their own, whose times are absolute, so that they need no order.
+//! their own with absolute times, so that they need no order.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -49,7 +49,7 @@ fn lives<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()
             Some((_, ProcessEnd::Signal(signal))) => format!("killed by signal {signal}"),
             Some((_, ProcessEnd::Exec)) => "exec".to_owned(),
             Some((_, ProcessEnd::Unknown)) => "unknown".to_owned(),
-            None => "not seen".to_owned(),
+            None => "not recorded".to_owned(),
         };
         absolute(out, sequence, from_ns, |fields| {
             fields.uint(event::TYPE, event::BEGIN);
@@ -161,7 +161,7 @@ fn memory<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u
     Ok(rows)
 }
 
-/// On whose track a curve lies.
+/// The track of a curve.
 fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> Owner {
     match (process, gpu) {
         (_, Some(Gpu::Seen(Some(process), device))) => Owner::Device(process, device),
@@ -171,7 +171,7 @@ fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> Owner {
     }
 }
 
-/// Name and unit of a quantity whose name ends in its unit.
+/// Name and unit of a quantity with its unit last in its name.
 fn named(name: &str) -> (&str, Unit) {
     match name.strip_suffix("_bytes") {
         Some(quantity) => (quantity, Unit::Bytes),

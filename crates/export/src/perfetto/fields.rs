@@ -28,7 +28,7 @@ pub mod clock_snapshot {
     pub const IS_INCREMENTAL: u32 = 3;
     /// Wall clock, nanoseconds since 1970.
     pub const REALTIME: u64 = 1;
-    /// The clock that timestamps are in unless a packet says otherwise.
+    /// The clock that timestamps are in unless a packet has another.
     pub const BOOTTIME: u64 = 6;
     /// The first number that is free for a sequence's own clock.
     pub const OWN: u64 = 64;

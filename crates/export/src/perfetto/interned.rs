@@ -10,7 +10,7 @@ use crate::proto::Proto;
 use crate::words;
 
 /// What the next packets refer to and the reader does not know yet is collected
-/// in `new`; whoever writes a packet writes that first.
+/// in `new`, which is written before the packet.
 pub(super) struct Interned<'a> {
     file: &'a TraceFile,
     frames: Frames<'a>,
@@ -130,7 +130,7 @@ impl<'a> Interned<'a> {
         let mapping = self.mapping();
         let function = self.text(interned::FUNCTIONS, function);
         let path = if file.is_empty() { 0 } else { self.text(interned::SOURCE_PATHS, file) };
-        // Frames of one function differ by line; the reader tells them apart by address.
+        // Frames of one function differ by line; the reader separates them by address.
         let key = (function, relative, path, line);
         if let Some(iid) = self.frame_ids.get(&key) {
             return *iid;

@@ -64,7 +64,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Counts from 1970 if the run knows that, else from an hour before its beginning.
+    /// Counts from 1970 if the run has wall time, else from an hour before its beginning.
     pub fn new(unix_ns: u64) -> Clock {
         match unix_ns > LEAD_NS {
             true => Clock { zero_ns: unix_ns, is_wall: true },
@@ -73,7 +73,7 @@ impl Clock {
     }
 }
 
-/// A sequence of packets, whose times are differences to the one before.
+/// A sequence of packets; each time is the difference to the packet before.
 pub(super) struct Sequence {
     id: u64,
     last_ns: u64,

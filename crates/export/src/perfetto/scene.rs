@@ -26,7 +26,7 @@ use crate::{Part, words};
 /// Numbers of arrows: a base for each process and category, and their own number.
 const FLOW_BITS: u32 = 40;
 
-/// A slice, or an instant, whose moment is not over.
+/// A slice, or an instant, at a moment that is not over.
 #[derive(Default)]
 struct Begun {
     track: u64,
@@ -295,7 +295,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
         Ok(self.out)
     }
 
-    /// Begins a slice; its arguments go where the result says.
+    /// Begins a slice; its arguments go into the result.
     fn begin(
         &mut self,
         row: Row,

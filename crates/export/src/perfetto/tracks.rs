@@ -55,7 +55,7 @@ impl Shared {
     }
 }
 
-/// Whose intervals a track shows.
+/// The owner of a track's intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Row {
     Thread(ThreadIndex),
@@ -70,7 +70,7 @@ pub(super) enum Row {
     Life(ProcessIndex),
 }
 
-/// Whose curve a counter is.
+/// The owner of a counter's curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
     Process(ProcessIndex),
@@ -184,7 +184,10 @@ impl<'a> Tracks<'a> {
                 fields.close(open);
                 fields.uint(descriptor::RANK, sort);
                 if pid != real {
-                    let what = format!("process {real} on its host; another one here has that id");
+                    let what = format!(
+                        "process {real} on its host; another process of the run has \
+                                        that id"
+                    );
                     fields.text(descriptor::DESCRIPTION, &what);
                 }
             });
@@ -390,7 +393,7 @@ fn describe(fields: &mut Proto, track: u64, parent: Option<u64>, more: impl FnOn
     fields.close(open);
 }
 
-/// `nccl default_pg`, as far as somebody said.
+/// `nccl default_pg`, as far as the trace has it.
 fn communicator_name(file: &TraceFile, row: &Communicator) -> String {
     let words = [row.backend, row.name, row.description].map(|name| file.name(name));
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Cell, ReportPage, Section, Table, charts};
 use crate::page::escape;
 
-/// Rows of a table that are seen at once; the others unfold.
+/// Rows of a table that are visible at once; the others unfold.
 const ROWS: usize = 12;
 
 pub(super) fn body(title: &str, report: &ReportPage) -> String {

@@ -27,7 +27,7 @@ columns! { pub KERNELS of Kernel:
     "graph_node" Uint "node of that graph" |r, _| Cell::opt(r.graph_node);
     "queued_ns" Int "when it was put into its queue" |r, c| c.time_opt(r.queued_ns);
     "submitted_ns" Int "when it was given to the device" |r, c| c.time_opt(r.submitted_ns);
-    "args" Text "everything else that was known, as a JSON object" |r, c| c.name(r.args);
+    "args" Text "all further facts, as a JSON object" |r, c| c.name(r.args);
 }
 
 columns! { pub COPIES of MemoryCopy:
@@ -48,7 +48,7 @@ columns! { pub COPIES of MemoryCopy:
     "external" Uint "the same in the operator that caused it" |r, _| Cell::opt(r.external);
     "graph" Uint "graph that launched it" |r, _| Cell::opt(r.graph);
     "graph_node" Uint "node of that graph" |r, _| Cell::opt(r.graph_node);
-    "args" Text "everything else that was known, as a JSON object" |r, c| c.name(r.args);
+    "args" Text "all further facts, as a JSON object" |r, c| c.name(r.args);
 }
 
 columns! { pub SYNCHRONIZATIONS of Synchronization:
@@ -71,7 +71,7 @@ columns! { pub SYNCHRONIZATIONS of Synchronization:
     "event" Uint "event that is waited for" |r, _| Cell::opt(r.event);
     "event_stream" Uint "stream on which the event was recorded" |r, _| Cell::opt(r.event_stream);
     "event_correlation" Uint "of the call that recorded it" |r, _| Cell::opt(r.event_correlation);
-    "args" Text "everything else that was known, as a JSON object" |r, c| c.name(r.args);
+    "args" Text "all further facts, as a JSON object" |r, c| c.name(r.args);
 }
 
 columns! { pub DEVICE_SPANS of DeviceSpan:
@@ -89,7 +89,7 @@ columns! { pub DEVICE_SPANS of DeviceSpan:
     "stream" Uint "stream; null if it covers the device" |r, _| Cell::opt(r.stream);
     "correlation" Uint "correlation" |r, _| Cell::opt(r.correlation);
     "external" Uint "the same in the host's span" |r, _| Cell::opt(r.external);
-    "args" Text "everything else that was known, as a JSON object" |r, c| c.name(r.args);
+    "args" Text "all further facts, as a JSON object" |r, c| c.name(r.args);
 }
 
 columns! { pub ALLOCATIONS of DeviceAllocation:

@@ -21,11 +21,11 @@ columns! { pub SPANS of Span:
     "forward_thread" Uint "thread of the forward operator" |r, _| Cell::opt(r.forward_thread);
     "status" Uint "what the call returned; 0 is success" |r, _| Cell::opt(r.status);
     "stack" Uint "stack in `stack_frames`" |r, _| Cell::opt((r.stack > 0).then_some(r.stack));
-    "args" Text "everything else that was known, as a JSON object" |r, c| c.name(r.args);
+    "args" Text "all further facts, as a JSON object" |r, c| c.name(r.args);
 }
 
 columns! { pub COLLECTIVES of Collective:
-    "start_ns" Int "when the host called it, or its kernel began if that was not seen" |r, c| c.time(r.start_ns);
+    "start_ns" Int "when the host called it, or its kernel began if no call was recorded" |r, c| c.time(r.start_ns);
     "duration_ns" Int "how long the call took" |r, _| r.duration_ns.map_or(Cell::Null, |ns| Cell::Int(ns as i64));
     "name" Text "operation, e.g. all_reduce" |r, c| c.name(r.name);
     "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
@@ -48,7 +48,7 @@ columns! { pub SAMPLES of Sample:
     "thread" Uint "row of `threads`" |r, _| Cell::Uint(r.thread.into());
     "tid" Uint "thread id" |r, c| c.tid(r.thread);
     "stack" Uint "stack in `stack_frames`" |r, _| Cell::opt((r.stack > 0).then_some(r.stack));
-    "weight_ns" Int "time that it stands for" |r, _| Cell::Int(r.weight_ns as i64);
+    "weight_ns" Int "time for which it stands" |r, _| Cell::Int(r.weight_ns as i64);
     "state" Text "running, or what the thread waited for" |r, _| Cell::Text(state(r.state));
     "cpu" Uint "processor" |r, _| Cell::opt(r.cpu);
     "gil" Bool "whether it held Python's global lock" |r, _| r.gil.map_or(Cell::Null, Cell::Bool);
@@ -79,7 +79,7 @@ columns! { pub HEAP_EVENTS of HeapEvent:
         HeapWhat::Alloc { ordinal, .. } => Cell::Uint(ordinal),
         HeapWhat::Free { ordinal, .. } => Cell::opt(ordinal),
     };
-    "bytes" Uint "bytes asked for" |r, _| match r.what {
+    "bytes" Uint "requested bytes" |r, _| match r.what {
         HeapWhat::Alloc { size, .. } => Cell::Uint(size),
         HeapWhat::Free { .. } => Cell::Null,
     };

@@ -10,7 +10,7 @@ columns! { pub HEAP_TOTALS of HeapTotals:
     "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
     "allocations" Uint "allocations so far" |r, _| Cell::Uint(r.allocations);
     "frees" Uint "frees so far" |r, _| Cell::Uint(r.frees);
-    "allocated_bytes" Uint "bytes asked for so far" |r, _| Cell::Uint(r.allocated_bytes);
+    "allocated_bytes" Uint "requested bytes so far" |r, _| Cell::Uint(r.allocated_bytes);
     "live_bytes" Uint "live bytes" |r, _| Cell::opt(r.live_bytes);
     "peak_bytes" Uint "highest live bytes so far" |r, _| Cell::opt(r.peak_bytes);
     "peak_at_ns" Int "when that was" |r, c| c.time_opt(r.peak_at_ns);
@@ -39,7 +39,7 @@ columns! { pub MARKS of Mark:
 columns! { pub LOSSES of Loss:
     "time_ns" Int "when it was noticed, nanoseconds since the run began" |r, c| c.time(r.time_ns);
     "what" Text "what was lost" |r, c| c.name(r.what);
-    "count" Uint "how many; null if that is not known" |r, _| Cell::opt((r.count > 0).then_some(r.count));
+    "count" Uint "how many; null if unknown" |r, _| Cell::opt((r.count > 0).then_some(r.count));
     "why" Text "why" |r, c| c.name(r.why);
     "process" Uint "row of `processes`; null is the run" |r, _| Cell::opt(r.process);
 }
@@ -76,12 +76,12 @@ columns! { pub THREADS of Thread:
     "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
     "tid" Uint "thread id" |r, _| Cell::Uint(r.tid.into());
     "name" Text "its last name" |r, c| Cell::text(c.trace.thread_name(r.thread).unwrap_or_default());
-    "start_ns" Int "when it was first seen, nanoseconds since the run began" |r, c| c.time(r.start_ns);
+    "start_ns" Int "when its first event was recorded, nanoseconds since the run began" |r, c| c.time(r.start_ns);
     "end_ns" Int "when it ended" |r, c| c.time_opt(c.trace.thread_end(r.thread));
 }
 
 columns! { pub DEVICES of Device:
-    "process" Uint "row of `processes`, whose numbering it is" |r, _| Cell::Uint(r.process.into());
+    "process" Uint "row of `processes`; devices are numbered by process" |r, _| Cell::Uint(r.process.into());
     "device" Uint "number" |r, _| Cell::Uint(r.device.into());
     "name" Text "name" |r, c| c.name(r.name);
     "uuid" Text "UUID" |r, c| c.name(r.uuid);
@@ -95,7 +95,8 @@ columns! { pub DEVICES of Device:
 columns! { pub EXTERNAL_IDS of ExternalId:
     "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
     "correlation" Uint "the same in the call" |r, _| Cell::Uint(r.correlation);
-    "kind" Text "who numbers so: custom0 (PyTorch's operators), custom1 (its annotations), custom2, openacc, unknown" |r, _| Cell::Text(match r.kind {
+    "kind" Text "numbering: custom0 (PyTorch's operators), custom1 (its annotations), custom2, \
+                 openacc, unknown" |r, _| Cell::Text(match r.kind {
         ExternalKind::Unknown => "unknown",
         ExternalKind::OpenAcc => "openacc",
         ExternalKind::Custom0 => "custom0",
@@ -106,7 +107,7 @@ columns! { pub EXTERNAL_IDS of ExternalId:
 }
 
 columns! { pub COMMUNICATORS of Communicator:
-    "process" Uint "row of `processes`, whose view it is" |r, _| Cell::Uint(r.process.into());
+    "process" Uint "row of `processes` that uses it so" |r, _| Cell::Uint(r.process.into());
     "communicator" Uint "number" |r, _| Cell::Uint(r.communicator);
     "name" Text "name of the process group" |r, c| c.name(r.name);
     "description" Text "what it is for" |r, c| c.name(r.description);

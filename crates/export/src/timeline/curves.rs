@@ -130,7 +130,7 @@ impl Curves {
 }
 
 /// How long a file's device allocations, counters and heap events go on. What
-/// has no end, or began at no known time, would say nothing of that.
+/// has no end, or began at no known time, would not show that.
 fn length_ns(part: &Part<'_>) -> u64 {
     let spans = part.trace.blocks::<DeviceAllocation>().flatten().map(|row| row.time_ns);
     let counters = part.trace.counters().iter().map(|row| row.time_ns);
@@ -149,7 +149,7 @@ fn title(name: &str, gpu: Option<Gpu>) -> String {
         counter::HEAP_BYTES => "Host heap, sampled",
         counter::CGROUP_BYTES => "Memory of the cgroup",
         counter::CGROUP_LIMIT_BYTES => "Memory limit of the cgroup",
-        counter::CGROUP_OOM_KILLS => "Kills for want of memory",
+        counter::CGROUP_OOM_KILLS => "OOM kills",
         other => other,
     };
     match gpu {

@@ -215,7 +215,7 @@ impl Lanes {
         all().map(link).collect()
     }
 
-    /// Per event, the number of the group that it belongs to; 0 where it is alone.
+    /// Per event, the number of the group that it belongs to; 0 where there is no other.
     fn kin(&self) -> Vec<u64> {
         let all = || self.lanes.iter().flat_map(|lane| lane.events.iter().map(|event| event.kin));
         let mut members: FxHashMap<u64, (u32, u64)> = FxHashMap::default();

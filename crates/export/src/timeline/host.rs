@@ -189,7 +189,7 @@ fn without_interpreter(mut stack: Vec<u32>, table: &FrameTable) -> Vec<u32> {
     stack
 }
 
-/// Calls that samples of a thread tell of. They nest and never overlap: what
+/// Calls that a thread's samples show. They nest and never overlap: what
 /// began before the last sample ended begins there.
 #[derive(Default)]
 struct Calls {
@@ -220,12 +220,12 @@ impl Calls {
     ) {
         let same = match self.is_near(start_ns) {
             true => self.open.iter().zip(frames).take_while(|((a, _), b)| a == *b).count(),
-            // Nothing was seen in between.
+            // Nothing was sampled in between.
             false => 0,
         };
         let end_ns = end_ns.max(self.end_ns);
         let start_ns = start_ns.clamp(self.end_ns, end_ns);
-        // A wait ends when it ends; what was called may go on until something else is seen.
+        // A wait ends when it ends; what was called may go on until something else is sampled.
         if self.is_near(start_ns) {
             for (_, event) in self.open.iter_mut().filter(|(_, e)| e.kind != EventKind::Waiting) {
                 event.duration_ns = start_ns - event.start_ns;

@@ -1,6 +1,6 @@
 // Events by row: each lane is split into rows of nesting depth, and all columns
 // are put into the order of the rows. So a row is a range of indexes whose events
-// do not overlap, and their durations summed from the first on tell how busy any
+// do not overlap, and their durations summed from the first on give how busy any
 // stretch of the row is without visiting its events.
 
 const KINDS = ["python", "operator", "range", "call", "overhead", "other", "kernel", "collective", "copy",
@@ -104,7 +104,7 @@ class Trace {
     return from;
   }
 
-  // First event of a range that starts at `time` or later, looked for nearby first.
+  // First event of a range that starts at `time` or later, searched nearby first.
   startsAt(from, to, time) {
     let step = 1, low = from;
     while (low + step < to && this.start[low + step] < time) { low += step; step *= 2; }

@@ -1,4 +1,4 @@
-// What is said of an event or of a stretch of time.
+// What the panel shows of an event or of a stretch of time.
 
 const MOST_NAMES = 40;
 
@@ -101,6 +101,6 @@ class Panel {
         ...there.slice(0, MOST_NAMES).map((row) => this.row(row.longest, formatTime(row[by]), formatCount(row.count), formatTime(row.total / row.count), trace.names[row.name]))];
     };
     const device = (row) => DEVICE_KINDS.has(row.kind);
-    $("table").tBodies[0].replaceChildren(...section("On the GPU", device, "total"), ...section("On the host, without what is nested", (row) => !device(row) && !["device range", "synchronisation"].includes(KINDS[row.kind]), "self"));
+    $("table").tBodies[0].replaceChildren(...section("On the GPU", device, "total"), ...section("On the host, without nested spans", (row) => !device(row) && !["device range", "synchronisation"].includes(KINDS[row.kind]), "self"));
   }
 }

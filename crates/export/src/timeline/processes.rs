@@ -15,7 +15,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Says that another file begins.
+    /// Marks the beginning of another file.
     pub fn next_file(&mut self) {
         self.file += 1;
     }

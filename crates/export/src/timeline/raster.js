@@ -1,9 +1,9 @@
 // Draws rows into a buffer of pixels. A row costs as much as it has pixels and
 // wide events, however many narrow ones there are: all events that start within
-// a pixel are one column, whose strength is the share of it that was busy.
+// a pixel are one column; its strength is the share of it that was busy.
 
 // Hue, saturation, lightness on light and dark paper. Hues are those of Okabe and
-// Ito; rows and labels tell kinds apart as well.
+// Ito; rows and labels separate kinds as well.
 const COLOURS = {
   python: [50, 74, 70, 40], operator: [202, 66, 74, 42], range: [326, 44, 78, 46], call: [41, 82, 64, 44],
   overhead: [0, 45, 74, 44], other: [215, 12, 76, 42], kernel: [164, 50, 62, 38], collective: [20, 86, 66, 48],

@@ -33,7 +33,7 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     const shares = { thread: new Float64Array(width), stream: new Float64Array(width) };
     const lanes = { thread: 0, stream: 0 };
     const per = (trace.most - trace.least) / width;
-    // Threads without spans are told of by their samples.
+    // Threads without spans are shown by their samples.
     const spans = trace.lanes.some((lane) => lane.kind === "thread" && lane.rows.length);
     for (const lane of trace.lanes) {
       const kind = lane.kind === "samples" && !spans ? "thread" : lane.kind;

@@ -1,10 +1,10 @@
 // What a stretch of time holds. Shares come from unions of intervals, so that
 // what overlaps counts once.
 
-// What counts as work of the host: operators, Python and calls. A range says only
-// what somebody called the time, whether or not anything happened in it.
+// What counts as work of the host: operators, Python and calls. A range records only
+// a name for a stretch of time, whether or not anything happened in it.
 const HOST_WORK = new Set(["python", "operator", "call"].map((kind) => KINDS.indexOf(kind)));
-// Calls as samples saw them last through waits, which are calls of their own.
+// Calls as sampled last through waits, which are calls of their own.
 const SAMPLED = new Set(["python", "native"].map((kind) => KINDS.indexOf(kind)));
 const WAITING = new Set([KINDS.indexOf("waiting")]);
 
@@ -69,13 +69,13 @@ function without(one, other) {
 
 // When samples found a thread on a core: they cover its time but for the waits.
 function running(trace, lane, from, to) {
-  const seen = lane.rows.length ? within(trace, lane.rows[0], from, to, SAMPLED) : [];
-  return without(seen, unionOfAll(lane.rows.map((row) => within(trace, row, from, to, WAITING))));
+  const sampled = lane.rows.length ? within(trace, lane.rows[0], from, to, SAMPLED) : [];
+  return without(sampled, unionOfAll(lane.rows.map((row) => within(trace, row, from, to, WAITING))));
 }
 
 // Per rank: time in which any of its host threads was at work, in which its GPUs
-// had work, and in which both were so. Null is what no lane tells. Where threads
-// have no spans, their samples tell, and the host's time is an estimate.
+// had work, and in which both were so. Null is what no lane has. Where threads
+// have no spans, their samples count, and the host's time is an estimate.
 function activity(trace, from, to) {
   const ranks = new Map();
   for (const lane of trace.lanes) {

@@ -10,5 +10,5 @@ mod things;
 mod write;
 
 pub use read::{exact_duration, exact_size, parse_duration, parse_size};
-pub use things::{processes, recorded, signal};
+pub use things::{counted, processes, recorded, signal};
 pub use write::{bytes, count, duration, percent, rate, signed_bytes};

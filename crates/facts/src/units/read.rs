@@ -83,7 +83,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
         return whole.checked_mul(scale);
     }
     let value = number.parse::<f64>().ok()? * scale as f64;
-    // 2^63: past it `f64` has no exact bytes and nobody has the disk.
+    // 2^63: past it `f64` has no exact bytes and no disk is that large.
     (value.is_finite() && value < 9.2e18).then_some(value.round() as u64)
 }
 

@@ -4,12 +4,18 @@ use tprof_trace::Recorded;
 
 use super::count;
 
+/// A number with its noun: `1 step`, `1,234 steps`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
 /// How much was recorded: `3,397 events and 12 CPU samples`, `52 CPU samples`, `0 events`.
 pub fn recorded(recorded: Recorded) -> String {
-    let some = |n: u64, unit: &str| {
-        (n > 0).then(|| format!("{} {unit}{}", count(n), if n == 1 { "" } else { "s" }))
-    };
-    match (some(recorded.events, "event"), some(recorded.samples, "CPU sample")) {
+    let some = |n: u64, one: &str, many: &str| (n > 0).then(|| counted(n, one, many));
+    match (
+        some(recorded.events, "event", "events"),
+        some(recorded.samples, "CPU sample", "CPU samples"),
+    ) {
         (Some(events), Some(samples)) => format!("{events} and {samples}"),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => "0 events".to_owned(),
@@ -18,11 +24,10 @@ pub fn recorded(recorded: Recorded) -> String {
 
 /// `1 process`, `46 processes (84 program images)`: images are named where there are more.
 pub fn processes(processes: usize, images: usize) -> String {
-    let count = |n: usize| count(n as u64);
-    let all = format!("{} process{}", count(processes), if processes == 1 { "" } else { "es" });
+    let all = counted(processes as u64, "process", "processes");
     match images == processes {
         true => all,
-        false => format!("{all} ({} program images)", count(images)),
+        false => format!("{all} ({} program images)", count(images as u64)),
     }
 }
 

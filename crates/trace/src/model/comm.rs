@@ -1,20 +1,20 @@
-//! What ranks said to each other.
+//! Communication between ranks.
 
 use super::{NameId, ProcessIndex, ThreadIndex};
 
 /// A collective or point-to-point operation of one rank.
 ///
-/// Its kernel is the one whose `correlation` it names; operations that were
+/// Its kernel is the one with its `correlation`; operations that were
 /// grouped name the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
-    /// When the host called it; if that was not seen, when its kernel began.
+    /// When the host called it; if that was not recorded, when its kernel began.
     pub start_ns: u64,
-    /// How long the call took; none if it was not seen.
+    /// How long the call took; none if it was not recorded.
     pub duration_ns: Option<u64>,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
-    /// By which thread; none if the call was not seen.
+    /// By which thread; none if the call was not recorded.
     pub thread: Option<ThreadIndex>,
     /// Operation in small letters, as `torch.distributed` names them: `all_reduce`,
     /// `all_gather`, `reduce_scatter`, `broadcast`, `all_to_all`, `send`, `recv`, ….
@@ -41,16 +41,16 @@ pub struct Collective {
     pub correlation: Option<u64>,
 }
 
-/// A communicator, as one process sees it.
+/// A communicator, from the side of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Communicator {
-    /// Whose view.
+    /// That process.
     pub process: ProcessIndex,
-    /// Number; the same in all ranks where the library says enough to tell.
+    /// Number; the same in all ranks where the library gives a common id.
     pub communicator: u64,
     /// Name (process group), empty if it has none.
     pub name: NameId,
-    /// What it is for, empty if nobody said.
+    /// What it is for, empty if unknown.
     pub description: NameId,
     /// `nccl`, `gloo`, ….
     pub backend: NameId,

@@ -5,7 +5,7 @@ use super::{NameId, ProcessIndex, StackId, ThreadIndex};
 /// A device of one process, as it numbers them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Device {
-    /// Whose numbering.
+    /// The process that numbers it so.
     pub process: ProcessIndex,
     /// Number (CUDA ordinal).
     pub device: u32,
@@ -28,7 +28,7 @@ pub struct Device {
 /// A stream that has a name or a priority of its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Device.
     pub device: u32,
@@ -38,7 +38,7 @@ pub struct Stream {
     pub stream: u64,
     /// Name; empty if it has none.
     pub name: NameId,
-    /// Priority as its library says it, offset by 2^31; none if unknown.
+    /// Priority as its library has it, offset by 2^31; none if unknown.
     pub priority: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ pub struct Kernel {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Device.
     pub device: u32,
@@ -92,7 +92,7 @@ pub struct KernelOutline {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Device.
     pub device: u32,
@@ -119,7 +119,7 @@ pub struct MemoryCopy {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Device.
     pub device: u32,
@@ -157,7 +157,7 @@ pub struct MemoryCopy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CopyKind {
-    /// Not said.
+    /// Not recorded.
     #[default]
     Unknown = 0,
     /// Host to device.
@@ -174,11 +174,11 @@ pub enum CopyKind {
     Memset = 6,
 }
 
-/// Kinds of memory, as CUPTI tells them apart.
+/// Kinds of memory, as in CUPTI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MemoryKind {
-    /// Not said.
+    /// Not recorded.
     #[default]
     Unknown = 0,
     /// Host memory that may be paged out.
@@ -204,7 +204,7 @@ pub struct Synchronization {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Device.
     pub device: Option<u32>,
@@ -234,7 +234,7 @@ pub struct Synchronization {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SyncKind {
-    /// Not said.
+    /// Not recorded.
     #[default]
     Unknown = 0,
     /// The host waits for an event.
@@ -255,7 +255,7 @@ pub struct DeviceSpan {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Device.
     pub device: u32,
@@ -293,7 +293,7 @@ pub enum DeviceSpanKind {
 pub struct DeviceAllocation {
     /// When.
     pub time_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// By which thread.
     pub thread: ThreadIndex,
@@ -307,14 +307,14 @@ pub struct DeviceAllocation {
     /// (`cudaDeviceReset`), however it was taken from the device's library. A framework's
     /// rows have 0 where the address is not known ([`Self::is_placed`]).
     pub address: u64,
-    /// Bytes; none for a free that does not say them: the last allocation at its
+    /// Bytes; none for a free without a size: the last allocation at its
     /// address does, in order of time.
     pub bytes: Option<u64>,
     /// Kind of memory.
     pub kind: MemoryKind,
-    /// Bytes that the allocator has given out afterwards, as it says itself.
+    /// Bytes that the allocator has given out afterwards, by its own count.
     pub total_allocated_bytes: Option<u64>,
-    /// Bytes that the allocator holds afterwards, as it says itself.
+    /// Bytes that the allocator holds afterwards, by its own count.
     pub total_reserved_bytes: Option<u64>,
     /// Stream of a stream-ordered allocation.
     pub stream: Option<u64>,
@@ -338,7 +338,7 @@ impl DeviceAllocation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Allocator {
-    /// The device's own library (cudaMalloc and its kin).
+    /// The device's own library (cudaMalloc and similar).
     #[default]
     Library = 0,
     /// A framework's caching allocator (PyTorch's `[memory]` events).
@@ -356,7 +356,7 @@ pub struct ClockJoin {
     pub foreign_ns: u64,
     /// How far the two readings lay apart at most.
     pub uncertainty_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// The other clock, e.g. `cupti`.
     pub source: NameId,
@@ -366,7 +366,7 @@ pub struct ClockJoin {
 /// profiler inside the job joins calls to its operators by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExternalId {
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Number that the call and what it started carry too.
     pub correlation: u64,
@@ -376,11 +376,11 @@ pub struct ExternalId {
     pub id: u64,
 }
 
-/// Who numbers external ids, as CUPTI tells them apart.
+/// The numbering of external ids, as in CUPTI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ExternalKind {
-    /// Not said.
+    /// Not recorded.
     #[default]
     Unknown = 0,
     /// OpenACC.

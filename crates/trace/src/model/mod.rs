@@ -34,7 +34,7 @@ pub type StackId = u32;
 pub struct Process {
     /// This row's index.
     pub process: ProcessIndex,
-    /// Process id, as the host sees it.
+    /// Process id on the host.
     pub pid: u32,
     /// Parent's process id.
     pub parent: u32,
@@ -53,7 +53,7 @@ pub struct Process {
 /// How allocations of a process were recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryRecording {
-    /// Not at all (`--mem off`, or the process could not be seen).
+    /// Not at all (`--mem off`, or the process could not be recorded).
     Off,
     /// Exact counters, stacks sampled by bytes with this mean interval.
     Sampled {
@@ -73,7 +73,7 @@ pub enum ProcessEnd {
     Signal(i32),
     /// Replaced by another image.
     Exec,
-    /// Gone; nobody could tell how.
+    /// Gone; how is unknown.
     Unknown,
 }
 
@@ -82,18 +82,18 @@ pub enum ProcessEnd {
 pub struct Thread {
     /// This row's index.
     pub thread: ThreadIndex,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
-    /// Thread id, as the target sees it.
+    /// Thread id inside the target.
     pub tid: u32,
-    /// When it was first seen.
+    /// When its first event was recorded.
     pub start_ns: u64,
 }
 
 /// An executable mapping.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// First address.
     pub start: u64,
@@ -101,24 +101,24 @@ pub struct Module {
     pub end: u64,
     /// Address minus the module's own (ELF) address.
     pub bias: u64,
-    /// Path; base name alone under `--redact`.
+    /// Path; only the base name under `--redact`.
     pub path: NameId,
     /// Build id in hex; empty if it has none.
     pub build_id: NameId,
-    /// When the mapping was seen.
+    /// When the mapping was recorded.
     pub time_ns: u64,
 }
 
 /// Set in a frame that is no address: a function of an interpreter, of the
 /// kernel, or of an imported call stack. The low 32 bits are a number of the
-/// process's own; its row in the symbols table says what it is. Addresses in
+/// process's own; its row in the symbols table describes it. Addresses in
 /// user space lie below on every machine.
 pub const SYNTHETIC_FRAME: u64 = 1 << 56;
 
 /// A call stack: return addresses or [`SYNTHETIC_FRAME`]s, innermost first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Its id in that process.
     pub stack: StackId,
@@ -131,7 +131,7 @@ pub struct Stack {
 /// What an address means: the function that holds it, and what was inlined there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Symbol {
-    /// Whose address.
+    /// The process of the address.
     pub process: ProcessIndex,
     /// The return address, as in [`Stack::frames`].
     pub address: u64,
@@ -152,7 +152,7 @@ pub struct Symbol {
 pub struct HeapEvent {
     /// When.
     pub time_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// By which thread.
     pub thread: ThreadIndex,
@@ -171,7 +171,7 @@ pub enum HeapWhat {
         size: u64,
         /// Where.
         stack: StackId,
-        /// Result of a `realloc`, whose old block's free comes just before.
+        /// Result of a `realloc`; the free of its old block comes just before.
         realloc: bool,
     },
     /// A block given back.
@@ -188,7 +188,7 @@ pub enum HeapWhat {
 pub struct MapEvent {
     /// When.
     pub time_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// By which thread.
     pub thread: ThreadIndex,
@@ -220,7 +220,7 @@ pub enum MapKind {
 pub struct HeapTotals {
     /// When they were read.
     pub time_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Allocations so far.
     pub allocations: u64,
@@ -241,7 +241,7 @@ pub struct HeapTotals {
 pub struct Counter {
     /// When.
     pub time_ns: u64,
-    /// Whose; `None` for the host or its cgroup.
+    /// Its process; `None` for the host or its cgroup.
     pub process: Option<ProcessIndex>,
     /// Of which device, if it is one's.
     pub device: Option<u32>,
@@ -253,7 +253,7 @@ pub struct Counter {
 
 /// What was lost, where analyses must know it by name.
 pub mod loss {
-    /// Heap events that no counter and no record knows, whatever is recorded.
+    /// Heap events that are in no counter and no record, whatever is recorded.
     pub const EVENTS: &str = "events";
 }
 
@@ -279,7 +279,7 @@ pub mod counter {
     pub const GPU_UTILIZATION: &str = "gpu_utilization";
     /// Share of it in which the device's memory was read or written.
     pub const GPU_MEMORY_UTILIZATION: &str = "gpu_memory_utilization";
-    /// Memory of a device in use, whoever uses it, bytes.
+    /// Memory of a device in use by all processes, bytes.
     pub const GPU_MEMORY_BYTES: &str = "gpu_memory_used_bytes";
     /// Clock of the multiprocessors, Hz.
     pub const GPU_SM_CLOCK: &str = "gpu_sm_clock_hz";
@@ -298,7 +298,7 @@ pub mod counter {
 pub struct Mark {
     /// When.
     pub time_ns: u64,
-    /// Whose; `None` for the whole run (`tprof ctl mark`).
+    /// Its process; `None` for the whole run (`tprof ctl mark`).
     pub process: Option<ProcessIndex>,
     /// Name.
     pub name: NameId,
@@ -348,7 +348,7 @@ pub mod property {
 pub struct Loss {
     /// When it was noticed.
     pub time_ns: u64,
-    /// Whose; `None` for the run.
+    /// Its process; `None` for the run.
     pub process: Option<ProcessIndex>,
     /// What was lost, e.g. `heap events`.
     pub what: NameId,

@@ -2,7 +2,7 @@
 
 use super::{NameId, ProcessIndex, StackId, ThreadIndex};
 
-/// An interval of a host thread: a call, an operator, a range that somebody named.
+/// An interval of a host thread: a call, an operator, a named range.
 ///
 /// Spans of one thread and kind nest; kinds may overlap each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Span {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// On which thread.
     pub thread: ThreadIndex,
@@ -48,7 +48,7 @@ pub struct SpanOutline {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// On which thread.
     pub thread: ThreadIndex,
@@ -89,12 +89,12 @@ pub enum SpanKind {
 
 /// One end of an arrow between spans, or from a span to what it caused elsewhere.
 ///
-/// Arrows from a launch to its kernel are not listed: their correlation says as much.
+/// Arrows from a launch to its kernel are not listed: their correlation has the same content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowPoint {
     /// When; it lies within the span that it belongs to.
     pub time_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Thread of the span; none if it lies on a device.
     pub thread: Option<ThreadIndex>,
@@ -131,7 +131,7 @@ pub enum FlowEnd {
 pub struct ThreadCounts {
     /// When.
     pub time_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Which thread.
     pub thread: ThreadIndex,
@@ -152,7 +152,7 @@ pub struct ThreadCounts {
 pub struct Sample {
     /// When.
     pub time_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Which thread.
     pub thread: ThreadIndex,
@@ -168,7 +168,7 @@ pub struct Sample {
     pub gil: Option<bool>,
 }
 
-/// What of a [`Sample`] tells whether it is one of a thread on a core.
+/// The part of a [`Sample`] that shows whether its thread was on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleOutline {
     /// What it was doing; 0 if no stack could be taken.
@@ -183,11 +183,11 @@ pub struct SampleOutline {
 pub struct EventSample {
     /// When the last of them was counted.
     pub time_ns: u64,
-    /// Whose.
+    /// Its process.
     pub process: ProcessIndex,
     /// Which thread.
     pub thread: ThreadIndex,
-    /// Where the last one happened: the innermost frame alone; 0 if not known.
+    /// Where the last one happened: only the innermost frame; 0 if not known.
     pub stack: StackId,
     /// Kind, as `perf list` calls it.
     pub event: NameId,
@@ -204,7 +204,7 @@ pub enum ThreadState {
     Running = 0,
     /// Ready, but no core was free.
     Runnable = 1,
-    /// Off its core for a reason that nothing tells.
+    /// Off its core for an unknown reason.
     Blocked = 2,
     /// Waiting for a lock or a condition.
     Lock = 3,

@@ -99,7 +99,7 @@ impl TraceRow for DeviceSpan {}
 impl TraceRow for FlowPoint {}
 impl TraceRow for ExternalId {}
 
-/// A row of a large table, or the part of one that is read alone. Sealed, as
+/// A row of a large table, or the part of one that is read by itself. Sealed, as
 /// [`TraceRow`] is.
 #[expect(private_bounds)]
 pub trait TracePart: Part {}

@@ -1,7 +1,7 @@
 //! The table of stacks.
 //!
 //! A program's stacks have most of their outer frames in common, and few frames
-//! at all: a row tells how many outer frames it takes from the row before, and
+//! at all: a row has how many outer frames it takes from the row before, and
 //! the rest as places in a list of the block's frames.
 
 use super::{Row, table};
@@ -91,7 +91,7 @@ fn joined(columns: &mut Columns<'_>) -> Result<Vec<Vec<u64>>, Damage> {
         let from = usize::try_from(shared).ok().and_then(|shared| before.len().checked_sub(shared));
         let outer = from.and_then(|from| before.get(from..));
         let outer = outer.ok_or_else(|| Damage::new("a stack shares frames that are not there"))?;
-        // The block's header says how much all this fills.
+        // The block's header has the size of all this.
         columns.fill(8 * outer.len())?;
         let mut frames = Vec::with_capacity(places.len() + outer.len());
         for place in places {

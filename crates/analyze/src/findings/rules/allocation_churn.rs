@@ -59,12 +59,13 @@ impl Rule for AllocationChurn {
         if file.row_count::<Sample>() == 0 {
             let why = match (has_heap, rates.flatten()) {
                 (_, Some(rates)) => rates,
-                (true, None) => "how often the host allocates is not known".to_owned(),
+                (true, None) => "the host's rate of allocation is unknown".to_owned(),
                 (false, None) => "host allocations were not recorded".to_owned(),
             };
             return Verdict::undecided(
-                format!("{why}; the time that they cost was not measured"),
-                "CPU samples (`tprof run --activities cpu,mem`): their stacks show the allocator",
+                format!("{why}; their cost was not measured"),
+                "CPU samples (`tprof run --activities cpu,mem`), with the allocator on their \
+                 stacks",
             );
         }
         let (threads, samples, is_recorded) = allocator_time(scene);
@@ -72,15 +73,15 @@ impl Rule for AllocationChurn {
             return Verdict::none(scene.none(&SAMPLE, is_recorded));
         };
         let seen = format!(
-            "The thread that is in the heap's allocator longest is there for {} (estimated \
-             from {} samples).{}",
+            "The thread with the most allocator time spent {} in malloc and free (estimated from \
+             {} samples){}.",
             time(scene, *most),
             count(samples.len() as u64),
-            rates.flatten().map(|rates| format!(" It is {rates}.")).unwrap_or_default(),
+            rates.flatten().map(|rates| format!(", at {rates}")).unwrap_or_default(),
         );
         Verdict::Found(vec![
             scene
-                .finding("the host allocates and frees all the time")
+                .finding("the host allocates and frees constantly")
                 .seen(seen)
                 .advice(
                     "See the sites in `tprof report memory`: reuse buffers, reserve containers, \
@@ -94,7 +95,7 @@ impl Rule for AllocationChurn {
     }
 }
 
-/// What the heap's counters say, if anything.
+/// The rates in the heap's counters, if any.
 fn rates(churn: &Churn) -> Option<String> {
     let rate = churn.allocations_per_s.get()?;
     let size = churn.bytes_per_s.get().map(|rate| format!(" ({}/s)", bytes(rate as u64)));
@@ -105,11 +106,7 @@ fn rates(churn: &Churn) -> Option<String> {
             .map(|share| format!(", {} of them freed within 1 ms", percent(share)))
             .unwrap_or_default(),
     };
-    Some(format!(
-        "{} allocations a second{}{short}",
-        count(rate.round() as u64),
-        size.unwrap_or_default()
-    ))
+    Some(format!("{} allocations/s{}{short}", count(rate.round() as u64), size.unwrap_or_default()))
 }
 
 /// Time of each thread in the allocator within what is judged, the samples that say so,

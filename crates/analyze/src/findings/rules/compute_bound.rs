@@ -14,9 +14,9 @@ const LIMIT: HardwareLimit = HardwareLimit {
     unit: "the multiprocessors",
     kinds: &[KernelKind::Matrix],
     they: "matrix kernels",
-    what: "kernels use the device's arithmetic to the full",
-    advice: "Compute less or cheaper: bf16, fp16 or fp8 on tensor cores, TF32 in place of \
-             fp32, fewer operations for the same result; more devices help here.",
+    what: "kernels are bound by the device's arithmetic",
+    advice: "Compute less or cheaper: bf16, fp16 or fp8 on tensor cores, TF32 in place of fp32, \
+             fewer operations for the same result; or use more devices.",
 };
 
 impl Rule for ComputeBound {

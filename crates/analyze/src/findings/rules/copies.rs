@@ -48,8 +48,8 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
         false => String::new(),
     };
     let mut seen = format!(
-        "{}{}{moved}. On the device they take {}, {} of it alone; their calls hold host \
-         threads for {}.",
+        "{}{}{moved}. On the device they take {}, {} of it without other work; their calls block \
+         host threads for {}.",
         times(scene, copies.len(), words.things),
         words.sort,
         time(scene, on_device.length()),
@@ -91,7 +91,7 @@ pub(super) fn judge_synchronous(
     match !all.is_empty() && all.iter().all(|copy| copy.is_asynchronous(scene.rank).is_none()) {
         true => Verdict::undecided(
             "which call started which copy was not recorded",
-            "calls of the CUDA or HIP runtime with the correlations of their copies",
+            "CUDA or HIP runtime calls with the correlations of their copies",
         ),
         false => scene
             .no_calls()

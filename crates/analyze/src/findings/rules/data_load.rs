@@ -32,7 +32,7 @@ const ADVICE: &str = "Load ahead, in other processes: DataLoader(num_workers=…
     prefetch_factor=…, persistent_workers=True, pin_memory=True); make decoding and collating \
     cheaper; copy with non_blocking=True.";
 
-const RANGE: Thing = Thing::of_main_threads("range named like one that loads data");
+const RANGE: Thing = Thing::of_main_threads("range with the name of a data loader");
 const SAMPLE: Thing = Thing::of_main_threads("CPU sample in PyTorch's DataLoader");
 
 /// Ranges of the main threads that load data, while the device is idle.
@@ -58,9 +58,8 @@ impl Rule for DataLoadBound {
                         scene.none(&RANGE, scene.has_spans(&KINDS, loads_data)),
                         scene.none(&SAMPLE, scene.sampled_loading().is_recorded),
                     ),
-                    "a range around the wait for the next batch: PyTorch's DataLoader has \
-                     one; otherwise torch.profiler.record_function or an NVTX range named \
-                     data_load",
+                    "a range around the wait for the next batch: PyTorch's DataLoader has one; \
+                     else torch.profiler.record_function or an NVTX range named data_load",
                 ),
             };
         }
@@ -97,7 +96,7 @@ impl Rule for DataLoadBound {
         let waits = places.filter(|place| measure.within(place.interval) > 0);
         Verdict::Found(vec![
             scene
-                .finding("the job waits for its next batch")
+                .finding("the job waits for the next batch")
                 .seen(seen)
                 .advice(ADVICE)
                 // Ready data saves no more host time than the loading takes, and no more
@@ -142,7 +141,7 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
         ));
     }
     let (whose, most) = match sampled.workers.is_empty() {
-        true => ("No worker was seen: it runs in", &sampled.own),
+        true => ("No worker was sampled: loading runs in", &sampled.own),
         false => ("The workers run in", &sampled.workers),
     };
     if !most.is_empty() {
@@ -153,7 +152,7 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
     let waits = sampled.places().filter(|place| measure.within(place.interval) > 0);
     Verdict::Found(vec![
         scene
-            .finding("the job waits for its next batch")
+            .finding("the job waits for the next batch")
             .seen(seen)
             .advice(ADVICE)
             .bound(loading.length().min(scene.late.length()))

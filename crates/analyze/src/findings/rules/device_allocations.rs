@@ -31,12 +31,12 @@ impl Rule for DeviceAllocations {
         }
         let cover = scene.cover_of_calls(&calls);
         let start = match scene.steps {
-            0 => " No steps were seen, so that this may be the start of the job.",
+            0 => " No steps were recorded, so this may be the start of the job.",
             _ => "",
         };
         let seen = format!(
-            "{} such as cudaMalloc and cudaFree hold host threads for {}; cudaFree also \
-             waits until the device is done.{start}",
+            "{} such as cudaMalloc and cudaFree block host threads for {}; cudaFree also waits for \
+             the device.{start}",
             times(scene, calls.len(), "calls"),
             time(scene, cover.length()),
         );
@@ -45,9 +45,9 @@ impl Rule for DeviceAllocations {
                 .finding("the driver allocates and frees device memory")
                 .seen(seen)
                 .advice(
-                    "Keep buffers over steps or take them from a caching or stream-ordered \
-                     pool (cudaMallocAsync); if PyTorch's cache is emptied, leave out \
-                     empty_cache() and free memory for it.",
+                    "Keep buffers over steps or take them from a caching or stream-ordered pool \
+                     (cudaMallocAsync). If PyTorch's cache is emptied, leave out empty_cache() and \
+                     free memory for it.",
                 )
                 // The threads have still their other work to do.
                 .bound(cover.length())

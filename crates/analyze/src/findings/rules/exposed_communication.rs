@@ -18,7 +18,7 @@ const SMALL_BYTES: u64 = 1 << 20;
 /// Communication that no computation hides.
 pub(super) struct ExposedCommunication;
 
-const KERNEL: Thing = Thing::new("kernel that communicates with other ranks");
+const KERNEL: Thing = Thing::new("communication kernel");
 
 impl Rule for ExposedCommunication {
     fn name(&self) -> &'static str {
@@ -39,9 +39,8 @@ impl Rule for ExposedCommunication {
         let names = by_name(scene, kernels.iter().copied());
         let hidden = scene.communication.length() - exposed.length();
         let seen = format!(
-            "Communication takes {}; computation hides {} of it, and for {} the device \
-             does nothing else. Most exposed: {}.{} Waiting for ranks that come late is part \
-             of it.",
+            "Communication takes {}; computation hides {} of it, and for {} the device does \
+             nothing else. Most exposed: {}.{} This includes waiting for late ranks.",
             time(scene, scene.communication.length()),
             percent(hidden as f64 / scene.communication.length().max(1) as f64),
             time(scene, exposed.length()),
@@ -51,7 +50,7 @@ impl Rule for ExposedCommunication {
         let places = kernels.iter().filter(|(_, ns)| *ns > 0);
         Verdict::Found(vec![
             scene
-                .finding("nothing hides the communication")
+                .finding("communication is not hidden")
                 .seen(seen)
                 .advice(advice(scene, &kernels))
                 .bound(exposed.length())
@@ -94,15 +93,15 @@ fn advice(scene: &Scene<'_>, kernels: &[(&Work, u64)]) -> String {
              all_gather). "
         }
         (true, false) => {
-            "They are many: see in `tprof report comm` whether they are small enough to be \
-             joined in buckets. "
+            "They are many: check in `tprof report comm` whether they are small enough to join in \
+             buckets. "
         }
         (false, false) => "",
     };
     format!(
-        "{bucket}Start communication earlier and let computation run beside it (DDP's \
-         overlap, FSDP's prefetch, asynchronous collectives); send fewer bytes (bf16 \
-         gradients, fewer synchronisations by accumulation). See `tprof report stragglers` \
-         for the part that is waiting."
+        "{bucket}Start communication earlier and let computation run beside it (DDP's overlap, \
+         FSDP's prefetch, asynchronous collectives). Send fewer bytes (bf16 gradients, fewer \
+         synchronisations by accumulation). `tprof report stragglers` has the part that is \
+         waiting."
     )
 }

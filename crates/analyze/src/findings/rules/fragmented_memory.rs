@@ -59,13 +59,13 @@ impl Rule for FragmentedMemory {
         let Some(pool) = pools.values().max_by_key(|pool| (pool.grown_bytes, pool.peak_allocated))
         else {
             return Verdict::undecided(
-                "no event says what the framework's allocator holds and gives out of a device",
-                "its events with both totals: torch.profiler(profile_memory=True)",
+                "the totals of the framework's allocator were not recorded",
+                "allocator events with both totals: torch.profiler(profile_memory=True)",
             );
         };
         let free = pool.peak_reserved.saturating_sub(pool.peak_allocated);
         let peak = format!(
-            "at its peak the allocator has given out {} of the {} that it holds; {} ({}) is free",
+            "at its peak the allocator has given out {} of its {}; {} ({}) is free",
             bytes(pool.peak_allocated),
             bytes(pool.peak_reserved),
             bytes(free),
@@ -81,14 +81,13 @@ impl Rule for FragmentedMemory {
         let calls = scene.cover_of_calls(&scene.calls_named(is_device_allocation));
         let seen = format!(
             "In the recording {} of its requests took {} more from the device although as many \
-             bytes were free; {peak}. \
-             Calls that take and give back device memory last for {}.",
+             bytes were free; {peak}. Calls that take and give back device memory take {}.",
             count(pool.grown),
             bytes(pool.grown_bytes),
             time(scene, calls.length()),
         );
         let mut finding = scene
-            .finding("free device memory is in pieces that do not fit")
+            .finding("free device memory is fragmented")
             .seen(seen)
             .advice(
                 "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \

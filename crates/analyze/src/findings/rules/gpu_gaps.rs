@@ -45,13 +45,13 @@ impl Rule for GpuGaps {
         );
         Verdict::Found(vec![
             scene
-                .finding("the device is idle for long times at a stretch")
+                .finding("the device has long idle gaps")
                 .seen(seen)
                 .advice(
-                    "Open the gaps in the timeline. Where the host is late, move what it does \
-                     there to another thread or process, do it less often, or launch work \
-                     before it begins; where launched work waits, look for what it depends \
-                     on: events of other streams, host callbacks, nodes of a graph.",
+                    "Open the gaps in the timeline. Where the host is late, move its work there to \
+                     another thread or process, do it less often, or launch device work before it. \
+                     Where launched work waits, check its dependencies: events of other streams, \
+                     host callbacks, nodes of a graph.",
                 )
                 .bound(idle.length())
                 .at(idle_places(&idle)),
@@ -66,7 +66,7 @@ fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let mut text = String::new();
     if held > 0 {
         text += &format!(
-            " For {} of it the next work was launched already, and waited on the device.",
+            " For {} of this time the next work was launched already, and waited on the device.",
             duration(scene.per_step(held))
         );
     }

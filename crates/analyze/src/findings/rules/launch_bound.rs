@@ -29,7 +29,7 @@ impl Rule for LaunchBound {
         if (0..scene.rank.work.len()).all(|at| scene.rank.launches.call_of(at).is_none()) {
             return Verdict::undecided(
                 "which call launched which kernel was not recorded",
-                "calls of the CUDA or HIP runtime with the correlations of their kernels",
+                "CUDA or HIP runtime calls with the correlations of their kernels",
             );
         }
         let (idle, gaps) = short_gaps(scene);
@@ -50,7 +50,7 @@ impl Rule for LaunchBound {
         );
         let places = top(scene, &around, 3);
         if !places.is_empty() {
-            seen += &format!(" Most of it is launched in {places}.");
+            seen += &format!(" Most of that work is launched in {places}.");
         }
         Verdict::Found(vec![
             scene

@@ -32,14 +32,14 @@ impl Rule for LowUtilization {
         if low.is_empty() {
             let busy = percent(busy);
             return Verdict::clear(format!(
-                "the device is busy for {busy} of the time {}, and never low",
+                "the device is busy for {busy} of the time {}, with no low part",
                 scene.place()
             ));
         }
         let lost = scene.idle.shared(&low);
         let seen = format!(
-            "The device is busy for {} of the time, but for less than half of it in {} of \
-             {PARTS} equal parts; in these it is idle for {}.",
+            "The device is busy for {} of the time, but under 50 % busy in {} of {PARTS} equal \
+             parts; these have {} of idle time.",
             percent(busy),
             low_count(scene, &low),
             time(scene, lost),
@@ -51,10 +51,10 @@ impl Rule for LowUtilization {
         };
         Verdict::Found(vec![
             scene
-                .finding("the device is mostly idle in parts of the time")
+                .finding("the GPU is under 50 % busy in part of the run")
                 .seen(seen)
                 .advice(
-                    "The other findings say why, where the data tells. If none does, see \
+                    "The other findings have the causes, where the data permits. If none has, see \
                      `tprof report idle`, and record operators or NVTX ranges.",
                 )
                 .bound(lost)

@@ -14,7 +14,7 @@ const LIMIT: HardwareLimit = HardwareLimit {
     unit: "the device's memory",
     kinds: &[KernelKind::Elementwise, KernelKind::Reduction],
     they: "elementwise, copying, reducing and gathering kernels",
-    what: "kernels wait for the device's memory",
+    what: "kernels are bound by the device's memory",
     advice: "Move fewer bytes: fuse operators (torch.compile, a fused optimizer), use bf16, \
              recompute what is cheap, avoid copies that only change the layout.",
 };

@@ -20,16 +20,17 @@ const TO_DEVICE: Words = Words {
     sort: ", from pageable memory",
     things: "asynchronous copies",
     subject: "to the device",
-    advice: "Pin the host's memory (pin_memory=True in the DataLoader, tensor.pin_memory()) \
-             and copy with non_blocking=True; make small tensors on the device itself.",
+    advice: "Pin the host's memory (pin_memory=True in the DataLoader, tensor.pin_memory()) and \
+             copy with non_blocking=True. Create small tensors on the device.",
 };
 const TO_HOST: Words = Words {
     what: "copies from the device go to pageable memory",
     sort: ", to pageable memory",
     things: "asynchronous copies",
     subject: "to the host",
-    advice: "Each waits until the device has done all before it. Keep results there, or copy them with non_blocking=True into a pinned \
-             buffer and read it a step later; .item() and .cpu() in each step are such copies.",
+    advice: "Each copy waits for all earlier device work. Keep results on the device, or copy them \
+             with non_blocking=True into a pinned buffer and read it a step later. .item() and \
+             .cpu() are such copies.",
 };
 
 const COPY: Thing = Thing::new("copy between host and device");
@@ -55,8 +56,11 @@ impl Rule for PageableCopies {
         };
         if copies.iter().all(|copy| host_side(copy) == MemoryKind::Unknown) {
             return Verdict::undecided(
-                format!("no copy {} tells whether the host's memory is pinned", scene.place()),
-                "the kind of memory of each copy, which CUPTI tells and ROCm does not",
+                format!(
+                    "no copy {} has a record of whether the host's memory is pinned",
+                    scene.place()
+                ),
+                "the kind of memory of each copy, which CUPTI records and ROCm does not",
             );
         }
         let pageable = |copy: &Copy| {

@@ -81,9 +81,9 @@ impl Rule for Recompilation {
                 .finding("code is compiled again in later steps")
                 .seen(seen)
                 .advice(
-                    "See which guards fail with TORCH_LOGS=recompiles; mark changing sizes as \
-                     dynamic (torch.compile(dynamic=True), mark_dynamic), pad to few shapes, \
-                     warm up before the first timed step.",
+                    "List failing guards with TORCH_LOGS=recompiles. Mark changing sizes as \
+                     dynamic (torch.compile(dynamic=True), mark_dynamic), pad to few shapes, warm \
+                     up before the first timed step.",
                 )
                 .bound(cover.length())
                 .at(within.iter().map(|span| scene.span_place(span))),
@@ -95,7 +95,7 @@ impl Rule for Recompilation {
 fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     if scene.later_steps.is_empty() {
         return Verdict::undecided(
-            "a first step cannot be told from later ones",
+            "one step: later compilation cannot be separated from the first",
             "two steps or more (torch.profiler's schedule, or marks of steps)",
         );
     }
@@ -104,9 +104,9 @@ fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     match has_driver || has_python || !compiled.is_empty() {
         true => Verdict::clear("no step after the first compiles or loads code"),
         false => Verdict::undecided(
-            "nothing in the trace would show compilation",
-            "calls of the CUDA driver (loading of modules), Python functions \
-             (with_stack=True), or ranges of Dynamo",
+            "the trace has no calls or ranges that show compilation",
+            "CUDA driver calls (loading of modules), Python functions (with_stack=True), or Dynamo \
+             ranges",
         ),
     }
 }

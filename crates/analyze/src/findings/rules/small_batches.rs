@@ -30,8 +30,7 @@ impl Rule for SmallBatches {
             return Verdict::undecided(
                 "the sizes of the kernels' grids, or the number of the device's \
                  multiprocessors, were not recorded",
-                "both of them: tprof's own recording and torch.profiler of 1.13 or newer \
-                 on CUDA have them",
+                "both: a tprof recording, or torch.profiler of 1.13 or newer on CUDA",
             );
         };
         let (mut sweep, mut narrow_time) = (EmptyMultiprocessors::default(), Union::default());
@@ -49,7 +48,7 @@ impl Rule for SmallBatches {
             }
         }
         if kernels == 0 {
-            return Verdict::clear(format!("no kernel that computes lies {} whole", scene.place()));
+            return Verdict::clear(format!("no compute kernel lies {} whole", scene.place()));
         }
         let (empty, narrow_time) = (sweep.finish(), narrow_time.finish());
         let named = |(name, sum)| (scene.rank.name(name), sum);
@@ -61,9 +60,8 @@ impl Rule for SmallBatches {
             .map(|(name, (ns, _))| format!("{} ({})", short(name), duration(scene.per_step(*ns))))
             .collect();
         let seen = format!(
-            "{} of the kernels that compute have fewer blocks than the device has \
-             multiprocessors. They run for {}; what they leave empty, with all that runs \
-             beside them, is worth {}. Most: {}.",
+            "{} of the compute kernels have fewer blocks than the device has multiprocessors. They \
+             run for {}; the multiprocessors without a block are worth {}. Most: {}.",
             percent(narrow.len() as f64 / kernels as f64),
             time(scene, narrow_time.length()),
             time(scene, empty),
@@ -76,8 +74,8 @@ impl Rule for SmallBatches {
                 .seen(seen)
                 .advice(
                     "Use larger batches (more samples, longer sequences, less splitting into \
-                     micro-batches): such kernels take them at little cost. What stays small \
-                     can be fused, batched (bmm, foreach) or run on several streams.",
+                     micro-batches): such kernels take them at little cost. Fuse or batch (bmm, \
+                     foreach) the rest, or run it on several streams.",
                 )
                 .bound(empty)
                 .at(narrow.iter().map(place)),

@@ -38,21 +38,21 @@ fn not_compared(ranks: &[RankFindings]) -> Outcome {
         |why: &str| Outcome { clear: Some(why.to_owned()), denies: true, ..Outcome::of(NAME) };
     if any(|one| one.meetings.seen > 0) {
         undecided(
-            "ranks meet in collectives, but no collective was recorded on two ranks",
+            "no collective was recorded on more than one rank",
             "the files of the other ranks, recorded in the same steps",
         )
     } else if any(|one| one.operations > 0) {
-        clear("no collective that makes all ranks wait for each other was recorded")
+        clear("no collective in which all ranks wait for each other was recorded")
     } else if any(|one| one.without_kernel > 0) {
         undecided(
-            "collectives were recorded, but no kernel of theirs, which shows how long a rank waits",
-            "collectives of NCCL or RCCL with their kernels",
+            "collectives were recorded without their kernels, which hold the waiting",
+            "NCCL or RCCL collectives with their kernels",
         )
     } else if are_many {
         undecided(
             "no collective was recorded; those of gloo and MPI never are",
-            "collectives of NCCL or RCCL with their kernels; for others, compare the ranks' waits \
-             in `tprof report threads --rank N`",
+            "NCCL or RCCL collectives with their kernels; for others, compare the ranks' waits in \
+             `tprof report threads --rank N`",
         )
     } else {
         clear("there is one rank, and no collective was recorded")
@@ -102,7 +102,7 @@ fn finding(
     let per_step = |ns: u64| duration(ns / rank.steps.max(1) as u64);
     let what = match blamed {
         true => format!("{} comes late, and the others wait", rank.label),
-        false => "ranks hold each other up in turn".to_owned(),
+        false => "ranks delay each other in turn".to_owned(),
     };
     let estimate = match rank.company.meetings.stride > 1 {
         true => format!(" Estimated from one in {} collectives.", rank.company.meetings.stride),
@@ -127,9 +127,9 @@ fn finding(
     Finding::new(what)
         .seen(seen)
         .advice(
-            "See `tprof report stragglers`: compare the rank's work before the collective \
-             with another's (`tprof diff`). Balance its share of data, sequence lengths, \
-             embedding tables or pipeline stages; look for a slower device or a busy host.",
+            "See `tprof report stragglers`. Compare the rank's work before the collective with \
+             another rank's (`tprof diff`). Balance its share of data, sequence lengths, embedding \
+             tables or pipeline stages; check for a slower device or a busy host.",
         )
         .bound(bound)
 }

@@ -56,8 +56,8 @@ impl Rule for SyncBound {
         }
         names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         let mut seen = format!(
-            "{} wait for the device, {} of host time: {}. When they return the device has \
-             nothing left to do and stays idle until the next launch, {}.",
+            "{} wait for the device, {} of host time: {}. When they return, the device has no work \
+             and stays idle until the next launch, {}.",
             times(scene, calls.len(), "calls"),
             duration(scene.per_step(wait)),
             top(scene, &names, 3),
@@ -71,9 +71,9 @@ impl Rule for SyncBound {
                 .finding("host and device wait for each other")
                 .seen(seen)
                 .advice(
-                    "Do not read results of the device in every step: no .item(), .cpu(), \
-                     print, nonzero or masked indexing on its tensors; log every n-th step \
-                     or from a copy made with non_blocking=True.",
+                    "Do not read device results in every step: no .item(), .cpu(), print, nonzero \
+                     or masked indexing on device tensors. Log every n-th step or from a copy made \
+                     with non_blocking=True.",
                 )
                 .bound(blocking.bound_ns(scene))
                 .at(scene.call_places(&blocking.calls)),

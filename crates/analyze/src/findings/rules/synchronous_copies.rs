@@ -13,7 +13,7 @@ use crate::findings::verdict::Verdict;
 pub(super) struct SynchronousCopies;
 
 const WORDS: Words = Words {
-    what: "copies hold the host until they are done",
+    what: "copies block the host until they are done",
     sort: "",
     things: "synchronous copies",
     subject: "",

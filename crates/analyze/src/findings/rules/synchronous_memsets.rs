@@ -14,7 +14,7 @@ use crate::findings::verdict::Verdict;
 pub(super) struct SynchronousMemsets;
 
 const WORDS: Words = Words {
-    what: "memsets hold the host until they are done",
+    what: "memsets block the host until they are done",
     sort: "",
     things: "synchronous memsets",
     subject: "",

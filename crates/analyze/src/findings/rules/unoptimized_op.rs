@@ -32,8 +32,8 @@ const PATTERNS: [ReplaceableKernels; 4] = [
         subject: "fp32 matrices",
         what: "matrices are multiplied without tensor cores",
         advice: "Use torch.autocast (bf16, fp16), or from compute capability 8 on \
-                 torch.set_float32_matmul_precision(\"high\") for TF32; see whether the \
-                 results still suffice.",
+                 torch.set_float32_matmul_precision(\"high\") for TF32. Check that the results \
+                 still suffice.",
         is: is_fp32_matrix,
         copies: false,
         tensor_cores: true,
@@ -50,9 +50,9 @@ const PATTERNS: [ReplaceableKernels; 4] = [
     ReplaceableKernels {
         subject: "copies",
         what: "tensors are copied within the device",
-        advice: "Find the operators that copy, convert or make contiguous, and avoid it: \
-                 keep one dtype and layout, use views, write into the output (out=), let \
-                 torch.compile fuse the copy.",
+        advice: "Find the operators that copy, convert or make contiguous. Keep one dtype and \
+                 layout, use views, write into the output (out=), or let torch.compile fuse the \
+                 copy.",
         is: |name| name.contains("direct_copy_kernel"),
         copies: true,
         tensor_cores: false,
@@ -60,9 +60,8 @@ const PATTERNS: [ReplaceableKernels; 4] = [
     ReplaceableKernels {
         subject: "elementwise",
         what: "elementwise operators run one kernel each",
-        advice: "Fuse them: torch.compile, a fused optimizer (fused=True), fused \
-                 normalisations and activations; each kernel reads and writes all of its \
-                 tensors once more.",
+        advice: "Fuse them: torch.compile, a fused optimizer (fused=True), fused normalisations \
+                 and activations. Each kernel reads and writes all of its tensors once more.",
         is: |name| name.contains("elementwise_kernel") && !name.contains("direct_copy_kernel"),
         copies: false,
         tensor_cores: false,
@@ -92,7 +91,7 @@ impl Rule for UnoptimizedOp {
         match found.is_empty() {
             true => scene.no_compute().unwrap_or_else(|| {
                 Verdict::clear(format!(
-                    "no kernel {} is one for which a cheaper way is known here",
+                    "no kernel {} is of a kind with a cheaper alternative in this rule",
                     scene.place()
                 ))
             }),

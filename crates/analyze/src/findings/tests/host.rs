@@ -92,13 +92,13 @@ fn ranges_that_load_data_elsewhere_are_not_denied() {
     let said = why(job);
     assert!(
         said.starts_with(
-            "no range named like one that loads data lies in the steps on a main thread, only \
+            "no range with the name of a data loader lies in the steps on a main thread, only \
              elsewhere; no CPU sample in PyTorch's DataLoader was recorded"
         ),
         "{said}"
     );
     let said = why(Job::new(1, 100 * MS));
-    assert!(said.starts_with("no range named like one that loads data was recorded"), "{said}");
+    assert!(said.starts_with("no range with the name of a data loader was recorded"), "{said}");
 }
 
 /// A job whose thread waits for a batch for 30 of 100 ms and unpickles it for 10, while
@@ -231,9 +231,9 @@ fn a_trace_that_cannot_show_compilation_says_so() {
     let mut job = Job::new(2, 100 * MS);
     job.busy(0, 200 * MS);
     let said = job.ask("Recompilation").undecided.unwrap();
-    assert_eq!(said.why, "nothing in the trace would show compilation");
+    assert_eq!(said.why, "the trace has no calls or ranges that show compilation");
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
     let said = job.ask("Recompilation").undecided.unwrap();
-    assert_eq!(said.why, "a first step cannot be told from later ones");
+    assert_eq!(said.why, "one step: later compilation cannot be separated from the first");
 }

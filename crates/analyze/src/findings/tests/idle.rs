@@ -53,7 +53,7 @@ fn a_long_gap_of_launched_work_is_told_from_a_late_host() {
     job.busy(0, 40 * MS);
     job.kernel(MS, 60 * MS, 100 * MS, "k");
     let seen = &job.ask("GpuGaps").found[0].0.seen;
-    assert!(seen.contains("For 20.0 ms of it the next work was launched already"), "{seen}");
+    assert!(seen.contains("For 20.0 ms of this time the next work was launched already"), "{seen}");
     assert!(!seen.contains("host had launched nothing"), "{seen}");
 }
 
@@ -100,6 +100,6 @@ fn calls_of_a_library_whose_names_are_not_known_are_not_denied() {
         };
         job.fixture.kernel(row, "k");
         let said = job.ask(rule).undecided.unwrap();
-        assert_eq!(said.why, "no call of the CUDA or HIP runtime was recorded", "{rule}");
+        assert_eq!(said.why, "no CUDA or HIP runtime call was recorded", "{rule}");
     }
 }

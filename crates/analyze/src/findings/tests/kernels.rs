@@ -112,6 +112,6 @@ fn without_counters_names_tell_how_much_a_limit_may_concern() {
     job.kernel(0, 25 * MS, 100 * MS, "void at::native::reduce_kernel<512, 1>");
     let file = job.fixture.finish();
     let why = |rule| super::job::ask(&file, rule).undecided.unwrap().why;
-    assert!(why("MemoryBound").contains("take 75.0 % of the time"), "{}", why("MemoryBound"));
-    assert!(why("ComputeBound").contains("take 25.0 % of the time"), "{}", why("ComputeBound"));
+    assert!(why("MemoryBound").contains("take 75.0 % of compute time"), "{}", why("MemoryBound"));
+    assert!(why("ComputeBound").contains("take 25.0 % of compute time"), "{}", why("ComputeBound"));
 }

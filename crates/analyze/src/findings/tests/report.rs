@@ -47,7 +47,7 @@ fn a_finding_on_several_ranks_is_one_row_with_the_worst_ranks_figures() {
     assert_eq!(*cell(findings, gaps, "gain_total_ns"), Cell::from(40 * MS));
     assert_eq!(*cell(findings, gaps, "gain_share"), Cell::from(0.2));
     assert_eq!(*cell(findings, gaps, "severity"), Cell::from("high"));
-    let on = "3 of 3 ranks; the figures are those of rank 1, where it is worst";
+    let on = "3 of 3 ranks; the figures are those of rank 1, the worst";
     assert_eq!(*cell(findings, gaps, "ranks"), Cell::from(on));
     let number = cell(findings, gaps, "finding");
     let evidence = &body.tables[1];
@@ -65,10 +65,7 @@ fn without_steps_there_is_no_gain_for_a_step() {
     let findings = &body.tables[0];
     assert!(matches!(cell(findings, 0, "gain_ns"), Cell::Missing(_)));
     assert_eq!(*cell(findings, 0, "gain_share"), Cell::from(0.2));
-    assert_eq!(
-        body.notes[0],
-        "no steps were seen, so gains are for the 200.0 ms that were recorded"
-    );
+    assert_eq!(body.notes[0], "no steps were recorded, so gains are for the recorded 200.0 ms");
 }
 
 #[test]
@@ -104,7 +101,7 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
         severity: "high",
         rule: "GpuGaps",
         subject: String::new(),
-        what: "the device is idle for long times at a stretch".into(),
+        what: "the device has long idle gaps".into(),
         gain_ns: Reading::Is(20 * MS),
         gain_total_ns: 40 * MS,
         gain_share: 0.2,

@@ -30,12 +30,12 @@ fn without() -> TraceFile {
 #[test]
 fn what_lies_outside_of_the_steps_is_not_denied() {
     for (rule, thing) in [
-        ("ExposedCommunication", "kernel that communicates with other ranks"),
+        ("ExposedCommunication", "communication kernel"),
         ("SyncBound", "call that waits for the device"),
         ("DeviceAllocations", "call such as cudaMalloc or cudaFree"),
         ("SynchronousCopies", "synchronous copy"),
-        ("SmallBatches", "kernel that computes"),
-        ("MemoryBound", "kernel that computes"),
+        ("SmallBatches", "compute kernel"),
+        ("MemoryBound", "compute kernel"),
     ] {
         let said = |file| {
             let outcome = ask(&file, rule);
@@ -75,8 +75,7 @@ fn a_rank_denies_nothing_for_another() {
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].0.contains("rank 0") && said[0].1.contains("was recorded"), "{said:?}");
     assert!(said[1].0.contains("rank 1") && said[1].1.contains("only elsewhere"), "{said:?}");
-    let outside =
-        "10.0 ms of work on devices, of rank 1, lies outside of the steps and is not judged";
+    let outside = "10.0 ms of device work, of rank 1, lies outside of the steps and is not judged";
     assert!(body.notes.iter().any(|note| note == outside), "{:?}", body.notes);
 }
 

@@ -6,15 +6,14 @@ use super::bandwidth::{bus_factor, per_second};
 use super::{CollectiveTimes, OperationKey, Times};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
-const NO_SIZE: &str = "the trace does not say how large the message was (torch.profiler does since \
-                       PyTorch 2.3)";
-const NO_GROUP: &str = "the trace does not say how many ranks took part";
+const NO_SIZE: &str = "the trace lacks the message's size (torch.profiler has it since PyTorch \
+                       2.3)";
+const NO_GROUP: &str = "the trace lacks the number of ranks";
 const NO_FACTOR: &str = "nccl-tests define no bus bandwidth for this operation";
 const NO_TIME: &str = "it took less than the clock's resolution";
-const NOTHING: &str = "no kernel that communicates was recorded: there is one rank, it does not use \
-                       NCCL or RCCL, or kernels were not recorded";
-const NO_KERNELS: &str =
-    "collectives were recorded, but none of their kernels, which have the times";
+const NOTHING: &str = "no communication kernel was recorded: one rank, no NCCL or RCCL, or no \
+                       recorded kernels";
+const NO_KERNELS: &str = "collectives were recorded without their kernels, which have the times";
 
 /// Tables over all ranks, and by rank for programs.
 pub(super) fn body(parts: &[(RankAt, CollectiveTimes)]) -> Body {
@@ -28,7 +27,7 @@ pub(super) fn body(parts: &[(RankAt, CollectiveTimes)]) -> Body {
         .empty(empty);
     parts.iter().for_each(|(at, sums)| add(&mut by_rank, sums, Some(at)));
     let notes = (all.without_kernel > 0).then(|| {
-        format!("{} collectives ran no kernel that was seen, and have no time", all.without_kernel)
+        format!("{} collectives have no recorded kernel, and no time", all.without_kernel)
     });
     Body { tables: vec![table, by_rank], notes: notes.into_iter().collect() }
 }
@@ -50,8 +49,8 @@ fn columns(key: &'static str, first: &[Column]) -> Table {
         Column::new("operation", "operation", Unit::Name),
     ]);
     Table::new(key, "Collectives by message size", columns).about(
-        "times are of kernels, which wait in them for the last rank; bus: bus bandwidth at the \
-             mean time, best bus: at the shortest, where least was waited",
+        "times are of kernels, waiting for the last rank included; bus: bus bandwidth at the mean \
+             time, best bus: at the shortest time, with the least waiting",
     )
 }
 

@@ -24,7 +24,7 @@ use crate::rank::{HostSpan, Needs, PROFILER_STEP, RankTrace};
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "critical-path",
-    about: "the chain of host and GPU work that decided the time",
+    about: "the chain of host and GPU work that decided the duration",
     analysis: || boxed(CriticalPath),
 };
 

@@ -31,7 +31,7 @@ pub(super) fn body(parts: &[(RankAt, Option<PathTimes>)], options: &Options) -> 
 
 fn empty(options: &Options) -> String {
     match &options.within {
-        Some(within) => format!("no annotation or NVTX range holds `{within}` in its name"),
+        Some(within) => format!("no annotation or NVTX range has `{within}` in its name"),
         None => "no operators, calls or device work were recorded".to_owned(),
     }
 }
@@ -55,9 +55,8 @@ fn by_rank(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
         columns.push(Column::new(share, heading, Unit::Share));
     }
     columns.push(Column::data("untraced_ns", Unit::Duration));
-    let about = "shares of the path's length. launch: from a launch to its kernel, and from the end of \
-                 work to the return of the call that waited; gaps: between kernels of which the \
-                 second was queued";
+    let about = "shares of the path's length. launch: from a launch to its kernel, and from the \
+                 end of work to the return of the waiting call; gaps: before queued kernels";
     let mut table = Table::new("critical_path", "Critical path", columns)
         .about(if options.hta { "" } else { about })
         .empty(empty(options));
@@ -100,8 +99,8 @@ fn names(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
             all.entry((*bound, name)).or_default().add(share.time_ns, share.parts);
         }
     }
-    let mut table = Table::new("critical_path_names", "What is on the path", columns)
-        .about("a launch and a gap are named by the kernel that waited")
+    let mut table = Table::new("critical_path_names", "Parts of the path", columns)
+        .about("a launch and a gap have the name of the waiting kernel")
         .empty(empty(options));
     let mut rows: Vec<((Bound, &str), Share)> = all.into_iter().collect();
     rows.retain(|(_, share)| share.time_ns > 0);

@@ -20,7 +20,7 @@ use sites::DeviceSite;
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "device-memory",
-    about: "memory of devices: peak, over time, by what held it",
+    about: "device memory: peak, over time, by phase and stack",
     analysis: || boxed(DeviceMemory),
 };
 

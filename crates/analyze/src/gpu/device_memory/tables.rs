@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tprof_facts::units::{bytes, count};
+use tprof_facts::units::{bytes, counted};
 use tprof_trace::model::Allocator;
 
 use super::RankDeviceMemory;
@@ -13,11 +13,11 @@ use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
                               them with profile_memory=True";
 const NO_STACKS: &str = "no stack was recorded with these allocations";
-const NO_RESERVED: &str = "this allocator does not say what it holds";
-const NO_OPERATORS: &str = "no operators were recorded, by which blocks are told apart";
+const NO_RESERVED: &str = "this allocator has no total of what it holds";
+const NO_OPERATORS: &str = "no operators were recorded, which separate the phases";
 const HOST_ALONE: &str = "no allocation of device memory was recorded, only of the host's";
-const NO_ADDRESSES: &str = "the addresses of blocks, which say which free belongs to which, were \
-                            not recorded; PyTorch writes them from 1.10 on";
+const NO_ADDRESSES: &str = "the addresses of blocks, which join frees to allocations, were not \
+                            recorded; PyTorch writes them from 1.10 on";
 
 pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
     let mut rows: Vec<(&RankAt, &PoolMemory)> =
@@ -34,8 +34,8 @@ pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
     let mut notes = Vec::new();
     if rows.iter().any(|(_, row)| !row.exact) {
         notes.push(
-            "where an allocator does not say itself how much it has given out, blocks taken \
-             before recording and never given back are not counted"
+            "without an allocator's own total, blocks taken before recording and never given back \
+             are not counted"
                 .to_owned(),
         );
     }
@@ -53,21 +53,17 @@ fn of_resets(at: &RankAt, part: &RankDeviceMemory) -> Option<String> {
     let unclear = match resets.unclear {
         0 => String::new(),
         n => format!(
-            "; {} of pinned host memory and counted as live: of which device, is not recorded",
-            number(n, "block is", "blocks are")
+            "; {} of pinned host memory and counted as live: the device is not recorded",
+            counted(n, "block is", "blocks are")
         ),
     };
     Some(format!(
         "{}: {} of a device gave back {} with {}{unclear}",
         at.label,
-        number(resets.count, "reset", "resets"),
-        number(sum(|of| of.0), "block", "blocks"),
+        counted(resets.count, "reset", "resets"),
+        counted(sum(|of| of.0), "block", "blocks"),
         bytes(sum(|of| of.1)),
     ))
-}
-
-fn number(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
 fn allocator(pool: Pool) -> &'static str {
@@ -97,7 +93,7 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
         Column::data("exact", Unit::Flag),
     ];
     let mut table = Table::new("pools", "Device memory", columns)
-        .about("held: the most that the allocator kept from the device")
+        .about("held: most device memory of the allocator")
         .empty(NO_ALLOCATIONS);
     for (at, row) in rows {
         let unused =
@@ -134,7 +130,7 @@ fn sites(parts: &[(RankAt, RankDeviceMemory)]) -> Table {
         Column::new("stack", "taken by", Unit::Name),
     ];
     let any = parts.iter().any(|(_, part)| !part.pools.is_empty());
-    let mut table = Table::new("sites", "What took device memory", columns)
+    let mut table = Table::new("sites", "Stacks that took device memory", columns)
         .about("host stacks, innermost frame first")
         .empty(if any { NO_STACKS } else { NO_ALLOCATIONS });
     for (at, part) in parts {
@@ -176,8 +172,8 @@ fn at_peak(rows: &[(&RankAt, &PoolMemory)]) -> Table {
         Column::new("share", "share", Unit::Share),
         Column::new("meaning", "which is", Unit::Text),
     ];
-    let mut table = Table::new("at_peak", "What held device memory at the peak", columns)
-        .about("by the phase in which a block was taken and that in which it was given back")
+    let mut table = Table::new("at_peak", "Device memory at the peak, by phase", columns)
+        .about("the phases in which a block was taken and given back")
         .empty(no_categories(rows));
     for (at, row) in rows.iter().filter(|(_, row)| row.has_categories && row.pool.device.is_some())
     {

@@ -14,7 +14,7 @@ use crate::rank::{Needs, RankTrace, StreamKey, WorkKind};
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "idle",
-    about: "why streams were idle: the host, the launch, or else",
+    about: "why streams were idle: late host, launch delay, other",
     analysis: || boxed(Idle),
 };
 

@@ -48,7 +48,7 @@ fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
         Column::new("host_wait_share", "host wait", Unit::Share),
         Column::new("kernel_wait_share", "kernel wait", Unit::Share),
         Column::new("other_share", "other", Unit::Share),
-        Column::new("unknown_share", "not seen", Unit::Share),
+        Column::new("unknown_share", "not recorded", Unit::Share),
         Column::data("host_wait_ns", Unit::Duration),
         Column::data("kernel_wait_ns", Unit::Duration),
         Column::data("other_ns", Unit::Duration),
@@ -56,9 +56,9 @@ fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
     ];
     let mut table = Table::new("idle", "Idle time by stream", columns)
         .about(
-            "between a stream's own kernels and copies. host wait: the next work's launch began after the stream fell idle; kernel wait: \
-             it was launched before and began within 30 us; other: it began later; not seen: \
-             its launch was not recorded",
+            "between a stream's own kernels and copies. host wait: the next launch began after the \
+             stream fell idle; kernel wait: launched before, work began within 30 us; other: began \
+             later; not recorded: without a launch",
         )
         .empty(NO_WORK);
     let mut rows: Vec<(&RankAt, &StreamIdle)> =
@@ -111,7 +111,7 @@ fn longest(parts: &[(RankAt, RankIdle)]) -> Table {
         Column::new("length_ns", "idle", Unit::Duration),
         Column::new("cause", "cause", Unit::Text),
         Column::data("next", Unit::Name),
-        Column::new("next_short", "what ran next", Unit::Name),
+        Column::new("next_short", "next", Unit::Name),
     ];
     let mut table = Table::new("longest", "Longest gaps", columns).empty(no_gap(parts));
     let mut gaps: Vec<(&RankAt, &LongGap)> =

@@ -6,8 +6,8 @@ use super::arrivals::{Arrival, arrivals};
 use super::{RankStragglers, hta, imbalance};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
-const ONE_RANK: &str = "there is one rank, and stragglers show in comparison with others";
-const NOT_MET: &str = "no collective that makes all ranks wait was recorded on two ranks";
+const ONE_RANK: &str = "there is one rank, and stragglers need a comparison";
+const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks";
 
 /// Tables of all ranks.
 pub(super) fn body(parts: &[(RankAt, RankStragglers)], hta: bool) -> Body {
@@ -37,8 +37,8 @@ fn late(parts: &[(RankAt, RankStragglers)]) -> Table {
     let why = if parts.len() < 2 { ONE_RANK } else { NOT_MET };
     let mut table = Table::new("late_arrivals", "Late arrivals at collectives", columns)
         .about(
-            "late by: mean time after the first rank; waited: for the last one, summed; held up: by \
-             how much it came after the last but one, summed: what the others would gain",
+            "late by: mean time after the first rank; waited: for the last one, summed; held up: \
+             time after the last but one, summed, the others' gain",
         )
         .empty(why);
     let meetings: Vec<_> = parts.iter().map(|(_, part)| &part.meetings).collect();
@@ -74,8 +74,8 @@ fn loaded(parts: &[(RankAt, RankStragglers)]) -> Vec<(&RankAt, u64)> {
 fn no_load(parts: &[(RankAt, RankStragglers)]) -> &'static str {
     match parts.iter().any(|(_, part)| part.load.steps.is_some()) {
         _ if parts.len() < 2 => ONE_RANK,
-        true => "no kernel that computes was launched in the steps",
-        false => "no kernel that computes was recorded",
+        true => "no compute kernel was launched in the steps",
+        false => "no compute kernel was recorded",
     }
 }
 
@@ -124,7 +124,7 @@ fn load(parts: &[(RankAt, RankStragglers)]) -> Table {
         table.row(vec![
             at.label.as_str().into(),
             load.into(),
-            Cell::known(share, "no rank computed anything"),
+            Cell::known(share, "no rank has compute kernels"),
         ]);
     }
     table

@@ -18,7 +18,7 @@ use crate::rank::{Needs, RankTrace};
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "annotations",
-    about: "GPU time that each annotation and NVTX range caused",
+    about: "GPU time of the work in each annotation and NVTX range",
     analysis: || boxed(Annotations),
 };
 

@@ -6,10 +6,10 @@ use super::caused::{Caused, CausedByName, Image, ImagesByName};
 use crate::base::spread::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
-const NO_RANGES: &str = "no annotations or NVTX ranges were recorded; record_function() and \
-                         torch.cuda.nvtx.range() make them";
-const NO_IMAGES: &str = "the trace has no annotations on device streams; torch.profiler writes them \
-                         since PyTorch 2.1, tprof does not need them";
+const NO_RANGES: &str = "no annotations or NVTX ranges were recorded (record_function(), \
+                         torch.cuda.nvtx.range())";
+const NO_IMAGES: &str = "the trace has no annotations on device streams (torch.profiler writes \
+                         them since PyTorch 2.1)";
 
 /// One row for each name and rank.
 pub(super) fn body(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Body {
@@ -27,11 +27,8 @@ fn ranges(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
         Column::data("kernels_of_other_threads", Unit::Count),
         Column::new("range", "range", Unit::Name),
     ];
-    let mut table = Table::new("annotations", "GPU time that ranges caused", columns)
-        .about(
-            "on GPU: time in which a kernel, copy or memset ran that was launched within such a \
-             range, ranges within ranges included",
-        )
+    let mut table = Table::new("annotations", "GPU time of ranges", columns)
+        .about("on GPU: GPU time of work launched inside the range, nested ranges included")
         .empty(NO_RANGES);
     let mut rows: Vec<(&RankAt, &String, &Caused)> = parts
         .iter()
@@ -66,10 +63,10 @@ fn images(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
         Column::new("kernel_ns", "in kernels", Unit::Duration),
         Column::new("range", "range", Unit::Name),
     ];
-    let mut table = Table::new("device_annotations", "Ranges as they lie on streams", columns)
+    let mut table = Table::new("device_annotations", "Ranges on streams", columns)
         .about(
-            "total: from a range's first kernel on a stream to its last, gaps included. kernels: \
-             those to which it is the innermost range",
+            "total: from a range's first kernel on a stream to its last, gaps included; kernels: \
+             those directly in the range",
         )
         .empty(NO_IMAGES);
     let mut rows: Vec<(&RankAt, &String, &Image, Spread)> = parts

@@ -83,7 +83,7 @@ fn launches(rank: &RankTrace, spans: &[&DeviceSpan]) -> (Vec<Option<usize>>, Opt
         return (in_order.into_iter().map(Some).collect(), None);
     }
     let why = format!(
-        "{} ranges and {} kernel launches: which launched which is not known",
+        "{} ranges and {} kernel launches: they cannot be joined",
         spans.len(),
         in_order.len()
     );

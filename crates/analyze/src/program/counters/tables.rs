@@ -7,9 +7,9 @@ use super::{Gauge, GaugeKey, RankCounters};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_GAUGES: &str = "no counters were recorded";
-const NO_RANGES: &str = "no hardware counters were recorded; torch.profiler does with \
-                         _ExperimentalConfig(profiler_metrics=…)";
-const NO_LAUNCH: &str = "its launch is not known, or lies in no operator";
+const NO_RANGES: &str = "no hardware counters were recorded (torch.profiler: \
+                         _ExperimentalConfig(profiler_metrics=…))";
+const NO_LAUNCH: &str = "its launch is unknown, or lies in no operator";
 
 /// Tables of all ranks.
 pub(super) fn body(parts: &[(RankAt, RankCounters)]) -> Body {
@@ -78,7 +78,7 @@ fn by_operator(parts: &[(RankAt, RankCounters)]) -> Table {
         Column::new("name", "operator: counter", Unit::Name),
     ];
     let mut table = Table::new("hardware_counters", "Hardware counters by operator", columns)
-        .about("of the innermost operator around the launch")
+        .about("by the innermost operator around the launch")
         .empty(NO_RANGES);
     let mut sums: BTreeMap<(&str, &str), (u64, f64)> = BTreeMap::new();
     for range in parts.iter().flat_map(|(_, part)| &part.ranges) {

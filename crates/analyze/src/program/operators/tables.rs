@@ -5,9 +5,8 @@ use std::cmp::Reverse;
 use super::costs::{Cost, Launched, OperatorCosts};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
-const NO_OPERATORS: &str = "no operators of a framework were recorded; torch.profiler records them with ProfilerActivity.CPU";
-const NO_LAUNCHES: &str =
-    "no call inside an operator launched device work, or calls and work were not both recorded";
+const NO_OPERATORS: &str = "no operators were recorded (torch.profiler: ProfilerActivity.CPU)";
+const NO_LAUNCHES: &str = "no launch inside an operator was recorded with its work";
 
 /// Tables over all ranks, and by rank for programs.
 pub(super) fn body(parts: Vec<(RankAt, OperatorCosts)>, hta: bool) -> Body {
@@ -47,8 +46,8 @@ fn notes(all: &OperatorCosts, hta: bool) -> Vec<String> {
     }
     if all.unlaunched > 0 && !hta {
         notes.push(format!(
-            "{} kernels, copies and memsets belong to no operator, for the call that launched \
-             them is not in the trace",
+            "{} kernels, copies and memsets belong to no operator: their launches are not in the \
+             trace",
             all.unlaunched
         ));
     }
@@ -69,8 +68,8 @@ fn costs(key: &'static str, first: &[Column]) -> Table {
     ]);
     Table::new(key, "Operators", columns)
         .about(
-            "own: host time less the operators it called. on GPU, kernels: what it launched itself. \
-             to launch: from its start to its first launching call; to start: from there to the \
+            "own: host time without called operators. on GPU, kernels: its own launches. to \
+             launch: from its start to its first launching call; to start: from there to the \
              kernel's start (means)",
         )
         .empty(NO_OPERATORS)
@@ -113,7 +112,7 @@ fn sequences(key: &'static str, first: &[Column]) -> Table {
         Column::new("sequence", "operator: kernels", Unit::Name),
     ]);
     Table::new(key, "Kernels that one run of an operator launched", columns)
-        .about("to launch, to start: means over the runs, of each run's first kernel")
+        .about("to launch, to start: means over the runs, for each run's first kernel")
         .empty(NO_LAUNCHES)
 }
 

@@ -114,10 +114,7 @@ fn table(key: &'static str, first: &[Column]) -> Table {
     ]);
     Table::new(key, "Sequences of kernels", columns)
         .about("on GPU: sum over the kernels; on host: sum over the operator's runs")
-        .empty(format!(
-            "no run of an operator launched {FEWEST_KERNELS} kernels or more, or operators, calls \
-             and kernels were not all recorded"
-        ))
+        .empty(format!("no run of an operator with {FEWEST_KERNELS} kernels or more was recorded"))
 }
 
 fn add(table: &mut Table, patterns: &Patterns, at: Option<&RankAt>) {

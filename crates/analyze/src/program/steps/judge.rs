@@ -1,5 +1,7 @@
 //! What step times say: where warm-up ends, how steady the rest is, what stands out.
 
+use tprof_facts::units::counted;
+
 use crate::Reading;
 use crate::base::spread::Spread;
 use crate::rank::Step;
@@ -44,11 +46,8 @@ impl Judged {
         match self.warm_up {
             Some(steps) => Reading::Is(steps as u64),
             None => Reading::missing(format!(
-                "{} cannot tell warm-up from the rest; {FEWEST_FOR_WARM_UP} can",
-                match self.steps.len() {
-                    1 => "1 step".to_owned(),
-                    steps => format!("{steps} steps"),
-                }
+                "{} are too few to find the warm-up; {FEWEST_FOR_WARM_UP} are enough",
+                counted(self.steps.len() as u64, "step", "steps")
             )),
         }
     }
@@ -58,7 +57,7 @@ impl Judged {
         match &self.outliers {
             Some(outliers) => Reading::Is(outliers.len() as u64),
             None => Reading::missing(format!(
-                "too few steps to call one an outlier; {FEWEST_FOR_OUTLIERS} after warm-up can"
+                "too few steps to find outliers; {FEWEST_FOR_OUTLIERS} after warm-up are enough"
             )),
         }
     }

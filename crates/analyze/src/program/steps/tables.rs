@@ -6,8 +6,7 @@ use super::judge::Judged;
 use crate::base::spread::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
-const NO_STEPS: &str = "no steps were named; torch.profiler names them when the program calls its \
-                        step()";
+const NO_STEPS: &str = "no steps were recorded (torch.profiler: call its step())";
 
 /// Tables of each rank, of each step, and of steps over ranks.
 pub(super) fn body(parts: &[(RankAt, Judged)]) -> Body {

@@ -23,7 +23,7 @@ pub struct Func {
     pub file: Arc<str>,
     /// Base name of its module.
     pub module: Arc<str>,
-    /// Whose.
+    /// Its layer.
     pub layer: Layer,
 }
 

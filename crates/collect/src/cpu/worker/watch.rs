@@ -25,7 +25,7 @@ impl Worker {
                 "kernel frames, and where threads wait",
                 format!(
                     "kernel.perf_event_paranoid is {level}; `sysctl kernel.perf_event_paranoid=1` \
-                     or CAP_PERFMON would allow them",
+                     or CAP_PERFMON permits them",
                 ),
             ));
         }
