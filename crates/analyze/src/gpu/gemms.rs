@@ -23,15 +23,15 @@ use crate::rank::{HostSpan, Needs, RankTrace};
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
     name: "gemms",
-    about: "matrix multiplications of cuBLAS by shape: FLOPs, time, rate",
+    about: "cuBLAS matrix multiplications by shape: FLOPs, time, rate",
     analysis: || boxed(Gemms::default()),
 };
 
 /// Category of the calls' spans.
 const CATEGORY: &str = "cublas";
-const NO_GEMMS: &str = "no call of cuBLAS was recorded that multiplies matrices";
-const NO_KERNELS: &str = "no kernel was recorded that these calls launched";
-const SEVERAL: &str = "its groups have several";
+const NO_GEMMS: &str = "no cuBLAS matrix multiplication was recorded";
+const NO_KERNELS: &str = "no kernel of these calls was recorded";
+const SEVERAL: &str = "its groups have several sizes";
 const ONE: &str = "all multiplications of the call have one size";
 const TOO_MANY: &str = "the number does not fit 64 bits";
 
@@ -196,15 +196,15 @@ impl Analysis for Gemms {
         if shapeless > 0 {
             let calls = units::count(shapeless);
             notes.push(format!(
-                "{calls} calls are left out: they failed, or their shape is not known"
+                "{calls} calls are left out: they failed, or their shape is unknown"
             ));
         }
         let replayed: u64 = parts.iter().map(|(_, part)| part.replayed).sum();
         if replayed > 0 && parts.iter().any(|(_, part)| !part.rows.is_empty()) {
             let kernels = units::count(replayed);
             notes.push(format!(
-                "{kernels} kernels were replayed by graphs: which of them multiplied what is not \
-                 known, and none of them counts here"
+                "{kernels} kernels were replayed by graphs: their shapes are unknown, and none of \
+                 them counts here"
             ));
         }
         let mut rows: BTreeMap<(Arc<str>, Shape), Calls> = BTreeMap::new();
@@ -255,8 +255,8 @@ fn table(rows: &[((Arc<str>, Shape), Calls)]) -> Table {
     ];
     let mut table = Table::new("gemms", "Matrix multiplications by GPU time", columns)
         .about(
-            "by shape and types, over all ranks; rate: exact operations of the calls whose kernels \
-             were recorded, by the time in which these ran",
+            "by shape and types, over all ranks; rate: exact operations of calls with recorded \
+             kernels, over the kernels' time",
         )
         .empty(NO_GEMMS);
     for ((function, shape), calls) in rows {
@@ -293,7 +293,7 @@ fn cells(function: &str, shape: &Shape, calls: &Calls) -> Vec<Cell> {
         shape.c.as_str().into(),
         Cell::known(
             (!shape.compute.is_empty()).then_some(shape.compute.as_str()),
-            "the call does not say",
+            "not in the call",
         ),
         function.into(),
         Cell::known(kernel.map(|name| &**name), NO_KERNELS),

@@ -38,7 +38,7 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
         return verdict;
     }
     if measured.is_empty() && scene.is_brief {
-        return Verdict::undecided("it was not measured", "");
+        return Verdict::undecided("not measured", "");
     }
     if measured.is_empty() {
         return Verdict::undecided(
@@ -54,7 +54,7 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
     if bound.is_empty() {
         let known = measured.len();
         return Verdict::clear(format!(
-            "no kernel {} uses {} for {BOUND} % or more of its peak, by the counters of {known}",
+            "by the counters of {known}, no kernel {} uses {} for {BOUND} % or more of its peak",
             scene.place(),
             limit.unit
         ));
@@ -105,8 +105,8 @@ fn by_kind(scene: &Scene<'_>, limit: &HardwareLimit) -> String {
     let cover = Cover::of(of_kind.map(Work::interval)).intersection(&scene.window);
     let share = cover.length() as f64 / scene.compute.length().max(1) as f64;
     format!(
-        "how near kernels run to the peak of {} was not measured; {}, which it may limit, take \
-         {} of the time that computes, by their names",
+        "The use of {} was not measured. Kernels that it may limit ({}): {} of compute time, by \
+         name.",
         limit.unit,
         limit.they,
         percent(share),
