@@ -15,7 +15,7 @@ use tprof_trace::run::Blind;
 
 /// What is lost of devices, and why.
 pub(super) const READINGS: &str = "readings of devices";
-pub(super) const NO_FILE: &str = "no process was recorded whose file would hold them";
+pub(super) const NO_FILE: &str = "no process was recorded with a file to hold them";
 
 impl Engine {
     pub(super) fn has_messages(&mut self) -> bool {

@@ -232,7 +232,7 @@ impl Gpu {
                 let version = format!("{}.{}", count / 10_000, count % 10_000 / 100);
                 blind(
                     "what a newer CUPTI may have added to its records",
-                    &format!("CUPTI {version} is newer than 13.5, the newest that tprof knows"),
+                    &format!("CUPTI {version} is newer than 13.5, the newest that tprof supports"),
                 );
             }
             trouble::NO_TIMES => {
@@ -240,7 +240,7 @@ impl Gpu {
                 losses.lose("GPU records", "CUPTI gave them no times", count);
             }
             trouble::UNKNOWN_KIND => {
-                losses.lose("GPU records", "they are of kinds that this tprof does not know", count)
+                losses.lose("GPU records", "they are of kinds unknown to this tprof", count)
             }
             trouble::UNREADABLE => {
                 let why = format!("CUPTI could not read its buffer on ({text})");
@@ -308,7 +308,7 @@ impl Gpu {
             ("NVTX ranges", "their names were lost", untold.nameless),
             ("NVTX ranges", "their ends were not recorded", untold.endless),
             ("ends of NVTX ranges", "their process ended first", untold.cut),
-            ("names of threads", "NVTX named threads that are not known", untold.unknown_threads),
+            ("names of threads", "NVTX named unknown threads", untold.unknown_threads),
         ] {
             if count > 0 {
                 losses.lose(what, why, count);

@@ -26,7 +26,7 @@ impl Losses {
             self.blind.push(blind);
         } else {
             self.lose(
-                "entries in the list of processes that could not be seen",
+                "entries in the list of processes that were not recorded",
                 "there were too many",
                 1,
             );

@@ -48,9 +48,8 @@ impl FoundPython {
 
     /// What a target must know to read its own frames; why it cannot be had.
     pub fn interpreter(&self) -> Result<Interpreter, String> {
-        let missing = |name: &str| {
-            format!("it is stripped and does not export what tells a thread's state (`{name}`)")
-        };
+        let missing =
+            |name: &str| format!("it is stripped and does not export the thread state (`{name}`)");
         let code = |names: &[&str]| {
             let found = names.iter().find_map(|name| {
                 let export = self.elf.export(name).map(|(address, _)| address);
@@ -89,7 +88,7 @@ pub fn find(
         let Ok(elf) = Elf::open(&module.reached) else { continue };
         let Some(runtime) = place_of(&elf, "_PyRuntime") else {
             if is_whole(&module.path, &elf) {
-                let why = "it is stripped and does not export where its state lies (`_PyRuntime`)";
+                let why = "it is stripped and does not export its state (`_PyRuntime`)";
                 last = Some(Err((whose(pid, &module.path), why.to_owned())));
             }
             continue;
@@ -151,8 +150,8 @@ fn unreadable() -> String {
             "its memory may not be read: it is another user's, or protects itself".to_owned()
         }
         Some(scope) => format!(
-            "its memory may not be read (kernel.yama.ptrace_scope is {scope}); \
-             `sysctl kernel.yama.ptrace_scope=0` or CAP_SYS_PTRACE would allow it"
+            "its memory may not be read (kernel.yama.ptrace_scope is {scope}); `sysctl \
+             kernel.yama.ptrace_scope=0` or CAP_SYS_PTRACE permits it"
         ),
     }
 }
@@ -193,8 +192,9 @@ fn layout(
             }
             KnownLayout::of(minor).ok_or(format!("Python 3.{minor} is older than 3.8"))
         }
-        None => KnownLayout::published(memory, runtime)
-            .map_err(|_| "which version it is cannot be told".to_owned()),
+        None => {
+            KnownLayout::published(memory, runtime).map_err(|_| "its version is unknown".to_owned())
+        }
     }
 }
 

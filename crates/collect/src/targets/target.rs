@@ -164,7 +164,7 @@ impl Target {
         let lost_before = self.calls.lost;
         if let Err(error) = self.calls.write(now, pass == Pass::Last, &mut open.writer) {
             let lost = self.calls.lost - lost_before;
-            out.processes.losses.lose("calls of CUDA and NCCL", info::UNWRITTEN, lost);
+            out.processes.losses.lose("CUDA and NCCL calls", info::UNWRITTEN, lost);
             out.processes.losses.complain(&error.to_string());
         }
     }

@@ -105,8 +105,8 @@ fn by_kind(scene: &Scene<'_>, limit: &HardwareLimit) -> String {
     let cover = Cover::of(of_kind.map(Work::interval)).intersection(&scene.window);
     let share = cover.length() as f64 / scene.compute.length().max(1) as f64;
     format!(
-        "The use of {} was not measured. Kernels that it may limit ({}): {} of compute time, by \
-         name.",
+        "the use of {} was not measured; kernels that it may limit ({}) take {} of compute time, by \
+         name",
         limit.unit,
         limit.they,
         percent(share),

@@ -34,8 +34,8 @@ impl Worker {
                 String::new(),
                 "CPU samples of native code",
                 format!(
-                    "{refused}; threads are looked at from outside instead: their times, waits \
-                     and Python functions"
+                    "{refused}; instead, threads are read from outside: times, waits and Python \
+                     functions"
                 ),
             ));
         }
@@ -110,7 +110,7 @@ impl Worker {
             }
             ProgramChange::Gone => {
                 self.lose_unseen(pid);
-                let why = "they had ended when they were looked at again";
+                let why = "the processes had ended at the next reading";
                 (self.emit)(SamplerEvent::Lost("last moments of processes", why, 1));
                 self.polled.ended(pid, false, &mut stretches);
                 self.take_stretches(stretches);
@@ -134,7 +134,7 @@ impl Worker {
     pub(super) fn lose_unseen(&self, pid: u32) {
         let unseen_ms = self.polled.unseen_ms(pid);
         if unseen_ms > 0 {
-            let why = "whose they were is not known: threads that ended between two looks at them";
+            let why = "the thread is unknown: it ended between two readings";
             (self.emit)(SamplerEvent::Lost("milliseconds on a core", why, unseen_ms));
         }
     }

@@ -17,7 +17,7 @@ mod verdict {
 
 /// Why nothing was seen of a process for which there is no better reason.
 pub(super) const NEVER_ATTACHED: &str =
-    "it never attached: it ended before its libraries were loaded, or may not reach the session";
+    "it never attached: it ended before its libraries were loaded, or could not reach the session";
 /// Why a process was not recorded that went on without an answer.
 pub(super) const STOOD_STILL_THEN: &str = "the collector stood still when it began";
 
@@ -98,9 +98,7 @@ impl Processes {
             verdict::SETUID => {
                 "set-user-id, set-group-id or with file capabilities: the loader ignores LD_PRELOAD"
             }
-            verdict::SANITIZER => {
-                "a sanitizer build, which insists on being loaded first: left alone"
-            }
+            verdict::SANITIZER => "a sanitizer build, which must be loaded first: not touched",
             verdict::FILTERED => {
                 "its parent is under a seccomp filter, under which attaching could kill it"
             }
