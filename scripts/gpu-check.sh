@@ -26,6 +26,14 @@ done
     printf 'error: there is no tprof at %s\n  try: scripts/setup.sh, or -t PATH\n' "$tprof" >&2
     exit 1
 }
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+# Needs neither Python nor torch: a program in Rust runs a kernel on each device, recorded.
+if [ "$device" = cuda ]; then
+    printf '== one kernel on each device\n' >&2
+    "$tprof" doctor --run-kernel --json >"$out/run-kernel.json" ||
+        printf '== failed: see %s\n' "$out/run-kernel.json" >&2
+fi
 "$python" -c 'import torch' 2>/dev/null || {
     printf 'error: %s has no torch\n  try: -p with the Python of a venv that has it\n' "$python" >&2
     exit 1
@@ -34,8 +42,6 @@ if [ "$device" = cuda ] && ! "$python" -c 'import sys, torch; sys.exit(not torch
     printf 'error: torch sees no GPU here\n  try: nvidia-smi; or -d cpu, which proves little\n' >&2
     exit 1
 fi
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
 train() { "$python" "$here/gpu-check/train.py" --device "$device" --steps $steps "$@"; }
 traced() {
     run=$1

@@ -46,6 +46,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Import(args) => import::run(args),
         Command::Open(args) => open::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::RunKernel => doctor::kernel::run(),
         Command::Completions(args) => {
             completions::completions(args, &cli::with_opposites_shown(cli::command()))
         }

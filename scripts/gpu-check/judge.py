@@ -75,6 +75,16 @@ def complete(check, name):
     )
 
 
+def one_kernel(check):
+    """`tprof doctor --run-kernel`: what a program in Rust ran, against its recording."""
+    doctor = check.load("run-kernel.json")
+    if doctor is None:
+        check.say("one kernel on each device", None, why="tprof doctor --run-kernel was not run")
+        return
+    for found in doctor["run_kernel"]:
+        check.say("one kernel on each device", found["verdict"] == "ok", found=found["found"])
+
+
 def ratio(check, name):
     native, traced = check.load(f"native-{name}.json"), check.load(f"traced-{name}.json")
     if not native or not traced:
@@ -88,6 +98,7 @@ def ratio(check, name):
 def main():
     check = Check(sys.argv[1])
     modes = sys.argv[2].split(",")
+    one_kernel(check)
     native = check.load("native-plain.json")
     ours = kernels_of_report(check.load("kernels-plain.json"))
     theirs = check.load("profiler.json")

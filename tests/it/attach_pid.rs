@@ -1,9 +1,10 @@
 //! `tprof attach` samples a process that it did not launch, and leaves it alone.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use tprof_tests::{
-    Job, Live, Refused, Scratch, assert_refused, children_of, document, need, program, run_info,
-    skip, state_of, tprof, traced_job, wait_until,
+    Job, Live, Refused, Scratch, assert_refused, children_of, document, kill, need, program,
+    run_info, skip, state_of, tprof, tprof_at, traced_job, wait_until,
 };
 
 /// A victim that runs, killed at the end of its test.
@@ -91,6 +92,26 @@ fn two_samplers_of_a_process_measure_what_each_would_alone() {
         // It sleeps some 100 times a second, and runs for less than a millisecond of it.
         assert!(ran_ns < 0.25e9, "{}: {rows:#?}", run.display());
     }
+}
+
+#[test]
+fn an_interrupt_finishes_the_run_and_says_so() {
+    let scratch = Scratch::new();
+    let victim = Running::new(Command::new("sleep").arg("600"));
+    let run = scratch.path().join("run");
+    let mut attached = Command::new(tprof_at())
+        .args(["attach", "-o"])
+        .args([run.as_os_str(), victim.pid().as_ref()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(attached.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("sampling process")));
+    kill(attached.id(), 2);
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.contains("tprof: finishing; Ctrl-C again")), "{rest:?}");
+    assert_eq!(attached.wait().unwrap().code(), Some(0), "{rest:?}");
+    run_info(&run, |info| info["finished"] == true);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::commands::attach::AttachArgs;
 use crate::commands::completions::{CompletionsArgs, ManArgs};
 use crate::commands::ctl::CtlArgs;
 use crate::commands::diff::DiffArgs;
-use crate::commands::doctor::DoctorArgs;
+use crate::commands::doctor::{self, DoctorArgs};
 use crate::commands::env::EnvArgs;
 use crate::commands::export::ExportArgs;
 use crate::commands::import::ImportArgs;
@@ -107,6 +107,9 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Print the man page, or write all of them into a directory
     Man(ManArgs),
+    /// The program that `doctor --run-kernel` records.
+    #[command(name = doctor::RUN_KERNEL, hide = true)]
+    RunKernel,
     /// Collector of a session that nobody serves yet; started by an attached process.
     #[command(name = "__collect", hide = true)]
     Collect {

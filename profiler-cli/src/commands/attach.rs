@@ -5,8 +5,8 @@
 //! kernel closes them.
 
 use crate::commands::run::{counted_events, current_directory, withdraw};
+use crate::launch::ctrl_c;
 use crate::launch::failures::{not_finished, not_started};
-use crate::launch::signals::Signals;
 use crate::launch::system;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
@@ -18,6 +18,8 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tprof_collect::proc::{self, Stat};
 use tprof_collect::{Libraries, Session};
@@ -84,7 +86,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let command: Vec<OsString> = proc::words_of(pid).into_iter().map(OsString::from).collect();
     let resolved = resolve(options, &command, &directory)?;
     let time = duration.map(|text| time_of(&text)).transpose()?;
-    let signals = Signals::block();
+    let ending = end_by_signal(resolved.quiet);
     let output = resolved.config.output.clone();
     let session =
         Session::start(resolved.config.clone(), Libraries { preload: PathBuf::new(), agent: None })
@@ -111,7 +113,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
         };
         say(&format!("tprof: sampling process {pid}{others} {end}\n"));
     }
-    wait(pid, time, &signals);
+    wait(pid, time, &ending);
     let info = session.finish().map_err(|e| not_finished(&output, &e))?;
     if !resolved.quiet {
         let run = quote::word(quote::nearby(&output).as_os_str());
@@ -136,21 +138,31 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Set by the first signal that ends tprof; the second ends it at once.
+fn end_by_signal(quiet: bool) -> Arc<AtomicBool> {
+    let ending = Arc::new(AtomicBool::new(false));
+    let (own, main) = (Arc::clone(&ending), std::thread::current());
+    ctrl_c::on_end(move || {
+        if own.swap(true, Relaxed) {
+            std::process::exit(128 + libc::SIGINT);
+        }
+        if !quiet {
+            say("tprof: finishing; Ctrl-C again ends it at once, and the run stays incomplete\n");
+        }
+        main.unpark();
+    });
+    ending
+}
+
 /// Waits for the end of the time or of the process, or for a signal that ends tprof.
-fn wait(pid: u32, time: Option<Duration>, signals: &Signals) {
+fn wait(pid: u32, time: Option<Duration>, ending: &AtomicBool) {
     let began = Instant::now();
-    while proc::lives(pid) {
+    while proc::lives(pid) && !ending.load(Relaxed) {
         let left = time.map_or(Duration::MAX, |time| time.saturating_sub(began.elapsed()));
         if left.is_zero() {
             return;
         }
-        let taken = signals.next(left.min(Duration::from_millis(100)));
-        if matches!(
-            taken.map(|taken| taken.signal),
-            Some(libc::SIGINT | libc::SIGTERM | libc::SIGQUIT | libc::SIGHUP)
-        ) {
-            return;
-        }
+        std::thread::park_timeout(left.min(Duration::from_millis(100)));
     }
 }
 

@@ -52,6 +52,15 @@ pub fn is_ignored(signal: i32) -> bool {
     known && action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Signals that ask a command to end.
+pub const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Ignores a signal.
+pub fn ignore(signal: i32) {
+    // SAFETY: this disposition runs no code.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
 /// `struct sigaction` as the kernel has it; `rest` is flags, restorer and mask.
 #[repr(C)]
 #[derive(Clone, Copy)]

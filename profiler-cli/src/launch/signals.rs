@@ -10,7 +10,7 @@
 //! one (its `waitpid` reaps the child and returns EINVAL). Those calls are libc's.
 #![allow(unsafe_code)]
 
-use super::inherited::is_ignored;
+use super::inherited::{ENDING, is_ignored};
 use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -103,8 +103,6 @@ impl Signals {
         }
     }
 }
-
-const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// A set of signals by number, real-time ones too.
 fn set_of(signals: impl IntoIterator<Item = i32>) -> SigSet {

@@ -1,6 +1,7 @@
 //! Temporary directories of commands: for this user alone, gone when the command ends, by a
 //! signal too. What a killed command left, the next tprof sweeps.
 
+use crate::launch::ctrl_c;
 use crate::launch::signals::{self, Signals};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -50,19 +51,25 @@ fn live<T>(change: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
     change(&mut LIVE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Starts the thread that sweeps once, then removes what there is if a signal ends the command.
+/// Removes all that there are. The command may be writing there: what it writes after this
+/// the next tprof sweeps.
+pub fn remove_all() {
+    live(std::mem::take).iter().for_each(|path| _ = std::fs::remove_dir_all(path));
+}
+
+/// Starts the thread that sweeps once, then removes what there is if a signal ends the
+/// command. One that has asked for [`ctrl_c::on_end`] removes it itself.
 fn watch() {
-    let signals = Signals::block_ending();
+    let signals = (!ctrl_c::is_taken()).then(Signals::block_ending);
     let watch = move || {
         tprof_collect::sweep(&tprof_collect::places());
+        let Some(signals) = signals else { return };
         let taken = loop {
             if let Some(taken) = signals.next(Duration::from_secs(3600)) {
                 break taken;
             }
         };
-        // The command may be writing there: what comes after the removal is swept by the next.
-        let all = live(std::mem::take);
-        all.iter().for_each(|path| _ = std::fs::remove_dir_all(path));
+        remove_all();
         signals::die_by(taken.signal)
     };
     // Without it a signal would never take effect.

@@ -12,3 +12,4 @@ mod values;
 pub use options::RunOptions;
 pub use resolve::resolve;
 pub use resolved::Resolved;
+pub use sources::CONFIG_FILE;

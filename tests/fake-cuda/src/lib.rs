@@ -16,13 +16,15 @@
 //! | `libnvidia-ml.so.1` | NVML | tells utilisation, memory, clocks, power, heat; of its own making |
 //! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
 //!
-//! It is no implementation of the driver: `cuInit` and versions are all that
-//! `libcuda.so.1` has of its interface.
+//! It is no implementation of the driver: of its interface `libcuda.so.1` has what
+//! `tprof doctor --run-kernel` calls. The kernel of that program is the only one that
+//! computes something, in Rust, chosen by its name; the PTX is not read.
 //!
 //! Variables: `FAKE_CUDA_LOG` names a folder for the logs, `FAKE_CUDA_DEVICES`
 //! says how many devices there are (1), `FAKE_CUDA_BLOCK_NS` how long one block
 //! of a kernel takes (1,000), `FAKE_CUDA_DRIVER_CALLS` that launches are told as
-//! calls of the driver's too, `FAKE_CUPTI_FAULTS` what goes wrong (see
+//! calls of the driver's too, `FAKE_CUDA_WRONG` that the one kernel that computes leaves
+//! its numbers as they are, `FAKE_CUPTI_FAULTS` what goes wrong (see
 //! `libs/cupti/faults.rs`), `FAKE_CUPTI_OFFSET_NS`, `FAKE_CUPTI_DRIFT_PPM` and
 //! `FAKE_CUPTI_STEP_NS` how CUPTI's clock differs from the host's.
 #![allow(unsafe_code)] // libraries with a C interface

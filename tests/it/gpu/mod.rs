@@ -5,6 +5,7 @@ mod clients;
 mod doctor;
 mod losses;
 mod records;
+mod run_kernel;
 
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -87,12 +87,17 @@ fn driver(libraries: &Libraries) -> Vec<Check> {
     checks
 }
 
+/// The driver's library, if the loader finds it. It stays loaded: threads of its own may
+/// run in it.
+pub fn load(library: &Path) -> Option<ManuallyDrop<Library>> {
+    // SAFETY: programs load it as well.
+    let driver = unsafe { Library::open(Some(library), RTLD_LAZY) };
+    driver.ok().map(ManuallyDrop::new)
+}
+
 /// The newest CUDA that a driver's library knows, as it numbers versions.
 fn cuda_of(library: &Path) -> Option<i32> {
-    // SAFETY: the driver's own library, which programs load as well.
-    let driver = unsafe { Library::open(Some(library), RTLD_LAZY) }.ok()?;
-    // It stays loaded: threads of its own may run in it.
-    let driver = ManuallyDrop::new(driver);
+    let driver = load(library)?;
     type Get = unsafe extern "C" fn(*mut i32) -> i32;
     let mut version = 0;
     // SAFETY: it has been of this type in every version, and needs no initialised driver.

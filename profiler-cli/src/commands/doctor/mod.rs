@@ -5,7 +5,9 @@
 
 mod command;
 mod gpu;
+pub mod kernel;
 mod machine;
+mod run_kernel;
 
 use crate::terminal::paint;
 use clap::Args;
@@ -14,12 +16,22 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+pub use run_kernel::COMMAND as RUN_KERNEL;
+
+const EXIT_STATUS: &str = "\
+Exit status: 0 if a run here records, else 1. With --run-kernel it is also 1
+if there is no GPU, or if the result or the recording of one is wrong.";
+
 /// `tprof doctor`.
 #[derive(Args, Debug)]
+#[command(after_help = EXIT_STATUS)]
 pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Run a kernel on each GPU, recorded; check its result and its recording
+    #[arg(long)]
+    pub run_kernel: bool,
     /// Command to examine: what of it could be seen
     #[arg(value_name = "COMMAND", trailing_var_arg = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
@@ -75,9 +87,20 @@ struct Report {
     machine: Vec<Check>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<Vec<Check>>,
+    /// `--run-kernel`: what ran on each device, and what was recorded of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_kernel: Option<Vec<Check>>,
 }
 
-/// Prints the checks; fails if nothing could be recorded.
+impl Report {
+    /// Whether all kernels that were asked for ran, and were recorded as they ran.
+    fn kernels_agree(&self) -> bool {
+        self.run_kernel.iter().flatten().all(|check| check.verdict == Verdict::Ok)
+    }
+}
+
+/// Prints the checks; fails if nothing could be recorded, or if `--run-kernel` has shown
+/// of no device, or not of each, that its recording is right.
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let mut machine = machine::checks();
     machine.extend(gpu::machine());
@@ -93,11 +116,13 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         works,
         machine,
         command,
+        run_kernel: args.run_kernel.then(run_kernel::checks),
     };
     let text =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { page(&report) };
     io::stdout().write_all(text.as_bytes())?;
-    Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let passed = report.works && report.kernels_agree();
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn page(report: &Report) -> String {
@@ -106,6 +131,13 @@ fn page(report: &Report) -> String {
     if let Some(checks) = &report.command {
         text += "\nthe command\n";
         checks.iter().for_each(|check| line(check, &mut text));
+    }
+    if let Some(checks) = &report.run_kernel {
+        text += "\na kernel on each GPU\n";
+        checks.iter().for_each(|check| line(check, &mut text));
+    }
+    if !report.kernels_agree() {
+        text += "\nThe recording of GPUs is not verified here.\n";
     }
     text += match (report.works, &report.command) {
         (true, None) => "\nA run here records. Next: tprof run -- COMMAND\n",

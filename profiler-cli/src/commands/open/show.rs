@@ -11,11 +11,14 @@ use std::io::{IsTerminal, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::commands::export::{self, ExportArgs};
+use crate::launch::ctrl_c;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{Format, find};
-use crate::runs::scratch::Scratch;
+use crate::runs::scratch::{self, Scratch};
 use crate::terminal::errors::{Failure, said, say};
 
 /// Perfetto's page, unless another is named.
@@ -36,6 +39,7 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
         // Refused before anything is done, as an option of this command.
         export::wanted(&export_args(&args, format, Path::new("")))?;
     }
+    let serving = end_by_signal();
     // Bound first: a port in use should not cost an export.
     let port = args.port.unwrap_or(if args.view == View::Perfetto { PORT } else { 0 });
     let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|e| busy(&args, port, &e))?;
@@ -60,6 +64,7 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
         View::Perfetto => format!("{}/#!/?url={}", ui.trim_end_matches('/'), server.url(port)),
         _ => server.url(port),
     };
+    serving.store(true, Relaxed);
     writeln!(std::io::stdout(), "{url}")?;
     if !args.no_browser && !browser::open(&url, dir.path()).unwrap_or(false) {
         say("note: no browser could be started here: open the address above in one.\n");
@@ -72,6 +77,18 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     }
     server.run(args.once)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends this command at the first Ctrl-C, without what it made for the browser: with success
+/// once it serves, which is set in the answer.
+fn end_by_signal() -> Arc<AtomicBool> {
+    let serving = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&serving);
+    ctrl_c::on_end(move || {
+        scratch::remove_all();
+        std::process::exit(if own.load(Relaxed) { 0 } else { 128 + libc::SIGINT });
+    });
+    serving
 }
 
 /// The formats that a view takes, itself last: the report links to the others.

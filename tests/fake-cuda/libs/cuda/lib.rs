@@ -1,6 +1,8 @@
-//! Stands in for the driver: streams as threads, one clock, one log.
+//! Stands in for the driver: streams as threads, one clock, one log; and so much of its
+//! interface that `tprof doctor --run-kernel` runs.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
+mod driver;
 mod events;
 mod graphs;
 mod log;

@@ -113,6 +113,11 @@ pub extern "C" fn drain(handle: *mut c_void, correlation: u32) {
     waited(stream.place(correlation), start, STREAM_WAIT);
 }
 
+/// Waits until a stream is empty, within a call that is no wait.
+pub fn finish(handle: *mut c_void) {
+    of(handle).wait();
+}
+
 /// See [`tprof_fake_cuda::Engine::drain_all`].
 pub extern "C" fn drain_all(correlation: u32) {
     let device = crate::chosen();

@@ -1,0 +1,258 @@
+//! The driver's own interface, as far as `tprof doctor --run-kernel` calls it by cudarc.
+//!
+//! Calls return before their work is done, but copies out: a device's memory is the
+//! host's, and the program may read at once what it asked for.
+
+use crate::{begin, choose, chosen, devices, driver_end, inject, memory, streams, time};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use tprof_fake_cuda::{Launch, Work, memory::DEVICE, number};
+
+const SUCCESS: u32 = 0;
+const INVALID_VALUE: u32 = 1;
+const OUT_OF_MEMORY: u32 = 2;
+const INVALID_DEVICE: u32 = 101;
+const NOT_FOUND: u32 = 500;
+
+/// CUPTI's number of `cuLaunchKernel`.
+const LAUNCH: u32 = 307;
+/// `cudaMemcpyKind`.
+const INTO: u32 = 1;
+const OUT_OF: u32 = 2;
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
+    inject();
+    // SAFETY: the caller's place for the answer.
+    unsafe { *count = devices() as c_int };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> u32 {
+    if !(0..devices() as c_int).contains(&ordinal) {
+        return INVALID_DEVICE;
+    }
+    // SAFETY: the caller's place for the answer.
+    unsafe { *device = ordinal };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, room: c_int, _device: c_int) -> u32 {
+    const NAME: &CStr = c"Simulated GPU";
+    if (room as usize) < NAME.count_bytes() + 1 {
+        return INVALID_VALUE;
+    }
+    // SAFETY: there is room for the name and its end.
+    unsafe { name.copy_from_nonoverlapping(NAME.as_ptr(), NAME.count_bytes() + 1) };
+    SUCCESS
+}
+
+/// As the driver's: it has no attribute.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, _which: u32, _of: c_int) -> u32 {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *value = 0 };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> u32 {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *context = streams::context_of(device as u32) as usize as *mut c_void };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> u32 {
+    SUCCESS
+}
+
+/// As the driver's, but that a context is always current.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *context = streams::context_of(chosen()) as usize as *mut c_void };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
+    match (context as usize as u32).checked_sub(1) {
+        Some(device) if choose(device) => SUCCESS,
+        _ => INVALID_VALUE,
+    }
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> u32 {
+    streams::drain(stream, begin());
+    SUCCESS
+}
+
+/// As the driver's: the text stands for the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_char) -> u32 {
+    // SAFETY: the caller's text, which ends with a zero; and its place for the answer.
+    unsafe {
+        *module = CStr::from_ptr(image).to_owned().into_raw().cast();
+    }
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> u32 {
+    // SAFETY: made by `cuModuleLoadData`.
+    drop(unsafe { CString::from_raw(module.cast()) });
+    SUCCESS
+}
+
+/// As the driver's: its name, which is never given back, stands for the function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetFunction(
+    function: *mut *mut c_void,
+    module: *mut c_void,
+    name: *const c_char,
+) -> u32 {
+    // SAFETY: made by `cuModuleLoadData`, and not unloaded; the caller's name.
+    let (text, name) = unsafe { (CStr::from_ptr(module.cast()), CStr::from_ptr(name)) };
+    let entry = format!(".entry {}(", name.to_string_lossy());
+    if !text.to_string_lossy().contains(&entry) {
+        return NOT_FOUND;
+    }
+    // SAFETY: the caller's place for the answer.
+    unsafe { *function = name.to_owned().into_raw().cast() };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAlloc_v2(at: *mut u64, bytes: usize) -> u32 {
+    let block = memory::allocate(DEVICE, bytes, begin());
+    // SAFETY: the caller's place for the answer.
+    unsafe { *at = block as u64 };
+    if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+}
+
+/// As the driver's: waits for the device first.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFree_v2(at: u64) -> u32 {
+    let correlation = begin();
+    streams::drain_all(correlation);
+    if memory::release(at as *mut c_void, correlation) { SUCCESS } else { INVALID_VALUE }
+}
+
+/// As the driver's: memory that is not pinned has been read when it returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyHtoDAsync_v2(
+    to: u64,
+    from: *const c_void,
+    bytes: usize,
+    stream: *mut c_void,
+) -> u32 {
+    copy(to as *mut c_void, from, bytes, INTO, stream)
+}
+
+/// As the driver's: memory that is not pinned has been written when it returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyDtoHAsync_v2(
+    to: *mut c_void,
+    from: u64,
+    bytes: usize,
+    stream: *mut c_void,
+) -> u32 {
+    copy(to, from as *const c_void, bytes, OUT_OF, stream)
+}
+
+fn copy(to: *mut c_void, from: *const c_void, bytes: usize, kind: u32, at: *mut c_void) -> u32 {
+    streams::put(at, Work::Copy(to, from, bytes, kind), begin());
+    streams::finish(at);
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchKernel(
+    function: *mut c_void,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    shared: c_uint,
+    stream: *mut c_void,
+    arguments: *mut *mut c_void,
+    _more: *mut *mut c_void,
+) -> u32 {
+    let (correlation, start) = (begin(), time::now());
+    let mut launch = Launch {
+        name: function.cast_const().cast(),
+        grid: [grid_x, grid_y, grid_z],
+        block: [block_x, block_y, block_z],
+        dynamic_shared: shared,
+        static_shared: 0,
+        registers: 16,
+        ns: u64::from(grid_x * grid_y * grid_z) * number("FAKE_CUDA_BLOCK_NS", 1000) as u64,
+        gate: None,
+        gate_data: std::ptr::null_mut(),
+    };
+    // SAFETY: made by `cuModuleGetFunction`.
+    let name = unsafe { CStr::from_ptr(launch.name) };
+    if name == c"tprof_check" && number("FAKE_CUDA_WRONG", 0) == 0 {
+        // SAFETY: this kernel has two arguments, of these types.
+        let numbers = unsafe {
+            Numbers {
+                at: *(*arguments).cast::<u64>() as *mut u32,
+                count: *(*arguments.add(1)).cast::<u32>(),
+            }
+        };
+        launch.gate = Some(change);
+        launch.gate_data = Box::into_raw(Box::new(numbers)).cast();
+    }
+    streams::put(stream, Work::Kernel(launch), correlation);
+    driver_end(LAUNCH, c"cuLaunchKernel".as_ptr(), correlation, start, SUCCESS);
+    SUCCESS
+}
+
+/// The arguments of `tprof_check`.
+struct Numbers {
+    at: *mut u32,
+    count: u32,
+}
+
+/// What `tprof_check` does, on the stream's thread.
+extern "C" fn change(numbers: *mut c_void) {
+    // SAFETY: made by `cuLaunchKernel` for this call; device memory is the host's.
+    let numbers = unsafe {
+        let Numbers { at, count } = *Box::from_raw(numbers.cast::<Numbers>());
+        std::slice::from_raw_parts_mut(at, count as usize)
+    };
+    for (number, at) in numbers.iter_mut().zip(0..) {
+        *number = number.wrapping_mul(3).wrapping_add(at);
+    }
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorName(_error: u32, text: *mut *const c_char) -> u32 {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *text = c"CUDA_ERROR_SIMULATED".as_ptr() };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorString(_error: u32, text: *mut *const c_char) -> u32 {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *text = c"an error of the simulation".as_ptr() };
+    SUCCESS
+}
