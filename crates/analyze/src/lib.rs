@@ -43,7 +43,7 @@ mod fixture;
 pub use base::names;
 pub use base::reading::Reading;
 pub use document::{Document, DocumentKind};
-pub use gpu::utilization;
+pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
 pub use report::{AnalyzeError, KINDS, Made, Wanted, read_together, report, report_with};
 pub use run::{completeness, info::Run, processes};

@@ -11,7 +11,8 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{EventSample, ProcessIndex, ThreadIndex, property};
 
-use super::split::{Label, StepLookup, Windows};
+use super::steps::{Label, StepLookup};
+use super::windows::Windows;
 use crate::rank::RankTrace;
 use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::cells::{WHERE, place_cells};
 use super::counted::{Asked, Counted, Counts, Tally};
-use super::split::Label;
+use super::steps::Label;
 use crate::document::{Cell, Column, RankAt, Table, Unit, View};
 use crate::rank::samples::Func;
 

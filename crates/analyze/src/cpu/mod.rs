@@ -8,14 +8,17 @@ mod cells;
 mod counted;
 mod counted_tables;
 mod functions;
+mod groups;
 mod loading;
 mod ranges;
 mod report;
 mod split;
 mod split_tables;
+mod steps;
 mod tables;
 mod threads;
 mod tree;
+mod windows;
 
 pub(crate) use cells::shown;
 pub(crate) use loading::Role;

@@ -114,6 +114,14 @@ fn change(changes: &mut Vec<(u64, ChainId)>, from_ns: u64, chain: ChainId) {
     }
 }
 
+/// A range as reports name it: its domain and its text.
+pub(super) fn range_name(rank: &RankTrace<'_>, domain: NameId, text: NameId) -> String {
+    match rank.name(domain) {
+        "" => rank.name(text).to_owned(),
+        domain => format!("{domain}:{}", rank.name(text)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,9 +9,11 @@ use tprof_trace::model::{Sample, SpanKind, ThreadState, property};
 use super::counted::Counted;
 use super::counted_tables::{self, All};
 use super::functions::Functions;
-use super::split::{Split, Windows, range_name};
+use super::ranges::range_name;
+use super::split::Split;
 use super::tables::{self, Waited};
 use super::tree::FunctionTree;
+use super::windows::Windows;
 use super::{NO_SAMPLES, loading, split_tables};
 use crate::document::{
     Analysis, Body, DocumentKind, Named, Options, RankAt, boxed, text_and_number,

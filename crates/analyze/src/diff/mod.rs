@@ -5,16 +5,20 @@
 //! What hosts did is compared by samples, which say how far off they may be.
 
 mod change;
+mod changes;
 mod compare;
 mod facts;
 mod figures;
 mod gate;
 mod host;
 mod host_tables;
+mod names;
 mod notes;
 mod of_run;
+mod rank;
 mod side;
 mod stats;
+mod tables;
 
 pub use change::Change;
 pub use compare::Comparison;
@@ -22,5 +26,6 @@ pub use facts::Facts;
 pub use figures::{Better, Figure, Metric, find, keys};
 pub use gate::{Direction, Gate, GateError, Limit};
 pub use host::{Amount, Amounts, HostActivity, HostSort};
-pub use side::{Side, SideOptions, Sort, TimesByName, Took};
+pub use names::{Sort, TimesByName, Took};
+pub use side::{Side, SideOptions};
 pub use stats::{Repeats, difference_error};

@@ -14,5 +14,5 @@ pub mod launches;
 pub mod memcpy;
 pub mod overlap;
 pub mod queue;
+pub mod report_gpu;
 pub mod stragglers;
-pub mod utilization;

@@ -16,7 +16,7 @@ pub const KINDS: &[DocumentKind] = &[
     crate::gpu::bandwidth::KIND,
     crate::gpu::memcpy::KIND,
     crate::gpu::device_memory::KIND,
-    crate::gpu::utilization::KIND,
+    crate::gpu::report_gpu::KIND,
     crate::program::steps::KIND,
     crate::program::annotations::KIND,
     crate::program::nvtx::KIND,

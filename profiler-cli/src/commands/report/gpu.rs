@@ -3,8 +3,7 @@
 use tprof_analyze::names::short;
 use tprof_analyze::summary::Rank;
 use tprof_analyze::summary::gpu::{Copies, Gpu};
-use tprof_analyze::utilization::Sampled;
-use tprof_analyze::{Reading, Report};
+use tprof_analyze::{Reading, Report, SampledGpu};
 use tprof_facts::units::{bytes, count, duration, percent};
 
 use crate::terminal::page::{Page, Table};
@@ -70,13 +69,13 @@ pub fn sampled(page: &mut Page, report: &Report) {
         }
         other => other.value().map(Vec::as_slice).unwrap_or_default(),
     };
-    let seen = |gpu: &&Sampled| gpu.visible_to.is_some();
+    let seen = |gpu: &&SampledGpu| gpu.visible_to.is_some();
     let any = all.iter().any(|gpu| seen(&gpu));
-    let gpus: Vec<&Sampled> = all.iter().filter(|gpu| !any || seen(gpu)).collect();
+    let gpus: Vec<&SampledGpu> = all.iter().filter(|gpu| !any || seen(gpu)).collect();
     if gpus.is_empty() {
         return;
     }
-    let named = |gpu: &Sampled| match report.run.hosts.len() {
+    let named = |gpu: &SampledGpu| match report.run.hosts.len() {
         _ if gpus.len() == 1 => String::new(),
         0 | 1 => format!(" (GPU {})", gpu.gpu),
         _ => format!(" (GPU {} of {})", gpu.gpu, gpu.host),
@@ -85,26 +84,26 @@ pub fn sampled(page: &mut Page, report: &Report) {
     page.field("sampled", &text);
 }
 
-type Named<'a> = &'a dyn Fn(&Sampled) -> String;
+type Named<'a> = &'a dyn Fn(&SampledGpu) -> String;
 
 /// The device with the most of something.
 fn most<'a>(
-    gpus: &[&'a Sampled],
-    of: impl Fn(&Sampled) -> Option<f64>,
-) -> Option<(&'a Sampled, f64)> {
+    gpus: &[&'a SampledGpu],
+    of: impl Fn(&SampledGpu) -> Option<f64>,
+) -> Option<(&'a SampledGpu, f64)> {
     let known = gpus.iter().filter_map(|gpu| Some((*gpu, of(gpu)?)));
     known.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Why no device told it.
-fn unknown<T>(gpus: &[&Sampled], of: impl Fn(&Sampled) -> &Reading<T>) -> String {
+fn unknown<T>(gpus: &[&SampledGpu], of: impl Fn(&SampledGpu) -> &Reading<T>) -> String {
     match gpus.first().map(|gpu| of(gpu)) {
         Some(Reading::Missing(why)) => format!("unknown ({why})"),
         _ => "unknown".to_owned(),
     }
 }
 
-fn busy(gpus: &[&Sampled], named: Named<'_>) -> String {
+fn busy(gpus: &[&SampledGpu], named: Named<'_>) -> String {
     let shares: Vec<f64> = gpus.iter().filter_map(|gpu| gpu.mean_utilization.get()).collect();
     let Some((gpu, highest)) = most(gpus, |gpu| gpu.highest_utilization.get()) else {
         return format!("utilisation {}", unknown(gpus, |gpu| &gpu.mean_utilization));
@@ -113,7 +112,7 @@ fn busy(gpus: &[&Sampled], named: Named<'_>) -> String {
     format!("utilisation {} on average, {} at most{}", percent(mean), percent(highest), named(gpu))
 }
 
-fn memory(gpus: &[&Sampled], named: Named<'_>) -> String {
+fn memory(gpus: &[&SampledGpu], named: Named<'_>) -> String {
     let Some((gpu, peak)) = most(gpus, |gpu| gpu.peak_memory_bytes.get().map(|peak| peak as f64))
     else {
         return format!("memory {}", unknown(gpus, |gpu| &gpu.peak_memory_bytes));
@@ -123,7 +122,7 @@ fn memory(gpus: &[&Sampled], named: Named<'_>) -> String {
     format!("memory at most {}{whole}{}", bytes(peak as u64), named(gpu))
 }
 
-fn throttled(gpus: &[&Sampled], named: Named<'_>) -> String {
+fn throttled(gpus: &[&SampledGpu], named: Named<'_>) -> String {
     match most(gpus, |gpu| gpu.throttled.get()) {
         None => format!("throttling {}", unknown(gpus, |gpu| &gpu.throttled)),
         Some((_, 0.0)) => "never throttled".to_owned(),

@@ -13,7 +13,7 @@ use crate::base::reading::{Reading, object};
 use crate::document::{Options, REPORT_VERSION, RankAt};
 use crate::findings::lines::{self, Line};
 use crate::findings::{self, RankFindings};
-use crate::gpu::utilization::{self, Sampled};
+use crate::gpu::report_gpu::{self, SampledGpu};
 use crate::memory::killed::Death;
 use crate::memory::timeline::{Cgroup, Timeline};
 use crate::memory::{HostMemory, rank_memory};
@@ -96,7 +96,7 @@ pub struct Report {
     /// The first findings; a summary has them.
     pub findings: Reading<Vec<Line>>,
     /// GPUs as they were sampled from outside the job; a summary has them.
-    pub gpus: Reading<Vec<Sampled>>,
+    pub gpus: Reading<Vec<SampledGpu>>,
     /// One row per rank file.
     pub ranks: Vec<Rank>,
 }
@@ -117,7 +117,7 @@ pub(crate) struct RankSummary {
     deaths: Vec<Death>,
     sigkills: u64,
     findings: Option<RankFindings>,
-    devices: Option<(RankAt, utilization::FileSamples)>,
+    devices: Option<(RankAt, report_gpu::FileSamples)>,
     /// What of its memory, and of the file itself, could not be read.
     problems: Vec<String>,
     /// What of the tables could not be read that the summary alone reads.
@@ -170,7 +170,7 @@ pub(crate) fn part_of(
         deaths: memory.deaths,
         sigkills: memory.sigkills,
         findings,
-        devices: summed_up.then(|| (at.clone(), utilization::of_file(trace))),
+        devices: summed_up.then(|| (at.clone(), report_gpu::of_file(trace))),
         rank: Rank {
             rank: at.rank,
             label: at.label.clone(),
@@ -252,7 +252,7 @@ pub(crate) fn report_of(
         cgroup,
         killed,
         gpus: match kind {
-            Kind::Summary => utilization::sampled(&sampled),
+            Kind::Summary => report_gpu::sampled(&sampled),
             Kind::Memory => Reading::missing(NOT_IN_MEMORY),
         },
         findings: match kind {

@@ -1,0 +1,86 @@
+//! Time on a core of one step or range, by function.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::steps::Label;
+use crate::rank::samples::{CpuTrace, Func, Layer, Stack};
+
+/// Time of a function within a step or range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Within {
+    /// Innermost.
+    pub self_ns: u64,
+    /// Anywhere on the stack.
+    pub total_ns: u64,
+}
+
+/// Time of a step or range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// With it innermost.
+    pub self_ns: u64,
+    /// Samples behind that.
+    pub self_samples: u64,
+    /// With it around, however deep.
+    pub total_ns: u64,
+    /// Samples behind that.
+    pub total_samples: u64,
+    /// Of `self_ns`, by the innermost function that a person would know.
+    pub mostly: FxHashMap<Func, u64>,
+    /// Of `total_ns`, by function, where that was asked for.
+    pub functions: FxHashMap<Func, Within>,
+}
+
+/// Time by step, or by range; `None` is outside of all.
+pub type Groups = BTreeMap<Option<Label>, Group>;
+
+impl Group {
+    pub(super) fn add_self(&mut self, trace: &CpuTrace, stack: &Stack, sum: (u64, u64)) {
+        self.self_ns += sum.0;
+        self.self_samples += sum.1;
+        if let Some(func) = telling(trace, &stack.functions) {
+            *self.mostly.entry(func).or_default() += sum.0;
+        }
+    }
+
+    pub(super) fn add_functions(&mut self, trace: &CpuTrace, stack: &Stack, ns: u64) {
+        let mut seen = FxHashSet::default();
+        for (at, id) in stack.functions.iter().enumerate() {
+            let innermost = at == stack.inlined;
+            let first = seen.insert(*id);
+            if first || innermost {
+                let within = self.functions.entry(trace.names.get(*id).clone()).or_default();
+                within.self_ns += if innermost { ns } else { 0 };
+                within.total_ns += if first { ns } else { 0 };
+            }
+        }
+    }
+
+    pub(super) fn add_total(&mut self, sum: (u64, u64)) {
+        self.total_ns += sum.0;
+        self.total_samples += sum.1;
+    }
+
+    pub(super) fn add(&mut self, other: Group) {
+        self.self_ns += other.self_ns;
+        self.self_samples += other.self_samples;
+        self.total_ns += other.total_ns;
+        self.total_samples += other.total_samples;
+        for (func, ns) in other.mostly {
+            *self.mostly.entry(func).or_default() += ns;
+        }
+        for (func, more) in other.functions {
+            let within = self.functions.entry(func).or_default();
+            within.self_ns += more.self_ns;
+            within.total_ns += more.total_ns;
+        }
+    }
+}
+
+/// The function that tells a person most: Python's innermost, else the code's own.
+fn telling(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
+    let of = |layer| stack.iter().map(|id| trace.names.get(*id)).find(move |f| f.layer == layer);
+    of(Layer::Python).or_else(|| of(Layer::Native)).or_else(|| of(Layer::Kernel)).cloned()
+}

@@ -1,0 +1,76 @@
+//! Which training step a moment on a core belongs to.
+
+use rustc_hash::FxHashSet;
+use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind};
+
+use crate::base::intervals::Interval;
+use crate::rank::{HostSpan, PROFILER_STEP, RankTrace, Step, step_at};
+
+/// What a step or range is known by: its place among steps (of ranges 0), its name.
+pub type Label = (u64, String);
+
+/// Which step a moment belongs to.
+pub(super) struct StepLookup {
+    steps: Vec<Step>,
+    pub(super) labels: Vec<Label>,
+    /// Processes that have steps.
+    owners: FxHashSet<ProcessIndex>,
+}
+
+impl StepLookup {
+    /// The rank's steps; ranges that are named like them; what lies between marks.
+    pub(super) fn of(rank: &RankTrace<'_>) -> StepLookup {
+        let mut steps = rank.steps();
+        if steps.is_empty() {
+            let numbered = |span: &HostSpan| {
+                let number = rank.name(span.name).strip_prefix(PROFILER_STEP)?.parse().ok()?;
+                Some(Step { number, process: span.process, interval: span.interval() })
+            };
+            steps = rank.spans(SpanKind::Nvtx).iter().filter_map(numbered).collect();
+            steps.sort_by_key(|step| (step.interval, step.process, step.number));
+        }
+        let label = |step: &Step| (step.number, format!("step {}", step.number));
+        let mut labels: Vec<Label> = steps.iter().map(label).collect();
+        if steps.is_empty() {
+            (steps, labels) = marks(rank);
+        }
+        let owners = steps.iter().map(|step| step.process).collect();
+        StepLookup { steps, labels, owners }
+    }
+
+    /// There are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// What the step of a moment is known by.
+    pub(super) fn label_at(&self, process: ProcessIndex, time_ns: u64) -> Option<Label> {
+        self.at(process, time_ns).map(|step| self.labels[step as usize].clone())
+    }
+
+    /// Workers of a process with steps belong to its steps.
+    pub(super) fn at(&self, process: ProcessIndex, time_ns: u64) -> Option<u32> {
+        let owner = match self.owners.contains(&process) {
+            true => process,
+            false if self.owners.len() == 1 => *self.owners.iter().next()?,
+            false => return None,
+        };
+        step_at(&self.steps, owner, time_ns)
+    }
+}
+
+/// From each mark to the next one, the last one without an end.
+fn marks(rank: &RankTrace<'_>) -> (Vec<Step>, Vec<Label>) {
+    let marks = rank.file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
+    let mut marks: Vec<(u64, NameId)> = marks.map(|mark| (mark.time_ns, mark.name)).collect();
+    marks.sort_unstable();
+    let mut steps = Vec::new();
+    let mut labels = Vec::new();
+    for (at, (start_ns, name)) in marks.iter().enumerate() {
+        let end_ns = marks.get(at + 1).map_or(u64::MAX, |next| next.0);
+        let interval = Interval::new(*start_ns, end_ns);
+        steps.push(Step { number: at as u64, process: 0, interval });
+        labels.push((at as u64, format!("from mark {}", rank.name(*name))));
+    }
+    (steps, labels)
+}

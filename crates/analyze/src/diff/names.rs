@@ -1,0 +1,113 @@
+//! What each name took in each step of a rank: kernels, operators, calls, collectives.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{NameId, SpanKind};
+
+use crate::rank::{Class, RankTrace, Step, step_at};
+
+/// What is compared by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Sort {
+    /// Kernels, copies and memsets.
+    Work,
+    /// Operators of a framework, and annotations.
+    Operator,
+    /// Calls of the runtime and the driver.
+    Call,
+    /// Collectives.
+    Collective,
+}
+
+/// What one name took in one step. Whole numbers, so that the order in which
+/// ranks are added does not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// How often it ran.
+    pub count: u64,
+    /// How long, nanoseconds; of a collective, its kernels.
+    pub ns: u64,
+    /// Bytes, of copies and collectives.
+    pub bytes: u64,
+}
+
+impl Took {
+    pub(super) fn add(&mut self, other: Took) {
+        self.count += other.count;
+        self.ns = self.ns.saturating_add(other.ns);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// Names, and what each took in each step, by the step's number.
+pub type TimesByName = FxHashMap<(Sort, String), BTreeMap<u64, Took>>;
+
+/// What each name took in each step.
+pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> TimesByName {
+    let mut names: FxHashMap<(Sort, NameId, u64), Took> = FxHashMap::default();
+    let at = |process: u32, time_ns: u64| match stepped {
+        true => step_at(steps, process, time_ns).map(|at| steps[at as usize].number),
+        false => Some(0),
+    };
+    let step_of_work = rank.steps_of_work(steps);
+    // Copies may have no name of their own.
+    let mut copies: FxHashMap<(String, u64), Took> = FxHashMap::default();
+    for (work, step) in rank.work.iter().zip(&step_of_work) {
+        let step = match stepped {
+            true => step.map(|at| steps[at as usize].number),
+            false => Some(0),
+        };
+        let Some(step) = step else { continue };
+        let took = Took { count: 1, ns: work.duration_ns, bytes: work.bytes.get().unwrap_or(0) };
+        match work.is_kernel() {
+            true => names.entry((Sort::Work, work.name, step)).or_default().add(took),
+            false => {
+                copies.entry((rank.work_name(work).into_owned(), step)).or_default().add(took);
+            }
+        }
+    }
+    let spans = [(Sort::Operator, SpanKind::Operator), (Sort::Operator, SpanKind::Annotation)];
+    let spans = spans.into_iter().map(|(sort, kind)| (sort, rank.spans(kind)));
+    for (sort, spans) in spans.chain([(Sort::Call, rank.calls.as_slice())]) {
+        for span in spans {
+            let Some(step) = at(span.process, span.start_ns) else { continue };
+            let took = Took { count: 1, ns: span.duration_ns, bytes: 0 };
+            names.entry((sort, span.name, step)).or_default().add(took);
+        }
+    }
+    collectives(rank, &at, &mut names);
+    let mut all = TimesByName::default();
+    for ((sort, name, step), took) in names {
+        all.entry((sort, rank.name(name).to_owned()))
+            .or_default()
+            .entry(step)
+            .or_default()
+            .add(took);
+    }
+    for ((name, step), took) in copies {
+        all.entry((Sort::Work, name)).or_default().entry(step).or_default().add(took);
+    }
+    all
+}
+
+/// What each collective took: its kernels' time, once, however many were grouped.
+fn collectives(
+    rank: &RankTrace<'_>,
+    at: &impl Fn(u32, u64) -> Option<u64>,
+    names: &mut FxHashMap<(Sort, NameId, u64), Took>,
+) {
+    let mut kernels: FxHashMap<(u32, u64), u64> = FxHashMap::default();
+    for work in rank.work.iter().filter(|work| work.class == Class::Communication) {
+        if let Some(correlation) = work.correlation.get() {
+            *kernels.entry((rank.stream(work).process, correlation)).or_default() +=
+                work.duration_ns;
+        }
+    }
+    for row in &rank.collectives {
+        let Some(step) = at(row.process, row.start_ns) else { continue };
+        let kernel = row.correlation.and_then(|number| kernels.remove(&(row.process, number)));
+        let took = Took { count: 1, ns: kernel.unwrap_or(0), bytes: row.bytes.unwrap_or(0) };
+        names.entry((Sort::Collective, row.name, step)).or_default().add(took);
+    }
+}

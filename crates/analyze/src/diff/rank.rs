@@ -1,0 +1,157 @@
+//! One rank of a side: figures of its steps, facts and peaks.
+
+use std::sync::Mutex;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::SpanKind;
+
+use super::facts::{self, Facts};
+use super::figures::Figures;
+use super::host::HostActivity;
+use super::names::{TimesByName, names};
+use super::of_run::{Peaks, life_ns};
+use crate::base::intervals::Cover;
+use crate::document::{Analysis, Body, Options, RankAt};
+use crate::memory::rank_memory;
+use crate::rank::{Class, Needs, RankTrace, Step};
+
+/// What is kept of a rank.
+pub(super) struct RankSide {
+    pub stepped: bool,
+    pub steps: Vec<(u64, Figures)>,
+    pub facts: Facts,
+    pub peaks: Peaks,
+    /// From its first process's start to the last that was recorded of it.
+    pub life_ns: Option<u64>,
+}
+
+/// What a comparison reads of each rank.
+#[derive(Default)]
+pub(super) struct RankAnalysis {
+    /// Only steps with these numbers.
+    pub steps: Option<(u64, u64)>,
+    /// Names of all ranks so far, apart for those with steps and without: kept
+    /// rank by rank, those of a thousand ranks would not fit.
+    pub names: Mutex<FxHashMap<bool, TimesByName>>,
+    /// What the hosts of all ranks so far did.
+    pub host: Mutex<HostActivity>,
+}
+
+impl RankAnalysis {
+    fn add(&self, stepped: bool, names: TimesByName) {
+        // Poisoned means that another worker panicked, which ends the comparison.
+        let Ok(mut all) = self.names.lock() else { return };
+        let all = all.entry(stepped).or_default();
+        for (key, by_step) in names {
+            let of_name = all.entry(key).or_default();
+            for (step, took) in by_step {
+                of_name.entry(step).or_default().add(took);
+            }
+        }
+    }
+}
+
+impl Analysis for RankAnalysis {
+    const KIND: &'static str = "diff";
+    type Part = RankSide;
+
+    fn needs(&self, _: &Options) -> Needs {
+        Needs::WORK
+            | Needs::CALLS
+            | Needs::OPERATORS
+            | Needs::ANNOTATIONS
+            | Needs::COLLECTIVES
+            | Needs::ALLOCATIONS
+            | Needs::SAMPLES
+    }
+
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> RankSide {
+        let trace = rank.file;
+        let mut steps = rank.steps();
+        let stepped = !steps.is_empty();
+        if let Some((from, to)) = self.steps {
+            steps.retain(|step| (from..=to).contains(&step.number));
+        }
+        if !stepped {
+            steps.extend(whole(rank));
+        }
+        let memory = rank_memory(trace, at.clock);
+        // A launcher is none of the job's ranks.
+        if at.rank.is_some() {
+            let of_rank = HostActivity::of(rank, &memory);
+            if let Ok(mut host) = self.host.lock() {
+                host.add(of_rank);
+            }
+        }
+        let life_ns = life_ns(trace);
+        let peaks = Peaks::of(rank, &memory);
+        self.add(stepped, names(rank, &steps, stepped));
+        let facts = facts::of_file(trace);
+        RankSide { stepped, steps: figures(rank, &steps, stepped), facts, peaks, life_ns }
+    }
+
+    fn join(&self, _: Vec<(RankAt, RankSide)>, _: &Options) -> Body {
+        Body::default()
+    }
+}
+
+/// A trace without steps is compared as a whole: one step from its first event
+/// to its last, on every process.
+fn whole(rank: &RankTrace<'_>) -> Option<Step> {
+    let spans = [SpanKind::Operator, SpanKind::Annotation].map(|kind| rank.spans(kind));
+    let host = rank.calls.iter().chain(spans.into_iter().flatten()).map(|span| span.interval());
+    let all = Cover::of(rank.work.iter().map(|work| work.interval()).chain(host));
+    Some(Step { number: 0, process: 0, interval: all.span()? })
+}
+
+/// Figures of each step.
+fn figures(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<(u64, Figures)> {
+    // Covers of a process are made once, not once a step.
+    let mut covers: FxHashMap<u32, [Cover; 3]> = FxHashMap::default();
+    for step in steps {
+        let process = step.process;
+        let of_step = |stream| !stepped || rank.streams[stream as usize].process == process;
+        covers.entry(process).or_insert_with(|| exposed(rank, of_step));
+    }
+    let launched = launches(rank, steps, stepped);
+    steps
+        .iter()
+        .zip(launched)
+        .map(|(step, launched)| {
+            let length = |cover: &Cover| cover.length_within(step.interval);
+            let parts = covers.get(&step.process).map(|covers| covers.each_ref().map(length));
+            let worked = !rank.work.is_empty();
+            let figures = Figures {
+                duration_ns: step.interval.length(),
+                device_ns: parts.filter(|_| worked),
+                launches: worked.then_some(launched),
+            };
+            (step.number, figures)
+        })
+        .collect()
+}
+
+/// When compute ran; communication without compute; copies without either.
+fn exposed(rank: &RankTrace<'_>, of_step: impl Fn(u32) -> bool) -> [Cover; 3] {
+    let cover = |class| {
+        let work = rank.work.iter().filter(|work| work.class == class && of_step(work.stream));
+        Cover::of(work.map(|work| work.interval()))
+    };
+    let (compute, communication) = (cover(Class::Compute), cover(Class::Communication));
+    let copies = cover(Class::Memory).without(&compute.union(&communication));
+    let communication = communication.without(&compute);
+    [compute, communication, copies]
+}
+
+/// Pieces of work of each step.
+fn launches(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<u64> {
+    let mut launched = vec![0; steps.len()];
+    if !stepped {
+        launched.iter_mut().for_each(|count| *count = rank.work.len() as u64);
+        return launched;
+    }
+    for step in rank.steps_of_work(steps).into_iter().flatten() {
+        launched[step as usize] += 1;
+    }
+    launched
+}

@@ -1,0 +1,109 @@
+//! One device of a host, and what the summary says of it.
+
+use serde_json::Value;
+use tprof_trace::model::counter::*;
+
+use super::samples::{FileSamples, HostSamples, hosts, missing};
+use super::series::{SampleSeries, SeriesStats, share, slowing, sums};
+use crate::base::reading::{Reading, object};
+use crate::document::RankAt;
+
+const NO_READING: &str = "recording ended before the first reading";
+pub(super) const UNKNOWN: &str = "the driver does not report it";
+
+/// A device in short, for the summary.
+#[derive(Clone, Debug)]
+pub struct SampledGpu {
+    /// Its host.
+    pub host: String,
+    /// Its number there.
+    pub gpu: u32,
+    /// Which ranks see it, and under which number, in words; none is not known to.
+    pub visible_to: Option<String>,
+    /// Share of the time in which any kernel ran, as the driver says it.
+    pub mean_utilization: Reading<f64>,
+    /// The highest reading of it.
+    pub highest_utilization: Reading<f64>,
+    /// Most memory in use, by whomever.
+    pub peak_memory_bytes: Reading<u64>,
+    /// Its memory.
+    pub memory_bytes: Reading<u64>,
+    /// Share of the time in which power or heat held clocks down.
+    pub throttled: Reading<f64>,
+}
+object! { SampledGpu {
+    plain host, plain gpu, some visible_to, reading mean_utilization, reading highest_utilization,
+    reading peak_memory_bytes, reading memory_bytes, reading throttled,
+} }
+
+/// All devices of a run in short; missing if none was read.
+pub(crate) fn sampled(parts: &[(RankAt, FileSamples)]) -> Reading<Vec<SampledGpu>> {
+    let hosts = hosts(parts);
+    let mut all = Vec::new();
+    for (name, host) in &hosts {
+        all.extend(host.devices().map(|facts| DeviceSamples { host, facts }.sampled(name)));
+    }
+    if all.is_empty() { Reading::missing(missing(&hosts)) } else { Reading::Is(all) }
+}
+
+/// A device of a host.
+pub(super) struct DeviceSamples<'a> {
+    pub(super) host: &'a HostSamples<'a>,
+    pub(super) facts: &'a Value,
+}
+
+impl DeviceSamples<'_> {
+    pub(super) fn index(&self) -> u32 {
+        self.facts["index"].as_u64().unwrap_or(0) as u32
+    }
+
+    pub(super) fn series(&self, name: &'static str) -> Option<&SampleSeries> {
+        self.host.series.get(&(self.index(), name)).filter(|series| !series.is_empty())
+    }
+
+    pub(super) fn sums(&self, name: &'static str) -> Option<SeriesStats> {
+        sums(self.series(name)?, self.host.holds_ns())
+    }
+
+    /// Share of the time in which clocks were held down for any of these reasons.
+    pub(super) fn throttled(&self, bits: u64) -> Option<f64> {
+        share(self.series(GPU_THROTTLE)?, self.host.holds_ns(), bits)
+    }
+
+    /// Why a quantity has no value.
+    pub(super) fn why(&self, name: &str) -> &str {
+        self.facts["missing"][name].as_str().unwrap_or(NO_READING)
+    }
+
+    pub(super) fn sampled(&self, host: &str) -> SampledGpu {
+        let known = |value: Option<f64>, why: &str| match value {
+            Some(value) => Reading::Is(value),
+            None => Reading::missing(why),
+        };
+        let of = |name: &'static str, of: fn(SeriesStats) -> f64| {
+            known(self.sums(name).map(of), self.why(name))
+        };
+        let throttled = self.throttled(slowing());
+        let bytes = |reading: Reading<f64>| match reading {
+            Reading::Is(value) => Reading::Is(value as u64),
+            _ => Reading::missing(self.why(GPU_MEMORY_BYTES)),
+        };
+        SampledGpu {
+            host: host.to_owned(),
+            gpu: self.index(),
+            visible_to: self.visible_to().map(|words| words.join(", ")),
+            mean_utilization: of(GPU_UTILIZATION, |sums| sums.mean),
+            highest_utilization: of(GPU_UTILIZATION, |sums| sums.max),
+            peak_memory_bytes: bytes(of(GPU_MEMORY_BYTES, |sums| sums.max)),
+            memory_bytes: match self.facts["memory_bytes"].as_u64() {
+                Some(bytes) => Reading::Is(bytes),
+                None => Reading::missing(UNKNOWN),
+            },
+            throttled: known(throttled, self.why(GPU_THROTTLE)),
+        }
+    }
+
+    pub(super) fn visible_to(&self) -> Option<&Vec<String>> {
+        self.host.visible_to.get(self.facts["uuid"].as_str()?)
+    }
+}

@@ -1,0 +1,132 @@
+//! What the management library told of devices: by file, and joined by host.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tprof_trace::TraceFile;
+use tprof_trace::model::counter::*;
+
+use super::series::SampleSeries;
+use crate::document::RankAt;
+
+const NOT_SAMPLED: &str =
+    "no GPU samples in this run (needs `--activities gpu`, the default, and an NVIDIA driver)";
+
+/// Counters of a device.
+pub(super) const COUNTERS: [&str; 8] = [
+    GPU_UTILIZATION,
+    GPU_MEMORY_UTILIZATION,
+    GPU_MEMORY_BYTES,
+    GPU_SM_CLOCK,
+    GPU_MEMORY_CLOCK,
+    GPU_POWER,
+    GPU_TEMPERATURE,
+    GPU_THROTTLE,
+];
+
+/// A value holds until the next, but no longer than this, or than so many readings
+/// take: then they had stopped. One that stays is written once a second.
+const HOLDS_NS: u64 = 2_500_000_000;
+const HOLDS_READINGS: u64 = 5;
+
+/// What a file has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileSamples {
+    pub(super) host: String,
+    pub(super) facts: Option<Value>,
+    pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
+    /// Devices that its processes see: UUID, number.
+    pub(super) sees: BTreeSet<(String, u32)>,
+}
+
+/// Reads a file's.
+pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
+    let mut part = FileSamples { host: file.header().host.clone(), ..FileSamples::default() };
+    // The newest says what devices stopped to tell.
+    let facts = file.properties().filter(|(key, _)| *key == "nvml").last();
+    part.facts = facts.and_then(|(_, text)| serde_json::from_str(text).ok());
+    for row in file.counters().iter().filter(|row| row.process.is_none() && row.value.is_finite()) {
+        let name = file.name(row.name);
+        if let (Some(device), Some(known)) =
+            (row.device, COUNTERS.iter().find(|known| **known == name))
+        {
+            part.series.entry((device, known)).or_default().insert(row.time_ns, row.value);
+        }
+    }
+    let uuid = |row: &tprof_trace::model::Device| (file.name(row.uuid).to_owned(), row.device);
+    part.sees = file.devices().iter().map(uuid).filter(|(uuid, _)| !uuid.is_empty()).collect();
+    part
+}
+
+/// A host, from all files that were written there.
+#[derive(Default)]
+pub(super) struct HostSamples<'a> {
+    /// One of its files, whose clock is all of theirs.
+    pub(super) at: Option<&'a RankAt>,
+    pub(super) facts: Option<&'a Value>,
+    pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
+    /// By UUID: which ranks see it, and under which number, in words.
+    pub(super) visible_to: BTreeMap<&'a str, Vec<String>>,
+}
+
+pub(super) fn hosts(parts: &[(RankAt, FileSamples)]) -> BTreeMap<&str, HostSamples<'_>> {
+    let mut hosts: BTreeMap<&str, HostSamples<'_>> = BTreeMap::new();
+    for (at, part) in parts {
+        let host = hosts.entry(&part.host).or_default();
+        host.at = host.at.or(Some(at));
+        host.facts = host.facts.or(part.facts.as_ref());
+        for (key, series) in &part.series {
+            host.series.entry(*key).or_default().extend(series);
+        }
+        for (uuid, number) in &part.sees {
+            let words = format!("{} as {number}", at.label);
+            host.visible_to.entry(uuid).or_default().push(words);
+        }
+    }
+    hosts
+}
+
+impl HostSamples<'_> {
+    /// Why nothing is known of its devices, if so.
+    pub(super) fn missing(&self) -> Option<&str> {
+        match self.facts {
+            Some(facts) => facts["missing"].as_str(),
+            None => Some(NOT_SAMPLED),
+        }
+    }
+
+    /// How long a reading holds at most, ns.
+    pub(super) fn holds_ns(&self) -> u64 {
+        let every_ms = self.facts.and_then(|facts| facts["every_ms"].as_u64()).unwrap_or(0);
+        every_ms.saturating_mul(HOLDS_READINGS * 1_000_000).max(HOLDS_NS)
+    }
+
+    pub(super) fn devices(&self) -> impl Iterator<Item = &Value> {
+        self.facts.and_then(|facts| facts["devices"].as_array()).into_iter().flatten()
+    }
+}
+
+/// Why nothing is known, if so.
+pub(super) fn missing(hosts: &BTreeMap<&str, HostSamples<'_>>) -> String {
+    let mut why: Vec<&str> = hosts.values().filter_map(|host| host.missing()).collect();
+    why.sort_unstable();
+    why.dedup();
+    if why.is_empty() { NOT_SAMPLED.to_owned() } else { why.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn readings_that_are_far_apart_hold_as_long_as_they_are_wanted() {
+        let holds = |every_ms: u64| {
+            let facts = serde_json::json!({ "every_ms": every_ms });
+            HostSamples { facts: Some(&facts), ..HostSamples::default() }.holds_ns()
+        };
+        assert_eq!([holds(100), holds(500), holds(60_000)], [HOLDS_NS, HOLDS_NS, 300 * SECOND]);
+        assert_eq!(HostSamples::default().holds_ns(), HOLDS_NS);
+    }
+}

@@ -1,0 +1,98 @@
+//! Readings of one quantity over time, in numbers; why clocks are low.
+
+use std::collections::BTreeMap;
+
+/// Why clocks are low, by bit, and whether that slows what runs: the others say that
+/// there is nothing to do, or what somebody set.
+pub(super) const REASONS: [(&str, bool); 9] = [
+    ("idle", false),
+    ("application clocks", false),
+    ("power cap", true),
+    ("hardware slowdown", true),
+    ("sync boost", false),
+    ("heat, by software", true),
+    ("heat, by hardware", true),
+    ("power brake", true),
+    ("display clocks", false),
+];
+
+/// Readings by time, ns.
+pub(super) type SampleSeries = BTreeMap<u64, f64>;
+
+/// A series in numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SeriesStats {
+    pub(super) mean: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+/// How long each value held, `most_ns` at most; a single one, or the last, for no time.
+fn held(series: &SampleSeries, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ {
+    let next = series.keys().skip(1);
+    series.iter().zip(next).filter_map(move |((at, value), next)| {
+        let held = next - at;
+        (held <= most_ns).then_some((held, *value))
+    })
+}
+
+pub(super) fn sums(series: &SampleSeries, most_ns: u64) -> Option<SeriesStats> {
+    let last = *series.values().last()?;
+    let (mut area, mut time) = (0.0, 0.0);
+    for (held, value) in held(series, most_ns) {
+        area += held as f64 * value;
+        time += held as f64;
+    }
+    let fold = |of: fn(f64, f64) -> f64| series.values().copied().fold(last, of);
+    Some(SeriesStats {
+        mean: if time > 0.0 { area / time } else { last },
+        min: fold(f64::min),
+        max: fold(f64::max),
+    })
+}
+
+/// Share of the time in which any of these bits was set.
+pub(super) fn share(series: &SampleSeries, most_ns: u64, bits: u64) -> Option<f64> {
+    let set = |value: f64| value as u64 & bits != 0;
+    let last = *series.values().last()?;
+    let (all, with) = held(series, most_ns).fold((0, 0), |(all, with), (held, value)| {
+        (all + held, with + if set(value) { held } else { 0 })
+    });
+    Some(if all > 0 { with as f64 / all as f64 } else { f64::from(u8::from(set(last))) })
+}
+
+/// Bits that slow what runs.
+pub(super) fn slowing() -> u64 {
+    let bits = REASONS.iter().enumerate().filter(|(_, (_, slows))| *slows);
+    bits.fold(0, |all, (at, _)| all | 1 << at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_value_holds_until_the_next_but_not_over_a_gap() {
+        // The device told nothing between seconds 2 and 60.
+        let series: SampleSeries =
+            [(0, 10.0), (SECOND, 30.0), (2 * SECOND, 90.0), (60 * SECOND, 0.0)].into();
+        let found = sums(&series, 5 * SECOND).unwrap();
+        assert_eq!(found, SeriesStats { mean: 20.0, min: 0.0, max: 90.0 });
+        assert_eq!(sums(&[(5, 7.0)].into(), SECOND).unwrap().mean, 7.0);
+        assert_eq!(sums(&SampleSeries::new(), SECOND), None);
+    }
+
+    #[test]
+    fn only_power_and_heat_slow_work() {
+        let series: SampleSeries =
+            [(0, 1.0), (SECOND, f64::from(0x4 | 0x40)), (2 * SECOND, 2.0), (4 * SECOND, 1.0)]
+                .into();
+        assert_eq!(share(&series, 2 * SECOND, slowing()), Some(0.25));
+        assert_eq!(share(&series, 2 * SECOND, 0x40), Some(0.25));
+        assert_eq!(share(&series, 2 * SECOND, 0x2), Some(0.5));
+        assert_eq!(share(&[(1, 8.0)].into(), SECOND, slowing()), Some(1.0));
+        assert_eq!(slowing(), 0xec);
+    }
+}
