@@ -83,7 +83,7 @@ impl Fixture {
         self.copies.push(MemoryCopy { name, ..row });
     }
 
-    /// A collective of process 0 whose kernel has this correlation.
+    /// A collective of process 0 with the kernel of this correlation.
     pub fn collective(&mut self, correlation: u64, name: &str) {
         let name = self.name(name);
         let correlation = Some(correlation);

@@ -1,6 +1,6 @@
 //! Count, mean, deviation and quartiles of many values.
 
-/// What is said of a set of values.
+/// The description of a set of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     /// How many.

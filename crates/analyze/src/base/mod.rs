@@ -1,5 +1,5 @@
 //! What every room uses: times, intervals, numbers that may be missing, names,
-//! statistics, work on several cores. Nothing here knows a trace's meaning.
+//! statistics, work on several cores. Nothing here depends on a trace's meaning.
 
 pub mod describe;
 pub mod frames;

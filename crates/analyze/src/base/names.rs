@@ -23,10 +23,10 @@ impl Names {
     }
 }
 
-/// Qualifiers that say little beside what they qualify.
+/// Qualifiers that add little to what they qualify.
 const QUALIFIERS: [&str; 4] = ["at::native::", "(anonymous namespace)::", "at::", "c10::"];
 
-/// A kernel's name as a person may tell it by: without `void`, parameters, and
+/// A kernel's name for people: without `void`, parameters, and
 /// namespaces that most kernels share. Template arguments stay: they are often
 /// the only difference.
 pub fn short(name: &str) -> String {

@@ -1,6 +1,6 @@
 //! A number, or the reason why there is none.
 //!
-//! Unknown is not zero: what was not measured has no value and says why, and an
+//! Unknown is not zero: what was not measured has no value and has a reason, and an
 //! estimate carries its error. In JSON a reading named `key` is a value, a value
 //! beside `error_key` (an estimate: half the width of the 95 % interval), or
 //! `null` beside `key_missing`.
@@ -14,7 +14,7 @@ pub enum Reading<T> {
     /// Measured.
     Is(T),
     /// Estimated: the truth lies within `error` of `value` in 95 cases of 100,
-    /// or always, where the metric's documentation says so.
+    /// or always, where the metric's documentation states it.
     Estimate {
         /// Best value.
         value: T,

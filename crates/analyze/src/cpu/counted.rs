@@ -1,6 +1,6 @@
 //! What was counted beside time: cycles, instructions, cache misses, page faults.
 //!
-//! A sample says how many events of a kind there were since the one before it, on
+//! A sample has the number of events of a kind since the one before it, on
 //! one thread, and where the last one happened. Sums over samples are estimates
 //! of what a thread, a function or a step had; of a function, those of its own
 //! code, since these samples have no callers.
@@ -16,7 +16,7 @@ use super::windows::Windows;
 use crate::rank::RankTrace;
 use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 
-/// Of a file that nobody asked for counts while it was recorded.
+/// Of a file that was recorded without counts.
 const NOT_TOLD: &str = "the file has no reason: it was imported, or recorded by an older tprof";
 const NOT_ASKED: &str = "--counters does not name it";
 const NO_TURN: &str = "the processor had no counter free for it";
@@ -95,7 +95,7 @@ impl Counts {
 pub struct Asked {
     /// Why an event was not counted; `None` if it was.
     events: BTreeMap<String, Option<String>>,
-    /// The file tells.
+    /// The file has it.
     told: bool,
     /// For which share of the time each was counted; `None` if the run did not end
     /// in good order.
@@ -103,7 +103,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What a file tells.
+    /// What a file has.
     pub fn of(file: &TraceFile) -> Asked {
         let events = file.property(property::EVENTS);
         let shares = file.property(property::EVENT_SHARES);
@@ -124,7 +124,7 @@ impl Asked {
         self.events.keys().map(String::as_str)
     }
 
-    /// Whether somebody chose what to count, and this was not among it.
+    /// Whether events were chosen, and this one was not among them.
     pub fn leaves_out(&self, event: &str) -> bool {
         self.told && !self.events.is_empty() && !self.events.contains_key(event)
     }
@@ -169,7 +169,7 @@ pub struct Counted {
     pub asked: Asked,
     /// All of it.
     pub total: Counts,
-    /// By the function in whose own code it happened.
+    /// By the function with the code in which it happened.
     pub functions: FxHashMap<Func, Counts>,
     /// By thread.
     pub threads: FxHashMap<(ProcessIndex, ThreadIndex), Counts>,

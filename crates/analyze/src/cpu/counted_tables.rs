@@ -112,7 +112,7 @@ fn cells(counts: &Counts, all: &All<'_>) -> Vec<Cell> {
             Cell::missing(all.why_missing(lacks.unwrap_or(needs[0])))
         }
     };
-    // Few samples may tell of more misses than references.
+    // Few samples may count more misses than references.
     let missed = ratio(counts, MISSES, REFERENCES);
     let hits = missed.map(|(share, error)| ((1.0 - share).clamp(0.0, 1.0), error));
     vec![
@@ -145,7 +145,7 @@ fn standard(table: Table, rows: CountedRows<'_>, all: &All<'_>) -> Table {
 }
 
 /// One table for the standard events, one for all others, each where there are any.
-/// `titles` and `keys` of both; `names` are the columns that tell rows apart.
+/// `titles` and `keys` of both; `names` are the columns that identify rows.
 fn both(
     keys: [&'static str; 2],
     by: &str,

@@ -52,7 +52,7 @@ pub struct Functions {
     pub under: FxHashMap<Func, FxHashMap<std::sync::Arc<str>, u64>>,
     /// On a core, all threads.
     pub running_ns: u64,
-    /// Of that, with no stack to tell where.
+    /// Of that, without a stack.
     pub unknown_ns: u64,
     /// Of that, with a stack that was cut: missing from total times of outer functions.
     pub cut_ns: u64,

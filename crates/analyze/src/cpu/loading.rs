@@ -2,7 +2,7 @@
 //! others wait for them.
 //!
 //! Recognised by the functions of `torch/utils/data` on the stack; loaders of
-//! other frameworks are not told apart from other code.
+//! other frameworks are not separated from other code.
 
 use tprof_trace::model::ThreadState;
 
@@ -50,7 +50,7 @@ impl Role {
         }
     }
 
-    /// Of a stack, from what its functions say: a forked worker's has its parent's
+    /// Of a stack, from its functions: a forked worker's has its parent's
     /// frames below its own.
     pub(crate) fn of_all(roles: impl Iterator<Item = Role>) -> Option<Role> {
         let rank = |role: &Role| match role {

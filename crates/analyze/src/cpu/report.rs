@@ -73,7 +73,7 @@ impl Analysis for CpuReport {
         let within = options.within.as_deref().filter(|text| !text.is_empty());
         let windows = within.map(|text| Windows::of(rank, text));
         let keep = |row: &Sample| windows.as_ref().is_none_or(|windows| windows.hold(row));
-        // What cannot be read was told when all of it was read.
+        // What cannot be read was noted when all of it was read.
         let cut = windows.as_ref().map(|_| CpuTrace::load_where(rank.file, &mut Vec::new(), keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
         let mut part = RankCpu {
@@ -217,7 +217,7 @@ fn why_hidden(file: &TraceFile) -> Option<String> {
     Some(format!("hidden: {}", serde_json::from_str::<String>(json).ok()?))
 }
 
-/// The innermost function that says most about a wait: not the kernel's, and
+/// The innermost function that explains a wait best: not the kernel's, and
 /// not the C library's, if another is there.
 fn place_of_wait<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
     let own = |func: &&Func| func.layer == Layer::Python || !is_system(func);

@@ -50,7 +50,7 @@ pub struct ThreadRow {
     tid: u32,
     name: Option<String>,
     by_state: FxHashMap<ThreadState, u64>,
-    /// Of waits, where a part was not seen: see [`super::Stretch::variance`].
+    /// Of waits, where a part was not sampled: see [`super::Stretch::variance`].
     variance: FxHashMap<ThreadState, f64>,
     gil_ns: Option<u64>,
     samples: u64,
@@ -229,7 +229,7 @@ fn switches(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
         cells.extend([row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]);
         table.row(cells);
     }
-    // Ten rows of question marks tell nobody anything.
+    // Ten rows of question marks have no content.
     let known = |(_, row): &(RankAt, ThreadRow)| {
         let counts = &row.counts;
         counts.voluntary.is_some() || counts.minor_faults.is_some()
@@ -343,7 +343,7 @@ fn cells(at: &RankAt, row: &ThreadRow, ranked: bool) -> Vec<Cell> {
     cells
 }
 
-/// A thread as a person knows it.
+/// A thread as a person names it.
 fn name_of(at: &RankAt, row: &ThreadRow, ranked: bool) -> String {
     match (&row.name, ranked) {
         (Some(name), false) if *name != row.program => format!("{name} of {}", row.program),

@@ -97,7 +97,7 @@ impl FunctionTree {
 
     /// Nodes with at least a share of the whole, each under its caller, the
     /// heaviest first, with how deep they are. A chain of calls that hand
-    /// nearly all of their time on is told by its ends.
+    /// nearly all of their time on shows only its ends.
     pub fn shown(&self, least_ns: u64) -> Vec<(usize, &CallNode)> {
         let mut out = Vec::new();
         self.show(0, 0, least_ns.max(1), &mut out);

@@ -54,7 +54,7 @@ impl Change {
             Better::More => difference,
             Better::Neither => return "changed",
         };
-        // Without repeats it cannot be told from chance.
+        // Without repeats it may be chance.
         match (toward > 0.0, repeated) {
             (true, true) => "better",
             (false, true) => "worse",

@@ -91,7 +91,7 @@ impl Comparison {
     }
 
     /// Whether a condition holds; none if its metric is not known, was not measured, or
-    /// says nothing of the code, since the hardware differs.
+    /// means nothing for the code, since the hardware differs.
     pub fn trips(&self, gate: &Gate) -> Option<bool> {
         if find(&gate.metric)?.of_hardware && !self.other_hardware().is_empty() {
             return None;

@@ -29,7 +29,7 @@ impl Facts {
         values.map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 
-    /// Keys of either on which both do not say the same.
+    /// Keys of either with different values.
     pub fn differences<'a>(&'a self, other: &'a Facts) -> Vec<&'a str> {
         let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         keys.into_iter()
@@ -38,11 +38,11 @@ impl Facts {
             .collect()
     }
 
-    /// Keys of hardware of which both say something, and not the same.
+    /// Keys of hardware that both have, with different values.
     pub fn other_hardware(&self, other: &Facts) -> Vec<&'static str> {
         let differ = |key: &&str| match (self.0.get(*key), other.0.get(*key)) {
             (Some(a), Some(b)) => a != b,
-            // What one side does not say may be the same.
+            // What one side lacks may be the same.
             _ => false,
         };
         HARDWARE.into_iter().filter(differ).collect()
@@ -71,9 +71,9 @@ const HARDWARE: [&str; 5] = [
     "machine.cpu",
     "machine.cpus",
 ];
-/// Keys of `distributedInfo` that differ by rank and say nothing of the job.
+/// Keys of `distributedInfo` that differ by rank and do not describe the job.
 const OF_A_RANK: [&str; 2] = ["rank", "pg_config"];
-/// Properties of a device that its own table has, or that tell it from others of its kind.
+/// Properties of a device that its own table has, or that identify it among others of its kind.
 const SAID_ELSEWHERE: [&str; 7] =
     ["id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms", "uuid"];
 
@@ -92,7 +92,7 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
         }
         facts.json("machine", &info.machine);
         let mut options = info.options.clone();
-        // Which files an import read is told by the sides' names, as is where a run is; the
+        // The files of an import are in the sides' names, as is where a run is; the
         // command is a fact of its own.
         if let Some(options) = options.as_object_mut() {
             ["imported", "output", "command"].iter().for_each(|key| drop(options.remove(*key)));
@@ -102,7 +102,7 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
     facts
 }
 
-/// What a rank's file says: its devices, and what an imported trace says of its job.
+/// What a rank's file has: its devices, and an imported trace's facts on its job.
 pub(super) fn of_file(file: &TraceFile) -> Facts {
     let mut facts = Facts::default();
     for device in file.devices() {

@@ -27,7 +27,7 @@ pub struct Metric {
     pub better: Better,
     /// Whether other hardware makes another value of the same code.
     pub of_hardware: bool,
-    /// Changes of a smaller share of A's value are none, where nothing tells how much
+    /// Changes of a smaller share of A's value are none, where nothing shows how much
     /// repeats would vary.
     pub noise: f64,
 }

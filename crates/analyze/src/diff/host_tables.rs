@@ -155,7 +155,7 @@ fn rows(sort: HostSort, a: &HostActivity, b: &HostActivity) -> Vec<Vec<Cell>> {
     rows.into_iter().map(|(_, _, cells)| cells).collect()
 }
 
-/// Whether sampling alone explains a change.
+/// Whether sampling explains a change.
 fn verdict(change: f64, error: f64) -> &'static str {
     if change == 0.0 {
         "same"

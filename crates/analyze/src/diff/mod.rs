@@ -1,8 +1,8 @@
 //! Two runs beside each other: what changed, and how sure that is.
 //!
 //! A step is a repeat: means over steps, and the 95 % interval of their
-//! difference, tell a change from chance. Without steps, whole traces are compared.
-//! What hosts did is compared by samples, which say how far off they may be.
+//! difference, separate a change from chance. Without steps, whole traces are compared.
+//! Host time is compared by samples, with their error.
 
 mod change;
 mod changes;

@@ -53,7 +53,7 @@ impl Peaks {
 }
 
 /// From the first process's start to the last one's end; to the last that was recorded,
-/// where one was not seen to end.
+/// where one has no recorded end.
 pub(super) fn life_ns(file: &TraceFile) -> Option<u64> {
     let processes = file.processes();
     let first_ns = processes.iter().map(|process| process.start_ns).min()?;
@@ -63,7 +63,7 @@ pub(super) fn life_ns(file: &TraceFile) -> Option<u64> {
     Some(last_ns.saturating_sub(first_ns))
 }
 
-/// The most that the framework's allocator said it had given out on a device.
+/// The highest total of the framework's allocator on a device.
 fn device_peak(rank: &RankTrace<'_>) -> Reading<u64> {
     let rows = rank.allocations.iter().filter(|row| row.device.is_some());
     let framework = rows.filter(|row| row.allocator == Allocator::Framework);

@@ -17,7 +17,7 @@ pub struct Options {
     pub rank: Option<u32>,
     /// As Holistic Trace Analysis reads a trace: see [`crate::rank::RankTrace::load_as`].
     pub hta: bool,
-    /// Only operators whose name contains this, where a report is about operators.
+    /// Only operators with this in their name, where a report is about operators.
     pub operator: Option<String>,
     /// Only within this range, where a report can be cut: text that its name contains,
     /// and `:N` for the Nth such range from 0.
@@ -88,7 +88,7 @@ pub trait Analysis: Send + Sync {
         None
     }
 
-    /// Looks at a rank.
+    /// Reads a rank.
     fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> Self::Part;
 
     /// Joins the ranks, which come in their order.
@@ -107,7 +107,7 @@ pub(crate) trait Begun: Any + Send + Sync {
     fn named(&self) -> Option<Named>;
     /// [`Analysis::needs`].
     fn needs(&self, options: &Options) -> Needs;
-    /// Looks at the rank of this place among the run's files.
+    /// Reads the rank of this place among the run's files.
     fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options);
     /// Joins what was taken.
     fn finish(self: Box<Self>, options: &Options) -> Body;

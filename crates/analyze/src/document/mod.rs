@@ -3,7 +3,7 @@
 //! Every kind of report but the summary and `memory` is a [`Document`]. One
 //! renderer each turns it into text, JSON, CSV and HTML, so that an analysis
 //! only computes: it makes rows in the order in which a person should read
-//! them, and says of each column what it means and in which unit.
+//! them, and gives each column a meaning and a unit.
 
 mod cell;
 mod json;
@@ -47,7 +47,7 @@ pub struct Table {
     pub key: &'static str,
     /// Title for a person.
     pub title: String,
-    /// A sentence or two on how to read it; empty where the title says all.
+    /// A sentence or two on how to read it; empty where the title is enough.
     pub about: String,
     /// How a person should see it.
     pub view: View,
@@ -80,13 +80,13 @@ impl Table {
         self
     }
 
-    /// With what to say if it stays without rows.
+    /// With the text for a table without rows.
     pub fn empty(mut self, why: impl Into<String>) -> Table {
         self.empty = why.into();
         self
     }
 
-    /// Seen otherwise than as rows.
+    /// Shown otherwise than as rows.
     pub fn view(mut self, view: View) -> Table {
         self.view = view;
         self
@@ -114,7 +114,7 @@ pub enum View {
     /// As a block for each row: the first cell is its first line, the others are
     /// paragraphs behind their headings.
     Cards,
-    /// Not at all: JSON and CSV alone have it.
+    /// Not at all: only JSON and CSV have it.
     Data,
 }
 
@@ -132,24 +132,24 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column that everyone sees.
+    /// A column that is always shown.
     pub const fn new(key: &'static str, heading: &'static str, unit: Unit) -> Column {
         Column { key, heading, unit, signed: false }
     }
 
     /// The device of each row: for everyone where another than a process's first one
-    /// was used, else in JSON and CSV alone.
+    /// was used, else only in JSON and CSV.
     pub fn device(devices: impl IntoIterator<Item = Option<u32>>) -> Column {
         let many = devices.into_iter().flatten().any(|device| device > 0);
         Column::new("device", if many { "device" } else { "" }, Unit::Id)
     }
 
-    /// A column of changes that everyone sees.
+    /// A column of changes that is always shown.
     pub const fn change(key: &'static str, heading: &'static str, unit: Unit) -> Column {
         Column { key, heading, unit, signed: true }
     }
 
-    /// A column in JSON and CSV alone.
+    /// A column only in JSON and CSV.
     pub const fn data(key: &'static str, unit: Unit) -> Column {
         Column { key, heading: "", unit, signed: false }
     }

@@ -3,7 +3,7 @@
 use crate::base::spread::Spread;
 use crate::document::{Cell, Column, Table, Unit};
 
-/// Values of one row of a table, and what else the row says.
+/// Values of one row of a table, and the row's other cells.
 pub(crate) struct Values<R> {
     /// The row's own columns.
     pub row: R,
@@ -57,7 +57,7 @@ pub(crate) fn cells(values: &[u64]) -> Vec<Cell> {
     ]
 }
 
-/// Adds rows of durations to a table whose columns are the rank, [`TIMES`], and what
+/// Adds rows of durations to a table with the columns rank, [`TIMES`], and what
 /// `own` makes of a row: those with the longest sum first. Shares are of all of a rank's.
 pub(crate) fn add_times<R>(
     table: &mut Table,

@@ -1,4 +1,4 @@
-//! What rules say where they find nothing of what they look for: that none was
+//! The sentences of rules that find nothing: that none was
 //! recorded, or that what was lies outside of what is judged.
 
 use rustc_hash::FxHashSet;
@@ -8,7 +8,7 @@ use super::scene::Scene;
 use super::verdict::Verdict;
 use crate::findings::scene::calls::is_known;
 
-/// What a rule looks for.
+/// What a rule searches.
 pub(super) struct Thing {
     /// One of it: `call that waits for the device`.
     pub one: &'static str,
@@ -45,8 +45,8 @@ impl Scene<'_> {
         }
     }
 
-    /// That there is none of something in the window. It says so of the whole recording
-    /// only where `is_recorded` tells that there is none in that either.
+    /// That there is none of something in the window. It covers the whole recording
+    /// only where there is none in that either (`is_recorded`).
     pub fn none(&self, thing: &Thing, is_recorded: bool) -> String {
         let Thing { one, of_main_threads } = thing;
         match (is_recorded, of_main_threads) {
@@ -76,8 +76,8 @@ impl Scene<'_> {
         })
     }
 
-    /// For rules that know calls by their names, where none was recorded of a library whose
-    /// names they know: what those of another are for is not told.
+    /// For rules that identify calls by name, where none was recorded of a library with
+    /// known names: the purpose of another library's calls is unknown.
     pub fn no_calls(&self) -> Option<Verdict> {
         let mut names: FxHashSet<NameId> = FxHashSet::default();
         let is_known = self

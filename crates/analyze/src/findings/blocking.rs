@@ -17,7 +17,7 @@ pub(super) struct Blocking {
 }
 
 impl Blocking {
-    /// Looks at these calls.
+    /// Examines these calls.
     pub fn of(scene: &Scene<'_>, calls: Vec<usize>) -> Blocking {
         let wait = scene.cover_of_calls(&calls);
         let idle = after_calls(&scene.gaps, scene.rank, &calls);

@@ -4,20 +4,20 @@ use super::scene::Scene;
 use crate::gpu::stragglers::Meetings;
 use crate::rank::collectives::operations;
 
-/// What a rank's collectives tell, for the comparison.
+/// A rank's collectives, for the comparison.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Company {
     /// Those that ran a kernel and make all ranks wait.
     pub meetings: Meetings,
-    /// Ranks of the job, or of its largest group, where the trace says so.
+    /// Ranks of the job, or of its largest group, where the trace has it.
     pub ranks: Option<u32>,
     /// Operations that ran a kernel, of any sort.
     pub operations: usize,
-    /// Collectives without a kernel that was seen.
+    /// Collectives without a recorded kernel.
     pub without_kernel: u64,
 }
 
-/// Looks at a rank's collectives.
+/// Reads a rank's collectives.
 pub(super) fn company(scene: &Scene<'_>) -> Company {
     let steps = scene.rank.steps();
     let (operations, without_kernel) = operations(scene.rank);
@@ -31,7 +31,7 @@ pub(super) fn company(scene: &Scene<'_>) -> Company {
     }
 }
 
-/// Ranks of the job, as an imported trace says.
+/// Ranks of the job, from an imported trace.
 fn world_size(scene: &Scene<'_>) -> Option<u32> {
     let info = scene.rank.file.property("distributedInfo")?;
     let info: serde_json::Value = serde_json::from_str(info).ok()?;

@@ -21,13 +21,13 @@ pub(super) struct Finding {
     pub advice: String,
     /// No more than this is gained in the window by fixing it.
     pub bound_ns: u64,
-    /// Worth saying although little or no time is gained.
+    /// Worth a note although little or no time is gained.
     pub keep: bool,
     /// Where to look, longest first.
     pub evidence: Vec<Evidence<'static>>,
     /// How many such places there are.
     pub places: usize,
-    /// Nobody asks for the places: none are kept or counted.
+    /// The places are not needed: none are kept or counted.
     pub is_brief: bool,
 }
 

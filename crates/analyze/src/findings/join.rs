@@ -8,7 +8,7 @@ use super::severity::Severity;
 #[derive(Clone, Debug)]
 pub(super) struct Joined<'r> {
     pub rule: &'static str,
-    /// As the rank says it that may gain most.
+    /// As on the rank that may gain most.
     pub finding: &'r Finding,
     /// That rank.
     pub worst: &'r RankFindings,

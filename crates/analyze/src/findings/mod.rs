@@ -1,8 +1,8 @@
 //! `findings`: what holds the job up, how much fixing it may gain, what to do.
 //!
-//! One file per `rule::Rule`. A rule looks at a `scene::Scene`, one rank's
-//! steps, and says what it found, that it found nothing, or which data would
-//! tell. Each finding has an upper bound, from which its severity follows; bounds
+//! One file per `rule::Rule`. A rule judges a `scene::Scene`, one rank's
+//! steps, and returns what it found, that it found nothing, or which data it
+//! needs. Each finding has an upper bound, from which its severity follows; bounds
 //! of different findings overlap and must not be added. `docs/metrics.md` states
 //! every trigger and the reasoning behind every bound.
 

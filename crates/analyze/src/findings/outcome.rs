@@ -1,15 +1,15 @@
-//! What the rules said of a rank.
+//! The rules' verdicts on a rank.
 
 use super::company::Company;
 use super::finding::Finding;
 use super::verdict::Undecided;
 
-/// What the rules said of a rank.
+/// The rules' verdicts on a rank.
 #[derive(Clone, Debug)]
 pub struct RankFindings {
     /// `rank 3`.
     pub(super) label: String,
-    /// Steps that were seen.
+    /// Steps that were recorded.
     pub(super) steps: usize,
     /// Length of a mean step, or of all that was judged.
     pub(super) step_ns: u64,
@@ -21,11 +21,11 @@ pub struct RankFindings {
     pub(super) untold_ns: u64,
     /// Its collectives, for comparison with others.
     pub(super) company: Company,
-    /// What each rule said, in their order.
+    /// Each rule's verdict, in their order.
     pub(super) outcomes: Vec<Outcome>,
 }
 
-/// What a rule said of a rank.
+/// A rule's verdict on a rank.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     /// The rule.
@@ -36,18 +36,18 @@ pub(super) struct Outcome {
     pub clear: Option<String>,
     /// Whether `clear` denies something: it may be untrue of another rank.
     pub denies: bool,
-    /// Why it cannot tell.
+    /// Why it is undecided.
     pub undecided: Option<Undecided>,
 }
 
 impl Outcome {
-    /// A rule that has said nothing yet.
+    /// A rule without a verdict yet.
     pub(super) fn of(rule: &'static str) -> Outcome {
         Outcome { rule, found: Vec::new(), clear: None, denies: false, undecided: None }
     }
 }
 
-/// A place, as the run's reader knows it.
+/// A place, as the run's reader names it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PlaceRow {
     pub process: Option<u32>,

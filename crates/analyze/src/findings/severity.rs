@@ -4,7 +4,7 @@
 pub(super) const LEAST_SHARE: f64 = 0.01;
 
 /// Shares of a step from which a finding has a severity. Below the last one an
-/// A/B test of a job whose steps vary by a few percent cannot show the gain.
+/// A/B test of a job with steps that vary by a few percent cannot show the gain.
 const SEVERITIES: [(f64, Severity); 4] = [
     (0.25, Severity::Critical),
     (0.10, Severity::High),

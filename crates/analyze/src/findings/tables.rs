@@ -6,7 +6,7 @@ use super::join::{Joined, joined};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
 
-/// Ranks of a finding whose places are listed, the worst first.
+/// Ranks of a finding with listed places, the worst first.
 const MOST_RANKS: usize = 8;
 /// Places that are named in a sentence.
 const NAMED_PLACES: usize = 2;
@@ -219,12 +219,12 @@ fn evidence(all: &[Joined<'_>]) -> Table {
     table
 }
 
-/// What a rule said of ranks, in the words of the first of them.
+/// A rule's verdict on ranks, in the words for the first of them.
 struct Said {
     rule: &'static str,
     ranks: Vec<String>,
     text: Vec<String>,
-    /// Whether it denies something, so that it holds of these ranks alone.
+    /// Whether it denies something, so that it holds only of these ranks.
     denies: bool,
 }
 
@@ -285,7 +285,7 @@ fn undecided(ranks: &[RankFindings]) -> Table {
             true => row.rule.to_owned(),
             false => format!("{} ({})", row.rule, which(&row, ranks.len())),
         };
-        // Rules that lack the same data say so together.
+        // Rules that lack the same data share a row.
         match rows.iter_mut().find(|(_, known)| known.text == row.text) {
             Some((names, _)) => names.push(name),
             None => rows.push((vec![name], row)),

@@ -2,16 +2,16 @@
 
 use super::finding::Finding;
 
-/// What a rule says of a rank.
+/// A rule's verdict on a rank.
 #[derive(Clone, Debug)]
 pub(super) enum Verdict {
     /// Something may be gained; bounds below 1 % are sorted out by the caller.
     Found(Vec<Finding>),
     /// Nothing, and what was measured instead.
     Clear(String),
-    /// There is none of what it looks for.
+    /// There is none of what it searches.
     None(String),
-    /// The data cannot tell.
+    /// The data is not enough.
     Undecided(Undecided),
 }
 
@@ -40,7 +40,7 @@ impl Verdict {
 pub(super) struct Undecided {
     /// What is missing, and what is known all the same.
     pub why: String,
-    /// Which data would tell, and how to get it.
+    /// Which data it needs, and how to get it.
     pub needs: String,
     /// Whether `why` denies something: it may be untrue of another rank.
     pub denies: bool,

@@ -16,7 +16,7 @@ pub(super) fn short(name: &str) -> String {
     let name = name.strip_prefix("void ").unwrap_or(name).replace("(anonymous namespace)::", "");
     let cut = name.find(['<', '(']).filter(|&at| at > 8 && !name.starts_with("enumerate"));
     let base = cut.map_or(&*name, |at| &name[..at]);
-    // Of an elementwise kernel, the functor tells which.
+    // Of an elementwise kernel, the functor shows which.
     let functor = name[base.len()..].split("at::native::").nth(1).unwrap_or_default();
     let functor = functor.split(['<', '(', ',', '>', ':']).next().unwrap_or_default();
     let base = base.replace("at::native::", "");
@@ -39,7 +39,7 @@ pub(super) fn top(scene: &Scene<'_>, names: &[(String, u64)], most: usize) -> St
 }
 
 /// Sums of these pieces of work by name, most first; times of concurrent ones add up.
-/// None where nobody reads them.
+/// None where they are not needed.
 pub(super) fn by_name<'w>(
     scene: &Scene<'_>,
     work: impl Iterator<Item = (&'w Work, u64)>,
@@ -47,7 +47,7 @@ pub(super) fn by_name<'w>(
     if scene.is_brief {
         return Vec::new();
     }
-    // Names are looked up once each: a trace has many more rows than names.
+    // Names are searched once each: a trace has many more rows than names.
     let mut sums: FxHashMap<(NameId, WorkKind), (&Work, u64)> = FxHashMap::default();
     for (work, ns) in work {
         let kind = if work.name == NameId(0) { work.kind } else { WorkKind::Kernel };

@@ -1,4 +1,4 @@
-//! Calls of CUDA by name.
+//! CUDA calls by name.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};

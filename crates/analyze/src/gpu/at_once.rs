@@ -3,7 +3,7 @@
 //! The host is busy while at least one thread is in an operator, a Python function
 //! or a call of the runtime or the driver; a call that waits for a device holds its
 //! thread, and counts. Ranges that someone named do not: nothing need happen in one.
-//! Calls alone do not tell what a host does between them: without operators or
+//! Calls do not show what a host does between them: without operators or
 //! Python functions its activity is not known.
 
 use tprof_trace::model::SpanKind;
@@ -37,15 +37,15 @@ pub struct WithHost {
     pub host_ns: u64,
     /// Both were.
     pub both_ns: u64,
-    /// The host alone.
+    /// Only the host.
     pub host_only_ns: u64,
-    /// A device alone.
+    /// Only a device.
     pub gpu_only_ns: u64,
     /// Neither.
     pub neither_ns: u64,
 }
 
-/// Of a rank whose devices worked.
+/// Of a rank with device work.
 pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
     let gpu = rank.devices().iter().fold(Cover::default(), |all, one| all.union(&one.any));
     let of_gpu = gpu.span()?;

@@ -44,7 +44,7 @@ pub struct KindCopies {
     pub kind: CopyKind,
     /// How many.
     pub count: u64,
-    /// Bytes; none if some did not tell.
+    /// Bytes; none if some have no size.
     pub bytes: Option<u64>,
     /// When at least one ran.
     pub busy_ns: u64,
@@ -90,7 +90,7 @@ pub struct RankCopies {
 pub type RateSeries = Vec<(u64, f64)>;
 
 /// Copies of a rank with their kinds. Under Holistic Trace Analysis's reading a
-/// row's name alone tells.
+/// row's name has it.
 fn copies<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = (CopyKind, &'r Work)> {
     rank.work.iter().filter(|row| row.class == Class::Memory).map(|row| match row.kind {
         WorkKind::Copy { kind, .. } => (kind, row),
@@ -98,7 +98,7 @@ fn copies<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = (CopyKind, &'r Wo
     })
 }
 
-/// Gigabytes a second: what the trace says itself, whose clock was finer than the
+/// Gigabytes a second: the trace's own rate, from a finer clock than the
 /// times that it wrote; else bytes over duration.
 fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
     let said = || {

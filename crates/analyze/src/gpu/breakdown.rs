@@ -11,7 +11,7 @@ use crate::document::{
 use crate::gpu::at_once::{self, AtOnce};
 use crate::rank::{Busy, Needs, RankTrace};
 
-/// Why there is nothing to say.
+/// Why there is no row.
 pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` checks \
                                   whether a GPU can be recorded here";
 
@@ -37,7 +37,7 @@ pub struct DeviceTime {
     pub exposed_ns: u64,
     /// Copies and memsets, with neither.
     pub copies_ns: u64,
-    /// What has no class; only Holistic Trace Analysis knows such rows.
+    /// What has no class; only Holistic Trace Analysis has such rows.
     pub other_ns: u64,
     /// Nothing.
     pub idle_ns: u64,

@@ -1,6 +1,6 @@
 //! Matrix multiplications: which shapes, how many operations, how fast.
 //!
-//! A hook of cuBLAS knows what a call multiplies, and not the kernel; the launch
+//! A hook of cuBLAS records what a call multiplies, and not the kernel; the launch
 //! within the call, on the same thread, leads to the kernel.
 
 use std::cmp::Reverse;
@@ -41,7 +41,7 @@ struct Shape {
     m: Option<u64>,
     n: Option<u64>,
     k: Option<u64>,
-    /// Of groups whose sizes differ: how many.
+    /// Of groups with different sizes: how many.
     groups: Option<u64>,
     batch: u64,
     transposed: String,
@@ -94,7 +94,7 @@ struct Calls {
 #[derive(Clone, Debug, Default)]
 struct RankGemms {
     rows: Vec<(Arc<str>, Shape, Calls)>,
-    /// Calls that failed, or whose shape could not be had.
+    /// Calls that failed, or without a known shape.
     shapeless: u64,
     /// Kernels that graphs replayed.
     replayed: u64,

@@ -52,7 +52,7 @@ pub struct KernelRuns {
     /// Sum of squares of durations, in square nanoseconds: joins over ranks.
     squares: f64,
     /// Durations that 50, 95 and 99 of 100 runs stay below; none over several ranks,
-    /// whose single runs are not kept.
+    /// since their single runs are not kept.
     pub quantiles_ns: Option<[f64; 3]>,
 }
 
@@ -121,7 +121,7 @@ fn combinations(busy: &Busy) -> [u64; 7] {
     [1, 2, 3, 4, 5, 6, 7].map(of)
 }
 
-/// What tells kernels apart before their names are looked up.
+/// What separates kernels before their names are resolved.
 type KernelKey = (NameId, WorkKind, Class);
 
 /// Kernels of a rank by name, longest in sum first: name, runs, sum of durations.

@@ -123,7 +123,7 @@ impl Quantiles {
 /// Launches of one graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphLaunches {
-    /// Number; none if the trace does not tell graphs apart.
+    /// Number; none if the trace does not number graphs.
     pub graph: Option<u32>,
     /// Pieces of work in one launch.
     pub nodes: usize,
@@ -144,7 +144,7 @@ pub struct RankLaunches {
     pub calls: Vec<CallLaunches>,
     /// By graph, most time first.
     pub graphs: Vec<GraphLaunches>,
-    /// Work whose launch was not seen.
+    /// Work without a recorded launch.
     pub orphans: u64,
     /// One by one, where they were asked for.
     pub each: Vec<(Arc<str>, Launch)>,
@@ -176,7 +176,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches 
     found
 }
 
-/// Launches of one function, whose work lies call by call in order of start.
+/// Launches of one function; their work lies call by call in order of start.
 fn of_calls(name: Arc<str>, launches: &[Launch]) -> CallLaunches {
     let calls: Vec<&[Launch]> = launches.chunk_by(|a, b| a.call == b.call).collect();
     let first =

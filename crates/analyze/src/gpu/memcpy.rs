@@ -38,7 +38,7 @@ struct CopyOperation {
 #[derive(Clone)]
 struct CopyColumns {
     operation: CopyOperation,
-    /// None if some did not tell.
+    /// None if some have no size.
     bytes: Option<Vec<u64>>,
     /// When at least one ran.
     busy_ns: u64,
@@ -89,7 +89,7 @@ impl Analysis for Memcpy {
     }
 
     /// Work does not keep which memory a copy read and wrote: its rows are read again.
-    /// What of them cannot be read, the first reading has said.
+    /// The first reading has noted what cannot be read.
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<CopyColumns>> {
         of_rows(&rank.file.rows::<MemoryCopy>().0)
     }

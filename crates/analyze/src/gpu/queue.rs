@@ -17,7 +17,7 @@ pub const KIND: DocumentKind = DocumentKind {
 };
 
 /// Launches that a stream takes before the next one blocks. CUDA does not promise
-/// it; 1,022 to 1,024 are seen, and Holistic Trace Analysis takes 1,024.
+/// it; 1,022 to 1,024 are observed, and Holistic Trace Analysis takes 1,024.
 pub const FULL: i64 = 1024;
 
 /// Buckets of the curve.

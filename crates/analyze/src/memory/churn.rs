@@ -4,7 +4,7 @@ use super::replay::Replay;
 use super::weight::{Mean, Z};
 use crate::base::reading::{Reading, object};
 
-/// Sampled blocks from which a mean is told.
+/// Sampled blocks from which a mean is given.
 const LEAST_SAMPLES: u64 = 30;
 
 /// Rates and lifetimes of blocks.

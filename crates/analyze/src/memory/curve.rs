@@ -17,7 +17,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis whose buckets cover `start_ns..=end_ns`.
+    /// An axis with buckets that cover `start_ns..=end_ns`.
     pub fn over(start_ns: u64, end_ns: u64) -> Axis {
         let span = end_ns.saturating_sub(start_ns).saturating_add(1);
         Axis { start_ns, bucket_ns: span.div_ceil(BUCKETS as u64).max(1) }
@@ -67,7 +67,7 @@ impl Curve {
         }
     }
 
-    /// The axis, whose buckets may have grown.
+    /// The axis; its buckets may have grown.
     pub fn axis(&self) -> Axis {
         self.axis
     }

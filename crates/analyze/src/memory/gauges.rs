@@ -9,7 +9,7 @@ use tprof_trace::model::ProcessIndex;
 
 use super::curve::{Axis, Curve};
 
-/// When processes ended; one that is absent was not seen to end.
+/// When processes ended; one that is absent has no recorded end.
 pub(crate) type Ends = FxHashMap<ProcessIndex, u64>;
 
 /// One sample of one process.

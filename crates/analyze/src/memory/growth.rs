@@ -1,6 +1,6 @@
 //! What holds more from mark to mark, kept apart from what is merely alive at exit.
 //!
-//! A cache filled once is alive at exit and is no leak; a site whose live bytes
+//! A cache filled once is alive at exit and is no leak; a site with live bytes that
 //! rise from step to step is one, whether or not it is freed at the end.
 
 use tprof_facts::Clock;
@@ -48,7 +48,7 @@ pub(crate) struct Both {
     pub quarters: Option<Growth>,
 }
 
-/// Tells what grew.
+/// Computes what grew.
 pub(crate) fn growth(
     replay: &Replay,
     merged: &Merged,

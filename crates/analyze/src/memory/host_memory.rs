@@ -30,7 +30,7 @@ pub struct HostMemory {
     /// Set where events are missing, and why: then counts are at least those
     /// given, and live and peak bytes may be off either way.
     pub at_least: Option<String>,
-    /// Frees of blocks whose allocation was not recorded.
+    /// Frees of blocks without a recorded allocation.
     pub unmatched_frees: u64,
     /// Rates and lifetimes.
     pub churn: Churn,

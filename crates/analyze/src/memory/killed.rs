@@ -1,7 +1,7 @@
-//! Why a process was killed, as far as the data tells.
+//! Why a process was killed, as far as the data shows it.
 //!
-//! Only the cgroup's own count of OOM kills proves an OOM kill; a SIGKILL alone
-//! proves nothing about memory, and memory near its limit alone neither.
+//! Only the cgroup's own count of OOM kills proves an OOM kill; a SIGKILL by itself
+//! proves nothing about memory, and neither does memory near its limit.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ pub struct Death {
     pub at_ns: u64,
     /// `oom`, `perhaps-oom`, `killed`, `crashed` or `stopped`.
     pub cause: &'static str,
-    /// What the data says about it, in sentences.
+    /// The evidence, in sentences.
     pub why: String,
-    /// Last RSS seen.
+    /// Last RSS read.
     pub rss_bytes: Reading<u64>,
     /// Live heap bytes at the end.
     pub heap_bytes: Reading<u64>,

@@ -62,9 +62,9 @@ pub(crate) struct Pass<'a> {
     merged: Merged,
     pub(super) partial: Option<&'static str>,
     axis: Axis,
-    /// First and last moment of the processes whose heap was recorded.
+    /// First and last moment of the processes with a recorded heap.
     life_ns: (u64, u64),
-    /// Last moment that the file tells of.
+    /// Last moment in the file.
     pub end_ns: u64,
     /// Blocks of events that could not be read.
     pub problems: Vec<Problem>,
@@ -83,7 +83,7 @@ impl<'a> Pass<'a> {
             matches!(recording, Recording::Sampled(_)).then(|| totals::totals(file, &ends));
         let points = Points::choose(file.marks(), life_ns);
         let axis = Axis::over(start_ns, end_ns);
-        // A peak that the totals do not tell must not be sought among samples.
+        // A peak that is not in the totals must not be sought among samples.
         let peak_at_ns = totals.as_ref().map(|totals| totals.peak_at_ns.unwrap_or(u64::MAX));
         let mut replay = Replay::new(processes, &ends, points, axis, peak_at_ns);
         let mut events = file.heap_events();
@@ -300,7 +300,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// First and last moment that a file's tables tell of.
+/// First and last moment in a file's tables.
 pub(crate) fn extent(file: &TraceFile) -> (u64, u64) {
     let starts = file.processes().iter().map(|process| process.start_ns);
     let start = starts.min().unwrap_or(file.header().start_ns);
@@ -312,7 +312,7 @@ pub(crate) fn extent(file: &TraceFile) -> (u64, u64) {
     (start, end.max(start))
 }
 
-/// First and last moment of the processes whose heap was recorded; the file's where the end of one
+/// First and last moment of the processes with a recorded heap; the file's where the end of one
 /// is not known. What is read of the host goes on after them.
 fn life(file: &TraceFile, ends: &Ends, extent: (u64, u64)) -> (u64, u64) {
     let recorded = || file.processes().iter().filter(|p| p.memory != MemoryRecording::Off);
@@ -324,7 +324,7 @@ fn life(file: &TraceFile, ends: &Ends, extent: (u64, u64)) -> (u64, u64) {
 }
 
 /// Whether some recorded process had recording off for a while: then blocks may
-/// have come or gone unseen, and what is live is not known.
+/// have come or gone without a record, and what is live is not known.
 fn is_partial(file: &TraceFile, ends: &Ends) -> bool {
     let switches: Vec<&Mark> = (file.marks().iter())
         .filter(|mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff))

@@ -28,7 +28,7 @@ impl Beat {
     }
 }
 
-/// Least steps or marks from which growth is told.
+/// Least steps or marks from which growth is computed.
 pub(crate) const LEAST: usize = 3;
 
 /// Moments at which live bytes are compared.

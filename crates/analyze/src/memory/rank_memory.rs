@@ -8,20 +8,20 @@ use super::killed::Death;
 use super::pass::Pass;
 use super::timeline::{Cgroup, Timeline};
 
-/// All that one pass over a file tells about memory.
+/// All that one pass over a file yields about memory.
 #[derive(Clone, Debug)]
 pub struct RankMemory {
     /// The heap.
     pub host_memory: HostMemory,
     /// RSS, mapped and heap over time.
     pub timeline: Timeline,
-    /// What the file knows of the cgroup.
+    /// What the file has of the cgroup.
     pub cgroup: Cgroup,
     /// Processes that a signal ended; judged once all files are read.
     pub deaths: Vec<Death>,
     /// How many processes SIGKILL ended.
     pub sigkills: u64,
-    /// Last moment that the file tells of, on its own clock.
+    /// Last moment in the file, on its own clock.
     pub end_ns: u64,
     /// Blocks of events that could not be read.
     pub problems: Vec<Problem>,

@@ -45,7 +45,7 @@ pub(crate) struct RawSite {
 }
 
 impl RawSite {
-    /// Live bytes as the rank sees them: none once the process has ended.
+    /// Live bytes as the rank counts them: none once the process has ended.
     fn held(&self) -> u64 {
         if self.gone { 0 } else { self.live }
     }
@@ -88,7 +88,7 @@ pub(crate) struct Replay {
     pub points: Points,
     /// Live bytes of the rank at the points.
     pub trend: Trend,
-    /// Where processes are whose index is not their place.
+    /// Places of processes with an index that is not their place.
     places: FxHashMap<ProcessIndex, usize>,
     agenda: Vec<(u64, Due)>,
     agenda_at: usize,

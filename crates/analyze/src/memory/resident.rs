@@ -17,10 +17,10 @@ pub enum Source {
     Pss,
 }
 
-/// Why there is no PSS where several processes lived at once, unless the file tells.
+/// Why there is no PSS where several processes lived at once, unless the file has the reason.
 const NOT_READ: &str = "processes shared the rank for too short a time";
 
-/// Sums the resident memory of a file's processes up to `end_ns`, or says why it is not known.
+/// Sums the resident memory of a file's processes up to `end_ns`, or returns why it is not known.
 pub(crate) fn resident(
     file: &TraceFile,
     ends: &Ends,

@@ -97,7 +97,7 @@ impl Cgroup {
         }
     }
 
-    /// Takes what another rank's file knows and this one does not.
+    /// Takes what another rank's file has and this one lacks.
     pub(crate) fn or(self, other: Cgroup) -> Cgroup {
         let pick = |a: Reading<u64>, b: Reading<u64>| match (a.get(), b.get()) {
             (None, Some(_)) => b,

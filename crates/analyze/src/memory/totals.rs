@@ -66,7 +66,7 @@ fn live_samples(file: &TraceFile) -> Vec<Sample> {
     file.totals().iter().filter_map(sample).collect()
 }
 
-/// The peak of the sum lies between what was seen at one moment and the sum of
+/// The peak of the sum lies between what was read at one moment and the sum of
 /// the peaks of processes that lived at one time.
 fn peak(file: &TraceFile, ends: &Ends, last: &Last) -> (Reading<u64>, Option<u64>) {
     let mut lifetimes: Vec<Sample> = Vec::new();
@@ -112,7 +112,7 @@ fn most_threads(file: &TraceFile, ends: &Ends) -> u64 {
     most as u64
 }
 
-/// Processes whose rows say that live bytes are not known.
+/// Processes with rows that mark live bytes as unknown.
 pub(crate) fn gaps(file: &TraceFile) -> FxHashSet<ProcessIndex> {
     let unknown = file.totals().iter().filter(|row| row.live_bytes.is_none());
     unknown.map(|row| row.process).collect()

@@ -36,10 +36,10 @@ fn sampled(size: u64, interval: u64) -> Weight {
     Weight { bytes: (size / p).round() as u64, count: 1.0 / p, variance: (1.0 - p) / (p * p) }
 }
 
-/// Half the width of the 95 % interval of a sum with this variance, whose
+/// Half the width of the 95 % interval of a sum with this variance, in which the
 /// recorded allocations stand for up to `unit` each.
 ///
-/// The normal interval alone is too narrow where few samples were drawn; this is
+/// The normal interval by itself is too narrow where few samples were drawn; this is
 /// the score interval of a Poisson count, its longer (upper) side, in units of
 /// `unit`. It tends to `1.96 · sqrt(variance)` as samples grow.
 pub(crate) fn error(variance: f64, unit: f64) -> f64 {
@@ -47,7 +47,7 @@ pub(crate) fn error(variance: f64, unit: f64) -> f64 {
     half + (Z * Z * variance.max(0.0) + half * half).sqrt()
 }
 
-/// A weighted mean with its error: of lifetimes, say, over blocks that were sampled.
+/// A weighted mean with its error: of lifetimes, for example, over blocks that were sampled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mean {
     /// Recorded blocks.

@@ -23,7 +23,7 @@ pub struct CallTree {
     of_call: Vec<u32>,
 }
 
-/// What of a span its place in the tree and its cost are told by.
+/// The fields of a span that give its place in the tree and its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeSpan {
     /// When it began.

@@ -1,6 +1,6 @@
-//! Collectives that hooks told of, joined to the kernels that they launched.
+//! Collectives that hooks recorded, joined to the kernels that they launched.
 //!
-//! A hook knows the call and not the kernel; CUPTI knows the kernel and the call that
+//! A hook records the call and not the kernel; CUPTI records the kernel and the call that
 //! launched it. Both were on one thread: the launch of a kernel of NCCL's belongs to the
 //! call that lies around it, or, clocks being joined to microseconds, next to it. Calls
 //! of one group end together and share the group's kernels.

@@ -1,4 +1,4 @@
-//! What a rank said to others, with how long its kernels took.
+//! A rank's communication with others, and how long its kernels took.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::kernel_operation;
@@ -10,7 +10,7 @@ use crate::rank::{Class, RankTrace};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Operation as `torch.distributed` names it: `all_reduce`; `kernel` where not
-    /// even the kernel's name tells.
+    /// even the kernel's name has it.
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
@@ -32,7 +32,7 @@ pub struct Operation {
 }
 
 /// Operations of a rank that ran a kernel, in order of the kernels' starts; and how
-/// many have no kernel that was seen.
+/// many have no recorded kernel.
 pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     let mut rows: FxHashMap<(ProcessIndex, u64), Vec<&Collective>> = FxHashMap::default();
     let mut without_kernel = 0;
@@ -64,7 +64,7 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     (operations, without_kernel)
 }
 
-/// Sizes of communicators, for operations that do not tell theirs.
+/// Sizes of communicators, for operations without one of their own.
 fn group_sizes(rank: &RankTrace) -> FxHashMap<(ProcessIndex, u64), u32> {
     let communicators = rank.file.communicators().iter();
     communicators.filter_map(|row| Some(((row.process, row.communicator), row.size?))).collect()

@@ -2,9 +2,9 @@
 //!
 //! It rounds every interval inwards to whole microseconds; drops, where a trace
 //! has at least two `ProfilerStep`s, host rows that begin at or after the last
-//! one's start and device rows whose launch was dropped or not recorded; and
+//! one's start and device rows with a launch that was dropped or not recorded; and
 //! takes every row with a stream for device work: waits on streams too, and host
-//! spans that carry a stream number. `docs/metrics.md` says where that misleads.
+//! spans that carry a stream number. `docs/metrics.md` lists where that misleads.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::copies::direction;

@@ -25,7 +25,7 @@ impl Launches {
     /// around the driver's.
     ///
     /// Work of a process without any such call may be any other's: an imported
-    /// trace does not say whose device work is.
+    /// trace does not record the process of device work.
     pub fn of(calls: &[HostSpan], work: &[Work], streams: &[StreamKey]) -> Launches {
         let mut keys: Vec<(u64, u32, u32)> = Vec::with_capacity(calls.len());
         for (call, at) in calls.iter().zip(0..) {
@@ -71,7 +71,7 @@ impl Launches {
         Launches { call_of, starts, work }
     }
 
-    /// The call that started a piece of work, as an index; none if it was not seen.
+    /// The call that started a piece of work, as an index; none if it was not recorded.
     pub fn call_of(&self, work: usize) -> Option<usize> {
         self.call_of.get(work).filter(|call| **call != NONE).map(|call| *call as usize)
     }

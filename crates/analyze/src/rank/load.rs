@@ -126,7 +126,7 @@ struct DeviceRows {
 impl DeviceRows {
     fn read(file: &TraceFile, needs: Needs) -> DeviceRows {
         let mut found = DeviceRows::default();
-        // Which kernels communicate is told by collectives too.
+        // Collectives also show which kernels communicate.
         let of = Needs::WORK | Needs::COLLECTIVES;
         found.collectives = rows(file, needs, of, &mut found.problems);
         if needs.has_any(Needs::WORK) {

@@ -76,7 +76,7 @@ pub enum WorkKind {
         /// Kind of memory that was written.
         to: MemoryKind,
     },
-    /// A wait on a stream; Holistic Trace Analysis alone takes it for work.
+    /// A wait on a stream; only Holistic Trace Analysis takes it for work.
     Wait,
     /// A host span with a stream's number; so too.
     HostSpan,

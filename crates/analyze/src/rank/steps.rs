@@ -41,9 +41,9 @@ impl RankTrace<'_> {
     }
 
     /// For each piece of work, the step that it belongs to, as an index into
-    /// `steps`: the one in which its launch began. Where other launches were seen
+    /// `steps`: the one in which its launch began. Where other launches were recorded
     /// and its own was not, that came before the recording, and it belongs to no
-    /// step; where none was seen at all, to the one in which it began itself.
+    /// step; where none was recorded at all, to the one in which it began itself.
     pub fn steps_of_work(&self, steps: &[Step]) -> Vec<Option<u32>> {
         let none_seen = (0..self.work.len()).all(|at| self.launches.call_of(at).is_none());
         // Most work belongs to the step of the work before it.

@@ -58,8 +58,8 @@ pub struct RankTrace<'a> {
     pub hta: bool,
     /// Under that reading, from the first row's start to the last one's.
     pub extent: Option<Interval>,
-    /// Under that reading, what it takes for the launch of work whose launch was
-    /// not seen: the start of the row that came first in the imported file.
+    /// Under that reading, the launch that it assumes for work with a launch that was
+    /// not recorded: the start of the row that came first in the imported file.
     pub first_row_ns: Option<u64>,
     /// Host spans by kind, without calls, each in [`nesting_order`].
     pub(super) spans: [Vec<HostSpan>; SPAN_KINDS],
@@ -104,7 +104,7 @@ impl<'a> RankTrace<'a> {
         self.trees[0].get_or_init(|| CallTree::of(self.nested(Needs::ALL_SPANS), self.calls.len()))
     }
 
-    /// Call trees of operators and calls alone; of all host spans where the rank is
+    /// Call trees of only operators and calls; of all host spans where the rank is
     /// read as Holistic Trace Analysis reads it.
     pub fn operator_tree(&self) -> &CallTree {
         if self.hta {

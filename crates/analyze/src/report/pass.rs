@@ -38,7 +38,7 @@ pub struct Made {
 }
 
 /// Makes reports of a run directory or one of its files; addresses without a name are
-/// looked up in the symbols. Each is what it would be by itself.
+/// found in the symbols. Each is what it would be by itself.
 pub fn read_together(
     path: &Path,
     wanted: &Wanted<'_>,
@@ -66,7 +66,7 @@ pub fn read_together(
 
 impl DocumentKind {
     /// Makes a document of a run directory or one of its files; addresses without a
-    /// name are looked up in the symbols.
+    /// name are found in the symbols.
     pub fn make(
         &self,
         path: &Path,
@@ -84,7 +84,7 @@ pub fn report(path: &Path, kind: Kind, rank: Option<u32>) -> Result<Report, Anal
     report_with(path, kind, rank, None)
 }
 
-/// As [`report`]; addresses that the recorder left without a name are looked up
+/// As [`report`]; addresses that the recorder left without a name are searched
 /// in `symbols`.
 pub fn report_with(
     path: &Path,
@@ -102,19 +102,19 @@ fn chooses_nothing(begun: &[&dyn Begun]) -> Option<Named> {
     let all: Vec<Named> = begun.iter().filter_map(|one| one.named()).collect();
     let is_chosen = |of: &Named| all.iter().any(|one| one.option == of.option && one.chosen);
     let mut none: Vec<Named> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
-    // The one that has most to choose from says most.
+    // The one with the largest choice helps most.
     none.sort_by_key(|one| one.there.len());
     none.pop()
 }
 
-/// What a document says of the run beside its tables.
+/// What a document has of the run beside its tables.
 #[derive(Clone, Debug)]
 pub(crate) struct OfKind {
     pub completeness: Completeness,
     pub problems: Vec<String>,
 }
 
-/// A run whose ranks have all been read.
+/// A run with all of its ranks read.
 pub(crate) struct Read {
     dir: RunDir,
     pub run: Run,

@@ -8,10 +8,10 @@ use tprof_trace::{Recorded, RunDir, TraceFile};
 
 use crate::base::reading::object;
 
-/// What was recorded, what was lost, who could not be seen.
+/// What was recorded, what was lost, which processes were not recorded.
 #[derive(Clone, Debug)]
 pub struct Completeness {
-    /// True if the run was finished, nothing was lost, nobody blind, and every file whole.
+    /// True if the run was finished, nothing was lost, no process blind, and every file whole.
     pub complete: bool,
     /// Events recorded: those in the files that are read.
     pub recorded: u64,
@@ -21,14 +21,14 @@ pub struct Completeness {
     pub lost: u64,
     /// The losses, by kind.
     pub losses: Vec<LossInfo>,
-    /// Processes that could not be seen, whole or in part.
+    /// Processes that were not recorded, wholly or in part.
     pub blind: Vec<Blind>,
 }
 object! { Completeness {
     plain complete, plain recorded, plain samples, plain lost, plain losses, plain blind,
 } }
 
-/// What one file tells.
+/// What one file has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub recorded: Recorded,
@@ -55,7 +55,7 @@ impl Seen {
 }
 
 impl Completeness {
-    /// What was recorded is counted from the files. What was lost is told by the collectors'
+    /// What was recorded is counted from the files. What was lost comes from the collectors'
     /// own account where it covers just these files and was closed, else by the files.
     pub(crate) fn of(
         infos: &[RunInfo],
@@ -114,8 +114,8 @@ fn most(a: Vec<LossInfo>, b: Vec<LossInfo>) -> Vec<LossInfo> {
     kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
 }
 
-/// What is to be said of a file without an end. Of a run that was cut off or
-/// still lasts, its state says that.
+/// The note on a file without an end. Of a run that was cut off or
+/// still lasts, its state shows that.
 pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<String> {
     if trace.is_closed() {
         return None;

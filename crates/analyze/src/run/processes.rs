@@ -27,7 +27,7 @@ pub enum Ended {
 /// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessRow {
-    /// Host that it ran on; empty if nothing tells.
+    /// Host that it ran on; empty if unknown.
     pub host: String,
     /// Process id.
     pub pid: u32,
@@ -76,7 +76,7 @@ impl Serialize for ProcessRow {
 }
 
 impl ProcessRow {
-    /// Takes over what the collector knows of a process that samples alone told of: when it
+    /// Takes over the collector's record of a process known only from samples: when it
     /// began, and how it ended.
     fn take(&mut self, told: &ProcessRow) {
         self.ended = told.ended.clone();
@@ -86,7 +86,7 @@ impl ProcessRow {
 }
 
 /// Whether a row of the collector's is that of a program which a file has a row of too, made
-/// from samples: nothing of it attached, so that nobody knew its end.
+/// from samples: nothing of it attached, so that its end is unknown.
 fn is_same(row: &ProcessRow, told: &ProcessRow) -> bool {
     row.pid == told.pid
         && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
@@ -100,7 +100,7 @@ fn is_cut_to(shown: &str, name: &str) -> bool {
     shown == name || shown.len() == 15 && name.starts_with(shown)
 }
 
-/// What is to be said of an image that an `exec` ended.
+/// The note on an image that an `exec` ended.
 pub const REPLACED: &str = "replaced by another program (exec)";
 const UNKNOWN: &str = "unknown";
 const NO_END: &str = "its end was not recorded";
@@ -140,7 +140,7 @@ pub(crate) fn of_file(
 }
 
 /// Rows of the files, and those that only the collectors know of. With `only`,
-/// those whose data is in these files.
+/// those with data in these files.
 pub(crate) fn join(
     infos: &[RunInfo],
     mut rows: Vec<ProcessRow>,
@@ -155,7 +155,7 @@ pub(crate) fn join(
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
             let told = of_info(process, &info.host, clock);
             if let Some(at) = known.get(&(told.pid, told.start_ns)) {
-                // How it ended may have been told after its file was written.
+                // How it ended may have been recorded after its file was written.
                 let row = &mut rows[*at];
                 row.lost = told.lost.clone();
                 let ended = matches!(told.ended, Ended::Status(_) | Ended::Signal(_));
@@ -216,7 +216,7 @@ fn otherwise(how: &str) -> Ended {
 /// How many processes these images are.
 pub(crate) fn count(rows: &[ProcessRow]) -> usize {
     count_processes(rows.iter().map(|row| ImageLife {
-        // An import tells no host; its files are of processes of their own.
+        // An import has no host; its files are of processes of their own.
         place: if row.host.is_empty() { row.file.as_deref().unwrap_or("") } else { &row.host },
         pid: row.pid,
         start_ns: row.start_ns,

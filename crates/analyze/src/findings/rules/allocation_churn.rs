@@ -41,7 +41,7 @@ const FUNCTIONS: [&str; 18] = [
 const PREFIXES: [&str; 7] =
     ["__libc_malloc", "__libc_free", "_int_free", "je_", "tc_", "mi_", "tcmalloc::"];
 
-/// Frames from the innermost on that are looked at: the allocator's own.
+/// Frames from the innermost on that are examined: the allocator's own.
 const DEPTH: usize = 4;
 
 const SAMPLE: Thing = Thing::new("sample of the heap's allocator");
@@ -109,7 +109,7 @@ fn rates(churn: &Churn) -> Option<String> {
     Some(format!("{} allocations/s{}{short}", count(rate.round() as u64), size.unwrap_or_default()))
 }
 
-/// Time of each thread in the allocator within what is judged, the samples that say so,
+/// Time of each thread in the allocator within what is judged, the samples behind it,
 /// and whether any sample of the recording does.
 fn allocator_time(
     scene: &Scene<'_>,

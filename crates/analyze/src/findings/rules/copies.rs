@@ -15,7 +15,7 @@ use crate::findings::words::{time, times};
 pub(super) struct Words {
     /// What is wrong.
     pub what: &'static str,
-    /// What sort of copies: `asynchronous, to pageable memory`; empty if `what` says it.
+    /// What sort of copies: `asynchronous, to pageable memory`; empty if `what` has it.
     pub sort: &'static str,
     /// `copies`.
     pub things: &'static str,
@@ -73,7 +73,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
         .at(places)
 }
 
-/// Copies or memsets whose calls hold their thread.
+/// Copies or memsets with calls that hold their thread.
 pub(super) fn judge_synchronous(
     scene: &Scene<'_>,
     thing: &Thing,
@@ -100,8 +100,8 @@ pub(super) fn judge_synchronous(
     }
 }
 
-/// Whether the call's name passes; where the call was not seen, whether the
-/// trace says that the copy was synchronous.
+/// Whether the call's name passes; where the call was not recorded, whether the
+/// trace marks the copy as synchronous.
 pub(super) fn by_a_call_named(scene: &Scene<'_>, copy: &Copy, passes: fn(&str) -> bool) -> bool {
     match copy.call {
         Some(call) => passes(scene.rank.name(scene.rank.calls[call].name)),

@@ -31,7 +31,7 @@ pub(super) struct HardwareLimit {
     pub advice: &'static str,
 }
 
-/// Judges kernels by a counter; without it, says what is known by their names.
+/// Judges kernels by a counter; without it, returns what their names suggest.
 pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
     let measured = percentages(scene, limit.counter);
     if let Some(verdict) = scene.no_compute().filter(|_| measured.is_empty()) {
@@ -95,7 +95,7 @@ fn percentages(scene: &Scene<'_>, counter: &str) -> FxHashMap<String, f64> {
     sums.into_iter().map(mean).collect()
 }
 
-/// What the names of the kernels tell.
+/// What the names of the kernels suggest.
 fn by_kind(scene: &Scene<'_>, limit: &HardwareLimit) -> String {
     let work = scene.work().filter(|work| work.class == Class::Compute && work.is_kernel());
     let mut is_of_kind: FxHashMap<NameId, bool> = FxHashMap::default();

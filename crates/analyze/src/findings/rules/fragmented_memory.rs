@@ -95,14 +95,14 @@ impl Rule for FragmentedMemory {
             )
             .bound(calls.length())
             .at(places);
-        // Memory is worth saying, even where no time is lost to it.
+        // Memory is worth a note, even where no time is lost to it.
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
 }
 
 impl CachingAllocator {
-    /// Takes an event in; tells whether it grew the pool for want of a fit.
+    /// Takes an event in; returns whether it grew the pool for want of a fit.
     fn follows(&mut self, row: &DeviceAllocation, allocated: u64, reserved: u64) -> bool {
         let was_free = self.reserved.saturating_sub(self.allocated);
         let known = self.reserved > 0;

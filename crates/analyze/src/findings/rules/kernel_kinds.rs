@@ -1,4 +1,4 @@
-//! What a kernel does, by its name: enough to say which limit it may run into.
+//! What a kernel does, by its name: enough to suggest which limit it may run into.
 
 /// What a kernel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ pub(super) enum KernelKind {
     Elementwise,
     /// Sums, normalises, sorts or gathers: few operations for each byte.
     Reduction,
-    /// Nobody knows from its name.
+    /// Unknown from its name.
     Unknown,
 }
 
@@ -50,7 +50,7 @@ const REDUCTION: [&str; 16] = [
 ];
 
 /// What a kernel of this name does. Triton names fused kernels after all that
-/// they do, so they are told by their parts too.
+/// they do, so they are recognised by their parts too.
 pub(super) fn kind(name: &str) -> KernelKind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     // A functor of an elementwise kernel may be named after a reduction.

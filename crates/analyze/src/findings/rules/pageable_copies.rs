@@ -1,4 +1,4 @@
-//! PageableCopies: asynchronous copies whose host memory may be paged out, so
+//! PageableCopies: asynchronous copies with pageable host memory, so
 //! that they are not asynchronous. The rule "CUDA async memcpy with pageable
 //! memory" of Nsight Systems.
 

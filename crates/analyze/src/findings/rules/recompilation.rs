@@ -91,7 +91,7 @@ impl Rule for Recompilation {
     }
 }
 
-/// Why nothing was found: it was looked for, or could not be seen.
+/// Why nothing was found: there is none, or it could not be recorded.
 fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     if scene.later_steps.is_empty() {
         return Verdict::undecided(

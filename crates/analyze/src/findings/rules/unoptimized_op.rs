@@ -168,7 +168,7 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
     )
 }
 
-/// Whether the devices have tensor cores; assumed where they did not say.
+/// Whether the devices have tensor cores; assumed where it was not recorded.
 fn has_tensor_cores(scene: &Scene<'_>) -> bool {
     let mut majors = scene.rank.file.devices().iter().filter_map(|device| device.compute_major);
     majors.all(|major| major >= 7)

@@ -2,7 +2,7 @@
 //!
 //! What was launched before the first event is not in the trace, or not all of it: a
 //! device that seems idle may have run it. Work of one stream runs in order, so that a
-//! stream's beginning is over once the first work begins whose launch was seen.
+//! stream's beginning is over once the first work with a recorded launch begins.
 
 use rustc_hash::FxHashMap;
 
@@ -13,10 +13,10 @@ use crate::rank::{RankTrace, StreamIndex};
 
 /// The part of these gaps in which devices may have had work that the trace lacks:
 ///
-/// - before the first work of a stream whose launch was seen, while that work waited on
+/// - before the first work of a stream with a recorded launch, while that work waited on
 ///   the device although nothing ran; if it was launched before any such work began;
-/// - before work of a stream's beginning whose launch was not seen;
-/// - while the host waited for a device, and no work had begun whose launch was seen.
+/// - before work of a stream's beginning without a recorded launch;
+/// - while the host waited for a device, and no work with a recorded launch had begun.
 pub(super) fn untold(rank: &RankTrace<'_>, gaps: &[Gap]) -> Cover {
     let mut first_of: FxHashMap<StreamIndex, usize> = FxHashMap::default();
     let launched = |at: &usize| rank.launches.call_of(*at).is_some();

@@ -12,7 +12,7 @@ const WAITS: [&str; 7] = [
     "StreamWaitValue64Host",
 ];
 
-/// A call's name without the suffix that tells its version: `cuMemcpyHtoD_v2`.
+/// A call's name without the suffix of its version: `cuMemcpyHtoD_v2`.
 fn plain(name: &str) -> &str {
     let is_library = ["cuda", "cu", "hip"].iter().any(|prefix| name.starts_with(prefix));
     if !is_library {
@@ -21,7 +21,7 @@ fn plain(name: &str) -> &str {
     name.split_once('_').map_or(name, |(plain, _)| plain)
 }
 
-/// Whether a call is of a library whose names are known here: the runtime and the driver
+/// Whether a call is of a library with names that are known here: the runtime and the driver
 /// of CUDA, and HIP.
 pub(in crate::findings) fn is_known(name: &str) -> bool {
     !plain(name).is_empty()

@@ -45,7 +45,7 @@ impl Copy {
         self.row.kind == CopyKind::Memset
     }
 
-    /// Whether the call could return before it was done: as the trace says, else
+    /// Whether the call could return before it was done: from the trace, else
     /// as the call's name does.
     pub(in crate::findings) fn is_asynchronous(&self, rank: &RankTrace<'_>) -> Option<bool> {
         let by_name = |call: usize| rank.name(rank.calls[call].name).contains("Async");

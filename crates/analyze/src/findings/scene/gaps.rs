@@ -51,7 +51,7 @@ impl Gap {
     }
 
     /// The call that launched the work which ended it, as an index; none if the
-    /// gap ends with the window, or the launch was not seen.
+    /// gap ends with the window, or the launch was not recorded.
     pub fn launch(&self) -> Option<usize> {
         (self.launch != NONE).then_some(self.launch as usize)
     }

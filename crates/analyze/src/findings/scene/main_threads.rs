@@ -6,7 +6,7 @@ use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
 use crate::rank::{HostSpan, RankTrace, Step};
 
 /// Kinds of spans that show what a thread does where no thread launches work and none
-/// marks steps: ranges that somebody named, operators, Python functions.
+/// marks steps: named ranges, operators, Python functions.
 const SHOWING: [SpanKind; 5] =
     [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
 

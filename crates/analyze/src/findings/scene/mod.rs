@@ -1,4 +1,4 @@
-//! What every rule looks at: a rank's time, judged over its steps.
+//! What every rule judges: a rank's time, judged over its steps.
 //!
 //! A rule's bound follows from what a fix leaves as it was: the device has still
 //! to do its other work, and a host thread its own, so that a step gets no
@@ -42,7 +42,7 @@ pub(super) struct Scene<'a> {
     pub rank: &'a RankTrace<'a>,
     /// Its times as times since the run began.
     pub clock: Clock,
-    /// How many steps the window holds; 0 if none were seen.
+    /// How many steps the window holds; 0 if none were recorded.
     pub steps: usize,
     /// The steps after the first one.
     pub later_steps: Vec<Interval>,
@@ -70,10 +70,10 @@ pub(super) struct Scene<'a> {
     pub copy_rows: Vec<Copy>,
     /// Of each piece of work, how much is in the window.
     pub work_in_window_ns: Vec<u64>,
-    /// Nobody reads the words that tell what was seen, and where: leave out of them what
+    /// The words on evidence and places are not needed: leave out of them what
     /// takes long to find out.
     pub is_brief: bool,
-    /// Ranges that somebody named and operators, but no steps, in nesting order; once
+    /// Named ranges and operators, but no steps, in nesting order; once
     /// a rule asked.
     ranges: OnceLock<Vec<NamedRange>>,
     /// PyTorch's DataLoader in CPU samples; once a rule asked.
@@ -81,7 +81,7 @@ pub(super) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Looks at a rank.
+    /// Reads a rank.
     pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
         let steps = steps_of_one_process(rank);
         let window = window(rank, &steps);
@@ -148,7 +148,7 @@ impl<'a> Scene<'a> {
         of_devices(self.rank, |busy| &busy.any).without(&self.window).length()
     }
 
-    /// Length of a mean step; of the window where no steps were seen.
+    /// Length of a mean step; of the window where no steps were recorded.
     pub fn step_ns(&self) -> u64 {
         self.window_ns() / self.steps.max(1) as u64
     }
@@ -168,13 +168,13 @@ impl<'a> Scene<'a> {
         if self.steps > 0 { "a step" } else { "in all" }
     }
 
-    /// Gaps from this length on are looked at one by one, shorter ones together:
+    /// Gaps from this length on are judged one by one, shorter ones together:
     /// 1 % of a step, but between 1 ms and 500 ms.
     pub fn long_gap_ns(&self) -> u64 {
         (self.step_ns() / 100).clamp(LEAST_GAP_NS, MOST_GAP_NS)
     }
 
-    /// What CPU samples tell of PyTorch's DataLoader.
+    /// CPU samples in PyTorch's DataLoader.
     pub fn sampled_loading(&self) -> &SampledLoading {
         self.sampled_loading
             .get_or_init(|| SampledLoading::of(self.rank, &self.main_threads, &self.window))

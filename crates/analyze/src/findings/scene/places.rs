@@ -43,7 +43,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Names of the innermost ranges around moments of threads, each with the sum
-    /// of the weights given, most first. None where nobody reads them.
+    /// of the weights given, most first. None where they are not needed.
     pub fn around(&self, moments: impl Iterator<Item = Moment<u64>>) -> Vec<(String, u64)> {
         if self.is_brief {
             return Vec::new();

@@ -1,10 +1,10 @@
-//! Ranges that somebody named and operators, for telling where something was.
+//! Named ranges and operators, which locate events.
 
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
 use crate::rank::{HostSpan, OnThread, PROFILER_STEP, RankTrace, nesting_order};
 
-/// A range that somebody named, or an operator.
+/// A named range, or an operator.
 pub(super) struct NamedRange {
     start_ns: u64,
     end_ns: u64,

@@ -11,7 +11,7 @@ use crate::cpu::Role;
 use crate::findings::finding::{Evidence, Track};
 use crate::rank::RankTrace;
 
-/// What samples tell of the loader.
+/// Samples in the loader.
 #[derive(Debug, Default)]
 pub(in crate::findings) struct SampledLoading {
     /// When a main thread was in the loader.
@@ -37,7 +37,7 @@ struct InLoader {
 type Known = Option<(Role, String)>;
 
 impl SampledLoading {
-    /// Of a rank. Where nothing tells which threads drive the job, it is the one that is
+    /// Of a rank. Where the threads that drive the job are unknown, it is the one that is
     /// in the loader longest.
     pub fn of(rank: &RankTrace<'_>, main: &MainThreads, window: &Cover) -> SampledLoading {
         let file = rank.file;
@@ -87,12 +87,12 @@ impl SampledLoading {
         found
     }
 
-    /// Whether no main thread was seen in the loader.
+    /// Whether no main thread was sampled in the loader.
     pub fn is_empty(&self) -> bool {
         self.stretches.is_empty()
     }
 
-    /// How many waits and samples tell.
+    /// How many waits and samples count.
     pub fn len(&self) -> usize {
         self.stretches.len()
     }

@@ -1,4 +1,4 @@
-//! What a rule looks for in a scene: calls, spans, copies and work, by name and kind.
+//! What a rule searches in a scene: calls, spans, copies and work, by name and kind.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind};
@@ -9,7 +9,7 @@ use crate::base::intervals::Cover;
 use crate::rank::{HostSpan, Work};
 
 impl Scene<'_> {
-    /// Calls of the main threads whose name passes and that lie in the window.
+    /// Calls of the main threads with a name that passes, in the window.
     pub fn calls_named(&self, passes: impl Fn(&str) -> bool) -> Vec<usize> {
         let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
         let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));
@@ -46,12 +46,12 @@ impl Scene<'_> {
         Cover::of(intervals).intersection(&self.window)
     }
 
-    /// Whether a call whose name passes was recorded at all.
+    /// Whether a call with a name that passes was recorded at all.
     pub fn has_calls(&self, passes: impl Fn(&str) -> bool) -> bool {
         self.has_named(self.rank.calls.iter(), passes)
     }
 
-    /// Whether a host span of these kinds whose name passes was recorded at all.
+    /// Whether a host span of these kinds with a name that passes was recorded at all.
     pub fn has_spans(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> bool {
         self.has_named(kinds.iter().flat_map(|kind| self.rank.spans(*kind)), passes)
     }
@@ -71,7 +71,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Host spans of the main threads of these kinds whose name passes.
+    /// Host spans of the main threads of these kinds with a name that passes.
     pub fn spans_named(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> Vec<&HostSpan> {
         let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
         let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));

@@ -22,7 +22,7 @@ pub const KIND: DocumentKind = DocumentKind {
 /// Collectives by size.
 pub struct Comm;
 
-/// What tells operations apart: those of one key are repeats of each other.
+/// What separates operations: those of one key are repeats of each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationKey {
     /// Operation.
@@ -62,7 +62,7 @@ impl Times {
 pub struct CollectiveTimes {
     /// Times by key.
     pub times: BTreeMap<OperationKey, Times>,
-    /// Operations whose kernel was not seen.
+    /// Operations without a recorded kernel.
     pub without_kernel: u64,
 }
 

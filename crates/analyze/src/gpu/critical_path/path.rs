@@ -17,7 +17,7 @@ const MOST_PARTS: usize = 1000;
 pub enum Bound {
     /// A host thread.
     Host,
-    /// A host thread between its operators and calls, where no range says what it did.
+    /// A host thread between its operators and calls, where no range names its work.
     Untraced,
     /// A kernel that computes.
     Compute,

@@ -12,7 +12,7 @@ use crate::rank::HostSpan;
 /// A host thread.
 #[derive(Debug, Default)]
 pub struct HostThread {
-    /// Whose.
+    /// Its process.
     pub process: u32,
     /// When an operator or a call was open.
     pub busy: Cover,

@@ -3,7 +3,7 @@
 //!
 //! - Device work waited for the work before it on its stream, for work of another
 //!   stream through an event, for work of the same graph launch, or for its launch:
-//!   for whichever came last. Where the trace tells no events, work that started long
+//!   for whichever came last. Where the trace has no events, work that started long
 //!   after all that waited for whatever work of its process ended last.
 //! - A host call that returned after device work was done waited for that work, if
 //!   the work ended during the call.
@@ -45,7 +45,7 @@ pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
 
 /// Longest time from a launch, or from the end of the work before, to a start that
 /// needs no other cause. Launches take some 5 µs on an idle device, and twice that
-/// while a profiler looks on.
+/// under a profiler.
 const NO_CAUSE_NEEDED_NS: u64 = 10_000;
 
 /// Where the walk is.
@@ -80,7 +80,7 @@ impl BusyEnds {
         let mut by_process: FxHashMap<u32, Vec<(u64, u64, u32)>> = FxHashMap::default();
         let mut of_process: FxHashMap<u32, usize> = FxHashMap::default();
         threads.values().for_each(|thread| *of_process.entry(thread.process).or_default() += 1);
-        // A thread alone in its process is never followed by another.
+        // The only thread of its process is never followed by another.
         for (index, thread) in threads.iter().filter(|(_, one)| of_process[&one.process] > 1) {
             let rows = by_process.entry(thread.process).or_default();
             rows.extend(thread.busy.parts().iter().map(|busy| (busy.end, busy.start, *index)));
@@ -169,7 +169,7 @@ impl PathWalk<'_, '_> {
         match (last, launch) {
             (Some(last), _) if last_end > launched_ns => {
                 let end = self.rank.work[last as usize].end_ns();
-                // An idle device may as well have waited for a launch that was not seen.
+                // An idle device may as well have waited for a launch that was not recorded.
                 let is_long = work.start_ns - end > NO_CAUSE_NEEDED_NS;
                 let unknown = launch.is_none() && is_long;
                 let bound = if unknown { Bound::Unknown } else { Bound::KernelGap };
@@ -194,7 +194,7 @@ impl PathWalk<'_, '_> {
         let same_stream = self.causes.before[at as usize];
         let awaited = self.causes.awaited.get(&at).map_or(&[][..], Vec::as_slice);
         let graph = launch.map_or(&[][..], |call| self.rank.launches.work_of(call));
-        // Nodes of a graph depend on each other in ways that the trace does not tell. In
+        // Nodes of a graph depend on each other in ways that the trace does not record. In
         // order of start, so that those near this one come first.
         let place = graph.partition_point(|other| *other < at);
         let siblings = graph[..place].iter().rev().take(16);

@@ -1,8 +1,8 @@
 //! What a block of memory was for, by what the framework was doing when the block
 //! was taken and when it was given back.
 //!
-//! `torch.profiler` can tell parameters from activations by following every
-//! tensor; a trace cannot. What it shows is told here: in which phase of a step a
+//! `torch.profiler` can separate parameters from activations by following every
+//! tensor; a trace cannot. What it shows is used here: in which phase of a step a
 //! block was taken and in which it was given back.
 
 use tprof_trace::model::{DeviceAllocation, SpanKind};

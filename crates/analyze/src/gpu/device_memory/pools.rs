@@ -23,7 +23,7 @@ pub struct Level {
     pub time_ns: u64,
     /// Given out.
     pub allocated_bytes: u64,
-    /// Held by the allocator, where it says so.
+    /// Held by the allocator, by its own total.
     pub reserved_bytes: Option<u64>,
     /// Given out, by category; what was taken before recording is in the first.
     pub by_category: [u64; Category::COUNT],
@@ -44,7 +44,7 @@ pub struct PoolMemory {
     pub reset_bytes: u64,
     /// Bytes taken.
     pub taken_bytes: u64,
-    /// Whether the allocator itself said how much was given out. Else it is added up
+    /// Whether the sum given out is the allocator's own. Else it is added up
     /// from what was recorded, and blocks taken before and never given back are missing.
     pub exact: bool,
     /// When most was given out.
@@ -55,7 +55,7 @@ pub struct PoolMemory {
     pub last: Level,
     /// The most in each of `BUCKETS` parts of the time.
     pub curve: Vec<Level>,
-    /// Whether operators were recorded, and addresses, by which categories are told.
+    /// Whether operators were recorded, and addresses, which define the categories.
     pub has_categories: bool,
     /// Whether every block's address was recorded, by which its free is found.
     pub is_placed: bool,

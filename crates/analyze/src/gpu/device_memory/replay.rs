@@ -11,7 +11,7 @@ struct BlockFrees {
     freed_by: Vec<Option<u32>>,
     /// Per free: which event took the block; none if that was not recorded.
     taken_by: Vec<Option<u32>>,
-    /// Bytes of blocks whose taking was not recorded. Of rows without an address, no more
+    /// Bytes of blocks without a recorded allocation. Of rows without an address, no more
     /// than must have been there: as much as was given back beyond what was taken.
     earlier_bytes: u64,
 }
@@ -118,7 +118,7 @@ pub(super) fn replay(
     Some(memory)
 }
 
-/// What was given out before an event, as its allocator says it.
+/// What was given out before an event, by its allocator's total.
 fn before(row: &DeviceAllocation) -> Option<u64> {
     let (after, bytes) = (row.total_allocated_bytes?, row.bytes?);
     match row.free {

@@ -63,7 +63,7 @@ pub fn told_by_block(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>,
 }
 
 fn is_reset(row: &DeviceAllocation) -> bool {
-    // The agent's rows have a correlation; no reset is told by them.
+    // The agent's rows have a correlation; they show no reset.
     row.free
         && row.address == 0
         && row.allocator == Allocator::Library

@@ -75,7 +75,7 @@ impl StreamIdle {
     }
 }
 
-/// A gap worth looking at.
+/// A gap worth attention.
 #[derive(Clone, Debug)]
 pub struct LongGap {
     /// Which stream.
@@ -153,7 +153,7 @@ fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<Found> {
                 gaps.push(Found { start_ns, length_ns, cause, next: *at });
             }
         }
-        // Holistic Trace Analysis looks at the last one to begin, not the last to end.
+        // Holistic Trace Analysis uses the last one to begin, not the last to end.
         idle_from = idle_from.filter(|_| !rank.hta).max(Some(row.end_ns()));
     }
     gaps

@@ -2,7 +2,7 @@
 //!
 //! A kernel of a collective waits on its device for the last rank, and ends about
 //! when the others' do. So how long a rank's kernel ran is how long it waited plus
-//! what the transfer took: the rank whose kernel was shortest came last. That
+//! what the transfer took: the rank with the shortest kernel came last. That
 //! needs no clock that hosts share.
 
 use std::hash::{Hash, Hasher};
@@ -32,7 +32,7 @@ pub struct Meetings {
 }
 
 impl Meetings {
-    /// Of a rank's operations. `steps_of_work` tells each kernel's step.
+    /// Of a rank's operations. `steps_of_work` has each kernel's step.
     pub fn of(
         rank: &RankTrace,
         operations: &[Operation],
@@ -101,7 +101,7 @@ impl Arrival {
 }
 
 /// Arrivals of each rank; and the share of collectives that were compared: sampled
-/// or met by one rank alone, they are not.
+/// or recorded on only one rank, they are not.
 pub fn arrivals(ranks: &[&Meetings]) -> Vec<Arrival> {
     let stride = ranks.iter().map(|rank| rank.stride).max().unwrap_or(1);
     let mut rows: Vec<(Meeting, u64, u32)> = Vec::new();

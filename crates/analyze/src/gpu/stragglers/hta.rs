@@ -1,7 +1,7 @@
 //! `get_potential_stragglers` as Holistic Trace Analysis 0.5.0 computes it.
 //!
 //! Of the NCCL kernels that take at least 1 % of a mean step, the last of each rank,
-//! stream, step and name; of these, the stream and name whose duration differs most
+//! stream, step and name; of these, the stream and name with the duration that differs most
 //! between ranks; and of those, the two ranks in each step that began last.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,7 +19,7 @@ pub struct Gauge {
     pub mean: f64,
 }
 
-/// Whose counter: its name, process and device.
+/// The counter's name, process and device.
 pub type GaugeKey = (String, Option<u32>, Option<u32>);
 
 /// Counters of a file. What is no number is left out.

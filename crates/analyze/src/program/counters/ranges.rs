@@ -96,7 +96,7 @@ fn is_kernel_launch(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Numbers of a JSON object, and the floating-point operations that they tell.
+/// Numbers of a JSON object, and the floating-point operations in them.
 fn values(args: &str) -> Vec<(String, f64)> {
     let Ok(Value::Object(object)) = serde_json::from_str(args) else { return Vec::new() };
     let mut values: Vec<(String, f64)> =

@@ -15,9 +15,9 @@ pub struct OperatorCosts {
     pub costs: FxHashMap<String, Cost>,
     /// By operator and the kernels that one run of it launched, in order.
     pub sequences: FxHashMap<(String, String), Launched>,
-    /// Kernels, copies and memsets whose call lies in no operator.
+    /// Kernels, copies and memsets with their call in no operator.
     pub unowned: u64,
-    /// Those whose call was not seen.
+    /// Those without a recorded call.
     pub unlaunched: u64,
 }
 

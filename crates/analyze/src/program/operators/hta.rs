@@ -38,7 +38,7 @@ pub(super) fn count(rank: &RankTrace) -> OperatorCosts {
     OperatorCosts::named(rank, FxHashMap::default(), sequences, 0)
 }
 
-/// Operators whose name passes, of all threads, in order of start.
+/// Operators with a name that passes, of all threads, in order of start.
 fn by_start<'r>(rank: &'r RankTrace, passes: impl Fn(&str) -> bool) -> Vec<&'r HostSpan> {
     let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
     let mut operators: Vec<&HostSpan> = rank

@@ -13,14 +13,14 @@ use crate::rank::RankTrace;
 /// Fewest kernels of a sequence that is kept: one or two are no pattern.
 pub const FEWEST_KERNELS: usize = 3;
 
-/// Which runs of operators are looked at.
+/// Which runs of operators count.
 #[derive(Clone, Copy, Debug)]
 pub enum Roots<'a> {
     /// Each operator that no other operator called.
     Outermost,
-    /// Operators whose name contains this and that no such operator called.
+    /// Operators with this in their name that no such operator called.
     Containing(&'a str),
-    /// As Holistic Trace Analysis has it: spans whose name contains this, at the
+    /// As Holistic Trace Analysis has it: spans with this in their name, at the
     /// least depth at which one is found anywhere.
     Shallowest(&'a str),
 }

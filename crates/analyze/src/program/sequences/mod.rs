@@ -28,7 +28,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Sequences),
 };
 
-/// Operator whose sequences Holistic Trace Analysis is asked for in its own examples.
+/// Operator in Holistic Trace Analysis' own examples of sequences.
 const HTA_OPERATOR: &str = "aten::linear";
 
 /// Frequent sequences of kernels.

@@ -1,4 +1,4 @@
-//! What step times say: where warm-up ends, how steady the rest is, what stands out.
+//! What step times show: where warm-up ends, how steady the rest is, what stands out.
 
 use tprof_facts::units::counted;
 
@@ -6,9 +6,9 @@ use crate::Reading;
 use crate::base::spread::Spread;
 use crate::rank::Step;
 
-/// Fewest steps that can tell warm-up from the rest.
+/// Fewest steps that separate warm-up from the rest.
 const FEWEST_FOR_WARM_UP: usize = 6;
-/// Fewest steps whose outliers mean something.
+/// Fewest steps with meaningful outliers.
 const FEWEST_FOR_OUTLIERS: usize = 4;
 /// Least share of the median by which a step must stand out: in a run that is steady
 /// to a thousandth, a step that is two thousandths off is nothing to look at.
@@ -19,7 +19,7 @@ const LEAST_SHARE: f64 = 0.05;
 pub struct Judged {
     /// The steps, in order of time.
     pub steps: Vec<Step>,
-    /// First steps that are warm-up; missing if that cannot be told.
+    /// First steps that are warm-up; missing if that is unknown.
     pub warm_up: Option<usize>,
     /// Middle and spread of the steps after warm-up.
     pub steady: Option<Spread>,

@@ -1,5 +1,5 @@
 //! CPU samples of a rank: added up by thread, stack and state, with functions named
-//! and waits told apart.
+//! and waits separated by cause.
 
 mod load;
 mod names;

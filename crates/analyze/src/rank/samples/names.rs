@@ -17,9 +17,9 @@ pub type FuncId = u32;
 /// What a function is known by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Func {
-    /// Name; of all that has none in a module, one that says so.
+    /// Name; of all without one in a module, a text that marks them.
     pub name: Arc<str>,
-    /// Source file; of native functions, where debug information tells.
+    /// Source file; of native functions, where debug information has it.
     pub file: Arc<str>,
     /// Base name of its module.
     pub module: Arc<str>,
@@ -28,7 +28,7 @@ pub struct Func {
 }
 
 impl Func {
-    /// The kernel's, and nobody knows which.
+    /// The kernel's, unknown which.
     pub fn is_nameless_kernel(&self) -> bool {
         self.layer == Layer::Kernel && &*self.name == NAMELESS_KERNEL
     }
@@ -104,7 +104,7 @@ impl<'a> FrameFunctions<'a> {
             if all.is_empty() {
                 inlined = functions.len().saturating_sub(1);
             }
-            // How many functions of the kernel had no name tells nobody anything.
+            // The number of kernel functions without a name has no use.
             let nameless = functions.last().is_some_and(|id| names.get(*id).is_nameless_kernel());
             if !nameless || all.last() != functions.last() {
                 all.extend_from_slice(functions);

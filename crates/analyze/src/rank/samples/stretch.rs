@@ -7,11 +7,11 @@ use super::names::FuncId;
 /// Time of one thread in one place and state.
 #[derive(Clone, Debug)]
 pub struct Stretch {
-    /// Whose.
+    /// Its thread.
     pub process: ProcessIndex,
     /// Which thread.
     pub thread: ThreadIndex,
-    /// What it did; waits are told apart.
+    /// What it did; waits are separated by cause.
     pub state: ThreadState,
     /// Functions, innermost first; empty if no stack was taken.
     pub stack: Vec<FuncId>,
@@ -19,7 +19,7 @@ pub struct Stretch {
     pub inlined: usize,
     /// The stack was cut.
     pub cut: bool,
-    /// Time; of waits, with what was taken over from those that nobody saw.
+    /// Time; of waits, with the part taken over from waits without a sample.
     pub weight_ns: u64,
     /// Variance of the part that was taken over, ns².
     pub variance: f64,

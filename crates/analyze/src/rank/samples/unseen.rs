@@ -1,20 +1,20 @@
-//! Short waits that nobody saw.
+//! Short waits without a sample.
 //!
 //! A thread's stack is sampled as it leaves its processor, but not each time; long
-//! waits are looked at while they last, short ones are not. Of a thread that
+//! waits are read while they last, short ones are not. Of a thread that
 //! leaves often (two that contend for Python's lock do so hundreds of times a
 //! second) most short waits are without a stack, and those with one are a sample of
-//! them. So that time is told as theirs, in proportion: an estimate, with its error.
+//! them. So that time gets their causes, in proportion: an estimate, with its error.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 
 use super::stretch::Stretch;
 
-/// The collector looks at longer waits while they last.
+/// The collector reads longer waits while they last.
 const LOOKED_AT_NS: u64 = 10_000_000;
 
-/// Fewer waits say too little about the others.
+/// Fewer waits do not represent the others.
 const LEAST_SEEN: u64 = 10;
 
 /// Waits that are no longer.
@@ -36,7 +36,7 @@ impl Short {
     }
 }
 
-/// A thread's short waits that were seen, and time of those that were not.
+/// A thread's sampled short waits, and time of those without a sample.
 #[derive(Default)]
 struct ThreadWaits {
     seen: Vec<usize>,
@@ -45,7 +45,7 @@ struct ThreadWaits {
     unseen: Vec<usize>,
 }
 
-/// Gives the time of unseen waits to the seen ones of the same thread. `shorts` says
+/// Gives the time of waits without a sample to sampled ones of the same thread. `shorts` has
 /// of each stretch how much of it is short. Sums of a thread stay as they are.
 pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
     let mut threads: FxHashMap<(ProcessIndex, ThreadIndex), ThreadWaits> = FxHashMap::default();
@@ -68,7 +68,7 @@ pub(super) fn take_over(stretches: &mut [Stretch], shorts: &[Short]) {
         }
         let mut whole_ns = 0;
         for at in thread.unseen {
-            // A long one without a stack, whose thread could not be looked at, stays unknown.
+            // A long one without a stack, of a thread that could not be read, stays unknown.
             stretches[at].weight_ns -= shorts[at].ns;
             whole_ns += shorts[at].ns;
         }

@@ -1,17 +1,17 @@
-//! What a thread waited for, told by the functions on its stack.
+//! What a thread waited for, from the functions on its stack.
 //!
-//! The kernel's own functions tell most; where they may not be seen, the system
-//! call does, which the row says, or the C library's functions. Names are those of
+//! The kernel's own functions are best; where they are hidden, the system
+//! call in the row serves, or the C library's functions. Names are those of
 //! Linux, glibc, CPython and CUDA.
 
 use tprof_trace::model::ThreadState;
 
 use super::names::{FuncId, FunctionTable, Layer};
 
-/// Frames from the innermost that are looked at.
+/// Frames from the innermost that are examined.
 const LOOKED_AT: usize = 40;
 
-/// Functions that tell the wait wherever on the stack they are.
+/// Functions that identify the wait wherever on the stack they are.
 const ANYWHERE: [(&str, ThreadState); 15] = [
     ("take_gil", ThreadState::Gil),
     // Who was asked to let go waits until another has taken it.
@@ -121,8 +121,8 @@ const LIBC: [(&str, ThreadState); 44] = [
     ("fsync", ThreadState::Io),
 ];
 
-/// What a thread waited for: what its row says, or what its stack shows. A row tells the
-/// system call; whose lock or event that was, functions further out tell.
+/// What a thread waited for: from its row, or from its stack. A row has the
+/// system call; functions further out show the owner of that lock or event.
 pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> ThreadState {
     match state {
         ThreadState::Running | ThreadState::Runnable => return state,
@@ -140,7 +140,7 @@ pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> T
     if state != ThreadState::Blocked {
         return state;
     }
-    // The innermost that says something decides.
+    // The innermost significant one decides.
     for func in frames().filter(|f| f.layer == Layer::Kernel) {
         if let Some((_, state)) = KERNEL.iter().find(|(start, _)| func.name.starts_with(start)) {
             return *state;

@@ -78,14 +78,14 @@ pub struct Report {
     pub run: Run,
     /// What could not be read, in sentences.
     pub problems: Vec<String>,
-    /// What else a reader should know, in sentences; whoever gave the symbols adds
+    /// What else a reader should know, in sentences; the caller with the symbols adds
     /// what of them could not be found.
     pub notes: Vec<String>,
     /// What was recorded and what was not.
     pub completeness: Completeness,
     /// What recording cost.
     pub overhead: Overhead,
-    /// How many processes were seen.
+    /// How many processes were recorded.
     pub process_count: usize,
     /// Every program image.
     pub processes: Vec<ProcessRow>,
@@ -120,7 +120,7 @@ pub(crate) struct RankSummary {
     devices: Option<(RankAt, report_gpu::FileSamples)>,
     /// What of its memory, and of the file itself, could not be read.
     problems: Vec<String>,
-    /// What of the tables could not be read that the summary alone reads.
+    /// Unreadable parts of the tables that only the summary reads.
     of_devices: Vec<String>,
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn part_of(
     }
 }
 
-/// Joins the ranks of a run; those that could not be read say why.
+/// Joins the ranks of a run; those that could not be read have the reason.
 pub(crate) fn report_of(
     dir: &RunDir,
     path: &Path,

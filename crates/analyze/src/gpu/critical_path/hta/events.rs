@@ -1,4 +1,4 @@
-//! What Holistic Trace Analysis' critical path looks at: rows within a window.
+//! What Holistic Trace Analysis' critical path uses: rows within a window.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind, SyncKind};
@@ -28,7 +28,7 @@ pub struct DeviceEvent {
     pub correlation: MaybeId,
     /// Number of its stream; waits of the host for a device or an event have none.
     pub stream: Option<StreamIndex>,
-    /// The call that started it, if it was seen.
+    /// The call that started it, if it was recorded.
     pub call: Option<u32>,
     pub wait: Option<Wait>,
 }
@@ -79,7 +79,7 @@ impl Events {
                     && row.start_ns <= window.end
                     && row.end_ns > row.start_ns
             }
-            // A call points at one device row; others of a graph's launch are not seen.
+            // A call points at one device row; others of a graph's launch are left out.
             (Some(_), Some(call)) if device_of_call.get(&call) == Some(&at) => {
                 in_window(&rank.calls[call as usize]) || is_stream_wait(row)
             }

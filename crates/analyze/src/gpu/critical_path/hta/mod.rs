@@ -87,7 +87,7 @@ fn device_bound(name: &str) -> Bound {
 pub const RANGES: [SpanKind; 4] =
     [SpanKind::Annotation, SpanKind::Operator, SpanKind::Nvtx, SpanKind::Other];
 
-/// The window that HTA's `annotation` and `instance_id` name: all rows whose name
+/// The window that HTA's `annotation` and `instance_id` name: all rows with a name that
 /// contains a text, in the order of the file.
 pub fn window(rank: &RankTrace, text: &str, instance: usize) -> Option<Interval> {
     let mut found: Vec<Interval> = RANGES

@@ -21,7 +21,7 @@ const LAUNCHES: [&str; 11] = [
     "hipMemcpyWithStream",
 ];
 
-/// A launch whose work was seen.
+/// A launch with recorded work.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenLaunch {
     pub call: u32,
@@ -61,7 +61,7 @@ pub fn launches(rank: &RankTrace, events: &Events) -> Vec<SeenLaunch> {
 }
 
 /// Queue lengths: at a call, its own launch included, and at a device row's start,
-/// itself excluded. None where no launch was seen.
+/// itself excluded. None where no launch was recorded.
 pub struct QueueLengths {
     at_call: FxHashMap<u32, i64>,
     at_row: Vec<Option<i64>>,
@@ -98,7 +98,7 @@ impl QueueLengths {
         queue
     }
 
-    /// Whether a row was alone in its stream's queue from its launch to its start.
+    /// Whether a row was the only one in its stream's queue from its launch to its start.
     pub fn was_alone(&self, call: u32, row: u32) -> bool {
         self.at_call.get(&call) == Some(&1) && self.at_row[row as usize] == Some(0)
     }
