@@ -1,6 +1,6 @@
 //! Time on a core by training step and by range.
 //!
-//! Each sample belongs to one step and one innermost range, or says that it lies
+//! Each sample belongs to one step and one innermost range, or is marked as lying
 //! outside of all; so the parts add up to the whole. Waits are not split: short
 //! ones were added up over many steps before they were written.
 
@@ -21,7 +21,7 @@ pub struct Split {
     pub steps: Groups,
     /// By range; empty if there are none.
     pub ranges: Groups,
-    /// On a core without a sample that would tell where.
+    /// On a core without a sample.
     pub unsampled_ns: u64,
 }
 
@@ -44,7 +44,7 @@ impl Split {
             return split;
         }
         let mut places: FxHashMap<SampleGroup, (u64, u64)> = FxHashMap::default();
-        // What cannot be read was told when the samples were read first.
+        // What cannot be read was noted when the samples were read first.
         for row in rank.file.blocks::<Sample>().flatten().filter(&keep) {
             match is_sample(&row) {
                 Some(true) => {
