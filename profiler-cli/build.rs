@@ -44,6 +44,9 @@ const OUTER_PREFIXES: [&str; 7] = [
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+    // TARGET/PROFILE/build/tprof-HASH/out: one folder beside the profiles serves all of
+    // them and both libraries, so that nothing is compiled twice.
+    let target = out.ancestors().nth(4).unwrap_or(&out).join("injected");
     for part in ["Cargo.toml", "crates/inject", "crates/wire", "crates/cupti-sys"] {
         println!("cargo::rerun-if-changed={}", root.join(part).display());
     }
@@ -56,7 +59,7 @@ fn main() {
         let manifest = root.join(folder).join("Cargo.toml");
         let carried = out.join(library);
         if manifest.exists() {
-            let built = build(&manifest, &out.join(folder), library);
+            let built = build(&manifest, &target, library);
             fs::copy(built, &carried).expect("copy the injected library");
         } else {
             println!("cargo::warning={folder} is missing: this tprof carries no {library}");

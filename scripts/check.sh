@@ -25,7 +25,7 @@ build() {
 lints() {
     cargo clippy --workspace --all-targets --locked -- -D warnings
     for library in $injected; do
-        cargo clippy --manifest-path "$library/Cargo.toml" --target-dir "$target/$library-check" \
+        cargo clippy --manifest-path "$library/Cargo.toml" --target-dir "$target/injected" \
             --release --locked -- -D warnings
     done
 }
@@ -50,8 +50,10 @@ unit_tests() {
     cargo test --workspace --exclude tprof-tests --locked
 }
 
+# Of the whole workspace: features of dependencies, and so what is compiled already,
+# are those of the unit tests.
 process_tests() {
-    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} cargo test -p tprof-tests --locked
+    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} cargo test --workspace --test it --locked
 }
 
 # The HTML pages in a real browser; says that it skips where there is none.
