@@ -68,7 +68,7 @@ fn an_allocator_under_names_of_its_own_is_said() {
         let scratch = Scratch::new();
         let words = ["run", "-o", "r", "--"].map(std::ffi::OsString::from);
         let outcome = tprof(words).arg(&program).run_in(scratch.path()).expect_code(0);
-        assert!(outcome.stderr.contains("not seen: allocations of"), "{outcome:?}");
+        assert!(outcome.stderr.contains("not recorded: allocations of"), "{outcome:?}");
         assert!(!outcome.stderr.contains("heap peak"), "{outcome:?}");
         let memory = memory_report(&scratch.join("r"));
         assert!(memory.only()["peak_bytes"].is_null(), "{}", memory.only());

@@ -267,19 +267,19 @@ fn options_that_a_format_cannot_honour_are_refused_by_name() {
         "csv",
         "json",
     ];
-    // Each option, what its refusal says, and the formats that take it.
+    // Each option, the text of its refusal, and the formats that take it.
     let rules: [(&[&str], &str, &[&str]); 5] = [
-        (&["--json"], "--json is not for", &["flame"]),
-        (&["--weight", "bytes"], "--weight is not for", &["folded"]),
-        (&["--against", "."], "--against is not for", &["flame"]),
+        (&["--json"], "--json does not apply to", &["flame"]),
+        (&["--weight", "bytes"], "--weight does not apply to", &["folded"]),
+        (&["--against", "."], "--against does not apply to", &["flame"]),
         (
             &["--max-size", "10M"],
-            "--max-size is not for",
+            "--max-size does not apply to",
             &["perfetto", "chrome", "tensorboard", "timeline"],
         ),
         (
             &["--from-time", "1s"],
-            "a part of the time is not for",
+            "a part of the run does not apply to",
             &formats.map(|name| if name == "report" { "flame" } else { name }),
         ),
     ];

@@ -53,7 +53,10 @@ fn a_name_that_chooses_nothing_is_refused_with_what_there_is() {
     report(&["all", "--within", "ProfilerStep"]).expect_code(0);
     // Kinds that are whole by nature do not take the option and show all the same.
     assert_refused(&report(&["kernels", "--within", "ProfilerStep"]), &["critical-path and cpu"]);
-    assert_refused(&report(&["summary", "--operator", "aten"]), &["--operator is not for summary"]);
+    assert_refused(
+        &report(&["summary", "--operator", "aten"]),
+        &["--operator does not apply to summary"],
+    );
 }
 
 #[test]
@@ -160,7 +163,10 @@ fn csv_of_several_reports_is_a_file_for_each_table() {
         let more = more.iter().map(|word| word.to_string());
         words.chain([run.display().to_string(), "--csv".to_owned()]).chain(more).collect::<Vec<_>>()
     };
-    assert_refused(&tprof(words(&[])), &["several reports do not fit one CSV", "-o DIR"]);
+    assert_refused(
+        &tprof(words(&[])),
+        &["several reports do not fit into one CSV table", "-o DIR"],
+    );
     let tables = scratch.join("tables");
     let outcome = tprof(words(&["-o", &tables.display().to_string()])).expect_code(0);
     assert_eq!(outcome.stdout, "");

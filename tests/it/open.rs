@@ -55,7 +55,7 @@ fn a_port_in_use_is_said_before_anything_is_done() {
     let job = tprof(["open", "--no-browser", "--port", &port]).arg(&run);
     assert_refused(&job.run_in(scratch.path()), &[&port, "--to perfetto"]);
     let job = tprof(["open", "--as", "flame", "--port", &port]).arg(&run);
-    assert_refused(&job.run_in(scratch.path()), &[&port, "leave out --port"]);
+    assert_refused(&job.run_in(scratch.path()), &[&port, "drop --port"]);
 }
 
 #[test]

@@ -29,20 +29,20 @@ pub use switches::shown as with_opposites_shown;
 const EXAMPLES: &str = "\
 Examples:
   tprof run -- python train.py              record a job
-  tprof run --mem exact -o r1 -- ./server   every allocation and free, into r1
-  tprof report r1                           what happened
-  tprof report memory r1                    where the memory went
-  tprof diff r1 r2                          what changed from r1 to r2
-  tprof export r1 --to chrome               open the result in Perfetto
+  tprof run --mem exact -o r1 -- ./server   record every allocation into r1
+  tprof report r1                           print a summary of the run
+  tprof report memory r1                    print where memory was allocated
+  tprof diff r1 r2                          print what changed from r1 to r2
+  tprof export r1 --to chrome               write a trace for Perfetto
 
-`tprof COMMAND --help` says more; `tprof doctor` says what can be seen here.";
+`tprof COMMAND --help` lists its options; `tprof doctor` checks this machine.";
 
 /// Everything that can be typed.
 #[derive(Parser, Debug)]
 #[command(
     name = "tprof",
     version,
-    about = "Shows a machine-learning job from the outside, with no change to its code.",
+    about = "Profiles machine-learning jobs from the outside, without changes to their code.",
     after_help = EXAMPLES,
     max_term_width = 80,
     disable_help_subcommand = true,
@@ -74,49 +74,49 @@ pub fn parse_from<W: Into<OsString> + Clone>(
 pub enum Command {
     /// Launch a command and record it
     Run(RunArgs),
-    /// Print `export` lines that attach what is started by hand
+    /// Print shell exports that attach jobs you start yourself
     #[command(after_help = "Example:\n  eval \"$(tprof env -o r1)\"; python train.py")]
     Env(EnvArgs),
-    /// Sample a process that already runs (CPU), and leave it as it was
+    /// Sample the CPU use of a running process
     #[command(
         after_help = "Example:\n  tprof attach --duration 10s -o r1 4711; tprof report cpu r1"
     )]
     Attach(AttachArgs),
-    /// Control a live run from another terminal
+    /// Control a run in progress from another terminal
     Ctl(CtlArgs),
-    /// Show what a run recorded
+    /// Print reports of a run
     Report(ReportWords),
     /// Compare two runs
     Diff(DiffArgs),
     /// Write a run in another tool's format
     #[command(after_help = formats::help())]
     Export(ExportArgs),
-    /// Make a run of traces that torch.profiler and others wrote
+    /// Import traces (torch.profiler, Chrome JSON) as a run
     Import(ImportArgs),
-    /// Show a run in Perfetto's page, or in one of tprof's own
+    /// Open a run in the browser, in Perfetto or a page of tprof
     #[command(
         after_help = "Examples:\n  tprof open r1\n  tprof open r1 --as flame\n  tprof open r1 --rank 0 --steps 5\n  tprof open trace.json.gz --as timeline"
     )]
     Open(OpenArgs),
-    /// Say what can be seen here, what cannot and why, and what to do
+    /// Check what can be recorded here, and how to fix what cannot
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  tprof completions bash > ~/.local/share/bash-completion/completions/tprof"
     )]
     Completions(CompletionsArgs),
-    /// Print the man page, or write all of them into a directory
+    /// Print the man page, or write all man pages into a directory
     Man(ManArgs),
     /// The program that `doctor --run-kernel` records.
     #[command(name = doctor::RUN_KERNEL, hide = true)]
     RunKernel,
-    /// Collector of a session that nobody serves yet; started by an attached process.
+    /// Collector of a session that has none; an attached process starts it.
     #[command(name = "__collect", hide = true)]
     Collect {
         /// Session directory
         session: PathBuf,
     },
-    /// Anything else: named in an error with the nearest command.
+    /// Anything else: an error that names the nearest command.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }

@@ -49,7 +49,7 @@ pub fn with_opposites(command: Command) -> Command {
             });
     }
     let line =
-        folded(&format!("Every switch has an opposite; the last one wins: {}", names.join(" ")));
+        folded(&format!("Each switch has an opposite, and the last one wins: {}", names.join(" ")));
     let after = command.get_after_help().map(|text| format!("\n\n{text}")).unwrap_or_default();
     command.after_help(line + &after)
 }
@@ -153,7 +153,7 @@ mod tests {
         let mut seen = 0;
         for mut sub in command().get_subcommands().cloned().collect::<Vec<_>>() {
             let help = sub.render_help().to_string();
-            let lines = help.lines().skip_while(|line| !line.starts_with("Every switch has"));
+            let lines = help.lines().skip_while(|line| !line.starts_with("Each switch has"));
             for line in lines.take(3) {
                 assert!(line.chars().count() <= 80, "wrapped: {line}");
             }

@@ -18,8 +18,8 @@ const HABITS: [(&[&str], &str); 9] = [
     (&["convert", "save"], "tprof export RUN --to FORMAT"),
     (&["flame", "flamegraph"], "tprof open RUN --as flame"),
     (&["timeline"], "tprof open RUN --as timeline"),
-    (&["top", "status", "live"], "tprof ctl status RUN, for a run that is live"),
-    (&["ls", "list"], "ls: a run is a directory, tprof-COMMAND-TIME unless -o named it"),
+    (&["top", "status", "live"], "tprof ctl status RUN, for a run in progress"),
+    (&["ls", "list"], "ls: a run is a directory, tprof-COMMAND-TIME without -o"),
     (&["rm", "delete", "clean"], "rm -r RUN: a run is a directory"),
 ];
 
@@ -35,12 +35,14 @@ pub fn unknown_command(words: &[OsString]) -> Failure {
     if let Some((_, hint)) = habit {
         failure.cause("tprof has no such command").hint(*hint)
     } else if of_a_report() {
-        failure.cause("it is a kind of report").hint(format!("tprof report {word} RUN"))
+        failure
+            .cause(format!("`{word}` is a kind of report"))
+            .hint(format!("tprof report {word} RUN"))
     } else if let Some(right) = nearest(&word, names()) {
         failure.cause("tprof has no such command").hint(format!("tprof {right}"))
     } else if launch::find(OsStr::new(&*word)).is_ok() {
         failure
-            .cause("the first word is one of tprof's own commands")
+            .cause("the first word must be a tprof command")
             .hint(format!("tprof run -- {word}, to record it"))
     } else {
         let names: Vec<_> = names().collect();

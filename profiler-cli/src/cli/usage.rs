@@ -6,7 +6,7 @@ use crate::terminal::errors::{Failure, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// `tprof help`, for those who type it so.
+/// `tprof help` prints the same as `tprof --help`.
 pub fn help(words: &[OsString]) -> Result<(), Failure> {
     let mut command = cli::command();
     command.build();
@@ -14,12 +14,12 @@ pub fn help(words: &[OsString]) -> Result<(), Failure> {
         let known = word.to_str().and_then(|word| command.find_subcommand(word).cloned());
         command = known.ok_or_else(|| unknown_command(std::slice::from_ref(word)))?;
     }
-    // Nobody to read it is no error.
+    // A closed stdout is no error.
     let _ = command.print_help();
     Ok(())
 }
 
-/// An error of the parser as ours; `None` for help and version, which are none.
+/// An error of the parser as one of tprof; `None` for help and version, which are no errors.
 pub fn failure(error: &clap::Error) -> Option<Failure> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -48,12 +48,12 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
                 None if argument.starts_with('-') => {
                     failure.cause("there is no such option").hint(usage)
                 }
-                None => failure.cause("there is no place for it").hint(usage),
+                None => failure.cause("the command takes no such argument").hint(usage),
             }
         }
         ErrorKind::InvalidValue if value.is_empty() => {
             Failure::new(format!("`{argument}` has no value"))
-                .cause("the option takes one")
+                .cause("the option needs a value")
                 .hint(argument)
         }
         ErrorKind::InvalidValue => {
@@ -63,10 +63,10 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
             };
             let right = nearest(&value, known.iter().map(String::as_str)).map(str::to_owned);
             Failure::new(format!("bad value `{value}` for {argument}"))
-                .cause(format!("it takes {}", known.join(", ")))
+                .cause(format!("the values are {}", known.join(", ")))
                 .hint(right.unwrap_or(usage))
         }
-        // Only numbers are read by the parser itself.
+        // The parser itself reads only numbers.
         ErrorKind::ValueValidation => Failure::new(format!("bad value `{value}` for {argument}"))
             .cause(number_wanted(error))
             .hint(format!("{argument} {}", usual_value(&argument))),
@@ -80,7 +80,7 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
             Failure::new(format!("missing {missing}")).cause("the command needs it").hint(usage)
         }
         ErrorKind::MissingSubcommand => {
-            Failure::new("missing word after the command").cause(subcommands(error)).hint(usage)
+            Failure::new("no subcommand given").cause(subcommands(error)).hint(usage)
         }
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand).unwrap_or_default();
@@ -90,7 +90,7 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
                 }
                 _ => None,
             };
-            Failure::new(format!("unknown word `{word}`"))
+            Failure::new(format!("unknown subcommand `{word}`"))
                 .cause(words_of(&usage))
                 .hint(right.map_or(usage, str::to_owned))
         }
@@ -98,15 +98,15 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
             let other = text(ContextKind::PriorArg).unwrap_or_default();
             let same = other == argument || other.is_empty();
             let why = if same {
-                "it is given twice".to_owned()
+                "the option is given twice".to_owned()
             } else {
-                format!("it cannot go with {other}")
+                format!("{argument} and {other} exclude each other")
             };
-            Failure::new(format!("`{argument}` is one too many")).cause(why).hint(usage)
+            Failure::new(format!("`{argument}` cannot be used here")).cause(why).hint(usage)
         }
-        ErrorKind::InvalidUtf8 => {
-            Failure::new("an argument is not UTF-8 text").cause("only paths may be").hint(usage)
-        }
+        ErrorKind::InvalidUtf8 => Failure::new("an argument is not UTF-8 text")
+            .cause("only paths may contain other bytes")
+            .hint(usage),
         _ => {
             let whole = error.to_string();
             let first = whole.lines().next().unwrap_or_default();
@@ -120,8 +120,8 @@ pub fn failure(error: &clap::Error) -> Option<Failure> {
 fn number_wanted(error: &clap::Error) -> String {
     let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     match why.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
-        Some((least, most)) => format!("it takes a whole number from {least} to {most}"),
-        None => "it takes a whole number".to_owned(),
+        Some((least, most)) => format!("the value is a whole number from {least} to {most}"),
+        None => "the value is a whole number".to_owned(),
     }
 }
 
@@ -144,15 +144,15 @@ fn words_of(usage: &str) -> String {
         words.join(", ")
     });
     match words.filter(|words| !words.is_empty()) {
-        Some(words) => format!("`tprof {name}` takes one of {words}"),
-        None => "it is none that the command takes".to_owned(),
+        Some(words) => format!("the subcommands of `tprof {name}` are {words}"),
+        None => "the command has no such subcommand".to_owned(),
     }
 }
 
 fn subcommands(error: &clap::Error) -> String {
     match error.get(ContextKind::ValidSubcommand) {
-        Some(ContextValue::Strings(list)) => format!("it takes one of {}", list.join(", ")),
-        _ => "it takes one more".to_owned(),
+        Some(ContextValue::Strings(list)) => format!("the subcommands are {}", list.join(", ")),
+        _ => "the command needs a subcommand".to_owned(),
     }
 }
 
@@ -168,13 +168,13 @@ mod tests {
         let top = failure(["tprof", "report", "r1", "--top", "x"]);
         assert_eq!(top.hint.as_deref(), Some("--top 10"));
         let port = failure(["tprof", "open", "r1", "--port", "70000"]);
-        assert_eq!(port.cause.as_deref(), Some("it takes a whole number from 0 to 65535"));
+        assert_eq!(port.cause.as_deref(), Some("the value is a whole number from 0 to 65535"));
     }
 
     #[test]
     fn an_unknown_word_is_answered_with_those_there_are() {
         let words = words_of("tprof ctl <COMMAND>");
-        assert_eq!(words, "`tprof ctl` takes one of start, stop, mark, status");
-        assert_eq!(words_of("tprof nothing"), "it is none that the command takes");
+        assert_eq!(words, "the subcommands of `tprof ctl` are start, stop, mark, status");
+        assert_eq!(words_of("tprof nothing"), "the command has no such subcommand");
     }
 }

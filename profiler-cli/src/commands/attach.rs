@@ -11,7 +11,7 @@ use crate::launch::system;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::{resolve, table};
-use crate::terminal::errors::{Failure, say};
+use crate::terminal::errors::{Failure, print_stderr};
 use crate::terminal::paint;
 use crate::terminal::quote;
 use clap::Args;
@@ -31,28 +31,28 @@ pub struct AttachArgs {
     /// Process to sample, with its threads and children
     #[arg(value_name = "PID", allow_hyphen_values = true)]
     pub pid: String,
-    /// Leave out the processes that descend from it already
+    /// Leave out the descendants that already run
     #[arg(long)]
     pub alone: bool,
-    /// Stop after this time, e.g. 10s [default: at Ctrl-C or its end]
+    /// Stop after this time, e.g. 10s [default: at Ctrl-C or process end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub duration: Option<OsString>,
     /// Run directory [default: tprof-COMMAND-TIME]
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<OsString>,
-    /// Samples a second and thread [default: 99]
+    /// CPU samples per second and thread [default: 99]
     #[arg(long, value_name = "HZ", allow_hyphen_values = true)]
     pub sample_rate: Option<OsString>,
-    /// Stacks: auto, fp, dwarf or off [default: auto]
+    /// How to unwind stacks: auto, fp, dwarf or off [default: auto]
     #[arg(long, value_name = "MODE")]
     pub stacks: Option<OsString>,
-    /// Events to count, e.g. cycles,page-faults, auto or none [default: auto]
+    /// Events to count: auto, none, or a list such as cycles,page-faults [default: auto]
     #[arg(long, value_name = "LIST")]
     pub counters: Option<OsString>,
     /// Replace an existing run
     #[arg(long)]
     pub force: bool,
-    /// Keep no arguments and paths in the run
+    /// Keep arguments and paths out of the run
     #[arg(long)]
     pub redact: bool,
     /// Print no summary
@@ -64,7 +64,7 @@ pub struct AttachArgs {
 pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     if !enabled::is_enabled()? {
         return Err(Failure::new(format!("process {} is not sampled", args.pid))
-            .cause(format!("{} turns recording off", enabled::ENABLED))
+            .cause(format!("{} switches recording off", enabled::ENABLED))
             .hint(format!("unset {}", enabled::ENABLED))
             .into());
     }
@@ -105,13 +105,14 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     if !resolved.quiet {
         let end = match time {
             Some(time) => format!("for {}", units::duration(time.as_nanos() as u64)),
-            None => "until Ctrl-C or its end".to_owned(),
+            None => "until Ctrl-C or the end of the process".to_owned(),
         };
         let others = match count {
             1 => String::new(),
-            count => format!(" and {} that descend from it", count - 1),
+            2 => " and 1 descendant".to_owned(),
+            count => format!(" and {} descendants", count - 1),
         };
-        say(&format!("tprof: sampling process {pid}{others} {end}\n"));
+        print_stderr(&format!("tprof: sampling process {pid}{others} {end}\n"));
     }
     wait(pid, time, &ending);
     let info = session.finish().map_err(|e| not_finished(&output, &e))?;
@@ -128,12 +129,14 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
             text += &format!("       lost: {} {} ({})\n", loss.count, loss.what, loss.why);
         }
         for blind in &info.completeness.blind {
-            text +=
-                &format!("       not seen of {}: {} ({})\n", blind.process, blind.what, blind.why);
+            text += &format!(
+                "       not recorded of {}: {} ({})\n",
+                blind.process, blind.what, blind.why
+            );
         }
         text += &format!("{}  {run}\n", paint::label("  run"));
         text += &format!("{}  tprof report cpu {run}\n", paint::label(" next"));
-        say(&text);
+        print_stderr(&text);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -147,7 +150,9 @@ fn end_by_signal(quiet: bool) -> Arc<AtomicBool> {
             std::process::exit(128 + libc::SIGINT);
         }
         if !quiet {
-            say("tprof: finishing; Ctrl-C again ends it at once, and the run stays incomplete\n");
+            print_stderr(
+                "tprof: finishing; a second Ctrl-C stops at once and leaves the run incomplete\n",
+            );
         }
         main.unpark();
     });
@@ -170,26 +175,31 @@ fn wait(pid: u32, time: Option<Duration>, ending: &AtomicBool) {
 fn process(text: &str) -> Result<u32, Failure> {
     let failure = |why: String| Failure::new(format!("cannot sample process `{text}`")).cause(why);
     let Some(pid) = text.parse::<u32>().ok().filter(|pid| *pid > 0) else {
-        return Err(failure("a process id is a number above 0".to_owned())
+        return Err(failure("the process id is a number above 0".to_owned())
             .hint("tprof attach $(pgrep -n python)"));
     };
     let stat = Stat::of(pid).ok_or_else(|| {
-        failure("there is no such process in this pid namespace".to_owned())
-            .hint("pgrep -a NAME shows pids; for a container's process, run tprof in it or as root outside")
+        failure("no such process in this pid namespace".to_owned()).hint(
+            "pgrep -a NAME; run tprof inside the container of the process, or as root outside",
+        )
     })?;
     if !stat.lives() {
-        return Err(failure("it has ended, and waits for its parent to take notice".to_owned())
-            .hint("attach to a process that runs"));
+        return Err(failure(
+            "the process has ended, and its parent has not collected its status".to_owned(),
+        )
+        .hint("attach to a running process"));
     }
     if stat.is_kernel_thread() {
-        return Err(failure("it is a thread of the kernel".to_owned())
-            .hint("perf record -g -p PID shows the kernel's own work"));
+        return Err(
+            failure("the process is a kernel thread".to_owned()).hint("perf record -g -p PID")
+        );
     }
     if pid == std::process::id() {
-        return Err(failure("it is tprof itself".to_owned()).hint("attach to another process"));
+        return Err(failure("this is the process of tprof itself".to_owned())
+            .hint("attach to another process"));
     }
     if !system::is_ours(pid) {
-        return Err(failure("it belongs to another user".to_owned())
+        return Err(failure("the process belongs to another user".to_owned())
             .hint(format!("sudo tprof attach {pid}")));
     }
     Ok(pid)
@@ -199,7 +209,7 @@ fn time_of(text: &OsString) -> Result<Duration, Failure> {
     let time = text.to_str().and_then(parse_duration).filter(|time| !time.is_zero());
     time.ok_or_else(|| {
         Failure::new(format!("bad value `{}` for --duration", text.to_string_lossy()))
-            .cause("a time is a number above 0 and a unit, such as 500ms, 2s or 5m")
+            .cause("the time is a number above 0 with a unit, such as 500ms, 2s or 5m")
             .hint("--duration=10s")
     })
 }

@@ -1,4 +1,4 @@
-//! `tprof ctl`: asks the collector of a live run, over its session's socket.
+//! `tprof ctl`: sends requests to the collector of a live run, over the socket of its session.
 
 use crate::terminal::columns;
 use crate::terminal::errors::Failure;
@@ -15,19 +15,19 @@ use tprof_facts::units;
 /// `tprof ctl`.
 #[derive(Args, Debug)]
 pub struct CtlArgs {
-    /// What to ask for.
+    /// The request.
     #[command(subcommand)]
     pub request: CtlRequest,
 }
 
-/// What `tprof ctl` can ask a live run.
+/// The requests to a live run.
 #[derive(Subcommand, Debug)]
 pub enum CtlRequest {
     /// Start recording
     Start(CtlRun),
-    /// Stop recording; the job runs on
+    /// Stop recording; the job continues
     Stop(CtlRun),
-    /// Put a named mark on the time line
+    /// Add a named mark to the timeline
     Mark {
         /// Name of the mark
         name: String,
@@ -35,7 +35,7 @@ pub enum CtlRequest {
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
         run: PathBuf,
     },
-    /// Show rates, losses and size
+    /// Print rates, losses and size
     Status {
         /// Run directory
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
@@ -66,7 +66,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     let reply = control::request(&path, &request).map_err(|e| not_reached(&path, &e))?;
     if !reply.ok {
         let status = PathBuf::from(&path);
-        return Err(Failure::new(format!("the run in `{}` refused", path.display()))
+        return Err(Failure::new(format!("the run in `{}` refused the request", path.display()))
             .cause(reply.message)
             .hint(format!("tprof ctl status {}", quote::word(status.as_os_str())))
             .into());
@@ -83,8 +83,8 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
 
 fn mark(name: String) -> Result<String, Failure> {
     if name.trim().is_empty() {
-        return Err(Failure::new("a mark needs a name")
-            .cause("the name given is empty")
+        return Err(Failure::new("the mark has no name")
+            .cause("the name is empty")
             .hint("tprof ctl mark epoch-3 RUN"));
     }
     Ok(name)
@@ -94,10 +94,12 @@ fn refuse_what_is_no_run(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     let failure = Failure::new(format!("`{shown}` is not a run"));
     if !path.exists() {
-        return Err(failure.cause("there is no such directory").hint("ls -d tprof-*"));
+        return Err(failure.cause("the directory does not exist").hint("ls -d tprof-*"));
     }
     if !path.is_dir() {
-        return Err(failure.cause("it is a file").hint("the directory that holds it"));
+        return Err(failure
+            .cause("the path is a file")
+            .hint("tprof ctl with the run directory that contains the file"));
     }
     Ok(())
 }
@@ -175,7 +177,7 @@ fn shown(key: &str, value: &Value) -> (String, String) {
         ("events_per_second", Some(rate)) => {
             ("rate", format!("{} events/s on average", about(rate)))
         }
-        ("wait_ns", Some(0.0)) => ("waited", "never for the collector".to_owned()),
+        ("wait_ns", Some(0.0)) => ("waited", "never".to_owned()),
         ("wait_ns", Some(ns)) => {
             ("waited", format!("{} for the collector", units::duration(ns as u64)))
         }
@@ -235,7 +237,7 @@ mod tests {
             ("sampled", "1,052 CPU samples"),
             ("rate", "43 events/s on average"),
             ("lost", "none"),
-            ("waited", "never for the collector"),
+            ("waited", "never"),
             ("collector", "130.8 ms of CPU"),
             ("processes", "41"),
             ("x", "unknown"),

@@ -12,21 +12,21 @@ use crate::commands::report::document;
 use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
 use crate::terminal::columns;
-use crate::terminal::errors::{Failure, nearest, said, say};
+use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
 use crate::terminal::page::Page;
 use clap::Args;
 
-/// What is said below the options.
+/// The end of the help.
 const DIFF_NOTES: &str = "\
 Conditions of --fail-on are METRIC>CHANGE or METRIC<CHANGE; a change has a sign
-and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. Where there are
-steps to tell by, a change that may be chance trips nothing.
+and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. A change within
+noise (95 %, over steps) never fails the check.
 Metrics: step_time compute_time exposed_communication exposed_copies idle_time
   gpu_busy launches wall_time cpu_time processes threads peak_heap peak_rss
   peak_device_memory
-Times and shares cannot be judged where the hardware differs.
+Times and shares are not checked if the hardware differs.
 
-The exit status is 1 if a condition trips, 125 if one cannot be judged.
+The exit status is 1 if a condition holds, 125 if one cannot be checked.
 
 Example:
   tprof diff main.tprof-run branch.tprof-run --fail-on 'step_time>+5%'";
@@ -35,31 +35,31 @@ Example:
 #[derive(Args, Debug)]
 #[command(after_help = DIFF_NOTES)]
 pub struct DiffArgs {
-    /// What is compared with: a run directory or one of its files
+    /// Baseline: a run directory or one of its files
     #[arg(value_name = "A", value_hint = clap::ValueHint::AnyPath)]
     pub a: PathBuf,
-    /// What is compared
+    /// Run to compare with the baseline
     #[arg(value_name = "B", value_hint = clap::ValueHint::AnyPath)]
     pub b: PathBuf,
-    /// Exit with 1 if this holds of the change from A to B; may be repeated
+    /// Exit with 1 if this condition holds; may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<String>,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Print CSV: one table, the first unless --table names another
+    /// Print one table as CSV: the first, or that of --table
     #[arg(long)]
     pub csv: bool,
-    /// Table that --csv prints; an unknown name lists them
+    /// Table for --csv; an unknown name lists all names
     #[arg(long, value_name = "NAME", requires = "csv")]
     pub table: Option<String>,
-    /// Rows in each table
+    /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Only this rank of both
+    /// Only this rank of both runs
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
-    /// Only these steps of A, by their numbers: 5 or 5..20
+    /// Only these steps of A: 5 or 5..20
     #[arg(long, value_name = "STEPS")]
     pub steps_a: Option<String>,
     /// Only these steps of B
@@ -105,31 +105,31 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     {
         std::io::ErrorKind::BrokenPipe => anyhow::Error::from(error),
         _ => Failure::new("cannot write the comparison")
-            .cause(said(&error))
-            .hint("> FILE elsewhere")
+            .cause(reason(&error))
+            .hint("redirect stdout to another file")
             .into(),
     })?;
     judge(&comparison, &gates)
 }
 
-/// Says of each condition whether it tripped; the talk goes to stderr.
+/// Prints to stderr for each condition whether it holds.
 fn judge(comparison: &Comparison, gates: &[(Gate, &'static Metric)]) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     let other_hardware = comparison.other_hardware();
     for (gate, metric) in gates {
         if metric.of_hardware && !other_hardware.is_empty() {
-            return Err(Failure::new(format!("cannot judge `{gate}`"))
+            return Err(Failure::new(format!("cannot check `{gate}`"))
                 .cause(format!("the hardware differs ({})", other_hardware.join(", ")))
-                .hint("runs on the same hardware, or a metric of memory")
+                .hint("compare runs on the same hardware, or check a memory metric")
                 .into());
         }
         let change = comparison.change(metric.key);
         let known =
             change.as_ref().and_then(|change| Some((change.a.get()?, change.difference()?)));
         let (Some((a, difference)), Some(tripped)) = (known, comparison.trips(gate)) else {
-            return Err(Failure::new(format!("cannot judge `{gate}`"))
-                .cause(format!("{} was not measured on both sides", metric.name))
-                .hint("tprof diff without --fail-on says what was")
+            return Err(Failure::new(format!("cannot check `{gate}`"))
+                .cause(format!("{} was measured in only one run, or in neither", metric.name))
+                .hint("tprof diff without --fail-on lists the metrics that both runs have")
                 .into());
         };
         let shown = |value: f64| document::shown_value(&Value::Float(value), metric.unit);
@@ -143,7 +143,7 @@ fn judge(comparison: &Comparison, gates: &[(Gate, &'static Metric)]) -> anyhow::
             None => String::new(),
         };
         let verdict = if tripped { "FAILS" } else { "holds" };
-        say(&format!(
+        print_stderr(&format!(
             "{verdict}: {gate}: {} from {} to {}{share}{sure}\n",
             metric.name,
             shown(a),
@@ -184,7 +184,7 @@ fn side_text(side: &Side) -> String {
 
 /// A condition and its metric.
 fn gate(text: &str) -> Result<(Gate, &'static Metric), Failure> {
-    let failure = || Failure::new(format!("cannot read the condition `{text}`"));
+    let failure = || Failure::new(format!("bad condition `{text}` for --fail-on"));
     let gate: Gate = text.parse().map_err(|error: tprof_analyze::diff::GateError| {
         failure().cause(error.to_string()).hint("--fail-on 'step_time>+5%'")
     })?;
@@ -194,7 +194,11 @@ fn gate(text: &str) -> Result<(Gate, &'static Metric), Failure> {
             let keys: Vec<&str> = keys().collect();
             let near = nearest(&gate.metric, keys.iter().copied()).unwrap_or("step_time");
             Err(failure()
-                .cause(format!("`{}` is no metric; there are {}", gate.metric, keys.join(", ")))
+                .cause(format!(
+                    "`{}` is not a metric; the metrics are {}",
+                    gate.metric,
+                    keys.join(", ")
+                ))
                 .hint(format!("--fail-on '{}'", text.replacen(&gate.metric, near, 1))))
         }
     }
@@ -205,21 +209,20 @@ fn steps(text: &str) -> Result<(u64, u64), Failure> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     match (from.trim().parse(), to.trim().parse()) {
         (Ok(from), Ok(to)) if from <= to => Ok((from, to)),
-        _ => Err(Failure::new(format!("cannot read the steps `{text}`"))
-            .cause("steps are one number, or two with `..` between them, the smaller first")
+        _ => Err(Failure::new(format!("bad steps `{text}`"))
+            .cause("steps are a number (5), or a range (5..20) with the smaller number first")
             .hint("--steps-a 5..20")),
     }
 }
 
 fn no_steps(path: &Path, run: &Path, from: u64, to: u64, options: &SideOptions) -> Failure {
     let there = Side::read(run, &SideOptions { steps: None, ..*options });
-    let failure =
-        Failure::new(format!("there is no step from {from} to {to} in `{}`", path.display()));
+    let failure = Failure::new(format!("`{}` has no step from {from} to {to}", path.display()));
     match there.as_ref().map(|side| (side.steps.first(), side.steps.last())) {
         Ok((Some(first), Some(last))) => failure
-            .cause(format!("its steps are {first} to {last}"))
+            .cause(format!("the steps of the run are {first} to {last}"))
             .hint(format!("{first}..{last}")),
-        _ => failure.cause("it has no steps").hint("leave out --steps-a and --steps-b"),
+        _ => failure.cause("the run has no steps").hint("leave out --steps-a and --steps-b"),
     }
 }
 

@@ -2,7 +2,7 @@
 //! recorded, and the collector that the first of them brings up.
 //!
 //! Nothing runs after `tprof env` itself. The session directory is made here,
-//! so that its name is random and nobody else's.
+//! so that its name is random and unique.
 
 use crate::commands::run;
 use crate::launch::failures::not_started;
@@ -11,7 +11,7 @@ use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::resolve;
 use crate::settings::table::EXPORT;
-use crate::terminal::errors::{Failure, said};
+use crate::terminal::errors::{Failure, reason};
 use crate::terminal::quote;
 use clap::Args;
 use std::ffi::{OsStr, OsString};
@@ -43,21 +43,19 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     // From a file or a variable it is meant for runs that have a launcher.
     if let Some(format) = resolved.export.as_ref().filter(|_| resolved.was_typed(EXPORT.name)) {
         let path = resolved.config.output.display().to_string();
-        return Err(Failure::new(format!(
-            "cannot export to {format} after a run attached by hand"
-        ))
-        .cause("nobody waits for its end")
-        .hint(format!("tprof export {path} --to {format}, once it has ended"))
-        .into());
+        return Err(Failure::new(format!("`tprof env` cannot export to {format}"))
+            .cause("no launcher waits for the end of the job")
+            .hint(format!("tprof export {path} --to {format}, after the job"))
+            .into());
     }
-    // Now: later there is nobody to tell.
+    // Now: later no terminal would show the error.
     let output = &resolved.config.output;
     tprof_collect::free(&resolved.config).map_err(|e| not_started(output, &e))?;
     let preload = libraries::path_of(&libraries::HOOKS)?;
     let binary = std::env::current_exe().map_err(|e| {
-        Failure::new("cannot tell where tprof is installed")
-            .cause(said(&e))
-            .hint("mount /proc, or start tprof by its full path")
+        Failure::new("cannot find the path of the tprof binary")
+            .cause(reason(&e))
+            .hint("mount /proc, or start tprof with its full path")
     })?;
     let session = make_session()?;
     let mut lines = vec![
@@ -95,13 +93,13 @@ pub fn collect(session: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn started_by_hand() -> Failure {
-    Failure::new("`tprof __collect` is not for use by hand")
-        .cause(format!("{} does not hold the options of a run", names::OPTIONS))
+    Failure::new("`tprof __collect` is an internal command")
+        .cause(format!("{} does not contain the options of a run", names::OPTIONS))
         .hint("eval \"$(tprof env -o DIR)\"")
 }
 
 /// A fresh directory for the session's socket, closed to others. In /tmp, which
-/// all hosts of a job have, and whose name leaves room in a socket's address.
+/// all hosts of a job have, with a name that leaves room in a socket's address.
 pub fn make_session() -> Result<PathBuf, Failure> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for base in ["/tmp", "/var/tmp", "/dev/shm"] {
@@ -118,8 +116,8 @@ pub fn make_session() -> Result<PathBuf, Failure> {
             }
         }
     }
-    Err(Failure::new("cannot make a session directory in /tmp, /var/tmp or /dev/shm")
-        .cause(said(&last))
+    Err(Failure::new("cannot create a session directory in /tmp, /var/tmp or /dev/shm")
+        .cause(reason(&last))
         .hint("df /tmp; ls -ld /tmp"))
 }
 

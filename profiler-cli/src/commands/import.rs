@@ -8,17 +8,17 @@ use tprof_facts::units::{count, parse_size, recorded};
 use tprof_import::{Imported, Options};
 
 use crate::runs::foreign::import;
-use crate::terminal::errors::{Failure, said, say};
+use crate::terminal::errors::{Failure, print_stderr, reason};
 use clap::Args;
 
-/// What is said below the options.
+/// The end of the help.
 const IMPORT_NOTES: &str = "\
-Reads Kineto's and Chrome's trace JSON (*.json, *.json.gz). The rank of a file
-is what its `distributedInfo` says, else what its name says (rank-3, worker3),
-else its place among the files.
+Reads Kineto and Chrome trace JSON (*.json, *.json.gz). The rank of a file is
+that of its `distributedInfo`, otherwise that of its name (rank-3, worker3),
+otherwise its order on the command line (a warning is printed).
 
-`report`, `diff` and `export` take such files and directories directly; import
-them once if you look more than once.
+`report`, `diff`, `export` and `open` also read such files directly. Import
+once to read a trace several times.
 
 Example:
   tprof import traces/ -o r1; tprof report r1";
@@ -27,16 +27,16 @@ Example:
 #[derive(Args, Debug)]
 #[command(after_help = IMPORT_NOTES)]
 pub struct ImportArgs {
-    /// Traces, or directories of them: one file per rank
+    /// Trace files or directories of trace files, one file per rank
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
-    /// Run directory to make
+    /// Run directory to create
     #[arg(short, long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub output: PathBuf,
     /// Replace an existing run
     #[arg(long)]
     pub force: bool,
-    /// Most JSON that one file may hold, decompressed [default: 64GiB]
+    /// Limit of the decompressed JSON of one file [default: 64GiB]
     #[arg(long, value_name = "SIZE")]
     pub max_input: Option<String>,
     /// Print no summary
@@ -50,14 +50,14 @@ pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     if let Some(text) = &args.max_input {
         options.max_input_bytes = parse_size(text).ok_or_else(|| {
             Failure::new(format!("bad value `{text}` for --max-input"))
-                .cause("it is no size")
+                .cause("the value is not a size")
                 .hint("--max-input 8GiB")
         })?;
     }
     make_room(&args.output, args.force)?;
     let imported = import(&args.files, &args.output, &options)?;
     if !args.quiet {
-        say(&summary(&imported, &args.output));
+        print_stderr(&summary(&imported, &args.output));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -66,8 +66,8 @@ pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
 fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         Failure::new(format!("cannot write `{}`", output.display()))
-            .cause(said(&error))
-            .hint("-o at a directory that can be written")
+            .cause(reason(&error))
+            .hint("-o with a writable directory")
     };
     let entries = match fs::read_dir(output) {
         Ok(entries) => entries,

@@ -1,7 +1,7 @@
 //! Errors of a run in three lines, with the status that a shell would give.
 
 use crate::launch::Unusable;
-use crate::terminal::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, said};
+use crate::terminal::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, reason};
 use crate::terminal::quote;
 use std::ffi::OsStr;
 use std::io;
@@ -20,11 +20,13 @@ pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
                 (true, _) => {
                     failure.cause("the name is empty").hint("tprof run -- python train.py")
                 }
-                (_, true) => failure.cause("there is no such file").hint("the path, and `ls`"),
+                (_, true) => failure.cause("the file does not exist").hint("ls, to check the path"),
                 _ if here => failure
-                    .cause("it is not in any directory of PATH")
+                    .cause("the command is not in any directory of PATH")
                     .hint(format!("tprof run -- ./{name}")),
-                _ => failure.cause("it is not in any directory of PATH").hint("echo $PATH"),
+                _ => {
+                    failure.cause("the command is not in any directory of PATH").hint("echo $PATH")
+                }
             };
             failure.code(NOT_FOUND)
         }
@@ -36,7 +38,7 @@ pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
                 _ => format!("file {name}"),
             };
             Failure::new(format!("cannot run `{name}`: not executable"))
-                .cause(said(&e))
+                .cause(reason(&e))
                 .hint(hint)
                 .code(NOT_EXECUTABLE)
         }
@@ -55,7 +57,7 @@ pub fn missing_interpreter(command: &OsStr) -> Failure {
 /// Why no process can be started.
 pub fn cannot_start(error: &io::Error) -> Failure {
     Failure::new("cannot start a process")
-        .cause(said(error))
+        .cause(reason(error))
         .hint("ulimit -u, and the memory limit of the job")
 }
 
@@ -65,22 +67,22 @@ pub fn not_started(output: &Path, error: &CollectError) -> Failure {
     let failure = Failure::new(format!("cannot record into `{shown}`"));
     match error {
         CollectError::RunExists(_) => failure
-            .cause("a run is in it already")
-            .hint("--force to replace it, or -o with another directory"),
+            .cause("the directory contains a run")
+            .hint("--force to replace the run, or -o with another directory"),
         CollectError::OtherJob { known, .. } => failure
             .cause(match known {
-                true => "a run of another job is in it",
-                false => "a run that is over is in it, and no job id says that it is of this job",
+                true => "the directory contains a run of another job",
+                false => "the directory contains a finished run, and no job id connects that run to this job",
             })
-            .hint("--force to replace it, or -o with another directory"),
+            .hint("--force to replace the run, or -o with another directory"),
         CollectError::RunIsLive { pid, .. } => failure
-            .cause(format!("a live run is in it: process {pid} is recording"))
+            .cause(format!("process {pid} is recording into the directory"))
             .hint("-o with another directory, or wait until that run has ended"),
         CollectError::NotADirectory(_) => {
-            failure.cause("it exists and is not a directory").hint("-o with another path")
+            failure.cause("the path exists and is not a directory").hint("-o with another path")
         }
         CollectError::Unwritable { path, source } => {
-            let why = said(source);
+            let why = reason(source);
             let cause = match path == output {
                 true => why,
                 false => format!("{why}: {}", path.display()),
@@ -89,22 +91,22 @@ pub fn not_started(output: &Path, error: &CollectError) -> Failure {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     "df; -o on another disk"
                 }
-                _ => "-o with a directory that can be written to",
+                _ => "-o with a writable directory",
             };
             failure.cause(cause).hint(hint)
         }
         error => Failure::new("cannot start recording")
             .cause(with_sources(error))
-            .hint("tprof doctor, which says what can be seen here"),
+            .hint("tprof doctor, to check this machine"),
     }
 }
 
 /// Why a run has no good end.
 pub fn not_finished(output: &Path, error: &CollectError) -> Failure {
     let shown = output.display();
-    Failure::new(format!("the run in `{shown}` is not complete"))
-        .cause(with_sources(error))
-        .hint(format!("tprof report {}, for what was written", quote::word(output.as_os_str())))
+    Failure::new(format!("the run in `{shown}` is not complete")).cause(with_sources(error)).hint(
+        format!("tprof report {}, for the part that was written", quote::word(output.as_os_str())),
+    )
 }
 
 fn with_sources(error: &dyn std::error::Error) -> String {

@@ -1,7 +1,7 @@
 //! `--follow`: stays until the last process of the job has ended.
 
 use crate::launch::signals::{self, Signals};
-use crate::terminal::errors::say;
+use crate::terminal::errors::print_stderr;
 use std::time::{Duration, Instant};
 use tprof_collect::Session;
 
@@ -14,11 +14,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// ended: signals are tprof's own from here on.
 pub fn follow(session: &Session, signals: &Signals, quiet: bool) {
     session.follow();
-    let (began, mut said) = (Instant::now(), quiet);
+    let (began, mut is_noted) = (Instant::now(), quiet);
     while !session.is_over() {
-        if !said && began.elapsed() > SILENT {
-            said = true;
-            say("tprof: the command has ended, others of the job run on; Ctrl-C stops recording\n");
+        if !is_noted && began.elapsed() > SILENT {
+            is_noted = true;
+            print_stderr(
+                "tprof: the command has ended, other processes of the job continue; Ctrl-C stops recording\n",
+            );
         }
         match signals.next(PAUSE).map(|taken| taken.signal) {
             Some(libc::SIGINT | libc::SIGTERM | libc::SIGQUIT | libc::SIGHUP) => {

@@ -47,7 +47,7 @@ extern "C" fn note() {
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all zeroes is a valid `sigaction`.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a null new action asks for the old one alone.
+    // SAFETY: a null new action asks only for the old one.
     let known = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) } == 0;
     known && action.sa_sigaction == libc::SIG_IGN
 }

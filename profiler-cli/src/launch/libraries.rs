@@ -4,10 +4,10 @@
 //! installed beside the binary serves when it is the same to the last byte;
 //! else the carried one is laid into a directory that others cannot write to
 //! and from which code may run. It stays there: processes of a job outlive
-//! tprof, and one that starts without its library says so on the job's stderr.
+//! tprof, and one that starts without its library prints that to the job's stderr.
 
 use crate::launch::system;
-use crate::terminal::errors::{Failure, said};
+use crate::terminal::errors::{Failure, reason};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -49,12 +49,15 @@ pub struct Place {
     pub refused: Option<String>,
 }
 
-/// Finds a place for a library, and says which were tried before it.
+/// Finds a place for a library, with the places that failed before it.
 pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<Place>) {
     let mut tried = Vec::new();
     if library.content.is_empty() {
         let path = PathBuf::from(library.name);
-        tried.push(Place { path, refused: Some("this tprof was built without it".to_owned()) });
+        tried.push(Place {
+            path,
+            refused: Some("this build of tprof contains no such library".to_owned()),
+        });
         return (None, tried);
     }
     let installed = installed().into_iter().map(|folder| (folder, false));
@@ -83,9 +86,9 @@ pub fn path_of(library: &Carried) -> Result<PathBuf, Failure> {
         };
         let places: Vec<_> = tried.iter().map(line).collect();
         let name = library.name;
-        Failure::new(format!("found no place for {name} from which a job can load it"))
+        Failure::new(format!("jobs cannot load {name} from any of the usual directories"))
             .cause(places.join("; "))
-            .hint("set XDG_CACHE_HOME to a directory of yours on a file system without noexec")
+            .hint("set XDG_CACHE_HOME to your own directory on a file system without noexec")
     })
 }
 
@@ -131,26 +134,26 @@ fn laid() -> Vec<PathBuf> {
 fn loadable_path(path: &Path) -> Result<(), String> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
-        return Err("LD_PRELOAD cannot hold a path with a blank or a colon".to_owned());
+        return Err("LD_PRELOAD cannot contain a path with a space or a colon".to_owned());
     }
     Ok(())
 }
 
 /// Whether the file at `path` is the carried library and may be loaded.
 fn check(library: &Carried, path: &Path) -> Result<(), String> {
-    let meta = fs::symlink_metadata(path).map_err(|e| said(&e))?;
+    let meta = fs::symlink_metadata(path).map_err(|e| reason(&e))?;
     if !path.metadata().is_ok_and(|meta| meta.is_file()) {
         return Err("not a file".to_owned());
     }
     if meta.is_file() && meta.len() != library.content.len() as u64 {
         return Err("another version of the library".to_owned());
     }
-    let file = File::open(path).map_err(|e| said(&e))?;
-    if fs::read(path).map_err(|e| said(&e))? != library.content {
+    let file = File::open(path).map_err(|e| reason(&e))?;
+    if fs::read(path).map_err(|e| reason(&e))? != library.content {
         return Err("another version of the library".to_owned());
     }
     if !system::may_run_from(&file) {
-        return Err("code may not run from there (noexec)".to_owned());
+        return Err("the file system does not allow execution (noexec)".to_owned());
     }
     Ok(())
 }
@@ -163,13 +166,13 @@ fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
     // directories are ours, and must not be anybody else's.
     let base = ours.parent().unwrap_or(Path::new("/"));
     if !base.exists() {
-        DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| said(&e))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| reason(&e))?;
     }
     let shared = path.starts_with("/var/cache");
     for directory in [ours, edition] {
         let mode = if shared { 0o755 } else { 0o700 };
         match DirBuilder::new().mode(mode).create(directory) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(said(&e)),
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(reason(&e)),
             _ => closed_to_others(directory)?,
         }
     }
@@ -188,7 +191,7 @@ fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
         .and_then(|()| fs::rename(&fresh, path));
     if let Err(e) = written {
         let _ = fs::remove_file(&fresh);
-        return Err(said(&e));
+        return Err(reason(&e));
     }
     check(library, path).inspect_err(|_| {
         let _ = fs::remove_file(path);
@@ -200,21 +203,21 @@ fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
 /// there, except where the sticky bit keeps entries with their owners.
 fn closed_to_others(directory: &Path) -> Result<(), String> {
     let user = system::user();
-    let real = directory.canonicalize().map_err(|e| said(&e))?;
+    let real = directory.canonicalize().map_err(|e| reason(&e))?;
     for part in real.ancestors() {
-        let meta = fs::symlink_metadata(part).map_err(|e| said(&e))?;
+        let meta = fs::symlink_metadata(part).map_err(|e| reason(&e))?;
         let part_name = part.display();
         if meta.uid() != user && meta.uid() != 0 {
             return Err(format!("{part_name} belongs to another user"));
         }
         let sticky = meta.mode() & 0o1000 != 0;
         if meta.mode() & 0o022 != 0 && !sticky {
-            return Err(format!("others may write to {part_name}"));
+            return Err(format!("other users may write to {part_name}"));
         }
     }
-    let last = fs::symlink_metadata(directory).map_err(|e| said(&e))?;
+    let last = fs::symlink_metadata(directory).map_err(|e| reason(&e))?;
     if !last.is_dir() || last.uid() != user {
-        return Err("a link, or another user's directory".to_owned());
+        return Err("a symbolic link, or the directory of another user".to_owned());
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ impl Signals {
         Self::block_these((1..=libc::SIGRTMAX()).filter(|signal| !NOT_TAKEN.contains(signal)))
     }
 
-    /// Blocks those alone that end a command: an interrupt, a hang-up, a request to end. One that
+    /// Blocks only those that end a command: an interrupt, a hang-up, a request to end. One that
     /// is ignored, as `nohup` has it, stays ignored.
     pub fn block_ending() -> Self {
         Self::block_these(ENDING.into_iter().filter(|signal| !is_ignored(*signal)))
@@ -169,7 +169,7 @@ pub fn reap_orphans(except: i32) {
     let peek = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: points at room for an answer, whose zeroes stay where there is none.
+        // SAFETY: points at room for an answer; its zeroes stay where there is none.
         let pid = unsafe {
             match libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), peek) {
                 0 => info.assume_init().si_pid(),
@@ -179,7 +179,7 @@ pub fn reap_orphans(except: i32) {
         if pid == 0 || pid == except {
             return;
         }
-        // SAFETY: an ended child whose status nobody asks for.
+        // SAFETY: an ended child; its status is not needed.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     }
 }
@@ -209,7 +209,7 @@ pub fn stop_by(signal: i32) {
     take_effect(signal);
 }
 
-/// Dies as the job died, so that whoever waits sees the same, and leaves no
+/// Dies as the job died, so that the waiting process gets the same status, and leaves no
 /// core of tprof beside the job's.
 pub fn die_by(signal: i32) -> ! {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);

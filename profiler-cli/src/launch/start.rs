@@ -4,7 +4,7 @@
 //! cannot hold the child back. The child inherits the process group (so that
 //! the terminal treats it as the shell's own job), the signal mask,
 //! dispositions, limits and descriptors that tprof was given, and the name it
-//! was typed with. It waits until the collector knows its pid.
+//! was typed with. It waits until the collector has its pid.
 //!
 //! Collector threads run during the fork: between fork and exec the child makes
 //! only system calls, on memory prepared before. There it keeps to libc: nix's `execve`
@@ -25,7 +25,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use tprof_collect::elf;
 
-/// Where `execvp` looks when PATH is not set (glibc's `_CS_PATH`).
+/// Where `execvp` searches when PATH is not set (glibc's `_CS_PATH`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Why a command cannot be run.
@@ -70,7 +70,7 @@ pub fn find(command: &OsStr) -> Result<PathBuf, Unusable> {
 }
 
 /// Whether tprof's library must stay out of a program: where the loader would
-/// say that it cannot be loaded (32-bit, another processor), or a sanitizer
+/// print that it cannot be loaded (32-bit, another processor), or a sanitizer
 /// that it is not first. Children judge theirs when they start them.
 pub fn refuses_libraries(program: &Path) -> bool {
     const SANITIZERS: [&str; 6] =
@@ -152,7 +152,7 @@ impl Held {
 
     /// Lets the child run. An error is `execve`'s own; the child is gone then.
     pub fn go(mut self) -> io::Result<()> {
-        // A child that was killed meanwhile reads nothing; its status tells.
+        // A child that was killed meanwhile reads nothing; its status shows that.
         let _ = self.gate.write_all(&[1]);
         let mut errno = [0; 4];
         match self.status.read_exact(&mut errno) {
@@ -205,7 +205,7 @@ impl Plan {
     ) -> ! {
         let mut byte = 0_u8;
         // SAFETY: reads one byte into a live local; end of file means that
-        // tprof died, and nobody is there to run for.
+        // tprof died, and no collector is left.
         if unsafe { libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) } != 1 {
             // SAFETY: ends this child without running tprof's exit handlers.
             unsafe { libc::_exit(125) }
@@ -266,7 +266,7 @@ fn pointers(strings: &[CString], room: usize) -> Vec<*const libc::c_char> {
     list
 }
 
-/// A pipe whose ends close at exec: read end, write end.
+/// A pipe with ends that close at exec: read end, write end.
 fn pipe() -> io::Result<(File, File)> {
     let (read, write) = unistd::pipe2(OFlag::O_CLOEXEC)?;
     Ok((read.into(), write.into()))

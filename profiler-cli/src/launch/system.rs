@@ -1,4 +1,4 @@
-//! The few facts that only the C library tells.
+//! The few facts that only the C library has.
 #![allow(unsafe_code)]
 
 use memmap2::MmapOptions;
@@ -31,7 +31,7 @@ pub fn user() -> u32 {
 
 /// The local time as `YYYYmmdd-HHMMSS`.
 pub fn local_time() -> String {
-    // SAFETY: a null pointer asks for the value alone.
+    // SAFETY: a null pointer asks only for the value.
     let now = unsafe { libc::time(std::ptr::null_mut()) };
     // SAFETY: all zeroes is a valid `tm`.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };

@@ -1,6 +1,6 @@
 //! Waits for the job, and stands where the job's own process would stand.
 //!
-//! Whoever started tprof knows its pid alone. What is sent there goes on to the
+//! The process that started tprof has only tprof's pid. What is sent there goes on to the
 //! job; what the terminal sends went to the whole process group, and so to the
 //! job, already. When the job stops, tprof stops, as the shell expects.
 
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tprof_collect::proc;
 
 /// Two Ctrl-C within this time make tprof finish. A shorter wait than it takes
-/// to read what a job answered to the first: an interactive job (a Python
-/// prompt, say) sees many, each meant for itself.
+/// to read what a job answered to the first: an interactive job (such as
+/// a Python prompt) gets many, each meant for itself.
 const DOUBLE: Duration = Duration::from_secs(2);
 
 /// How waiting ended.
@@ -18,11 +18,11 @@ const DOUBLE: Duration = Duration::from_secs(2);
 pub enum Outcome {
     /// The job ended, with this wait status.
     Ended(i32),
-    /// A second Ctrl-C: the job is left alone.
+    /// A second Ctrl-C: the job runs on without tprof.
     Interrupted,
 }
 
-/// Notes Ctrl-C, and tells when one is the second.
+/// Notes Ctrl-C, and returns whether one is the second.
 #[derive(Default)]
 pub struct Interrupts {
     last: Option<Instant>,
@@ -63,8 +63,8 @@ pub fn wait(pid: i32, signals: &Signals) -> Outcome {
             libc::SIGCHLD => {}
             libc::SIGCONT if std::mem::take(&mut was_stopped) => {
                 // Who continued the whole group continued the job, which may have stopped
-                // once more by now: its state would not tell. If nothing changed, tprof
-                // alone was continued.
+                // once more by now: its state would not show that. If nothing changed, only tprof
+                // was continued.
                 changed = signals::change_of(pid);
                 if changed.is_none() && job_is_stopped {
                     signals::send(pid, libc::SIGCONT);
@@ -86,7 +86,7 @@ pub fn wait(pid: i32, signals: &Signals) -> Outcome {
 fn is_for_job(taken: Taken, pid: i32) -> bool {
     if taken.by_kernel {
         // From the terminal, to the whole group. Others, such as an alarm set
-        // before an exec, reach tprof alone.
+        // before an exec, reach only tprof.
         return !matches!(
             taken.signal,
             libc::SIGINT

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::terminal::errors::{Failure, said};
+use crate::terminal::errors::{Failure, reason};
 use crate::terminal::quote;
 
 /// Makes a directory that is not there yet.
@@ -14,13 +14,13 @@ pub fn make(path: &Path) -> Result<(), Failure> {
     }
     check_parent(path)?;
     std::fs::create_dir(path).map_err(|error: io::Error| {
-        Failure::new(format!("cannot make the directory `{}`", path.display()))
-            .cause(said(&error))
-            .hint("-o at a directory that can be written")
+        Failure::new(format!("cannot create the directory `{}`", path.display()))
+            .cause(reason(&error))
+            .hint("-o with a writable directory")
     })
 }
 
-/// Refuses a path whose own directory is not there.
+/// Refuses a path in a directory that does not exist.
 pub fn check_parent(path: &Path) -> Result<(), Failure> {
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) if !parent.is_dir() => Err(no_directory(path, parent)),
@@ -33,10 +33,10 @@ pub fn no_directory(path: &Path, parent: &Path) -> Failure {
     let failure = Failure::new(format!("cannot write `{}`", path.display()));
     if parent.exists() {
         return failure
-            .cause(format!("`{}` is no directory", parent.display()))
-            .hint("-o at another place");
+            .cause(format!("`{}` is not a directory", parent.display()))
+            .hint("-o with another path");
     }
     failure
-        .cause(format!("there is no directory `{}`", parent.display()))
+        .cause(format!("the directory `{}` does not exist", parent.display()))
         .hint(format!("mkdir -p {}", quote::word(parent.as_os_str())))
 }

@@ -7,7 +7,7 @@ use tprof_analyze::AnalyzeError;
 use tprof_analyze::document::Named;
 use tprof_trace::TraceError;
 
-use crate::terminal::errors::{Failure, nearest, said};
+use crate::terminal::errors::{Failure, nearest, reason};
 use crate::terminal::quote;
 
 /// Names that an error lists.
@@ -15,8 +15,8 @@ const MOST_NAMES: usize = 8;
 
 /// A table that a report does not have.
 pub fn no_table(table: &str, kind: &str, tables: &[&str]) -> Failure {
-    Failure::new(format!("there is no table `{table}` in the {kind} report"))
-        .cause(format!("its tables are {}", tables.join(", ")))
+    Failure::new(format!("the {kind} report has no table `{table}`"))
+        .cause(format!("the tables are {}", tables.join(", ")))
         .hint(format!("--table {}", nearest(table, tables.iter().copied()).unwrap_or(tables[0])))
 }
 
@@ -35,11 +35,11 @@ fn nothing_named(named: &Named) -> Failure {
     let bare = text.rsplit_once(':').map_or(text.as_str(), |(bare, _)| bare);
     if *matching > 0 {
         let last = matching - 1;
-        return Failure::new(format!("{option} `{text}` is past the last"))
-            .cause(format!("{matching} {what} have `{bare}` in their names, numbered from 0"))
+        return Failure::new(format!("{option} `{text}` is beyond the last match"))
+            .cause(format!("{matching} {what} match `{bare}`, numbered from 0"))
             .hint(format!("{option} {bare}:{last}"));
     }
-    let failure = Failure::new(format!("{option} `{text}` chooses nothing"));
+    let failure = Failure::new(format!("{option} `{text}` matches nothing"));
     let mut there: Vec<(&str, u64)> =
         named.there.iter().map(|(name, count)| (name.as_str(), *count)).collect();
     there.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -59,67 +59,74 @@ fn nothing_named(named: &Named) -> Failure {
 
 /// An option was given that no kind that was asked for honours.
 pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
-    Failure::new(format!("{option} is not for {}", asked.join(" and ")))
-        .cause(format!("it chooses a part of {}", takers.join(" and ")))
+    Failure::new(format!("{option} does not apply to {}", asked.join(" and ")))
+        .cause(format!("{option} selects a part of {}", takers.join(" and ")))
         .hint(format!("tprof report {} RUN {option} TEXT", takers[0]))
 }
 
 /// A rank that a run does not have.
 pub fn no_rank(path: &Path, rank: u32, there: &[u32]) -> Failure {
-    let failure = Failure::new(format!("there is no rank {rank} in `{}`", path.display()));
+    let failure = Failure::new(format!("`{}` has no rank {rank}", path.display()));
     match (there.first(), there.last()) {
         (Some(first), Some(last)) if first == last => {
-            failure.cause(format!("it has rank {first} alone")).hint(format!("--rank {first}"))
+            failure.cause(format!("the run has only rank {first}")).hint(format!("--rank {first}"))
         }
         (Some(first), Some(last)) => failure
-            .cause(format!("it has {} ranks, {first} to {last}", there.len()))
+            .cause(format!("the run has {} ranks, {first} to {last}", there.len()))
             .hint(format!("--rank {last}")),
-        _ => failure.cause("no file in it belongs to a rank").hint("leave out --rank"),
+        _ => failure.cause("the run has no file of a rank").hint("leave out --rank"),
     }
 }
 
 /// Why a run or a file cannot be read.
 pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
     let cannot = |path: &Path| Failure::new(format!("cannot read `{}`", path.display()));
-    let whole = "the other files of the run may be whole: tprof report on its directory";
+    let whole = "tprof report with the run directory reads the other files";
     match error {
         TraceError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             cannot(path)
-                .cause("there is no such file or directory")
-                .hint("tprof run -o DIR -- COMMAND makes a run; then tprof report DIR")
+                .cause("no such file or directory")
+                .hint("tprof run -o DIR -- COMMAND; tprof report DIR")
         }
         TraceError::Io { path, source, .. } => {
-            cannot(path).cause(said(source)).hint("read it as the user who recorded it")
+            cannot(path).cause(reason(source)).hint("read it as the user who recorded it")
         }
-        TraceError::Empty { path } => {
-            cannot(path).cause("it is empty: recording ended before its first write").hint(whole)
-        }
+        TraceError::Empty { path } => cannot(path)
+            .cause("the file is empty: recording ended before the first write")
+            .hint(whole),
         TraceError::CutOff { path } => {
-            cannot(path).cause("it was cut off within its header, so nothing in it can be read").hint(whole)
+            cannot(path).cause("the file ends inside its header").hint(whole)
         }
         TraceError::NotTprof { path } => cannot(path)
-            .cause("it is not a tprof file: it does not begin with tprof's mark")
+            .cause("the file does not begin as a tprof file does")
             .hint("give a run directory or one of its .tprof files"),
         TraceError::Newer { path, written, needed, oldest, newest } => cannot(path)
             .cause(format!(
-                "written by format {written}, which needs a reader of {needed}; this tprof reads {}",
+                "the file has format {written} and needs a reader of {needed}; this tprof reads {}",
                 range(*oldest, *newest)
             ))
             .hint("install the tprof that recorded it, or a newer one"),
         TraceError::Older { path, written, oldest, newest } => cannot(path)
-            .cause(format!("written by format {written}; this tprof reads {}", range(*oldest, *newest)))
+            .cause(format!(
+                "the file has format {written}; this tprof reads {}",
+                range(*oldest, *newest)
+            ))
             .hint("read it with the tprof that recorded it"),
         TraceError::Features { path, bits, newest } => cannot(path)
-            .cause(format!("it needs features {bits:#x}, unknown to this tprof (format {newest})"))
+            .cause(format!(
+                "the file needs features {bits:#x}, which this tprof (format {newest}) lacks"
+            ))
             .hint("install the tprof that recorded it, or a newer one"),
-        TraceError::NoRun { path, why } => Failure::new(format!("`{}` is not a tprof run", path.display()))
-            .cause(why.clone())
-            .hint("tprof run -o DIR -- COMMAND makes a run; then tprof report DIR"),
+        TraceError::NoRun { path, why } => {
+            Failure::new(format!("`{}` is not a tprof run", path.display()))
+                .cause(why.clone())
+                .hint("tprof run -o DIR -- COMMAND; tprof report DIR")
+        }
         #[allow(unreachable_patterns, reason = "the enum may grow")]
         other => cannot(path).cause(other.to_string()),
     }
 }
 
 fn range(oldest: u16, newest: u16) -> String {
-    if oldest == newest { format!("{oldest} alone") } else { format!("{oldest} to {newest}") }
+    if oldest == newest { format!("only {oldest}") } else { format!("{oldest} to {newest}") }
 }

@@ -2,7 +2,7 @@
 
 use super::import_failure::failure;
 use crate::runs::scratch::Scratch;
-use crate::terminal::errors::{Failure, said, say};
+use crate::terminal::errors::{Failure, print_stderr, reason};
 use crate::terminal::progress;
 use std::path::{Path, PathBuf};
 use tprof_import::{ImportError, Imported, Options};
@@ -20,7 +20,7 @@ impl OpenRun {
         &self.path
     }
 
-    /// Whether the run was made for this command alone.
+    /// Whether the run was made only for this command.
     pub fn is_temporary(&self) -> bool {
         self.scratch.is_some()
     }
@@ -34,15 +34,15 @@ pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
     }
     let scratch = Scratch::new("import").map_err(|error| {
         Failure::new(format!("cannot import `{}`", path.display()))
-            .cause(format!("no temporary directory: {}", said(&error)))
-            .hint("TMPDIR at a directory with room")
+            .cause(format!("no temporary directory could be created: {}", reason(&error)))
+            .hint("set TMPDIR to a directory with free space")
     })?;
     // Pages and reports call the run by its directory's name.
     let run = scratch.path().join(name_of(path));
     let options = Options::new(env!("CARGO_PKG_VERSION"));
     let imported = import(&[path.to_owned()], &run, &options)?;
     for note in &imported.notes {
-        say(&format!("note: {note}\n"));
+        print_stderr(&format!("note: {note}\n"));
     }
     Ok(OpenRun { path: run, scratch: Some(scratch) })
 }

@@ -11,9 +11,9 @@ use tprof_trace::RunDir;
 pub struct Format {
     /// What `--to` takes.
     pub name: &'static str,
-    /// What it is for; a line of the help.
+    /// What the format is for; a line of the help.
     pub about: &'static str,
-    /// Where it goes without `-o`, for the help.
+    /// The file or directory that it writes without `-o`.
     pub goes: &'static str,
     /// Options that not all formats can honour, of which this one does.
     pub takes: &'static [Takes],
@@ -38,9 +38,9 @@ pub enum Takes {
 
 /// Who writes a format.
 pub enum Writer {
-    /// The library, from the trace alone.
+    /// The library, only from the trace.
     Library(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
-    /// This program, from what analysis says: the report page.
+    /// This program, from analysis: the report page.
     ReportPage,
 }
 
@@ -55,21 +55,21 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "chrome",
-        about: "Chrome trace JSON, as torch.profiler writes it",
+        about: "Chrome JSON, as torch.profiler writes it",
         goes: "rank-N.trace.json.gz",
         takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(chrome::export),
     },
     Format {
         name: "tensorboard",
-        about: "a log directory for its PyTorch profiler plugin",
+        about: "logs for the PyTorch profiler plugin",
         goes: "tensorboard/",
         takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(tensorboard::export),
     },
     Format {
         name: "speedscope",
-        about: "spans, samples and allocations, for speedscope.app",
+        about: "spans, samples, allocations: speedscope.app",
         goes: "trace.speedscope.json",
         takes: &[Takes::Times],
         writer: Writer::Library(speedscope::export),
@@ -83,28 +83,28 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "folded",
-        about: "collapsed stacks of time or memory, for flame graphs",
+        about: "collapsed stacks, for flame graph tools",
         goes: "stacks.folded",
         takes: &[Takes::Weight, Takes::Times],
         writer: Writer::Library(folded::export),
     },
     Format {
         name: "flame",
-        about: "flame graphs, one interactive HTML page",
+        about: "flame graphs, an interactive HTML page",
         goes: "flame.html",
         takes: &[Takes::Against, Takes::Json, Takes::Times],
         writer: Writer::Library(flame::export),
     },
     Format {
         name: "timeline",
-        about: "threads, streams and memory over time, one interactive HTML page",
+        about: "threads, streams, memory: interactive page",
         goes: "timeline.html",
         takes: &[Takes::MaxSize, Takes::Times],
         writer: Writer::Library(timeline::export),
     },
     Format {
         name: "report",
-        about: "all reports of the run, one HTML page that prints",
+        about: "all reports, a printable HTML page",
         goes: "report.html",
         takes: &[],
         writer: Writer::ReportPage,
@@ -125,7 +125,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "json",
-        about: "the same tables in one document",
+        about: "the same tables in one JSON document",
         goes: "tables.json.gz",
         takes: &[Takes::Times],
         writer: Writer::Library(json::export),
@@ -150,18 +150,20 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// The end of `tprof export --help`.
 pub fn help() -> String {
-    let width = FORMATS.iter().map(|format| format.name.len()).max().unwrap_or(0);
-    let mut text = "Formats, and where they go without -o:\n".to_owned();
+    let widest = |length: fn(&Format) -> usize| FORMATS.iter().map(length).max().unwrap_or(0);
+    let name_width = widest(|format| format.name.len());
+    let file_width = widest(|format| format.goes.len());
+    let mut text = "Formats, with the file in the run directory if -o is absent:\n".to_owned();
     for Format { name, about, goes, .. } in FORMATS {
-        text += &format!("  {name:width$}  {about}: {goes}\n");
+        text += &format!("  {name:name_width$}  {goes:file_width$}  {about}\n");
     }
     text + "\
-\n-o - writes to stdout, where the format is one file. A directory that -o names
-must lie in one that exists.
+\n-o - writes formats of one file to stdout. The parent of an -o directory must
+exist.
 
-A slice holds every event that touches it, whole. Times count from the run's
-beginning: 1.5s, 300ms, 2m. Steps are those that the trace names, each rank's
-own. Lists and ranges: 0,4-7.
+A slice contains every event that overlaps it, uncut. Times count from the start
+of the run: 1.5s, 300ms, 2m. Steps are the numbered steps of each rank. Lists
+may contain ranges: 0,4-7.
 
 Examples:
   tprof export r1 --to perfetto --steps 5-6

@@ -4,7 +4,7 @@ use tprof_facts::units::bytes;
 use tprof_import::ImportError;
 
 use crate::runs::failure::trace_failure;
-use crate::terminal::errors::{Failure, said};
+use crate::terminal::errors::{Failure, reason};
 use crate::terminal::quote;
 
 /// Why nothing was imported.
@@ -12,33 +12,32 @@ pub fn failure(error: &ImportError) -> Failure {
     match error {
         ImportError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Failure::new(format!("cannot read `{}`", path.display()))
-                .cause("there is no such file or directory")
-                .hint("a *.json or *.json.gz that torch.profiler wrote, or its directory")
+                .cause("no such file or directory")
+                .hint("a *.json or *.json.gz file of torch.profiler, or its directory")
         }
         ImportError::Io { path, what, source } => {
             Failure::new(format!("cannot {what} `{}`", path.display()))
-                .cause(said(source))
+                .cause(reason(source))
                 .hint("another file, or another -o")
         }
         ImportError::NotATrace { path, offset, why } => {
             Failure::new(format!("cannot import `{}`", path.display()))
                 .cause(format!("{why}, at byte {offset} of its JSON"))
-                .hint("a trace that torch.profiler's export_chrome_trace wrote")
+                .hint("a trace of export_chrome_trace (torch.profiler)")
         }
         ImportError::TooLarge { path, limit } => {
             Failure::new(format!("cannot import `{}`", path.display()))
-                .cause(format!("it holds more than {} of JSON", bytes(*limit)))
-                .hint("a larger --max-input, if the file can be trusted")
+                .cause(format!("the file contains more than {} of JSON", bytes(*limit)))
+                .hint("a larger --max-input, if you trust the file")
         }
         ImportError::NoTraces { path, within } => {
-            let failure =
-                Failure::new(format!("there is nothing to import in `{}`", path.display()));
+            let failure = Failure::new(format!("`{}` contains nothing to import", path.display()));
             match within.first() {
                 None => failure
-                    .cause("it holds no trace (*.json, *.json.gz)")
-                    .hint("the directory that torch.profiler wrote to"),
+                    .cause("the directory contains no trace (*.json, *.json.gz)")
+                    .hint("the output directory of torch.profiler"),
                 Some(first) => failure
-                    .cause(format!("its traces lie in {} directories within", within.len()))
+                    .cause(format!("the traces are in {} subdirectories", within.len()))
                     .hint(format!("tprof import {}", quote::word(first.as_os_str()))),
             }
         }

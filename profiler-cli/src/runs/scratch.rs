@@ -1,4 +1,4 @@
-//! Temporary directories of commands: for this user alone, gone when the command ends, by a
+//! Temporary directories of commands: only for this user, gone when the command ends, by a
 //! signal too. What a killed command left, the next tprof sweeps.
 
 use crate::launch::ctrl_c;
@@ -17,7 +17,7 @@ static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// A temporary directory.
 pub struct Scratch {
     directory: TempDir,
-    /// Where the kernel tells too little for it, a directory that is left behind stays.
+    /// Where the kernel lacks what this needs, a directory that is left behind stays.
     _owned: Option<Owned>,
 }
 

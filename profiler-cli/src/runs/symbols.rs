@@ -1,4 +1,4 @@
-//! Names for code that the recorder did not get to, looked up when a run is
+//! Names for code that the recorder did not resolve, resolved when a run is
 //! read: from the files that the run's modules name, as long as they are the
 //! same files.
 
@@ -14,7 +14,7 @@ use tprof_trace::{CodePlace, Function, SymbolSource};
 /// Files that are named one by one when they cannot be used.
 const MOST_FILES: usize = 3;
 
-/// A symbolizer, and what it had to leave alone.
+/// A symbolizer, and the files that it could not use.
 #[derive(Default)]
 pub struct Late {
     state: Mutex<State>,
@@ -73,13 +73,13 @@ impl Late {
     pub fn notes(&self) -> Vec<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes: Vec<String> = (state.left.iter().take(MOST_FILES))
-            .map(|(path, why)| format!("{path} {why}: its code is shown by address"))
+            .map(|(path, why)| format!("{path} {why}: functions of this file are shown by address"))
             .collect();
         let more = state.left.len().saturating_sub(MOST_FILES);
         if more > 0 {
             let files = if more == 1 { "file" } else { "files" };
             notes.push(format!(
-                "{more} more {files} could not be used: their code is shown by address"
+                "{more} more {files} could not be read: their functions are shown by address"
             ));
         }
         notes
@@ -92,30 +92,30 @@ fn judge(place: &CodePlace<'_>) -> SameFile {
     if !path.is_absolute() {
         // The vDSO, which no file holds, or a path that --redact left out.
         return match place.path.starts_with('[') {
-            true => SameFile::Unknown("is no file"),
-            false => SameFile::Unknown("is known by its name alone (--redact)"),
+            true => SameFile::Unknown("is not a file"),
+            false => SameFile::Unknown("has no recorded path (--redact)"),
         };
     }
     // A pipe of that name would never open.
     let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
     let Some(elf) = is_file.then(|| Elf::open(path).ok()).flatten() else {
         return match place.build_id.is_empty() {
-            true => SameFile::Unknown("is not there any more"),
-            false => SameFile::Elsewhere("is not there any more"),
+            true => SameFile::Unknown("no longer exists"),
+            false => SameFile::Elsewhere("no longer exists"),
         };
     };
     if !place.build_id.is_empty() {
         return match elf.build_id() == place.build_id {
             true => SameFile::Same,
-            false => SameFile::Elsewhere("has another build id now"),
+            false => SameFile::Elsewhere("has changed since the run (another build id)"),
         };
     }
-    // Without a build id, only a file that nobody touched since is the same.
+    // Without a build id, only a file that has not changed since is the same.
     let changed = path.metadata().map(|meta| (meta.ctime(), meta.ctime_nsec()));
     let changed = changed.map(|(s, ns)| s.saturating_mul(1_000_000_000).saturating_add(ns));
     match changed {
         Ok(ns) if u64::try_from(ns).is_ok_and(|ns| ns < place.recorded_unix_ns) => SameFile::Same,
-        _ => SameFile::Unknown("has no build id, and was changed after the run began"),
+        _ => SameFile::Unknown("has no build id and has changed since the run"),
     }
 }
 
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(late.functions(&place("/nonexistent/libx.so", "00ff")), []);
         assert_eq!(late.functions(&place("libx.so", "00ff")), []);
         let notes = late.notes().join("\n");
-        assert!(notes.contains("has another build id now"), "{notes}");
-        assert!(notes.contains("libx.so is not there any more"), "{notes}");
-        assert!(notes.contains("1 more file could not be used"), "{notes}");
+        assert!(notes.contains("has changed since the run (another build id)"), "{notes}");
+        assert!(notes.contains("libx.so no longer exists"), "{notes}");
+        assert!(notes.contains("1 more file could not be read"), "{notes}");
     }
 }

@@ -1,5 +1,5 @@
 //! `TPROF_ENABLED=0`: the switch for job files that keep `tprof run` in front of
-//! their command. The command takes tprof's place, as if it had been typed alone.
+//! their command. The command takes tprof's place, as if it had been typed without tprof.
 
 use super::given::{Given, Source};
 use super::values::flag;
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 /// The variable.
 pub const ENABLED: &str = "TPROF_ENABLED";
 
-/// Whether anything is to be recorded; it is unless the variable says no.
+/// Whether anything is to be recorded; it is unless the variable is false.
 pub fn is_enabled() -> Result<bool, Failure> {
     match std::env::var_os(ENABLED) {
         None => Ok(true),

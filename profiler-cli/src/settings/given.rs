@@ -42,7 +42,7 @@ impl fmt::Display for Given {
 impl Given {
     /// The text; values other than paths must be UTF-8.
     pub fn text(&self) -> Result<&str, Failure> {
-        self.text.to_str().ok_or_else(|| self.refuse("it is not UTF-8 text", ""))
+        self.text.to_str().ok_or_else(|| self.refuse("the value is not UTF-8 text", ""))
     }
 
     /// The error for a value that cannot be meant. `right` is a value that

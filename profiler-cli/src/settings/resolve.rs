@@ -35,11 +35,9 @@ pub fn resolve(
     let file = sources::from_file(named.as_deref(), directory)?;
     let resolved = from_layers([file, variables, flags], command, directory)?;
     match idle(&resolved.config) {
-        Some(other) => Err(Failure::new(format!("`paused` and `{other}` contradict each other"))
-            .cause(
-                "a paused run records nothing until `tprof ctl start`; no time begins or ends it",
-            )
-            .hint(format!("leave one of them out: --paused=false, or no --{other}"))),
+        Some(other) => Err(Failure::new(format!("`paused` and `{other}` exclude each other"))
+            .cause("--paused waits for `tprof ctl start`, so --delay and --duration have no effect")
+            .hint(format!("use only one: --paused=false, or no --{other}"))),
         None => Ok(resolved),
     }
 }

@@ -10,7 +10,7 @@ use super::given::{Given, Source, variable};
 use super::options::RunOptions;
 use super::table::{OUTPUT, SETTINGS, Setting, find};
 use crate::launch::libraries::LIBRARY_DIR;
-use crate::terminal::errors::{Failure, nearest, said};
+use crate::terminal::errors::{Failure, nearest, reason};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -47,7 +47,7 @@ fn given(setting: &'static Setting, text: OsString, source: Source) -> (&'static
     (setting, Given { name: setting.name, text, source })
 }
 
-/// What the environment says. Inside a recorded job `TPROF_OUTPUT` is that
+/// The values in the environment. Inside a recorded job `TPROF_OUTPUT` is that
 /// recording's, not a wish for this one.
 pub fn from_variables(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -75,12 +75,12 @@ pub fn from_variables(
 fn unknown_variable(key: &str) -> Failure {
     let mut known = SETTINGS.map(|setting| variable(setting.name)).to_vec();
     known.extend([CONFIG_FILE, LIBRARY_DIR, ENABLED, names::CUPTI].map(str::to_owned));
-    Failure::new(format!("unknown variable {key}"))
-        .cause("variables that begin with TPROF_ configure tprof, and it does not know this one")
-        .hint(match nearest(key, known.iter().map(String::as_str)) {
+    Failure::new(format!("unknown variable {key}")).cause("tprof has no setting of this name").hint(
+        match nearest(key, known.iter().map(String::as_str)) {
             Some(right) => format!("{right}, or `unset {key}`"),
             None => format!("`unset {key}`; `tprof run --help` lists the options"),
-        })
+        },
+    )
 }
 
 /// Reads the configuration file: `named` (which must exist), or `tprof.toml`
@@ -93,12 +93,12 @@ pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<Layer, Failu
     let cannot_read = |why: String| {
         Failure::new(format!("cannot read `{}`", path.display()))
             .cause(why)
-            .hint(format!("correct the file, or point {CONFIG_FILE} at another"))
+            .hint(format!("correct the file, or set {CONFIG_FILE} to another file"))
     };
     match std::fs::read_to_string(&path) {
         Ok(text) => from_toml(&text, &path, cannot_read),
         Err(e) if named.is_none() && e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(e) => Err(cannot_read(said(&e))),
+        Err(e) => Err(cannot_read(reason(&e))),
     }
 }
 
@@ -128,7 +128,7 @@ fn from_toml(
             let text = value.to_string().into();
             let kind = value.type_str();
             return Err(Given { name: setting.name, text, source }
-                .refuse(format!("a value of type {kind} means nothing here"), ""));
+                .refuse(format!("a value of type {kind} is not allowed"), ""));
         };
         layer.push(given(setting, text.into(), source));
     }

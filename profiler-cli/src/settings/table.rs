@@ -1,4 +1,4 @@
-//! Every setting of a run, in one table: its name, what help says of it, how a value
+//! Every setting of a run, in one table: its name, its help, how a value
 //! is read, and how it is shown.
 //!
 //! A setting is an option of `tprof run` (`--max-size`), a variable
@@ -21,7 +21,7 @@ pub struct Setting {
     pub name: &'static str,
     /// The short flag.
     pub short: Option<char>,
-    /// What help says of it; `{values}` stands for the list of its values.
+    /// Its help; `{values}` stands for the list of its values.
     pub help: &'static str,
     /// What it takes.
     pub kind: ValueKind,
@@ -34,7 +34,7 @@ pub struct Setting {
 /// What a setting takes.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueKind {
-    /// True or false; the flag alone is true.
+    /// True or false; the flag without a value is true.
     Switch,
     /// A directory.
     Directory,
@@ -89,7 +89,7 @@ pub static OUTPUT: Setting = Setting {
     kind: ValueKind::Directory,
     set: |resolved, given| {
         if given.text.is_empty() {
-            return Err(given.refuse("an empty path names no directory", "DIR"));
+            return Err(given.refuse("the path is empty", "DIR"));
         }
         resolved.config.output = PathBuf::from(&given.text);
         Ok(())
@@ -111,7 +111,7 @@ pub static FORCE: Setting = Setting {
 pub static ACTIVITY: Setting = Setting {
     name: "activities",
     short: None,
-    help: "What to record, separated by commas: cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
+    help: "What to record, a list of cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
     kind: ValueKind::Text("LIST", || values::names(&ACTIVITIES)),
     set: |resolved, given| Ok(resolved.config.activities = values::activities(given)?),
     show: |resolved| {
@@ -124,7 +124,7 @@ pub static ACTIVITY: Setting = Setting {
 pub static MEM: Setting = Setting {
     name: "mem",
     short: None,
-    help: "Allocations: exact, sampled, sampled=BYTES or off [default: sampled]",
+    help: "Allocations to record: exact, sampled, sampled=BYTES or off [default: sampled]",
     kind: ValueKind::Text("MODE", || values::names(&MEM_MODES)),
     set: |resolved, given| Ok(resolved.config.mem = values::mem(given)?),
     show: |resolved| {
@@ -139,7 +139,7 @@ pub static MEM: Setting = Setting {
 pub static STACKS: Setting = Setting {
     name: "stacks",
     short: None,
-    help: "Stacks: auto, fp, dwarf, python or off [default: auto]",
+    help: "How to unwind stacks: auto, fp, dwarf, python or off [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&STACK_MODES)),
     set: |resolved, given| Ok(resolved.config.stacks = values::one_of(given, &STACK_MODES)?),
     show: |resolved| Some(name_of(resolved.config.stacks, &STACK_MODES).into()),
@@ -149,7 +149,7 @@ pub static STACKS: Setting = Setting {
 pub static SAMPLE_RATE: Setting = Setting {
     name: "sample-rate",
     short: None,
-    help: "CPU samples a second and thread [default: 99]",
+    help: "CPU samples per second and thread [default: 99]",
     kind: ValueKind::Number("HZ"),
     set: |resolved, given| Ok(resolved.config.sample_rate = values::rate(given)?),
     show: |resolved| Some(i64::from(resolved.config.sample_rate).into()),
@@ -159,7 +159,7 @@ pub static SAMPLE_RATE: Setting = Setting {
 pub static COUNTERS: Setting = Setting {
     name: "counters",
     short: None,
-    help: "Events to count, e.g. cycles,page-faults, auto or none [default: auto]",
+    help: "Events to count: auto, none, or a list such as cycles,page-faults [default: auto]",
     kind: ValueKind::Text("LIST", Vec::new),
     set: |resolved, given| Ok(resolved.config.counters = values::counters(given)?),
     show: |resolved| {
@@ -175,7 +175,7 @@ pub static COUNTERS: Setting = Setting {
 pub static RSS_INTERVAL: Setting = Setting {
     name: "rss-interval",
     short: None,
-    help: "Time between readings of RSS and cgroup, 10ms to 1m [default: 100ms]",
+    help: "Interval of RSS and cgroup readings, 10ms to 1m [default: 100ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
         Ok(resolved.config.rss_interval = values::interval(given, RSS_INTERVALS)?)
@@ -187,7 +187,7 @@ pub static RSS_INTERVAL: Setting = Setting {
 pub static GPU_INTERVAL: Setting = Setting {
     name: "gpu-interval",
     short: None,
-    help: "Time between readings of GPUs by NVML, 100ms to 1m [default: 500ms]",
+    help: "Interval of GPU readings (NVML), 100ms to 1m [default: 500ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
         Ok(resolved.config.gpu_interval = values::interval(given, GPU_INTERVALS)?)
@@ -199,7 +199,7 @@ pub static GPU_INTERVAL: Setting = Setting {
 pub static MAX_SIZE: Setting = Setting {
     name: "max-size",
     short: None,
-    help: "Stop recording when the files hold this much, e.g. 2GiB",
+    help: "Stop recording at this size of the files, e.g. 2GiB",
     kind: ValueKind::Number("SIZE"),
     set: |resolved, given| Ok(resolved.config.max_size = Some(values::size(given)?)),
     show: |resolved| Some(exact_size(resolved.config.max_size?).into()),
@@ -219,7 +219,7 @@ pub static DURATION: Setting = Setting {
 pub static DELAY: Setting = Setting {
     name: "delay",
     short: None,
-    help: "Begin recording after this time",
+    help: "Start recording after this time",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| Ok(resolved.config.delay = Some(values::duration(given, true)?)),
     show: |resolved| Some(exact_duration(resolved.config.delay?).into()),
@@ -229,7 +229,7 @@ pub static DELAY: Setting = Setting {
 pub static PAUSED: Setting = Setting {
     name: "paused",
     short: None,
-    help: "Begin with recording off, until `tprof ctl start`",
+    help: "Start with recording off, until `tprof ctl start`",
     kind: ValueKind::Switch,
     set: |resolved, given| Ok(resolved.config.paused = values::flag(given)?),
     show: |resolved| Some(resolved.config.paused.into()),
@@ -239,17 +239,17 @@ pub static PAUSED: Setting = Setting {
 pub static FOLLOW: Setting = Setting {
     name: "follow",
     short: None,
-    help: "Stay until the last process of the job ends, daemons included",
+    help: "Record until the last process of the job ends, daemons included",
     kind: ValueKind::Switch,
     set: |resolved, given| Ok(resolved.config.follow = values::flag(given)?),
     show: |resolved| Some(resolved.config.follow.into()),
 };
 
-/// What a thread does whose buffer is full.
+/// What a thread does if its buffer is full.
 pub static ON_FULL_BUFFER: Setting = Setting {
     name: "on-full",
     short: None,
-    help: "When a buffer is full: wait (briefly) or drop [default: wait]",
+    help: "If a buffer is full: wait (up to 2 s) or drop the event [default: wait]",
     kind: ValueKind::Text("MODE", || values::names(&ON_FULL)),
     set: |resolved, given| Ok(resolved.config.on_full = values::one_of(given, &ON_FULL)?),
     show: |resolved| Some(name_of(resolved.config.on_full, &ON_FULL).into()),
@@ -259,7 +259,7 @@ pub static ON_FULL_BUFFER: Setting = Setting {
 pub static EXPORT: Setting = Setting {
     name: "export",
     short: None,
-    help: "Also write this format after the run: {values}",
+    help: "Export after the run, as {values}",
     kind: ValueKind::Text("FORMAT", || formats::names().collect()),
     set: |resolved, given| {
         let formats: Vec<_> = formats::names().map(|name| (name, name)).collect();
@@ -273,7 +273,7 @@ pub static EXPORT: Setting = Setting {
 pub static REDACT: Setting = Setting {
     name: "redact",
     short: None,
-    help: "Keep no arguments, paths or environment in the run",
+    help: "Keep arguments, paths and environment out of the run",
     kind: ValueKind::Switch,
     set: |resolved, given| Ok(resolved.config.redact = values::flag(given)?),
     show: |resolved| Some(resolved.config.redact.into()),

@@ -64,14 +64,14 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// The value whose name was given, in any case.
+/// The value of the given name, in any case.
 pub fn one_of<T: Copy>(given: &Given, names: &[(&'static str, T)]) -> Result<T, Failure> {
     let text = given.text()?;
     let found = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
         let right = nearest(text, names.iter().copied()).unwrap_or(names[0]);
-        given.refuse(format!("it takes {}", listed(&names)), right)
+        given.refuse(format!("the values are {}", listed(&names)), right)
     })
 }
 
@@ -80,7 +80,7 @@ pub fn flag(given: &Given) -> Result<bool, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     FLAGS.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
         let right = nearest(&text, ["true", "false"]).unwrap_or("true");
-        given.refuse("it takes true or false", right)
+        given.refuse("the values are true or false", right)
     })
 }
 
@@ -94,8 +94,10 @@ pub fn activities(given: &Given) -> Result<Vec<Activity>, Failure> {
         else {
             let right = nearest(word, names).unwrap_or("mem");
             let why = match word {
-                "" => format!("a name is missing; the activities are {}", names.join(", ")),
-                _ => format!("no activity is called `{word}`; there are {}", names.join(", ")),
+                "" => format!("an activity is missing; the activities are {}", names.join(", ")),
+                _ => {
+                    format!("`{word}` is not an activity; the activities are {}", names.join(", "))
+                }
             };
             return Err(given.refuse(why, right));
         };
@@ -113,13 +115,13 @@ pub fn mem(given: &Given) -> Result<MemMode, Failure> {
         return match parse_size(interval) {
             Some(interval) if interval > 0 => Ok(MemMode::Sampled { interval }),
             _ => Err(given.refuse(
-                "after `sampled=` comes the mean number of bytes between samples",
+                "`sampled=` needs the mean number of bytes between samples",
                 &format!("sampled={}", exact_size(DEFAULT_SAMPLE_INTERVAL)),
             )),
         };
     }
     one_of(given, &MEM_MODES)
-        .map_err(|failure| failure.cause("it takes exact, sampled, sampled=BYTES or off"))
+        .map_err(|failure| failure.cause("the values are exact, sampled, sampled=BYTES or off"))
 }
 
 /// Events to count.
@@ -142,12 +144,12 @@ fn counter(word: &str, given: &Given) -> Result<PerfEvent, Failure> {
         let names = PerfEvent::ALL.map(|(name, _)| name);
         let right = nearest(word, names).unwrap_or("auto");
         let why = match word {
-            "" => "an event's name is missing",
-            "auto" | "none" => &format!("`{word}` stands alone"),
-            _ => &format!("no event is called `{word}`"),
+            "" => "an event is missing",
+            "auto" | "none" => &format!("`{word}` cannot be combined with events"),
+            _ => &format!("`{word}` is not an event"),
         };
         given.refuse(
-            format!("{why}; it takes auto, or none, or some of {}", names.join(", ")),
+            format!("{why}; the values are auto, none, or a list of {}", names.join(", ")),
             right,
         )
     })
@@ -160,11 +162,11 @@ pub fn rate(given: &Given) -> Result<u32, Failure> {
     match rate {
         Some(rate) if rate <= u64::from(most) => Ok(rate as u32),
         Some(_) => Err(given.refuse(
-            format!("this machine samples {most} times a second at most (kernel.perf_event_max_sample_rate)"),
+            format!("this machine allows at most {most} samples per second (kernel.perf_event_max_sample_rate)"),
             &most.to_string(),
         )),
         None => Err(given.refuse(
-            format!("a rate is a whole number of samples a second, from 1 to {most}"),
+            format!("the rate is a whole number of samples per second, from 1 to {most}"),
             "99",
         )),
     }
@@ -175,7 +177,7 @@ pub fn interval(given: &Given, bounds: RangeInclusive<Duration>) -> Result<Durat
     let every = parse_duration(given.text()?);
     every.filter(|every| bounds.contains(every)).ok_or_else(|| {
         let (least, most) = (exact_duration(*bounds.start()), exact_duration(*bounds.end()));
-        let why = format!("a time between readings is from {least} to {most}");
+        let why = format!("the interval is a time from {least} to {most}");
         given.refuse(why, if every > Some(*bounds.end()) { &most } else { &least })
     })
 }
@@ -183,7 +185,7 @@ pub fn interval(given: &Given, bounds: RangeInclusive<Duration>) -> Result<Durat
 /// A size above 0, in bytes.
 pub fn size(given: &Given) -> Result<u64, Failure> {
     parse_size(given.text()?).filter(|size| *size > 0).ok_or_else(|| {
-        given.refuse("a size is a number above 0 and a unit, such as 512K, 64MiB or 2G", "2G")
+        given.refuse("the size is a number above 0 with a unit, such as 512K, 64MiB or 2G", "2G")
     })
 }
 
@@ -191,7 +193,7 @@ pub fn size(given: &Given) -> Result<u64, Failure> {
 pub fn duration(given: &Given, zero: bool) -> Result<Duration, Failure> {
     parse_duration(given.text()?).filter(|time| zero || !time.is_zero()).ok_or_else(|| {
         let above = if zero { "" } else { " above 0" };
-        let why = format!("a time is a number{above} and a unit, such as 500ms, 2s or 5m");
+        let why = format!("the time is a number{above} with a unit, such as 500ms, 2s or 5m");
         given.refuse(why, "2s")
     })
 }

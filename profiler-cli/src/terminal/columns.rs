@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns of a page that nobody looks at in a terminal, and the least of any.
+/// Columns of a page outside of a terminal, and the least of any.
 pub const USUAL: usize = 80;
 /// Columns beyond which a line is hard to follow.
 const MOST: usize = 160;
@@ -37,7 +37,7 @@ pub fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    // The beginning tells more than the end, but the end is never left out.
+    // The beginning is more useful than the end, but the end is never left out.
     let room = columns.saturating_sub(1);
     let head = room * 3 / 5;
     let start: String = fitting(text.chars(), head).collect();

@@ -35,14 +35,14 @@ impl Failure {
         Self { what: what.into(), cause: None, hint: None, code: FAILED }
     }
 
-    /// Says why.
+    /// Adds the cause.
     #[must_use]
     pub fn cause(mut self, cause: impl Into<String>) -> Self {
         self.cause = Some(cause.into());
         self
     }
 
-    /// Says what to try.
+    /// Adds what to try.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -70,29 +70,29 @@ pub fn show(error: &anyhow::Error) -> u8 {
         ("cause", failure.cause),
         ("  try", Some(failure.hint.unwrap_or_else(|| "tprof --help, tprof doctor".to_owned()))),
     ];
-    for (label, said) in lines {
-        if let Some(said) = said {
+    for (label, line) in lines {
+        if let Some(line) = line {
             // One line each, whatever a file name or a message holds.
-            let said = said.replace('\n', " ");
-            text += &format!("{}: {said}\n", crate::terminal::paint::error_label(label));
+            let line = line.replace('\n', " ");
+            text += &format!("{}: {line}\n", crate::terminal::paint::error_label(label));
         }
     }
-    say(&text);
+    print_stderr(&text);
     failure.code
 }
 
-/// Writes to stderr. That nobody reads it is not an error.
-pub fn say(text: &str) {
+/// Writes to stderr. A closed stderr is not an error.
+pub fn print_stderr(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// What the system says, without its number for it.
-pub fn said(error: &std::io::Error) -> String {
+/// The system's message, without its error number.
+pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// Whether an error only says that the reader of stdout has gone away.
+/// Whether an error only means that the reader of stdout has gone away.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     error.chain().any(|e| e.downcast_ref::<std::io::Error>().is_some_and(broken))

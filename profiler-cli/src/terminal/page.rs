@@ -71,7 +71,7 @@ impl Page {
         }
     }
 
-    /// Rows in columns, as [`Table`] says.
+    /// Rows in columns, laid out by [`Table`].
     pub fn table(&mut self, table: &Table) {
         for line in table.lines(self.width) {
             self.line(&line);
@@ -134,7 +134,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 
 /// Columns that a last column of names should get, if it has use for them.
 const NAME: usize = 32;
-/// Columns with which a name still tells something; with fewer, and where that is not
+/// Columns with which a name is still useful; with fewer, and where that is not
 /// enough for all, each has a line of its own.
 const LEAST_NAME: usize = 20;
 /// Columns before a name on a line of its own.

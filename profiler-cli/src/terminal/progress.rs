@@ -7,7 +7,7 @@ use std::time::Duration;
 use tprof_facts::units::bytes;
 use tprof_import::Progress;
 
-use crate::terminal::errors::say;
+use crate::terminal::errors::print_stderr;
 
 /// Shorter imports show nothing.
 const FIRST: Duration = Duration::from_millis(700);
@@ -34,12 +34,12 @@ fn show(progress: &Progress, wait: &mpsc::Receiver<()>) {
         let (read, total) = progress.bytes();
         if let Some(percent) = (read.min(total) * 100).checked_div(total) {
             let (read, total) = (bytes(read), bytes(total));
-            say(&format!("\r\x1b[Kimport {percent:3} %, {read} of {total}"));
+            print_stderr(&format!("\r\x1b[Kimport {percent:3} %, {read} of {total}"));
             shown = true;
         }
         pause = EVERY;
     }
     if shown {
-        say("\r\x1b[K");
+        print_stderr("\r\x1b[K");
     }
 }

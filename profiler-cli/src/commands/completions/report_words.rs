@@ -1,5 +1,5 @@
-//! Completion of `tprof report [KIND] RUN`: in one place stand kinds of report and
-//! files, which the scripts that clap makes cannot say.
+//! Completion of `tprof report [KIND] RUN`: the first word is a kind of report or a
+//! file, which the scripts of clap cannot express.
 
 use super::args::Shell;
 use crate::commands::report::report_kinds;
@@ -18,7 +18,7 @@ pub fn with_kinds(script: &str, shell: Shell) -> String {
 
 /// Kinds, with what each shows; text that is safe in single quotes.
 fn kinds() -> impl Iterator<Item = (&'static str, String)> {
-    let all = ("all", "every kind, from one pass over the run's files");
+    let all = ("all", "every kind; the run is read once");
     report_kinds().chain([all]).map(|(name, about)| (name, about.replace('\'', "")))
 }
 

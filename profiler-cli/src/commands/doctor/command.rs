@@ -1,9 +1,9 @@
-//! What of one program could be seen.
+//! What of one program can be recorded.
 
 use super::{Check, Verdict, gpu};
 use crate::launch;
 use crate::launch::failures::not_run;
-use crate::terminal::errors::said;
+use crate::terminal::errors::reason;
 
 use object::{Object, ObjectSection, ReadCache};
 use std::ffi::OsStr;
@@ -26,28 +26,24 @@ pub fn checks(command: &OsStr) -> anyhow::Result<Vec<Check>> {
         checks.push(Check::new("script", Verdict::Note, found));
         program = interpreter;
     }
-    // `#!/usr/bin/env python3`: what runs in the end is env's own choice.
+    // `#!/usr/bin/env python3`: env chooses the program.
     if let Some(found) = through_env(&path) {
-        checks.push(Check::new(
-            "script",
-            Verdict::Note,
-            format!("which finds {}", found.display()),
-        ));
+        checks.push(Check::new("script", Verdict::Note, format!("which is {}", found.display())));
         program = found;
     }
     match elf::blind_reason(&program) {
         Some(("everything", why)) => {
             checks.push(
                 Check::new("hooks", Verdict::No, why)
-                    .hint("a dynamically linked 64-bit build of it"),
+                    .hint("a dynamically linked 64-bit build of the program"),
             );
             return Ok(checks);
         }
         Some((what, why)) => checks.push(
-            Check::new("hooks", Verdict::Part, format!("{what} cannot be seen: {why}"))
+            Check::new("hooks", Verdict::Part, format!("{what} cannot be recorded: {why}"))
                 .hint("a build that uses the system's malloc"),
         ),
-        None => checks.push(Check::new("hooks", Verdict::Ok, "allocations can be seen")),
+        None => checks.push(Check::new("hooks", Verdict::Ok, "allocations can be recorded")),
     }
     checks.push(stacks(&program));
     checks.push(symbols(&program));
@@ -86,7 +82,7 @@ fn stacks(program: &Path) -> Check {
             Check::new("stacks", Verdict::Ok, format!("unwind tables, {} rows", table.rows.len()))
         }
         Ok(table) => {
-            let why = table.empty.unwrap_or("there are none");
+            let why = table.empty.unwrap_or("none");
             Check::new("stacks", Verdict::Part, format!("no unwind tables: {why}")).hint(HINT)
         }
         Err(e) => Check::new("stacks", Verdict::Part, format!("unwind tables: {e}")).hint(HINT),
@@ -97,7 +93,7 @@ fn symbols(program: &Path) -> Check {
     let unread = |why: String| Check::new("symbols", Verdict::Part, why);
     let cache = match File::open(program) {
         Ok(file) => ReadCache::new(file),
-        Err(e) => return unread(said(&e)),
+        Err(e) => return unread(reason(&e)),
     };
     let file = match object::File::parse(&cache) {
         Ok(file) => file,
@@ -108,10 +104,10 @@ fn symbols(program: &Path) -> Check {
         return Check::new("symbols", Verdict::Ok, "functions, files and lines");
     }
     if full(".symtab") {
-        return Check::new("symbols", Verdict::Part, "functions, but no files and lines")
+        return Check::new("symbols", Verdict::Part, "functions, without files and lines")
             .hint("a build with -g1 or more");
     }
     let names = file.dynamic_symbols().count();
-    Check::new("symbols", Verdict::Part, format!("stripped; {names} exported names are left"))
-        .hint("an unstripped build, or its package of debug symbols")
+    Check::new("symbols", Verdict::Part, format!("stripped, except {names} exported names"))
+        .hint("an unstripped build, or the package of debug symbols")
 }

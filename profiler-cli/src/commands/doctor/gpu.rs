@@ -1,4 +1,4 @@
-//! What of GPUs could be seen: the driver, CUPTI, who else wants it, NVTX, NCCL; and of
+//! What of GPUs can be recorded: the driver, CUPTI, who else wants it, NVTX, NCCL; and of
 //! one program, by which way.
 //!
 //! No CUDA is initialised and CUPTI is not called: where the driver does not fit, some
@@ -18,8 +18,7 @@ use std::process::Command;
 use tprof_wire::env;
 
 /// What no run can do about it, and what still works.
-const NO_DRIVER: &str =
-    "no NVIDIA driver here: nothing of devices can be recorded; NVTX ranges can";
+const NO_DRIVER: &str = "no NVIDIA driver: GPU work cannot be recorded; NVTX ranges can";
 
 /// Of this machine.
 pub fn machine() -> Vec<Check> {
@@ -34,20 +33,23 @@ pub fn machine() -> Vec<Check> {
     checks.extend(owner(
         "cuda tool",
         env::CUDA_INJECTION,
-        "is loaded first by tprof's agent, and \
-         may take CUPTI: where both want it, one is refused",
+        "is loaded first by the agent of tprof, and may block CUPTI for one of the two",
     ));
     checks.push(
-        owner("nvtx", env::NVTX_INJECTION, "keeps the NVTX ranges: unset it to have them recorded")
-            .unwrap_or_else(|| {
-                Check::new("nvtx", Verdict::Ok, "ranges are recorded, without a GPU too")
-            }),
+        owner(
+            "nvtx",
+            env::NVTX_INJECTION,
+            "keeps the NVTX ranges; unset the variable to record NVTX ranges",
+        )
+        .unwrap_or_else(|| {
+            Check::new("nvtx", Verdict::Ok, "ranges can be recorded, also without a GPU")
+        }),
     );
     checks.extend(profilers());
     checks
 }
 
-/// The driver's version and the newest CUDA that it knows; the devices.
+/// The driver's version and the newest CUDA version that it supports; the devices.
 fn driver(libraries: &Libraries) -> Vec<Check> {
     let module = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
     let module = module.lines().next().and_then(|line| {
@@ -58,15 +60,15 @@ fn driver(libraries: &Libraries) -> Vec<Check> {
             Some(version) => Check::new(
                 "gpu driver",
                 Verdict::Part,
-                format!("kernel module {version}, but the loader finds no libcuda.so.1"),
+                format!("kernel module {version}, but no libcuda.so.1 on the library path"),
             )
-            .hint("in a container: start it with --gpus all, or the NVIDIA container toolkit"),
+            .hint("in a container: --gpus all, or the NVIDIA container toolkit"),
             None => Check::new("gpu driver", Verdict::Note, NO_DRIVER),
         }];
     };
     let version = module.map_or(String::new(), |version| format!("{version}, "));
     let cuda = cuda_of(&library).map_or_else(
-        || "of an unknown CUDA".to_owned(),
+        || "for an unknown CUDA version".to_owned(),
         |version| format!("for CUDA {}.{} and older", version / 1000, version % 1000 / 10),
     );
     let mut checks = vec![Check::new(
@@ -95,7 +97,7 @@ pub fn load(library: &Path) -> Option<ManuallyDrop<Library>> {
     driver.ok().map(ManuallyDrop::new)
 }
 
-/// The newest CUDA that a driver's library knows, as it numbers versions.
+/// The newest CUDA version that a driver's library supports, in CUDA's numbering.
 fn cuda_of(library: &Path) -> Option<i32> {
     let driver = load(library)?;
     type Get = unsafe extern "C" fn(*mut i32) -> i32;
@@ -115,9 +117,9 @@ fn cupti(libraries: &Libraries) -> Check {
             false => Check::new(
                 "cupti",
                 Verdict::Part,
-                format!("{} names {}, which is no file", env::CUPTI, path.display()),
+                format!("{} names {}, which does not exist", env::CUPTI, path.display()),
             )
-            .hint(format!("unset {}, or the path of libcupti.so.12 or .13", env::CUPTI)),
+            .hint(format!("set {} to libcupti.so.12 or .13, or unset the variable", env::CUPTI)),
         };
     }
     let mut found = libraries.named("libcupti.so");
@@ -131,9 +133,12 @@ fn cupti(libraries: &Libraries) -> Check {
         true => Check::new(
             "cupti",
             Verdict::Note,
-            "in no place of the system; a job with CUDA's own wheels brings it along",
+            "not installed in the system; CUDA Python wheels contain CUPTI",
         )
-        .hint(format!("doctor -- PROGRAM looks beside it; {} may name it", env::CUPTI)),
+        .hint(format!(
+            "tprof doctor -- PROGRAM, to search beside the program; or set {}",
+            env::CUPTI
+        )),
     }
 }
 
@@ -151,7 +156,7 @@ fn counters() -> Option<Check> {
     let value = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?.trim();
     let found = match value {
         "0" => "open to all users",
-        _ => "for root alone; kernels, copies and calls are recorded all the same",
+        _ => "only for root; kernels, copies and calls are recorded anyway",
     };
     Some(Check::new("counters", Verdict::Note, found))
 }
@@ -164,14 +169,14 @@ fn owner(name: &'static str, variable: &str, then: &str) -> Option<Check> {
         return None;
     }
     if !may_load(path) {
-        let found = format!("{variable} names {}, which is no library", path.display());
+        let found = format!("{variable} names {}, which is not a library", path.display());
         return Some(Check::new(name, Verdict::Part, found).hint(format!("unset {variable}")));
     }
     let found = format!("{variable} names {}, which {then}", path.display());
     Some(Check::new(name, Verdict::Part, found))
 }
 
-/// Whether the loader may find a library under a path; of a name alone that is not known.
+/// Whether the loader may find a library under a path; of a bare name that is unknown.
 fn may_load(path: &Path) -> bool {
     let alone = path.parent().is_none_or(|folder| folder.as_os_str().is_empty());
     let is_elf = || {
@@ -195,7 +200,7 @@ fn profilers() -> Option<Check> {
         .filter(|name| TOOLS.contains(&name.as_str()))
         .collect();
     let names: Vec<&str> = running.iter().map(String::as_str).collect();
-    let found = || format!("{} run here, and may hold CUPTI or the counters", names.join(", "));
+    let found = || format!("{} run here and may use CUPTI or the counters", names.join(", "));
     (!names.is_empty()).then(|| Check::new("profilers", Verdict::Note, found()))
 }
 
@@ -231,7 +236,7 @@ impl Libraries {
         Libraries { folders: folders.collect(), cache: listing.lines().filter_map(path).collect() }
     }
 
-    /// Those whose file names begin so, nearest first.
+    /// Those with file names that begin so, nearest first.
     fn named(&self, prefix: &str) -> Vec<PathBuf> {
         let is_named = |path: &&PathBuf| {
             path.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
@@ -253,7 +258,7 @@ fn in_folder(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Of one program: how its CUDA can be seen, if it has any.
+/// Of one program: how its CUDA calls can be recorded, if it has any.
 pub fn program(program: &Path, needed: &[String]) -> Vec<Check> {
     let kernels = has_kernels(program);
     let runtime = needed.iter().find(|name| name.starts_with("libcudart"));
@@ -262,14 +267,14 @@ pub fn program(program: &Path, needed: &[String]) -> Vec<Check> {
         (Some(name), _) => checks.push(Check::new(
             "cuda",
             Verdict::Ok,
-            format!("{name}: calls, and device memory with host stacks; kernels by CUPTI"),
+            format!("{name}: calls, and device memory with host stacks; kernels through CUPTI"),
         )),
         (None, true) => checks.push(
             Check::new(
                 "cuda",
                 Verdict::Part,
-                "CUDA's runtime is linked in: calls and kernels are seen by CUPTI alone, device \
-                 memory without stacks",
+                "static CUDA runtime: calls and kernels only through CUPTI, device memory without \
+                 stacks",
             )
             .hint("nvcc -cudart shared"),
         ),
@@ -279,7 +284,7 @@ pub fn program(program: &Path, needed: &[String]) -> Vec<Check> {
         checks.push(Check::new(
             "deepbind",
             Verdict::Note,
-            "libraries that are loaded with RTLD_DEEPBIND call past the hooks; no file says so \
+            "libraries loaded with RTLD_DEEPBIND bypass the hooks; files do not show this \
              beforehand",
         ));
     }

@@ -62,7 +62,7 @@ pub struct Ran {
 /// What ran on one device.
 #[derive(Serialize, Deserialize)]
 pub struct OnDevice {
-    /// Its name; empty if it has told none.
+    /// Its name; empty if the driver has none.
     pub name: String,
     /// How many numbers came back wrong, or what failed before that.
     pub wrong: Result<u32, String>,
@@ -70,7 +70,7 @@ pub struct OnDevice {
 
 /// Runs the kernel on each device; fails if a number came back wrong.
 pub fn run() -> anyhow::Result<ExitCode> {
-    // cudarc panics where the driver or a function of it is missing: said in the answer.
+    // cudarc panics where the driver or a function of it is missing: part of the answer.
     std::panic::set_hook(Box::new(|_| {}));
     let ran = match caught(CudaContext::device_count) {
         Ok(count) => Ran { failed: None, devices: (0..count as usize).map(on_device).collect() },

@@ -4,7 +4,7 @@ use super::{Check, Verdict};
 use crate::commands::env;
 use crate::launch::libraries;
 use crate::launch::system;
-use crate::terminal::errors::said;
+use crate::terminal::errors::reason;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ fn library() -> Check {
         format!("{} ({why})", place.path.display())
     });
     let places: Vec<_> = places.collect();
-    Check::new("library", Verdict::No, format!("no place to load it from: {}", places.join(", ")))
-        .hint("XDG_CACHE_HOME at a directory of yours without noexec")
+    Check::new("library", Verdict::No, format!("no directory to load from: {}", places.join(", ")))
+        .hint("set XDG_CACHE_HOME to your own directory without noexec")
 }
 
 fn shared_memory() -> Check {
@@ -45,9 +45,9 @@ fn shared_memory() -> Check {
         Err(e) => Check::new(
             "memory",
             Verdict::No,
-            format!("no sealed memory files (memfd): {}", said(&e)),
+            format!("sealed memory files (memfd) do not work: {}", reason(&e)),
         )
-        .hint("a kernel from 3.17 on, or a seccomp profile that allows memfd_create"),
+        .hint("Linux 3.17 or newer, or a seccomp profile that allows memfd_create"),
     }
 }
 
@@ -66,10 +66,12 @@ fn socket() -> Check {
     let base = directory.parent().unwrap_or(&directory).display().to_string();
     match bound {
         Ok(_) => Check::new("session", Verdict::Ok, format!("Unix sockets work in {base}")),
-        Err(e) => {
-            Check::new("session", Verdict::No, format!("no Unix socket in {base}: {}", said(&e)))
-                .hint(format!("df {base}; ls -ld {base}"))
-        }
+        Err(e) => Check::new(
+            "session",
+            Verdict::No,
+            format!("Unix sockets do not work in {base}: {}", reason(&e)),
+        )
+        .hint(format!("df {base}; ls -ld {base}")),
     }
 }
 
@@ -83,28 +85,30 @@ fn clock() -> Check {
     let kernel =
         if source.is_empty() { String::new() } else { format!("; the kernel uses {source}") };
     if cfg!(not(target_arch = "x86_64")) {
-        return Check::new("clock", Verdict::Ok, format!("the system's{kernel}"));
+        return Check::new("clock", Verdict::Ok, format!("system clock{kernel}"));
     }
     if has("constant_tsc") && has("nonstop_tsc") {
-        return Check::new("clock", Verdict::Ok, format!("the processor's, invariant{kernel}"));
+        return Check::new("clock", Verdict::Ok, format!("invariant TSC{kernel}"));
     }
-    Check::new("clock", Verdict::Part, format!("the processor's is not invariant{kernel}"))
-        .hint("nothing; records carry the system's clock, which costs more")
+    Check::new("clock", Verdict::Part, format!("the TSC is not invariant{kernel}"))
+        .hint("none; records carry the system clock, which costs more")
 }
 
 fn directory() -> Check {
     match std::env::current_dir() {
         Ok(here) if system::may_write(&here) => {
-            Check::new("directory", Verdict::Ok, format!("{} can be written to", here.display()))
+            Check::new("directory", Verdict::Ok, format!("{} is writable", here.display()))
         }
         Ok(here) => {
-            let found = format!("{} cannot be written to", here.display());
+            let found = format!("{} is not writable", here.display());
             Check::new("directory", Verdict::Part, found).hint("tprof run -o DIR")
         }
-        Err(e) => {
-            Check::new("directory", Verdict::No, format!("the current one is gone: {}", said(&e)))
-                .hint("cd to a directory that exists")
-        }
+        Err(e) => Check::new(
+            "directory",
+            Verdict::No,
+            format!("the current directory no longer exists: {}", reason(&e)),
+        )
+        .hint("cd to a directory that exists"),
     }
 }
 
@@ -117,29 +121,31 @@ fn cpu() -> Vec<Check> {
     let found = tprof_collect::cpu::permitted();
     let samples = match (&found.user, &found.kernel) {
         (Err(why), _) => {
-            let text = format!("times, waits and Python functions; none of native code: {why}");
+            let text = format!("times, waits and Python functions, without native code: {why}");
             let hint = if why.contains("seccomp") { IN_CONTAINERS } else { ALLOWED };
             Check::new("CPU samples", Verdict::Part, text).hint(hint)
         }
         (Ok(()), Err(_)) => {
-            let text = "of user code; no kernel frames, no stacks of short waits";
+            let text = "user code only: no kernel frames, no stacks of short waits";
             Check::new("CPU samples", Verdict::Part, text).hint(ALLOWED)
         }
         (Ok(()), Ok(())) if found.kernel_names.is_err() => {
-            let text = "user and kernel; the kernel's functions have no names";
+            let text = "user and kernel, without names of kernel functions";
             let hint = "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1, or CAP_SYSLOG";
             Check::new("CPU samples", Verdict::Part, text).hint(hint)
         }
         (Ok(()), Ok(())) => Check::new(
             "CPU samples",
             Verdict::Ok,
-            format!("user and kernel, up to {} a second", tprof_collect::highest_sample_rate()),
+            format!("user and kernel, up to {} per second", tprof_collect::highest_sample_rate()),
         ),
     };
     let python = match found.ptrace_scope {
-        None | Some(0) => Check::new("Python", Verdict::Ok, "frames can be read from outside"),
+        None | Some(0) => {
+            Check::new("Python", Verdict::Ok, "frames can be read from outside the process")
+        }
         Some(1) => {
-            let text = "frames of what tprof launches can be read; not those of others (Yama)";
+            let text = "frames of launched processes can be read, others cannot (Yama)";
             Check::new("Python", Verdict::Part, text)
                 .hint("sysctl kernel.yama.ptrace_scope=0, for `tprof attach`")
         }
@@ -161,11 +167,11 @@ fn counters(events: &[(PerfEvent, Result<(), String>)]) -> Check {
     match events.iter().find_map(|(_, counts)| counts.as_ref().err()) {
         None => Check::new(TITLE, Verdict::Ok, names(true)),
         Some(why) if names(true).is_empty() => {
-            let text = format!("no cycles, instructions and cache misses: {why}");
+            let text = format!("cycles, instructions and cache misses are unavailable: {why}");
             Check::new(TITLE, Verdict::Note, text)
         }
         Some(why) => {
-            let text = format!("{}; not {}: {why}", names(true), names(false));
+            let text = format!("{}; without {}: {why}", names(true), names(false));
             Check::new(TITLE, Verdict::Note, text)
         }
     }
@@ -179,10 +185,10 @@ fn preloads() -> Option<Check> {
         return None;
     }
     if ["libasan", "libtsan", "liblsan", "libhwasan"].iter().any(|name| text.contains(name)) {
-        let found = format!("LD_PRELOAD holds a sanitizer ({text}), which insists on being first");
+        let found = format!("LD_PRELOAD contains a sanitizer ({text}), which must be first");
         return Some(Check::new("preload", Verdict::Part, found).hint("a run without it"));
     }
-    Some(Check::new("preload", Verdict::Ok, format!("LD_PRELOAD is kept, behind tprof: {text}")))
+    Some(Check::new("preload", Verdict::Ok, format!("LD_PRELOAD is kept, after tprof: {text}")))
 }
 
 fn open_files() -> Option<Check> {
@@ -190,7 +196,10 @@ fn open_files() -> Option<Check> {
     if limit.rlim_max >= ENOUGH_FILES {
         return None;
     }
-    let found = format!("at most {} open files: jobs of many processes lose some", limit.rlim_max);
+    let found = format!(
+        "at most {} open files: of jobs with many processes, some are not recorded",
+        limit.rlim_max
+    );
     Some(Check::new("files", Verdict::Part, found).hint("ulimit -n 4096"))
 }
 
@@ -199,15 +208,15 @@ fn memory_limit() -> Check {
         Some((path, Some(limit))) => format!("{} ({})", bytes(limit), path.display()),
         Some((path, None)) => format!("none ({})", path.display()),
         None => {
-            let found = "the cgroup's limit cannot be read";
+            let found = "the cgroup limit cannot be read";
             return Check::new("job limit", Verdict::Part, found)
-                .hint("mount /sys/fs/cgroup, to see why a job was killed");
+                .hint("mount /sys/fs/cgroup, to record why a job was killed");
         }
     };
-    Check::new("job limit", Verdict::Ok, format!("memory of the cgroup: {found}"))
+    Check::new("job limit", Verdict::Ok, format!("cgroup memory: {found}"))
 }
 
-/// The nearest limit above this process, and the file that says it.
+/// The nearest limit above this process, and the file that sets it.
 fn cgroup_limit() -> Option<(PathBuf, Option<u64>)> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let root = Path::new("/sys/fs/cgroup");

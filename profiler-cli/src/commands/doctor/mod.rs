@@ -1,4 +1,4 @@
-//! `tprof doctor`: what can be seen here, what cannot and why, and what to do.
+//! `tprof doctor`: what can be recorded here, what cannot and why, and what to do.
 //!
 //! Every line is tried on the spot, not concluded from a version or a
 //! distribution's name.
@@ -32,7 +32,7 @@ pub struct DoctorArgs {
     /// Run a kernel on each GPU, recorded; check its result and its recording
     #[arg(long)]
     pub run_kernel: bool,
-    /// Command to examine: what of it could be seen
+    /// Command to check
     #[arg(value_name = "COMMAND", trailing_var_arg = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
@@ -43,7 +43,7 @@ pub struct DoctorArgs {
 pub enum Verdict {
     /// Works.
     Ok,
-    /// Works in part; the run says so too.
+    /// Works in part; the run lists the gap.
     Part,
     /// Does not work.
     No,
@@ -126,10 +126,10 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn page(report: &Report) -> String {
-    let mut text = format!("tprof {} here\n", report.tprof);
+    let mut text = format!("tprof {} on this machine\n", report.tprof);
     report.machine.iter().for_each(|check| line(check, &mut text));
     if let Some(checks) = &report.command {
-        text += "\nthe command\n";
+        text += "\ncommand\n";
         checks.iter().for_each(|check| line(check, &mut text));
     }
     if let Some(checks) = &report.run_kernel {
@@ -137,13 +137,13 @@ fn page(report: &Report) -> String {
         checks.iter().for_each(|check| line(check, &mut text));
     }
     if !report.kernels_agree() {
-        text += "\nThe recording of GPUs is not verified here.\n";
+        text += "\nGPU recording is not verified here.\n";
     }
     text += match (report.works, &report.command) {
-        (true, None) => "\nA run here records. Next: tprof run -- COMMAND\n",
-        (true, Some(_)) => "\nA run of it records.\n",
-        (false, None) => "\nA run here would record nothing until what is marked `no` is solved.\n",
-        (false, Some(_)) => "\nA run of it would run, and record nothing of it.\n",
+        (true, None) => "\ntprof can record here. Next: tprof run -- COMMAND\n",
+        (true, Some(_)) => "\ntprof can record this command.\n",
+        (false, None) => "\ntprof cannot record here; fix the lines marked `no`.\n",
+        (false, Some(_)) => "\nThe command would run without being recorded.\n",
     };
     text
 }

@@ -6,7 +6,7 @@ use super::{Check, Verdict, gpu};
 use crate::launch::libraries::LIBRARY_DIR;
 use crate::runs::scratch::Scratch;
 use crate::settings::CONFIG_FILE;
-use crate::terminal::errors::said;
+use crate::terminal::errors::reason;
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ use tprof_wire::env;
 pub const COMMAND: &str = "__run-kernel";
 const NAME: &str = "kernel";
 
-/// One check for each device; one that says why where there is none.
+/// One check for each device; one with the reason where there is none.
 pub fn checks() -> Vec<Check> {
     if gpu::load(Path::new("libcuda.so.1")).is_none() {
         return vec![not_run("skipped: no NVIDIA driver (the loader finds no libcuda.so.1)")];
@@ -32,9 +32,9 @@ fn not_run(why: impl Into<String>) -> Check {
 }
 
 fn try_it() -> Result<Vec<Check>, String> {
-    let scratch = Scratch::new("doctor").map_err(|e| said(&e))?;
+    let scratch = Scratch::new("doctor").map_err(|e| reason(&e))?;
     let run = scratch.path().join("run");
-    let ran = record(scratch.path(), &run).map_err(|e| said(&e))??;
+    let ran = record(scratch.path(), &run).map_err(|e| reason(&e))??;
     if let Some(why) = ran.failed {
         return Err(why);
     }
@@ -64,8 +64,8 @@ fn record(scratch: &Path, run: &Path) -> io::Result<Result<Ran, String>> {
     let output = command.env(CONFIG_FILE, config).output()?;
     Ok(serde_json::from_slice(&output.stdout).map_err(|_| {
         let errors = String::from_utf8_lossy(&output.stderr);
-        let first = errors.lines().next().unwrap_or("it printed nothing");
-        format!("the program that launches it ended early ({}): {first}", output.status)
+        let first = errors.lines().next().unwrap_or("no output");
+        format!("the test program ended early ({}): {first}", output.status)
     }))
 }
 
@@ -127,7 +127,9 @@ impl Recorded {
         let verdict = if is_complete && wrong == 0 { Verdict::Ok } else { Verdict::Part };
         let check = Check::new(NAME, verdict, found);
         match (&self.why, is_complete) {
-            (Some(why), false) => check.hint(format!("solve what hid the rest: {why}")),
+            (Some(why), false) => {
+                check.hint(format!("fix the cause of the missing records: {why}"))
+            }
             _ => check,
         }
     }

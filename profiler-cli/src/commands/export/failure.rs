@@ -11,7 +11,7 @@ use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
 use crate::runs::failure::{no_rank, trace_failure};
 use crate::runs::formats::{self, Format, Takes};
-use crate::terminal::errors::{Failure, nearest, said};
+use crate::terminal::errors::{Failure, nearest, reason};
 
 /// Steps that are named one by one.
 const MOST_STEPS: usize = 8;
@@ -28,8 +28,8 @@ pub fn unknown_format(format: &str, path: &Path) -> Failure {
 pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
     let (name, run) = (format.name, path.display());
     let takers = formats::that_take(option).join(", ");
-    let no = |option: &str, why: &str, hint: String| {
-        Failure::new(format!("{option} is not for {name}")).cause(why).hint(hint)
+    let no = |option: &str, why: String, hint: String| {
+        Failure::new(format!("{option} does not apply to {name}")).cause(why).hint(hint)
     };
     let part = match format.takes.contains(&Takes::Times) {
         true => "--steps, --from-time and --to-time, --rank",
@@ -38,31 +38,31 @@ pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
     match option {
         Takes::Weight => {
             let why = match name {
-                "flame" => "the page holds every measure, to choose from in it",
-                "speedscope" | "pprof" => {
-                    "the file holds every measure, to choose from in its viewer"
-                }
-                _ => "only collapsed stacks have one number each",
+                "flame" => "the page contains all units and a menu to switch them",
+                "speedscope" | "pprof" => "the file contains all units; the viewer switches them",
+                _ => "only collapsed stacks have one unit",
             };
-            no("--weight", why, format!("leave it out, or --to {takers}"))
+            no("--weight", why.to_owned(), format!("no --weight, or --to {takers}"))
         }
-        Takes::Against => {
-            no("--against", "it shows one run", format!("--to {takers}, or tprof diff OTHER {run}"))
-        }
+        Takes::Against => no(
+            "--against",
+            format!("{name} shows one run"),
+            format!("--to {takers}, or tprof diff OTHER {run}"),
+        ),
         Takes::Json => no(
             "--json",
-            "it has one form",
-            format!("leave it out; --to {takers} --json writes trees, --to json tables"),
+            format!("{name} has only one form"),
+            format!("no --json; --to {takers} --json writes call trees, --to json tables"),
         ),
         Takes::MaxSize => no(
             "--max-size",
-            "a part of it would look like the whole",
+            "a shortened file would look complete".to_owned(),
             format!("{part}; or --to {takers}"),
         ),
         Takes::Times => no(
-            "a part of the time",
-            "it shows a whole run",
-            format!("leave out --steps, --from-time and --to-time; --to {takers} take them"),
+            "a part of the run",
+            format!("{name} always covers the whole run"),
+            format!("no --steps, --from-time or --to-time; or --to {takers}"),
         ),
     }
 }
@@ -76,37 +76,45 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
         }
         ExportError::NoStep { step, there } => no_step(run, *step, there),
         ExportError::Backwards { from_ns, to_ns } => Failure::new("the slice is empty")
-            .cause(format!("it begins at {} and ends at {}", duration(*from_ns), duration(*to_ns)))
-            .hint("--from-time before --to-time"),
+            .cause(format!(
+                "the slice begins at {} and ends at {}",
+                duration(*from_ns),
+                duration(*to_ns)
+            ))
+            .hint("a --from-time before --to-time"),
         ExportError::OutsideRun { first_ns, last_ns } => {
-            Failure::new("the slice lies outside the run")
-                .cause(format!("it lasts from {} to {}", duration(*first_ns), duration(*last_ns)))
-                .hint("times between these; they count from the run's beginning")
+            Failure::new("the slice is outside the run")
+                .cause(format!(
+                    "the run lasts from {} to {}",
+                    duration(*first_ns),
+                    duration(*last_ns)
+                ))
+                .hint("times in this range; they count from the start of the run")
         }
         ExportError::EmptySlice => Failure::new("the slice is empty")
-            .cause("nothing was recorded in it that this format holds")
-            .hint("a longer stretch, or none"),
+            .cause("the slice has no events of the kinds that this format exports")
+            .hint("a longer slice, or no slice"),
         ExportError::TooSmall { max_bytes, least_bytes } => {
             Failure::new(format!("--max-size {} is too small", bytes(*max_bytes)))
-                .cause("not even the names of the tracks would fit")
+                .cause("the names of the tracks need more space")
                 // Rounded up: what is shown rounded may be less than what is needed.
                 .hint(format!("--max-size {}", exact_size(least_bytes.next_multiple_of(1024))))
         }
         ExportError::NoMaxSize { format } => {
-            Failure::new(format!("--max-size is not for {format}"))
-                .cause("a part of it would look like the whole")
+            Failure::new(format!("--max-size does not apply to {format}"))
+                .cause("a shortened file would look complete")
                 .hint("--steps, --from-time and --to-time, --rank")
         }
         ExportError::Nothing { format, wants } => {
-            Failure::new(format!("there is nothing for {format} in `{shown}`"))
-                .cause(format!("it shows {wants}, and none were recorded"))
-                .hint("tprof run records them; tprof doctor says what it can see here")
+            Failure::new(format!("`{shown}` contains nothing to export as {format}"))
+                .cause(format!("{format} exports {wants}, and the run recorded none"))
+                .hint("tprof run records them; tprof doctor checks this machine")
         }
-        ExportError::NoFile => Failure::new(format!("nothing to export in `{shown}`"))
-            .cause("the run holds no trace file")
-            .hint(format!("tprof report {shown} says what happened")),
+        ExportError::NoFile => Failure::new(format!("`{shown}` contains nothing to export"))
+            .cause("the run has no rank file")
+            .hint(format!("tprof report {shown}")),
         ExportError::Exists { path } => Failure::new(format!("`{}` exists", path.display()))
-            .cause("an export replaces nothing unless told to")
+            .cause("tprof export replaces files only with --force")
             .hint("--force, or another -o"),
         ExportError::NotADirectory { path, files } => {
             let to = match is_stdout(path) {
@@ -114,50 +122,51 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
                 false => format!("`{}`", path.display()),
             };
             Failure::new(format!("cannot write {to}"))
-                .cause(format!("{files} files cannot be written to one name"))
-                .hint("give a directory to -o, or one rank to --rank")
+                .cause(format!("the export has {files} files, not one"))
+                .hint("-o with a directory, or --rank with one rank")
         }
         ExportError::NotToStdout { format } => {
             Failure::new(format!("cannot write {format} to stdout"))
-                .cause("it is a directory of several files")
+                .cause(format!("{format} is a directory of several files"))
                 .hint("-o DIR, or --to json")
         }
         ExportError::NoDirectory { path, directory } => no_directory(path, directory),
         ExportError::Write { path, source } if is_stdout(path) => {
-            Failure::new("cannot write the export").cause(said(source)).hint("-o FILE")
+            Failure::new("cannot write the export").cause(reason(source)).hint("-o FILE")
         }
-        ExportError::Write { path, source } => {
-            Failure::new(format!("cannot write `{}`", path.display())).cause(said(source)).hint(
-                match source.kind() {
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-                        "make room there, -o on another disk, or a part of the run: --rank, --steps"
-                    }
-                    _ => "-o at a directory that exists and can be written",
-                },
-            )
-        }
+        ExportError::Write { path, source } => Failure::new(format!(
+            "cannot write `{}`",
+            path.display()
+        ))
+        .cause(reason(source))
+        .hint(match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                "free space on the disk, -o on another disk, or fewer events: --rank, --steps"
+            }
+            _ => "-o in a writable directory",
+        }),
     }
 }
 
 fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
     let path = run.display();
-    let failure = Failure::new(format!("there is no step {step} in `{path}`"));
+    let failure = Failure::new(format!("`{path}` has no step {step}"));
     let (Some(first), Some(last)) = (there.first(), there.last()) else {
         return failure
-            .cause("the trace names no steps: no `ProfilerStep#N` and no mark of a step")
+            .cause("the trace has no steps (no `ProfilerStep#N`, no step mark)")
             .hint("--from-time and --to-time");
     };
     let steps = match there.len() {
         0..=MOST_STEPS => there.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
-        count => format!("{first} to {last}, {count} in all"),
+        count => format!("{first} to {last} ({count} steps)"),
     };
-    failure.cause(format!("its steps are {steps}")).hint(format!("--steps {first}"))
+    failure.cause(format!("the steps of the run are {steps}")).hint(format!("--steps {first}"))
 }
 
-/// A trace that was imported for this export alone has no directory to write to.
+/// A trace that was imported only for this export has no directory to write to.
 pub fn nowhere(args: &ExportArgs) -> Failure {
     let path = args.path.display();
     Failure::new(format!("cannot export `{path}` without -o"))
-        .cause("it is no run, in whose directory the result could go")
-        .hint(format!("tprof export {path} --to {} -o .", args.to))
+        .cause("a trace file has no run directory to write into")
+        .hint(format!("tprof export {path} --to {} -o PATH", args.to))
 }

@@ -71,9 +71,9 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
 fn rank(args: &ExportArgs) -> Result<Option<u32>, Failure> {
     let Some(text) = args.slice.rank.as_deref() else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
-        Failure::new(format!("a report page shows one rank or all, not `{text}`"))
-            .cause("--rank was given more than one")
-            .hint("--rank 0, or leave it out")
+        Failure::new(format!("the report page covers one rank or all, not `{text}`"))
+            .cause("--rank has more than one rank")
+            .hint("--rank 0, or no --rank")
     })
 }
 
@@ -136,21 +136,21 @@ fn head(report: &Report) -> ReportPage {
 fn heap_peak(report: &Report) -> Fact {
     let peaks = report.ranks.iter().map(|rank| &rank.host_memory.peak_bytes);
     let most = peaks.clone().filter(|peak| peak.value().is_some()).max_by_key(|peak| peak.value());
-    let unknown = Reading::missing("no rank file tells");
+    let unknown = Reading::missing("no rank file could be read");
     let peak = most.or_else(|| peaks.clone().next()).unwrap_or(&unknown);
     fact(
         "Heap peak",
         peak,
         |held| bytes(*held),
-        if report.ranks.len() > 1 { "most of all ranks" } else { "" },
+        if report.ranks.len() > 1 { "highest of all ranks" } else { "" },
     )
 }
 
 fn of_processes(report: &Report) -> String {
     let killed = match report.killed.len() {
         0 => None,
-        1 => Some("1 was ended by a signal".to_owned()),
-        many => Some(format!("{many} were ended by signals")),
+        1 => Some("1 process was ended by a signal".to_owned()),
+        many => Some(format!("{many} processes were ended by signals")),
     };
     let images = report.processes.len();
     let images =
@@ -174,22 +174,22 @@ fn complete(report: &Report) -> Complete {
     let recorded = format!("{} recorded", seen.recorded_words());
     let mut gaps: Vec<String> = (seen.losses.iter())
         .map(|loss| match loss.count {
-            0 => format!("lost: {}, how many is not known ({})", loss.what, loss.why),
+            0 => format!("lost: {}, count unknown ({})", loss.what, loss.why),
             lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         })
         .collect();
     let blind = blind_alike(&seen.blind).into_iter();
-    gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not seen: {why}")));
+    gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded: {why}")));
     gaps.extend(report.problems.iter().cloned());
     gaps.extend(report.notes.iter().cloned());
     let sentence = match seen.complete {
-        true => format!("Complete: {recorded}, none lost, no process unseen."),
+        true => format!("Complete: {recorded}, no event lost, every process recorded."),
         false => format!(
-            "Not complete: {recorded}, {} known to be lost; the run {}.",
+            "Not complete: {recorded}, at least {} lost; the run {}.",
             count(seen.lost),
             match report.run.state {
                 "finished" => "finished",
-                "running" => "still lasts",
+                "running" => "is in progress",
                 _ => "was cut off",
             }
         ),
@@ -200,7 +200,7 @@ fn complete(report: &Report) -> Complete {
 /// The figure of a report that belongs on top of the page.
 fn headline(document: &Document) -> Option<Fact> {
     let (name, table, key, remark) = match document.kind {
-        "breakdown" => ("GPU idle", "breakdown", "idle_share", "most of all ranks"),
+        "breakdown" => ("GPU idle", "breakdown", "idle_share", "highest of all ranks"),
         "steps" => ("Median step", "step_times", "median_ns", "longest of all ranks"),
         _ => return None,
     };
@@ -235,7 +235,7 @@ fn section(about: &str, document: Document) -> Section {
         charts: charts(&document),
         tables: tables.into_iter().map(table).collect(),
         empty: match is_empty {
-            true => why.unwrap_or("nothing of it was recorded").to_owned(),
+            true => why.unwrap_or("no such event was recorded").to_owned(),
             false => String::new(),
         },
     }
@@ -258,7 +258,7 @@ fn short(names: &[&str]) -> String {
     names.iter().take(4).map(function).collect::<Vec<_>>().join(" ‹ ")
 }
 
-/// `Breakdown`; `GPU queue` would be said by the kind itself.
+/// `Breakdown`; `GPU queue` repeats the name of the kind.
 fn title(kind: &str) -> String {
     let known = match kind {
         "breakdown" => "Where GPU time went",
@@ -376,8 +376,8 @@ fn stacks(table: &Table) -> Option<Chart> {
     let all = rows.len();
     rows.truncate(MOST_RANKS);
     let title = match all > MOST_RANKS {
-        true => format!("GPU time of the {MOST_RANKS} ranks that were idle most, of {all}"),
-        false => "GPU time by rank, most idle first".to_owned(),
+        true => format!("GPU time of the {MOST_RANKS} ranks with the most idle time, of {all}"),
+        false => "GPU time by rank, by idle time".to_owned(),
     };
     let parts = parts.iter().map(|(_, column)| column.heading.to_owned()).collect();
     Some(Chart::Stacks { title, parts, rows })
@@ -404,7 +404,7 @@ fn steps(table: &Table) -> Option<Chart> {
         true => format!(", the first {MOST_STEPS} of {}", of_first.len()),
         false => String::new(),
     };
-    let title = format!("Time of each step of {whose}{cut}; outliers stand out");
+    let title = format!("Step times of {whose}{cut}; outliers are highlighted");
     Some(Chart::Columns { title, columns })
 }
 
@@ -452,7 +452,7 @@ fn memory(report: &Report) -> Section {
         let series = [
             match line.resident_bytes.value() {
                 Some(_) => ("resident", &line.resident_bytes),
-                None => ("RSS of all, shared pages for each", &line.rss_bytes),
+                None => ("RSS (shared pages count per process)", &line.rss_bytes),
             },
             ("heap", &line.heap_bytes),
             ("mapped", &line.mapped_bytes),
@@ -530,9 +530,9 @@ fn owners(rank: &tprof_analyze::summary::Rank) -> report_page::Table {
         ]
     });
     report_page::Table {
-        title: format!("{}: who held its {peak} at the peak", rank.label),
+        title: format!("{}: allocation sites of its {peak} peak", rank.label),
         about: format!(
-            "{} recording{}; innermost function first, the whole stack under the pointer",
+            "{} recording{}; innermost function first, full stack as a tooltip",
             heap.recording,
             if heap.recording == "sampled" { ", estimates" } else { "" },
         ),

@@ -15,7 +15,7 @@ use crate::runs::failure::trace_failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{self, Format, Takes, Writer};
 use crate::runs::symbols::Late;
-use crate::terminal::errors::{Failure, say};
+use crate::terminal::errors::{Failure, print_stderr};
 
 /// Reads a run and writes it in another format.
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
@@ -55,7 +55,7 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     Ok(format)
 }
 
-/// Writes the run at `path` in a format, and tells on stderr what was left out.
+/// Writes the run at `path` in a format, and prints notes to stderr.
 pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Written> {
     let opened_against = args.against.as_deref().map(open_run_or_import).transpose()?;
     let against = opened_against
@@ -80,7 +80,7 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
     };
     let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
     for problem in run.problems() {
-        say(&format!("note: {}\n", problem.what));
+        print_stderr(&format!("note: {}\n", problem.what));
     }
     let written = match format.writer {
         Writer::Library(export) => export(&run, &options).map_err(|error| match error {
@@ -93,20 +93,20 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
         Writer::ReportPage => report::export(&run, args, &options)?,
     };
     for note in late.notes() {
-        say(&format!("note: {note}\n"));
+        print_stderr(&format!("note: {note}\n"));
     }
-    tell(&written);
+    print_notes(&written);
     Ok(written)
 }
 
 /// What was left out, and other remarks, on stderr.
-fn tell(written: &Written) {
+fn print_notes(written: &Written) {
     if written.left_out > 0 {
         let all = count(written.events + written.left_out);
-        say(&format!("note: {} of {all} events were left out\n", count(written.left_out)));
+        print_stderr(&format!("note: {} of {all} events were left out\n", count(written.left_out)));
     }
     for note in &written.notes {
-        say(&format!("note: {note}\n"));
+        print_stderr(&format!("note: {note}\n"));
     }
 }
 
@@ -116,7 +116,7 @@ pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
         None => Ok(None),
         Some(text) => match parse_duration(text) {
             Some(time) => Ok(Some(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))),
-            None => Err(refused(option, text, "it is no time", "1.5s")),
+            None => Err(refused(option, text, "the value is not a time", "1.5s")),
         },
     };
     let numbers = |option: &str, text: &Option<String>| match text.as_deref() {
@@ -137,7 +137,7 @@ fn size(args: &ExportArgs) -> Result<Option<u64>, Failure> {
     let Some(text) = args.max_size.as_deref() else { return Ok(None) };
     match parse_size(text) {
         Some(bytes) => Ok(Some(bytes)),
-        None => Err(refused("max-size", text, "it is no size", "100M")),
+        None => Err(refused("max-size", text, "the value is not a size", "100M")),
     }
 }
 

@@ -5,42 +5,42 @@ use std::path::PathBuf;
 
 use crate::commands::export::SliceArgs;
 
-/// What `tprof open` shows a run in.
+/// The pages of `tprof open`.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum View {
-    /// Perfetto's page
+    /// Perfetto (ui.perfetto.dev)
     #[default]
     Perfetto,
     /// Threads, streams and memory over time
     Timeline,
     /// Flame graphs
     Flame,
-    /// All reports, with links to the two others
+    /// All reports, with links to timeline and flame graph
     Report,
 }
 
 /// `tprof open`.
 #[derive(Args, Debug)]
 pub struct OpenArgs {
-    /// Run directory, one of its files, or a foreign trace
+    /// Run directory, one of its files, or a Kineto or Chrome trace
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub path: PathBuf,
-    /// What to open it in
+    /// Page to open
     #[arg(long = "as", value_name = "PAGE", value_enum, default_value_t = View::Perfetto)]
     pub view: View,
-    /// Which part.
+    /// The part of the run.
     #[command(flatten)]
     pub slice: SliceArgs,
-    /// Start no browser, print the address alone
+    /// Only print the address, start no browser
     #[arg(long)]
     pub no_browser: bool,
-    /// End when the browser has fetched the page or the trace
+    /// Exit when the browser has fetched the page or the trace
     #[arg(long)]
     pub once: bool,
-    /// Port on 127.0.0.1 [default: 9001 for perfetto, whose page fetches from no other; else any]
+    /// Port on 127.0.0.1 [default: 9001 for Perfetto, which accepts no other; otherwise any]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Page to open, if you serve Perfetto's yourself [default: ui.perfetto.dev]
+    /// Address of your own Perfetto server [default: ui.perfetto.dev]
     #[arg(long, value_name = "URL")]
     pub ui: Option<String>,
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Openers hand over and end; a browser itself may stay.
 const HANDED_OVER: Duration = Duration::from_millis(200);
 
-/// Whether something took the address; `folder` is for this user alone.
+/// Whether something took the address; only this user can enter `folder`.
 pub fn open(url: &str, folder: &Path) -> io::Result<bool> {
     let has_display = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER"];
     if !has_display.iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty())) {

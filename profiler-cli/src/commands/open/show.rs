@@ -1,8 +1,8 @@
 //! Shows a run in Perfetto's page, or in one of tprof's own.
 //!
-//! The browser fetches it from this machine alone: a server on 127.0.0.1 gives
-//! it out under a name that cannot be guessed; a trace to the origin of Perfetto's
-//! page alone, whose own policy allows it to fetch from port 9001 and no other.
+//! The browser fetches the page only from this machine: a server on 127.0.0.1 hands
+//! it out under a name that cannot be guessed, and a trace only to the origin of
+//! Perfetto's page. The policy of that page allows it to fetch only from port 9001.
 
 use super::args::{OpenArgs, View};
 use super::{browser, serve};
@@ -19,7 +19,7 @@ use crate::launch::ctrl_c;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{Format, find};
 use crate::runs::scratch::{self, Scratch};
-use crate::terminal::errors::{Failure, said, say};
+use crate::terminal::errors::{Failure, print_stderr, reason};
 
 /// Perfetto's page, unless another is named.
 const UI: &str = "https://ui.perfetto.dev";
@@ -29,9 +29,9 @@ const PORT: u16 = 9001;
 /// Exports the run, serves it, and opens the page on it; until Ctrl-C.
 pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     if args.view != View::Perfetto && args.ui.is_some() {
-        return Err(Failure::new("--ui is for Perfetto's page alone")
-            .cause("tprof's own pages need no other")
-            .hint("leave it out, or --as perfetto")
+        return Err(Failure::new("--ui applies only to Perfetto")
+            .cause("the pages of tprof need no server")
+            .hint("drop --ui, or --as perfetto")
             .into());
     }
     let formats: Vec<&Format> = made(args.view).iter().filter_map(|name| find(name)).collect();
@@ -46,9 +46,9 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     let port = listener.local_addr()?.port();
     let opened = open_run_or_import(&args.path)?;
     let dir = Scratch::new("open").map_err(|error| {
-        Failure::new("cannot make a directory for what the browser gets")
-            .cause(said(&error))
-            .hint("TMPDIR at a directory with room")
+        Failure::new("cannot create a temporary directory for the page")
+            .cause(reason(&error))
+            .hint("set TMPDIR to a directory with free space")
     })?;
     let mut files = Vec::new();
     for format in formats {
@@ -67,13 +67,13 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     serving.store(true, Relaxed);
     writeln!(std::io::stdout(), "{url}")?;
     if !args.no_browser && !browser::open(&url, dir.path()).unwrap_or(false) {
-        say("note: no browser could be started here: open the address above in one.\n");
-        say(&format!(
-            "note: from another machine: ssh -L {port}:127.0.0.1:{port} to this one first\n"
+        print_stderr("note: no browser started; open the address above in a browser.\n");
+        print_stderr(&format!(
+            "note: on another machine, first run ssh -L {port}:127.0.0.1:{port} HOST\n"
         ));
     }
     if std::io::stderr().is_terminal() {
-        say("Serving it to that page; Ctrl-C ends.\n");
+        print_stderr("Serving the run to this page; Ctrl-C stops.\n");
     }
     server.run(args.once)?;
     Ok(ExitCode::SUCCESS)
@@ -113,13 +113,13 @@ fn export_args(args: &OpenArgs, format: &Format, output: &Path) -> ExportArgs {
 
 fn busy(args: &OpenArgs, port: u16, error: &std::io::Error) -> Failure {
     let path = args.path.display();
-    let failure = Failure::new(format!("cannot listen on 127.0.0.1:{port}")).cause(said(error));
+    let failure = Failure::new(format!("cannot listen on 127.0.0.1:{port}")).cause(reason(error));
     match args.view {
         View::Perfetto => failure.hint(format!(
-            "end what listens there (another tprof open?), or tprof export {path} --to perfetto \
-             and drop the file on {}",
+            "stop the process that uses the port (another tprof open?), or tprof export {path} \
+             --to perfetto and open the file in {}",
             args.ui.as_deref().unwrap_or(UI)
         )),
-        _ => failure.hint("leave out --port, for any that is free"),
+        _ => failure.hint("drop --port, for any free port"),
     }
 }

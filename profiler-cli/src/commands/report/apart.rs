@@ -1,11 +1,11 @@
-//! Tells stacks apart whose lines are the same: those of a library's many functions
-//! that one call of Python's runs, say.
+//! Distinguishes stacks with the same lines, for example those of a library's many
+//! functions that one Python call runs.
 
 use std::sync::Arc;
 
 use super::frames::function;
 
-/// For each of these stacks, the outermost function that tells it from those shown with
+/// For each of these stacks, the outermost function that distinguishes it from those shown with
 /// the same lines, but for how many frames were left out: one that the fewest of those
 /// have. None where the lines differ anyway, or the stacks do not.
 pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Option<&'s str>> {

@@ -1,4 +1,4 @@
-//! `tprof report [KIND] RUN`: telling the kind from the run.
+//! `tprof report [KIND] RUN`: which word is the kind, and which the run.
 
 use super::kinds::{kinds_help, report_kind_names, report_kinds};
 use crate::terminal::errors::{Failure, nearest};
@@ -13,42 +13,41 @@ use std::path::PathBuf;
     after_help = kinds_help()
 )]
 pub struct ReportWords {
-    /// Run directory or one of its files, after the kind of report if it is not
-    /// the summary
+    /// Run directory or rank file; put KIND before it
     #[arg(required = true, num_args = 1..=2, value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub words: Vec<OsString>,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Print CSV: one table, the first unless --table names another
+    /// Print one table as CSV: the first, or that of --table
     #[arg(long)]
     pub csv: bool,
-    /// Table that --csv prints; an unknown name lists them
+    /// Table for --csv; an unknown name lists all names
     #[arg(long, value_name = "NAME", requires = "csv")]
     pub table: Option<String>,
-    /// Directory for all tables of --csv, each as KIND.TABLE.csv
+    /// Directory for all tables as CSV files, KIND.TABLE.csv
     #[arg(short, long, value_name = "DIR", requires = "csv", conflicts_with = "table", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
-    /// Rows in each table
+    /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Only this rank
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
-    /// Read the trace as Holistic Trace Analysis 0.5.0 does, to compare numbers:
-    /// whole microseconds, without the last step (docs/metrics.md)
+    /// Compute as Holistic Trace Analysis 0.5.0: whole microseconds, without the
+    /// last step (docs/metrics.md)
     #[arg(long)]
     pub hta: bool,
-    /// Only operators whose name contains this (sequences)
+    /// Only operators with this text in their names (sequences)
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Only within the Nth range, from 0, whose name contains this (critical-path);
-    /// without N within all of them (cpu)
+    /// Only inside the Nth range (from 0) with this text in its name (critical-path,
+    /// cpu); omit :N to include every match (cpu only)
     #[arg(long, value_name = "TEXT[:N]")]
     pub within: Option<String>,
 }
 
-/// `tprof report`, its words told apart.
+/// `tprof report`, with kinds and run separated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportArgs {
     /// Of [`report_kinds`], without repetition: at least one.
@@ -69,20 +68,20 @@ pub struct ReportArgs {
     pub rank: Option<u32>,
     /// As Holistic Trace Analysis reads the trace.
     pub hta: bool,
-    /// Only operators whose name contains this.
+    /// Only operators with this text in their names.
     pub operator: Option<String>,
     /// Only within this range.
     pub within: Option<String>,
 }
 
 impl ReportWords {
-    /// Tells kind from run, and refuses a kind that does not exist.
+    /// Separates kind and run, and refuses a kind that does not exist.
     pub fn resolve(self) -> Result<ReportArgs, Failure> {
         let (kinds, path) = match self.words.as_slice() {
             [word] if kinds_in(word).is_some() && !PathBuf::from(word).exists() => {
                 let kind = word.to_string_lossy();
                 return Err(Failure::new(format!("no run given to `tprof report {kind}`"))
-                    .cause("a report is made from a run directory or one of its files")
+                    .cause("a report needs a run directory or one of its files")
                     .hint(format!("tprof report {kind} RUN")));
             }
             [path] => (vec!["summary".to_owned()], path),
@@ -101,9 +100,9 @@ impl ReportWords {
         let path = PathBuf::from(path);
         let Self { json, csv, table, output, top, rank, hta, operator, within, .. } = self;
         if kinds.len() > 1 && csv && output.is_none() {
-            return Err(Failure::new("several reports do not fit one CSV")
-                .cause("each has tables of its own")
-                .hint("-o DIR writes each table into a file there"));
+            return Err(Failure::new("several reports do not fit into one CSV table")
+                .cause("each report has its own tables")
+                .hint("-o DIR, to write each table into a file"));
         }
         Ok(ReportArgs { kinds, path, json, csv, table, output, top, rank, hta, operator, within })
     }

@@ -1,4 +1,4 @@
-//! Stacks cut down to what a person looks for.
+//! Stacks cut down to the frames that matter to a reader.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const MOST_FRAMES: usize = 6;
 /// Native frames shown of what a Python function called.
 const MOST_CALLED: usize = 2;
 
-/// Functions through which memory is asked for; whoever called them is of interest.
+/// Functions that allocate memory; their callers are of interest.
 const ALLOCATORS: [&str; 31] = [
     "malloc",
     "calloc",
@@ -68,7 +68,7 @@ const ALLOCATOR_PREFIXES: [&str; 16] = [
     "alloc::boxed::Box<",
 ];
 
-/// Functions below `main` of a program or thread, in which nobody is interested.
+/// Functions below `main` of a program or thread, of no interest to a reader.
 const STARTERS: [&str; 8] = [
     "_start",
     "__libc_start_main",
@@ -89,7 +89,7 @@ pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     shown
 }
 
-/// A stack's own frames, and what says that it was cut.
+/// A stack's own frames, and the mark of a cut stack.
 fn without_cut(stack: &[Arc<str>]) -> (&[Arc<str>], Option<&str>) {
     match stack.split_last() {
         Some((cut, frames)) if cut.starts_with(CUT) => (frames, Some(cut)),
@@ -133,9 +133,9 @@ fn frames_shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     shown
 }
 
-/// As [`shown`], of a stack whose innermost Python frame is at `python`: what that called,
+/// As [`shown`], of a stack with its innermost Python frame at `python`: what that called,
 /// as far as there is room, then Python's own callers. The interpreter's frames between
-/// them say nothing more.
+/// them add nothing.
 fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
     let native: Vec<&str> =
         stack[..python].iter().map(|frame| &**frame).filter(|frame| !is_allocator(frame)).collect();
@@ -209,7 +209,7 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
     line
 }
 
-/// Whether a frame belongs to a language's own containers: its caller says more.
+/// Whether a frame belongs to a language's own containers: its caller is more useful.
 fn is_library(frame: &str) -> bool {
     const LIBRARIES: [&str; 7] =
         ["std::", "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::", "<core::"];

@@ -8,7 +8,7 @@ use tprof_facts::units::{bytes, count, duration, percent};
 
 use crate::terminal::page::{Page, Table};
 
-/// Ranks on whose devices something ran.
+/// Ranks with work on their devices.
 fn of_ranks(report: &Report) -> Vec<(&Rank, &Gpu)> {
     report.ranks.iter().filter_map(|rank| Some((rank, rank.gpu.value()?))).collect()
 }
@@ -95,7 +95,7 @@ fn most<'a>(
     known.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Why no device told it.
+/// Why no device has it.
 fn unknown<T>(gpus: &[&SampledGpu], of: impl Fn(&SampledGpu) -> &Reading<T>) -> String {
     match gpus.first().map(|gpu| of(gpu)) {
         Some(Reading::Missing(why)) => format!("unknown ({why})"),

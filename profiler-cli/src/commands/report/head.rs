@@ -13,7 +13,7 @@ use crate::terminal::page::Page;
 /// Blind processes and problems that are listed.
 const MOST_GAPS: usize = 6;
 
-/// What every page says first, whatever follows.
+/// The first lines of every page.
 pub struct Head<'a> {
     pub run: &'a Run,
     pub completeness: &'a Completeness,
@@ -43,7 +43,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     let sum = head.completeness;
     let recorded = format!("{} recorded", sum.recorded_words());
     if sum.complete {
-        page.paragraph(0, &format!("COMPLETE: {recorded}, none lost, no process unseen."));
+        page.paragraph(0, &format!("COMPLETE: {recorded}, no event lost, every process recorded."));
         notes(page, head.notes);
         return;
     }
@@ -51,13 +51,15 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     match head.run.state {
         // Without a collector's account it is not known whether there was more.
         "cut off" if !head.run.recorded_by.is_empty() => {
-            page.item("the recording was cut off; this is what was written until then");
+            page.item("the recording was cut off; the report covers the part that was written");
         }
-        "running" => page.item("the run still lasts; this is what was written so far"),
+        "running" => {
+            page.item("the run is in progress; the report covers the part that is written")
+        }
         _ => {}
     }
     let lost = sum.losses.iter().map(|loss| match loss.count {
-        0 => format!("{} lost ({}); how many is not known", loss.what, loss.why),
+        0 => format!("{} lost ({}), count unknown", loss.what, loss.why),
         n => format!("{} {} lost ({})", count(n), loss.what, loss.why),
     });
     list(page, lost.collect(), "kinds of loss");
@@ -65,8 +67,8 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         page.item(&format!("{} events lost", count(sum.lost)));
     }
     let blind = blind_alike(&sum.blind).into_iter();
-    let blind = blind.map(|(what, whom, why)| format!("{whom}: {what} not seen ({why})"));
-    list(page, blind.collect(), "groups of processes not seen");
+    let blind = blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded ({why})"));
+    list(page, blind.collect(), "groups of processes not recorded");
     list(page, head.problems.to_vec(), "problems");
     notes(page, head.notes);
 }
@@ -157,7 +159,7 @@ fn overhead(page: &mut Page, report: &Report) {
     page.field("overhead", &text);
 }
 
-/// The cgroup, where it says anything.
+/// The cgroup, where it has limits or kills.
 pub fn cgroup(page: &mut Page, report: &Report) {
     let cgroup = &report.cgroup;
     let (Some(peak), limit) = (cgroup.peak_bytes.get(), cgroup.limit_bytes.get()) else { return };
@@ -196,9 +198,9 @@ pub fn killed(page: &mut Page, report: &Report) {
         page.paragraph(4, &death.why);
         let memory = match (death.rss_bytes.get(), death.heap_bytes.get()) {
             (Some(rss), Some(heap)) => {
-                format!("Last seen with RSS {}; live heap {}.", bytes(rss), bytes(heap))
+                format!("Last RSS {}; live heap {}.", bytes(rss), bytes(heap))
             }
-            (Some(rss), None) => format!("Last seen with RSS {}.", bytes(rss)),
+            (Some(rss), None) => format!("Last RSS {}.", bytes(rss)),
             (None, Some(heap)) => format!("Live heap {}; RSS was not sampled.", bytes(heap)),
             (None, None) => String::new(),
         };

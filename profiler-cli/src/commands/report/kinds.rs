@@ -6,7 +6,7 @@ use tprof_analyze::Kind;
 pub fn report_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     let own = [
         ("summary", "wall time, processes, ranks, completeness, overhead (default)"),
-        ("memory", "peak, live, churn, top sites, growth, time line"),
+        ("memory", "peak, live, churn, top sites, growth, timeline"),
     ];
     own.into_iter().chain(tprof_analyze::KINDS.iter().map(|kind| (kind.name, kind.about)))
 }
@@ -20,7 +20,7 @@ pub fn report_kind_names() -> Vec<&'static str> {
 pub fn kinds_help() -> String {
     let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, about)| format!("\n  {name:<width$}  {about}");
-    let several = "Several at once read the run once: `kernels,steps`, or `all`.";
+    let several = "List several (`kernels,steps`) or `all`; the run is read once.";
     format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
 }
 

@@ -12,7 +12,7 @@ use tprof_analyze::{Kind, Made, Report};
 use super::head::{self, Head};
 use super::kinds::{kind_name, report_kinds};
 use super::{csv, document, memory, summary};
-use crate::terminal::errors::{Failure, said};
+use crate::terminal::errors::{Failure, reason};
 use crate::terminal::page::Page;
 
 /// One of the reports.
@@ -82,7 +82,7 @@ pub fn text(made: &Made, kinds: &[String], top: usize, width: usize) -> String {
     page.into_text()
 }
 
-/// Notes that concern the whole run: documents say theirs under their heading.
+/// Notes that concern the whole run: documents print theirs under their heading.
 fn one_notes(one: One<'_>) -> &[String] {
     match one {
         One::Report(report) => &report.notes,
@@ -141,8 +141,8 @@ impl Serialize for One<'_> {
 pub fn write_csv(made: &Made, directory: &Path) -> Result<(), Failure> {
     let failed = |what: &Path, error: &std::io::Error| {
         Failure::new(format!("cannot write `{}`", what.display()))
-            .cause(said(error))
-            .hint("-o at a directory that can be written")
+            .cause(reason(error))
+            .hint("-o with a writable directory")
     };
     crate::runs::directory::make(directory)?;
     let write = |kind: &str, table: &str, text: String| {

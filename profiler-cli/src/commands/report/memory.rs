@@ -28,7 +28,7 @@ pub fn body(page: &mut Page, report: &Report, top: usize) {
     ranks::table(page, report, top);
     let Some(rank) = ranks::heaviest(report) else {
         page.gap();
-        page.line("No rank file could be read: nothing is known about memory.");
+        page.line("No rank file could be read: memory is unknown.");
         return;
     };
     heap(page, report, rank);
@@ -38,7 +38,10 @@ pub fn body(page: &mut Page, report: &Report, top: usize) {
     growth(page, &rank.host_memory);
     if report.ranks.len() > 1 {
         page.gap();
-        page.line(&format!("This is {}, the heaviest; --rank N shows another.", rank.label));
+        page.line(&format!(
+            "This is {}, with the highest peak; --rank N selects another.",
+            rank.label
+        ));
     }
 }
 
@@ -66,7 +69,7 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
     churn(page, memory);
     if memory.recording == "sampled" {
         let text = format!(
-            "counts and bytes are exact, live and peak in usable bytes, the peak within {} a \
+            "counts and bytes are exact, live and peak in usable bytes, the peak within {} per \
              thread; sites are estimates",
             bytes(PEAK_SLACK_BYTES)
         );
@@ -75,17 +78,17 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
     if let Some(why) = &memory.at_least {
         page.field(
             "caution",
-            &format!("counts are at least these, peak and live may be off: {why}"),
+            &format!("counts are lower bounds, peak and live are uncertain: {why}"),
         );
     }
     if memory.unmatched_frees > 0 {
         let n = plural(memory.unmatched_frees, "free", "frees");
-        page.field("unmatched", &format!("{n} of blocks whose allocation was not recorded"));
+        page.field("unmatched", &format!("{n} of blocks without a recorded allocation"));
     }
     let maps = &memory.maps;
     if maps.maps + maps.unmaps + maps.remaps > 0 || maps.at_least.is_some() {
         let text = format!(
-            "the program itself mapped {} in {} and unmapped {}",
+            "the program mapped {} in {} and unmapped {}",
             bytes(maps.mapped_bytes),
             plural(maps.maps + maps.remaps, "call", "calls"),
             bytes(maps.unmapped_bytes)
@@ -180,7 +183,7 @@ fn over_time(page: &mut Page, timeline: &Timeline) {
     if let Reading::Missing(why) = &timeline.resident_source
         && timeline.rss_bytes.value().is_some()
     {
-        page.paragraph(2, &format!("RSS counts shared pages for each process; {why}."));
+        page.paragraph(2, &format!("RSS counts shared pages once per process; {why}."));
     }
     gap(page, timeline, resident.0);
 }
@@ -203,7 +206,7 @@ fn gap(page: &mut Page, timeline: &Timeline, resident: &str) {
     let text = if *gap >= 0 {
         format!(
             "At the {resident} peak ({}): {} resident = {} heap + {} other: code, stacks, mappings, and \
-             what the allocator keeps of freed blocks.",
+             freed blocks that the allocator keeps.",
             duration(when),
             bytes(*rss),
             bytes(*heap),
@@ -211,8 +214,8 @@ fn gap(page: &mut Page, timeline: &Timeline, resident: &str) {
         )
     } else {
         format!(
-            "At the {resident} peak ({}): {} resident, {} heap: at least {} were allocated and not \
-             touched (or swapped out).",
+            "At the {resident} peak ({}): {} resident, {} heap: at least {} allocated but never touched, \
+             or swapped out.",
             duration(when),
             bytes(*rss),
             bytes(*heap),
@@ -226,9 +229,9 @@ fn growth(page: &mut Page, memory: &HostMemory) {
     match (&memory.growth, &memory.growth_over_quarters) {
         (Reading::Missing(why), quarters) => {
             page.heading("Growth");
-            page.paragraph(2, &format!("From step to step: unknown, {why}."));
+            page.paragraph(2, &format!("Growth per step is unknown: {why}."));
             if let Some(quarters) = quarters {
-                page.paragraph(2, "Instead, between the middles of the run's quarters:");
+                page.paragraph(2, "Growth between the middles of the quarters of the run:");
                 grown(page, memory, quarters);
             }
         }
@@ -288,7 +291,7 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
         page.paragraph(
             2,
             &format!(
-                "Left out: {sites} that grew by less than {}{each}, {} in all; --json lists them.",
+                "Not listed: {sites} that grew by less than {}{each}, {} in sum; --json lists them.",
                 bytes(least),
                 signed_bytes(sum)
             ),
@@ -297,7 +300,7 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
 }
 
 /// Growth below this is not listed: 1 % of the peak, but no less than a page and
-/// no more than a leak that somebody would want to see in a job of any size.
+/// no more than a leak worth a line in a job of any size.
 fn least_growth(memory: &HostMemory) -> u64 {
     (memory.peak_bytes.get().unwrap_or(0) / 100).clamp(4 << 10, 1 << 20)
 }

@@ -15,7 +15,7 @@ use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::Late;
 use crate::terminal::columns;
-use crate::terminal::errors::{Failure, said};
+use crate::terminal::errors::{Failure, reason};
 
 /// Reads a run and prints the report, or several.
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
@@ -31,8 +31,8 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::new("cannot write the report")
-                .cause(said(&error))
-                .hint("> FILE elsewhere")
+                .cause(reason(&error))
+                .hint("redirect stdout to another file")
                 .into())
         }
         wrote => Ok(wrote.map(|()| ExitCode::SUCCESS)?),
@@ -115,13 +115,13 @@ fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Resu
 fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
     if args.hta {
         return Err(Failure::new(format!("the {name} report has no `--hta`"))
-            .cause("Holistic Trace Analysis has nothing to compare it with")
-            .hint("leave out --hta"));
+            .cause("Holistic Trace Analysis has no such report")
+            .hint("drop --hta"));
     }
     if let Some(table) = &args.table {
-        return Err(Failure::new(format!("the {name} report has one table alone as CSV"))
+        return Err(Failure::new(format!("the {name} report has only one CSV table"))
             .cause(format!("`--table {table}` was given"))
-            .hint("leave out --table"));
+            .hint("drop --table"));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ fn weight(rank: &Rank) -> (Option<u64>, Option<u64>) {
     (memory.peak_bytes.get(), memory.allocated_bytes.get())
 }
 
-/// One row per rank, those with the highest peaks first; nothing for one rank alone.
+/// One row per rank, those with the highest peaks first; nothing for a single rank.
 pub fn table(page: &mut Page, report: &Report, top: usize) {
     if report.ranks.len() < 2 {
         return;
@@ -76,7 +76,7 @@ fn spread(page: &mut Page, ranks: &[&Rank]) {
     peaks.sort_unstable();
     if let (true, Some(least), Some(highest)) = (peaks.len() > 2, peaks.first(), peaks.last()) {
         page.line(&format!(
-            "  peaks of {} ranks: least {}, median {}, highest {}",
+            "  peaks of {} ranks: lowest {}, median {}, highest {}",
             peaks.len(),
             bytes(*least),
             bytes(peaks[peaks.len() / 2]),

@@ -53,14 +53,14 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
             page.line(&format!("      {frame}"));
         }
         if let Some(function) = function {
-            page.line(&format!("      told apart by {}", frames::brief(function, width - 14)));
+            page.line(&format!("      distinguished by {}", frames::brief(function, width - 14)));
         }
     }
     if estimates(memory) {
         page.paragraph(
             2,
-            "~ marks estimates from samples; the truth lies within \u{b1} in 95 cases of 100. Each \
-             site is estimated by itself: together they may exceed the peak.",
+            "~ marks estimates from samples, within \u{b1} in 95 cases of 100. Sites are estimated \
+             one by one; their sum may exceed the peak.",
         );
     }
 }

@@ -20,7 +20,7 @@ pub fn text(report: &Report, top: usize, width: usize) -> String {
     let path = crate::terminal::quote::word(report.run.path.as_os_str());
     if gpu::ran(report) {
         page.line(&format!("More: tprof report breakdown {path}"));
-        page.line("      also idle, overlap, kernels, launches, steps, memory and others: --help");
+        page.line("      others: idle, overlap, kernels, launches, steps, memory; see --help");
     } else {
         page.line(&format!("More: tprof report memory {path}"));
     }
@@ -32,7 +32,7 @@ pub fn body(page: &mut Page, report: &Report, top: usize) {
     head::run(page, report);
     gpu::fields(page, report);
     gpu::sampled(page, report);
-    // Of an imported trace the heap is not known, and nobody asks.
+    // The heap of an imported trace is unknown, and no question.
     let heap = !gpu::ran(report) || report.ranks.iter().any(knows_heap);
     if heap {
         memory(page, report);
@@ -56,7 +56,7 @@ fn knows_heap(rank: &Rank) -> bool {
     rank.host_memory.allocations.value().is_some()
 }
 
-/// The first findings in a line each; none says nothing, for then there may be
+/// The first findings in a line each; no line if there are none, for then there may be
 /// nothing but memory to judge.
 fn findings(page: &mut Page, report: &Report) {
     let Reading::Is(lines) = &report.findings else { return };
@@ -75,7 +75,7 @@ fn findings(page: &mut Page, report: &Report) {
     if !lines.is_empty() {
         page.table(&table);
         let path = crate::terminal::quote::word(report.run.path.as_os_str());
-        page.line(&format!("  Why, and what to do: tprof report findings {path}"));
+        page.line(&format!("  Evidence and remedies: tprof report findings {path}"));
     }
 }
 
@@ -111,7 +111,7 @@ fn resident(page: &mut Page, rank: &Rank, whose: &str) {
     let timeline = &rank.timeline;
     let summed = timeline.rss_peak_bytes.get().zip(timeline.rss_peak_at_ns.get());
     let Some((summed, summed_at_ns)) = summed else { return };
-    let counted_often = "which counts shared pages for each process";
+    let counted_often = "which counts shared pages once per process";
     let peak = timeline.resident_peak_bytes.get().zip(timeline.resident_peak_at_ns.get());
     match (peak, &timeline.resident_source) {
         (Some((peak, at_ns)), Reading::Is("PSS")) => {
@@ -161,7 +161,7 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     }
 }
 
-/// How long a process image lasted, if its end was seen.
+/// How long a process image lasted, if its end was recorded.
 fn lasted(row: &ProcessRow) -> Option<u64> {
     Some(row.end_ns.get()?.saturating_sub(row.start_ns))
 }

@@ -191,11 +191,11 @@ fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
     }
     let shown = text(&made, 10, WIDTH);
     assert!(shown.contains(" ~100.0 %") && !shown.contains("106"), "{shown}");
-    assert!(shown.contains("together they may exceed the peak"), "{shown}");
+    assert!(shown.contains("their sum may exceed the peak"), "{shown}");
     assert!(!shown.contains("+11 B "), "{shown}");
     // 1 % of 49 MiB.
     let words: Vec<&str> = shown.split_whitespace().collect();
-    let said = "Left out: 2 sites that grew by less than 501.8 KiB each, +500.0 KiB in all;";
+    let said = "Not listed: 2 sites that grew by less than 501.8 KiB each, +500.0 KiB in sum;";
     assert!(words.join(" ").contains(said), "{shown}");
 }
 
@@ -212,10 +212,13 @@ fn a_sum_over_several_processes_says_so_and_a_lone_one_is_short() {
     assert!(shown.contains("ended exit status 0 overhead"), "{shown}");
     assert!(shown.contains("41.0 MiB live at exit; "), "{shown}");
     made.ranks[0].images = 41;
-    made.notes = vec!["/lib/libx.so has another build id now".to_owned()];
+    made.notes = vec!["/lib/libx.so has changed since the run (another build id)".to_owned()];
     let shown = words(&made);
     assert!(shown.contains("live at exit (summed over 41 program images); "), "{shown}");
-    assert!(shown.contains("Note: /lib/libx.so has another build id now."), "{shown}");
+    assert!(
+        shown.contains("Note: /lib/libx.so has changed since the run (another build id)."),
+        "{shown}"
+    );
     made.kind = Kind::Memory;
     let shown = words(&made);
     assert!(

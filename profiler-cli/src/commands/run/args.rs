@@ -6,16 +6,16 @@ use std::ffi::OsString;
 
 const RUN_NOTES: &str = "\
 Each option is also a variable (--max-size: TPROF_MAX_SIZE) and a key of
-tprof.toml (max-size) in the current directory or at $TPROF_CONFIG; a flag
-wins over a variable, a variable over the file. With TPROF_ENABLED=0 tprof
-runs the command unrecorded, in its own place.
+tprof.toml (max-size) in the current directory or at $TPROF_CONFIG. A flag
+wins over a variable, a variable over the file. With TPROF_ENABLED=0 the
+command replaces tprof and is not recorded.
 
-Ctrl-C goes to the command. Two within 2 seconds make tprof finish with what
-it has and leave the command alone. With --follow, once the command has ended,
-one makes it finish; so do the ends of --duration and --max-size.
+Ctrl-C goes to the command. A second Ctrl-C within 2 seconds ends the recording;
+the command runs on. With --follow, after the end of the command, one Ctrl-C
+ends the recording; so do --duration and --max-size.
 
-The exit status is the command's own, or 125 if tprof failed, 126 if the
-command cannot be executed, 127 if it was not found.";
+The exit status is that of the command. It is 125 if tprof failed, 126 if the
+command cannot be executed, 127 if the command was not found.";
 
 /// `tprof run`.
 #[derive(Args, Debug)]

@@ -15,14 +15,14 @@ use tprof_trace::run::{RunInfo, misses_allocations};
 /// Some five million allocations at four bytes each: below a second.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// A peak and whose it was.
+/// A peak and its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
     /// Highest sum of live bytes.
     pub bytes: u64,
     /// The rank, where there are several.
     pub rank: Option<u32>,
-    /// Allocations of some process could not be seen.
+    /// Allocations of some process could not be recorded.
     pub at_least: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::launch::wait::{self, Interrupts, Outcome};
 use crate::launch::{self, Original, Unusable};
 use crate::settings::enabled;
 use crate::settings::{Resolved, resolve};
-use crate::terminal::errors::{self, Failure, said, say};
+use crate::terminal::errors::{self, Failure, print_stderr, reason};
 use crate::terminal::quote;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -44,7 +44,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     let Some(command) = args.command.first() else {
         return Err(Failure::new("no command to run")
-            .cause("`tprof run` launches the command that follows its options")
+            .cause("`tprof run` needs a command after the options")
             .hint("tprof run -- python train.py")
             .into());
     };
@@ -60,9 +60,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let session = Session::start(resolved.config.clone(), Libraries { preload, agent })
         .map_err(|e| not_started(&output, &e))?;
     if resolved.config.paused && !resolved.quiet {
-        // Whoever has to start it by hand needs its name now.
+        // `tprof ctl start` needs the name of the run now.
         let run = quote::word(quote::nearby(&output).as_os_str());
-        say(&format!("tprof: recording is off; begin it with: tprof ctl start {run}\n"));
+        print_stderr(&format!("tprof: recording is off; start with: tprof ctl start {run}\n"));
     }
     let (session, outcome) =
         launch_and_wait(session, &args.command, &program, &original, &signals, &resolved)?;
@@ -82,7 +82,7 @@ pub fn agent_for(config: &Config) -> Result<Option<std::path::PathBuf>, Failure>
 pub fn current_directory() -> Result<std::path::PathBuf, Failure> {
     std::env::current_dir().map_err(|e| {
         Failure::new("the current directory cannot be used")
-            .cause(said(&e))
+            .cause(reason(&e))
             .hint("cd to a directory that exists")
     })
 }
@@ -99,7 +99,7 @@ fn launch_and_wait(
     let preload = given.as_deref().map(libraries::without_ours);
     let mut changes = session.environment(preload.as_deref().filter(|text| !text.is_empty()));
     if launch::refuses_libraries(program) {
-        // Left alone: it finds what it would find without tprof.
+        // The environment is as it would be without tprof.
         changes.retain(|(name, _)| name != "LD_PRELOAD");
         if let Some(preload) = preload.filter(|_| preload_changed(given.as_deref())) {
             changes.push(("LD_PRELOAD".into(), preload));
@@ -142,7 +142,7 @@ fn preload_changed(given: Option<&OsStr>) -> bool {
     given.is_some_and(|text| libraries::without_ours(text) != text)
 }
 
-/// Takes a run back that never began: its own files alone, since the directory
+/// Removes a run that never began: only its own files, since the directory
 /// may be shared with other runs.
 pub fn withdraw(session: Session) {
     let directory = session.run_dir().to_owned();
@@ -200,7 +200,7 @@ fn after(resolved: &Resolved, info: Result<RunInfo, Failure>, outcome: Outcome) 
     };
     if !resolved.quiet {
         let peak = peak::of(&resolved.config.output, &info);
-        say(&summary::summary(&info, peak, &resolved.config, outcome));
+        print_stderr(&summary::summary(&info, peak, &resolved.config, outcome));
     }
     let Some(format) = &resolved.export else { return };
     if let Err(error) = export_after(resolved, format) {
@@ -209,7 +209,7 @@ fn after(resolved: &Resolved, info: Result<RunInfo, Failure>, outcome: Outcome) 
 }
 
 fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
-    // What an export says on stdout is talk here.
+    // The export prints paths to stdout, which belongs to the job here.
     match resolved.quiet {
         true => system::redirect_stdout(&File::options().write(true).open("/dev/null")?)?,
         false => system::redirect_stdout(&io::stderr())?,

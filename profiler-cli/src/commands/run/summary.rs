@@ -1,4 +1,4 @@
-//! The few lines after a run: what happened, what was not seen, where it is,
+//! The few lines after a run: what happened, what was not recorded, where it is,
 //! and what to type next.
 
 use crate::commands::run::peak::Peak;
@@ -32,10 +32,10 @@ pub fn summary(info: &RunInfo, peak: Option<Peak>, config: &Config, outcome: Out
     text
 }
 
-/// Which part of the job was recorded, where an option says that it is a part.
+/// Which part of the job was recorded, where an option restricts it.
 fn in_part(info: &RunInfo, config: &Config, outcome: Outcome) -> Option<String> {
     if config.paused {
-        let text = "--paused: only what followed `tprof ctl start` is recorded";
+        let text = "--paused: only events after `tprof ctl start` are recorded";
         return Some(text.to_owned());
     }
     let ran = info.end_ns?.saturating_sub(info.start_ns);
@@ -43,25 +43,22 @@ fn in_part(info: &RunInfo, config: &Config, outcome: Outcome) -> Option<String> 
     let delay = config.delay.unwrap_or_default();
     let time = |time: Duration| duration(time.as_nanos() as u64);
     if !delay.is_zero() && ran <= delay && outcome != Outcome::Interrupted {
-        return Some(format!(
-            "recording was to begin after {} (--delay): the job was over by then",
-            time(delay)
-        ));
+        return Some(format!("nothing recorded: the job ended before {} (--delay)", time(delay)));
     }
     let mut parts = Vec::new();
     if !delay.is_zero() {
-        parts.push(format!("began after {} (--delay)", time(delay)));
+        parts.push(format!("started after {} (--delay)", time(delay)));
     }
     if let Some(duration) = config.duration.filter(|duration| ran > delay + *duration) {
         parts.push(format!("stopped after {} (--duration)", time(duration)));
     }
-    let whole = "so live and peak bytes are not known";
+    let whole = "so live and peak bytes are unknown";
     (!parts.is_empty()).then(|| format!("recording {}, {whole}", parts.join(" and ")))
 }
 
 fn job(info: &RunInfo, outcome: Outcome) -> String {
     let ended = match outcome {
-        Outcome::Interrupted => "interrupted, the job was left alone".to_owned(),
+        Outcome::Interrupted => "recording interrupted, the job continues".to_owned(),
         Outcome::Ended(status) if libc::WIFSIGNALED(status) => {
             format!("killed by signal {}", libc::WTERMSIG(status))
         }
@@ -81,14 +78,14 @@ fn job(info: &RunInfo, outcome: Outcome) -> String {
 fn recorded(info: &RunInfo) -> String {
     let counts = &info.completeness;
     let lost = match counts.lost {
-        0 if !counts.losses.is_empty() => "not all".to_owned(),
+        0 if !counts.losses.is_empty() => "some lost".to_owned(),
         0 => "none lost".to_owned(),
         lost => format!("{} lost", count(lost)),
     };
     let events = counted_events(info);
     let cost = match info.overhead.fraction {
-        Some(fraction) => format!("cost about {:.1}% (estimate)", fraction * 100.0),
-        None => "cost unknown".to_owned(),
+        Some(fraction) => format!("overhead about {:.1}% (estimate)", fraction * 100.0),
+        None => "overhead unknown".to_owned(),
     };
     format!("{events} recorded, {lost}; {cost}")
 }
@@ -104,23 +101,23 @@ fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for loss in &info.completeness.losses {
         lines.push(match loss.count {
-            0 => format!("lost: {} ({}); how many is not known", loss.what, loss.why),
+            0 => format!("lost: {} ({}), count unknown", loss.what, loss.why),
             lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         });
     }
     let groups = blind_alike(&info.completeness.blind);
     let more = groups.len().saturating_sub(MOST_BLIND);
     for (what, whom, why) in groups.into_iter().take(MOST_BLIND) {
-        lines.push(format!("not seen: {what} of {whom} ({why})"));
+        lines.push(format!("not recorded: {what} of {whom} ({why})"));
     }
     if more > 0 {
-        lines.push(format!("not seen: {more} more; the report lists them"));
+        lines.push(format!("not recorded: {more} more; the report lists them"));
     }
     if !followed && info.completeness.blind.iter().any(|blind| blind.what == LATER_EVENTS) {
-        lines.push("`tprof run --follow` records such processes to their ends".to_owned());
+        lines.push("`tprof run --follow` records such processes until they end".to_owned());
     }
     if info.processes.is_empty() && info.completeness.blind.is_empty() {
-        lines.push("no process attached: `tprof doctor -- COMMAND` says why".to_owned());
+        lines.push("no process was recorded: `tprof doctor -- COMMAND` checks why".to_owned());
     }
     lines
 }

@@ -42,9 +42,9 @@ fn a_summary_says_what_happened_and_what_to_type() {
     assert_eq!(
         summary(&info, Some(peak), &config(), Outcome::Ended(3 << 8)),
         "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\
-        \x20      1,204,331 events recorded, none lost; cost about 1.2% (estimate)\n\
+        \x20      1,204,331 events recorded, none lost; overhead about 1.2% (estimate)\n\
         \x20      heap peak 3.0 MiB (rank 1, the highest)\n\
-        \x20      not seen: everything of 9 busybox and 1 more (statically linked)\n\
+        \x20      not recorded: everything of 9 busybox and 1 more (statically linked)\n\
         \x20 run  '/elsewhere/my run'\n\
         \x20next  tprof report '/elsewhere/my run'\n"
     );
@@ -54,9 +54,9 @@ fn a_summary_says_what_happened_and_what_to_type() {
 fn what_is_unknown_is_not_zero() {
     let text = summary(&RunInfo::default(), None, &config(), Outcome::Ended(9));
     assert!(text.contains("unknown time"), "{text}");
-    assert!(text.contains("cost unknown"), "{text}");
+    assert!(text.contains("overhead unknown"), "{text}");
     assert!(text.contains("killed by signal 9"), "{text}");
-    assert!(text.contains("no process attached"), "{text}");
+    assert!(text.contains("no process was recorded"), "{text}");
 }
 
 #[test]
@@ -77,14 +77,14 @@ fn a_recording_of_a_part_says_which() {
     let text = shown(5, Some(1), Some(2), false);
     assert!(
         text.contains(
-            "recording began after 1.00 s (--delay) and stopped after 2.00 s (--duration)"
+            "recording started after 1.00 s (--delay) and stopped after 2.00 s (--duration)"
         ),
         "{text}"
     );
     let text = shown(5, Some(9), None, false);
-    assert!(text.contains("to begin after 9.00 s (--delay): the job was over by then"), "{text}");
+    assert!(text.contains("nothing recorded: the job ended before 9.00 s (--delay)"), "{text}");
     let text = shown(5, None, None, true);
-    assert!(text.contains("only what followed `tprof ctl start` is recorded"), "{text}");
+    assert!(text.contains("only events after `tprof ctl start` are recorded"), "{text}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_loss_of_unknown_size_is_not_none() {
     let text = summary(&info, None, &config(), Outcome::Ended(0));
     assert!(!text.contains("none lost") && !text.contains("lost: 0"), "{text}");
     assert!(
-        text.contains("events after the limit (--max-size was reached); how many is not known"),
+        text.contains("events after the limit (--max-size was reached), count unknown"),
         "{text}"
     );
 }
