@@ -9,12 +9,15 @@ struct Counting;
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
+// SAFETY: the system's allocator does all of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's premise.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's premise; the block is from `alloc`.
         unsafe { System.dealloc(block, layout) }
     }
 }

@@ -4,7 +4,17 @@
 //! through the hooked allocator, touches `errno`, takes a lock that a fork
 //! could leave held, or leaves a descriptor open. Every system call is made
 //! directly ([`sys`]); when anything fails, recording is turned off and the
-//! region says why.
+//! region has the reason.
+//!
+//! The modules in reading order; each uses only those of its own paragraph and above:
+//!
+//! - the machine, the kernel, the C library, and what is true of the whole process (`arch` to
+//!   `sys`);
+//! - a thread's [`block`], and what is known without recording (`exec` to `wiped`);
+//! - [`ring`]: where records go; [`unwind`], [`python`], [`stacks`]: what they refer to;
+//! - [`attach`] and the [`gate`]: from here on a thread records;
+//! - what hooks report: [`heap`], [`life`], [`calls`]; what the CUPTI agent does: [`gpu`],
+//!   [`nvtx`].
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // hooks, shared memory and raw system calls are this crate's purpose
 
@@ -17,36 +27,45 @@ compile_error!("the injected libraries support x86-64 only; `arch.rs` is the one
 unsafe extern "C" {}
 
 pub mod arch;
-pub mod attach;
-pub mod block;
 pub mod callee;
-pub mod calls;
-pub mod calls_made;
 pub mod closed;
 pub mod environment;
-pub mod exec;
-pub mod filter;
 pub mod frame;
-pub mod gate;
-pub mod gemm;
-pub mod gpu;
-pub mod heap;
-pub mod kept;
-pub mod life;
 pub mod loaded;
-pub mod nvtx;
 pub mod own;
-pub mod pointers;
-pub mod python;
 pub mod real;
-pub mod ring;
-pub mod sampling;
-pub mod stacks;
-pub mod stall;
-pub mod start_collector;
 pub mod state;
 pub mod sys;
-pub mod thread_notes;
+
+pub mod block;
+pub mod exec;
+pub mod filter;
+pub mod gemm;
+pub mod kept;
+pub mod pointers;
+pub mod stall;
+pub mod start_collector;
 pub mod unrecorded;
-pub mod unwind;
 pub mod wiped;
+
+pub mod ring;
+pub mod unwind;
+
+pub mod python;
+
+pub mod sampling;
+pub mod stacks;
+pub mod thread_notes;
+
+pub mod attach;
+
+pub mod gate;
+
+pub mod calls;
+pub mod calls_made;
+pub mod heap;
+pub mod life;
+
+pub mod gpu;
+
+pub mod nvtx;

@@ -5,7 +5,7 @@
 //! It maps them and closes everything. Control clients send [`Hello`] with
 //! [`Role::Control`] and then exchange JSON lines.
 
-use crate::WIRE_VERSION;
+use crate::version::WIRE_VERSION;
 
 /// First word of a [`Hello`] and a [`Welcome`].
 pub const HELLO_MAGIC: u64 = 0x3168_6d73_666f_7270; // "profsmh1"

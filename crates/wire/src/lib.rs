@@ -18,8 +18,6 @@ pub mod python;
 pub mod record;
 pub mod region;
 pub mod unwind;
+mod version;
 
-/// Raised whenever a layout in this crate changes. Both injected libraries are
-/// shipped with the collector they talk to; a mismatch means a stale library
-/// and the target runs on unprofiled, which the run then says.
-pub const WIRE_VERSION: u32 = 3;
+pub use version::WIRE_VERSION;

@@ -149,7 +149,7 @@ fn golden(dir: &Path, kind: Kind, name: &str) {
         assert!(line.chars().count() <= WIDTH, "wider than {WIDTH}: {line}");
         assert!(!line.contains('\u{1b}'), "{line:?}");
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/report/golden").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/report").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &shown).unwrap();
     }
