@@ -32,7 +32,7 @@ impl CpuSampler {
         let wake = Arc::new(sys::eventfd()?);
         let until_ns = Arc::new(AtomicU64::new(0));
         let polls = Arc::new(AtomicBool::new(false));
-        let parts = worker::Parts {
+        let parts = worker::SamplerParts {
             wanted,
             orders,
             emit,

@@ -1,10 +1,15 @@
 //! A session from its first process to its end: its directory and socket, and who answers there.
 
+mod configure;
 pub mod control;
-pub mod job;
-pub mod rundir;
-pub mod server;
+mod first_info;
+mod injections;
+mod job;
+mod nvtx_owner;
+mod rundir;
+mod server;
 mod start;
 
+pub use injections::{Libraries, injections};
 pub use rundir::free;
-pub use start::{Libraries, Session, collect_on_demand, injections};
+pub use start::{Session, collect_on_demand};

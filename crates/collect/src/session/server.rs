@@ -1,7 +1,9 @@
 //! Answers processes that attach and people who control, and notices when a
 //! process ends.
 
-use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
+use super::configure::{TargetClock, configure};
+use super::nvtx_owner::nvtx_owner;
+use crate::config::{Activity, Config, MemMode, StackMode};
 use crate::directory::socket::SessionSocket;
 use crate::elf;
 use crate::engine::ahead::Ahead;
@@ -15,18 +17,13 @@ use crate::session::control::{self, Reply};
 use crate::shared::{Region, SessionMemory};
 use crate::targets::attached::Attached;
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
-use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use tprof_wire::env;
 use tprof_wire::handshake::{Hello, Role, Welcome, hello_flags};
-use tprof_wire::region::{mem_mode, stack_mode};
 
 /// How long a client may take to say hello.
 const HELLO_TIME: Duration = Duration::from_secs(1);
@@ -47,10 +44,8 @@ pub struct Server {
     pub session_fd: OwnedFd,
     /// File of the unwind tables.
     pub tables_fd: OwnedFd,
-    /// Targets stamp with the TSC.
-    pub clock_is_tsc: bool,
-    /// Bounded wait of targets, ticks.
-    pub wait_ticks: u64,
+    /// By what targets measure time.
+    pub targets_clock: TargetClock,
     /// Where events go.
     pub events: Sender<Event>,
     /// Set when the run is over.
@@ -59,22 +54,47 @@ pub struct Server {
 
 const LISTENER: u64 = 0;
 
+/// Images that have attached, as far as their ends are not noticed.
+struct Images {
+    poller: sys::Poller,
+    /// Number of the next one.
+    next: u64,
+    /// Those of whose end the kernel will notify.
+    watched: HashMap<u64, OwnedFd>,
+    /// The newest of a pid.
+    newest: HashMap<u32, u64>,
+    /// Those of which only the agent has attached: in a forked child whoever has the first
+    /// event is first.
+    agents: HashSet<u64>,
+}
+
+impl Images {
+    fn new(poller: sys::Poller) -> Images {
+        let (watched, newest, agents) = Default::default();
+        Images { poller, next: LISTENER + 1, watched, newest, agents }
+    }
+
+    /// Has the kernel notify of a process's end; whether it will.
+    fn watch(&mut self, image: u64, pid: u32) -> bool {
+        let Ok(fd) = sys::pidfd(pid) else { return false };
+        let is_watched = self.poller.add(&fd, image, true).is_ok();
+        if is_watched {
+            self.watched.insert(image, fd);
+        }
+        is_watched
+    }
+}
+
 impl Server {
-    /// Serves until told to stop.
+    /// Serves until it is stopped.
     pub fn run(self) {
         let Ok(poller) = sys::Poller::new() else { return };
         if poller.add(&self.listener, LISTENER, false).is_err() {
             return;
         }
-        let mut next_image = 1;
-        // Images whose end the kernel will tell, and the newest image of a pid.
-        let mut watched: HashMap<u64, OwnedFd> = HashMap::new();
-        let mut newest: HashMap<u32, u64> = HashMap::new();
-        // Images of which the agent alone has attached: in a forked child whoever has the first
-        // event is first.
-        let mut agents: HashSet<u64> = HashSet::new();
-        // The closing of the socket in which all were heard.
-        let mut heard = None;
+        let mut images = Images::new(poller);
+        // The closing of the socket in which all were accepted.
+        let mut accepted_all = None;
         // Made while nobody waits for it.
         let mut spare = None;
         while !self.stop.load(Acquire) {
@@ -84,89 +104,95 @@ impl Server {
             // Asked before looking who waits: afterwards nobody finds the way any more.
             let closing = self.socket.closing();
             // Ends before beginnings, one beginning at a time: whoever was reaped
-            // before a process connected is told to have ended before it began.
-            let ready = poller.wait(Duration::from_millis(100));
+            // before a process connected ends, for the engine, before that one begins.
+            let ready = images.poller.wait(Duration::from_millis(100));
             for token in ready.iter().filter(|token| **token != LISTENER) {
-                if let Some(fd) = watched.remove(token) {
-                    let pid = newest.iter().find(|(_, image)| *image == token).map(|(pid, _)| *pid);
-                    let status =
-                        sys::exit_status(&fd).or_else(|| pid.and_then(proc::zombie_status));
-                    let (image, time_ns, pidfd) = (*token, sys::monotonic_ns(), Some(fd));
-                    self.send(Event::Ended { image, time_ns, status, pidfd, exec: false });
-                    newest.retain(|_, image| image != token);
-                    agents.remove(token);
-                }
+                self.ended(*token, &mut images);
             }
             if !ready.contains(&LISTENER) && closing.is_none() {
                 continue;
             }
             let accepted = sys::accept(&self.listener);
-            if let Some(turn) = closing.filter(|_| closing != heard && matches!(accepted, Ok(None)))
-            {
-                heard = closing;
+            let is_new = closing.filter(|_| closing != accepted_all);
+            if let Some(turn) = is_new.filter(|_| matches!(accepted, Ok(None))) {
+                accepted_all = closing;
                 self.send(Event::AllAccepted(turn));
             }
             let Ok(Some(client)) = accepted else { continue };
-            if closing.is_some() && closing == heard {
-                continue; // hears no answer, and looks for another collector
+            if closing.is_some() && closing == accepted_all {
+                continue; // gets no answer, and looks for another collector
             }
-            let Some((mut attached, fds)) = self.receive(&client, next_image, &mut spare) else {
-                continue;
-            };
-            let agent = attached.hello.flags & hello_flags::AGENT != 0;
-            let forked = attached.hello.flags & hello_flags::FORKED != 0;
-            if attached.hello.flags & hello_flags::LATE != 0 {
-                self.send(Event::Answered { pid: attached.pid, agent });
+            if let Some((attached, region)) = self.receive(&client, images.next, &mut spare) {
+                self.attach(attached, &client, &region, &mut images);
             }
-            let late = Unanswered {
-                pid: attached.pid,
-                parent: attached.parent,
-                agent,
-                command: attached.command.clone(),
-                time_ns: attached.time_ns,
-            };
-            let joins = |image: &u64| agent || forked && agents.contains(image);
-            if let Some(image) = newest.get(&attached.pid).copied().filter(joins) {
-                if !agent {
-                    agents.remove(&image);
-                }
-                let region = Arc::clone(&attached.region);
-                self.send(Event::Joined { image, region, agent });
-                self.admit(&client, &fds, late);
-                continue;
-            }
-            // All is noted before the process may go on: it can be gone at once.
-            let image = next_image;
-            next_image += 1;
-            if let Ok(fd) = sys::pidfd(attached.pid)
-                && poller.add(&fd, image, true).is_ok()
-            {
-                watched.insert(image, fd);
-                attached.watched = true;
-            }
-            if agent {
-                agents.insert(image);
-            }
-            let awaited =
-                !agent && self.has_native_stacks() && self.ahead.is_awaited(&attached.exe);
-            if !forked || awaited {
-                // While it waits: a short process can be gone before anybody asks.
-                let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
-                if awaited {
-                    attached.modules = self.ahead.publish(attached.pid, &maps, &attached.region);
-                }
-                // A forked child has its parent's.
-                attached.begun_with = if forked { Vec::new() } else { maps };
-            }
-            let old = newest.insert(attached.pid, image);
-            self.send(Event::Attached(Box::new(attached)));
-            if let Some(image) = old.filter(|_| !forked) {
-                watched.remove(&image);
-                let time_ns = sys::monotonic_ns();
-                self.send(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
-            }
-            self.admit(&client, &fds, late);
         }
+    }
+
+    /// The kernel notified of an image's end.
+    fn ended(&self, image: u64, images: &mut Images) {
+        let Some(fd) = images.watched.remove(&image) else { return };
+        let pid = images.newest.iter().find(|(_, newest)| **newest == image).map(|(pid, _)| *pid);
+        let status = sys::exit_status(&fd).or_else(|| pid.and_then(proc::zombie_status));
+        let (time_ns, pidfd) = (sys::monotonic_ns(), Some(fd));
+        self.send(Event::Ended { image, time_ns, status, pidfd, exec: false });
+        images.newest.retain(|_, newest| *newest != image);
+        images.agents.remove(&image);
+    }
+
+    /// Lets the engine know of a process that attached, and the process begin.
+    fn attach(
+        &self,
+        mut attached: Attached,
+        client: &OwnedFd,
+        region_fd: &OwnedFd,
+        images: &mut Images,
+    ) {
+        let agent = attached.hello.flags & hello_flags::AGENT != 0;
+        let forked = attached.hello.flags & hello_flags::FORKED != 0;
+        if attached.hello.flags & hello_flags::LATE != 0 {
+            self.send(Event::Answered { pid: attached.pid, agent });
+        }
+        let late = Unanswered {
+            pid: attached.pid,
+            parent: attached.parent,
+            agent,
+            command: attached.command.clone(),
+            time_ns: attached.time_ns,
+        };
+        let joins = |image: &u64| agent || forked && images.agents.contains(image);
+        if let Some(image) = images.newest.get(&attached.pid).copied().filter(joins) {
+            if !agent {
+                images.agents.remove(&image);
+            }
+            let region = Arc::clone(&attached.region);
+            self.send(Event::Joined { image, region, agent });
+            return self.admit(client, region_fd, late);
+        }
+        // All is noted before the process may go on: it can be gone at once.
+        let image = images.next;
+        images.next += 1;
+        attached.watched = images.watch(image, attached.pid);
+        if agent {
+            images.agents.insert(image);
+        }
+        let awaited = !agent && self.has_native_stacks() && self.ahead.is_awaited(&attached.exe);
+        if !forked || awaited {
+            // While it waits: a short process can be gone before anybody asks.
+            let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
+            if awaited {
+                attached.modules = self.ahead.publish(attached.pid, &maps, &attached.region);
+            }
+            // A forked child has its parent's.
+            attached.begun_with = if forked { Vec::new() } else { maps };
+        }
+        let old = images.newest.insert(attached.pid, image);
+        self.send(Event::Attached(Box::new(attached)));
+        if let Some(image) = old.filter(|_| !forked) {
+            images.watched.remove(&image);
+            let time_ns = sys::monotonic_ns();
+            self.send(Event::Ended { image, time_ns, status: None, pidfd: None, exec: true });
+        }
+        self.admit(client, region_fd, late);
     }
 
     /// Whether the first stack of a process needs tables, and nothing but tables: Python's
@@ -232,7 +258,7 @@ impl Server {
             return None;
         }
         let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
-        self.configure(&region, agent);
+        configure(&region, &self.config, self.targets_clock, agent);
         let environ = proc::environment_of(pid);
         let attached = Attached {
             image,
@@ -258,33 +284,6 @@ impl Server {
         Some((attached, region_fd))
     }
 
-    fn configure(&self, region: &Region, agent: bool) {
-        let header = region.header();
-        let config = &self.config;
-        let (mode, interval) = match config.memory() {
-            _ if agent => (mem_mode::OFF, 0),
-            MemMode::Off => (mem_mode::OFF, 0),
-            MemMode::Sampled { interval } => (mem_mode::SAMPLED, interval),
-            MemMode::Exact => (mem_mode::EXACT, 0),
-        };
-        header.mem_mode.store(mode, Relaxed);
-        let calls = [Activity::Gpu, Activity::Comm];
-        let calls = calls.iter().any(|activity| config.activities.contains(activity));
-        header.calls.store(u32::from(calls), Relaxed);
-        header.sample_interval.store(interval, Relaxed);
-        let stacks = match config.stacks {
-            StackMode::Auto => stack_mode::AUTO,
-            StackMode::Fp => stack_mode::FP,
-            StackMode::Dwarf => stack_mode::DWARF,
-            StackMode::Python => stack_mode::PYTHON,
-            StackMode::Off => stack_mode::OFF,
-        };
-        header.stack_mode.store(stacks, Relaxed);
-        header.wait_on_full.store(u32::from(config.on_full == OnFull::Wait), Relaxed);
-        header.wait_ticks.store(self.wait_ticks, Relaxed);
-        header.clock_is_tsc.store(u32::from(self.clock_is_tsc), Release);
-    }
-
     /// Serves a control client beside, so that processes need not wait for it.
     fn control(&self, client: OwnedFd) {
         let (events, session) = (self.events.clone(), Arc::clone(&self.session));
@@ -306,46 +305,5 @@ impl Server {
         };
         // Refused where no thread may be started: the client sees it end.
         let _ = std::thread::Builder::new().name("tprof-control".to_owned()).spawn(answer);
-    }
-}
-
-/// Who gets a process's NVTX ranges in tprof's place, if what `NVTX_INJECTION64_PATH` names is
-/// not tprof's agent: in words, and nobody if it is no library.
-fn nvtx_owner(pid: u32, environ: &[u8]) -> Option<String> {
-    let value = environ
-        .split(|byte| *byte == 0)
-        .find_map(|entry| entry.strip_prefix(env::NVTX_INJECTION.as_bytes())?.strip_prefix(b"="))?;
-    let name = value.rsplit(|byte| *byte == b'/').next().unwrap_or(value);
-    if value.is_empty() || name == env::AGENT_LIBRARY.as_bytes() {
-        return None;
-    }
-    let variable = env::NVTX_INJECTION;
-    let (path, name) = (String::from_utf8_lossy(value), String::from_utf8_lossy(name));
-    Some(match is_library(pid, value) {
-        Some(true) | None => format!("{variable} names another library ({name}), which keeps them"),
-        Some(false) => format!("{variable} names {path}, which is no library: the ranges are lost"),
-    })
-}
-
-/// Whether a process finds a library under a path; `None` where that cannot be told.
-fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
-    // A name alone is looked for by the loader.
-    let folder = match path.first()? {
-        b'/' => "root",
-        _ if path.contains(&b'/') => "cwd/",
-        _ => return None,
-    };
-    let whole = [format!("/proc/{pid}/{folder}").as_bytes(), path].concat();
-    let path = OsStr::from_bytes(&whole);
-    match std::fs::metadata(path) {
-        // Else opening it might wait.
-        Ok(about) if about.is_file() => {
-            let mut magic = [0; 4];
-            let read = std::fs::File::open(path).ok()?.read(&mut magic).ok()?;
-            Some(read == magic.len() && magic == *b"\x7fELF")
-        }
-        Ok(_) => Some(false),
-        Err(error) if error.kind() == ErrorKind::NotFound => Some(false),
-        Err(_) => None,
     }
 }

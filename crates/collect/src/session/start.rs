@@ -18,7 +18,9 @@ use crate::os::sys;
 use crate::out::files::Files;
 use crate::out::info;
 use crate::out::output::Output;
-use crate::session::job::JobId;
+use crate::session::configure::TargetClock;
+use crate::session::first_info::first_info;
+use crate::session::injections::{Libraries, injections};
 use crate::session::rundir;
 use crate::session::server::Server;
 use crate::shared::calibrate;
@@ -31,11 +33,10 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tprof_trace::TraceHeader;
-use tprof_trace::live;
 use tprof_trace::model::property;
-use tprof_trace::run::{RUN_VERSION, RunInfo};
+use tprof_trace::run::RunInfo;
 use tprof_wire::env;
 
 /// How long a target waits on a full ring before it drops, and after how long without a pass
@@ -45,15 +46,6 @@ const FULL_WAIT_NS: u64 = 2_000_000_000;
 const GRACE: Duration = Duration::from_millis(900);
 /// How long a collector on demand stays after its last process.
 const LINGER: Duration = Duration::from_millis(500);
-
-/// What is injected.
-#[derive(Clone, Debug)]
-pub struct Libraries {
-    /// Absolute path of `libtprof_preload.so`.
-    pub preload: PathBuf,
-    /// Absolute path of `libtprof_cupti.so`; none where nothing that it records is wanted.
-    pub agent: Option<PathBuf>,
-}
 
 /// A running collector.
 pub struct Session {
@@ -146,8 +138,10 @@ impl Session {
             ahead: Arc::clone(&ahead),
             session_fd,
             tables_fd,
-            clock_is_tsc: clock.is_tsc(),
-            wait_ticks: clock.ticks_in(FULL_WAIT_NS),
+            targets_clock: TargetClock {
+                is_tsc: clock.is_tsc(),
+                wait_ticks: clock.ticks_in(FULL_WAIT_NS),
+            },
             events: events.clone(),
             stop: Arc::clone(&stop),
         };
@@ -321,33 +315,6 @@ impl Drop for Session {
     }
 }
 
-/// Variables by which CUDA's driver and NVTX load the agent. A library that the job
-/// had named for CUDA is loaded by the agent in its turn; one that it had named for
-/// NVTX keeps its place, since a range has one receiver, and the run says so.
-pub fn injections(
-    agent: &Path,
-    config: &Config,
-    given: &dyn Fn(&str) -> Option<OsString>,
-) -> Vec<(&'static str, OsString)> {
-    let foreign = |name: &str| {
-        given(name).filter(|value| {
-            let own = Path::new(value).file_name() == Some(OsStr::new(env::AGENT_LIBRARY));
-            !value.is_empty() && !own
-        })
-    };
-    let mut pairs = Vec::new();
-    if config.activities.contains(&Activity::Gpu) {
-        pairs.push((env::CUDA_INJECTION, agent.as_os_str().to_owned()));
-        if let Some(next) = foreign(env::CUDA_INJECTION) {
-            pairs.push((env::NEXT_INJECTION, next));
-        }
-    }
-    if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {
-        pairs.push((env::NVTX_INJECTION, agent.as_os_str().to_owned()));
-    }
-    pairs
-}
-
 /// Body of the hidden command that an attached process starts when nobody
 /// listens in its session directory. Returns at once if another one does.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
@@ -413,58 +380,4 @@ fn make_session_directory() -> Result<PathBuf, CollectError> {
         }
     }
     Err(CollectError::NoSession { tried: tried.join(", "), source: last })
-}
-
-/// What the processors call themselves; none where the kernel does not say.
-fn cpu_model() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
-    let start_ns = sys::monotonic_ns();
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let base = |c: &String| {
-        Path::new(c).file_name().map_or_else(|| c.clone(), |n| n.to_string_lossy().into_owned())
-    };
-    let command = if config.redact {
-        config.command.first().map(base).into_iter().collect()
-    } else {
-        config.command.clone()
-    };
-    let shown = Config {
-        command: command.clone(),
-        output: if config.redact { PathBuf::new() } else { config.output.clone() },
-        ..config.clone()
-    };
-    let kernel = proc::setting("kernel/osrelease").unwrap_or_default();
-    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
-        Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
-    });
-    let [boot, pid_namespace] = live::here();
-    RunInfo {
-        version: RUN_VERSION,
-        tprof: env!("CARGO_PKG_VERSION").to_owned(),
-        host: sys::host_name(),
-        command,
-        start_ns,
-        start_unix_ns: unix,
-        session: session.to_string_lossy().into_owned(),
-        collector_pid: std::process::id(),
-        collector_start_tick: proc::start_tick(std::process::id()),
-        options: serde_json::to_value(shown).unwrap_or_default(),
-        job: JobId::own().shown(config.redact),
-        machine: serde_json::json!({
-            "kernel": kernel.trim(),
-            "cpu": cpu_model(),
-            "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
-            "memory_bytes": memory,
-            "clock": if clock.is_tsc() { "tsc" } else { "CLOCK_MONOTONIC" },
-            boot.0: boot.1,
-            pid_namespace.0: pid_namespace.1,
-        }),
-        ..RunInfo::default()
-    }
 }

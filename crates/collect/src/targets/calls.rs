@@ -2,6 +2,12 @@
 //! them: rows of the trace. Where CUPTI tells of the same calls, it is believed; memory and
 //! collectives are told by these hooks alone.
 
+mod note;
+mod words;
+
+pub use note::CallNote;
+use words::{arguments, elements, operation, type_bytes, type_name};
+
 use crate::gpu::coverage::Coverage;
 use crate::shared::clock::Clock;
 use crate::targets::gemms::Gemms;
@@ -9,116 +15,11 @@ use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::calls::{Does, FUNCTIONS, Function, Library, Number, memory};
-use tprof_wire::gemm::{self, Shape};
-use tprof_wire::record::ExtKind;
 
 /// Rows that are written at the latest together.
 const MOST_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-
-/// A record of a call.
-#[derive(Debug)]
-pub enum CallNote {
-    /// It returned: function, clock, result, copy kind plus one, stream, detail.
-    Call(&'static Function, u32, u64, u32, u32, u64, u64),
-    /// It took memory, or is about to give it back.
-    Memory {
-        /// The function.
-        function: &'static Function,
-        /// Address.
-        address: u64,
-        /// Bytes; 0 for a free.
-        bytes: u64,
-        /// Stream.
-        stream: u64,
-        /// Stack.
-        stack: u32,
-        /// Whether it gives back.
-        free: bool,
-    },
-    /// A collective was called.
-    Collective {
-        /// The function.
-        function: &'static Function,
-        /// Clock when it returned.
-        end: u64,
-        /// `ncclDataType_t`.
-        data_type: u32,
-        /// Communicator's address.
-        communicator: u64,
-        /// Elements.
-        count: u64,
-        /// Stream.
-        stream: u64,
-        /// Root or other rank.
-        peer: Option<u32>,
-    },
-    /// Matrices were multiplied: function, its number, clock when it returned, result, what.
-    Gemm(&'static Function, u32, u64, u32, Option<Shape>),
-    /// A communicator was made or ends.
-    Communicator {
-        /// The function's number.
-        number: u32,
-        /// Its address; 0 if it could not be made.
-        address: u64,
-        /// The same in all ranks, or 0.
-        identity: u64,
-        /// Ranks in it, or 0.
-        size: u32,
-        /// This rank in it.
-        rank: u32,
-        /// The one that was split.
-        parent: u64,
-        /// Colour and key of a split.
-        split: u64,
-    },
-}
-
-impl CallNote {
-    /// Reads a record; `None` for one that makes no sense.
-    pub fn of(kind: ExtKind, number: u32, words: &[u64]) -> Option<CallNote> {
-        let function = FUNCTIONS.get(number as usize)?;
-        let at = |i: usize| words.get(i).copied();
-        let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
-        Some(match kind {
-            ExtKind::HostCall => {
-                CallNote::Call(function, number, at(0)?, low(at(1)?), high(at(1)?), at(2)?, at(3)?)
-            }
-            ExtKind::HostMemory => CallNote::Memory {
-                function,
-                address: at(0)?,
-                bytes: at(1)?,
-                stream: at(2)?,
-                stack: low(at(3)?),
-                free: high(at(3)?) & 1 != 0,
-            },
-            ExtKind::Collective => CallNote::Collective {
-                function,
-                end: at(0)?,
-                data_type: high(at(1)?),
-                communicator: at(2)?,
-                count: at(3)?,
-                stream: at(4)?,
-                peer: low(at(5)?).checked_sub(1),
-            },
-            ExtKind::Gemm => {
-                let (end, result, shape) = gemm::unpack(words)?;
-                CallNote::Gemm(function, number, end, result, shape)
-            }
-            ExtKind::Communicator => CallNote::Communicator {
-                number,
-                address: at(0)?,
-                identity: at(1)?,
-                size: low(at(2)?),
-                rank: low(at(3)?),
-                parent: at(4)?,
-                split: at(5)?,
-            },
-            _ => return None,
-        })
-    }
-}
 
 /// A communicator that lives.
 #[derive(Clone, Copy, Debug)]
@@ -485,82 +386,6 @@ impl Calls {
         }
         result
     }
-}
-
-/// What is known of a call besides its name, as a JSON object.
-fn arguments(function: &Function, kind: u32, stream: u64, detail: u64) -> Option<String> {
-    let in_stream = |text: String| match stream {
-        0 => format!("{{{text}}}"),
-        stream if text.is_empty() => format!(r#"{{"stream":"{stream:#x}"}}"#),
-        stream => format!(r#"{{{text},"stream":"{stream:#x}"}}"#),
-    };
-    Some(match function.does {
-        Does::Copies { .. } => {
-            let name = ["HtoH", "HtoD", "DtoH", "DtoD", "Default"];
-            let kind = kind.checked_sub(1).and_then(|kind| name.get(kind as usize));
-            let kind = kind.map_or(String::new(), |kind| format!(r#","kind":"{kind}""#));
-            in_stream(format!(r#""bytes":{detail}{kind}"#))
-        }
-        Does::Allocates { .. } if detail > 0 => in_stream(format!(r#""bytes":{detail}"#)),
-        Does::Selects => format!(r#"{{"device":{detail}}}"#),
-        _ if stream != 0 => in_stream(String::new()),
-        _ => return None,
-    })
-}
-
-/// A collective as `torch.distributed` names it.
-fn operation(function: &str) -> &'static str {
-    match function {
-        "ncclAllReduce" => "all_reduce",
-        "ncclReduce" => "reduce",
-        "ncclBroadcast" | "ncclBcast" => "broadcast",
-        "ncclAllGather" => "all_gather",
-        "ncclReduceScatter" => "reduce_scatter",
-        "ncclAlltoAll" => "all_to_all",
-        "ncclGather" => "gather",
-        "ncclScatter" => "scatter",
-        "ncclSend" => "send",
-        "ncclRecv" => "recv",
-        _ => "other",
-    }
-}
-
-/// Elements that a rank gives and gets, by what `count` means for each function.
-/// What depends on a size that is not known, or on being the root, is not known.
-fn elements(function: &str, count: u64, size: Option<u32>) -> (Option<u64>, Option<u64>) {
-    let all = size.map(|size| count.saturating_mul(size.into()));
-    match function {
-        "ncclAllGather" | "ncclGather" => (Some(count), all),
-        "ncclReduceScatter" | "ncclScatter" => (all, Some(count)),
-        "ncclAlltoAll" => (all, all),
-        "ncclSend" => (Some(count), Some(0)),
-        "ncclRecv" => (Some(0), Some(count)),
-        _ => (Some(count), Some(count)),
-    }
-}
-
-/// `ncclDataType_t`, as PyTorch's traces write it.
-const TYPES: [(&str, u64); 12] = [
-    ("Char", 1),
-    ("Byte", 1),
-    ("Int", 4),
-    ("UInt32", 4),
-    ("Long", 8),
-    ("UInt64", 8),
-    ("Half", 2),
-    ("Float", 4),
-    ("Double", 8),
-    ("BFloat16", 2),
-    ("Float8_e4m3fn", 1),
-    ("Float8_e5m2", 1),
-];
-
-fn type_name(number: u32) -> &'static str {
-    TYPES.get(number as usize).map_or("", |(name, _)| name)
-}
-
-fn type_bytes(number: u32) -> Option<u64> {
-    TYPES.get(number as usize).map(|(_, bytes)| *bytes)
 }
 
 #[cfg(test)]

@@ -26,10 +26,10 @@ impl Worker {
     /// no perf events.
     pub(super) fn poll_instead(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
         let now = sys::monotonic_ns();
-        if !polled::is_possible() || !self.polled.begin(pid, now, since_ns == 0) {
+        if !polled::is_possible() || !self.polling.polled.begin(pid, now, since_ns == 0) {
             return false;
         }
-        if !refused.is_empty() && !std::mem::replace(&mut self.told_polling, true) {
+        if !refused.is_empty() && !std::mem::replace(&mut self.polling.explained, true) {
             (self.emit)(SamplerEvent::Missing(
                 String::new(),
                 "CPU samples of native code",
@@ -46,42 +46,45 @@ impl Worker {
         };
         (self.emit)(SamplerEvent::Forked { pid, parent, time_ns });
         self.spaces.read(pid, since_ns);
-        self.maps_ns.insert(pid, now);
+        self.polling.maps_ns.insert(pid, now);
         true
     }
 
     /// When the next look is due, if any is.
     pub(super) fn next_poll_ns(&self) -> Option<u64> {
-        (!self.polled.is_empty()).then_some(self.poll_at_ns)
+        (!self.polling.polled.is_empty()).then_some(self.polling.next_ns)
     }
 
     /// Looks at all threads, if it is time to.
     pub(super) fn poll(&mut self, now_ns: u64) {
-        if self.polled.is_empty() || (now_ns < self.poll_at_ns && self.wanted_ns <= self.polled_ns)
+        if self.polling.polled.is_empty()
+            || (now_ns < self.polling.next_ns && self.wanted_ns <= self.polling.at_ns)
         {
             return;
         }
         let began_ns = sys::thread_cpu_ns();
-        let for_children = now_ns.saturating_sub(self.children_ns) >= CHILDREN_NS;
-        for pid in self.polled.pids() {
+        let for_children = now_ns.saturating_sub(self.polling.children_ns) >= CHILDREN_NS;
+        for pid in self.polling.polled.pids() {
             self.poll_process(pid, now_ns);
             if for_children {
                 self.find_children(pid);
             }
         }
         if for_children {
-            self.children_ns = now_ns;
+            self.polling.children_ns = now_ns;
         }
-        self.polled_ns = now_ns;
+        self.polling.at_ns = now_ns;
         let took_ns = sys::thread_cpu_ns().saturating_sub(began_ns);
-        self.took_ns = (self.took_ns * (SHARE_OF_LAST - 1) + took_ns) / SHARE_OF_LAST;
-        self.poll_at_ns = now_ns + self.wanted.period_ns().max(self.took_ns * MOST_OF_TIME);
+        self.polling.took_ns =
+            (self.polling.took_ns * (SHARE_OF_LAST - 1) + took_ns) / SHARE_OF_LAST;
+        self.polling.next_ns =
+            now_ns + self.wanted.period_ns().max(self.polling.took_ns * MOST_OF_TIME);
     }
 
     /// A process attached: a new one, or another program of one that is watched.
     pub(super) fn met(&mut self, pid: u32) {
         let now_ns = sys::monotonic_ns();
-        match self.polled.has(pid) {
+        match self.polling.polled.has(pid) {
             true => self.poll_process(pid, now_ns),
             false => drop(self.poll_instead(pid, 0, "")),
         }
@@ -89,7 +92,7 @@ impl Worker {
 
     fn find_children(&mut self, pid: u32) {
         for child in proc::children_of(pid) {
-            if !self.polled.has(child) {
+            if !self.polling.polled.has(child) {
                 self.poll_instead(child, 0, "");
             }
         }
@@ -97,49 +100,54 @@ impl Worker {
 
     pub(super) fn poll_process(&mut self, pid: u32, now_ns: u64) {
         let mut stretches = Vec::new();
-        match self.polled.program(pid, now_ns) {
+        match self.polling.polled.program(pid, now_ns) {
             ProgramChange::Same => {}
             ProgramChange::Replaced(last_ns) => {
-                self.polled.ended(pid, true, &mut stretches);
+                self.polling.polled.ended(pid, true, &mut stretches);
                 self.take_stretches(std::mem::take(&mut stretches));
                 self.hand_out();
                 self.pythons.forget(pid);
                 (self.emit)(SamplerEvent::Replaced(pid, last_ns));
                 self.spaces.read(pid, last_ns);
-                self.maps_ns.remove(&pid);
+                self.polling.maps_ns.remove(&pid);
             }
             ProgramChange::Gone => {
                 self.lose_unseen(pid);
                 let why = "the processes had ended at the next reading";
                 (self.emit)(SamplerEvent::Lost("last moments of processes", why, 1));
-                self.polled.ended(pid, false, &mut stretches);
+                self.polling.polled.ended(pid, false, &mut stretches);
                 self.take_stretches(stretches);
                 self.hand_out();
                 self.spaces.gone(pid);
                 self.pythons.forget(pid);
-                self.maps_ns.remove(&pid);
+                self.polling.maps_ns.remove(&pid);
                 return (self.emit)(SamplerEvent::Ended(pid, now_ns));
             }
         }
-        let tids = self.polled.tids(pid, now_ns);
+        let tids = self.polling.polled.tids(pid, now_ns);
         for tid in &tids {
             self.poll_thread(pid, *tid, &mut stretches);
         }
-        self.polled.keep_threads(pid, &tids, &mut stretches);
-        self.polled.read_clock(pid);
+        self.polling.polled.keep_threads(pid, &tids, &mut stretches);
+        self.polling.polled.read_clock(pid);
         self.take_stretches(stretches);
     }
 
     /// Counts as lost what a process ran that no thread is known to have run.
     pub(super) fn lose_unseen(&self, pid: u32) {
-        let unseen_ms = self.polled.unseen_ms(pid);
+        let unseen_ms = self.polling.polled.unseen_ms(pid);
         if unseen_ms > 0 {
             let why = "the thread is unknown: it ended between two readings";
             (self.emit)(SamplerEvent::Lost("milliseconds on a core", why, unseen_ms));
         }
     }
 
-    fn poll_thread(&mut self, pid: u32, tid: u32, stretches: &mut Vec<super::Stretch>) {
+    fn poll_thread(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        stretches: &mut Vec<super::super::threads::Stretch>,
+    ) {
         let now_ns = sys::monotonic_ns();
         let (mut cpu, mut name) = (None, None);
         let runs = || {
@@ -148,8 +156,8 @@ impl Worker {
             (cpu, name) = (Some(on), Some(stat.name().into_owned()));
             stat.state() == b'R'
         };
-        let found = self.polled.look(pid, tid, now_ns, runs, stretches);
-        if let Some(name) = name.filter(|name| self.polled.is_new_name(pid, tid, name)) {
+        let found = self.polling.polled.look(pid, tid, now_ns, runs, stretches);
+        if let Some(name) = name.filter(|name| self.polling.polled.is_new_name(pid, tid, name)) {
             (self.emit)(SamplerEvent::Named(pid, tid, now_ns, name));
         }
         match found {
@@ -174,7 +182,7 @@ impl Worker {
             }
             Some(ThreadActivity::Waits) => {
                 if let Some(place) = self.place_of_wait(pid, tid, Some(now_ns)) {
-                    self.polled.waits_at(pid, tid, place);
+                    self.polling.polled.waits_at(pid, tid, place);
                 }
             }
         }
@@ -182,7 +190,7 @@ impl Worker {
 
     /// Reads what a process has mapped since, if that was not done a moment ago.
     pub(super) fn read_maps_again(&mut self, pid: u32, now_ns: u64) -> bool {
-        let read_ns = self.maps_ns.entry(pid).or_insert(0);
+        let read_ns = self.polling.maps_ns.entry(pid).or_insert(0);
         if now_ns.saturating_sub(*read_ns) < MAPS_NS {
             return false;
         }

@@ -3,7 +3,8 @@
 
 use super::super::refusal::why_refused;
 use super::super::sample::SamplerEvent;
-use super::{Waiting, What, Worker};
+use super::Worker;
+use super::waiting::{Waiting, What};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
@@ -17,8 +18,8 @@ impl Worker {
         if let Err(e) = result {
             return Err(why_refused(&e));
         }
-        if self.counters.kernel_refused.is_some() && !self.told_missing {
-            self.told_missing = true;
+        if self.counters.kernel_refused.is_some() && !self.refusal_explained {
+            self.refusal_explained = true;
             let level = proc::setting("kernel/perf_event_paranoid").unwrap_or_default();
             (self.emit)(SamplerEvent::Missing(
                 String::new(),
@@ -39,7 +40,7 @@ impl Worker {
         match self.opened(result) {
             Ok(()) => self.spaces.replaced(pid),
             // Its exec shows when it is looked at.
-            Err(why) if self.poll_instead(pid, 0, &why) => self.polls.store(true, Release),
+            Err(why) if self.poll_instead(pid, 0, &why) => self.polling.is_on.store(true, Release),
             Err(why) => (self.emit)(SamplerEvent::Missing(String::new(), "CPU samples", why)),
         }
     }

@@ -1,0 +1,60 @@
+//! Hands out what has gathered.
+
+use super::super::sample::{CpuSample, Measure, SamplerEvent, ThreadTotals};
+use super::super::threads::{Stretch, WaitSite};
+use super::Worker;
+
+impl Worker {
+    pub(super) fn take_stretches(&mut self, stretches: Vec<Stretch>) {
+        for s in stretches {
+            let WaitSite { frames, end, waits_for } = s.place.unwrap_or_default();
+            self.taken.push(CpuSample {
+                weight_ns: s.length_ns,
+                kind: s.kind,
+                waits_for,
+                frames,
+                end,
+                ..CpuSample::of(s.pid, s.tid, s.time_ns, Measure::Time)
+            });
+        }
+    }
+
+    /// Hands out what was counted of a thread.
+    pub(super) fn count(&mut self, pid: u32, tid: u32, time_ns: u64, faults: Option<[u64; 2]>) {
+        let Some(counts) = self.threads.take_counts(tid) else { return };
+        let counts = (!self.lost.ever).then_some(counts);
+        let counted = ThreadTotals { time_ns, counts, faults };
+        self.taken.push(CpuSample::of(pid, tid, time_ns, Measure::Counted(counted)));
+    }
+
+    pub(super) fn hand_out(&mut self) {
+        for (process, why) in self.pythons.refused.drain(..) {
+            (self.emit)(SamplerEvent::Missing(process, "Python frames", why));
+        }
+        for met in self.spaces.met.drain(..) {
+            (self.emit)(SamplerEvent::Met(met));
+        }
+        if !self.taken.is_empty() {
+            (self.emit)(SamplerEvent::Samples(std::mem::take(&mut self.taken)));
+        }
+        let lost = [
+            (&mut self.lost.records, "records of perf events", "the ring was full"),
+            (
+                &mut self.lost.throttled,
+                "CPU samples for a moment",
+                "the kernel throttled the clock",
+            ),
+            (&mut self.lost.refused, "CPU samples", "they could not be read"),
+            (
+                &mut self.lost.late,
+                "Python frames of CPU samples",
+                "the sampler came too late to read them",
+            ),
+        ];
+        for (count, what, why) in lost {
+            if *count > 0 {
+                (self.emit)(SamplerEvent::Lost(what, why, std::mem::take(count)));
+            }
+        }
+    }
+}

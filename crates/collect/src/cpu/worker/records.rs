@@ -1,0 +1,217 @@
+//! Takes records out of the rings, and works them off in order of time.
+
+use super::super::counters::Purpose;
+use super::super::sample::{CpuSample, Frame, Measure, SamplerEvent};
+use super::super::threads::{Stretch, WaitSite};
+use super::waiting::{Waiting, What};
+use super::{FRESH_NS, Worker};
+use crate::os::maps::Mapping;
+use crate::os::sys;
+use crate::perf::record::{self, Origin, Record};
+use crate::python::PyStack;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use tprof_trace::model::ThreadState;
+
+impl Worker {
+    pub(super) fn drain(&mut self) {
+        let mut rings = std::mem::take(&mut self.counters.rings);
+        for (_, _, ring) in &mut rings {
+            ring.drain(|kind, misc, body| {
+                match record::decode(kind, misc, body, |id| self.counters.layout(id)) {
+                    Some((origin, record)) => self.keep(origin, record),
+                    None => self.lost.refused += u64::from(kind == 9),
+                }
+            });
+        }
+        self.counters.rings = rings;
+        self.read_python();
+    }
+
+    /// Reads the Python frames of threads that have hardly run since they were
+    /// sampled: just now, or just before they lost their processor.
+    fn read_python(&mut self) {
+        let now = sys::monotonic_ns();
+        self.waiting.sort_by_key(|w| w.origin.time_ns);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut read: HashMap<u32, Option<PyStack>> = HashMap::new();
+        // From the last record back: how long each thread has run since, and
+        // until when it ran before that.
+        let mut ran: HashMap<u32, (u64, u64)> = HashMap::new();
+        for Waiting { origin, what } in waiting.iter_mut().rev() {
+            let Origin { pid, tid, time_ns, .. } = *origin;
+            let (ran_ns, until_ns) = ran.entry(tid).or_insert((0, now));
+            match what {
+                What::Switch { out: true, .. } => *until_ns = time_ns,
+                What::Switch { .. } => {
+                    *ran_ns += until_ns.saturating_sub(time_ns);
+                    *until_ns = time_ns;
+                }
+                What::Sample { python, asked: asked @ false, .. } => {
+                    *asked = true;
+                    let since_ns = *ran_ns + until_ns.saturating_sub(time_ns);
+                    if since_ns > FRESH_NS {
+                        self.lost.late += u64::from(self.pythons.is_python(pid));
+                        continue;
+                    }
+                    let stack = read
+                        .entry(tid)
+                        .or_insert_with(|| self.pythons.stack(pid, tid, &mut self.spaces));
+                    python.clone_from(stack);
+                }
+                _ => {}
+            }
+        }
+        self.waiting = waiting;
+    }
+
+    fn keep(&mut self, origin: Origin, record: Record<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let what = match record {
+            Record::Sample(sample) => What::Sample {
+                purpose: self.counters.purpose(sample.id),
+                chain: sample.chain.to_vec(),
+                registers: sample.registers,
+                stack: sample.stack.into(),
+                python: None,
+                asked: false,
+            },
+            Record::Events { id, address, kernel, count } => {
+                let Purpose::Event(event) = self.counters.purpose(id) else { return };
+                let frame = match kernel {
+                    true => Frame::Kernel(address),
+                    // As a return address: one past it.
+                    false => Frame::Address(address.wrapping_add(1)),
+                };
+                What::Events { event, frame, count }
+            }
+            Record::Mapped { pid, start, len, offset, inode, path } => {
+                self.mapped_ns = self.mapped_ns.max(origin.time_ns);
+                let path = PathBuf::from(OsStr::from_bytes(path));
+                let end = start.saturating_add(len);
+                let mapping =
+                    Mapping { start, end, offset, dev: 0, inode, path, exec: true, deleted: false };
+                What::Mapped(pid, mapping)
+            }
+            Record::Named { pid, tid, name, exec } => {
+                What::Named { pid, tid, name: text(name), exec }
+            }
+            Record::Began { pid, parent, tid } if pid == tid && pid != parent => {
+                What::Began { pid, parent }
+            }
+            Record::Began { tid, .. } => What::Started { tid },
+            Record::Ended { pid, tid } => What::Ended { pid, tid },
+            Record::Switch { out, preempted } => What::Switch { out, preempted },
+            Record::Lost(count) => {
+                self.lost.records += count;
+                self.lost.ever = true;
+                return;
+            }
+            Record::Throttled => {
+                self.lost.throttled += 1;
+                return;
+            }
+        };
+        self.waiting.push(Waiting { origin, what });
+    }
+
+    pub(super) fn work_off(&mut self, until_ns: u64) {
+        self.waiting.sort_by_key(|w| w.origin.time_ns);
+        let ready = self.waiting.partition_point(|w| w.origin.time_ns <= until_ns);
+        let ready: Vec<Waiting> = self.waiting.drain(..ready).collect();
+        let mut stretches = Vec::new();
+        for Waiting { origin, what } in ready {
+            self.take(origin, what, &mut stretches);
+        }
+        self.take_stretches(stretches);
+    }
+
+    fn take(&mut self, origin: Origin, what: What, stretches: &mut Vec<Stretch>) {
+        let Origin { pid, tid, time_ns, cpu } = origin;
+        match what {
+            // The kernel's last work for a process of which nothing is left.
+            What::Sample { .. } | What::Events { .. }
+                if self.threads.is_gone(tid, time_ns) && !self.spaces.knows(pid) => {}
+            What::Sample { purpose, chain, registers, stack, python, .. } => {
+                let (frames, end) = self.frames(pid, &chain, registers, &stack);
+                let gil = python.as_ref().and_then(|python| python.gil);
+                let (frames, end) = self.with_python(pid, frames, end, python);
+                match purpose {
+                    Purpose::Clock => {
+                        let period_ns = self.wanted.period_ns();
+                        self.threads.sampled(pid, tid, time_ns, period_ns);
+                        self.taken.push(CpuSample {
+                            weight_ns: period_ns,
+                            cpu: Some(cpu),
+                            gil,
+                            frames,
+                            end: end as u8,
+                            ..CpuSample::of(pid, tid, time_ns, Measure::Time)
+                        });
+                    }
+                    Purpose::Event(_) => {}
+                    Purpose::Leave => {
+                        let gil = self.is_at_lock(pid, registers).then_some(ThreadState::Gil);
+                        let place = WaitSite { frames, end: end as u8, waits_for: gil };
+                        self.threads.leaves(pid, tid, time_ns, place);
+                    }
+                }
+            }
+            What::Events { event, frame, count } => {
+                let frames = vec![frame];
+                self.meet(pid, &frames);
+                self.taken.push(CpuSample {
+                    frames,
+                    ..CpuSample::of(pid, tid, time_ns, Measure::Events(event, count))
+                });
+            }
+            What::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
+            What::Named { pid, tid, name, exec } => {
+                if exec {
+                    // What came before belongs to the old program, whose other
+                    // threads are gone; one of them may have become this one.
+                    let others: Vec<u32> =
+                        self.threads.of_process(pid).filter(|other| *other != tid).collect();
+                    for other in others {
+                        let faults = self.counters.faults_of_ended(other);
+                        self.count(pid, other, time_ns, faults);
+                        self.threads.ended(other, time_ns, stretches);
+                    }
+                    // Its faults are counted with the program that it becomes.
+                    self.count(pid, tid, time_ns, None);
+                    self.threads.replaced(tid, time_ns, stretches);
+                    self.take_stretches(std::mem::take(stretches));
+                    self.hand_out();
+                    self.spaces.replaced(pid);
+                    self.pythons.forget(pid);
+                    (self.emit)(SamplerEvent::Replaced(pid, time_ns));
+                }
+                (self.emit)(SamplerEvent::Named(pid, tid, time_ns, name));
+            }
+            What::Started { tid } => self.threads.began(tid),
+            What::Began { pid, parent } => {
+                self.threads.began(pid);
+                self.spaces.forked(pid, parent);
+                (self.emit)(SamplerEvent::Forked { pid, parent, time_ns });
+            }
+            What::Ended { pid, tid } => {
+                let faults = self.counters.faults_of_ended(tid);
+                self.count(pid, tid, time_ns, faults);
+                self.threads.ended(tid, time_ns, stretches);
+                if self.threads.of_process(pid).next().is_none() {
+                    self.take_stretches(std::mem::take(stretches));
+                    self.hand_out();
+                    self.spaces.gone(pid);
+                    self.pythons.forget(pid);
+                    (self.emit)(SamplerEvent::Ended(pid, time_ns));
+                }
+            }
+            What::Switch { out: true, preempted } => {
+                self.threads.left(pid, tid, time_ns, preempted);
+            }
+            What::Switch { .. } => self.threads.came(pid, tid, cpu, time_ns, stretches),
+        }
+    }
+}

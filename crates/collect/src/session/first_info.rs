@@ -1,0 +1,65 @@
+//! `run.json` as a run begins.
+
+use super::job::JobId;
+use crate::config::Config;
+use crate::os::{proc, sys};
+use crate::shared::clock::Clock;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tprof_trace::live;
+use tprof_trace::run::{RUN_VERSION, RunInfo};
+
+/// Model of the processors, where the kernel gives it.
+fn cpu_model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// What is known of a run before its first process.
+pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
+    let start_ns = sys::monotonic_ns();
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let base = |c: &String| {
+        Path::new(c).file_name().map_or_else(|| c.clone(), |n| n.to_string_lossy().into_owned())
+    };
+    let command = if config.redact {
+        config.command.first().map(base).into_iter().collect()
+    } else {
+        config.command.clone()
+    };
+    let shown = Config {
+        command: command.clone(),
+        output: if config.redact { PathBuf::new() } else { config.output.clone() },
+        ..config.clone()
+    };
+    let kernel = proc::setting("kernel/osrelease").unwrap_or_default();
+    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
+        Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+    });
+    let [boot, pid_namespace] = live::here();
+    RunInfo {
+        version: RUN_VERSION,
+        tprof: env!("CARGO_PKG_VERSION").to_owned(),
+        host: sys::host_name(),
+        command,
+        start_ns,
+        start_unix_ns: unix,
+        session: session.to_string_lossy().into_owned(),
+        collector_pid: std::process::id(),
+        collector_start_tick: proc::start_tick(std::process::id()),
+        options: serde_json::to_value(shown).unwrap_or_default(),
+        job: JobId::own().shown(config.redact),
+        machine: serde_json::json!({
+            "kernel": kernel.trim(),
+            "cpu": cpu_model(),
+            "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+            "memory_bytes": memory,
+            "clock": if clock.is_tsc() { "tsc" } else { "CLOCK_MONOTONIC" },
+            boot.0: boot.1,
+            pid_namespace.0: pid_namespace.1,
+        }),
+        ..RunInfo::default()
+    }
+}

@@ -1,0 +1,42 @@
+//! What is injected into the job, and by which variables.
+
+use crate::config::{Activity, Config};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use tprof_wire::env;
+
+/// What is injected.
+#[derive(Clone, Debug)]
+pub struct Libraries {
+    /// Absolute path of `libtprof_preload.so`.
+    pub preload: PathBuf,
+    /// Absolute path of `libtprof_cupti.so`; none where nothing that it records is wanted.
+    pub agent: Option<PathBuf>,
+}
+
+/// Variables by which CUDA's driver and NVTX load the agent. A library that the job
+/// had named for CUDA is loaded by the agent in its turn; one that it had named for
+/// NVTX keeps its place, since a range has one receiver, and the run says so.
+pub fn injections(
+    agent: &Path,
+    config: &Config,
+    given: &dyn Fn(&str) -> Option<OsString>,
+) -> Vec<(&'static str, OsString)> {
+    let foreign = |name: &str| {
+        given(name).filter(|value| {
+            let own = Path::new(value).file_name() == Some(OsStr::new(env::AGENT_LIBRARY));
+            !value.is_empty() && !own
+        })
+    };
+    let mut pairs = Vec::new();
+    if config.activities.contains(&Activity::Gpu) {
+        pairs.push((env::CUDA_INJECTION, agent.as_os_str().to_owned()));
+        if let Some(next) = foreign(env::CUDA_INJECTION) {
+            pairs.push((env::NEXT_INJECTION, next));
+        }
+    }
+    if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {
+        pairs.push((env::NVTX_INJECTION, agent.as_os_str().to_owned()));
+    }
+    pairs
+}

@@ -1,0 +1,108 @@
+//! Records of calls, as the hooks write them.
+
+use tprof_wire::calls::{FUNCTIONS, Function};
+use tprof_wire::gemm::{self, Shape};
+use tprof_wire::record::ExtKind;
+
+/// A record of a call.
+#[derive(Debug)]
+pub enum CallNote {
+    /// It returned: function, clock, result, copy kind plus one, stream, detail.
+    Call(&'static Function, u32, u64, u32, u32, u64, u64),
+    /// It took memory, or is about to give it back.
+    Memory {
+        /// The function.
+        function: &'static Function,
+        /// Address.
+        address: u64,
+        /// Bytes; 0 for a free.
+        bytes: u64,
+        /// Stream.
+        stream: u64,
+        /// Stack.
+        stack: u32,
+        /// Whether it gives back.
+        free: bool,
+    },
+    /// A collective was called.
+    Collective {
+        /// The function.
+        function: &'static Function,
+        /// Clock when it returned.
+        end: u64,
+        /// `ncclDataType_t`.
+        data_type: u32,
+        /// Communicator's address.
+        communicator: u64,
+        /// Elements.
+        count: u64,
+        /// Stream.
+        stream: u64,
+        /// Root or other rank.
+        peer: Option<u32>,
+    },
+    /// Matrices were multiplied: function, its number, clock when it returned, result, what.
+    Gemm(&'static Function, u32, u64, u32, Option<Shape>),
+    /// A communicator was made or ends.
+    Communicator {
+        /// The function's number.
+        number: u32,
+        /// Its address; 0 if it could not be made.
+        address: u64,
+        /// The same in all ranks, or 0.
+        identity: u64,
+        /// Ranks in it, or 0.
+        size: u32,
+        /// This rank in it.
+        rank: u32,
+        /// The one that was split.
+        parent: u64,
+        /// Colour and key of a split.
+        split: u64,
+    },
+}
+
+impl CallNote {
+    /// Reads a record; `None` for one that makes no sense.
+    pub fn of(kind: ExtKind, number: u32, words: &[u64]) -> Option<CallNote> {
+        let function = FUNCTIONS.get(number as usize)?;
+        let at = |i: usize| words.get(i).copied();
+        let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
+        Some(match kind {
+            ExtKind::HostCall => {
+                CallNote::Call(function, number, at(0)?, low(at(1)?), high(at(1)?), at(2)?, at(3)?)
+            }
+            ExtKind::HostMemory => CallNote::Memory {
+                function,
+                address: at(0)?,
+                bytes: at(1)?,
+                stream: at(2)?,
+                stack: low(at(3)?),
+                free: high(at(3)?) & 1 != 0,
+            },
+            ExtKind::Collective => CallNote::Collective {
+                function,
+                end: at(0)?,
+                data_type: high(at(1)?),
+                communicator: at(2)?,
+                count: at(3)?,
+                stream: at(4)?,
+                peer: low(at(5)?).checked_sub(1),
+            },
+            ExtKind::Gemm => {
+                let (end, result, shape) = gemm::unpack(words)?;
+                CallNote::Gemm(function, number, end, result, shape)
+            }
+            ExtKind::Communicator => CallNote::Communicator {
+                number,
+                address: at(0)?,
+                identity: at(1)?,
+                size: low(at(2)?),
+                rank: low(at(3)?),
+                parent: at(4)?,
+                split: at(5)?,
+            },
+            _ => return None,
+        })
+    }
+}

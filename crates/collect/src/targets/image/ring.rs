@@ -1,0 +1,306 @@
+//! Reads one thread's ring.
+//!
+//! Nothing that is read from the region is believed: unknown kinds, wrong
+//! lengths and foreign chunk references are counted as refused and skipped.
+
+use super::{Follow, Image, Note, Pass, RingRead, TAKE_MOST};
+use crate::os::sys;
+use crate::shared::SlotRead;
+use crate::targets::heap::HeapOp;
+use std::sync::atomic::Ordering::*;
+use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
+use tprof_wire::region::ChunkRef;
+
+/// A hole (a reserved slot that stays empty while later ones are written) is
+/// skipped after this long: its writer left by `longjmp` or died. Longer than
+/// the scheduler keeps a thread waiting on a busy machine.
+const HOLE_NS: u64 = 200_000_000;
+/// Events decoded before they are applied.
+const BATCH: usize = 32;
+/// No block is larger.
+const ADDRESS_SPACE: u64 = 1 << 47;
+
+impl Image {
+    /// Reads one thread's ring; false if it was left before its end, so that
+    /// the others get their turn.
+    pub(super) fn drain_thread(&mut self, thread: &mut Follow, reading: &mut RingRead<'_>) -> bool {
+        let (now_ns, last) = (reading.now_ns, reading.pass == Pass::Last);
+        thread.taken = 0;
+        loop {
+            if thread.bytes == 0 {
+                return true; // its chunk reference was nonsense
+            }
+            if thread.taken >= TAKE_MOST {
+                return false;
+            }
+            let mut next = self.region.chunk_next(thread.base);
+            if next == 0 && reading.pass == Pass::Live {
+                return true;
+            }
+            if next == 0 {
+                thread.partial_at = now_ns;
+            }
+            let mut end = self.end_of(next, thread.bytes);
+            while thread.at < end {
+                match self.region.read(thread.base + thread.at) {
+                    SlotRead::Record(word0, _) if word0 & 15 == Kind::Pending as u64 => {
+                        let bytes = (word0 >> 16 & 0xffff).max(1) as usize * SLOT_BYTES;
+                        // Its writer was interrupted: by the scheduler, or by a handler,
+                        // which may never return but then writes behind it.
+                        if !last && !self.is_abandoned(thread, bytes, now_ns) {
+                            return false;
+                        }
+                        thread.at += bytes;
+                        self.refused += 1;
+                    }
+                    SlotRead::Record(word0, word1) => {
+                        thread.hole_since = 0;
+                        self.take(thread, word0, word1, end, reading);
+                    }
+                    SlotRead::Empty => {
+                        if next == 0 {
+                            next = self.region.chunk_next(thread.base);
+                            if next != 0 {
+                                // The writer moved on while we read.
+                                end = self.end_of(next, thread.bytes);
+                                continue;
+                            }
+                            if !self.later_slot_written(thread) {
+                                return true;
+                            }
+                        }
+                        if !self.hole(thread, now_ns, last) {
+                            return false;
+                        }
+                    }
+                }
+            }
+            if next == 0 {
+                return true;
+            }
+            self.leave_chunk(thread, ChunkRef(next as u32));
+        }
+    }
+
+    /// Where a chunk's records end: in it, at a slot, whatever its head says.
+    fn end_of(&mut self, next: u64, bytes: usize) -> usize {
+        let said = if next == 0 { bytes } else { (next >> 32) as usize };
+        let end = said.min(bytes) & !(SLOT_BYTES - 1);
+        self.refused += u64::from(end != said);
+        end
+    }
+
+    /// Whether one of the next few slots is written: the empty one is a hole then.
+    fn later_slot_written(&self, thread: &Follow) -> bool {
+        (1..8).any(|i| {
+            let at = thread.at + i * SLOT_BYTES;
+            at < thread.bytes && matches!(self.region.read(thread.base + at), SlotRead::Record(..))
+        })
+    }
+
+    /// Whether a record of so many bytes that is being written will never be done:
+    /// something has stood behind it for a while.
+    fn is_abandoned(&self, thread: &mut Follow, bytes: usize, now_ns: u64) -> bool {
+        let behind = thread.at + bytes;
+        let written = behind < thread.bytes
+            && matches!(self.region.read(thread.base + behind), SlotRead::Record(..));
+        if !written || thread.hole_since == 0 {
+            thread.hole_since = if written { now_ns.max(1) } else { 0 };
+            return false;
+        }
+        let abandoned = now_ns - thread.hole_since >= HOLE_NS;
+        if abandoned {
+            thread.hole_since = 0;
+        }
+        abandoned
+    }
+
+    /// An empty slot before written ones: waits a while, then skips; true if skipped.
+    fn hole(&mut self, thread: &mut Follow, now_ns: u64, last: bool) -> bool {
+        if !last {
+            if thread.hole_since == 0 {
+                thread.hole_since = now_ns.max(1);
+                return false;
+            }
+            if now_ns - thread.hole_since < HOLE_NS {
+                return false;
+            }
+        }
+        thread.hole_since = 0;
+        thread.at += SLOT_BYTES;
+        self.refused += 1;
+        true
+    }
+
+    fn leave_chunk(&mut self, thread: &mut Follow, next: ChunkRef) {
+        let (done, used) = (thread.chunk, thread.at);
+        thread.taken += used;
+        thread.enter(next);
+        if thread.bytes == 0 {
+            self.refused += 1;
+        }
+        self.region.free_chunk(done, used.max(SLOT_BYTES));
+        let slot = self.region.slot(thread.slot);
+        slot.drained_chunks.fetch_add(1, Release);
+        if self.region.header().waiting.load(Relaxed) != 0 {
+            sys::futex_wake(&slot.drained_chunks);
+        }
+    }
+
+    /// Takes the record at the thread's place and moves past it.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        thread: &mut Follow,
+        word0: u64,
+        word1: u64,
+        end: usize,
+        reading: &mut RingRead<'_>,
+    ) {
+        match Kind::of(word0) {
+            Some(
+                Kind::Alloc
+                | Kind::Free
+                | Kind::ReallocFree
+                | Kind::ReallocAlloc
+                | Kind::ReallocFailed,
+            ) => {
+                self.take_heap(thread, end, reading);
+            }
+            Some(Kind::Time) => {
+                thread.at += SLOT_BYTES;
+                thread.clock = word1;
+            }
+            Some(Kind::Pad) => {
+                let slots = (word0 >> 16 & 0xffff).max(1) as usize;
+                thread.at = (thread.at + slots * SLOT_BYTES).min(end);
+            }
+            Some(Kind::Ext) => self.take_ext(thread, word0, word1, end, reading),
+            Some(Kind::Pending) | None => {
+                thread.at += SLOT_BYTES;
+                self.refused += 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn heap_op(&mut self, op: HeapOp, reading: &mut RingRead<'_>) {
+        if !reading.alone {
+            self.pending.push(op);
+            return;
+        }
+        if self.heap.apply(&op, reading.clock) {
+            reading.notes.block_full(&mut self.heap.block);
+        }
+    }
+
+    /// Takes heap records as long as there are any; the common case, in a loop
+    /// of its own: decoded in batches, so that what each needs is in the cache
+    /// by the time it is applied.
+    #[inline(never)]
+    fn take_heap(&mut self, thread: &mut Follow, end: usize, reading: &mut RingRead<'_>) {
+        let RingRead { clock, alone, ref mut notes, .. } = *reading;
+        let mut batch = [HeapOp::NONE; BATCH];
+        loop {
+            let mut count = 0;
+            let mut now = thread.clock;
+            for slot in self.region.slots(thread.base + thread.at, thread.base + end) {
+                let word0 = slot[0].load(Acquire);
+                let kind = (word0 & 15) as u32;
+                if kind.wrapping_sub(1) > 4 || count == BATCH {
+                    break;
+                }
+                let word1 = slot[1].load(Relaxed);
+                now = record::clock(word1, now);
+                let address = record::address(word0);
+                self.heap.live.prefetch(address);
+                batch[count] = HeapOp {
+                    clock: now,
+                    address,
+                    size: record::size(word0, word1),
+                    stack: record::stack(word1),
+                    tag: thread.index << 3 | kind,
+                };
+                count += 1;
+            }
+            thread.clock = now;
+            thread.at += count * SLOT_BYTES;
+            self.recorded += count as u64;
+            if alone {
+                let mut done = 0;
+                while done < count {
+                    let (more, full) = self.heap.apply_all(&batch[done..count], clock);
+                    done += more;
+                    if full {
+                        notes.block_full(&mut self.heap.block);
+                    }
+                }
+            } else {
+                self.pending.extend_from_slice(&batch[..count]);
+            }
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    #[cold]
+    fn take_ext(
+        &mut self,
+        thread: &mut Follow,
+        word0: u64,
+        word1: u64,
+        end: usize,
+        reading: &mut RingRead<'_>,
+    ) {
+        let slots = (word0 >> 16 & 0xffff) as usize;
+        let place = thread.base + thread.at;
+        if slots < 2 || thread.at + slots * SLOT_BYTES > end {
+            thread.at += SLOT_BYTES;
+            self.refused += 1;
+            return;
+        }
+        thread.at += slots * SLOT_BYTES;
+        let Some(kind) = ExtKind::of(word0) else {
+            self.refused += 1;
+            return;
+        };
+        let mut payload = std::mem::take(&mut self.payload);
+        self.region.payload(place, slots, &mut payload);
+        thread.clock = word1;
+        let argument = (word0 >> 32) as u32;
+        if kind == ExtKind::Wide {
+            if let (Some(kind), [address, size, stack, ..]) =
+                (Kind::of(u64::from(argument)), payload.as_slice())
+            {
+                self.recorded += 1;
+                let op = HeapOp {
+                    clock: word1,
+                    address: *address,
+                    size: (*size).min(ADDRESS_SPACE),
+                    stack: *stack as u32,
+                    tag: HeapOp::tag(thread.index, kind),
+                };
+                self.heap_op(op, reading);
+            }
+        } else if record::AGENT_KINDS.contains(&(kind as u16)) {
+            self.taken += 1;
+            let sound = reading.notes.agent(thread, word1, kind, argument, &payload);
+            self.refused += u64::from(!sound);
+        } else {
+            match Note::decode(kind, argument, &payload) {
+                Some(note) => {
+                    // Life and stacks are not events that one could lose count of.
+                    self.recorded += u64::from(matches!(
+                        note,
+                        Note::Map(..) | Note::Unmap(..) | Note::Remap(..) | Note::Call(..)
+                    ));
+                    self.taken += 1;
+                    reading.notes.note(thread, word1, note);
+                }
+                None => self.refused += 1,
+            }
+        }
+        self.payload = payload;
+    }
+}
