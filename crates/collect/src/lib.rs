@@ -1,41 +1,50 @@
 //! The collector: drains rings, joins clocks, resolves symbols, assigns ranks,
 //! and writes the files while the job runs.
 //!
-//! Its rooms, from the ground up; none uses a later one:
+//! The modules in reading order; each uses only those of its own paragraph and above
+//! (`scripts/check-arrows.py` checks that):
 //!
-//! | room | what is in it |
-//! |---|---|
-//! | `os` | system calls, and what `/proc` shows |
-//! | [`elf`], [`unwind_table`], [`symbols`], [`modules`] | the code that a process runs |
-//! | `shared` | the memory that targets share with the collector, and their clock |
-//! | [`perf`], `python`, [`cpu`] | what threads do: perf events or `/proc`, Python's frames, samples |
-//! | `out` | the files of a run, and what became of its processes |
-//! | `gpu`, `nvml` | what CUPTI records of devices, and what their driver measures |
-//! | `targets` | one process of the job: its rings, and what their records mean |
-//! | `directory` | the directory of a session: its socket, its lock, its owner |
-//! | `engine` | the main loop, and the threads that do what a pass over the rings has no time for |
-//! | `session` | begins and ends it all: the directory, the socket, who answers there |
+//! - `os`: system calls, and what `/proc` shows of processes;
+//! - [`elf`], [`unwind_table`], [`symbols`], [`modules`]: the code that processes run;
+//! - `shared`: the memory that targets share with the collector, and their clock;
+//! - [`perf`], `python`, [`cpu`]: samples of threads, by perf events or by `/proc`, with Python's
+//!   frames;
+//! - `out`: the files of a run, what became of its processes, and what was lost;
+//! - `gpu`, `nvml`: what CUPTI records of devices, and what their driver measures;
+//! - `targets`: the processes of the job: their rings, what records mean, whose a sample is;
+//! - `directory`: the directory of a session: its socket, its lock, its owner;
+//! - `engine`: the main loop, and threads for what takes longer than a pass over the rings may;
+//! - `session`: begins and ends a run, and answers processes that attach.
 //!
 //! [`Session`] is what `tprof run` holds.
 
 pub mod config;
-pub mod cpu;
-mod directory;
-pub mod elf;
-mod engine;
 mod error;
-mod gpu;
-pub mod modules;
-mod nvml;
 mod os;
-mod out;
+
+pub mod elf;
+pub mod modules;
+pub mod symbols;
+pub mod unwind_table;
+
+mod shared;
+
+pub mod cpu;
 pub mod perf;
 mod python;
-mod session;
-mod shared;
-pub mod symbols;
+
+mod out;
+
+mod gpu;
+mod nvml;
+
 mod targets;
-pub mod unwind_table;
+
+mod directory;
+
+mod engine;
+
+mod session;
 
 pub use config::{
     Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,

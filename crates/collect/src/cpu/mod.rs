@@ -11,6 +11,7 @@ mod call;
 mod counters;
 mod events;
 mod polled;
+mod polled_thread;
 mod probe;
 mod rate;
 mod refusal;

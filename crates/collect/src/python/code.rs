@@ -1,6 +1,6 @@
 //! CodeObject objects: name, file, and lines by instruction.
 
-use super::memory::Memory;
+use super::memory::ProcessMemory;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tprof_wire::python::{self, Chars, CodeHead, Layout};
@@ -38,7 +38,12 @@ pub struct Codes {
 
 impl Codes {
     /// The code object at an address.
-    pub fn get(&mut self, mut memory: &Memory, layout: &Layout, at: u64) -> Option<&CodeObject> {
+    pub fn get(
+        &mut self,
+        mut memory: &ProcessMemory,
+        layout: &Layout,
+        at: u64,
+    ) -> Option<&CodeObject> {
         if self.known.len() > MAX_CODES {
             self.known.clear();
         }
@@ -66,7 +71,7 @@ fn identity(head: &CodeHead) -> [u64; 3] {
     [head.name, head.file, u64::from(head.first_line)]
 }
 
-fn read(mut memory: &Memory, layout: &Layout, at: u64) -> Option<CodeObject> {
+fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObject> {
     let head = python::code(&mut memory, layout, at)?;
     let len = head.lines_bytes as usize;
     let is_own = head.name == 0;
@@ -84,7 +89,7 @@ fn read(mut memory: &Memory, layout: &Layout, at: u64) -> Option<CodeObject> {
 }
 
 /// A string: compact ones alone, as all names of code are.
-fn text(mut memory: &Memory, layout: &Layout, at: u64) -> Option<String> {
+fn text(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<String> {
     let text = python::text(&mut memory, layout, at)?;
     let bytes = match text.bytes {
         0 => Vec::new(),

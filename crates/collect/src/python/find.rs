@@ -2,7 +2,7 @@
 //! is, where its runtime lies, and which code is its loop.
 
 use super::layout::{KnownLayout, Lock};
-use super::memory::Memory;
+use super::memory::ProcessMemory;
 use crate::elf::Elf;
 use crate::modules::LoadedModule;
 use crate::os::proc;
@@ -94,7 +94,7 @@ pub fn find(
             continue;
         };
         let runtime = runtime.wrapping_add(module.bias);
-        let memory = Memory::new(pid);
+        let memory = ProcessMemory::new(pid);
         if let Err(e) = sys::can_read(pid, runtime) {
             if e.raw_os_error() == Some(libc::EPERM) {
                 last = Some(Err((whose(pid, &module.path), unreadable())));
@@ -169,14 +169,14 @@ fn minor_of(path: &Path) -> Option<Option<u8>> {
 }
 
 /// The version that the interpreter tells of itself (from 3.11).
-fn version(elf: &Elf, mut memory: &Memory, bias: u64) -> Option<u8> {
+fn version(elf: &Elf, mut memory: &ProcessMemory, bias: u64) -> Option<u8> {
     let address = place_of(elf, "Py_Version")?;
     let version = memory.u64(address.wrapping_add(bias))?;
     (version >> 24 == 3).then_some((version >> 16) as u8)
 }
 
 fn layout(
-    memory: &Memory,
+    memory: &ProcessMemory,
     runtime: u64,
     minor: Option<u8>,
     path: &Path,

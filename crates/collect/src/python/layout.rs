@@ -4,7 +4,7 @@
 //! `_PyRuntime`. Those of older versions were printed by programs compiled with
 //! the release builds' own headers; they do not change within a minor version.
 
-use super::memory::Memory;
+use super::memory::ProcessMemory;
 use tprof_wire::python::{Instruction, Layout, Lines, Memory as _};
 
 /// Where the lock is.
@@ -112,7 +112,7 @@ impl KnownLayout {
     }
 
     /// The offsets that an interpreter publishes at the head of its runtime.
-    pub fn published(mut memory: &Memory, runtime: u64) -> Result<KnownLayout, String> {
+    pub fn published(mut memory: &ProcessMemory, runtime: u64) -> Result<KnownLayout, String> {
         const COOKIE: &[u8] = b"xdebugpy";
         let head = memory.bytes(runtime, 24).ok_or("its memory may not be read")?;
         if &head[..8] != COOKIE {

@@ -9,15 +9,15 @@ const BLOCK: usize = 2048;
 
 /// The memory of a process, as it is at one moment: what was read once is not
 /// read again, so that one value is the same throughout a reading.
-pub struct Memory {
+pub struct ProcessMemory {
     pid: u32,
     blocks: RefCell<Vec<(u64, Vec<u8>)>>,
 }
 
-impl Memory {
+impl ProcessMemory {
     /// Nothing read yet.
-    pub fn new(pid: u32) -> Memory {
-        Memory { pid, blocks: RefCell::new(Vec::new()) }
+    pub fn new(pid: u32) -> ProcessMemory {
+        ProcessMemory { pid, blocks: RefCell::new(Vec::new()) }
     }
 
     /// Bytes at an address; `None` if they cannot be read.
@@ -59,7 +59,7 @@ impl Memory {
     }
 }
 
-impl python::Memory for &Memory {
+impl python::Memory for &ProcessMemory {
     fn u64(&mut self, at: u64) -> Option<u64> {
         Some(u64::from_le_bytes(self.bytes(at, 8)?.try_into().ok()?))
     }

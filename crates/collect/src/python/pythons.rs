@@ -2,7 +2,7 @@
 
 use super::find::{FoundPython, find, may_be};
 use super::function::PyFunction;
-use super::memory::Memory;
+use super::memory::ProcessMemory;
 use super::{code, stack};
 use crate::modules::Spaces;
 use std::collections::HashMap;
@@ -129,7 +129,7 @@ impl Pythons {
 
 impl Interpreter {
     fn stack(&mut self, pid: u32, tid: u32) -> Option<PyStack> {
-        let memory = Memory::new(pid);
+        let memory = ProcessMemory::new(pid);
         let state = self.thread(&memory, tid)?;
         let layout = &self.found.known.layout;
         let (raw, cut) = stack::read(&memory, layout, state)?;
@@ -164,7 +164,7 @@ impl Interpreter {
     }
 
     /// The state of a thread, found once and then checked.
-    fn thread(&mut self, memory: &Memory, tid: u32) -> Option<u64> {
+    fn thread(&mut self, memory: &ProcessMemory, tid: u32) -> Option<u64> {
         let layout = &self.found.known.layout;
         if let Some(state) = self.threads.get(&tid)
             && stack::tid_of(memory, layout, *state) == Some(tid)

@@ -1,7 +1,7 @@
 //! Walks an interpreter's threads and frames.
 
 use super::layout::{KnownLayout, Lock};
-use super::memory::Memory;
+use super::memory::ProcessMemory;
 use std::ops::Range;
 use tprof_wire::python::{self, Ends, Layout, Memory as _, RawFrame};
 
@@ -19,7 +19,7 @@ const PTHREAD_TID: u64 = 720;
 const PTHREAD_TID: u64 = 208;
 
 /// The states of all threads of all interpreters.
-pub fn thread_states(mut memory: &Memory, layout: &Layout, runtime: u64) -> Vec<u64> {
+pub fn thread_states(mut memory: &ProcessMemory, layout: &Layout, runtime: u64) -> Vec<u64> {
     let mut states = Vec::new();
     let mut interpreter = memory.u64(runtime + layout.interpreters).unwrap_or(0);
     for _ in 0..MAX_INTERPRETERS {
@@ -37,7 +37,7 @@ pub fn thread_states(mut memory: &Memory, layout: &Layout, runtime: u64) -> Vec<
 }
 
 /// The tid of a thread's state.
-pub fn tid_of(mut memory: &Memory, layout: &Layout, state: u64) -> Option<u32> {
+pub fn tid_of(mut memory: &ProcessMemory, layout: &Layout, state: u64) -> Option<u32> {
     if let Some(tid) = layout.tid {
         return u32::try_from(memory.u64(state + tid)?).ok();
     }
@@ -46,7 +46,11 @@ pub fn tid_of(mut memory: &Memory, layout: &Layout, state: u64) -> Option<u32> {
 }
 
 /// The frames of a thread, innermost first, and whether the reading ended early.
-pub fn read(mut memory: &Memory, layout: &Layout, state: u64) -> Option<(Vec<RawFrame>, bool)> {
+pub fn read(
+    mut memory: &ProcessMemory,
+    layout: &Layout,
+    state: u64,
+) -> Option<(Vec<RawFrame>, bool)> {
     let mut frames = Vec::new();
     let ends = python::frames(&mut memory, layout, state, MAX_FRAMES, |frame| {
         frames.push(frame);
@@ -69,7 +73,7 @@ pub struct LockSeen {
 
 /// Looks at the lock; `None` if there is none, or it could not be found.
 pub fn look_at_lock(
-    mut memory: &Memory,
+    mut memory: &ProcessMemory,
     known: &KnownLayout,
     runtime: u64,
     state: u64,
