@@ -37,7 +37,7 @@ ALLOWED = {
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
     "tprof-export": {"tprof-trace", "tprof-facts"},
     "tprof": {
-        "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
+        "tprof-wire", "tprof-trace", "tprof-facts", "tprof-import",
         "tprof-analyze", "tprof-export",
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! Rows must never lead to a wrong caller: whatever the wire's rows cannot say
 //! exactly (another CFA register, a DWARF expression, a frame pointer kept in a
-//! register, a return address elsewhere) becomes [`Row::NONE`], which cuts the
+//! register, a return address elsewhere) becomes `Row::NONE` of the wire, which cuts the
 //! stack there and says so. A row that keeps the CFA but loses the frame
 //! pointer would look right until some caller needs it, so it is cut as well.
 
