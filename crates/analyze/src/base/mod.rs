@@ -1,11 +1,10 @@
 //! What every room uses: times, intervals, numbers that may be missing, names,
 //! statistics, work on several cores. Nothing here depends on a trace's meaning.
 
-pub mod describe;
 pub mod frames;
 pub mod intervals;
 pub mod names;
 pub mod parallel;
 pub mod reading;
 pub(crate) mod search;
-pub mod spread;
+pub mod stats;

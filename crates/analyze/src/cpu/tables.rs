@@ -19,7 +19,7 @@ const LEAST_OF_TREE: u64 = 100;
 pub(super) struct Waited {
     pub ns: u64,
     pub rows: u64,
-    /// See [`crate::rank::samples::CpuTrace`].
+    /// See `Stretch::variance`.
     pub variance: f64,
 }
 

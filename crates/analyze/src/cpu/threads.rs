@@ -50,7 +50,7 @@ pub struct ThreadRow {
     tid: u32,
     name: Option<String>,
     by_state: FxHashMap<ThreadState, u64>,
-    /// Of waits, where a part was not sampled: see [`super::Stretch::variance`].
+    /// Of waits, where a part was not sampled: see `Stretch::variance`.
     variance: FxHashMap<ThreadState, f64>,
     gil_ns: Option<u64>,
     samples: u64,

@@ -1,8 +1,8 @@
 //! How a metric changed, and what that means.
 
 use super::figures::{Better, Metric};
-use super::stats::Repeats;
 use crate::Reading;
+use crate::base::stats::Repeats;
 
 /// How a metric changed.
 #[derive(Clone, Debug)]

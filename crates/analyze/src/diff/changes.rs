@@ -3,8 +3,8 @@
 use super::change::Change;
 use super::figures::find;
 use super::side::Side;
-use super::stats::{Repeats, difference_error};
 use crate::Reading;
+use crate::base::stats::{Repeats, difference_error};
 
 /// How a metric changed; `None` if there is no such metric.
 pub(super) fn change_of(a: &Side, b: &Side, key: &str) -> Option<Change> {

@@ -17,9 +17,9 @@ mod notes;
 mod of_run;
 mod rank;
 mod side;
-mod stats;
 mod tables;
 
+pub use crate::base::stats::{Repeats, difference_error};
 pub use change::Change;
 pub use compare::Comparison;
 pub use facts::Facts;
@@ -28,4 +28,3 @@ pub use gate::{Direction, Gate, GateError, Limit};
 pub use host::{Amount, Amounts, HostActivity, HostSort};
 pub use names::{Sort, TimesByName, Took};
 pub use side::{Side, SideOptions};
-pub use stats::{Repeats, difference_error};

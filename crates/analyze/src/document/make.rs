@@ -15,7 +15,7 @@ use crate::rank::{Needs, RankTrace};
 pub struct Options {
     /// Only this rank.
     pub rank: Option<u32>,
-    /// As Holistic Trace Analysis reads a trace: see [`crate::rank::RankTrace::load_as`].
+    /// As Holistic Trace Analysis reads a trace: see `RankTrace::load_as`.
     pub hta: bool,
     /// Only operators with this in their name, where a report is about operators.
     pub operator: Option<String>,

@@ -1,6 +1,6 @@
 //! Durations and sizes by name, in the columns of Nsight Systems' `stats` reports.
 
-use crate::base::spread::Spread;
+use crate::base::stats::Spread;
 use crate::document::{Cell, Column, Table, Unit};
 
 /// Values of one row of a table, and the row's other cells.

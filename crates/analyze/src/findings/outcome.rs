@@ -17,7 +17,7 @@ pub struct RankFindings {
     pub(super) window_ns: u64,
     /// Time in which devices worked, and that is not judged.
     pub(super) outside_ns: u64,
-    /// Idle time that is not judged, see [`Scene::untold_ns`].
+    /// Idle time that is not judged, see `Scene::untold_ns`.
     pub(super) untold_ns: u64,
     /// Its collectives, for comparison with others.
     pub(super) company: Company,

@@ -82,15 +82,6 @@ pub(super) fn times(scene: &Scene<'_>, number: usize, things: &str) -> String {
     }
 }
 
-/// Middle value; 0 of none.
-pub(super) fn median(mut values: Vec<u64>) -> u64 {
-    if values.is_empty() {
-        return 0;
-    }
-    let middle = values.len() / 2;
-    *values.select_nth_unstable(middle).1
-}
-
 #[cfg(test)]
 mod tests {
     use super::short;

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use tprof_facts::copies::direction;
 use tprof_trace::model::CopyKind;
 
-use crate::base::describe::Description;
 use crate::base::intervals::{Cover, Interval};
+use crate::base::stats::Description;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };

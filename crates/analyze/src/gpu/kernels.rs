@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
-use crate::base::describe::quantile;
 use crate::base::intervals::Cover;
 use crate::base::names::{Names, short};
+use crate::base::stats::quantile;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use crate::base::describe::Description;
 use crate::base::intervals::Interval;
+use crate::base::stats::Description;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };

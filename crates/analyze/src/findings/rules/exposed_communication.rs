@@ -4,11 +4,12 @@ use tprof_facts::units::{bytes, duration, percent};
 use tprof_trace::model::Collective;
 
 use crate::base::intervals::Cover;
+use crate::base::stats::median;
 use crate::findings::absent::Thing;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::findings::words::{by_name, median, time, times, top};
+use crate::findings::words::{by_name, time, times, top};
 use crate::rank::{Class, Work};
 
 /// Collectives of fewer bytes than this take their time for latency, not for

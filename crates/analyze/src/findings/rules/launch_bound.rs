@@ -5,6 +5,7 @@ use tprof_facts::units::duration;
 
 use super::data_load;
 use crate::base::intervals::Cover;
+use crate::base::stats::median;
 use crate::findings::blocking::after_calls;
 use crate::findings::finding::idle_places;
 use crate::findings::rule::Rule;
@@ -12,7 +13,7 @@ use crate::findings::scene::Gap;
 use crate::findings::scene::calls::{is_synchronous_copy, is_wait};
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
-use crate::findings::words::{median, time, times, top};
+use crate::findings::words::{time, times, top};
 
 /// Short gaps that end with a late launch, but follow no wait and no loading of data.
 pub(super) struct LaunchBound;

@@ -6,8 +6,8 @@ mod tests;
 
 use std::cmp::Reverse;
 
-use crate::base::describe::Description;
 use crate::base::intervals::Cover;
+use crate::base::stats::Description;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{Needs, RankTrace, StreamKey, WorkKind};
 

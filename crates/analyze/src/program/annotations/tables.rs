@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::caused::{Caused, CausedByName, Image, ImagesByName};
-use crate::base::spread::Spread;
+use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
 const NO_RANGES: &str = "no annotations or NVTX ranges were recorded (record_function(), \

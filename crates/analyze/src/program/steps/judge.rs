@@ -3,7 +3,7 @@
 use tprof_facts::units::counted;
 
 use crate::Reading;
-use crate::base::spread::Spread;
+use crate::base::stats::Spread;
 use crate::rank::Step;
 
 /// Fewest steps that separate warm-up from the rest.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::judge::Judged;
-use crate::base::spread::Spread;
+use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
 const NO_STEPS: &str = "no steps were recorded (torch.profiler: call its step())";

@@ -2,6 +2,8 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use super::moments::{mean, variance};
+
 /// Repeats of one measurement: steps, as a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Repeats {
@@ -24,12 +26,11 @@ impl Repeats {
         if count == 0 {
             return None;
         }
-        let mean = values.iter().sum::<f64>() / count as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let mean = mean(values);
         Some(Repeats {
             count: count as u64,
             mean,
-            variance: if count > 1 { squares / (count - 1) as f64 } else { 0.0 },
+            variance: variance(values, mean).unwrap_or(0.0),
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         })

@@ -1,5 +1,7 @@
 //! Count, mean, deviation and quartiles of many values.
 
+use super::moments::{mean, variance};
+
 /// The description of a set of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
@@ -28,12 +30,11 @@ impl Description {
         values.sort_unstable_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let count = values.len();
-        let mean = values.iter().sum::<f64>() / count as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let mean = mean(values);
         Some(Description {
             count,
             mean,
-            deviation: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
+            deviation: variance(values, mean).map(f64::sqrt),
             min,
             lower_quartile: quantile(values, 0.25),
             median: quantile(values, 0.5),

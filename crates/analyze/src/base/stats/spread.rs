@@ -1,5 +1,7 @@
 //! Middle and spread of a set of durations, and what lies far outside.
 
+use super::moments::{mean, variance};
+
 /// Modified z-score beyond which a value is an outlier: Iglewicz and Hoaglin, "How
 /// to Detect and Handle Outliers" (1993).
 const OUTLIER_SCORE: f64 = 3.5;
@@ -36,14 +38,13 @@ impl Spread {
         sorted.sort_unstable();
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let count = sorted.len();
+        let sorted: Vec<f64> = sorted.into_iter().map(|value| value as f64).collect();
         let median = middle(&sorted);
-        let mean = sorted.iter().map(|&value| value as f64).sum::<f64>() / count as f64;
-        let square = |value: &u64| (*value as f64 - mean).powi(2);
-        let deviation = (count > 1)
-            .then(|| (sorted.iter().map(square).sum::<f64>() / (count - 1) as f64).sqrt());
-        let mut far: Vec<f64> = sorted.iter().map(|&value| (value as f64 - median).abs()).collect();
+        let mean = mean(&sorted);
+        let deviation = variance(&sorted, mean).map(f64::sqrt);
+        let mut far: Vec<f64> = sorted.iter().map(|value| (value - median).abs()).collect();
         far.sort_unstable_by(f64::total_cmp);
-        let mad = middle_of(&far);
+        let mad = middle(&far);
         let robust_deviation = match mad > 0.0 {
             true => mad * MAD_TO_SIGMA,
             false => far.iter().sum::<f64>() / count as f64 * MEAN_DEVIATION_TO_SIGMA,
@@ -71,15 +72,7 @@ impl Spread {
     }
 }
 
-fn middle(sorted: &[u64]) -> f64 {
-    let half = sorted.len() / 2;
-    match sorted.len() % 2 {
-        1 => sorted[half] as f64,
-        _ => (sorted[half - 1] as f64 + sorted[half] as f64) / 2.0,
-    }
-}
-
-fn middle_of(sorted: &[f64]) -> f64 {
+fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     match sorted.len() % 2 {
         1 => sorted[half],
