@@ -48,7 +48,7 @@ INJECTED_MAY = {"libc"}
 # Crates with circles or two types of one name that are still to be mended. Named as
 # arguments, they are checked too: `scripts/check-arrows.py tprof-trace`.
 UNTIDY = {
-    "tprof-trace", "tprof-collect", "tprof-import",
+    "tprof-collect", "tprof-import",
     "tprof-export", "tprof",
 }
 

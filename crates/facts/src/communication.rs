@@ -10,18 +10,23 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Collective, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};
 
-/// How a name is known.
-enum Known {
+/// What a name begins with.
+enum Pattern {
     /// The function's own name, without namespaces, begins so.
     Function(&'static str),
     /// Its name with namespaces begins so.
     Path(&'static str),
 }
-use Known::{Function, Path};
+use Pattern::{Function, Path};
 
 /// Kernels that communicate, with the operation as `torch.distributed` names it (empty
+<<<<<<< HEAD
 /// where the rest of the name has it, if anything does), and their library.
 const KERNELS: [(Known, &str); 30] = [
+=======
+/// where the rest of the name says it, if anything does), and whose they are.
+const KERNELS: [(Pattern, &str); 30] = [
+>>>>>>> 537b515 (Order the trace's modules, and keep each iterator's methods beside it)
     // NCCL (src/device), RCCL, MSCCL, and MSCCL++ (namespace mscclpp).
     (Path("nccl"), ""),
     (Path("rccl"), ""),
@@ -122,11 +127,11 @@ const OPERATIONS: [(&str, &str); 8] = [
 pub fn kernel_operation(name: &str) -> Option<&'static str> {
     let path = path(name);
     let function = path.rsplit("::").next().unwrap_or(path);
-    let is = |known: &Known| match known {
+    let is = |pattern: &Pattern| match pattern {
         Function(start) => function.starts_with(start),
         Path(start) => path.starts_with(start),
     };
-    let (_, operation) = KERNELS.iter().find(|(known, _)| is(known))?;
+    let (_, operation) = KERNELS.iter().find(|(pattern, _)| is(pattern))?;
     if !operation.is_empty() {
         return Some(operation);
     }

@@ -12,11 +12,10 @@ use crate::group::{Group, group_number};
 use crate::key::Key;
 use crate::number;
 use crate::output::{Output, Rows};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tprof_facts::communication::{annotation_operation, kernel_operation};
 use tprof_trace::model::*;
-
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// A call of the host.
 struct Call {
@@ -39,12 +38,12 @@ pub(crate) struct Collectives {
     calls: Vec<Call>,
     kernels: Vec<CommKernel>,
     /// Calls by thread: start, end, call.
-    windows: Map<ThreadIndex, BTreeSet<(u64, u64, u32)>>,
+    windows: FxHashMap<ThreadIndex, BTreeSet<(u64, u64, u32)>>,
     /// Launches within calls, by correlation.
-    launches: Map<u64, u32>,
+    launches: FxHashMap<u64, u32>,
     groups: BTreeMap<u64, Group>,
     /// What kernels do by their names, if they communicate.
-    operations: Map<NameId, Option<&'static str>>,
+    operations: FxHashMap<NameId, Option<&'static str>>,
 }
 
 impl Collectives {
@@ -190,7 +189,7 @@ impl Collectives {
     /// Joins calls and kernels, and writes them.
     pub fn write(&mut self, output: &mut Output) -> Result<(), ImportError> {
         let holders = self.holders();
-        let mut by_external = Map::default();
+        let mut by_external = FxHashMap::default();
         for (call, index) in self.calls.iter().zip(0_u32..).filter(|(call, _)| call.told) {
             if let Some(external) = call.external {
                 by_external.insert(external, index);
@@ -226,10 +225,17 @@ impl Collectives {
         rows.write(output)
     }
 
+<<<<<<< Updated upstream
     /// Annotations that lie within a call with known arguments: the same
     /// collective, recorded twice.
     fn holders(&self) -> Map<u32, u32> {
         let mut holders = Map::default();
+=======
+    /// Annotations that lie within a call whose arguments are known: the same
+    /// collective, told twice.
+    fn holders(&self) -> FxHashMap<u32, u32> {
+        let mut holders = FxHashMap::default();
+>>>>>>> Stashed changes
         for calls in self.windows.values() {
             let mut calls: Vec<_> = calls.iter().copied().collect();
             calls.sort_unstable_by_key(|(start, end, _)| (*start, !*end));

@@ -6,8 +6,9 @@ use crate::output::Output;
 use crate::tally::Lost;
 use crate::text;
 use crate::threads::MAIN;
+use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use tprof_trace::model::{Device, NameId, Property};
 
 /// Longest member that is kept, and most metadata.
@@ -24,7 +25,7 @@ pub(crate) struct Facts {
     /// Order and labels of processes and threads: what, of whom, and its JSON.
     metadata: Vec<Value>,
     /// Where each kind is in `metadata`, by kind, `pid` and `tid`.
-    metadata_of: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    metadata_of: FxHashMap<Box<[u8]>, usize>,
     metadata_bytes: usize,
     /// Start of the file's first event, if that is a complete one. Holistic Trace
     /// Analysis takes it for the launch of work without one, and tprof can mark it so.

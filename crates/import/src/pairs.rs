@@ -1,6 +1,6 @@
 //! Beginnings that wait for their ends.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use tprof_trace::model::{Span, ThreadIndex};
 
 /// Beginnings that may wait at a time, over all threads.
@@ -9,7 +9,7 @@ const MAX_OPEN: usize = 1 << 18;
 /// Open spans of all threads, innermost last.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    open: HashMap<ThreadIndex, Vec<Span>, foldhash::fast::RandomState>,
+    open: FxHashMap<ThreadIndex, Vec<Span>>,
     count: usize,
 }
 

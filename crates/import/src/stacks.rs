@@ -3,19 +3,17 @@
 use crate::output::Output;
 use crate::tally::Lost;
 use crate::text;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 
 /// Frames that a stack may have, as the writer has it.
 const MAX_FRAMES: usize = 1 << 16;
 
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
-
 /// Stacks and frames of one file; a trace repeats few of them very often.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
-    stacks: Map<(ProcessIndex, Box<[u8]>), StackId>,
-    frames: Map<(ProcessIndex, Box<str>), u32>,
+    stacks: FxHashMap<(ProcessIndex, Box<[u8]>), StackId>,
+    frames: FxHashMap<(ProcessIndex, Box<str>), u32>,
 }
 
 impl Stacks {

@@ -5,7 +5,7 @@ use crate::number;
 use crate::output::Output;
 use crate::tally::Lost;
 use crate::text;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use tprof_trace::model::{MemoryRecording, NameId, Process, ProcessIndex, Thread, ThreadIndex};
 use tprof_trace::run::ProcessInfo;
 
@@ -60,12 +60,12 @@ struct ThreadEntry {
 pub(crate) struct Threads {
     processes: Vec<ProcessEntry>,
     threads: Vec<ThreadEntry>,
-    process_of: HashMap<Id, ProcessIndex, foldhash::fast::RandomState>,
-    thread_of: HashMap<(i64, i64), ThreadIndex, foldhash::fast::RandomState>,
-    odd_thread_of: HashMap<(Id, Id), ThreadIndex, foldhash::fast::RandomState>,
+    process_of: FxHashMap<Id, ProcessIndex>,
+    thread_of: FxHashMap<(i64, i64), ThreadIndex>,
+    odd_thread_of: FxHashMap<(Id, Id), ThreadIndex>,
     /// Names that metadata gave to what may turn out to be a process or a device.
-    process_names: HashMap<Id, String, foldhash::fast::RandomState>,
-    thread_names: HashMap<(Id, Id), NameId, foldhash::fast::RandomState>,
+    process_names: FxHashMap<Id, String>,
+    thread_names: FxHashMap<(Id, Id), NameId>,
     /// Device work that came before any host event.
     device_span: Option<(u64, u64)>,
 }

@@ -18,7 +18,7 @@ const MAX_SPARE: usize = 4;
 #[derive(Debug)]
 pub struct HeapEvents<'a> {
     file: &'a TraceFile,
-    streams: Vec<Stream>,
+    streams: Vec<ProcessEvents>,
     /// Streams other than the current one, by the time of their next event.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     current: usize,
@@ -57,7 +57,7 @@ impl Decoder {
 
 /// Events of one process.
 #[derive(Debug)]
-struct Stream {
+struct ProcessEvents {
     process: ProcessIndex,
     /// Blocks still to be read, the next one last.
     blocks: Vec<IndexRow>,
@@ -67,6 +67,19 @@ struct Stream {
     next_ordinal: u64,
     /// Ordinals of allocations that could not be read: from, up to.
     gaps: Vec<(u64, u64)>,
+}
+
+impl TraceFile {
+    /// Heap events of all processes, by time; those of one process keep the
+    /// order in which they were recorded.
+    pub fn heap_events(&self) -> HeapEvents<'_> {
+        HeapEvents::new(self, None)
+    }
+
+    /// Heap events of one process.
+    pub fn heap_events_of(&self, process: ProcessIndex) -> HeapEvents<'_> {
+        HeapEvents::new(self, Some(process))
+    }
 }
 
 /// A decoded block and how far it has been read. [`Block::decode`] makes the
@@ -126,7 +139,7 @@ impl Block {
     }
 }
 
-impl Stream {
+impl ProcessEvents {
     /// Time of the next event, or a bound below it where its block is not decoded yet.
     fn next_ns(&self) -> Option<u64> {
         match self.block.is_over() {
@@ -211,9 +224,9 @@ impl<'a> HeapEvents<'a> {
                 by_process.entry(block.header.process).or_default().push(*block);
             }
         }
-        let streams: Vec<Stream> = by_process
+        let streams: Vec<ProcessEvents> = by_process
             .into_iter()
-            .map(|(process, blocks)| Stream {
+            .map(|(process, blocks)| ProcessEvents {
                 process,
                 blocks,
                 block: Block::default(),

@@ -27,6 +27,14 @@ pub struct RowsInOrder<'a, R> {
     to_ns: u64,
 }
 
+impl TraceFile {
+    /// Rows of a large table that touch the time from `from_ns` to before
+    /// `to_ns`, in order; memory does not grow with the table.
+    pub fn in_order<R: TraceRow>(&self, from_ns: u64, to_ns: u64) -> RowsInOrder<'_, R> {
+        RowsInOrder::new(self, from_ns, to_ns)
+    }
+}
+
 /// When a row begins, and its end: later ones first.
 type Key = (u64, Reverse<u64>);
 

@@ -4,29 +4,49 @@
 //! [`TraceWriter`] and [`TraceFile`] write and read one `.tprof` per rank;
 //! [`run`] is `run.json`; [`RunDir`] opens a run directory as a whole.
 //! `docs/format.md` describes the bytes.
+//!
+//! The modules in reading order; each uses only those above it
+//! (`scripts/check-arrows.py` checks that):
+//!
+//! - `model`, `run`, `live`, `error`: what a run has, and what can be wrong with it;
+//! - `file`, `planes`, `columns`, `columns_read`, `tables`: from rows to blocks of columns
+//!   and back;
+//! - `heap_block`, `pending`, `scan`, `loaded`: blocks before they are written, and as they
+//!   are found again;
+//! - `reader`: a file opened, its small tables in memory;
+//! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: what of it is
+//!   read on demand;
+//! - `writer`: a file made;
+//! - `dir`: the files of a run.
 
-mod code;
+mod error;
+pub mod live;
+pub mod model;
+pub mod run;
+
 mod columns;
 mod columns_read;
-mod dir;
-mod error;
 mod file;
+mod planes;
+mod tables;
+
 mod heap_block;
+mod loaded;
+mod pending;
+mod scan;
+
+mod reader;
+
+mod code;
 mod heap_events;
 mod in_order;
-pub mod live;
-mod loaded;
 mod map_events;
-pub mod model;
-mod pending;
-mod planes;
-mod reader;
 mod recorded;
 mod row_blocks;
-pub mod run;
-mod scan;
-mod tables;
+
 mod writer;
+
+mod dir;
 
 pub use code::{CodeMap, CodePlace, Function, SymbolSource, address_of};
 pub use dir::{RankFile, RankLabel, RunDir};

@@ -5,12 +5,13 @@ use crate::model::*;
 use crate::planes::PlaneReader;
 use crate::scan::{IndexRow, Source};
 use crate::tables::{NameRow, ProcessEndRow, Row, ThreadEndRow, ThreadNameRow, table};
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
 /// Rows for search.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    pub names: HashMap<u32, Box<str>, foldhash::fast::RandomState>,
+    pub names: FxHashMap<u32, Box<str>>,
     pub processes: Vec<Process>,
     pub process_ends: HashMap<ProcessIndex, (u64, ProcessEnd)>,
     pub threads: Vec<Thread>,

@@ -26,6 +26,13 @@ pub struct MapEvents<'a> {
     problems: Vec<Problem>,
 }
 
+impl TraceFile {
+    /// Mapping events of all processes, by time.
+    pub fn map_events(&self) -> MapEvents<'_> {
+        MapEvents::new(self)
+    }
+}
+
 impl<'a> MapEvents<'a> {
     pub(crate) fn new(file: &'a TraceFile) -> MapEvents<'a> {
         let mut blocks = file.map_blocks().to_vec();

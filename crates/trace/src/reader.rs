@@ -5,16 +5,11 @@
 
 use crate::error::{Damage, Problem, TraceError};
 use crate::file::{MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
-use crate::heap_events::HeapEvents;
-use crate::in_order::RowsInOrder;
 use crate::loaded::Tables;
-use crate::map_events::MapEvents;
 use crate::model::*;
 use crate::planes::PlaneReader;
-use crate::recorded::{self, Recorded};
-use crate::row_blocks::RowBlocks;
 use crate::scan::{IndexRow, Source, note};
-use crate::tables::{TracePart, TraceRow, table};
+use crate::tables::{TracePart, table};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -284,22 +279,6 @@ impl TraceFile {
         NameId(self.tables.names.keys().copied().max().unwrap_or(0))
     }
 
-    /// Rows of a large table, block by block; see [`RowBlocks`].
-    pub fn blocks<R: TracePart>(&self) -> RowBlocks<'_, R> {
-        RowBlocks::new(self, 0, u64::MAX)
-    }
-
-    /// As [`Self::blocks`], without the blocks that hold nothing between these times.
-    pub fn blocks_between<R: TracePart>(&self, from_ns: u64, to_ns: u64) -> RowBlocks<'_, R> {
-        RowBlocks::new(self, from_ns, to_ns)
-    }
-
-    /// Rows of a large table that touch the time from `from_ns` to before
-    /// `to_ns`, in order; memory does not grow with the table.
-    pub fn in_order<R: TraceRow>(&self, from_ns: u64, to_ns: u64) -> RowsInOrder<'_, R> {
-        RowsInOrder::new(self, from_ns, to_ns)
-    }
-
     /// First and last moment in any table; none if no row has a time.
     pub fn extent_ns(&self) -> Option<(u64, u64)> {
         let blocks = self.row_blocks.iter().chain(&self.heap_blocks).chain(&self.map_blocks);
@@ -317,29 +296,6 @@ impl TraceFile {
         all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// All rows of a large table, sorted by time, and what of it could not be read.
-    pub fn rows<R: TraceRow>(&self) -> (Vec<R>, Vec<Problem>) {
-        let mut blocks = self.blocks::<R>();
-        let mut rows = Vec::with_capacity(blocks.rows_left());
-        for mut block in blocks.by_ref() {
-            rows.append(&mut block);
-        }
-        rows.sort_by_key(R::time_ns);
-        (rows, blocks.into_problems())
-    }
-
-    /// What was recorded, those of undecodable blocks included as far as their heads count them.
-    pub fn recorded(&self) -> Recorded {
-        let blocks = self.row_blocks.iter().chain(&self.heap_blocks).chain(&self.map_blocks);
-        let events = blocks.filter(|block| recorded::is_event(block.header.table));
-        let samples = self.blocks::<SampleOutline>().flatten();
-        let samples = samples.filter(|row| recorded::is_cpu_sample(row.state, row.stack));
-        Recorded {
-            events: events.map(|block| u64::from(block.header.rows)).sum(),
-            samples: samples.count() as u64,
-        }
-    }
-
     /// Latest time of anything in a block; 0 if nothing has one.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
@@ -354,22 +310,6 @@ impl TraceFile {
     /// Heap events in the file, those of undecodable blocks included.
     pub fn heap_event_count(&self) -> u64 {
         self.heap_blocks.iter().map(|block| u64::from(block.header.rows)).sum()
-    }
-
-    /// Heap events of all processes, by time; those of one process keep the
-    /// order in which they were recorded.
-    pub fn heap_events(&self) -> HeapEvents<'_> {
-        HeapEvents::new(self, None)
-    }
-
-    /// Heap events of one process.
-    pub fn heap_events_of(&self, process: ProcessIndex) -> HeapEvents<'_> {
-        HeapEvents::new(self, Some(process))
-    }
-
-    /// Mapping events of all processes, by time.
-    pub fn map_events(&self) -> MapEvents<'_> {
-        MapEvents::new(self)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What counts as recorded: one definition, for files as they are written and as they are read.
 
-use crate::model::{StackId, ThreadState};
+use crate::model::SampleOutline;
+use crate::reader::TraceFile;
 use crate::tables::table;
 use std::ops::AddAssign;
 
@@ -47,17 +48,25 @@ pub(crate) fn is_event(id: u16) -> bool {
     )
 }
 
-/// Whether a row of the samples table is a CPU sample: others are waits, or time on a core that
-/// no sample stands for.
-pub(crate) fn is_cpu_sample(state: ThreadState, stack: StackId) -> bool {
-    state == ThreadState::Running && stack != 0
+impl TraceFile {
+    /// What was recorded, those of undecodable blocks included as far as their heads count them.
+    pub fn recorded(&self) -> Recorded {
+        let blocks = self.row_blocks().iter().chain(self.heap_blocks()).chain(self.map_blocks());
+        let events = blocks.filter(|block| is_event(block.header.table));
+        let samples = self.blocks::<SampleOutline>().flatten();
+        let samples = samples.filter(|row| row.state.is_cpu_sample(row.stack));
+        Recorded {
+            events: events.map(|block| u64::from(block.header.rows)).sum(),
+            samples: samples.count() as u64,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::*;
-    use crate::{HeapBlock, TraceFile, TraceHeader, TraceWriter};
+    use crate::{HeapBlock, TraceHeader, TraceWriter};
 
     #[test]
     fn a_file_is_counted_alike_as_it_is_written_and_as_it_is_read() {

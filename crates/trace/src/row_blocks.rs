@@ -4,7 +4,7 @@ use crate::error::{Damage, Problem};
 use crate::planes::PlaneReader;
 use crate::reader::TraceFile;
 use crate::scan::{IndexRow, note};
-use crate::tables::TracePart;
+use crate::tables::{TracePart, TraceRow};
 use std::marker::PhantomData;
 
 /// Blocks of a large table, in the order in which they were written: each a
@@ -22,6 +22,29 @@ pub struct RowBlocks<'a, R> {
     budget: u64,
     problems: Vec<Problem>,
     rows: PhantomData<R>,
+}
+
+impl TraceFile {
+    /// Rows of a large table, block by block; see [`RowBlocks`].
+    pub fn blocks<R: TracePart>(&self) -> RowBlocks<'_, R> {
+        RowBlocks::new(self, 0, u64::MAX)
+    }
+
+    /// As [`Self::blocks`], without the blocks that hold nothing between these times.
+    pub fn blocks_between<R: TracePart>(&self, from_ns: u64, to_ns: u64) -> RowBlocks<'_, R> {
+        RowBlocks::new(self, from_ns, to_ns)
+    }
+
+    /// All rows of a large table, sorted by time, and what of it could not be read.
+    pub fn rows<R: TraceRow>(&self) -> (Vec<R>, Vec<Problem>) {
+        let mut blocks = self.blocks::<R>();
+        let mut rows = Vec::with_capacity(blocks.rows_left());
+        for mut block in blocks.by_ref() {
+            rows.append(&mut block);
+        }
+        rows.sort_by_key(R::time_ns);
+        (rows, blocks.into_problems())
+    }
 }
 
 impl<'a, R: TracePart> RowBlocks<'a, R> {

@@ -15,6 +15,7 @@ use crate::pending::Pending;
 use crate::recorded::{self, Recorded};
 use crate::scan::IndexRow;
 use crate::tables::{NameRow, Row, TraceRow, table};
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -53,7 +54,7 @@ pub struct TraceWriter {
     length: u64,
     /// A part of a block lies beyond `length`, which could not be cut off yet.
     torn: bool,
-    names: HashMap<Box<str>, NameId, foldhash::fast::RandomState>,
+    names: FxHashMap<Box<str>, NameId>,
     pending: Pending,
     encoder: Encoder,
     scratch: Scratch,

@@ -1,6 +1,6 @@
 //! Communication between ranks.
 
-use super::{NameId, ProcessIndex, ThreadIndex};
+use super::ids::{NameId, ProcessIndex, ThreadIndex};
 
 /// A collective or point-to-point operation of one rank.
 ///

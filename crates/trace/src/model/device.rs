@@ -1,6 +1,6 @@
 //! What ran on devices, and what they are.
 
-use super::{NameId, ProcessIndex, StackId, ThreadIndex};
+use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 
 /// A device of one process, as it numbers them.
 #[derive(Clone, Debug, Default, PartialEq)]

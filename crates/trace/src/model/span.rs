@@ -1,6 +1,6 @@
 //! What host threads did: spans, flows between them, samples of their stacks.
 
-use super::{NameId, ProcessIndex, StackId, ThreadIndex};
+use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 
 /// An interval of a host thread: a call, an operator, a named range.
 ///
@@ -218,4 +218,12 @@ pub enum ThreadState {
     Gil = 7,
     /// Waiting for a device.
     Device = 8,
+}
+
+impl ThreadState {
+    /// Whether a row of the samples table in this state is a CPU sample: others are waits,
+    /// or time on a core that no sample stands for.
+    pub(crate) fn is_cpu_sample(self, stack: StackId) -> bool {
+        self == ThreadState::Running && stack != 0
+    }
 }

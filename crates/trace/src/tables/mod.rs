@@ -14,7 +14,6 @@ use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
 use crate::error::Damage;
 use crate::model::*;
-use crate::recorded::is_cpu_sample;
 
 /// Table ids.
 pub(crate) mod table {
@@ -91,7 +90,7 @@ impl TraceRow for Synchronization {}
 impl TraceRow for Collective {}
 impl TraceRow for Sample {
     fn cpu_samples(rows: &[Sample]) -> u64 {
-        rows.iter().filter(|row| is_cpu_sample(row.state, row.stack)).count() as u64
+        rows.iter().filter(|row| row.state.is_cpu_sample(row.stack)).count() as u64
     }
 }
 impl TraceRow for EventSample {}

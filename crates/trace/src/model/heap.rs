@@ -1,0 +1,92 @@
+//! The heap and mappings, as events and as exact totals.
+
+use super::ids::{ProcessIndex, StackId, ThreadIndex};
+
+/// One heap event, in time order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapEvent {
+    /// When.
+    pub time_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// By which thread.
+    pub thread: ThreadIndex,
+    /// What.
+    pub what: HeapWhat,
+}
+
+/// What happened to the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeapWhat {
+    /// A block. `ordinal` counts the allocations of a process in this table, from 0.
+    Alloc {
+        /// Number of this allocation in its process.
+        ordinal: u64,
+        /// Bytes asked for.
+        size: u64,
+        /// Where.
+        stack: StackId,
+        /// Result of a `realloc`; the free of its old block comes just before.
+        realloc: bool,
+    },
+    /// A block given back.
+    Free {
+        /// The allocation that it ends; `None` if that was not recorded.
+        ordinal: Option<u64>,
+        /// First half of a successful `realloc`.
+        realloc: bool,
+    },
+}
+
+/// A mapping made or undone by the program itself (not by its allocator's inner calls).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapEvent {
+    /// When.
+    pub time_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// By which thread.
+    pub thread: ThreadIndex,
+    /// What.
+    pub kind: MapKind,
+    /// First address (for [`MapKind::Remap`]: of the result).
+    pub address: u64,
+    /// Bytes (for [`MapKind::Remap`]: of the result).
+    pub length: u64,
+    /// For [`MapKind::Remap`]: bytes of the mapping it replaces.
+    pub old_length: u64,
+    /// Where.
+    pub stack: StackId,
+}
+
+/// What happened to a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// `mmap`.
+    Map,
+    /// `munmap`.
+    Unmap,
+    /// `mremap`.
+    Remap,
+}
+
+/// Exact totals of a process at one moment (every recording but `Off`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapTotals {
+    /// When they were read.
+    pub time_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// Allocations so far.
+    pub allocations: u64,
+    /// Frees so far.
+    pub frees: u64,
+    /// Bytes asked for so far.
+    pub allocated_bytes: u64,
+    /// Live bytes; `None` if recording did not cover the whole life.
+    pub live_bytes: Option<u64>,
+    /// Highest live bytes so far.
+    pub peak_bytes: Option<u64>,
+    /// When that was.
+    pub peak_at_ns: Option<u64>,
+}

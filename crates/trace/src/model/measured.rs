@@ -1,0 +1,54 @@
+//! Quantities that were read now and then.
+
+use super::ids::{NameId, ProcessIndex};
+
+/// A measured quantity at one moment: RSS, mapped bytes, cgroup memory, queue lengths.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Counter {
+    /// When.
+    pub time_ns: u64,
+    /// Its process; `None` for the host or its cgroup.
+    pub process: Option<ProcessIndex>,
+    /// Of which device, if it is one's.
+    pub device: Option<u32>,
+    /// Name with unit last, one of [`counter`] or free.
+    pub name: NameId,
+    /// Value.
+    pub value: f64,
+}
+
+/// Names of counters that tprof itself writes.
+pub mod counter {
+    /// Resident set size of a process, bytes.
+    pub const RSS_BYTES: &str = "rss_bytes";
+    /// Proportional set size of a process, bytes: a page that several processes map counts in
+    /// parts. All of a file that have one time were read together, and add up.
+    pub const PSS_BYTES: &str = "pss_bytes";
+    /// Virtual size of a process, bytes.
+    pub const MAPPED_BYTES: &str = "mapped_bytes";
+    /// Live heap bytes of a process (requested under exact, usable under sampled).
+    pub const HEAP_BYTES: &str = "heap_bytes";
+    /// `memory.current` of the run's cgroup, bytes.
+    pub const CGROUP_BYTES: &str = "cgroup_memory_bytes";
+    /// `memory.max` of the run's cgroup, bytes; absent without a limit.
+    pub const CGROUP_LIMIT_BYTES: &str = "cgroup_memory_limit_bytes";
+    /// `oom_kill` count of the run's cgroup since the run began.
+    pub const CGROUP_OOM_KILLS: &str = "cgroup_oom_kills";
+    /// Share of the driver's last sampling period in which a kernel ran on a device. This
+    /// and what follows is of no process; devices are numbered as NVML numbers the host's.
+    pub const GPU_UTILIZATION: &str = "gpu_utilization";
+    /// Share of it in which the device's memory was read or written.
+    pub const GPU_MEMORY_UTILIZATION: &str = "gpu_memory_utilization";
+    /// Memory of a device in use by all processes, bytes.
+    pub const GPU_MEMORY_BYTES: &str = "gpu_memory_used_bytes";
+    /// Clock of the multiprocessors, Hz.
+    pub const GPU_SM_CLOCK: &str = "gpu_sm_clock_hz";
+    /// Clock of the memory, Hz.
+    pub const GPU_MEMORY_CLOCK: &str = "gpu_memory_clock_hz";
+    /// Power that the board takes, W.
+    pub const GPU_POWER: &str = "gpu_power_watts";
+    /// Temperature of the chip, degrees Celsius.
+    pub const GPU_TEMPERATURE: &str = "gpu_temperature_celsius";
+    /// Why clocks are lower than they could be: NVML's bits, as a number.
+    pub const GPU_THROTTLE: &str = "gpu_throttle_reasons";
+}

@@ -1,0 +1,74 @@
+//! What was noted beside events: marks, facts about the file, losses.
+
+use super::ids::{NameId, ProcessIndex};
+
+/// What was lost, where analyses must know it by name.
+pub mod loss {
+    /// Heap events that are in no counter and no record, whatever is recorded.
+    pub const EVENTS: &str = "events";
+}
+
+/// An instant with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// When.
+    pub time_ns: u64,
+    /// Its process; `None` for the whole run (`tprof ctl mark`).
+    pub process: Option<ProcessIndex>,
+    /// Name.
+    pub name: NameId,
+    /// What kind.
+    pub kind: MarkKind,
+}
+
+/// Kinds of marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    /// Set by a person or a program.
+    Mark,
+    /// A training step begins.
+    Step,
+    /// Recording was switched on.
+    RecordingOn,
+    /// Recording was switched off.
+    RecordingOff,
+}
+
+/// A fact about the whole file that no table holds: of an import, a key of its
+/// source's top level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Property {
+    /// Key.
+    pub key: NameId,
+    /// Value, as JSON.
+    pub value: NameId,
+}
+
+/// Keys of properties that tprof itself writes.
+pub mod property {
+    /// Events that were counted: an object of names, each with why it was not, or
+    /// `null` if it was.
+    pub const EVENTS: &str = "tprof.events";
+    /// For which share of the time each event was counted, once that is known: an
+    /// object of names. Below 1 where the processor has too few counters.
+    pub const EVENT_SHARES: &str = "tprof.event_shares";
+    /// Why there are no proportional set sizes, or none from some moment on: a text.
+    pub const NO_PSS: &str = "tprof.no_pss";
+    /// Why the kernel's functions have no names, where they were sampled: a text.
+    pub const KERNEL_NAMES_HIDDEN: &str = "tprof.kernel_names_hidden";
+}
+
+/// Something that was not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// When it was noticed.
+    pub time_ns: u64,
+    /// Its process; `None` for the run.
+    pub process: Option<ProcessIndex>,
+    /// What was lost, e.g. `heap events`.
+    pub what: NameId,
+    /// How many; 0 if that is not known.
+    pub count: u64,
+    /// Why.
+    pub why: NameId,
+}

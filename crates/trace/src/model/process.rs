@@ -1,0 +1,64 @@
+//! Processes and threads.
+
+use super::ids::{NameId, ProcessIndex, ThreadIndex};
+
+/// One image of a process: an `exec` begins another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    /// This row's index.
+    pub process: ProcessIndex,
+    /// Process id on the host.
+    pub pid: u32,
+    /// Parent's process id.
+    pub parent: u32,
+    /// Rank that the environment named, or that was inherited.
+    pub rank: Option<u32>,
+    /// Command line, joined by spaces; only the program's base name under `--redact`.
+    pub command: NameId,
+    /// Executable's path; empty under `--redact`.
+    pub exe: NameId,
+    /// When it attached.
+    pub start_ns: u64,
+    /// How allocations were recorded.
+    pub memory: MemoryRecording,
+}
+
+/// How allocations of a process were recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryRecording {
+    /// Not at all (`--mem off`, or the process could not be recorded).
+    Off,
+    /// Exact counters, stacks sampled by bytes with this mean interval.
+    Sampled {
+        /// Mean bytes between samples.
+        interval: u64,
+    },
+    /// Every event.
+    Exact,
+}
+
+/// How a process image ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// Exit status.
+    Exited(i32),
+    /// Killed by this signal.
+    Signal(i32),
+    /// Replaced by another image.
+    Exec,
+    /// Gone; how is unknown.
+    Unknown,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// This row's index.
+    pub thread: ThreadIndex,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// Thread id inside the target.
+    pub tid: u32,
+    /// When its first event was recorded.
+    pub start_ns: u64,
+}
