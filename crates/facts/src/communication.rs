@@ -20,13 +20,8 @@ enum Pattern {
 use Pattern::{Function, Path};
 
 /// Kernels that communicate, with the operation as `torch.distributed` names it (empty
-<<<<<<< HEAD
 /// where the rest of the name has it, if anything does), and their library.
-const KERNELS: [(Known, &str); 30] = [
-=======
-/// where the rest of the name says it, if anything does), and whose they are.
 const KERNELS: [(Pattern, &str); 30] = [
->>>>>>> 537b515 (Order the trace's modules, and keep each iterator's methods beside it)
     // NCCL (src/device), RCCL, MSCCL, and MSCCL++ (namespace mscclpp).
     (Path("nccl"), ""),
     (Path("rccl"), ""),

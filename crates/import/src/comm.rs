@@ -225,17 +225,10 @@ impl Collectives {
         rows.write(output)
     }
 
-<<<<<<< Updated upstream
     /// Annotations that lie within a call with known arguments: the same
     /// collective, recorded twice.
-    fn holders(&self) -> Map<u32, u32> {
-        let mut holders = Map::default();
-=======
-    /// Annotations that lie within a call whose arguments are known: the same
-    /// collective, told twice.
     fn holders(&self) -> FxHashMap<u32, u32> {
         let mut holders = FxHashMap::default();
->>>>>>> Stashed changes
         for calls in self.windows.values() {
             let mut calls: Vec<_> = calls.iter().copied().collect();
             calls.sort_unstable_by_key(|(start, end, _)| (*start, !*end));
