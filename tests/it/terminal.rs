@@ -10,6 +10,8 @@ const SIGQUIT: i32 = 3;
 const SIGUSR2: i32 = 12;
 const SIGTERM: i32 = 15;
 const SIGWINCH: i32 = 28;
+/// SIGRTMIN + 2, which nix has no name for.
+const REAL_TIME: i32 = 36;
 
 fn live(job: &Job, scratch: &Scratch) -> Live {
     Live::start(&traced_job(job, EXACT, &scratch.run()), &scratch.cwd())
@@ -34,7 +36,7 @@ fn a_signal_sent_to_tprof_reaches_the_job_once() {
 
 #[test]
 fn a_signal_that_ends_the_job_ends_tprof_the_same_way() {
-    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, REAL_TIME] {
         let scratch = Scratch::new();
         let mut live = live(&Job::new(program("steady")), &scratch);
         live.wait_for("ready");
