@@ -212,7 +212,7 @@ fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
     // The export prints paths to stdout, which belongs to the job here.
     match resolved.quiet {
         true => system::redirect_stdout(&File::options().write(true).open("/dev/null")?)?,
-        false => system::redirect_stdout(&io::stderr())?,
+        false => system::redirect_stdout(io::stderr())?,
     }
     let output = &resolved.config.output;
     export::run(ExportArgs {
