@@ -39,7 +39,9 @@ fn times_of_threads_and_waits_are_known() {
     let lost = losses.iter().find(|loss| loss["what"] == "milliseconds on a core");
     let lost_ns = lost.map_or(0.0, |loss| loss["count"].as_f64().unwrap() * 1e6);
     assert!((1.15e9..1.6e9).contains(&(sum("running_ns") + lost_ns)), "{lost_ns}: {rows:#?}");
-    assert!((0.69e9..1.5e9).contains(&sum("sleep_ns")), "{rows:#?}");
+    // 0.7 s, from the first look at the sleeper on: on a busy machine the sampler itself waits
+    // for a core until then.
+    assert!((0.5e9..1.5e9).contains(&sum("sleep_ns")), "{rows:#?}");
     let cpu = document("cpu", &run.run);
     let notes = cpu["notes"].as_array().unwrap();
     let told = notes.iter().any(|note| note.as_str().unwrap().contains("no sample stands for"));
