@@ -36,7 +36,7 @@ pub struct Config {
     pub delay: Option<Duration>,
     /// Begin with recording off, until `tprof ctl start`.
     pub paused: bool,
-    /// Stay until the last process of the job has ended, not its command alone.
+    /// Stay until the last process of the job has ended, not only its command.
     #[serde(default)]
     pub follow: bool,
     /// Keep no arguments, paths or environment.
@@ -46,7 +46,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// How allocations are recorded: not at all if nobody asked for them.
+    /// How allocations are recorded: not at all if they are not wanted.
     pub fn memory(&self) -> MemMode {
         match self.activities.contains(&Activity::Mem) {
             true => self.mem,
@@ -90,9 +90,9 @@ pub enum MemMode {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum StackMode {
-    /// Unwind rows; frame pointers where the rows say that they hold.
+    /// Unwind rows; frame pointers where the rows permit them.
     Auto,
-    /// Frame pointers alone.
+    /// Only frame pointers.
     Fp,
     /// As `Auto`.
     Dwarf,

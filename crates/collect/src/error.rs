@@ -15,7 +15,7 @@ pub enum CollectError {
     OtherJob {
         /// The run directory.
         path: PathBuf,
-        /// Both name their jobs; else the run is over, and nothing tells.
+        /// Both name their jobs; else the run is over, and nothing shows it.
         known: bool,
     },
     /// The run directory holds a run that is being recorded.

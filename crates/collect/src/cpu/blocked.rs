@@ -17,11 +17,11 @@ const STACK_BYTES: usize = 32 << 10;
 /// A thread that waits.
 #[derive(Debug, Default)]
 pub struct Blocked {
-    /// What for, if its system call tells.
+    /// What for, if its system call shows it.
     pub waits_for: Option<ThreadState>,
-    /// The kernel's function in which it waits; asked where the call does not tell.
+    /// The kernel's function in which it waits; read where the call does not show it.
     pub function: Option<String>,
-    /// Its registers, if they may be seen. The frame pointer is not told: 0 stands for
+    /// Its registers, if they may be read. The frame pointer is not included: 0 stands for
     /// unknown and leads nowhere. The argument is the futex that it waits for.
     pub registers: Option<Registers>,
     /// The top of its stack; empty if that may not be read.
@@ -64,7 +64,7 @@ fn text_of(pid: u32, tid: u32) -> String {
 /// The kernel's function in which a thread waits.
 fn function_of(pid: u32, tid: u32) -> Option<String> {
     let name = proc::read(&format!("/proc/{pid}/task/{tid}/wchan"));
-    // "0" if it runs, or if that may not be seen.
+    // "0" if it runs, or if that may not be read.
     String::from_utf8(name).ok().filter(|name| !name.is_empty() && name != "0")
 }
 
@@ -78,7 +78,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Numbers of system calls are another's in a 32-bit program, whose stack and code lie
+    /// Numbers of system calls are another's in a 32-bit program; its stack and code lie
     /// below 4 GiB.
     fn call(&self) -> Option<Call> {
         let is_narrow = self.sp.max(self.pc) <= u64::from(u32::MAX);

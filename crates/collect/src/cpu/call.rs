@@ -1,7 +1,7 @@
-//! What a thread waits for, told by the system call that it waits in.
+//! What a thread waits for, from the system call that it waits in.
 //!
 //! `/proc/PID/task/TID/syscall` shows its number and arguments. A call that may wait for
-//! several things tells by its arguments, or does not tell.
+//! several things shows it by its arguments, or not at all.
 
 use std::fs::read_link;
 use std::path::Path;

@@ -131,7 +131,7 @@ impl Counters {
             },
         };
         self.take(clock, Purpose::Clock, cpu, on_exec)?;
-        // Leaving a processor happens in the kernel: where that may not be seen,
+        // Leaving a processor happens in the kernel: where that may not be recorded,
         // there is nothing to sample.
         if self.kernel_refused.is_none() && wanted.stacks != StackMode::Off {
             let leave = open(wanted.leave(on_exec))?;
@@ -142,7 +142,7 @@ impl Counters {
 
     /// Minor and major faults of a thread that has ended; `None` if they are not
     /// known, as of all threads that began while they were watched. Counters that
-    /// pass on to those and tell of each end (`inherit_stat`) made the kernel
+    /// pass on to those and report each end (`inherit_stat`) made the kernel
     /// (6.18) leave out the ends of some: 500 of 12,000.
     pub fn faults_of_ended(&mut self, tid: u32) -> Option<[u64; 2]> {
         let [minor, major] = self.own.remove(&tid)?;

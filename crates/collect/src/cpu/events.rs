@@ -1,6 +1,6 @@
 //! What is counted beside time: cycles, cache misses, page faults.
 //!
-//! A counter interrupts its thread after so many events, and tells how many and
+//! A counter interrupts its thread after so many events, and records how many and
 //! where: no stack is taken, so that a few events cost little more than one.
 //! Numbers of a thread, of a function or of a step are sums over such samples.
 //! Reading the counters at each sample of the clock would charge a function with
@@ -61,7 +61,7 @@ impl PerfEvent {
         Counter::open(&attr, 0, -1).map(drop).map_err(|e| why_no_hardware(&e))
     }
 
-    /// What its samples hold. A software event that tells its period does so event
+    /// What its samples hold. A software event that records its period does so event
     /// by event, whatever the period is (`perf_swevent_event`).
     pub(super) fn layout(self) -> Layout {
         match self.every() {
@@ -87,7 +87,7 @@ impl PerfEvent {
     }
 }
 
-/// An event whose counters are open.
+/// An event with open counters.
 #[derive(Debug)]
 pub(super) struct EventCounters {
     pub(super) event: PerfEvent,

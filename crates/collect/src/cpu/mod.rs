@@ -3,7 +3,7 @@
 //!
 //! The kernel interrupts a thread that runs, copies its registers and the top of
 //! its stack, and goes on: nothing is stopped, nothing is loaded into the job,
-//! and the job cannot tell. What a thread does while it waits follows from the
+//! and the job does not notice. What a thread does while it waits follows from the
 //! records of it leaving its processor.
 
 mod blocked;

@@ -7,7 +7,7 @@ use crate::perf::{Counter, attr_of};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
 use std::io::{self, Read};
 
-/// What was found; an error says why not.
+/// What was found; an error has the reason.
 #[derive(Clone, Debug)]
 pub struct Permitted {
     /// Samples of user code.
@@ -19,7 +19,7 @@ pub struct Permitted {
     /// Cycles, instructions, cache references and misses, each.
     pub hardware: [(PerfEvent, Result<(), String>); 4],
     /// Yama's level, where it is there: 0 lets any own process be read, 1
-    /// descendants alone.
+    /// only descendants.
     pub ptrace_scope: Option<u8>,
 }
 
@@ -33,9 +33,9 @@ fn open_clock(kernel: bool) -> io::Result<Counter> {
     Counter::open(&attr, 0, -1)
 }
 
-/// Why addresses of the kernel's functions may not be seen, if that is so.
+/// Why addresses of the kernel's functions are hidden, if they are.
 pub fn why_kernel_names_are_hidden() -> Option<String> {
-    // One page of it tells: of 200,000 lines, the first may have an address of 0.
+    // One page of it is enough: of 200,000 lines, the first may have an address of 0.
     let mut page = vec![0; 4096];
     let mut file = std::fs::File::open("/proc/kallsyms").ok();
     let got = file.as_mut().and_then(|file| file.read(&mut page).ok()).unwrap_or(0);

@@ -52,7 +52,7 @@ pub struct CpuSample {
     pub weight_ns: u64,
     /// What the thread did.
     pub kind: Kind,
-    /// What it waited for, if its system call told.
+    /// What it waited for, if its system call shows it.
     pub waits_for: Option<ThreadState>,
     /// Processor, of a sample.
     pub cpu: Option<u32>,
@@ -62,7 +62,7 @@ pub struct CpuSample {
     pub frames: Vec<Frame>,
     /// Why the frames end: a [`tprof_wire::record::StackEnd`].
     pub end: u8,
-    /// What it tells.
+    /// What it holds.
     pub measure: Measure,
 }
 
@@ -85,7 +85,7 @@ impl CpuSample {
     }
 }
 
-/// What a [`CpuSample`] tells.
+/// What a [`CpuSample`] holds.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
     /// What a thread did for a while.
@@ -109,7 +109,7 @@ pub enum Frame {
     Python(Arc<PyFunction>),
 }
 
-/// What the sampler tells.
+/// What the sampler sends.
 #[derive(Debug)]
 pub enum SamplerEvent {
     /// A process began by a fork, at a time.
@@ -137,6 +137,6 @@ pub enum SamplerEvent {
     EventShares(Vec<(PerfEvent, f64)>),
     /// The kernel was sampled, but its functions have no names; why.
     KernelNamesHidden(String),
-    /// Something cannot be seen: of whom (empty: of all), what, why.
+    /// Something cannot be recorded: of which process (empty: of all), what, why.
     Missing(String, &'static str, String),
 }

@@ -1,4 +1,4 @@
-//! The sampler as the collector holds it: a thread of its own, and what it is told to do.
+//! The sampler as the collector holds it: a thread of its own, and its commands.
 
 use super::sample::SamplerEvent;
 use super::wanted::Wanted;
@@ -20,13 +20,13 @@ pub struct CpuSampler {
     wake: Arc<EventFd>,
     /// All that happened until then was handed out.
     until_ns: Arc<AtomicU64>,
-    /// Perf events are refused: processes are looked at instead.
+    /// Perf events are refused: processes are read from `/proc` instead.
     polls: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl CpuSampler {
-    /// Starts it. What it hears goes through `emit`.
+    /// Starts it. What it records goes through `emit`.
     pub fn start(wanted: Wanted, emit: Box<dyn Fn(SamplerEvent) + Send>) -> io::Result<CpuSampler> {
         let (commands, orders) = channel();
         let wake = Arc::new(sys::eventfd()?);
@@ -70,12 +70,12 @@ impl CpuSampler {
         self.send(Command::Cover(pid));
     }
 
-    /// Whether perf events are refused, so that processes are looked at instead.
+    /// Whether perf events are refused, so that processes are read from `/proc` instead.
     pub fn polls(&self) -> bool {
         self.polls.load(Acquire)
     }
 
-    /// A process attached that a launched one started: nobody else tells of it where
+    /// A process attached that a launched one started: there is no other source for it where
     /// perf events are refused.
     pub fn met(&self, pid: u32) {
         self.send(Command::Met(pid));

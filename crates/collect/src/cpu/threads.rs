@@ -13,11 +13,11 @@ const SHORT_READY_NS: u64 = 20_000_000;
 /// Where a thread was when it left its processor, and what for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WaitSite {
-    /// Innermost first; none if its stack could not be seen.
+    /// Innermost first; none if its stack could not be read.
     pub frames: Vec<Frame>,
     /// Why they end.
     pub end: u8,
-    /// What it waits for, if its system call told.
+    /// What it waits for, if its system call shows it.
     pub waits_for: Option<ThreadState>,
 }
 
@@ -47,7 +47,7 @@ struct Thread {
     off_since: Option<(u64, bool)>,
     /// Sampled as it left.
     leaving: Option<WaitSite>,
-    /// It was looked at while it waited.
+    /// It was read while it waited.
     looked: bool,
     /// Exact time on processors that no sample stands for yet.
     unsampled_ns: i64,
@@ -66,7 +66,7 @@ pub struct Threads {
     gone: HashMap<u32, u64>,
 }
 
-/// A thread that is told to have ended may still lose its processor, once or
+/// A thread with a reported end may still lose its processor, once or
 /// twice: nothing of it begins anew for that long, unless its number does.
 const GONE_NS: u64 = 1_000_000_000;
 /// Ends that are remembered, before old ones are forgotten.
@@ -138,7 +138,7 @@ impl Threads {
         }
     }
 
-    /// Threads that have waited since `before_ns` or longer, nobody knows where,
+    /// Threads that have waited since `before_ns` or longer, in unknown places,
     /// and were not asked for before.
     pub fn waits_unseen(&mut self, before_ns: u64) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
@@ -239,7 +239,7 @@ impl Thread {
         if length_ns >= short_ns {
             out.push(Stretch { pid: self.pid, tid, time_ns: since, length_ns, kind, place });
         } else {
-            // Where a thread ran when it lost its core, samples tell better.
+            // Samples show better where a thread ran when it lost its core.
             let place = if preempted { None } else { place };
             self.short.entry((kind, place)).or_insert((since, 0)).1 += length_ns;
         }

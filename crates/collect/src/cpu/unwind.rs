@@ -41,7 +41,7 @@ pub fn walk(
     let copy = Copy { base: registers.sp, bytes: stack };
     let Registers { mut fp, mut sp, mut pc, .. } = registers;
     let most = out.len() + MAX_FRAMES;
-    // Whether `pc` is a return address, whose call lies before it.
+    // Whether `pc` is a return address; its call lies before it.
     let mut after_call = 0;
     loop {
         if out.len() == most {

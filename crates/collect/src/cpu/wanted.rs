@@ -30,7 +30,7 @@ impl Wanted {
         1_000_000_000 / u64::from(self.rate.max(1))
     }
 
-    /// Whether samples wake the sampler. Else it looks by itself; a ring that is half
+    /// Whether samples wake the sampler. Else it polls; a ring that is half
     /// full wakes it always.
     pub fn wakes(&self) -> bool {
         self.rate <= WAKE_UPS

@@ -1,4 +1,4 @@
-//! Who is in charge of a session directory: whoever holds the lock of a file in it.
+//! The owner of a session directory: the process that holds the lock of a file in it.
 
 use super::names::{LEAVING, LOCK};
 use crate::error::CollectError;
@@ -34,7 +34,7 @@ pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
     }
 }
 
-/// The lock, unless somebody holds it or the directory is just given up.
+/// The lock, unless another process holds it or the directory is just given up.
 pub fn lock(session: &Path) -> io::Result<Option<File>> {
     let path = session.join(LOCK);
     let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&path);

@@ -1,6 +1,6 @@
 //! Names in a session directory, besides the socket's own.
 
-/// The socket before it listens, and while those who had found it are heard out. No longer than
+/// The socket before it listens, and while those that had found it are served. No longer than
 /// its name, so that their paths fit wherever its own does.
 pub const UNREADY: &str = "new";
 pub const LEAVING: &str = "end";

@@ -5,7 +5,7 @@
 //! A directory is swept only if all of this holds: its name begins as ours do; it is a directory
 //! of this user's, closed to others, and no link; its owner's file was written into it (a copy has
 //! another inode) by a process of this boot of this machine (a shared /tmp holds other hosts');
-//! nobody holds that file's lock, nor the lock of a collector that takes charge of a session.
+//! no process holds that file's lock, nor the lock of a collector that takes charge of a session.
 
 use super::lock;
 use super::names::OWNER;
@@ -22,7 +22,7 @@ pub const PREFIX: &str = "tprof-";
 const MAGIC: &str = "tprof directory 1";
 /// Longest contents.
 const OWNER_BYTES: u64 = 4096;
-/// Entries of a shared place that are looked at, and directories that are examined: a sweep
+/// Entries of a shared place that are read, and directories that are examined: a sweep
 /// costs some milliseconds at most.
 const MOST_ENTRIES: usize = 10_000;
 const MOST_EXAMINED: usize = 64;
@@ -33,7 +33,7 @@ fn boot() -> Option<String> {
     Some(text.trim().to_owned()).filter(|boot| !boot.is_empty())
 }
 
-/// What an owner's file says.
+/// The content of an owner's file.
 #[derive(Serialize, Deserialize)]
 struct OwnerFile {
     magic: String,
@@ -70,7 +70,7 @@ pub fn claim(directory: &Path) -> io::Result<Owned> {
     Ok(Owned { _locked: file })
 }
 
-/// Removes directories in these places whose owners are gone; how many.
+/// Removes directories in these places without a living owner; how many.
 pub fn sweep(places: &[PathBuf]) -> usize {
     let Some(boot) = boot() else { return 0 };
     let mut swept = 0;

@@ -1,10 +1,10 @@
-//! The way into a session: the socket in its directory. Whoever comes finds it listening or
-//! does not find it, and a collector on demand leaves without losing somebody at the socket.
+//! The way into a session: the socket in its directory. A process finds it listening or
+//! does not find it, and a collector on demand leaves without losing a process at the socket.
 //!
 //! Leaving takes three steps. The socket is renamed, so that newcomers find none and start a
-//! collector of their own; those who had found it are heard out; then, if none of them came to
+//! collector of their own; those that had found it are served; then, if none of them came to
 //! stay, the directory is given up to the next collector, which begins while this one still
-//! writes its files. If somebody came, the socket gets its name back.
+//! writes its files. If a process came, the socket gets its name back.
 
 use super::names::{LEAVING, LOCK, OWNER, UNREADY};
 use crate::os::sys;
@@ -26,7 +26,7 @@ pub struct SessionSocket {
 impl SessionSocket {
     /// Listens in a session directory.
     pub fn open(directory: &Path) -> io::Result<(SessionSocket, OwnedFd)> {
-        // Between `bind` and `listen` a socket refuses whoever finds it.
+        // Between `bind` and `listen` a socket refuses every process.
         let unready = directory.join(UNREADY);
         let _ = fs::remove_file(&unready); // of a collector that was killed
         let listener = sys::listen(&unready)?;
@@ -35,7 +35,7 @@ impl SessionSocket {
         Ok((SessionSocket { directory: directory.to_owned(), turns, gone }, listener))
     }
 
-    /// Hides it from newcomers; those who found it are still to be heard.
+    /// Hides it from newcomers; those that found it are still to be served.
     pub fn hide(&self) {
         let _ = fs::rename(self.path(SOCKET_NAME), self.path(LEAVING));
         self.turns.fetch_add(1, AcqRel);
@@ -52,7 +52,7 @@ impl SessionSocket {
         let _ = fs::rename(self.path(LEAVING), self.path(SOCKET_NAME));
     }
 
-    /// Shows processes that were not answered in time that somebody is here again: they see
+    /// Shows processes without an answer in time that the collector is back: they find
     /// nothing but when the socket was last changed.
     pub fn touch(&self) {
         let _ = sys::touch(&self.path(SOCKET_NAME));
@@ -66,12 +66,12 @@ impl SessionSocket {
         for name in [SOCKET_NAME, LEAVING, UNREADY, OWNER] {
             let _ = fs::remove_file(self.path(name));
         }
-        // Last, since whoever holds this name's lock is in charge.
+        // Last, since the holder of this name's lock is in charge.
         let _ = fs::remove_file(self.path(LOCK));
         let _ = fs::remove_dir(&self.directory);
     }
 
-    /// Wakes whoever accepts here.
+    /// Wakes the thread that accepts here.
     pub fn wake_listener(&self) {
         if !self.gone.load(Acquire) {
             drop(sys::connect(&self.path(SOCKET_NAME)));

@@ -1,4 +1,4 @@
-//! The facts of an ELF file, and what they mean for who can be seen.
+//! The facts of an ELF file, and what they mean for which processes can be recorded.
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{EM_NATIVE, ET_DYN, ET_EXEC, Elf, ElfError, PT_INTERP, PT_LOAD, Segment, open};
 
-/// Symbols whose definition in an executable changes what can be seen.
+/// Symbols that change what can be recorded if an executable defines them.
 const TELLING: [&str; 6] =
     ["malloc", "__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"];
 
@@ -50,7 +50,7 @@ pub fn inspect(path: &Path) -> Result<ElfFacts, ElfError> {
     Ok(Elf::open(path)?.facts())
 }
 
-/// Says what of a program started from `path` cannot be seen, and why; `None`
+/// What of a program started from `path` cannot be recorded, and why; `None`
 /// if everything can. A script stands for its interpreter.
 pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     let program = resolve_script(path.to_path_buf())?;
@@ -93,7 +93,7 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     Some(("allocations", own_allocator(&shown.to_string(), &allocator)))
 }
 
-/// Why the allocations of a program or library that holds an allocator cannot be seen.
+/// Why the allocations of a program or library that holds an allocator cannot be recorded.
 pub fn own_allocator(shown: &str, allocator: &str) -> String {
     format!("{shown} has its own allocator ({allocator}, linked statically)")
 }

@@ -17,7 +17,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// That of a file whose facts were read.
+    /// That of a file with facts that were read.
     pub fn of(meta: &Metadata) -> FileId {
         FileId {
             dev: meta.dev(),

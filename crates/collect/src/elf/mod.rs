@@ -1,10 +1,10 @@
-//! Reads what the collector needs to know about an ELF file, and says which
-//! programs cannot be seen.
+//! Reads what the collector needs to know about an ELF file, and lists which
+//! programs cannot be recorded.
 //!
 //! Files belong to the job: they may be hostile, cut short, or rewritten while
 //! they are read. So everything goes through bounded `pread`s, never through a
 //! mapping (a file cut under a mapping is SIGBUS), every offset is checked, and
-//! no amount read follows from the file alone.
+//! no amount read follows only from the file.
 
 mod exports;
 mod facts;

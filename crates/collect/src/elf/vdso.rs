@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Name of the vDSO in `/proc/PID/maps`.
 pub(crate) const VDSO: &str = "[vdso]";
-/// Largest vDSO that is believed.
+/// Largest vDSO that is accepted.
 const MAX_VDSO: u64 = 1 << 20;
 
 /// The bytes of this process's vDSO.

@@ -5,7 +5,7 @@
 //! three threads wake one after the other, which on a busy machine takes milliseconds, and the
 //! compilers of a build last no longer than some ten. What a process of the same program had
 //! mapped when it attached is read anyhow; where the tables of all of it are ready, they are
-//! published with its region. Programs that never asked are not looked at: to find the files
+//! published with its region. Programs that never asked are not examined: to find the files
 //! behind the mappings costs a system call each.
 
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
@@ -25,7 +25,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// The files and tables, for whoever answers questions about them.
+    /// The files and tables, for the thread that answers questions about them.
     pub fn cache(&self) -> MutexGuard<'_, ModuleCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -44,7 +44,7 @@ impl Ahead {
     }
 
     /// Publishes the tables of what a process has mapped in its region, which it has not been
-    /// given yet, and tells the modules; nothing if a table is missing, or the cache is at work
+    /// given yet, and passes the modules on; nothing if a table is missing, or the cache is at work
     /// on one: the process asks then.
     pub fn publish(
         &self,

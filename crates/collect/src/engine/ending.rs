@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
 
-/// How often is looked who of the job still runs, after its command: some 10 us for each
+/// How often the job's running processes are counted, after its command: some 10 us for each
 /// process of the machine.
 const ENDING_NS: u64 = 20 * MS;
 /// As [`ENDING_NS`], while some are followed that did not attach.
@@ -42,7 +42,7 @@ impl Engine {
         false
     }
 
-    /// Whether the job's last process has ended, by so many looks in a row: one that
+    /// Whether the job's last process has ended, by so many counts in a row: one that
     /// ends during a look may have left a child behind its back.
     fn nobody_is_left(&mut self, now: u64, looks: u32) -> bool {
         if !self.targets.is_empty() {
@@ -83,7 +83,7 @@ impl Engine {
 
     /// Who of a launched job still runs as recording ends.
     fn survivors(&mut self, now: u64) -> Vec<Survivor> {
-        // Nobody launched what `tprof attach` looks at, or an on-demand collector records.
+        // No launcher started what `tprof attach` samples, or an on-demand collector records.
         if self.out.processes.root.is_none() {
             return Vec::new();
         }
@@ -94,7 +94,7 @@ impl Engine {
         std::mem::take(&mut self.ending.survivors.found)
     }
 
-    /// Leaves the session to the next collector, unless somebody came while the socket closed.
+    /// Leaves the session to the next collector, unless a process came while the socket closed.
     fn leaves(&mut self) -> bool {
         self.ending.empty_since_ns = None;
         let empty = self.targets.is_empty();

@@ -69,7 +69,7 @@ impl Engine {
         summary::refresh(&mut self.parts.info, &self.out, overhead);
     }
 
-    /// Writes `run.json`. A disk that refuses it may take it later: that is told at the end.
+    /// Writes `run.json`. A disk that refuses it may take it later: that is reported at the end.
     pub(super) fn write_info_now(&mut self) {
         match info::write(&self.parts.info_path, &self.parts.info) {
             Ok(bytes) => {

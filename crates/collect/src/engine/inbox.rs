@@ -41,7 +41,7 @@ pub enum Event {
         image: u64,
         /// When, ns.
         time_ns: u64,
-        /// Tells the status later, once the process was reaped.
+        /// Sends the status later, once the process was reaped.
         pidfd: Option<OwnedFd>,
         /// Wait status.
         status: Option<i32>,
@@ -50,9 +50,9 @@ pub enum Event {
     },
     /// A request and where its reply goes.
     Control(Request, Sender<Reply>),
-    /// The sampler heard something.
+    /// Something from the sampler.
     Sampler(SamplerEvent),
-    /// The sampler of devices told something.
+    /// Something from the sampler of devices.
     Device(nvml::Told),
     /// Proportional set sizes were read.
     Sizes(Round),
@@ -66,7 +66,7 @@ pub enum Event {
     StopWaiting,
     /// Finish: wait for descendants that long.
     Finish(Duration),
-    /// All were heard who had found the socket open before this closing of it.
+    /// All were served that had found the socket open before this closing of it.
     AllAccepted(u32),
 }
 

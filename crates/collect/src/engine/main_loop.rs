@@ -31,7 +31,7 @@ pub(super) const MS: u64 = 1_000_000;
 const FLUSH_NS: u64 = 150 * MS;
 /// How often the CPU time of processes is read: what overhead is a share of.
 const CPU_TIME_NS: u64 = 100 * MS;
-/// How often threads are looked after that may be gone.
+/// How often threads are checked that may be gone.
 const THREADS_NS: u64 = 50 * MS;
 /// Longest sleep while images are attached. Targets wake the collector when a
 /// chunk is full; this bounds what a kill of the collector can lose.
@@ -114,7 +114,7 @@ pub(super) struct Ending {
 #[derive(Default)]
 pub(super) struct SurvivorSearch {
     pub at_ns: u64,
-    /// Nobody, this many times in a row.
+    /// No process, this many times in a row.
     pub nobody: u32,
     pub found: Vec<Survivor>,
 }
@@ -131,7 +131,7 @@ pub struct Engine {
     pub(super) parts: EngineParts,
     pub(super) out: Output,
     pub(super) targets: Targets,
-    /// Whose samples they are.
+    /// The processes of samples.
     pub(super) attribution: Attribution,
     /// Allocators that the programs hold.
     pub(super) allocators: Allocators,
@@ -195,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Runs until told to finish, or, on demand, until nobody is left.
+    /// Runs until the command to finish, or, on demand, until no process is left.
     pub fn run(mut self) -> RunInfo {
         loop {
             self.take_messages();
@@ -243,7 +243,7 @@ impl Engine {
     /// Sleeps as long as nothing seems to happen.
     fn rest(&mut self, taken: u64) {
         // A busy ring is read again at once; else ever longer sleeps, cut
-        // short by whoever fills a chunk.
+        // short by a thread that fills a chunk.
         if taken >= 2048 {
             self.idle = 0;
             return;

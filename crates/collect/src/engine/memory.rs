@@ -20,7 +20,7 @@ impl Engine {
     }
 
     /// Asks for the proportional set sizes of ranks that have several live processes: those of
-    /// one alone share nothing that counts twice.
+    /// only one share nothing that counts twice.
     fn ask_sizes(&mut self, now: u64) {
         let Some(sizer) = self.parts.sizer.as_mut().filter(|sizer| sizer.is_due(now)) else {
             return;

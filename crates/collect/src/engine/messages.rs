@@ -126,7 +126,7 @@ impl Engine {
 
     fn attached(&mut self, attached: Attached) {
         let now = sys::monotonic_ns();
-        // Without a launcher nobody else says what is to be sampled.
+        // Without a launcher there is no other source for what is to be sampled.
         match &self.parts.sampler {
             Some(sampler) if self.parts.linger.is_some() => sampler.cover(attached.pid),
             Some(sampler) if sampler.polls() => {

@@ -4,7 +4,7 @@
 //! The kernel adds one up by walking the process's page tables, and holds the lock of its memory
 //! map meanwhile: 5.5 to 7 ms for a GiB of 4 KiB pages (0.14 ms of huge ones) on the machine at
 //! hand, in which the job's `mmap` and `munmap` wait. So it is read where a rank has several live
-//! processes alone, by a thread of its own, seldom, and never of a process whose walk would be long.
+//! processes only, by a thread of its own, seldom, and never of a process with a long walk.
 
 use crate::os::proc;
 use crate::os::sys;
@@ -58,7 +58,7 @@ pub struct Sizer {
 }
 
 impl Sizer {
-    /// Starts the thread that reads. Its rounds go to `deliver`, which says whether anybody still
+    /// Starts the thread that reads. Its rounds go to `deliver`, which returns whether there is still
     /// takes them.
     pub fn start(deliver: impl FnMut(Round) -> bool + Send + 'static) -> io::Result<Sizer> {
         let (wanted, asked) = channel();
@@ -124,7 +124,7 @@ impl Walks {
             match pss_of(sharer.pid) {
                 Ok(Some(bytes)) => {
                     sizes.push((sharer.image, bytes));
-                    // Small processes say little of what a page costs.
+                    // Small processes are a poor measure of a page's cost.
                     if sharer.rss >= GIB / 4 {
                         let took_ns = sys::thread_cpu_ns() - began_ns;
                         self.ns_per_gib =

@@ -5,7 +5,7 @@ use tprof_trace::model::MarkKind;
 
 impl Engine {
     /// Notices that the engine was kept from its work: it marks the time, and processes that
-    /// nobody answered meanwhile may come again.
+    /// got no answer meanwhile may come again.
     pub(super) fn notice_standstill(&mut self, now: u64) {
         let Some(last) = self.out.processes.losses.standstill.look(now) else { return };
         self.parts.socket.touch();

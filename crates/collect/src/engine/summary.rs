@@ -6,7 +6,7 @@ use crate::targets::ending::Overhead;
 use tprof_trace::Recorded;
 use tprof_trace::run::{LossInfo, RunInfo};
 
-/// CPU time from which on the overhead is told as a share.
+/// CPU time from which on the overhead is given as a share.
 const SHORTEST_CPU_NS: u64 = 50_000_000;
 
 /// Brings `run.json`'s contents up to date.

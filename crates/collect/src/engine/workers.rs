@@ -49,7 +49,7 @@ pub struct ModulesWanted {
 pub struct MappingsRead {
     /// Image.
     pub image: u64,
-    /// When they were as they are told, ns.
+    /// The time of this state, ns.
     pub read_ns: u64,
     /// Mappings.
     pub modules: Vec<LoadedModule>,
@@ -80,7 +80,7 @@ pub enum Answer {
     Symbols(u64, Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>),
     /// The interpreter of an image.
     Python(u64, SharedPython),
-    /// An interpreter whose frames cannot be had: whose, and why.
+    /// An interpreter without readable frames: its process, and why.
     NoPython(String, String),
 }
 
@@ -206,18 +206,18 @@ fn read(question: &mut ModulesWanted, cache: &mut ModuleCache) -> MappingsRead {
     }
 }
 
-/// What was found when a process was last looked at for an interpreter.
+/// What was found when a process was last searched for an interpreter.
 enum PythonSearch {
     /// None among that many modules.
     None(usize),
-    /// One whose code begins there.
+    /// One with its code from there on.
     At(u64),
-    /// One whose frames cannot be had.
+    /// One without readable frames.
     Refused,
 }
 
-/// Looks for an image's interpreter, unless that is known, and tells the image of it.
-/// `unloads`: those that it had seen unloaded before its modules were read.
+/// Searches an image's interpreter, unless that is known, and sends it to the image.
+/// `unloads`: those that it recorded as unloaded before its modules were read.
 fn look_for_python(
     question: &ModulesWanted,
     unloads: u32,
@@ -262,7 +262,7 @@ fn look_for_python(
     answer
 }
 
-/// Tells the target that its request is answered.
+/// Marks the target's request as answered.
 fn answer(question: &ModulesWanted) {
     if let Some(request) = question.request {
         let header = question.region.header();

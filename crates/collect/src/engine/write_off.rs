@@ -1,4 +1,4 @@
-//! Writes off targets whose process has ended, and has addresses named.
+//! Writes off targets of ended processes, and has addresses named.
 
 use super::main_loop::Engine;
 use super::workers::SymbolsWanted;
@@ -21,7 +21,7 @@ impl Engine {
         self.sampled_until_ns >= time_ns
     }
 
-    /// Finishes images whose process has ended.
+    /// Finishes images of ended processes.
     pub(super) fn write_off(&mut self, now: u64) {
         let gone: Vec<u64> = self
             .targets
@@ -42,7 +42,7 @@ impl Engine {
 
     pub(super) fn finish_image(&mut self, number: u64, now: u64) {
         // Symbols need the mappings, which must be read while the process lives;
-        // what is missing then is said in the report.
+        // what is missing then is noted in the report.
         let Some(mut target) = self.targets.remove(&number) else { return };
         target.drain_all(&mut self.out, now);
         target.learn_modules(&mut self.out, u64::MAX);
@@ -52,7 +52,7 @@ impl Engine {
         target.finish(&mut self.out, now, self.recording.always_on);
     }
 
-    /// Says which modules' allocations are not seen: those that map memory for an
+    /// Reports which modules' allocations are not recorded: those that map memory for an
     /// allocator of their own.
     pub(super) fn judge_allocators(&mut self, target: &mut Target) {
         for module in target.mapping_modules() {

@@ -19,7 +19,7 @@ use tprof_wire::record::ExtKind;
 /// node's ranks.
 const ROWS: usize = 8_192;
 
-/// How long the hooks may take to tell of memory that CUPTI has told of.
+/// How long the hooks may take to record memory that CUPTI has recorded.
 const HOOKS_LATE_NS: u64 = 5_000_000_000;
 
 /// The device side of one process.
@@ -34,9 +34,9 @@ pub struct Gpu {
     externals: Vec<ExternalId>,
     ranges: Ranges,
     launches: Launches,
-    /// From then on CUPTI tells of the calls of CUDA's runtime.
+    /// From then on CUPTI records the CUDA runtime's calls.
     pub calls_from_ns: Option<u64>,
-    /// The call of the runtime that the last record told of: its thread and beginning.
+    /// The runtime call of the last record: its thread and beginning.
     pub last_call: Option<(ThreadIndex, u64)>,
 }
 
@@ -184,7 +184,7 @@ impl Gpu {
         });
     }
 
-    /// Something that the run must say.
+    /// Something that the run must report.
     fn note(
         &mut self,
         what: u32,
@@ -251,7 +251,7 @@ impl Gpu {
         }
     }
 
-    /// Writes CUPTI's records of memory, unless the hooks tell of it, with the
+    /// Writes CUPTI's records of memory, unless the hooks record it, with the
     /// stacks that took it. A hook may be late: its first stack waits for the
     /// collector, which is longer than CUPTI takes.
     pub fn write_memory(
@@ -292,7 +292,7 @@ impl Gpu {
         write_rows(&mut self.externals, |row| row.correlation, writer, losses);
     }
 
-    /// The process is over: ranges that nobody ended end with it.
+    /// The process is over: open ranges end with it.
     pub fn finish(
         &mut self,
         end_ns: u64,
@@ -316,7 +316,7 @@ impl Gpu {
         }
     }
 
-    /// Says how many kernels were launched of which no record came.
+    /// Reports how many kernels were launched without a record.
     pub fn count_missing_kernels(&self, losses: &mut Losses) {
         let untold = self.launches.without_kernels();
         if untold > 0 {
@@ -325,7 +325,7 @@ impl Gpu {
         }
     }
 
-    /// Says when another client of CUPTI had taken the records over: in the run, in time
+    /// Reports when another client of CUPTI had taken the records over: in the run, in time
     /// since the process began, and as marks.
     pub fn write_gaps(
         &self,

@@ -1,4 +1,4 @@
-//! Calls that the hooks counted, beside those that CUPTI told of: where a stretch of
+//! Calls that the hooks counted, beside those that CUPTI recorded: where a stretch of
 //! them brought no records, another client of CUPTI has taken them over.
 //!
 //! Both are kept by thread and millisecond. CUPTI gives its records back when a
@@ -41,7 +41,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// The hooks counted a call that CUPTI should tell of.
+    /// The hooks counted a call that CUPTI should record.
     pub fn counted(&mut self, thread: ThreadIndex, start_ns: u64) {
         let at = (start_ns / 1_000_000, thread);
         match &mut self.counting {
@@ -59,7 +59,7 @@ impl Coverage {
         }
     }
 
-    /// CUPTI told of a call.
+    /// CUPTI recorded a call.
     pub fn covered(&mut self, thread: ThreadIndex, start_ns: u64) {
         let at = (start_ns / 1_000_000, thread);
         if self.last_told != Some(at) {

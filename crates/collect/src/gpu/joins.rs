@@ -37,7 +37,7 @@ impl Joins {
     /// CUPTI's time on the run's clock. Between two joins a straight line; before
     /// the first and after the last, their distance. Without any join, as it is.
     pub fn ns(&self, foreign_ns: u64) -> u64 {
-        // Nearly always among the last: looked for from the end.
+        // Nearly always among the last: searched from the end.
         let after = self.kept.iter().rev().take_while(|(foreign, _)| *foreign > foreign_ns).count();
         let at = self.kept.len() - after;
         let shift =
@@ -51,7 +51,7 @@ impl Joins {
                 let (df, dt) = (f1.wrapping_sub(f0), t1.saturating_sub(t0));
                 let drift = SLACK_NS + dt / 1_000_000 * DRIFT_PPM;
                 if df == 0 || df.abs_diff(dt) > drift {
-                    // It was set in between, nobody knows when: as before that, at most until it.
+                    // It was set in between, at an unknown time: as before that, at most until it.
                     return shift((f0, t0)).min(t1);
                 }
                 t0.wrapping_add(scaled(foreign_ns - f0, dt, df))
@@ -61,7 +61,7 @@ impl Joins {
 }
 
 /// `part` · `dt` / `df`, rounded down. The two clocks run nearly alike, so that the
-/// difference alone is scaled: wide division costs more than all else of a record.
+/// difference is scaled and nothing else: wide division costs more than all else of a record.
 fn scaled(part: u64, dt: u64, df: u64) -> u64 {
     let narrow = |value: u64| i64::try_from(value).ok();
     let in_short = || {

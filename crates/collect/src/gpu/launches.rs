@@ -1,4 +1,4 @@
-//! Launches that CUPTI told of, beside the kernels that it told of: at the end of a
+//! Launches that CUPTI recorded, beside the kernels that it recorded: at the end of a
 //! process those without a kernel are lost, and how many is known.
 //!
 //! The record of a call and that of its kernel come in different buffers, in either
@@ -14,7 +14,7 @@ const WAITING_MOST: usize = 1 << 20;
 /// Kernels that may come before their calls. Those that no call of the runtime launched
 /// wait for none, and go when so many newer ones have come twice.
 const EARLY_MOST: usize = 1 << 18;
-/// Captures that are told apart.
+/// Captures that are kept apart.
 const CAPTURES_MOST: usize = 1 << 16;
 /// Classes that are remembered, by the low bits of a name's id.
 const RECENT: usize = 256;
@@ -108,7 +108,7 @@ impl Default for Launches {
 }
 
 impl Launches {
-    /// CUPTI told of a call; its name is asked for where it is not remembered.
+    /// CUPTI recorded a call; its name is read where it is not remembered.
     pub fn called<'t>(&mut self, call: &RuntimeCall, text: impl FnOnce() -> &'t str) {
         if self.unknown {
             return;
@@ -144,7 +144,7 @@ impl Launches {
         }
     }
 
-    /// CUPTI told of a kernel that no graph launched.
+    /// CUPTI recorded a kernel that no graph launched.
     pub fn ran(&mut self, correlation: u32) {
         if self.unknown || self.waiting.remove(&correlation).is_some() {
             return;
@@ -161,7 +161,7 @@ impl Launches {
         *self = Launches { unknown: true, counted: self.counted, ..Launches::default() };
     }
 
-    /// Launches whose kernels CUPTI told nothing of, so far as they are not counted already.
+    /// Launches without a CUPTI record of their kernels, so far as they are not counted already.
     pub fn without_kernels(&self) -> u64 {
         let captured = |start_ns: u64| {
             self.captures.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&start_ns))

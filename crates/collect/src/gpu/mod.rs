@@ -1,7 +1,7 @@
 //! What devices did, from the records of a process's CUPTI agent.
 //!
 //! Payloads are copied out of shared memory before they come here, and are
-//! believed no more than any other: whatever a target wrote, a row or a count
+//! trusted no more than any other: whatever a target wrote, a row or a count
 //! comes of it.
 
 mod agent;

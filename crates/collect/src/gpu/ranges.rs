@@ -42,14 +42,14 @@ struct Over {
     becomes: Becomes,
 }
 
-/// What could not be told, by why.
+/// What could not be recorded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Untold {
-    /// Ranges that were open when their process ended: they are told until then.
+    /// Ranges that were open when their process ended: they last until then.
     pub cut: u64,
     /// Ranges and marks without their names.
     pub nameless: u64,
-    /// Ranges whose ends were not recorded.
+    /// Ranges without a recorded end.
     pub endless: u64,
     /// Names of threads that nothing else is known of.
     pub unknown_threads: u64,
@@ -98,7 +98,7 @@ pub struct Ranges {
     stacks: Stacks,
     /// By id: those that any thread may end.
     free: HashMap<u64, Open>,
-    /// By id, when: ends that another thread's ring told before the beginning came, and
+    /// By id, when: ends in another thread's ring that came before the beginning, and
     /// those of what began while recording was off.
     early: HashMap<u64, u64>,
     over: Vec<Over>,
@@ -230,7 +230,7 @@ impl Ranges {
         });
     }
 
-    /// Ends what is open at the end of its process; what cannot be told any more is
+    /// Ends what is open at the end of its process; what cannot be recorded any more is
     /// counted.
     pub fn close(&mut self, end_ns: u64) -> Untold {
         let mut untold = Untold { endless: std::mem::take(&mut self.endless), ..Untold::default() };
@@ -252,7 +252,7 @@ impl Ranges {
 }
 
 /// Category, colour, payload, and whether any thread might end it, as a JSON object; 0
-/// where there is nothing to say.
+/// where there is no note.
 fn arguments(
     range: &Range,
     category: Option<String>,

@@ -11,7 +11,7 @@ struct Text {
     changed: Option<NameId>,
 }
 
-/// Names that are looked up without their table: a job runs few kernels, many times.
+/// Names that are found without their table: a job runs few kernels, many times.
 const RECENT: usize = 256;
 
 /// By their ids.

@@ -1,4 +1,4 @@
-//! The files that processes run code from, each looked at once.
+//! The files that processes run code from, each read once.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +12,7 @@ use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
 use crate::unwind_table;
 
-/// Files kept open between being seen and being compiled. Past this they are
+/// Files kept open between being found and being compiled. Past this they are
 /// opened again by path.
 const MAX_OPEN: usize = 128;
 /// Takes compiled tables into memory that targets can read.
@@ -33,7 +33,7 @@ pub struct FileKey(u32);
 /// How far the table of a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableState {
-    /// Nobody has asked for it.
+    /// It was not needed yet.
     Wanted,
     /// Handed out by [`ModuleCache::job`].
     Compiling,
@@ -52,7 +52,7 @@ pub struct LoadedModule {
     pub end: u64,
     /// Address minus ELF address, wrapping.
     pub bias: u64,
-    /// Path as the process sees it.
+    /// Path inside the process's file system.
     pub path: PathBuf,
     /// Build id in hex; empty if there is none.
     pub build_id: Arc<str>,
@@ -78,7 +78,7 @@ impl LoadedModule {
     }
 }
 
-/// One file seen.
+/// One known file.
 #[derive(Debug)]
 struct CachedFile {
     identity: FileId,

@@ -1,4 +1,4 @@
-//! Finds the file behind a mapping, as the process that maps it sees it.
+//! Finds the file behind a mapping, in the file system of the process that maps it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::os::maps::Mapping;
 /// A path that may lead to a mapped file.
 pub(super) struct Candidate {
     pub path: PathBuf,
-    /// Whether it leads there for sure, as the process itself sees it. Overlay
+    /// Whether it leads there for sure, in the process's own file system. Overlay
     /// file systems then may still show another inode than `maps` does.
     pub trusted: bool,
     /// Whether only the privileged may follow it.
     pub map_files: bool,
 }
 
-/// Paths that may lead to the file of a mapping, best first; `map_files` says
+/// Paths that may lead to the file of a mapping, best first; `map_files` shows
 /// whether `/proc/PID/map_files` is worth trying.
 pub(super) fn candidates(pid: u32, mapping: &Mapping, map_files: bool) -> Vec<Candidate> {
     let candidate = |path: PathBuf, trusted| Candidate { path, trusted, map_files: false };

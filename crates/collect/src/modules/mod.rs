@@ -3,7 +3,7 @@
 //! Tables are shared: ten thousand processes that map the same libc cost one
 //! compilation. A file is known by device, inode, size and time of change, so
 //! that a rebuilt library gets a new table. Files are opened as the process
-//! sees them, through `/proc/PID`, so that containers work; a path is trusted
+//! has them, through `/proc/PID`, so that containers work; a path is trusted
 //! in the collector's own view only if it leads to the inode that is mapped.
 //!
 //! Compilation may run on another thread: [`ModuleCache::job`] hands out what

@@ -1,7 +1,7 @@
-//! What code lies where in the processes that are sampled, told by the kernel's
+//! What code lies where in the processes that are sampled, from the kernel's
 //! records of mappings, forks and execs: also of processes that are long gone.
 //!
-//! Files are looked at when a sample first lies in them: most processes of a
+//! Files are read when a sample first lies in them: most processes of a
 //! build map ten files and are sampled once.
 
 use super::cache::{LoadedModule, ModuleCache};
@@ -22,13 +22,13 @@ struct CodeRegion {
     start: u64,
     end: u64,
     mapping: Arc<Mapping>,
-    /// Not looked at yet, or what was found.
+    /// Not read yet, or what was found.
     state: RegionState,
 }
 
 #[derive(Clone, Debug)]
 enum RegionState {
-    /// Mapped at a time, and not looked at.
+    /// Mapped at a time, and not read.
     Unseen(u64),
     Seen {
         module: Arc<(u64, LoadedModule)>,
@@ -43,14 +43,14 @@ struct Space {
     /// Sorted by address, without overlaps. Shared with forked children until
     /// one of them changes.
     regions: Arc<Vec<CodeRegion>>,
-    /// First addresses of modules that were told of.
+    /// First addresses of modules that were reported.
     told: HashSet<u64>,
 }
 
-/// A module that a sample lay in, for whoever writes the trace.
+/// A module that a sample lay in, for the writer of the trace.
 #[derive(Clone, Debug)]
 pub struct MetModule {
-    /// Whose.
+    /// Its process.
     pub pid: u32,
     /// When it was mapped.
     pub time_ns: u64,

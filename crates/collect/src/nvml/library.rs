@@ -2,7 +2,7 @@
 //! used, by their names. It belongs to the driver, and is there where that is.
 //!
 //! It stays loaded until the process ends: threads of the driver's may run in it.
-//! (`nvml-wrapper` unloads it when it is dropped, looks all of its 396 functions up at the
+//! (`nvml-wrapper` unloads it when it is dropped, resolves all of its 396 functions at the
 //! start, and takes 16 s of processor time to compile.)
 #![allow(unsafe_code)] // a library with a C interface
 
@@ -65,7 +65,7 @@ macro_rules! call {
     ($self:expr, $name:literal as $type:ty, ($($argument:expr),*)) => {
         // SAFETY: the function of this name has this type in every version.
         match unsafe { $self.loaded.get::<$type>($name) } {
-            // SAFETY: places for answers are the caller's own, as large as the type says.
+            // SAFETY: places for answers are the caller's own, as large as the type.
             Ok(function) => $self.result(unsafe { function($($argument),*) }),
             Err(_) => Err(format!("this driver has no {}", $name.to_string_lossy())),
         }

@@ -3,7 +3,7 @@
 //! on a thread of the collector's, since a call of it may take milliseconds; no
 //! thread of the job's waits for one.
 //!
-//! What a device does not tell is no row, and the reason is kept beside its name.
+//! What a device does not report is no row, and the reason is kept beside its name.
 
 mod library;
 
@@ -18,16 +18,16 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use tprof_trace::model::{Counter, Property, counter};
 
-/// What the sampler tells.
+/// What the sampler sends.
 #[derive(Debug)]
 pub enum Told {
-    /// What there is, or why nothing is: an object of JSON. Replaces what was told before.
+    /// What there is, or why nothing is: an object of JSON. Replaces what was sent before.
     Facts(Value),
-    /// What a device said at one time.
+    /// A device's reading at one time.
     Read(Reading),
 }
 
-/// What a device said at one time.
+/// A device's reading at one time.
 #[derive(Debug)]
 pub struct Reading {
     /// When, on CLOCK_MONOTONIC.
@@ -55,7 +55,7 @@ impl Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&stop);
         let run = move || sample(every, &own, &deliver);
-        // Not waited for: a call into a driver whose device is lost may not return.
+        // Not waited for: a call into a driver that lost its device may not return.
         let thread: JoinHandle<()> =
             std::thread::Builder::new().name("tprof-nvml".to_owned()).spawn(run).ok()?;
         Some(Sampler { stop, thread: thread.thread().clone() })
@@ -69,7 +69,7 @@ impl Drop for Sampler {
     }
 }
 
-/// A device and what it does not tell.
+/// A device and what it does not report.
 struct Known {
     index: u32,
     device: Device,
@@ -152,7 +152,7 @@ fn facts(every: Duration, driver: &str, devices: &[Known]) -> Value {
     })
 }
 
-/// What a device tells now, and why it does not tell the rest.
+/// What a device reports now, and why the rest is missing.
 fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, String>) {
     let (mut values, mut missing) = (Values::new(), BTreeMap::new());
     let mut take = |name: &'static str, value: Result<f64, String>| match value {
@@ -175,18 +175,18 @@ fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, St
 /// Readings that wait for the first file, at most: the oldest are kept.
 const WAITING: usize = 1024;
 
-/// What was told, on its way into files.
+/// What was read, on its way into files.
 #[derive(Debug, Default)]
 pub struct Devices {
     facts: Option<Value>,
-    /// By file, how often facts had been told when they were written there.
+    /// By file, how often facts had come when they were written there.
     written: Vec<u64>,
     told: u64,
     waiting: Vec<Reading>,
 }
 
 impl Devices {
-    /// Takes what the sampler told; false if there was no room for a reading.
+    /// Takes what the sampler sent; false if there was no room for a reading.
     #[must_use]
     pub fn take(&mut self, told: Told, recording: bool) -> bool {
         match told {
@@ -208,7 +208,7 @@ impl Devices {
     }
 
     /// Writes what waits, once there is a file. Readings go into the files of those who
-    /// see the device, and of one that nobody is known to see into the first.
+    /// use the device, and of a device without a known user into the first.
     pub fn write(&mut self, files: &mut Files) {
         if files.open.is_empty() {
             return;

@@ -63,7 +63,7 @@ impl Cgroup {
         let number = |path: &Option<PathBuf>| -> Option<u64> {
             fs::read_to_string(path.as_ref()?).ok()?.trim().parse().ok()
         };
-        // Version 1 says "no limit" by a number near 2^63.
+        // Version 1 writes "no limit" as a number near 2^63.
         let limit = number(&self.limit).filter(|l| *l < 1 << 60);
         let oom_kills = self.events.as_ref().and_then(|path| {
             let text = fs::read_to_string(path).ok()?;

@@ -22,7 +22,7 @@ pub struct Mapping {
     pub dev: u64,
     /// Inode of the file; 0 if there is none.
     pub inode: u64,
-    /// Path as the process sees it, `[vdso]` and the like, or empty.
+    /// Path inside the process's file system, `[vdso]` and the like, or empty.
     pub path: PathBuf,
     /// Whether code may run from it.
     pub exec: bool,
@@ -41,7 +41,7 @@ pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
 }
 
 /// The text. The kernel gives a page at a time at most, and less where it is given less
-/// room: `std::fs::read`, which is not told the size, takes nine calls for that of a small
+/// room: `std::fs::read`, which is not given the size, takes nine calls for that of a small
 /// program.
 fn read(pid: u32) -> io::Result<Vec<u8>> {
     const ROOM: usize = 8 << 10;
@@ -63,7 +63,7 @@ fn read(pid: u32) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Parses the text of a `maps` file; `keep` sees whether a mapping is
+/// Parses the text of a `maps` file; `keep` decides whether a mapping is
 /// executable. Lines that are not understood are passed over.
 pub fn parse_maps(text: &[u8], keep: impl Fn(bool) -> bool) -> Vec<Mapping> {
     text.split(|b| *b == b'\n').filter_map(|line| parse_line(line, &keep)).collect()

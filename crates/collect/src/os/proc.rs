@@ -70,7 +70,7 @@ impl Stat {
         !matches!(self.state(), b'Z' | b'X')
     }
 
-    /// Parent's pid as this namespace sees it, 0 if it is in another.
+    /// Parent's pid in this namespace, 0 if it is in another.
     pub fn parent(&self) -> Option<u32> {
         self.field(4)?.try_into().ok()
     }
@@ -100,7 +100,7 @@ impl Stat {
         Some(self.field(24)? * PAGE)
     }
 
-    /// Address at which the stack of its program begins; 0 where that may not be seen.
+    /// Address at which the stack of its program begins; 0 where that may not be read.
     pub fn stack_start(&self) -> Option<u64> {
         self.field(28)
     }
@@ -121,12 +121,12 @@ pub fn lives(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.lives())
 }
 
-/// Parent's pid as this namespace sees it.
+/// Parent's pid in this namespace.
 pub fn parent_of(pid: u32) -> Option<u32> {
     Stat::of(pid)?.parent()
 }
 
-/// The wait status of a process that has ended and was not reaped yet, where it may be seen.
+/// The wait status of a process that has ended and was not reaped yet, where it may be read.
 pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
     Stat::of(pid).filter(|stat| stat.state() == b'Z')?.wait_status()
 }
@@ -240,7 +240,7 @@ pub(crate) fn setting(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Reads a small file whose size the file system does not give, as those of
+/// Reads a small file of a size that the file system does not give, as those of
 /// `/proc`: one `read` where `std::fs::read` needs several. Empty if it cannot be read.
 pub(crate) fn read(path: &str) -> Vec<u8> {
     let Ok(mut file) = File::open(path) else { return Vec::new() };

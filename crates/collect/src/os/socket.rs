@@ -30,7 +30,7 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     let address = address_of(path)?;
     let fd = open(SockFlag::SOCK_NONBLOCK)?;
     bind(fd.as_raw_fd(), &address)?;
-    // The directory is closed to others already; say it of the socket too.
+    // The directory is closed to others already; so is the socket.
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     nix::sys::socket::listen(&fd, Backlog::MAXCONN)?;
     Ok(fd)
@@ -48,7 +48,7 @@ pub fn connect(path: &Path) -> io::Result<OwnedFd> {
 /// Accepts one connection; `None` if none waits.
 pub fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     match accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
-        // SAFETY: a descriptor that the call just returned, owned by nobody else.
+        // SAFETY: a descriptor that the call just returned, without another owner.
         Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
         Err(Errno::EWOULDBLOCK) => Ok(None),
         Err(e) => Err(e.into()),
@@ -62,7 +62,7 @@ pub fn set_timeout(fd: &OwnedFd, time: Duration) -> io::Result<()> {
     Ok(setsockopt(fd, sockopt::SendTimeout, &time)?)
 }
 
-/// Who is at the other end: pid as this namespace sees it (0: it does not), user id.
+/// The other end: pid in this namespace (0: none), user id.
 pub fn peer(fd: &OwnedFd) -> io::Result<(u32, u32)> {
     let who = getsockopt(fd, sockopt::PeerCredentials)?;
     Ok((who.pid().max(0) as u32, who.uid()))

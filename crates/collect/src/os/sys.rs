@@ -1,6 +1,6 @@
 //! System calls that the standard library lacks, each behind a safe function.
 //!
-//! Most are nix's. It has no futex, no pidfd and what a pidfd says of an end, no `tgkill`
+//! Most are nix's. It has no futex, no pidfd and what a pidfd has of an end, no `tgkill`
 //! and no `setpriority`; those are libc's.
 #![allow(unsafe_code)] // system calls that nix lacks
 
@@ -46,11 +46,11 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that the call just returned, owned by nobody else.
+    // SAFETY: a descriptor that the call just returned, without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// The wait status of a process that ended, where the kernel still tells
+/// The wait status of a process that ended, where the kernel still has it
 /// (PIDFD_GET_INFO with PIDFD_INFO_EXIT, Linux 6.15).
 pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     #[repr(C)]

@@ -38,7 +38,7 @@ pub struct OpenFile {
     pub path: PathBuf,
     /// Live process images that write here.
     pub live: u32,
-    /// The last error was told already.
+    /// The last error was reported already.
     pub failed: Option<String>,
     /// Samples that wait for a block to be worth its head.
     pub samples: Vec<Sample>,
@@ -126,7 +126,7 @@ impl OpenFile {
         self.writer.property(Property { key, value });
     }
 
-    /// Writes a reading. One that says what the last row says waits until that is
+    /// Writes a reading. One that equals the last row waits until that is
     /// a second old, or another follows: curves are as they would be with all.
     pub fn counter(&mut self, row: Counter) {
         let written_ns = row.time_ns;
@@ -169,7 +169,7 @@ impl OpenFile {
 pub struct Files {
     directory: PathBuf,
     header: TraceHeader,
-    /// What each file says of the whole run: key, and value as JSON.
+    /// What each file has of the whole run: key, and value as JSON.
     facts: Vec<(&'static str, String)>,
     /// Open files; never removed, so that indexes stay valid.
     pub open: Vec<OpenFile>,
@@ -278,7 +278,7 @@ impl Files {
         self.create(Holds::Rank(rank), &mut numbered(&format!("rank-{rank}")))
     }
 
-    /// Renames a file whose processes turned out to be launchers.
+    /// Renames a file after its processes turned out to be launchers.
     pub fn becomes_launcher(&mut self, at: usize) {
         let host = self.header.host.clone();
         let Some(file) = self.open.get_mut(at) else { return };

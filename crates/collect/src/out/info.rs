@@ -89,7 +89,7 @@ pub fn write_cgroup(
     }
 }
 
-/// Writes the run's losses into every file, so that a file alone tells them.
+/// Writes the run's losses into every file, so that each file by itself has them.
 fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     for open in &mut files.open {
         for (what, why, count) in losses.iter() {
@@ -99,7 +99,7 @@ fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     }
 }
 
-/// Flushes every file; an error is told once. What a file does not take waits. Rows
+/// Flushes every file; an error is reported once. What a file does not take waits. Rows
 /// that only refine what is there wait until a block is worth its head.
 pub fn flush_files(files: &mut Files, losses: &mut Losses, now: u64) {
     let mut errors = Vec::new();

@@ -1,4 +1,4 @@
-//! What a run lost, and what of it could not be seen.
+//! What a run lost, and what of it could not be recorded.
 
 use super::standstill::Standstill;
 use std::collections::{BTreeMap, HashSet};
@@ -12,7 +12,7 @@ pub(super) const MOST_BLIND: usize = 10_000;
 #[derive(Default)]
 pub struct Losses {
     by_kind: BTreeMap<(String, String), u64>,
-    /// What could not be seen, and of whom.
+    /// What could not be recorded, and of which process.
     pub(super) blind: Vec<Blind>,
     /// Whether the collector gets on, and what was lost for that it does not.
     pub standstill: Standstill,
@@ -20,7 +20,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Adds somebody of whom something cannot be seen.
+    /// Adds a process of which something cannot be recorded.
     pub fn add_blind(&mut self, blind: Blind) {
         if self.blind.len() < MOST_BLIND {
             self.blind.push(blind);

@@ -1,5 +1,5 @@
 //! What became of every process: who began whom, how each ended, who could not
-//! be seen, and what was lost.
+//! be recorded, and what was lost.
 
 mod expected;
 mod unattached;
@@ -20,14 +20,14 @@ struct Expected {
     time_ns: u64,
 }
 
-/// A process that said hello and was gone, or went on alone, before it was answered.
+/// A process that sent `Hello` and was gone, or went on by itself, before it was answered.
 #[derive(Clone, Debug)]
 pub struct Unanswered {
-    /// Pid, as the collector sees it.
+    /// Pid in the collector's namespace.
     pub pid: u32,
     /// Parent's pid.
     pub parent: u32,
-    /// Its CUPTI agent said it.
+    /// Its CUPTI agent sent it.
     pub agent: bool,
     /// Command line, if it was still there.
     pub command: Vec<String>,
@@ -62,18 +62,18 @@ pub struct Processes {
     /// Wait statuses, by pid, in order of time.
     reaped: HashMap<u32, Vec<(u64, i32)>>,
     /// Those of them of which it is not settled whether they attached: rings are read between
-    /// two looks at who did, and a process may have done so and be reaped in the meantime.
+    /// two checks of who did, and a process may have done so and be reaped in the meantime.
     unsettled: Vec<(u32, i32, u64)>,
     /// Statuses that processes announced themselves.
     announced: HashMap<u64, i32>,
     expected: HashMap<u32, Expected>,
-    /// Pids whose last program did not attach, and has been told of.
+    /// Pids with a last program that did not attach and has been reported.
     replaced: HashSet<u32>,
     /// Forked children that recorded nothing so far: parent's image and when.
     forks: HashMap<u32, (u64, u64)>,
     /// Processes that were not answered in time, by pid and whether it was their agent.
     unanswered: BTreeMap<(u32, bool), Unanswered>,
-    /// Programs of which no ring tells.
+    /// Programs in no ring.
     unattached: Unattached,
     /// Pid that the launcher started.
     pub root: Option<u32>,
@@ -83,7 +83,7 @@ pub struct Processes {
     pub last_end_ns: Option<u64>,
     /// CPU time of the launched tree, as the kernel adds it up; ns.
     pub tree_cpu_ns: u64,
-    /// What was lost, and could not be seen.
+    /// What was lost, and could not be recorded.
     pub losses: Losses,
 }
 

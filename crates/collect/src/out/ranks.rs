@@ -2,12 +2,12 @@
 
 use tprof_wire::env::RANK_VARIABLES;
 
-/// What an environment says about ranks.
+/// What an environment has about ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankEnvironment {
     /// The rank that it names.
     pub rank: Option<u32>,
-    /// It carries LOCAL_RANK: a worker of torchrun, whose launcher does not.
+    /// It carries LOCAL_RANK: a worker of torchrun; its launcher does not.
     pub local: bool,
 }
 

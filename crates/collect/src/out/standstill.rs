@@ -6,7 +6,7 @@ const STANDSTILL_NS: u64 = 1_000_000_000;
 /// Rings are full for a moment longer.
 const CATCHING_UP_NS: u64 = 300_000_000;
 
-/// Whether the engine gets on, by the times at which it looked.
+/// Whether the engine gets on, by the times of its passes.
 #[derive(Default)]
 pub struct Standstill {
     looked_at: u64,
@@ -15,13 +15,13 @@ pub struct Standstill {
 
 impl Standstill {
     /// Whether what is found lost at this moment was lost while the engine stood still: it may
-    /// have been stopped in the middle of anything, and not have looked since.
+    /// have been stopped in the middle of anything, without a pass since.
     pub fn explains(&self, now: u64) -> bool {
         now < self.catching_up_until
             || self.looked_at != 0 && now.saturating_sub(self.looked_at) >= STANDSTILL_NS
     }
 
-    /// Looks; when it was last looked, if that is long ago.
+    /// Notes a pass; the time of the last one, if that is long ago.
     pub fn look(&mut self, now: u64) -> Option<u64> {
         let last = std::mem::replace(&mut self.looked_at, now);
         if last == 0 || now.saturating_sub(last) < STANDSTILL_NS {

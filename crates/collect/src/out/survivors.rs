@@ -1,7 +1,7 @@
 //! Processes of the job that still run when its command has ended.
 //!
-//! Most are known: they attached, or hooks and perf events told of them. What neither saw
-//! (a static program's child, say) still has the session's name in its environment, unless
+//! Most are known: they attached, or hooks and perf events reported them. What neither recorded
+//! (such as a static program's child) still has the session's name in its environment, unless
 //! it was given another or wrote over it.
 
 use crate::os::proc;
@@ -20,7 +20,7 @@ pub struct Survivor {
 }
 
 impl Survivor {
-    /// What is said of it when recording ends.
+    /// The note on it when recording ends.
     pub fn blind(&self) -> Blind {
         Blind {
             process: format!("{} {}", self.pid, self.name),
@@ -49,7 +49,7 @@ pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Surv
     found.into_iter().map(|(pid, name)| Survivor { pid, name }).collect()
 }
 
-/// Processes whose environment names this session.
+/// Processes with this session's name in their environment.
 fn in_session(session: &Path) -> Vec<u32> {
     let entry = format!("{}={}", env::SESSION, session.display()).into_bytes();
     let has_it = |pid: &u32| {

@@ -1,7 +1,7 @@
 //! The kernel's perf events: counters, the rings they write, the records in them.
 //!
 //! The attribute, the constants and the requests are `perf-event-open-sys2`'s. Ring and
-//! records are read here: the counters of a processor share one ring, whose samples have
+//! records are read here: the counters of a processor share one ring; its samples have
 //! several layouts, and a sample's stack is unwound where it lies (10 ns a sample).
 //!
 //! - `perf-event-open` gives each counter a ring of its own and hides its descriptor. Its

@@ -1,7 +1,7 @@
 //! Records of the ring, taken apart where they lie.
 //!
 //! All counters here ask for one of three sets of fields ([`Layout`]); which one
-//! the counter's id tells, which comes first.
+//! the counter's id shows, which comes first.
 
 use perf_event_open_sys::bindings::*;
 
@@ -73,7 +73,7 @@ pub enum Record<'a> {
     },
     /// A new executable mapping.
     Mapped {
-        /// Whose.
+        /// Its process and thread.
         pid: u32,
         /// First address.
         start: u64,
@@ -88,7 +88,7 @@ pub enum Record<'a> {
     },
     /// A thread got a name; by exec if `exec`.
     Named {
-        /// Whose.
+        /// Its process and thread.
         pid: u32,
         /// Thread.
         tid: u32,
@@ -140,7 +140,7 @@ pub struct Sample<'a> {
     pub stack: &'a [u8],
 }
 
-/// What every record tells.
+/// What every record holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Process.
@@ -180,7 +180,7 @@ fn has(misc: u16, bit: u32) -> bool {
     u32::from(misc) & bit != 0
 }
 
-/// Decodes one record; `None` for kinds that nobody asked for, and damage.
+/// Decodes one record; `None` for unused kinds, and damage.
 /// `layout`: what the samples of a counter hold, by its id.
 pub fn decode(
     kind: u32,
@@ -245,7 +245,7 @@ fn decode_sample(
 ) -> Option<(Origin, Record<'_>)> {
     let mut words = Words(body);
     let id = words.u64()?;
-    // Of samples with a stack, the chain and the registers say more.
+    // Of samples with a stack, the chain and the registers have more.
     let address = words.u64()?;
     let (pid, tid) = words.pair()?;
     let time_ns = words.u64()?;

@@ -57,7 +57,7 @@ pub fn merge<F>(
             None => merged.push(frame),
         }
     }
-    // The native stack was cut, or its loop could not be told from other code.
+    // The native stack was cut, or its loop could not be separated from other code.
     merged.extend(inner);
     merged.extend(groups.flatten());
     merged

@@ -46,7 +46,7 @@ struct Interpreter {
     threads: HashMap<u32, u64>,
     codes: code::Codes,
     named: HashMap<(u64, u32), Arc<PyFunction>>,
-    /// Where its lock lies; of several, the one that was last looked at.
+    /// Where its lock lies; of several, the one that was last read.
     lock: Option<Range<u64>>,
 }
 
@@ -54,7 +54,7 @@ struct Interpreter {
 #[derive(Default)]
 pub struct Pythons {
     of: HashMap<u32, PyProcess>,
-    /// Interpreters that cannot be read, not told yet.
+    /// Interpreters that cannot be read, not reported yet.
     pub refused: Vec<(String, String)>,
 }
 
@@ -66,7 +66,7 @@ impl Pythons {
         interpreter.stack(pid, tid)
     }
 
-    /// Where the lock of a process's interpreter lies, once it was looked at.
+    /// Where the lock of a process's interpreter lies, once it was read.
     pub fn lock(&self, pid: u32) -> Option<&Range<u64>> {
         match self.of.get(&pid)? {
             PyProcess::Python(interpreter) => interpreter.lock.as_ref(),

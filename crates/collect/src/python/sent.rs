@@ -1,6 +1,6 @@
 //! Python frames that a process sent of itself: numbers of the trace, and names.
 //!
-//! A stack may refer to a frame whose name is still on its way, in another thread's
+//! A stack may refer to a frame with its name still on its way, in another thread's
 //! ring: the number is given at the first mention, the name is written when it comes.
 
 use super::code::decode;
@@ -12,7 +12,7 @@ use tprof_wire::python::{Chars, FILE_BYTES, NAME_BYTES};
 
 /// Numbers of these frames begin here; those of samples' frames at 0.
 const FIRST: u64 = 1 << 31;
-/// Frames that are numbered: as many as a target tells.
+/// Frames that are numbered: as many as a target defines.
 const MOST: usize = 1 << 20;
 
 /// A frame's name, as it was sent.
@@ -70,7 +70,7 @@ impl SentNames {
         SYNTHETIC_FRAME | number
     }
 
-    /// The frame of the trace that stands for a key; `None` past what a target tells.
+    /// The frame of the trace that stands for a key; `None` past what a target defines.
     pub fn frame(&mut self, key: u64) -> Option<u64> {
         if let Some(frame) = self.numbers.get(&key) {
             return Some(*frame);
@@ -114,7 +114,7 @@ impl SentNames {
         self.named.insert(named, frame);
     }
 
-    /// Says of frames whose names never came that they have none; how many.
+    /// Marks frames as nameless if their names never came; how many.
     pub fn give_up(&mut self, process: ProcessIndex, writer: &mut TraceWriter) -> u64 {
         let unknown = "(a Python function without a name)".to_owned();
         let unknown = PyFunction { function: unknown, file: String::new(), line: 0 };

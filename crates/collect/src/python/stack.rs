@@ -7,7 +7,7 @@ use tprof_wire::python::{self, Ends, Layout, Memory as _, RawFrame};
 
 /// Most Python frames of a stack.
 const MAX_FRAMES: usize = 256;
-/// Interpreters and threads that are believed.
+/// Interpreters and threads that are accepted.
 const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 16_384;
 /// Offset of the tid in the C library's description of a thread (glibc, x86-64
@@ -67,11 +67,11 @@ const LOCK_BYTES: u64 = 24 + 2 * (48 + 40);
 pub struct LockSeen {
     /// Where it lies.
     pub place: Range<u64>,
-    /// Whether the thread holds it; `None` if nobody can tell.
+    /// Whether the thread holds it; `None` if unknown.
     pub held: Option<bool>,
 }
 
-/// Looks at the lock; `None` if there is none, or it could not be found.
+/// Reads the lock; `None` if there is none, or it could not be found.
 pub fn look_at_lock(
     mut memory: &ProcessMemory,
     known: &KnownLayout,

@@ -18,17 +18,17 @@ const LAUNCHER: &str = "launcher";
 const NO_TORCH_RUN: &str = "none";
 /// Marks a value that `--redact` replaced by its hash.
 const HASHED: char = '#';
-/// Ancestors that are looked at for the launcher: deeper than any real tree.
+/// Ancestors that are searched for the launcher: deeper than any real tree.
 const MOST_ANCESTORS: usize = 64;
 
-/// What two collectors' environments say of their jobs.
+/// What two collectors' environments have of their jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// One job.
     Same,
     /// Two jobs.
     Other,
-    /// Nothing tells.
+    /// Unknown.
     Unknown,
 }
 
@@ -120,7 +120,7 @@ impl JobId {
     }
 }
 
-/// The nearest ancestor whose environment lacks a variable that the launcher gives to
+/// The nearest ancestor with an environment that lacks a variable that the launcher gives to
 /// its ranks, or cannot be read: pid and start.
 fn launcher(variable: &str) -> Option<String> {
     let mut pid = std::process::id();

@@ -88,9 +88,9 @@ pub fn withdraw(directory: &Path, info: &Path) {
 struct Found {
     /// Names of its files.
     names: Vec<String>,
-    /// What its collectors say of it.
+    /// What its collectors wrote of it.
     infos: Vec<RunInfo>,
-    /// A collector is about to say something.
+    /// A collector is about to write.
     begins: bool,
 }
 
@@ -166,7 +166,7 @@ fn make(directory: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Creates a file that must not exist: whoever succeeds owns the name.
+/// Creates a file that must not exist: the process that succeeds owns the name.
 fn claim(path: &Path) -> Result<PathBuf, CollectError> {
     let made = fs::OpenOptions::new()
         .write(true)

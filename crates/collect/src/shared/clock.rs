@@ -1,7 +1,7 @@
 //! Joins the targets' clock (TSC ticks) to CLOCK_MONOTONIC.
 //!
 //! Both are read again about once a second; the conversion is continuous, and
-//! its slope is set so that the error seen is gone one interval later.
+//! its slope is set so that the observed error is gone one interval later.
 
 use crate::os::sys;
 
@@ -122,7 +122,7 @@ impl Clock {
         let went_back = (ticks.wrapping_sub(self.ticks) as i64) < 0;
         let shown = self.ns(ticks);
         // One of the two stood still or was set while the machine was suspended: what came
-        // before says nothing of how they go together from here on.
+        // before has no bearing on how they go together from here on.
         if went_back || shown.abs_diff(ns) > JUMP_NS {
             (self.ticks, self.ns) = (ticks, ns);
             (self.first_ticks, self.first_ns) = (ticks, ns);

@@ -48,7 +48,7 @@ impl SharedMemory {
         Ok(SharedMemory { at, bytes })
     }
 
-    /// A `T` at `offset`. `T` consists of atomics alone.
+    /// A `T` at `offset`. `T` consists only of atomics.
     fn view<T>(&self, offset: usize) -> &T {
         assert!(offset + size_of::<T>() <= self.bytes && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: in bounds and aligned; atomics may be shared with another process.
@@ -91,8 +91,8 @@ impl Drop for SharedMemory {
 /// The session page.
 pub struct SessionMemory {
     map: SharedMemory,
-    /// Whether the engine wants to learn at once of processes that come and go: where nobody
-    /// else tells the sampler of them, and once the run waits for their ends. Otherwise its
+    /// Whether the engine needs processes that come and go at once: where nothing
+    /// else reports them to the sampler, and once the run waits for their ends. Otherwise its
     /// next pass, 10 ms later at most, is soon enough; waking it twice for each process of a
     /// build cost more than what it then did.
     pub eager: AtomicBool,

@@ -77,7 +77,7 @@ const MIMALLOC: &str = "mimalloc";
 const PYTHON: &str = "Py_BytesMain";
 const PYTHON_WITHOUT_GIL: &str = "_Py_MergeZeroLocalRefcount";
 
-/// What a Rust program with an allocator that is not known is said to hold.
+/// The name for the unknown allocator of a Rust program.
 const RUST: &str = "Rust's #[global_allocator]";
 /// Rust's function that allocates, its default, and what leads from there to libc's.
 const RUST_ALLOC: &str = "__rust_alloc";
@@ -175,7 +175,7 @@ impl Symbols {
     }
 }
 
-/// The allocators of files that were looked at.
+/// The allocators of files that were read.
 #[derive(Debug, Default)]
 pub struct Allocators {
     known: HashMap<FileId, Option<Arc<str>>>,

@@ -1,6 +1,6 @@
 //! Turns linker names into names that people read.
 //!
-//! C++ names keep their parameters (`ns::Class::method(int)`), which tell
+//! C++ names keep their parameters (`ns::Class::method(int)`), which separate
 //! overloads apart, and lose their return type. Rust names lose their hash. C
 //! names stay as they are. What optimisers append (`.isra.0`, `.cold`) is cut
 //! from all of them, so that the parts of one function count as one.
@@ -33,7 +33,7 @@ pub(crate) fn demangle(name: &str) -> String {
     bounded(|out| out.write_str(name))
 }
 
-/// Whether a linker name says more than the function's own name.
+/// Whether a linker name has more than the function's own name.
 pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R")
 }

@@ -20,10 +20,10 @@ use super::ResolvedFrame;
 use super::demangle::{MAX_NAME, cut, demangle, is_mangled};
 use crate::elf::{self, Elf, u32_at, u64_at};
 
-/// Largest `.debug_info` whose functions are parsed. Above, lines are still
+/// Largest `.debug_info` from which functions are parsed. Above, lines are still
 /// found, and functions come from the symbol table.
 const MAX_FUNCTIONS_INFO: u64 = 64 << 20;
-/// Largest `.debug_info` that is looked at.
+/// Largest `.debug_info` that is read.
 const MAX_INFO: u64 = 1 << 30;
 /// Most bytes that compressed sections of one file may unfold to.
 const MAX_UNFOLDED: u64 = 64 << 20;
@@ -33,7 +33,7 @@ const MAX_PARSED: u64 = 32 << 20;
 /// and the factors in [`DebugInfo::account`] were measured on libc (912 units,
 /// 39 MB), libpython (150, 26 MB) and a Rust program (245, 26 MB).
 const UNIT_BYTES: u64 = 36 << 10;
-/// Sections that say where variables are and what macros mean; unfolding them would cost.
+/// Sections for variables and macros; unfolding them would cost.
 const UNUSED: [SectionId; 6] = [
     SectionId::DebugLoc,
     SectionId::DebugLocLists,
@@ -64,7 +64,7 @@ impl Deref for Contents {
     }
 }
 
-// SAFETY: both variants hold an `Arc` whose bytes lie outside of it and are
+// SAFETY: both variants hold an `Arc` with bytes that lie outside of it and are
 // neither moved nor changed in length while it lives.
 #[allow(unsafe_code, reason = "gimli's owned reader asks for this promise")]
 unsafe impl gimli::StableDeref for Contents {}
@@ -96,13 +96,13 @@ impl MappedFile {
     }
 }
 
-/// What debug information says of one address.
+/// What debug information has for one address.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Frames {
     /// Innermost first.
     pub frames: Vec<ResolvedFrame>,
     /// Whether the last frame's name comes from a mangled one, and so is
-    /// complete: compilers asked for lines alone leave out the namespace.
+    /// complete: compilers leave out the namespace where only lines are wanted.
     pub outermost_is_full: bool,
 }
 
@@ -172,7 +172,7 @@ impl DebugInfo {
         self.files.iter().all(MappedFile::is_whole)
     }
 
-    /// Frames at an ELF address, innermost first. A frame whose function has
+    /// Frames at an ELF address, innermost first. A frame of a function that has
     /// no name here is left for the symbol table to name.
     pub fn frames(&mut self, pc: u64) -> Frames {
         let frames = if self.functions { self.inlined(pc) } else { self.line(pc) };

@@ -1,6 +1,6 @@
 //! Names of the kernel's functions, from `/proc/kallsyms`.
 //!
-//! Without privileges the file shows zeros for addresses; frames are then told
+//! Without privileges the file shows zeros for addresses; frames are then named
 //! as the kernel's, and not which.
 
 use super::frame::ResolvedFrame;

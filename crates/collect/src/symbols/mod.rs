@@ -2,8 +2,8 @@
 //!
 //! Sources, best first: the module's own `.debug_info`, a separate debug file
 //! (by build id under `/usr/lib/debug`, or by `.gnu_debuglink`), `.symtab`,
-//! `.dynsym`. A symbol names an address only if it covers it. What nobody
-//! knows stays unnamed: a wrong name is worse than none.
+//! `.dynsym`. A symbol names an address only if it covers it. An unknown
+//! address stays unnamed: a wrong name is worse than none.
 //!
 //! Memory stays bounded however many modules are asked about: open modules are
 //! closed, least recently used first, past `MAX_MAPPED` bytes of mapped debug

@@ -1,4 +1,4 @@
-//! A module whose addresses are to be named.
+//! A module with addresses to be named.
 
 use crate::elf::FileId;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub struct ModuleFile {
     pub build_id: String,
     /// A path by which the collector reached it, e.g. through `/proc/PID/root`.
     pub reached: Option<PathBuf>,
-    /// What the file was known by then, if it could be looked at.
+    /// What the file was known by then, if it could be read.
     pub identity: Option<FileId>,
 }
 

@@ -23,7 +23,7 @@ const MAX_OPEN: usize = 64;
 const MAX_ANSWERS: usize = 16_384;
 /// Modules that are known to have been asked about.
 const MAX_KNOWN: usize = 65_536;
-/// What a module is remembered by. A file that was looked at is the same one under every
+/// What a module is remembered by. A file that was read is the same one under every
 /// path, above all under those through the thousand processes of a build that ran it.
 #[derive(PartialEq, Eq, Hash)]
 enum ModuleKey {

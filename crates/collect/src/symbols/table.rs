@@ -14,10 +14,10 @@ const MAX_SYMBOLS: usize = 2 << 20;
 const BLOCK: u64 = 24 << 15;
 /// Most bytes of names that are searched for a variable.
 const MAX_NAMES: u64 = 64 << 20;
-/// How far back a function is looked for that holds an address; labels of
+/// How far back a function is searched that holds an address; labels of
 /// hand-written assembly lie inside functions.
 const LOOK_BACK: usize = 64;
-/// Code that is believed to belong to a label without a size.
+/// Code that counts for a label without a size.
 const LABEL_BYTES: u64 = 4096;
 
 /// One function or label.

@@ -12,7 +12,7 @@ use tprof_wire::handshake::Hello;
 pub struct Attached {
     /// Number of the image in this run.
     pub image: u64,
-    /// Pid, as the collector sees it.
+    /// Pid in the collector's namespace.
     pub pid: u32,
     /// Parent's pid.
     pub parent: u32,
@@ -20,7 +20,7 @@ pub struct Attached {
     pub cpu_ns: u64,
     /// Resident bytes by then; 0 of a zombie.
     pub resident_bytes: Option<u64>,
-    /// What it said.
+    /// Its message.
     pub hello: Hello,
     /// Shared memory.
     pub region: Arc<Region>,
@@ -29,13 +29,13 @@ pub struct Attached {
     /// Executable.
     pub exe: String,
     /// The executable, open, where its allocator matters: the process may be gone before
-    /// anybody looks.
+    /// any check.
     pub program: Option<File>,
-    /// What its environment says about ranks.
+    /// What its environment has about ranks.
     pub ranks: RankEnvironment,
     /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
     pub nvtx_owner: Option<String>,
-    /// The kernel tells when it ends.
+    /// The kernel reports its end here.
     pub watched: bool,
     /// When, ns.
     pub time_ns: u64,

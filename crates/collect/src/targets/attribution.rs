@@ -20,7 +20,7 @@ use tprof_trace::run::{Blind, ProcessInfo};
 /// How long a sample waits for its process to attach.
 const HOLD_NS: u64 = 250_000_000;
 
-/// A process that samples tell of and that did not attach.
+/// A process in samples that did not attach.
 struct Own {
     pid: u32,
     file: usize,
@@ -31,13 +31,13 @@ struct Own {
     row: usize,
 }
 
-/// A program of a row of its own that has ended, and of which nobody has told how.
+/// A program of a row of its own that has ended, in an unknown way so far.
 struct Leaving {
     own: usize,
     end_ns: u64,
 }
 
-/// Whose samples those of a program are.
+/// The owner of a program's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Unknown,
@@ -177,7 +177,7 @@ impl Attribution {
         }
     }
 
-    /// Writes how programs ended that have rows of their own, once it is known: whoever reaped
+    /// Writes how programs ended that have rows of their own, once it is known: the process that reaped
     /// them is event of later than of their end. Those that ended before `until_ns` wait no more.
     pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
         self.leaving.retain(|left| {
@@ -240,7 +240,7 @@ impl Attribution {
         }
     }
 
-    /// Writes the samples whose process is known, and those that waited until
+    /// Writes the samples of known processes, and those that waited until
     /// `waited_ns` after they came; of one process, or of all.
     pub fn assign(&mut self, to: &mut Destination<'_>, only: Option<u32>, now_ns: u64) {
         let mut left = VecDeque::new();
@@ -269,7 +269,7 @@ impl Attribution {
         self.held = left;
     }
 
-    /// Whose a program's samples are; a row is made for it if need be and `force`.
+    /// The owner of a program's samples; a row is made for it if need be and `force`.
     fn owner(&mut self, pid: u32, program: usize, force: bool, to: &mut Destination<'_>) -> Owner {
         let person = self.person(pid);
         let program = program.min(person.epochs.len() - 1);

@@ -1,6 +1,6 @@
-//! Calls of CUDA's runtime, of NCCL and of cuBLAS, as the preloaded library saw
-//! them: rows of the trace. Where CUPTI tells of the same calls, it is believed; memory and
-//! collectives are told by these hooks alone.
+//! CUDA runtime, NCCL and cuBLAS calls, as the preloaded library recorded
+//! them: rows of the trace. Where CUPTI records the same calls, its records are used; memory and
+//! collectives come only from these hooks.
 
 mod note;
 mod words;
@@ -44,10 +44,10 @@ struct OfThread {
 #[derive(Debug)]
 pub struct Calls {
     process: ProcessIndex,
-    /// From then on CUPTI tells of this process's calls: the hooks' would be there
+    /// From then on CUPTI records this process's calls: the hooks' would be there
     /// twice.
     pub cupti_calls_from_ns: Option<u64>,
-    /// What the hooks counted, beside what CUPTI told of.
+    /// What the hooks counted, beside what CUPTI recorded.
     pub coverage: Coverage,
     /// Of the rows that wait, those that started work: by whom, and when.
     started: Vec<(ThreadIndex, u64)>,
@@ -106,7 +106,7 @@ impl Calls {
                         matches!(function.does, Does::Launches { .. } | Does::Copies { .. });
                     match self.is_recorded_by_cupti(time_ns) {
                         true if starts_work => self.coverage.counted(thread, time_ns),
-                        // CUPTI's agent may say later that it tells of this moment.
+                        // CUPTI's agent may report later that its records cover this moment.
                         false if starts_work => self.started.push((thread, time_ns)),
                         _ => {}
                     }
@@ -312,7 +312,7 @@ impl Calls {
         }
         let (id, size, rank) = match number == Number::ncclCommSplit as u32 {
             // Ranks that gave the same colour share what comes of it; how many they are,
-            // only all of them together tell.
+            // only all of them together show it.
             true => {
                 let of = self.communicators.get(&parent).map_or(parent, |live| live.id);
                 (of ^ (split & 0xffff_ffff).wrapping_mul(0x9e37_79b9_7f4a_7c15), None, None)

@@ -71,7 +71,7 @@ pub struct Code {
     heard: VecDeque<(u64, Vec<LoadedModule>)>,
     /// Stacks of the last pass, and when they were taken.
     stacks: Vec<(u64, Stack, PythonFrames)>,
-    /// Python frames that the process told of.
+    /// Python frames that the process defined.
     told: SentNames,
     /// Who maps memory for itself.
     mappers: Mappers,
@@ -79,7 +79,7 @@ pub struct Code {
     interpreter: Option<SharedPython>,
     /// Addresses that were met.
     seen: HashSet<u64>,
-    /// Those whose module is not known yet, and when they were met.
+    /// Those without a known module yet, and when they were met.
     homeless: Vec<(u64, u64)>,
     to_name: Vec<ToName>,
     /// Stacks that were cut for want of tables.
@@ -146,7 +146,7 @@ impl Code {
         self.mappers.mapped(stack, bytes);
     }
 
-    /// Modules whose code mapped that many bytes of anonymous memory, or more.
+    /// Modules with code that mapped that many bytes of anonymous memory, or more.
     pub fn mappers(&self, least: u64) -> Vec<Arc<ModuleFile>> {
         let mut sums: HashMap<&Path, (&Arc<ModuleFile>, u64)> = HashMap::new();
         for (address, time_ns, bytes) in self.mappers.all() {
@@ -199,9 +199,9 @@ impl Code {
         };
     }
 
-    /// Hears of the mappings as they were at a time.
+    /// Takes the mappings as they were at a time.
     pub fn take_modules(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
-        // What samples tell of comes later than what was read.
+        // What samples show comes later than what was read.
         let at = self.heard.partition_point(|(time, _)| *time <= read_ns);
         self.heard.insert(at, (read_ns, modules));
     }
@@ -267,7 +267,7 @@ impl Code {
     }
 
     /// The code that held a return address at a time; the code there now, if
-    /// nobody knows of that time.
+    /// that time is unknown.
     fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<Placement>> {
         let pc = address.wrapping_sub(1);
         let after = self.current.partition_point(|(_, p)| p.start <= pc);

@@ -9,7 +9,7 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
 use tprof_wire::gemm::{Extent, NOT_SAID, Shape};
 
-/// Shapes that are told apart: a program whose groups have other sizes each time would fill
+/// Shapes that are kept apart: a program with groups of other sizes each time would fill
 /// memory with their texts.
 const MOST: usize = 65_536;
 

@@ -187,7 +187,7 @@ impl Heap {
     }
 
     /// A part of a `realloc`: the old block is set aside when it begins, since
-    /// its address may be another's before the end is seen, and ends with it.
+    /// its address may be another's before the end is read, and ends with it.
     #[inline(never)]
     fn reallocated(&mut self, op: &HeapOp, time: u64) {
         let thread = op.tag >> 3;
@@ -231,7 +231,7 @@ impl Heap {
         self.orphans.push_back((op.address, op.clock));
     }
 
-    /// A late allocation whose free was applied already: it is not live.
+    /// A late allocation with its free applied already: it is not live.
     #[cold]
     fn adopt(&mut self, op: &HeapOp) -> bool {
         match self.orphans.iter().position(|o| o.0 == op.address && o.1 >= op.clock) {

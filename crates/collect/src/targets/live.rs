@@ -82,7 +82,7 @@ impl LiveMap {
         if self.entries.len() <= 1 << 21 { 2 } else { 1 }
     }
 
-    /// Adds a block; the one that lived there, if its end was never seen.
+    /// Adds a block; the one that lived there, if its end was never recorded.
     #[inline]
     pub fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
         if address == 0 || (address >> 48) | (block.size >> 40) | (block.ordinal >> 40) != 0 {

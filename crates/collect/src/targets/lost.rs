@@ -13,7 +13,7 @@ const STOOD_STILL: &str = "the collector stood still, and the ring was full";
 const STOOD_STILL_FIRST: &str = "the collector stood still when their process began";
 
 impl Target {
-    /// Forked children that said that they could not attach.
+    /// Forked children that reported that they could not attach.
     pub(super) fn count_lost_children(&mut self, out: &mut Output) {
         let header = self.hooks.region.header();
         let count = header.lost_children.load(Acquire);

@@ -1,4 +1,4 @@
-//! Which code maps memory for itself: whoever called `mmap`, found by the stack.
+//! Which code maps memory for itself: the caller of `mmap`, found by the stack.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ type Top = (u64, u64);
 /// Anonymous memory by the code that mapped it.
 #[derive(Debug, Default)]
 pub struct Mappers {
-    /// Stacks of this pass and of the last: a stack is told just before the first event
+    /// Stacks of this pass and of the last: a stack is defined just before the first event
     /// that has it.
     tops: HashMap<u32, Top>,
     last: HashMap<u32, Top>,
@@ -16,7 +16,7 @@ pub struct Mappers {
 }
 
 impl Mappers {
-    /// A stack was told.
+    /// A stack was defined.
     pub fn met(&mut self, stack: u32, innermost: u64, time_ns: u64) {
         self.tops.insert(stack, (innermost, time_ns));
     }

@@ -11,7 +11,7 @@ use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 
 /// Address space that an attached process maps for tprof.
 const OWN_MAPPINGS: u64 = (REGION_BYTES + SESSION_BYTES + TABLES_BYTES) as u64;
-/// Anonymous memory that code has mapped whose own allocator is in use: jemalloc maps 8 MiB
+/// Anonymous memory that code with an allocator of its own in use has mapped: jemalloc maps 8 MiB
 /// as it is loaded, Arrow's libraries with theirs 11 MiB.
 const MAPPER_BYTES: u64 = 16 << 20;
 

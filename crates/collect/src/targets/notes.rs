@@ -29,7 +29,7 @@ pub struct NoteSink<'a> {
     pub processes: &'a mut Processes,
     /// As in [`Target`](super::target::Target).
     pub clock: &'a Clock,
-    /// Its calls of CUDA's runtime and of NCCL.
+    /// Its CUDA runtime and NCCL calls.
     pub calls: &'a mut Calls,
     /// Its code, which takes the stacks.
     pub code: &'a mut Code,

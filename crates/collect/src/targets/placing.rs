@@ -43,7 +43,7 @@ impl Target {
         let ancestors = ancestry(processes, attached.pid, attached.parent);
         let environment = &attached.ranks;
         if environment.local {
-            // Whoever began workers is a launcher, whatever its environment says.
+            // A process that began workers is a launcher, whatever its environment has.
             for ancestor in &ancestors {
                 let Some(file) =
                     processes.assignment_of(*ancestor).filter(|p| !p.is_worker).map(|p| p.file)

@@ -96,7 +96,7 @@ pub struct Target {
     /// It was recorded from its first event on.
     pub(super) whole_life: bool,
     pub(super) memory: MemoryRecording,
-    /// Its calls of CUDA's runtime and of NCCL.
+    /// Its CUDA runtime and NCCL calls.
     pub calls: Calls,
     /// Its code, and the stacks in it.
     pub code: Code,
@@ -229,7 +229,7 @@ impl Target {
         Some(wanted)
     }
 
-    /// Whether there are stacks whose modules nobody has read yet.
+    /// Whether there are stacks of modules that were not read yet.
     pub fn wants_modules(&self) -> bool {
         let known = self.end.is_none() || !self.modules.begun_with.is_empty();
         !self.modules.asked && known && self.code.is_in_the_dark()

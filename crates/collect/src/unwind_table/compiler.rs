@@ -246,7 +246,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Says in the wire's terms what a row of frame information says.
+/// Translates a row of frame information into the wire's terms.
 fn translate<'a, S: UnwindSection<Bytes<'a>>>(
     row: &gimli::UnwindTableRow<usize>,
     section: &S,
@@ -259,7 +259,7 @@ fn translate<'a, S: UnwindSection<Bytes<'a>>>(
         _ => return Row::NONE,
     }
     // The caller of a signal frame stopped anywhere, not after a call, which
-    // only the trampoline's own row says.
+    // only the trampoline's own row shows.
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
         return Row::NONE;
     };

@@ -45,7 +45,7 @@ enum Cfa {
 /// Where the caller's value of a register is.
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
-    /// Nothing was said of it, or that it keeps its value.
+    /// Not mentioned, or it keeps its value.
     Same,
     Undefined,
     /// Saved at the CFA plus so much.
@@ -62,7 +62,7 @@ struct CfaState {
 }
 
 impl CfaState {
-    /// In the wire's terms, as `translate` says it of gimli's rows.
+    /// In the wire's terms, as `translate` does for gimli's rows.
     fn row(&self) -> Row {
         match self.ra {
             Rule::Undefined => return Row::END,
@@ -92,7 +92,7 @@ impl CfaState {
     }
 }
 
-/// A CIE whose FDEs are plain.
+/// A CIE with plain FDEs.
 #[derive(Clone, Copy)]
 pub(super) struct PlainCie {
     code_align: u64,
@@ -306,7 +306,7 @@ fn step(state: &mut CfaState, op: u8, input: &mut Input<'_>, cie: &PlainCie) -> 
             input.skip(length)?;
             state.cfa = Cfa::Expression;
         }
-        // An expression, or one whose value it is.
+        // An expression, or the value of one.
         0x10 | 0x16 => {
             let (register, length) = (input.uleb()?, input.uleb()?);
             input.skip(length)?;

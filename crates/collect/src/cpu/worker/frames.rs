@@ -66,8 +66,8 @@ impl Worker {
         lock.zip(registers).is_some_and(|(lock, at)| lock.contains(&at.argument))
     }
 
-    /// Where a thread waits, looked at from outside while it does, and what for.
-    /// `maps_at_ns`: nobody tells what the process maps; if need be it is read again then.
+    /// Where a thread waits, read from outside while it does, and what for.
+    /// `maps_at_ns`: no event lists what the process maps; if need be it is read again then.
     pub(super) fn place_of_wait(
         &mut self,
         pid: u32,
@@ -99,7 +99,7 @@ impl Worker {
         Some(WaitSite { frames, end: end as u8, waits_for })
     }
 
-    /// Looks at the modules of frames that the kernel found.
+    /// Reads the modules of frames that the kernel found.
     pub(super) fn meet(&mut self, pid: u32, frames: &[Frame]) {
         for frame in frames {
             if let Frame::Address(address) = frame {

@@ -1,4 +1,4 @@
-//! Looks at processes whose perf events are refused.
+//! Reads processes for which perf events are refused.
 
 use super::super::polled::{self, ProgramChange, ThreadActivity};
 use super::super::sample::{CpuSample, Measure, SamplerEvent};
@@ -9,20 +9,20 @@ use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use tprof_wire::record::StackEnd;
 
-/// Looks may take this share of the time, in CPU time of this thread: with many threads
+/// Readings may take this share of the time, in CPU time of this thread: with many threads
 /// they become rarer.
 const MOST_OF_TIME: u64 = 10;
-/// What a look took weighs so much in what looks take: meeting a program takes long
-/// once, and delays several looks a little instead of the next one for long.
+/// The weight of one reading's time in the mean: meeting a program takes long
+/// once, and delays several readings a little instead of the next one for long.
 const SHARE_OF_LAST: u64 = 8;
-/// How often children are looked for: those of programs without tprof's library tell
-/// nobody that they began.
+/// How often children are searched: no event announces those of programs without
+/// tprof's library.
 const CHILDREN_NS: u64 = 100_000_000;
 /// What a process has mapped is read again when a wait lies elsewhere, not more often.
 const MAPS_NS: u64 = 200_000_000;
 
 impl Worker {
-    /// Watches a process by asking, and says what that lacks. `refused`: why there are
+    /// Watches a process by reading it, and reports what that lacks. `refused`: why there are
     /// no perf events.
     pub(super) fn poll_instead(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
         let now = sys::monotonic_ns();
@@ -55,7 +55,7 @@ impl Worker {
         (!self.polling.polled.is_empty()).then_some(self.polling.next_ns)
     }
 
-    /// Looks at all threads, if it is time to.
+    /// Reads all threads, if it is time to.
     pub(super) fn poll(&mut self, now_ns: u64) {
         if self.polling.polled.is_empty()
             || (now_ns < self.polling.next_ns && self.wanted_ns <= self.polling.at_ns)

@@ -1,4 +1,4 @@
-//! Programs that processes are about to become, and that never attach: why nothing is seen of them.
+//! Programs that processes are about to become, and that never attach: why nothing is recorded of them.
 
 use super::{Expected, Processes, in_words};
 use crate::elf;
@@ -15,7 +15,7 @@ mod verdict {
     pub const FILTERED: u32 = 6;
 }
 
-/// Why nothing was seen of a process for which there is no better reason.
+/// Why nothing was recorded of a process for which there is no better reason.
 pub(super) const NEVER_ATTACHED: &str =
     "it never attached: it ended before its libraries were loaded, or could not reach the session";
 /// Why a process was not recorded that went on without an answer.
@@ -62,7 +62,7 @@ impl Processes {
         self.unseen(pid, &expected, Some((status, time_ns)));
     }
 
-    /// A program ran and nothing of it was seen.
+    /// A program ran and nothing of it was recorded.
     pub(super) fn unseen(&mut self, pid: u32, expected: &Expected, end: Option<(i32, u64)>) {
         let name = Path::new(&expected.path)
             .file_name()

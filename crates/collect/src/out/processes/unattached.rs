@@ -1,4 +1,4 @@
-//! Programs of which no ring tells: samples tell of one, its parent tells of it, or both do, in
+//! Programs in no ring: samples show one, its parent reports it, or both do, in
 //! any order. Each is one row.
 
 use std::collections::HashMap;
@@ -7,14 +7,14 @@ use tprof_trace::run::ProcessInfo;
 /// Rows of such programs, by pid.
 #[derive(Default)]
 pub struct Unattached {
-    /// Those that samples tell of.
+    /// Those that samples show.
     sampled: HashMap<u32, Vec<usize>>,
-    /// Those that a parent, or the launcher, alone told of so far.
+    /// Those that only a parent, or the launcher, has reported so far.
     told: HashMap<u32, Vec<usize>>,
 }
 
 impl Unattached {
-    /// Samples tell of a program; its row.
+    /// Samples show a program; its row.
     pub fn sampled(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) -> usize {
         let told = self.told.entry(info.pid).or_default();
         let same = |row: &usize| rows.get(*row).is_some_and(|told| is_same(told, &info));
@@ -37,7 +37,7 @@ impl Unattached {
         row
     }
 
-    /// Somebody else tells of a program: when it began, how it ended.
+    /// Another source reports a program: when it began, how it ended.
     pub fn reported(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) {
         let sampled = self.sampled.get(&info.pid).into_iter().flatten();
         let same = |row: &&usize| rows.get(**row).is_some_and(|row| is_same(&info, row));
@@ -50,7 +50,7 @@ impl Unattached {
         }
     }
 
-    /// Whether samples tell of a process of this pid.
+    /// Whether samples show a process of this pid.
     pub fn was_sampled(&self, pid: u32) -> bool {
         self.sampled.contains_key(&pid)
     }
@@ -61,7 +61,7 @@ fn is_same(told: &ProcessInfo, sampled: &ProcessInfo) -> bool {
     told.start_ns <= sampled.start_ns && told.end_ns.is_none_or(|end| sampled.start_ns <= end)
 }
 
-/// Adds to a sampled program's row what else is told of it. When it began stays as its file has it.
+/// Adds to a sampled program's row what else is known of it. When it began stays as its file has it.
 fn join(sampled: &mut ProcessInfo, told: ProcessInfo) {
     if told.exit_status.is_some() || told.signal.is_some() {
         (sampled.exit_status, sampled.signal) = (told.exit_status, told.signal);

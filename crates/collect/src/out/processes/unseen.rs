@@ -1,4 +1,4 @@
-//! Of whom something could not be seen: who was not answered in time, never attached, or still
+//! Processes of which something was not recorded: those not answered in time, never attached, or still
 //! runs at the end.
 
 use super::expected::{NEVER_ATTACHED, STOOD_STILL_THEN};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use tprof_trace::run::{Blind, ProcessInfo};
 
 impl Processes {
-    /// A process went on alone, or ended, before it was answered.
+    /// A process went on by itself, or ended, before it was answered.
     pub fn unanswered(&mut self, mut late: Unanswered, redact: bool) {
         if redact {
             late.command.truncate(1);
         }
-        // Its parent's records may have told of its end before.
+        // Its parent's records may have had its end before.
         let pid = format!("{} ", late.pid);
         let is_it =
             |known: &&mut Blind| known.why == NEVER_ATTACHED && known.process.starts_with(&pid);
@@ -35,7 +35,7 @@ impl Processes {
         self.unanswered.remove(&(pid, agent));
     }
 
-    /// Everybody of whom something cannot be seen, at the end of the run.
+    /// Every process of which something cannot be recorded, at the end of the run.
     pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<Blind> {
         self.settle();
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();
@@ -103,7 +103,7 @@ impl Processes {
         }
     }
 
-    /// Those known so far. What was sampled from outside was seen after all.
+    /// Those known so far. What was sampled from outside was recorded after all.
     pub fn blind_so_far(&self) -> Vec<Blind> {
         let mut all = self.losses.blind.clone();
         all.extend(self.unanswered.values().map(|late| {

@@ -19,7 +19,7 @@ pub struct Follow {
     pub(super) clock: u64,
     pub(super) hole_since: u64,
     pub(super) partial_at: u64,
-    /// The thread said that it ended, then.
+    /// The thread's record of its end, then.
     pub ended: Option<u64>,
     /// Path and verdict of the spawn that is under way.
     pub spawning: Option<(String, u32, u64)>,

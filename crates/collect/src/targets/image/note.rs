@@ -1,4 +1,4 @@
-//! What a record of the preloaded library says, other than a heap event.
+//! The content of the preloaded library's records, other than heap events.
 
 use crate::python::SentFrame;
 use crate::targets::calls::CallNote;
@@ -43,7 +43,7 @@ pub enum Note {
     Reaped(u32, i32),
     /// Spawned: pid or 0.
     Spawned(u32),
-    /// A call of CUDA's runtime or of NCCL.
+    /// A CUDA runtime or NCCL call.
     Call(CallNote),
 }
 
