@@ -122,5 +122,5 @@ fn what_a_cropped_trace_lacks_is_said_and_not_a_gain() {
     let findings = report(&run, "findings", &[]);
     assert_eq!(rows(&findings, "findings"), [] as [Value; 0]);
     let notes = findings["notes"].to_string();
-    assert!(notes.contains("not judged: the trace lacks what was launched before"), "{notes}");
+    assert!(notes.contains("not judged: the trace lacks earlier launches"), "{notes}");
 }

@@ -86,7 +86,7 @@ fn host_and_gpu_share_out_the_time_of_a_rank() {
     let report = json(&[Path::new("report"), Path::new("breakdown"), &bare]);
     let row = &report["tables"]["host_and_gpu"][0];
     assert_eq!((&row["both_ns"], &row["gpu_ns"]), (&Value::Null, &Value::from(5_000)));
-    assert!(report.to_string().contains("between calls is not known"), "{report}");
+    assert!(report.to_string().contains("between calls is unknown"), "{report}");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_list_that_is_no_trace_is_refused() {
     std::fs::write(&path, "[1,2,3]").unwrap();
     let run = scratch.join("run");
     let outcome = tprof([Path::new("import"), &path, Path::new("-o"), &run]);
-    assert_refused(&outcome, &["list.json", "holds no event"]);
+    assert_refused(&outcome, &["list.json", "has no event"]);
     assert!(!run.exists());
 }
 

@@ -11,7 +11,7 @@
 //!   frames;
 //! - `out`: the files of a run, what became of its processes, and what was lost;
 //! - `gpu`, `nvml`: what CUPTI records of devices, and what their driver measures;
-//! - `targets`: the processes of the job: their rings, what records mean, whose a sample is;
+//! - `targets`: the processes of the job: their rings, what records mean, the owner of a sample;
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
 //! - `engine`: the main loop, and threads for what takes longer than a pass over the rings may;
 //! - `session`: begins and ends a run, and answers processes that attach.

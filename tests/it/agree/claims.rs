@@ -57,7 +57,7 @@ const UNCOUNTED: [&str; 28] = [
     "no steps were recorded on ",
     "there are no findings, or none has a moment",
     "no operator, call or annotation",
-    "no communication kernel ran on that device",
+    "no collective was recorded on more than one rank",
     "no gap of ",
     "no misfit in the recording",
     "no step after the first ",

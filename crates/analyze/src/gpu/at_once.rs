@@ -15,8 +15,8 @@ use crate::rank::{HostSpan, Needs, RankTrace};
 /// Tables that it is made of.
 pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(SpanKind::Python));
 
-const UNKNOWN: &str = "no operators or Python functions were recorded: the host's work between \
-                       calls is unknown";
+const UNKNOWN: &str = "no operators were recorded, nor Python functions; the host's work \
+                       between calls is unknown";
 
 /// When a rank's host and devices were busy, from the first to the last thing that
 /// either did. Nanoseconds.

@@ -21,7 +21,7 @@ pub const KIND: DocumentKind = DocumentKind {
 
 /// Why a share of communication is not known.
 const NO_KERNEL: &str = "no communication kernel was recorded";
-const NO_COMMUNICATION: &str = "no communication kernel ran on that device";
+const NO_COMMUNICATION: &str = "that device ran no communication kernel";
 
 /// Communication of one device.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,11 @@
 //! What threads do where perf events are refused, as in most containers: asked of
 //! `/proc`, so many times a second, without a trace in the job.
 //!
-//! The kernel tells of each thread how long it ran and how long it was ready
+//! The kernel counts for each thread how long it ran and how long it was ready
 //! (`schedstat`), so those times are exact; the rest is waiting. Where a thread
 //! waits is read as for long waits elsewhere. Of one that runs, only Python's frames
-//! can be read: its registers are nobody's to see. What threads ran after the last look
-//! at them is in the process's own clock, which goes on counting them; whose it was is
+//! can be read: its registers cannot be read. What threads ran after the last reading
+//! at them is in the process's own clock, which goes on counting them; the thread is
 //! not known, so it is given to none.
 
 pub use super::polled_thread::ThreadActivity;
@@ -16,10 +16,10 @@ use crate::os::sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// How often threads are listed whose number has not changed.
+/// How often threads are listed while their number has not changed.
 const LIST_NS: u64 = 100_000_000;
 
-/// Whether this kernel tells times of threads.
+/// Whether this kernel has times of threads.
 pub fn is_possible() -> bool {
     let pid = std::process::id();
     let times = SchedStat::open(pid, pid).and_then(|source| source.read());
@@ -31,17 +31,17 @@ pub fn is_possible() -> bool {
 struct PolledProcess {
     /// Where its program's stack begins: another program has another one.
     program: u64,
-    /// When it was last looked at.
+    /// When it was last read.
     at_ns: u64,
     threads: HashMap<u32, PolledThread>,
     /// Its threads when they were last listed, when that was, and how many the kernel
-    /// said there were.
+    /// reported.
     tids: Vec<u32>,
     listed_ns: u64,
     count: u64,
     /// What the process's clock showed when it began to be watched.
     clock_ns: u64,
-    /// What its threads ran since, as far as they were seen.
+    /// What its threads ran since, as far as they were read.
     ran_ns: u64,
     /// See [`Polled::read_clock`].
     unseen_ns: u64,
@@ -58,13 +58,13 @@ pub struct Polled {
 pub enum ProgramChange {
     /// It runs on.
     Same,
-    /// It runs another program; the old one was last seen then.
+    /// It runs another program; the old one was last read then.
     Replaced(u64),
     /// It is gone.
     Gone,
 }
 
-/// Where the stack of a process's program begins; 0 where that may not be seen.
+/// Where the stack of a process's program begins; 0 where that may not be read.
 fn program_of(pid: u32) -> Option<u64> {
     Stat::of(pid).filter(Stat::lives)?.stack_start()
 }
@@ -112,7 +112,7 @@ impl Polled {
         true
     }
 
-    /// Looks whether a process still runs its program.
+    /// Checks whether a process still runs its program.
     pub fn program(&mut self, pid: u32, now_ns: u64) -> ProgramChange {
         let Some(process) = self.of.get_mut(&pid) else { return ProgramChange::Gone };
         let Some(program) = program_of(pid) else { return ProgramChange::Gone };
@@ -135,7 +135,7 @@ impl Polled {
         process.tids.clone()
     }
 
-    /// Looks at a thread; whether it runs is asked only if it ran.
+    /// Reads a thread; its state is read only if it ran.
     pub fn look(
         &mut self,
         pid: u32,
@@ -164,7 +164,7 @@ impl Polled {
         Some(thread.look(pid, tid, times, now_ns, runs, out))
     }
 
-    /// Whether a thread was not called so when it was last looked at.
+    /// Whether a thread had another name when it was last read.
     pub fn is_new_name(&mut self, pid: u32, tid: u32, name: &str) -> bool {
         let thread = self.of.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         thread.filter(|thread| thread.name != name).is_some_and(|thread| {
@@ -210,8 +210,8 @@ impl Polled {
         process.unseen_ns = clock_ns.saturating_sub(process.clock_ns + process.ran_ns);
     }
 
-    /// What a process ran, by its clock, of which nobody knows whose it was: threads that
-    /// ended between two looks. Threads that run on have done so since they were looked
+    /// What a process ran, by its clock, in unknown threads: those that
+    /// ended between two readings. Threads that run on have done so since they were read
     /// at: less than a millisecond for each of them is none.
     pub fn unseen_ms(&self, pid: u32) -> u64 {
         let Some(process) = self.of.get(&pid) else { return 0 };

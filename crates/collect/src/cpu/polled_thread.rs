@@ -1,12 +1,12 @@
-//! A thread that is looked at by `/proc`: how long it ran, was ready and waited.
+//! A thread that is read from `/proc`: how long it ran, was ready and waited.
 
 use super::sample::Kind;
 use super::threads::{Stretch, WaitSite};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A thread that runs in short bursts is seldom seen to: what it ran since it was
-/// last seen is that of the place where it is seen, up to so many times between two looks.
+/// A thread that runs in short bursts is seldom found running: what it ran since it was
+/// last read is that of the place where it is found, up to so many times between two readings.
 const MOST_LOOKS: u64 = 4;
 
 /// What the kernel counts of a thread.
@@ -18,7 +18,7 @@ pub struct Times {
     pub ready_ns: u64,
 }
 
-/// Where the kernel tells them: kept open, since opening costs more than reading.
+/// Where the kernel has them: kept open, since opening costs more than reading.
 #[derive(Debug)]
 pub struct SchedStat(File);
 
@@ -42,22 +42,22 @@ impl SchedStat {
 #[derive(Debug)]
 pub struct PolledThread {
     pub source: SchedStat,
-    /// The source does not tell any more.
+    /// The source has no more.
     pub is_gone: bool,
     pub times: Times,
-    /// When it was last looked at.
+    /// When it was last read.
     at_ns: u64,
     /// When it was first.
     first_ns: u64,
-    /// It ran so long since it was last seen to, and before that nobody can tell where.
+    /// It ran so long since it was last found running, in unknown places.
     unseen_ns: u64,
     untold_ns: u64,
     ready_ns: u64,
-    /// Time that it neither ran nor was ready, not told yet. The kernel counts a thread
-    /// as ready once it runs again: what looked like waiting may turn out not to be.
+    /// Time that it neither ran nor was ready, not reported yet. The kernel counts a thread
+    /// as ready once it runs again: what appeared as waiting may turn out not to be.
     owed_ns: i64,
     pub wait: Option<Wait>,
-    /// What it is called, as far as that was told.
+    /// Its name, as far as it was reported.
     pub name: String,
 }
 
@@ -66,19 +66,19 @@ pub struct PolledThread {
 pub struct Wait {
     since_ns: u64,
     pub place: Option<WaitSite>,
-    /// How often its place was looked for.
+    /// How often its place was searched.
     looks: u32,
 }
 
-/// A stack that could not be read is looked for again, so often.
+/// A stack that could not be read is tried again, so often.
 const MOST_TRIES: u32 = 8;
 
 /// What a thread was found to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadActivity {
-    /// It ran, and still does; for so long it is said to have been where it is now.
+    /// It ran, and still does; that time counts for where it is now.
     Runs(u64),
-    /// It waits in a place that was not looked at yet.
+    /// It waits in a place that was not read yet.
     Waits,
     /// It waits as before.
     Still,
@@ -162,7 +162,7 @@ impl PolledThread {
 
     pub fn end(&mut self, pid: u32, tid: u32, out: &mut Vec<Stretch>) {
         self.untold_ns += std::mem::take(&mut self.unseen_ns);
-        // Short waits between stretches of running, nobody knows where.
+        // Short waits between stretches of running, in unknown places.
         let since_ns = self.at_ns.saturating_sub(self.owed_ns.max(0) as u64);
         self.wait.get_or_insert(Wait { since_ns, place: None, looks: 0 });
         self.close(pid, tid, out);

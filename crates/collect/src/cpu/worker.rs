@@ -36,13 +36,13 @@ const PYTHON_PASS: Duration = Duration::from_millis(4);
 /// A process that mapped code so lately may be about to run Python: its mappings must
 /// be known before its frames can be read.
 const STIR_NS: u64 = 200_000_000;
-/// Waits of this length are looked at, if nothing else tells where they are.
+/// Waits of this length are read, if nothing else shows where they are.
 const LONG_WAIT_NS: u64 = 10_000_000;
 /// Python frames are read for samples that are no older.
 const FRESH_NS: u64 = 10_000_000;
-/// Looks in one pass, at most: some 10 us each.
+/// Readings in one pass, at most: some 10 us each.
 const MOST_LOOKS: usize = 256;
-/// Sleep while somebody waits.
+/// Sleep while a caller waits.
 const HURRY: Duration = Duration::from_millis(1);
 /// A record's time is taken before it is written; a virtual processor may stand
 /// still between.
@@ -50,7 +50,7 @@ const MARGIN_NS: u64 = 2_000_000;
 /// How often short stretches are handed out.
 const GIVE_NS: u64 = 200_000_000;
 
-/// What the sampler is told to do.
+/// The sampler's commands.
 pub enum Command {
     /// Watch a process that will exec, from then on.
     Launch(u32, Sender<()>),
@@ -58,7 +58,7 @@ pub enum Command {
     Attach(Vec<u32>, Sender<Result<(), String>>),
     /// Watch a process that runs already, unless it is watched through its parent.
     Cover(u32),
-    /// A process attached, and processes are looked at.
+    /// A process attached, and processes are read from `/proc`.
     Met(u32),
     /// Read what there is.
     Drain,
@@ -83,27 +83,27 @@ struct Lost {
     records: u64,
     throttled: u64,
     refused: u64,
-    /// Samples whose Python frames were read too late.
+    /// Samples with Python frames that were read too late.
     late: u64,
     /// Records were lost at any time.
     ever: bool,
 }
 
-/// Processes that are looked at, as perf events are refused.
+/// Processes that are read from `/proc`, as perf events are refused.
 struct Polling {
     polled: Polled,
-    /// When they were last looked at, and will be next.
+    /// When they were last read, and will be next.
     at_ns: u64,
     next_ns: u64,
     /// CPU time that a look takes, lately.
     took_ns: u64,
-    /// When their children were last looked for.
+    /// When their children were last searched.
     children_ns: u64,
     /// When the mappings of each were last read.
     maps_ns: HashMap<u32, u64>,
-    /// It was said what that lacks.
+    /// Its gaps were reported.
     explained: bool,
-    /// For others to see: processes are looked at.
+    /// For others: processes are read from `/proc`.
     is_on: Arc<AtomicBool>,
 }
 
@@ -122,20 +122,20 @@ struct Worker {
     read_ns: u64,
     /// Everything until then was handed out.
     settled_ns: u64,
-    /// Somebody waits for everything until then.
+    /// A caller waits for everything until then.
     wanted_ns: u64,
     given_ns: u64,
     /// When code was last mapped, or a process began to be watched.
     mapped_ns: u64,
-    /// It was said what the machine refuses.
+    /// The machine's refusals were reported.
     refusal_explained: bool,
     /// Frames of the sample at hand.
     scratch: Vec<u64>,
-    /// A processor's ring whose thread is gone is not waited for any more.
+    /// The ring of a processor without its thread is not waited for any more.
     hung_up: Vec<bool>,
 }
 
-/// Runs until told to finish.
+/// Runs until the command to finish.
 pub fn run(parts: SamplerParts) {
     let SamplerParts { wanted, orders, emit, wake, until_ns, polls } = parts;
     sys::raise_priority();
@@ -212,7 +212,7 @@ impl Worker {
                 rings.push(at);
             }
         }
-        // Somebody waits for what happened until a moment ago.
+        // A caller waits for what happened until a moment ago.
         let hurry = self.settled_ns() < self.wanted_ns;
         let mut time = match hurry {
             true => HURRY,
@@ -264,7 +264,7 @@ impl Worker {
         self.hand_out();
     }
 
-    /// Long waits that were not sampled as they began are looked at while they last.
+    /// Long waits that were not sampled as they began are read while they last.
     fn look_at_waits(&mut self, now: u64) {
         let waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
         for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {

@@ -16,7 +16,7 @@ const CHECK_SHARE: u32 = 16;
 
 /// A code object.
 pub struct CodeObject {
-    /// Function, qualified by its class where the version tells.
+    /// Function, qualified by its class where the version has it.
     pub name: String,
     /// File.
     pub file: String,
@@ -24,7 +24,7 @@ pub struct CodeObject {
     pub is_own: bool,
     first_line: u32,
     lines: Vec<u8>,
-    /// Pointers that tell it from another at the same address.
+    /// Pointers that separate it from another at the same address.
     identity: [u64; 3],
     read: Instant,
     checked: Instant,
@@ -66,7 +66,7 @@ impl Codes {
     }
 }
 
-/// Pointers and numbers that tell a code object from another at its address.
+/// Pointers and numbers that separate a code object from another at its address.
 fn identity(head: &CodeHead) -> [u64; 3] {
     [head.name, head.file, u64::from(head.first_line)]
 }
@@ -88,7 +88,7 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
     })
 }
 
-/// A string: compact ones alone, as all names of code are.
+/// A string: only compact ones, as all names of code are.
 fn text(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<String> {
     let text = python::text(&mut memory, layout, at)?;
     let bytes = match text.bytes {

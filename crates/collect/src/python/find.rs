@@ -76,7 +76,7 @@ pub fn may_be(path: &Path) -> bool {
     minor_of(path).is_some()
 }
 
-/// The interpreter of a process among modules that [`may_be`] one, if it has any; whose
+/// The interpreter of a process among modules that [`may_be`] one, if it has any; its
 /// cannot be read, and why.
 pub fn find(
     pid: u32,
@@ -157,7 +157,7 @@ fn unreadable() -> String {
 }
 
 /// Whether a file is called like an interpreter or its library; the minor
-/// version, where the name tells it.
+/// version, where the name has it.
 fn minor_of(path: &Path) -> Option<Option<u8>> {
     let name = path.file_name()?.to_str()?;
     let rest = name.strip_prefix("libpython").or_else(|| name.strip_prefix("python"))?;
@@ -168,7 +168,7 @@ fn minor_of(path: &Path) -> Option<Option<u8>> {
     Some(rest[..digits].parse().ok())
 }
 
-/// The version that the interpreter tells of itself (from 3.11).
+/// The version in the interpreter's own data (from 3.11).
 fn version(elf: &Elf, mut memory: &ProcessMemory, bias: u64) -> Option<u8> {
     let address = place_of(elf, "Py_Version")?;
     let version = memory.u64(address.wrapping_add(bias))?;

@@ -16,7 +16,7 @@ pub struct Libraries {
 
 /// Variables by which CUDA's driver and NVTX load the agent. A library that the job
 /// had named for CUDA is loaded by the agent in its turn; one that it had named for
-/// NVTX keeps its place, since a range has one receiver, and the run says so.
+/// NVTX keeps its place, since a range has one receiver, and the run notes it.
 pub fn injections(
     agent: &Path,
     config: &Config,

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use tprof_wire::env;
 
 /// Who gets a process's NVTX ranges in tprof's place, if what `NVTX_INJECTION64_PATH` names is
-/// not tprof's agent: in words, and nobody if it is no library.
+/// not tprof's agent: in words, or that it is no library.
 pub fn nvtx_owner(pid: u32, environ: &[u8]) -> Option<String> {
     let value = environ
         .split(|byte| *byte == 0)
@@ -23,9 +23,9 @@ pub fn nvtx_owner(pid: u32, environ: &[u8]) -> Option<String> {
     })
 }
 
-/// Whether a process finds a library under a path; `None` where that cannot be told.
+/// Whether a process finds a library under a path; `None` where that is unknown.
 fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
-    // A name alone is looked for by the loader.
+    // A bare name is searched by the loader.
     let folder = match path.first()? {
         b'/' => "root",
         _ if path.contains(&b'/') => "cwd/",

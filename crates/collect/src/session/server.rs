@@ -25,7 +25,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tprof_wire::handshake::{Hello, Role, Welcome, hello_flags};
 
-/// How long a client may take to say hello.
+/// How long a client may take to send `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
 
 /// What the server needs to answer.
@@ -59,11 +59,11 @@ struct Images {
     poller: sys::Poller,
     /// Number of the next one.
     next: u64,
-    /// Those of whose end the kernel will notify.
+    /// Those for which the kernel reports the end.
     watched: HashMap<u64, OwnedFd>,
     /// The newest of a pid.
     newest: HashMap<u32, u64>,
-    /// Those of which only the agent has attached: in a forked child whoever has the first
+    /// Those of which only the agent has attached: in a forked child the one with the first
     /// event is first.
     agents: HashSet<u64>,
 }
@@ -95,15 +95,15 @@ impl Server {
         let mut images = Images::new(poller);
         // The closing of the socket in which all were accepted.
         let mut accepted_all = None;
-        // Made while nobody waits for it.
+        // Made while no process waits for it.
         let mut spare = None;
         while !self.stop.load(Acquire) {
             if spare.is_none() {
                 spare = Region::new().ok();
             }
-            // Asked before looking who waits: afterwards nobody finds the way any more.
+            // Read before those that wait: afterwards no process finds the way any more.
             let closing = self.socket.closing();
-            // Ends before beginnings, one beginning at a time: whoever was reaped
+            // Ends before beginnings, one beginning at a time: a process that was reaped
             // before a process connected ends, for the engine, before that one begins.
             let ready = images.poller.wait(Duration::from_millis(100));
             for token in ready.iter().filter(|token| **token != LISTENER) {
@@ -120,7 +120,7 @@ impl Server {
             }
             let Ok(Some(client)) = accepted else { continue };
             if closing.is_some() && closing == accepted_all {
-                continue; // gets no answer, and looks for another collector
+                continue; // gets no answer, and searches another collector
             }
             if let Some((attached, region)) = self.receive(&client, images.next, &mut spare) {
                 self.attach(attached, &client, &region, &mut images);
@@ -196,7 +196,7 @@ impl Server {
     }
 
     /// Whether the first stack of a process needs tables, and nothing but tables: Python's
-    /// functions need an interpreter that is looked for when a process asks.
+    /// functions need an interpreter that is searched when a process asks.
     fn has_native_stacks(&self) -> bool {
         matches!(self.config.stacks, StackMode::Auto | StackMode::Dwarf)
     }
@@ -209,7 +209,7 @@ impl Server {
         }
     }
 
-    /// Whoever went on alone may come again.
+    /// A process that went on by itself may come again.
     fn was_late(&self, late: Unanswered) {
         self.send(Event::Unanswered(late));
         self.socket.touch();
@@ -223,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Hears one client out; a target, and the file of its region.
+    /// Serves one client; a target, and the file of its region.
     fn receive(
         &self,
         client: &OwnedFd,
@@ -303,7 +303,7 @@ impl Server {
                 let _ = sys::send(&client, &bytes, &[]);
             }
         };
-        // Refused where no thread may be started: the client sees it end.
+        // Refused where no thread may be started: the client finds it closed.
         let _ = std::thread::Builder::new().name("tprof-control".to_owned()).spawn(answer);
     }
 }

@@ -62,7 +62,7 @@ pub struct Session {
     engine: Option<JoinHandle<RunInfo>>,
     server: Option<JoinHandle<()>>,
     sweeper: Option<JoinHandle<()>>,
-    /// Says that the session's directory is not abandoned; the kernel may not tell enough for it.
+    /// Marks the session's directory as in use; the kernel may not show enough for it.
     _owned: Option<Owned>,
 }
 
@@ -223,7 +223,7 @@ impl Session {
         self.page.wake();
     }
 
-    /// Tells which process was launched; it waits to be let go.
+    /// Sends which process was launched; it waits to be let go.
     pub fn root_started(&self, pid: u32) {
         self.send(Event::RootStarted(pid));
         self.sample_devices();
@@ -254,7 +254,7 @@ impl Session {
         sampler.attach(pids).map(|()| count)
     }
 
-    /// Tells how it ended: a wait status.
+    /// Sends how it ended: a wait status.
     pub fn root_ended(&self, pid: u32, status: i32) {
         self.send(Event::RootEnded(pid, status));
     }
@@ -315,7 +315,7 @@ impl Drop for Session {
     }
 }
 
-/// Body of the hidden command that an attached process starts when nobody
+/// Body of the hidden command that an attached process starts when no collector
 /// listens in its session directory. Returns at once if another one does.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
     let Some(_charge) = lock::take_charge(session)? else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! One process image: its threads' rings, and what their records add up to.
 //!
-//! Nothing that is read from the region is believed: unknown kinds, wrong
+//! Nothing that is read from the region is trusted: unknown kinds, wrong
 //! lengths and foreign chunk references are counted as refused and skipped.
 
 mod follow;
@@ -105,7 +105,7 @@ pub struct NewThread {
     pub slot: usize,
     /// Thread id.
     pub tid: u32,
-    /// Clock when it was first seen.
+    /// Clock at its first reading.
     pub clock: u64,
 }
 
@@ -228,7 +228,7 @@ impl Image {
         let alone = self.threads.len() == 1 && self.pending.is_empty();
         let before = self.recorded + self.taken;
         let mut threads = std::mem::take(&mut self.threads);
-        // When much waits for one slow ring, the others are left alone: they
+        // When much waits for one slow ring, the others are not touched: they
         // wait in turn, and the order is kept.
         let crowded = self.pending.len() > PENDING_MOST / 2;
         let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.clock).min();
@@ -249,7 +249,7 @@ impl Image {
         self.threads = threads;
         if !self.pending.is_empty() {
             let stuck = self.pending.len() > PENDING_MOST && now_ns - self.settled_at > STUCK_NS;
-            // Forced, the order is only nearly right: that is said, as a refusal.
+            // Forced, the order is only nearly right: that is counted, as a refusal.
             self.refused += u64::from(stuck && !whole);
             let settled = self.merge(clock, if whole || stuck { u64::MAX } else { horizon }, notes);
             if settled > 0 {

@@ -170,7 +170,7 @@ impl Worker {
             What::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
             What::Named { pid, tid, name, exec } => {
                 if exec {
-                    // What came before belongs to the old program, whose other
+                    // What came before belongs to the old program; its other
                     // threads are gone; one of them may have become this one.
                     let others: Vec<u32> =
                         self.threads.of_process(pid).filter(|other| *other != tid).collect();

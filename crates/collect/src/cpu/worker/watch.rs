@@ -1,4 +1,4 @@
-//! Begins to watch processes: opens their counters, or looks at them where that is
+//! Begins to watch processes: opens their counters, or reads them from `/proc` where that is
 //! refused.
 
 use super::super::refusal::why_refused;
@@ -10,7 +10,7 @@ use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
 
 impl Worker {
-    /// What came of opening counters; what they lack is told once.
+    /// What came of opening counters; what they lack is reported once.
     fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
         for (event, why) in self.counters.refused_events.drain(..) {
             (self.emit)(SamplerEvent::Missing(String::new(), event.name(), why));
@@ -39,7 +39,7 @@ impl Worker {
         self.mapped_ns = sys::monotonic_ns();
         match self.opened(result) {
             Ok(()) => self.spaces.replaced(pid),
-            // Its exec shows when it is looked at.
+            // Its exec shows at the next reading.
             Err(why) if self.poll_instead(pid, 0, &why) => self.polling.is_on.store(true, Release),
             Err(why) => (self.emit)(SamplerEvent::Missing(String::new(), "CPU samples", why)),
         }
@@ -50,7 +50,7 @@ impl Worker {
     pub(super) fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
         let mut result = Err("the process is gone".to_owned());
         for pid in pids {
-            // What was read so far may say that it is watched through its parent.
+            // What was read so far may show that it is watched through its parent.
             self.drain();
             let began =
                 |w: &Waiting| matches!(w.what, What::Began { pid: child, .. } if child == *pid);

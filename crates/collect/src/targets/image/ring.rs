@@ -1,6 +1,6 @@
 //! Reads one thread's ring.
 //!
-//! Nothing that is read from the region is believed: unknown kinds, wrong
+//! Nothing that is read from the region is trusted: unknown kinds, wrong
 //! lengths and foreign chunk references are counted as refused and skipped.
 
 use super::{Follow, Image, Note, Pass, RingRead, TAKE_MOST};
@@ -82,7 +82,7 @@ impl Image {
         }
     }
 
-    /// Where a chunk's records end: in it, at a slot, whatever its head says.
+    /// Where a chunk's records end: in it, at a slot, whatever is in its head.
     fn end_of(&mut self, next: u64, bytes: usize) -> usize {
         let said = if next == 0 { bytes } else { (next >> 32) as usize };
         let end = said.min(bytes) & !(SLOT_BYTES - 1);
