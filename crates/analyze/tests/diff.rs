@@ -263,7 +263,7 @@ fn what_is_not_compared_is_not_denied() {
     let kernels = table(&both, "kernels");
     assert_eq!(
         kernels.empty,
-        "no kernel and no copy lies in what is compared: of A in its trace and of B in its trace"
+        "no kernel and no copy in the compared part: of A in its trace and of B in its trace"
     );
 }
 
