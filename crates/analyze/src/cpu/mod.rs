@@ -16,6 +16,8 @@ mod split;
 mod split_tables;
 mod steps;
 mod tables;
+mod thread_row;
+mod thread_tables;
 mod threads;
 mod tree;
 mod windows;

@@ -4,14 +4,11 @@ use rustc_hash::FxHashMap;
 use tprof_facts::labels;
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
-use super::NO_SAMPLES;
-use super::cells::{estimated, shown};
-use super::counted::{Counted, Counts};
+use super::counted::Counted;
 use super::counted_tables::{self, All};
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
-};
-use crate::rank::samples::word;
+use super::thread_row::ThreadRow;
+use super::thread_tables::{events, processes, switches, threads};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::samples::{Func, Layer};
 use crate::rank::{Needs, RankTrace};
 
@@ -22,54 +19,8 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(ThreadsReport),
 };
 
-/// Why switches are not known.
-const NO_SWITCHES: &str = "records of switches were lost, or perf events are refused";
-/// Why faults are not known.
-const NO_FAULTS: &str = "the thread was short-lived, called exec, or its counters were unreadable";
-
-/// Kinds of waits, in the order of their columns.
-const WAITS: [ThreadState; 7] = [
-    ThreadState::Lock,
-    ThreadState::Io,
-    ThreadState::Sleep,
-    ThreadState::Poll,
-    ThreadState::Gil,
-    ThreadState::Device,
-    ThreadState::Blocked,
-];
-
 /// See the module.
 pub struct ThreadsReport;
-
-/// One thread.
-#[derive(Debug, Default)]
-pub struct ThreadRow {
-    process: ProcessIndex,
-    program: String,
-    pid: u32,
-    tid: u32,
-    name: Option<String>,
-    by_state: FxHashMap<ThreadState, u64>,
-    /// Of waits, where a part was not sampled: see `Stretch::variance`.
-    variance: FxHashMap<ThreadState, f64>,
-    gil_ns: Option<u64>,
-    samples: u64,
-    counts: ThreadCounts,
-    events: Counts,
-    /// Where it ran most, and waited most.
-    ran: FxHashMap<Func, u64>,
-    waited: FxHashMap<(ThreadState, Func), u64>,
-}
-
-impl ThreadRow {
-    fn time(&self, state: ThreadState) -> u64 {
-        self.by_state.get(&state).copied().unwrap_or(0)
-    }
-
-    fn waited_ns(&self) -> u64 {
-        WAITS.iter().map(|state| self.time(*state)).sum()
-    }
-}
 
 impl Analysis for ThreadsReport {
     const HTA: bool = false;
@@ -141,215 +92,11 @@ impl Analysis for ThreadsReport {
         }
         let asked = All(asked.iter().collect());
         all.sort_by_key(|(_, row)| std::cmp::Reverse(row.time(ThreadState::Running)));
-        let mut columns = vec![
-            Column::new("running_ns", "ran", Unit::Duration),
-            Column::new("ready_ns", "ready", Unit::Duration),
-            Column::new("waited_ns", "waited", Unit::Duration),
-            Column::data("lock_ns", Unit::Duration),
-            Column::data("io_ns", Unit::Duration),
-            Column::data("sleep_ns", Unit::Duration),
-            Column::data("poll_ns", Unit::Duration),
-            Column::data("gil_ns", Unit::Duration),
-            Column::data("device_ns", Unit::Duration),
-            Column::data("other_ns", Unit::Duration),
-            Column::data("held_gil_ns", Unit::Duration),
-            Column::data("voluntary_switches", Unit::Count),
-            Column::data("involuntary_switches", Unit::Count),
-            Column::data("migrations", Unit::Count),
-            Column::data("minor_faults", Unit::Count),
-            Column::data("major_faults", Unit::Count),
-            Column::data("samples", Unit::Count),
-            Column::data("ran_in", Unit::Text),
-            Column::new("most_for", "mostly", Unit::Text),
-            Column::data("waited_in", Unit::Text),
-            Column::data("rank", Unit::Id),
-            Column::data("pid", Unit::Id),
-            Column::new("tid", "tid", Unit::Id),
-            Column::data("program", Unit::Text),
-            Column::data("name", Unit::Text),
-        ];
-        columns.push(Column::new("thread", "thread", Unit::Name));
-        let mut table = Table::new("threads", "Threads, by time on a core", columns)
-            .about("ready: able to run, no free core; mostly: main cause of waiting")
-            .empty(NO_SAMPLES);
-        for (at, row) in &all {
-            table.row(cells(at, row, ranked));
-        }
-        let mut tables = vec![table, switches(&all, ranked), processes(&all, ranked)];
+        let mut tables =
+            vec![threads(&all, ranked), switches(&all, ranked), processes(&all, ranked)];
         tables.extend(of_ranks);
         tables.extend(events(&all, ranked, &asked));
         Body { tables, notes: if all.is_empty() { Vec::new() } else { asked.notes() } }
-    }
-}
-
-/// Switches, migrations and faults.
-fn counted(counts: &ThreadCounts) -> [Cell; 5] {
-    let of = |value: Option<u64>, why| Cell::known(value, why);
-    [
-        of(counts.voluntary, NO_SWITCHES),
-        of(counts.involuntary, NO_SWITCHES),
-        of(counts.migrations, NO_SWITCHES),
-        of(counts.minor_faults, NO_FAULTS),
-        of(counts.major_faults, NO_FAULTS),
-    ]
-}
-
-/// Columns of what is counted.
-const COUNTED: [Column; 5] = [
-    Column::new("voluntary_switches", "waits", Unit::Count),
-    Column::new("involuntary_switches", "preempted", Unit::Count),
-    Column::new("migrations", "moved", Unit::Count),
-    Column::new("minor_faults", "faults", Unit::Count),
-    Column::new("major_faults", "from disk", Unit::Count),
-];
-
-/// What was counted of each thread.
-fn switches(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
-    let mut columns = COUNTED.to_vec();
-    columns.extend([
-        Column::data("pid", Unit::Id),
-        Column::new("tid", "tid", Unit::Id),
-        Column::new("thread", "thread", Unit::Name),
-    ]);
-    let mut table = Table::new("switches", "Switches and page faults of threads", columns)
-        .about(
-            "waits, preempted, moved: times it left its core to wait, by preemption, or came back \
-             on another; faults: pages touched first; from disk: pages read",
-        )
-        .empty(NO_SAMPLES);
-    let sum = |row: &ThreadRow| {
-        let counts = &row.counts;
-        let all = [counts.voluntary, counts.involuntary, counts.minor_faults, counts.major_faults];
-        all.into_iter().flatten().sum::<u64>()
-    };
-    let mut sorted: Vec<&(RankAt, ThreadRow)> = all.iter().collect();
-    sorted.sort_by_key(|(_, row)| std::cmp::Reverse(sum(row)));
-    for (at, row) in sorted {
-        let mut cells = counted(&row.counts).to_vec();
-        cells.extend([row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]);
-        table.row(cells);
-    }
-    // Ten rows of question marks have no content.
-    let known = |(_, row): &(RankAt, ThreadRow)| {
-        let counts = &row.counts;
-        counts.voluntary.is_some() || counts.minor_faults.is_some()
-    };
-    if all.iter().any(known) { table } else { table.view(View::Data) }
-}
-
-/// What was counted of threads beside time.
-fn events(all: &[(RankAt, ThreadRow)], ranked: bool, asked: &All<'_>) -> Vec<Table> {
-    let names = |(at, row): &(RankAt, ThreadRow)| {
-        vec![row.pid.into(), row.tid.into(), name_of(at, row, ranked).into()]
-    };
-    let rows = all.iter().map(|of| (names(of), &of.1.events)).collect();
-    counted_tables::of_threads(rows, asked)
-}
-
-/// Threads added up by process; what is unknown of one is unknown of all.
-fn processes(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
-    let mut columns = vec![
-        Column::new("running_ns", "ran", Unit::Duration),
-        Column::data("ready_ns", Unit::Duration),
-        Column::data("waited_ns", Unit::Duration),
-    ];
-    columns.extend(COUNTED);
-    columns.extend([
-        Column::data("threads", Unit::Count),
-        Column::data("rank", Unit::Id),
-        Column::new("pid", "pid", Unit::Id),
-        Column::data("program", Unit::Text),
-        Column::new("process", "process", Unit::Name),
-    ]);
-    let mut table =
-        Table::new("processes", "Processes, their threads added up", columns).empty(NO_SAMPLES);
-    let mut sums: Vec<(&RankAt, &ThreadRow, [u64; 4], ThreadCounts)> = Vec::new();
-    for (at, row) in all {
-        let time =
-            [row.time(ThreadState::Running), row.time(ThreadState::Runnable), row.waited_ns(), 1];
-        let same = |(of, other, ..): &&mut (&RankAt, &ThreadRow, _, _)| {
-            other.process == row.process && of.label == at.label
-        };
-        match sums.iter_mut().find(same) {
-            None => sums.push((at, row, time, row.counts)),
-            Some((.., times, counts)) => {
-                times.iter_mut().zip(time).for_each(|(sum, more)| *sum += more);
-                *counts = both(counts, &row.counts);
-            }
-        }
-    }
-    sums.sort_by_key(|(_, _, time, _)| std::cmp::Reverse(time[0]));
-    for (at, row, time, counts) in sums {
-        let name = match ranked {
-            true => format!("{}, {}", at.label, row.program),
-            false => row.program.clone(),
-        };
-        let mut cells: Vec<Cell> = time[..3].iter().map(|ns| Cell::from(*ns)).collect();
-        cells.extend(counted(&counts));
-        cells.extend([
-            time[3].into(),
-            Cell::applies(at.rank),
-            row.pid.into(),
-            row.program.clone().into(),
-            name.into(),
-        ]);
-        table.row(cells);
-    }
-    table
-}
-
-fn both(a: &ThreadCounts, b: &ThreadCounts) -> ThreadCounts {
-    let sum = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
-    ThreadCounts {
-        voluntary: sum(a.voluntary, b.voluntary),
-        involuntary: sum(a.involuntary, b.involuntary),
-        migrations: sum(a.migrations, b.migrations),
-        minor_faults: sum(a.minor_faults, b.minor_faults),
-        major_faults: sum(a.major_faults, b.major_faults),
-        ..*a
-    }
-}
-
-fn cells(at: &RankAt, row: &ThreadRow, ranked: bool) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = vec![
-        row.time(ThreadState::Running).into(),
-        row.time(ThreadState::Runnable).into(),
-        row.waited_ns().into(),
-    ];
-    let variance = |state| row.variance.get(state).copied().unwrap_or(0.0);
-    cells.extend(WAITS.iter().map(|state| estimated(row.time(*state), variance(state))));
-    let largest = |map: &FxHashMap<Func, u64>| {
-        let most = map.iter().max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.name.cmp(&a.0.name)));
-        most.map(|(func, _)| shown(func))
-    };
-    let waited = (row.waited.iter())
-        .max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.1.name.cmp(&a.0.1.name)))
-        .map(|((_, func), _)| shown(func));
-    let mostly = WAITS.iter().filter(|s| row.time(**s) > 0).max_by_key(|s| row.time(**s));
-    cells.extend([Cell::known(row.gil_ns, "Python's lock was not recorded")]);
-    cells.extend(counted(&row.counts));
-    cells.extend([
-        row.samples.into(),
-        Cell::known(largest(&row.ran), "no stack was sampled"),
-        Cell::applies(mostly.map(|state| word(*state))),
-        Cell::known(waited, "no stack was taken during its waits"),
-        Cell::applies(at.rank),
-        row.pid.into(),
-        row.tid.into(),
-        row.program.clone().into(),
-        Cell::known(row.name.clone(), "it has no name"),
-        name_of(at, row, ranked).into(),
-    ]);
-    cells
-}
-
-/// A thread as a person names it.
-fn name_of(at: &RankAt, row: &ThreadRow, ranked: bool) -> String {
-    match (&row.name, ranked) {
-        (Some(name), false) if *name != row.program => format!("{name} of {}", row.program),
-        (_, false) => row.program.clone(),
-        (Some(name), true) => format!("{}, {name} of {}", at.label, row.program),
-        (None, true) => format!("{}, {}", at.label, row.program),
     }
 }
 

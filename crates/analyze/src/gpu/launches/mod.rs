@@ -1,5 +1,7 @@
 //! How long calls took that started work, and how long the work waited.
 
+mod tables;
+
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -7,10 +9,9 @@ use rustc_hash::FxHashMap;
 
 use crate::base::names::Names;
 use crate::base::stats::quantile;
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
-};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{HostSpan, Needs, RankTrace, Work};
+use tables::{by_call, by_graph, each};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -27,9 +28,6 @@ pub const LONG_DELAY_NS: u64 = 100_000;
 /// Calls that Holistic Trace Analysis takes for launches.
 const HTA_LAUNCHES: [&str; 4] =
     ["cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"];
-
-/// Why there are no rows.
-const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";
 
 /// A call and one piece of work that it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,106 +258,6 @@ impl Analysis for LaunchReport {
         }
         Body { tables, notes }
     }
-}
-
-fn by_call(parts: &[(RankAt, RankLaunches)]) -> Table {
-    let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
-        Column::new("calls", "calls", Unit::Count),
-        Column::data("work", Unit::Count),
-        Column::data("call_total_ns", Unit::Duration),
-        Column::new("call_median_ns", "call", Unit::Duration),
-        Column::data("call_p99_ns", Unit::Duration),
-        Column::data("call_max_ns", Unit::Duration),
-        Column::new("delay_median_ns", "delay", Unit::Duration),
-        Column::data("delay_p99_ns", Unit::Duration),
-        Column::data("delay_max_ns", Unit::Duration),
-        Column::new("short", "short", Unit::Count),
-        Column::new("long_calls", "long", Unit::Count),
-        Column::new("long_delays", "late", Unit::Count),
-        Column::new("name", "by", Unit::Name),
-    ];
-    let mut table = Table::new("launches", "Calls that start work", columns)
-        .about(
-            "medians; delay: from a call's end to its work's start; short: calls longer than their \
-             work; long: calls over 50 us; late: delays over 100 us",
-        )
-        .empty(NO_LAUNCHES);
-    let mut rows: Vec<(&RankAt, &CallLaunches)> =
-        parts.iter().flat_map(|(at, part)| part.calls.iter().map(move |row| (at, row))).collect();
-    rows.sort_by_key(|(_, row)| Reverse(row.call_ns.total_ns));
-    for (at, row) in rows {
-        table.row(vec![
-            at.label.as_str().into(),
-            row.calls.into(),
-            row.work.into(),
-            row.call_ns.total_ns.into(),
-            row.call_ns.median_ns.into(),
-            row.call_ns.p99_ns.into(),
-            row.call_ns.max_ns.into(),
-            row.delay_ns.median_ns.into(),
-            row.delay_ns.p99_ns.into(),
-            row.delay_ns.max_ns.into(),
-            row.short.into(),
-            row.long_calls.into(),
-            row.long_delays.into(),
-            (&*row.name).into(),
-        ]);
-    }
-    table
-}
-
-fn by_graph(parts: &[(RankAt, RankLaunches)]) -> Table {
-    let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
-        Column::new("graph", "graph", Unit::Id),
-        Column::new("nodes", "nodes", Unit::Count),
-        Column::new("launches", "launches", Unit::Count),
-        Column::new("call_ns", "in calls", Unit::Duration),
-        Column::new("span_ns", "on the GPU", Unit::Duration),
-        Column::new("work_ns", "of it working", Unit::Duration),
-    ];
-    let mut table = Table::new("graphs", "Graph launches", columns)
-        .about("on the GPU: first kernel's start to last one's end, summed over launches");
-    for (at, part) in parts {
-        for row in &part.graphs {
-            table.row(vec![
-                at.label.as_str().into(),
-                Cell::known(row.graph, "the trace has no numbers of graphs"),
-                row.nodes.into(),
-                row.launches.into(),
-                row.call_ns.into(),
-                row.span_ns.into(),
-                row.work_ns.into(),
-            ]);
-        }
-    }
-    table
-}
-
-fn each(parts: &[(RankAt, RankLaunches)]) -> Table {
-    let columns = vec![
-        Column::new("start_ns", "start", Unit::Time),
-        Column::new("correlation", "correlation", Unit::Id),
-        Column::new("call_ns", "call", Unit::Duration),
-        Column::new("work_ns", "work", Unit::Duration),
-        Column::new("delay_ns", "delay", Unit::Duration),
-        Column::new("name", "call", Unit::Name),
-    ];
-    let mut table = Table::new("each", "Launches", columns).view(View::Data).empty(NO_LAUNCHES);
-    for (at, part) in parts {
-        for (name, launch) in &part.each {
-            table.row(vec![
-                at.clock.since_start(launch.start_ns).into(),
-                launch.correlation.into(),
-                launch.call_ns.into(),
-                launch.work_ns.into(),
-                launch.delay_ns.into(),
-                (&**name).into(),
-            ]);
-        }
-    }
-    table
 }
 
 #[cfg(test)]
