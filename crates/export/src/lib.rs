@@ -19,7 +19,6 @@ mod external;
 pub mod flame;
 pub mod folded;
 mod gpus;
-mod hash;
 mod in_order;
 pub mod json;
 mod lanes;

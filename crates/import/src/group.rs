@@ -1,10 +1,10 @@
 //! Process groups: who talks to whom.
 
-use crate::instants::hash;
 use crate::output::Output;
 use crate::threads::MAIN;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use tprof_trace::hash::fnv1a;
 use tprof_trace::model::Communicator;
 
 /// A process group, as a collective names it.
@@ -19,7 +19,7 @@ pub(crate) struct Group {
 
 /// A number for a group that is the same in all ranks: PyTorch names groups alike there.
 pub(crate) fn group_number(name: &str) -> u64 {
-    name.parse().unwrap_or_else(|_| hash(name.as_bytes()))
+    name.parse().unwrap_or_else(|_| fnv1a(name.as_bytes()))
 }
 
 /// Communicators out of what collectives and the top level's `distributedInfo` have.

@@ -8,6 +8,7 @@ use crate::key::Key;
 use crate::number;
 use crate::tally::Lost;
 use crate::threads::MAIN;
+use tprof_trace::hash::fnv1a;
 use tprof_trace::model::*;
 
 /// Rows of small tables that wait, in bytes.
@@ -171,11 +172,5 @@ fn arrow(id: &[u8]) -> u64 {
     let hex = id
         .strip_prefix(b"0x")
         .and_then(|hex| u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-    number::unsigned(id).or(hex).unwrap_or_else(|| hash(id))
-}
-
-/// FNV-1a: a number for a text that is the same everywhere.
-pub(crate) fn hash(text: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    text.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    number::unsigned(id).or(hex).unwrap_or_else(|| fnv1a(id))
 }

@@ -9,6 +9,7 @@ use crate::frame::{Frame, word};
 use crate::{gate, gemm, ring, stacks};
 use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins};
 use tprof_wire::gemm as wire;
+use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
 use tprof_wire::record::ExtKind;
 
 /// Memory is taken and given back, communicators are made, devices selected,
@@ -160,11 +161,5 @@ fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, succeeded: bo
 /// A number that is the same in every rank: a hash (FNV-1a) of the 128 bytes
 /// that all of them gave.
 fn identity(frame: &Frame) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for at in 0..16 {
-        for byte in frame.stack(at).to_le_bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    hash
+    (0..16).fold(FNV_BASIS, |hash, at| fnv1a_on(hash, &frame.stack(at).to_le_bytes()))
 }

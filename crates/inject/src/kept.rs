@@ -3,6 +3,7 @@
 
 use crate::sys::{self, flags};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::*};
+use tprof_wire::hash::spread;
 
 /// Filter bytes: how many kept blocks hash there (saturating at 255).
 const FILTER: usize = 1 << 14;
@@ -20,7 +21,7 @@ static KEPT: AtomicPtr<Kept> = AtomicPtr::new(core::ptr::null_mut());
 
 #[inline(always)]
 fn hash(address: usize) -> usize {
-    (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+    (spread(address as u64 >> 4) >> 40) as usize
 }
 
 /// Whether a block may be among them: one load for nearly every one that is not.

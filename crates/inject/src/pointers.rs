@@ -22,6 +22,7 @@ use crate::closed::{Class, closed};
 use crate::{arch, sys};
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use tprof_wire::hash::spread;
 
 unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
@@ -74,7 +75,7 @@ fn register() -> usize {
 }
 
 fn bucket(pointer: usize) -> &'static [AtomicUsize; PLACES] {
-    let hash = (pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+    let hash = (spread(pointer as u64 >> 6) >> 48) as usize;
     let first = &OTHERS[0];
     &OTHERS.get(hash % BUCKETS).unwrap_or(first).0
 }

@@ -3,6 +3,7 @@
 //! slow way: not attached yet, a forked child, or recording turned off.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tprof_wire::hash::spread;
 use tprof_wire::region::{RegionHeader, SessionPage};
 
 /// A page that the kernel zeroes in a forked child.
@@ -103,8 +104,8 @@ pub fn is_attached() -> bool {
 /// A generation that no other has, and no word that lies about by chance: a task
 /// with a thread pointer of its own compares what it finds there.
 pub fn next_generation() -> u64 {
-    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // odd: 0 comes again after 2^64
-    (GENERATIONS.fetch_add(1, Relaxed) + 1).wrapping_mul(SPREAD)
+    // The factor is odd: 0 comes again after 2^64.
+    spread(GENERATIONS.fetch_add(1, Relaxed) + 1)
 }
 
 /// Turns recording off for good in this process.

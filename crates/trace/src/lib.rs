@@ -60,4 +60,5 @@ pub use reader::TraceFile;
 pub use recorded::Recorded;
 pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
+pub use tprof_wire::hash;
 pub use writer::TraceWriter;

@@ -14,6 +14,7 @@ pub mod env;
 pub mod gemm;
 pub mod gpu;
 pub mod handshake;
+pub mod hash;
 pub mod python;
 pub mod record;
 pub mod region;

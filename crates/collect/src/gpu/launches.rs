@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use tprof_trace::model::ThreadIndex;
+use tprof_wire::hash::spread;
 
 /// Launches that may wait at one time: beyond it how many are lost is not known.
 const WAITING_MOST: usize = 1 << 20;
@@ -55,7 +56,7 @@ impl Hasher for Spread {
     }
 
     fn write_u32(&mut self, number: u32) {
-        let mixed = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = spread(self.0 ^ u64::from(number));
         self.0 = mixed ^ mixed >> 32;
     }
 }

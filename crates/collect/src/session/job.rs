@@ -11,6 +11,7 @@ use tprof_wire::env::{
     HYDRA_VARIABLES, MPI_JOB_VARIABLES, SCHEDULER_JOB_VARIABLES, SLURM_JOB, SLURM_RESTART,
     SLURM_STEP, TORCH_RESTART, TORCH_RUN,
 };
+use tprof_wire::hash::fnv1a;
 
 /// Key of the process that started the ranks of this host: its pid and start.
 const LAUNCHER: &str = "launcher";
@@ -141,12 +142,8 @@ fn value_of(environ: &[u8], name: &str) -> Option<String> {
     })
 }
 
-/// FNV-1a.
 fn hashed(value: &str) -> String {
-    let hash = value.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{HASHED}{hash:016x}")
+    format!("{HASHED}{:016x}", fnv1a(value.as_bytes()))
 }
 
 #[cfg(test)]

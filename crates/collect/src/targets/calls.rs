@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::calls::{Does, FUNCTIONS, Function, Library, Number, memory};
+use tprof_wire::hash::spread;
 
 /// Rows that are written at the latest together.
 const MOST_ROWS: usize = 16_384;
@@ -315,7 +316,7 @@ impl Calls {
             // only all of them together show it.
             true => {
                 let of = self.communicators.get(&parent).map_or(parent, |live| live.id);
-                (of ^ (split & 0xffff_ffff).wrapping_mul(0x9e37_79b9_7f4a_7c15), None, None)
+                (of ^ spread(split & 0xffff_ffff), None, None)
             }
             false => (identity, Some(size), Some(rank)),
         };

@@ -6,6 +6,7 @@
 //! event without, 12 with it).
 
 use std::collections::HashMap;
+use tprof_wire::hash::spread;
 
 /// Live blocks of one process.
 #[derive(Default)]
@@ -57,7 +58,7 @@ const SMALLEST: usize = 64;
 impl LiveMap {
     #[inline(always)]
     fn home(&self, address: u64) -> usize {
-        ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        (spread(address >> 3) >> self.shift) as usize
     }
 
     /// Fetches the entry of an address into the cache.

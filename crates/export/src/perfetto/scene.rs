@@ -11,6 +11,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 use tprof_facts::copies;
+use tprof_trace::hash::joined;
 use tprof_trace::model::*;
 
 use super::args::{self, Args};
@@ -213,7 +214,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
         args::number("correlation", row.correlation, names, to);
         if let (Some(communicator), Some(sequence)) = (row.communicator, row.sequence) {
             // The same on all ranks, and no number that arrows within a rank have.
-            let id = crate::hash::of(&[communicator, sequence]) | 1 << 63;
+            let id = joined(&[communicator, sequence]) | 1 << 63;
             self.begun[self.count - 1].fields.fixed64(event::FLOW, id);
         }
         Ok(())
@@ -362,7 +363,7 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
         let base = *self.flows.entry((process, category)).or_insert_with(|| shared.flow_base());
         match number >> FLOW_BITS {
             0 => base << FLOW_BITS | number,
-            _ => crate::hash::of(&[base, number]) >> 1,
+            _ => joined(&[base, number]) >> 1,
         }
     }
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::Communication;
 use tprof_facts::{copies, labels};
+use tprof_trace::hash::joined;
 use tprof_trace::model::{
     Collective, CopyKind, DeviceSpan, Kernel, MemoryCopy, MemoryKind, ProcessIndex, Synchronization,
 };
@@ -130,7 +131,7 @@ fn collectives(part: &Part<'_>, written: &mut Written) -> FxHashMap<(ProcessInde
         let Some(correlation) = row.correlation else { continue };
         let said = known.entry((row.process, correlation)).or_default();
         if let (Some(communicator), Some(sequence)) = (row.communicator, row.sequence) {
-            said.kin = crate::hash::of(&[communicator, sequence]) | 1 << 63;
+            said.kin = joined(&[communicator, sequence]) | 1 << 63;
         }
         let text = &mut said.text;
         if !text.is_empty() {

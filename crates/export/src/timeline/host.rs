@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::labels::{self, Ids};
+use tprof_trace::hash::joined;
 use tprof_trace::model::{FlowPoint, Sample, Span, SpanKind, ThreadIndex, ThreadState};
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
@@ -73,7 +74,7 @@ fn arrows(part: &Part<'_>, processes: &mut Processes) -> FxHashMap<(ThreadIndex,
             && part.trace.name(row.category) == "fwdbwd"
         {
             let process = processes.index(part, row.process) as u64;
-            arrows.insert((thread, row.time_ns), crate::hash::of(&[process, row.id]) | 1);
+            arrows.insert((thread, row.time_ns), joined(&[process, row.id]) | 1);
         }
     }
     arrows

@@ -16,6 +16,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
+use tprof_wire::hash::spread;
 
 const MAGIC: &[u8; 8] = b"TPROFRAW";
 const BUFFER: u32 = 1;
@@ -58,7 +59,7 @@ impl Raw {
             return;
         }
         let address = at as u64;
-        let place = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let place = spread(address >> 3) >> 52;
         let Some(known) = TEXTS.get(place as usize) else { return };
         if known.swap(address, Relaxed) != address {
             // SAFETY: CUPTI's names are NUL-terminated strings.

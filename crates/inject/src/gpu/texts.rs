@@ -7,6 +7,7 @@ use crate::ring;
 use crate::sys::{self, flags};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::gpu::{TEXT_MOST, trouble};
+use tprof_wire::hash::GOLDEN;
 use tprof_wire::record::ExtKind;
 
 /// Places of the table: 4 MiB of address space, touched as needed.
@@ -104,7 +105,7 @@ fn define(thread: &Thread, text: &[u8]) -> u32 {
 /// 64 bits of a text, never 0: two lanes of multiplications, so that a name of
 /// hundreds of letters costs tens of nanoseconds.
 pub fn hash(text: &[u8]) -> u64 {
-    const A: u64 = 0x9e37_79b9_7f4a_7c15;
+    const A: u64 = GOLDEN;
     const B: u64 = 0xc2b2_ae3d_27d4_eb4f;
     let (mut a, mut b) = (A ^ text.len() as u64, B);
     let (chunks, rest) = text.as_chunks::<16>();

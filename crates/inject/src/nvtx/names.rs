@@ -8,6 +8,7 @@ use crate::state::WIPED;
 use crate::sys;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::gpu::TEXT_MOST;
+use tprof_wire::hash::spread;
 
 /// Longest text that is kept, bytes.
 pub const MESSAGE_MOST: usize = TEXT_MOST;
@@ -176,7 +177,7 @@ fn key(domain: Option<&Name>, category: u32) -> u64 {
 }
 
 fn places(key: u64) -> impl Iterator<Item = &'static NameSlot> {
-    let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
+    let first = (spread(key) >> 40) as usize;
     (0..PROBES).filter_map(move |probe| CATEGORY.get((first + probe) & (CATEGORIES - 1)))
 }
 

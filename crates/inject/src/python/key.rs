@@ -1,5 +1,6 @@
 //! What a frame is known by: a hash of its name, file, lines and instruction.
 
+use tprof_wire::hash::spread;
 use tprof_wire::python::{self, Interpreter, Layout, Memory, RawFrame};
 
 /// Offset of the type in every object.
@@ -93,6 +94,6 @@ fn bytes_hash(memory: &mut impl Memory, at: u64, bytes: u64, hash: u64) -> Optio
 /// Mixes a word into a hash.
 #[inline(always)]
 pub fn mix(hash: u64, word: u64) -> u64 {
-    let x = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = spread(hash ^ word);
     x ^ x >> 32
 }

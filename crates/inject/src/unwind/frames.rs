@@ -1,5 +1,6 @@
 //! What a walk finds.
 
+use tprof_wire::hash::spread;
 use tprof_wire::record::{MAX_FRAMES, StackEnd};
 
 /// A stack being taken.
@@ -19,6 +20,6 @@ pub struct Walk {
 /// Mixes a frame into a stack's hash.
 #[inline(always)]
 pub fn mix(hash: u64, frame: u64) -> u64 {
-    let x = (hash ^ frame).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = spread(hash ^ frame);
     x ^ x >> 29
 }

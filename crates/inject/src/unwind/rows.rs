@@ -5,6 +5,7 @@ use super::tables::{NOT_READY, RowSearch, search};
 use crate::block::Thread;
 use crate::{callee, sys};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
 
 /// Entries of the memo; direct-mapped by return address. 1 MiB of address
@@ -73,7 +74,7 @@ impl Rows {
 
 #[inline(always)]
 fn slot_of(pc: u64) -> usize {
-    (pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MEMO_BITS)) as usize
+    (spread(pc) >> (64 - MEMO_BITS)) as usize
 }
 
 #[cold]

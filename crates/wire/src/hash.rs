@@ -1,0 +1,53 @@
+//! Hashes that need no state and are the same in every process, run and version: numbers
+//! for texts, and places in tables.
+
+/// 2^64 over the golden ratio, made odd.
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// FNV-1a of no bytes.
+pub const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Spreads a number's bits upwards. The highest bits of the product depend on all bits of
+/// the number, so take those.
+#[inline(always)]
+pub const fn spread(value: u64) -> u64 {
+    value.wrapping_mul(GOLDEN)
+}
+
+/// FNV-1a of some bytes.
+#[inline]
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    fnv1a_on(FNV_BASIS, bytes)
+}
+
+/// FNV-1a, from the hash of what came before.
+#[inline]
+pub fn fnv1a_on(mut hash: u64, bytes: &[u8]) -> u64 {
+    for byte in bytes {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
+
+/// A number made of several.
+pub fn joined(values: &[u64]) -> u64 {
+    let mut hash = GOLDEN;
+    for value in values {
+        hash = (hash ^ value).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^= hash >> 31;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_that_others_compute() {
+        assert_eq!(fnv1a(b""), FNV_BASIS);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(fnv1a_on(fnv1a(b"foo"), b"bar"), fnv1a(b"foobar"));
+        assert_ne!(joined(&[1, 2]), joined(&[2, 1]));
+    }
+}
