@@ -2,7 +2,7 @@
 //! spreadsheets.
 //!
 //! The first column is the rank; the others are those of `tables`. What
-//! is not known is empty. [`tprof_facts::csv`] says which texts are quoted, and which
+//! is not known is empty. [`tprof_facts::csv`] decides which texts are quoted, and which
 //! begin with an apostrophe.
 
 use std::collections::HashMap;

@@ -17,7 +17,7 @@ pub const CUT: &str = "(cut off";
 /// What stands for a stack that was not taken.
 pub const NO_STACK: &str = "(no stack was taken)";
 
-/// What stands for the outer frames of a stack, by the number that says in the file why it
+/// What stands for the outer frames of a stack, by the file's number for why it
 /// ends early; none if it is whole.
 pub fn cut(end: u8) -> Option<&'static str> {
     match end {
@@ -30,7 +30,7 @@ pub fn cut(end: u8) -> Option<&'static str> {
     }
 }
 
-/// Whose code a function is.
+/// The owner of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
     /// The kernel's.
@@ -78,7 +78,7 @@ pub struct Frame<'a> {
     pub module: &'a str,
     /// Address in the module; 0 if there is none.
     pub relative: u64,
-    /// Whose code it is.
+    /// The owner of the code.
     pub layer: Layer,
 }
 

@@ -22,10 +22,10 @@ unsafe extern "C" {
 const PATH_MAX: usize = 107;
 /// How long a process waits for the collector's answer, once.
 const ANSWER_NS: u64 = 5_000_000_000;
-/// How long a process waits for a collector that it started, and how often it looks.
+/// How long a process waits for a collector that it started, and how often it checks.
 const START_NS: u64 = 5_000_000_000;
 const STEP_NS: u64 = 2_000_000;
-/// After so many collectors that left or could not begin a process goes on alone.
+/// After so many collectors that left or could not begin a process goes on by itself.
 const IN_VAIN_MOST: u32 = 4;
 
 static SOCKET_PATH: PathBuffer =
@@ -57,7 +57,7 @@ pub enum Outcome {
     Attached,
     /// It never will.
     Never,
-    /// Nobody answered in time; [`is_time_again`] says when to try once more.
+    /// No answer in time; [`is_time_again`] decides when to try once more.
     Later,
 }
 
@@ -71,7 +71,7 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
         }
     }
     let was_asked = state::WIPED.asked.load(Relaxed) != 0;
-    // The child of a process that nobody answered does not wait: what is mapped here is its
+    // The child of a process without an answer does not wait: what is mapped here is its
     // parent's, as is the thread's block.
     let patient = !(again && !was_asked || forked && stall::stands_still(thread));
     SEEN_CHANGED.store(changed(), Relaxed);
@@ -84,11 +84,11 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
 }
 
 /// When the socket was last changed, as of the last try: the collector touches it when it
-/// comes back, since a process that is not attached sees nothing else of it.
+/// comes back, since a process that is not attached has no other sign of it.
 static SEEN_CHANGED: AtomicU64 = AtomicU64::new(0);
-/// Ticks of the processor at which it was last looked at.
+/// Ticks of the processor of the last check.
 static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
-/// Ticks between looks, some milliseconds on any processor: each is a system call.
+/// Ticks between checks, some milliseconds on any processor: each is a system call.
 const LOOK_TICKS: u64 = 1 << 24;
 
 fn changed() -> u64 {
@@ -96,7 +96,7 @@ fn changed() -> u64 {
     sys::changed_at(path.as_ptr()).map_or(0, |[s, ns]| s.wrapping_mul(1_000_000_000) + ns)
 }
 
-/// Whether a process that nobody answered should ask again: the collector has come back, or
+/// Whether a process without an answer should ask again: the collector has come back, or
 /// this is a forked child that never asked.
 #[cold]
 pub fn is_time_again() -> bool {
@@ -264,7 +264,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     let Some(region) = sys::map(region_bytes, flags::PROT_NONE, shared, region_fd) else {
         return false;
     };
-    // SAFETY: just mapped, and used by nobody.
+    // SAFETY: just mapped, and not used yet.
     let is_open = unsafe {
         sys::advise(region, region_bytes, flags::MADV_DONTDUMP);
         sys::protect(region, SMALL_OFFSET, flags::PROT_READ | flags::PROT_WRITE)
@@ -287,7 +287,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     if state::TABLES.load(Relaxed).is_null()
         && let Some(tables) = sys::map(tables_bytes, flags::PROT_NONE, shared, tables_fd)
     {
-        // SAFETY: just mapped, and used by nobody.
+        // SAFETY: just mapped, and not used yet.
         unsafe { sys::advise(tables, tables_bytes, flags::MADV_DONTDUMP) };
         state::TABLES_BYTES.store(tables_bytes, Relaxed);
         state::TABLES.store(tables, Relaxed);
@@ -315,12 +315,12 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     true
 }
 
-/// Has the kernel empty the page that tells a forked child that it is one.
+/// Has the kernel empty the page that marks a forked child.
 fn ask_for_wiping() {
     if !WIPE_ASKED.swap(true, Relaxed) {
         let page = (&raw const state::WIPED).cast_mut().cast::<u8>();
-        // Refused by kernels before 4.14: then the `fork` hook alone tells a child.
-        // SAFETY: `Wiped` is a page of its own, whose users expect zeros in a forked child.
+        // Refused by kernels before 4.14: then only the `fork` hook detects a child.
+        // SAFETY: `Wiped` is a page of its own; its users expect zeros in a forked child.
         unsafe { sys::advise(page, 4096, flags::MADV_WIPEONFORK) };
     }
 }

@@ -26,7 +26,7 @@ pub struct Thread {
     session: Own<*mut SessionPage>,
     /// [`tprof_wire::region::mem_mode`], as it was when this thread attached.
     pub mem_mode: Own<u32>,
-    /// Calls of CUDA's runtime and of NCCL are recorded.
+    /// CUDA runtime and NCCL calls are recorded.
     pub calls: Own<bool>,
     /// Bytes still to be allocated before the next sample.
     pub countdown: Own<i64>,
@@ -74,7 +74,7 @@ impl Thread {
     /// This thread's block.
     ///
     /// # Safety
-    /// The task that runs has thread-local storage of libc's, as whoever calls a function
+    /// The task that runs has thread-local storage of libc's, as a caller of a function
     /// that uses thread-local variables has; others ask [`crate::pointers::own_block`].
     #[inline(always)]
     pub unsafe fn here() -> &'static Thread {

@@ -2,7 +2,7 @@
 //!
 //! Two CUDA majors may be loaded side by side, each under the name that its
 //! callers asked the linker for, and a library that came in under `dlopen` with
-//! `RTLD_LOCAL` is in nobody's global scope. So the caller's own object decides:
+//! `RTLD_LOCAL` is in no global scope. So the caller's own object decides:
 //! it names the library that it needs, and that one's function is called. Where
 //! it names none, the next definition after this library is, as a call without
 //! it would find; then any loaded library of that name.

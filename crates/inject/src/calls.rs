@@ -2,7 +2,7 @@
 //!
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`): it keeps
 //! the arguments as they came in a [`Frame`], and the table in
-//! [`tprof_wire::calls`] says what they mean.
+//! [`tprof_wire::calls`] defines their meaning.
 
 use crate::block::Thread;
 use crate::frame::{Frame, word};
@@ -130,7 +130,7 @@ fn communicated(thread: &Thread, number: u32, frame: &Frame, does: Does, end: u6
     ring::quick(thread, ExtKind::Collective, number, frame.start, &payload);
 }
 
-/// The thread is looked up again: asking the library for attributes may have come
+/// The thread is found again: asking the library for attributes may have come
 /// back to a hook.
 fn multiplied(number: u32, frame: &Frame, shape: Option<wire::Shape>, end: u64) {
     let Some(thread) = gate::recording() else { return };

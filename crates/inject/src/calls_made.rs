@@ -64,7 +64,7 @@ impl Closing {
     /// nothing if the kernel cannot read it.
     pub fn by(program: usize) -> Closing {
         if closed(Class::Threads) {
-            // It may not be looked at, and closes no more than is closed.
+            // It may not be read, and closes no more than is closed.
             return Closing::default();
         }
         let Some(filter) = Filter::at(program) else { return Closing::default() };

@@ -22,7 +22,7 @@ pub type Counts = [AtomicU32; CLASSES.len()];
 /// Filters are never taken back, so a count falls only where the kernel refused one.
 static CLOSED: Counts = [const { AtomicU32::new(0) }; CLASSES.len()];
 
-/// The counts of the library whose hooks see filters, in the one that has none.
+/// The counts of the library with the hooks for filters, in the one without.
 static ELSEWHERE: AtomicPtr<Counts> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Whether calls of this class may kill.

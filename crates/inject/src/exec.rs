@@ -9,7 +9,7 @@ use crate::sys;
 use core::ffi::CStr;
 use tprof_wire::record::ExecVerdict;
 
-/// Bytes of the dynamic section that are looked at.
+/// Bytes of the dynamic section that are read.
 const DYNAMIC_MOST: usize = 64 * 16;
 
 /// Judges an executable.
@@ -69,7 +69,7 @@ fn judge_open(fd: i32) -> ExecVerdict {
     }
     let of_kind = |kind: u32| headers.chunks(56).find(move |h| u32_at(h, 0) == kind);
     if of_kind(3).is_none() {
-        return ExecVerdict::Static; // no PT_INTERP: nobody reads LD_PRELOAD
+        return ExecVerdict::Static; // no PT_INTERP: no loader reads LD_PRELOAD
     }
     match of_kind(2) {
         Some(dynamic) if needs_sanitizer(fd, headers, dynamic) => ExecVerdict::Sanitizer,

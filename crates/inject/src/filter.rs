@@ -1,4 +1,4 @@
-//! What a seccomp filter would say of a call, learnt by running the filter.
+//! What a seccomp filter would return for a call, learnt by running the filter.
 //!
 //! A filter is a program without loops over a call's number and arguments. Where
 //! an argument is not known beforehand both ways are followed, so that the answer
@@ -108,7 +108,7 @@ impl Filter {
     pub fn permits(&self, calls: &[SystemCall]) -> bool {
         let bytes = MOST * size_of::<Known>();
         let Some(room) = sys::map_anonymous(bytes) else { return false };
-        // SAFETY: just mapped, as long, zeroed (every field's type allows that), and used here alone.
+        // SAFETY: just mapped, as long, zeroed (every field's type allows that), and used only here.
         let reached = unsafe { core::slice::from_raw_parts_mut(room.cast::<Known>(), MOST) };
         let permitted = calls.iter().all(|call| self.permits_one(call, reached) == Some(true));
         // SAFETY: nothing refers to it any more.

@@ -101,7 +101,7 @@ fn enter_process(thread: &Thread) -> bool {
             phase::OFF => return false,
             // Another thread asked a moment ago.
             phase::LATER if !is_first && state::WIPED.asked.load(Relaxed) != 0 => return false,
-            // Another thread attaches. After a fork that interrupted it, nobody
+            // Another thread attaches. After a fork that interrupted it, no thread
             // would ever finish: the pid shows that.
             phase::BUSY if ATTACHING.load(Acquire) >> 32 == u64::from(sys::pid()) => {
                 is_first = false;

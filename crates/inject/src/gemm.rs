@@ -1,6 +1,6 @@
-//! What a call of cuBLAS or cuBLASLt multiplied.
+//! What a cuBLAS or cuBLASLt call multiplied.
 //!
-//! cuBLAS says it in its arguments. cuBLASLt says it in descriptors whose inside
+//! cuBLAS has it in its arguments, cuBLASLt in descriptors with an inside that
 //! is its own affair: the library that was called is asked for their attributes,
 //! after it returned and only where it succeeded, so that the caller's pointers
 //! are known to be good.
@@ -16,7 +16,7 @@ fn operation(value: u64) -> u8 {
     (value as u32).min(2) as u8
 }
 
-/// Of a call of cuBLAS that succeeded; `None` if it names more groups than there can be.
+/// Of a cuBLAS call that succeeded; `None` if it names more groups than there can be.
 pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     let number = |value: u64| if gemm.wide { value } else { u64::from(value as u32) };
     let (types, compute) = match gemm.types {
@@ -38,7 +38,7 @@ pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     Some(Shape { extent, batch, operations, types, compute })
 }
 
-/// Groups that are looked at: more are taken for a mistake of ours.
+/// Groups that are read: more are taken for a mistake of ours.
 const GROUPS_MOST: u64 = 1 << 20;
 
 /// Sizes of groups, summed up: one size if all have the same.
@@ -110,7 +110,7 @@ fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {
     let mut value = T::default();
     let to = (&raw mut value).cast();
     // SAFETY: the library succeeded with this object a moment ago; the place has as many
-    // bytes as are said, and no other number will do: it need not say how many it wrote.
+    // bytes as are given, and no other number will do: it need not return how many it wrote.
     let status = unsafe { get(object, attribute, to, size_of::<T>(), core::ptr::null_mut()) };
     (status == 0).then_some(value)
 }

@@ -43,7 +43,7 @@ fn table() -> Option<&'static Kept> {
         match KEPT.compare_exchange(core::ptr::null_mut(), new.cast(), AcqRel, Acquire) {
             Ok(_) => kept = new.cast(),
             Err(other) => {
-                // SAFETY: lost the race; nobody saw this mapping.
+                // SAFETY: lost the race; no thread has this mapping.
                 unsafe { sys::unmap(new, size_of::<Kept>()) };
                 kept = other;
             }

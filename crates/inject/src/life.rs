@@ -53,8 +53,8 @@ pub fn forked(child: u32, clock: u64) {
     }
 }
 
-/// In a forked child: where its parent has said that nothing of it will be seen,
-/// it need not say so itself.
+/// In a forked child: where its parent has reported that nothing of it will be recorded,
+/// it need not report that itself.
 pub fn born_under_filter() {
     if closed(Class::Threads) && !state::REGION.load(Relaxed).is_null() {
         state::PHASE.store(state::phase::OFF, Release);
@@ -70,7 +70,7 @@ pub fn reaped(child: u32, status: i32) {
 pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     const MOST: usize = 512;
     let mut payload = [0u64; 2 + MOST / 8];
-    // Under a filter nothing may be asked; a vfork child is not told apart then.
+    // Under a filter nothing may be asked; a vfork child is not detected then.
     let quiet = closed(Class::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
     let parent = if quiet { 0 } else { sys::parent_pid() };
@@ -180,7 +180,7 @@ pub fn unmapped(address: usize, bytes: usize, clock: u64) {
     }
 }
 
-/// The clock before a call whose success is not known yet.
+/// The clock before a call with an unknown result.
 pub fn clock_before() -> u64 {
     gate::recording_if_own().map_or(0, |t| t.clock())
 }
@@ -194,8 +194,8 @@ pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
     }
 }
 
-/// `_exit`: recorded unless this is a vfork child, which leaves alone. Under a
-/// filter the two cannot be told apart: nothing is recorded, and the process's end
+/// `_exit`: recorded unless this is a vfork child, which leaves by itself. Under a
+/// filter the two cannot be separated: nothing is recorded, and the process's end
 /// is known from outside.
 pub fn leaving_at_once(status: i32) {
     if !closed(Class::Threads) && sys::pid() == state::PID.load(Relaxed) {

@@ -49,7 +49,7 @@ unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_voi
     c_int::from(look(&Loaded { path, symbols }))
 }
 
-/// The object whose base name begins so.
+/// The object with a base name that begins so.
 pub fn named(prefix: &[u8]) -> Option<Loaded> {
     find(|loaded| {
         let Loaded { path, symbols } = loaded;

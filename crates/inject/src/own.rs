@@ -2,7 +2,7 @@
 //! instructions.
 //!
 //! A handler that allocates runs a hook inside the hook that it interrupted, and both work on
-//! the same block. So nobody has the block to itself (`&mut`): it is shared, and each variable
+//! the same block. So no thread has the block to itself (`&mut`): it is shared, and each variable
 //! is read and written whole, by one instruction. On x86-64 that is the plain `mov` that an
 //! ordinary variable would get.
 

@@ -5,7 +5,7 @@
 //! nothing. It may call what touches no thread-local variable: `_exit`, `mmap`,
 //! `prctl`, `execve`. Hooks of those must not touch one either.
 //!
-//! Neither stack nor ids tell such a child (it may run on its parent's stack, and
+//! Neither stack nor ids identify such a child (it may run on its parent's stack, and
 //! asking for an id is a system call, which a filter may forbid). The register
 //! that holds the thread pointer does: it is read without memory and without the
 //! kernel, and compared with those of the threads that attached. An unknown one is
@@ -33,7 +33,7 @@ pub const GET_FS: usize = 0x1003;
 
 /// Set once the processor is known to give its thread pointer away.
 static BY_INSTRUCTION: AtomicU32 = AtomicU32::new(0);
-/// Threads under strict seccomp, which may not even be asked whose they are.
+/// Threads under strict seccomp, which may not even make the system call for their ids.
 pub static STRICT: AtomicU32 = AtomicU32::new(0);
 
 /// The thread pointer of the first thread that attached: most processes have no other.
@@ -65,7 +65,7 @@ pub fn asks_the_kernel() -> bool {
 /// The thread pointer; 0 where there is none, or it cannot be learnt.
 fn register() -> usize {
     if !asks_the_kernel() {
-        // SAFETY: the kernel says that user space may read it.
+        // SAFETY: the kernel permits user space to read it.
         return unsafe { arch::thread_register() };
     }
     if closed(Class::Threads) || STRICT.load(Relaxed) != 0 {
@@ -103,7 +103,7 @@ pub fn forget() {
     }
 }
 
-/// The block of the thread that runs; `None` if it is nobody's that is known.
+/// The block of the thread that runs; `None` if its owner is unknown.
 pub fn own_block() -> Option<&'static Thread> {
     let pointer = register();
     if pointer == 0 || !pointer.is_multiple_of(8) {

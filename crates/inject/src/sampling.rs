@@ -37,7 +37,7 @@ pub unsafe fn usable(block: *mut u8) -> usize {
     }
 }
 
-/// glibc keeps a block's size before it: low bits are flags, bit 1 says that
+/// glibc keeps a block's size before it: low bits are flags, bit 1 means that
 /// the block is a mapping of its own. Only used after 64 agreements with
 /// `malloc_usable_size`, and only where the real `malloc` is glibc's.
 ///
@@ -76,7 +76,7 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
     size
 }
 
-/// Counts an allocation and keeps it if the sample says so.
+/// Counts an allocation and keeps it if it is sampled.
 ///
 /// # Safety
 /// As [`usable`].
@@ -104,7 +104,7 @@ pub unsafe fn allocated(
 #[inline(always)]
 fn live(thread: &Thread, delta: i64) {
     // An addition and a load, not one exchange (2 ns): a handler in between
-    // makes the sum seen here newer, which is as good.
+    // makes the sum read here newer, which is as good.
     let mine = &thread.slot().live_delta;
     arch::add_local_signed(mine, delta);
     let now = mine.load(Relaxed);

@@ -1,4 +1,4 @@
-//! Interns stacks in the target: a stack seen before costs one table lookup,
+//! Interns stacks in the target: a known stack costs one table lookup,
 //! a new one is defined by a record.
 //!
 //! Two open-addressing tables hold `hash → id`; an entry is
@@ -17,7 +17,7 @@ use tprof_wire::region::stack_mode;
 /// Entries of each table: 1 MiB and 32 MiB of address space, touched as needed;
 /// the second is mapped once the first has no place for a stack.
 const SIZES: [usize; 2] = [1 << 16, 1 << 21];
-/// Entries looked at before a table counts as full for a hash.
+/// Entries tried before a table counts as full for a hash.
 const PROBES: usize = 8;
 
 /// A stack that took longer than this (about 10 us) was held up by something.
@@ -37,13 +37,13 @@ static FRONT: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 const FRONT_BITS: u32 = 12;
 const ID_BITS: u32 = 24;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;
-/// Beside the id of a stack whose definition found no room in the ring: whoever meets the
+/// Beside the id of a stack without room for its definition in the ring: the thread that meets the
 /// stack next defines it.
 const DROPPED: u64 = 1 << 32;
 
 static TABLES: [AtomicPtr<InternedStack>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
-/// Maps the tables once; the kernel empties them in a forked child, whose ids
+/// Maps the tables once; the kernel empties them in a forked child; its ids
 /// begin anew in its own region.
 pub fn prepare() {
     unwind::prepare();
@@ -70,7 +70,7 @@ pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
 #[inline(never)]
 fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
     thread.stacks.set(thread.stacks.get().wrapping_add(1));
-    // One in 64 is timed, so that the run can say what stacks cost.
+    // One in 64 is timed, so that the run can report what stacks cost.
     if thread.stacks.get() & 63 == 1 && !thread.strict.get() {
         let begin = thread.clock();
         let id = take_now(thread, sp, fp);

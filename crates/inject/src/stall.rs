@@ -1,8 +1,8 @@
 //! Whether the collector gets on, or stands still: stopped by a signal, on a suspended
 //! machine, in a frozen cgroup, dead.
 //!
-//! How long ago its last pass was says so, without any state: nobody waits for a collector
-//! that stands still, and all is as before with its next pass. Only one whose process is gone
+//! The time since its last pass shows it, without any state: no thread waits for a collector
+//! that stands still, and all is as before with its next pass. Only a collector without a process
 //! is given up for good.
 
 use crate::block::Thread;
@@ -11,9 +11,9 @@ use crate::state::{self, off};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// Process id of the collector as this process sees it; 0 where it does not.
+/// Process id of the collector in this process's namespace; 0 if in another.
 pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);
-/// Clock from which on it is looked at again whether the collector lives.
+/// Clock from which on the collector is checked again.
 static LOOK_AT: AtomicU64 = AtomicU64::new(0);
 /// The collector's clock when a thread without a clock of its own waited in vain.
 static IN_VAIN_AT: AtomicU64 = AtomicU64::new(0);
@@ -27,7 +27,7 @@ pub fn stands_still(thread: &Thread) -> bool {
         return IN_VAIN_AT.load(Relaxed) == last;
     }
     let now = thread.clock();
-    // A clock that was set back says nothing.
+    // A clock that was set back proves nothing.
     let since = now.wrapping_sub(last) as i64;
     if since <= header.wait_ticks.load(Relaxed) as i64 {
         return false;
@@ -43,7 +43,7 @@ pub fn waited_in_vain() {
     }
 }
 
-/// Turns recording off for good if the collector is dead; looks whenever it has stood still
+/// Turns recording off for good if the collector is dead; checks whenever it has stood still
 /// for twice as long as at the last look.
 fn look(now: u64, since: u64) {
     let due = LOOK_AT.load(Relaxed);

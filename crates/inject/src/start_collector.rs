@@ -1,4 +1,4 @@
-//! Starts a collector from the first attached process so that nobody notices:
+//! Starts a collector from the first attached process without side effects for the job:
 //! no child to wait for, no inherited descriptor, a session of its own.
 
 use crate::arch::{number as n, syscall};
@@ -21,7 +21,7 @@ pub fn start() -> Option<u32> {
     // SAFETY: a zeroed page, shared with the child below.
     let started = unsafe { &*page.cast::<AtomicU32>() };
     // A plain fork with exit signal 0: no SIGCHLD, and `wait` without __WALL
-    // never sees it. Called with signals blocked, by syscalls alone.
+    // never notices it. Called with signals blocked, only by system calls.
     // SAFETY: `clone` without a new stack behaves like `fork`.
     let child = unsafe { syscall(n::CLONE, [0; 6]) };
     if child == 0 {

@@ -11,9 +11,9 @@ use tprof_wire::region::{RegionHeader, SessionPage};
 pub struct Wiped {
     /// The current generation; 0 in a process that has not attached.
     pub generation: AtomicU64,
-    /// 1 once this process said hello to a collector that did not answer in time.
+    /// 1 once this process sent `Hello` to a collector that did not answer in time.
     pub asked: AtomicU64,
-    /// Events since then that nobody recorded.
+    /// Events since then that were not recorded.
     pub missed: AtomicU64,
     rest: [u64; 509],
 }
@@ -45,7 +45,7 @@ pub mod phase {
 
 /// Generations given out so far; survives forks so that a child's differs from its parent's.
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
-/// Pid that attached, to tell a vfork child.
+/// Pid that attached, to detect a vfork child.
 pub static PID: AtomicU32 = AtomicU32::new(0);
 /// The region.
 pub static REGION: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -62,7 +62,7 @@ pub static TABLES_OPEN: AtomicUsize = AtomicUsize::new(0);
 pub static SPARING: AtomicBool = AtomicBool::new(false);
 /// [`tprof_wire::region::mem_mode`].
 pub static MEM_MODE: AtomicU32 = AtomicU32::new(0);
-/// Whether calls of CUDA's runtime and of NCCL are recorded.
+/// Whether CUDA runtime and NCCL calls are recorded.
 pub static CALLS: AtomicU32 = AtomicU32::new(0);
 /// [`tprof_wire::region::stack_mode`].
 pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);

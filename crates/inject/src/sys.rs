@@ -71,7 +71,7 @@ pub unsafe fn advise(at: *mut u8, bytes: usize, advice: usize) -> isize {
 /// Changes the protection of a range; true if it worked.
 ///
 /// # Safety
-/// The range is of our own mappings, and nobody uses it in a way that this forbids.
+/// The range is of our own mappings, and no thread uses it in a way that this forbids.
 pub unsafe fn protect(at: *mut u8, bytes: usize, protection: usize) -> bool {
     call!(n::MPROTECT, at, bytes, protection) == 0
 }
@@ -92,10 +92,10 @@ pub fn restore_signals(mask: u64) {
 }
 
 /// Whether eight bytes at `address` can be read. The kernel copies the mask
-/// before it looks at the (invalid) operation: EFAULT or EINVAL, never a signal.
+/// before it checks the (invalid) operation: EFAULT or EINVAL, never a signal.
 pub fn is_readable(address: usize) -> bool {
     const EFAULT: isize = -14;
-    // A null set means none at all, and is not looked at.
+    // A null set means none at all, and is not read.
     address >= 4096 && call!(n::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT
 }
 
@@ -197,7 +197,7 @@ pub fn open_read_write(path: *const u8) -> isize {
     call!(n::OPEN, path, 2, 0)
 }
 
-/// Appends to a file, which is made where there is none, for its owner alone; false if
+/// Appends to a file, which is made where there is none, for only its owner; false if
 /// that is refused. No descriptor stays open.
 pub fn append(path: *const u8, parts: &[&[u8]]) -> bool {
     const FLAGS: usize = 0o1 | 0o100 | 0o2000 | 0o2000000; // WRONLY, CREAT, APPEND, CLOEXEC
@@ -251,7 +251,7 @@ pub fn may_use(path: *const u8) -> bool {
     call!(n::ACCESS, path, 6) == 0
 }
 
-/// Whether a process has ended, reaped or not; false where the kernel (before 5.3) cannot tell.
+/// Whether a process has ended, reaped or not; false where the kernel (before 5.3) cannot report it.
 pub fn has_ended(pid: u32) -> bool {
     const ESRCH: isize = -3;
     const POLLIN: u64 = 1;

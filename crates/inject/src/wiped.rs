@@ -1,4 +1,4 @@
-//! Memory that the kernel empties in a forked child, whose records begin anew in a region
+//! Memory that the kernel empties in a forked child; its records begin anew in a region
 //! of its own.
 
 use crate::sys::{self, flags};

@@ -1,4 +1,4 @@
-//! Calls of CUDA's runtime, of NCCL and of cuBLAS that the preloaded library
+//! CUDA runtime, NCCL and cuBLAS calls that the preloaded library
 //! intercepts: which there are, and the records that it writes of them.
 
 use crate::gemm::{self, Batch, Gemm, Types};
@@ -16,11 +16,11 @@ pub enum Library {
     CublasLt,
 }
 
-/// What a call does, as far as its arguments tell more than its name. Arguments
+/// What a call does, as far as its arguments add to its name. Arguments
 /// are counted from 0; those passed in memory are words of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
-    /// Nothing that is looked at, but for a stream.
+    /// Nothing that is read, but for a stream.
     Plain {
         /// Which argument is the stream.
         stream: Option<u8>,
@@ -192,7 +192,7 @@ const fn groups(types: Types, word: u8, wide: bool) -> Does {
 const GROUPED: Types = Types::At { a: 2, b: 5, c: 9, compute: Some(13) };
 
 /// The functions, by number. The macro hands `name = stack words` of each to another macro, which
-/// makes the hooks; the table says what each does. A name's place is its number on the wire, so
+/// makes the hooks; the table has what each does. A name's place is its number on the wire, so
 /// that names are only ever added at the end.
 macro_rules! functions {
     ($($library:ident $name:ident $words:literal $does:expr;)*) => {

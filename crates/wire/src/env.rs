@@ -4,7 +4,7 @@
 /// and `tprof env`; absence makes the injected libraries inert.
 pub const SESSION: &str = "TPROF_SESSION";
 /// Absolute path of the `tprof` binary, started by the first attached process
-/// when nobody listens in the session directory.
+/// when no collector listens in the session directory.
 pub const BIN: &str = "TPROF_BIN";
 /// Absolute path of the run directory, for a collector started on demand.
 pub const OUTPUT: &str = "TPROF_OUTPUT";

@@ -1,4 +1,4 @@
-//! Matrix multiplications of cuBLAS and cuBLASLt: where a call says how large
+//! Matrix multiplications of cuBLAS and cuBLASLt: where a call has how large
 //! they are and of which types, and the record of one.
 
 /// Where a function of cuBLAS has the arguments of a multiplication. All of them
@@ -18,9 +18,9 @@ pub struct Gemm {
 pub enum Batch {
     /// One.
     One,
-    /// As many as this word of the stack says, of one shape.
+    /// As many as in this word of the stack, of one shape.
     Word(u8),
-    /// As many groups as this word of the stack says; the next one points at how many
+    /// As many groups as in this word of the stack; the next one points at how many
     /// multiplications each of them is. Operations, m, n and k are then arrays of the host's,
     /// one each for a group.
     Groups(u8),
@@ -31,7 +31,7 @@ pub enum Batch {
 pub enum Types {
     /// One for all, by the function's name.
     All(u8),
-    /// Words of the stack that say those of A, B and C, and how it is computed
+    /// Words of the stack with those of A, B and C, and how it is computed
     /// (`cublasComputeType_t`).
     At {
         /// Of A.
@@ -82,7 +82,7 @@ pub struct Shape {
     pub operations: [u8; 2],
     /// `cudaDataType` of A, B and C.
     pub types: [u8; 3],
-    /// `cublasComputeType_t`; [`NOT_SAID`] where the call does not say.
+    /// `cublasComputeType_t`; [`NOT_SAID`] where the call does not have it.
     pub compute: u8,
 }
 

@@ -387,15 +387,15 @@ pub const NO_LEVEL: u64 = u64::MAX;
 /// What went wrong, or is as the reader must know; in the argument of an agent's
 /// note. Its payload is how many, and a text id.
 pub mod trouble {
-    /// CUPTI could not be used; the text says why.
+    /// CUPTI could not be used; the text has the reason.
     pub const NO_CUPTI: u32 = 1;
-    /// CUPTI refused a kind of record; the text says which, and why.
+    /// CUPTI refused a kind of record; the text has which, and why.
     pub const REFUSED: u32 = 2;
     /// CUPTI dropped records.
     pub const DROPPED: u32 = 3;
     /// Records had no times.
     pub const NO_TIMES: u32 = 4;
-    /// Records of kinds that nobody asked for, or knows.
+    /// Records of kinds that were not enabled, or are unknown.
     pub const UNKNOWN_KIND: u32 = 5;
     /// Bytes of buffers that could not be read.
     pub const UNREADABLE: u32 = 6;
@@ -408,9 +408,9 @@ pub mod trouble {
     pub const NO_BUFFER: u32 = 9;
     /// Names were cut.
     pub const NAMES_CUT: u32 = 10;
-    /// CUPTI is newer than any that the agent knows: its version.
+    /// CUPTI is newer than any that the agent supports: its version.
     pub const NEWER: u32 = 14;
-    /// From here on CUPTI tells of the calls of CUDA's runtime.
+    /// From here on CUPTI records the CUDA runtime's calls.
     pub const TELLS_CALLS: u32 = 13;
 }
 

@@ -25,11 +25,11 @@ pub mod hello_flags {
     /// The image is a forked child of a process that was already attached.
     pub const FORKED: u32 = 1;
     /// The executable (or an earlier library) brings its own `malloc`, so that
-    /// allocations cannot be seen.
+    /// allocations cannot be recorded.
     pub const OWN_MALLOC: u32 = 2;
     /// Some hooked function was not found behind this library.
     pub const NO_REAL_MALLOC: u32 = 4;
-    /// The sender is the CUPTI agent: this region is one more of a process whose hooks
+    /// The sender is the CUPTI agent: this region is one more of a process with hooks that
     /// attached before, if they are there.
     pub const AGENT: u32 = 8;
     /// It sent a hello before, and got no answer in time.

@@ -1,8 +1,8 @@
 //! Records: 16-byte slots, written by one thread each, read by the collector.
 //!
 //! A slot is two words. `word0` is written last, with release order, and is
-//! never zero; chunks are zeroed before they are handed out, so a slot whose
-//! `word0` is zero has not been written (yet). No head needs publishing, and
+//! never zero; chunks are zeroed before they are handed out, so a slot with
+//! `word0` zero has not been written (yet). No head needs publishing, and
 //! what a thread wrote before SIGKILL is read like everything else.
 //!
 //! Heap record:
@@ -61,7 +61,7 @@ pub enum Kind {
     Time = 6,
     /// Space skipped by the writer; `word0 >> 16 & 0xffff` slots in all.
     Pad = 7,
-    /// An [`ExtKind`] record whose payload is still being written: slots as in
+    /// An [`ExtKind`] record with a payload that is still being written: slots as in
     /// an extended record. Signals are blocked meanwhile, so it gets done unless
     /// the thread dies.
     Pending = 8,
@@ -152,7 +152,7 @@ pub enum ExtKind {
     Stream = 25,
     /// [`crate::gpu::Context`].
     Context = 26,
-    /// Something that the run must say: [`crate::gpu::trouble`] in the argument;
+    /// Something that the run must report: [`crate::gpu::trouble`] in the argument;
     /// how many, text id.
     AgentNote = 27,
     /// [`crate::gpu::External`].
@@ -169,7 +169,7 @@ pub enum ExtKind {
     RangeMark = 36,
     /// [`crate::gpu::Range`]: this thread's name; the thread's id in `id`.
     RangeThread = 37,
-    /// A call of CUDA's runtime or of NCCL returned: [`crate::calls::HOST_CALL_WORDS`].
+    /// A CUDA runtime or NCCL call returned: [`crate::calls::HOST_CALL_WORDS`].
     HostCall = 48,
     /// It took or gives back memory: [`crate::calls::HOST_MEMORY_WORDS`].
     HostMemory = 49,
@@ -252,7 +252,7 @@ impl StackEnd {
     }
 }
 
-/// What the process that is about to be executed will be, as far as its file tells.
+/// What the process that is about to be executed will be, as far as its file shows.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecVerdict {
@@ -266,7 +266,7 @@ pub enum ExecVerdict {
     OtherClass = 3,
     /// Set-user-id or set-group-id.
     Setuid = 4,
-    /// A sanitizer build, which insists on being loaded first; left alone.
+    /// A sanitizer build, which must be loaded first; not touched.
     Sanitizer = 5,
     /// A seccomp filter is in force, which may kill for what attaching does.
     Filtered = 6,

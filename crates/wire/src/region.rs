@@ -29,7 +29,7 @@ pub const SPARING_REGION_BYTES: usize = SMALL_OFFSET + SPARING_CHUNKS * SMALL_BY
 pub const SPARING_TABLES_BYTES: usize = 32 << 20;
 /// Threads that can be recorded at one time in one process.
 pub const MAX_THREADS: usize = 16_384;
-/// Executable mappings that a target can tell apart.
+/// Executable mappings that a target can distinguish.
 pub const MAX_MODULES: usize = 2_048;
 /// Bytes in a small chunk: what a thread starts with.
 pub const SMALL_BYTES: usize = 4 << 10;
@@ -85,11 +85,11 @@ pub mod mem_mode {
 pub mod stack_mode {
     /// No stacks.
     pub const OFF: u32 = 0;
-    /// Unwind rows; a frame pointer only where a row says that it holds.
+    /// Unwind rows; a frame pointer only where a row permits it.
     pub const AUTO: u32 = 1;
     /// Frame pointers, blindly.
     pub const FP: u32 = 2;
-    /// As `AUTO`, kept apart so that the run can say what was asked for.
+    /// As `AUTO`, kept apart so that the run can record the option.
     pub const DWARF: u32 = 3;
     /// As `AUTO`, with the frames of Python's functions.
     pub const PYTHON: u32 = 4;
@@ -109,7 +109,7 @@ pub struct RegionHeader {
     pub stack_mode: AtomicU32,
     /// 1: wait for the collector when full; 0: drop at once.
     pub wait_on_full: AtomicU32,
-    /// 1: calls of CUDA's runtime and of NCCL are recorded.
+    /// 1: CUDA runtime and NCCL calls are recorded.
     pub calls: AtomicU32,
     /// Mean bytes between samples under `SAMPLED`.
     pub sample_interval: AtomicU64,
@@ -127,7 +127,7 @@ pub struct RegionHeader {
     pub modules_answered: AtomicU32,
     /// Live usable bytes under `SAMPLED`, summed over threads at each flush.
     pub live_bytes: AtomicI64,
-    /// Highest `live_bytes` seen at a flush.
+    /// Highest `live_bytes` read at a flush.
     pub peak_bytes: AtomicI64,
     /// Clock at that peak.
     pub peak_clock: AtomicU64,
@@ -141,9 +141,9 @@ pub struct RegionHeader {
     pub stacks_lost: AtomicU64,
     /// Stacks not kept because the ring was full.
     pub stacks_dropped: AtomicU64,
-    /// Sampled blocks whose free cannot be seen (table of live samples full).
+    /// Sampled blocks with frees that cannot be recorded (table of live samples full).
     pub samples_untracked: AtomicU64,
-    /// Pid as the target sees it.
+    /// Pid inside the target.
     pub pid: AtomicU32,
     /// Raised by the target whenever a thread changed state (start, exit).
     pub threads_changed: AtomicU32,
@@ -151,18 +151,18 @@ pub struct RegionHeader {
     pub threads_seen: AtomicU32,
     /// Set while threads of the target wait for a chunk.
     pub waiting: AtomicU32,
-    /// Forked children that could not attach; they say so here, in their parent's region.
+    /// Forked children that could not attach; they report it here, in their parent's region.
     pub lost_children: AtomicU32,
     /// Pids of the last of them.
     pub lost_pids: [AtomicU32; 16],
-    /// Interpreters that the target saw unloaded. The collector reads it before it looks
-    /// for one, so that the target knows one that is gone.
+    /// Interpreters that the target found unloaded. The collector reads it before it searches
+    /// one, so that the target recognises one that is gone.
     pub python_unloads: AtomicU32,
     /// Written by the collector after `python`: `python_unloads` as it was, and one more.
     pub python_epoch: AtomicU32,
     /// The process's interpreter: [`crate::python::Interpreter::words`].
     pub python: [AtomicU64; INTERPRETER_WORDS],
-    /// Recorded allocations and calls whose Python frames could not be read, or not all.
+    /// Recorded allocations and calls with Python frames that could not be read, or not all.
     pub python_unread: AtomicU64,
     /// Events before the process attached, if the collector did not answer it at first.
     pub missed: AtomicU64,
@@ -176,12 +176,12 @@ pub mod slot_state {
     pub const FREE: u32 = 0;
     /// A thread writes here.
     pub const LIVE: u32 = 1;
-    /// The thread said that it is ending; destructors may still write.
+    /// The thread reported that it is ending; destructors may still write.
     pub const ENDING: u32 = 2;
 }
 
 /// One thread of the target: its counters and the chunk it began with. Written
-/// by that thread alone, so that the counters survive a kill.
+/// only by that thread, so that the counters survive a kill.
 #[repr(C, align(128))]
 pub struct ThreadSlot {
     /// [`slot_state`].
@@ -196,7 +196,7 @@ pub struct ThreadSlot {
     pub filled_chunks: AtomicU32,
     /// Raised by the collector when it recycles the slot.
     pub generation: AtomicU32,
-    /// Clock when the thread was first seen.
+    /// Clock at the thread's first record.
     pub start_clock: AtomicU64,
     /// Allocations (successful `realloc` counts one and one free).
     pub allocations: AtomicU64,
@@ -291,7 +291,7 @@ pub struct SessionPage {
     pub recording: AtomicU32,
     /// 1 once the collector has gone in good order.
     pub closed: AtomicU32,
-    /// The collector's clock at its last pass: how long ago that was tells whether it gets
+    /// The collector's clock at its last pass: how long ago that was shows whether it gets
     /// on, and threads that may not read a clock take it for theirs.
     pub coarse_clock: AtomicU64,
 }

@@ -11,7 +11,7 @@ use tprof_inject::frame::Frame;
 use tprof_wire::calls::{FUNCTIONS, Library, Number};
 
 /// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
-/// is what the runtime itself says of a library that did not load.
+/// is what the runtime itself returns for a library that did not load.
 const NO_RUNTIME: u64 = 303;
 /// `ncclSystemError`.
 const NO_NCCL: u64 = 2;

@@ -115,7 +115,7 @@ unsafe fn are_texts(environment: Strings) -> bool {
 }
 
 /// Runs with tprof's entry taken out of LD_PRELOAD. This may be a vfork child, in
-/// whose shared memory nothing may be left behind: what is needed lies on the
+/// with shared memory, in which nothing may be left behind: what is needed lies on the
 /// stack, unless that would be too much for one. (Then a vfork child that succeeds
 /// leaves a mapping of some pages behind.)
 pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
@@ -129,7 +129,7 @@ pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_in
     let whole = array_bytes + bytes;
     let room = if closed(Class::Threads) { None } else { sys::map_anonymous(whole) };
     let Some(room) = room else { return run(environment.array()) };
-    // SAFETY: just mapped, zeroed (null pointers), used here alone: first the array, then
+    // SAFETY: just mapped, zeroed (null pointers), used only here: first the array, then
     // the texts behind it.
     let (kept, text) = unsafe {
         (
@@ -138,7 +138,7 @@ pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_in
         )
     };
     let result = run(strip(environment, kept, text));
-    // SAFETY: the exec failed, or was another process's: nobody refers to it any more.
+    // SAFETY: the exec failed, or was another process's: nothing refers to it any more.
     unsafe { sys::unmap(room, whole) };
     result
 }

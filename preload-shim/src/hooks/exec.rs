@@ -84,7 +84,7 @@ unsafe fn announced(
     result
 }
 
-/// Where `/proc/self` leads to, only this process can tell.
+/// Where `/proc/self` leads to, only this process can resolve.
 #[inline(never)]
 fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     let mut target = [0u8; PATH_MAX];

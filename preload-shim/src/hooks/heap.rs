@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use tprof_inject::{heap, stack_hook};
 
-/// What libc says when there is no memory.
+/// What libc returns when there is no memory.
 const ENOMEM: c_int = 12;
 
 stack_hook!(#[doc = "Hook."] malloc(bytes: usize) -> *mut u8, malloc_impl, "rsi", "rdx");

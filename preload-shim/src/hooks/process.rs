@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_inject::{life, state};
 
 /// Hook. The child attaches at its first event; on kernels that cannot wipe a
-/// page on fork, this is what tells it that it is one.
+/// page on fork, this marks it as one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> c_int {
     let clock = life::clock_before();

@@ -137,7 +137,7 @@ extern "C" fn leaving() -> usize {
     crate::table::address(&crate::table::PTHREAD_EXIT)
 }
 
-/// Hook. Only a thread's name for itself can be told apart by its id here.
+/// Hook. Only a thread's name for itself can be recognised by its id here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_setname_np(thread: usize, name: *const c_char) -> c_int {
     let error = real!(PTHREAD_SETNAME(thread, name) as fn(usize, *const c_char) -> c_int, else 38);

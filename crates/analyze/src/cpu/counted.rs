@@ -141,8 +141,8 @@ impl Asked {
         }
     }
 
-    /// What a person must know of the numbers: events that took turns; a run that
-    /// cannot tell whether they did.
+    /// What a person must know of the numbers: events that took turns; a run without
+    /// a record of their turns.
     pub fn notes(&self) -> Vec<String> {
         let Some(shares) = &self.shares else {
             let unsure = "the run was cut off: the time in which each event had a counter is \

@@ -79,7 +79,7 @@ impl Group {
     }
 }
 
-/// The function that tells a person most: Python's innermost, else the code's own.
+/// The function that helps a person most: Python's innermost, else the code's own.
 fn telling(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
     let of = |layer| stack.iter().map(|id| trace.names.get(*id)).find(move |f| f.layer == layer);
     of(Layer::Python).or_else(|| of(Layer::Native)).or_else(|| of(Layer::Kernel)).cloned()

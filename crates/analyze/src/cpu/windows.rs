@@ -21,7 +21,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Ranges whose name contains a text; with `:N`, the Nth of them alone.
+    /// Ranges with a text in their name; with `:N`, only the Nth of them.
     pub fn of(rank: &RankTrace<'_>, within: &str) -> Windows {
         let (text, number) = text_and_number(within);
         let named = |span: &&HostSpan| range_name(rank, span.category, span.name).contains(text);

@@ -76,8 +76,8 @@ pub fn may_be(path: &Path) -> bool {
     minor_of(path).is_some()
 }
 
-/// The interpreter of a process among modules that [`may_be`] one, if it has any; its
-/// cannot be read, and why.
+/// The interpreter of a process among modules that [`may_be`] one, if it has any. An error
+/// has the one that cannot be read, and why.
 pub fn find(
     pid: u32,
     modules: impl IntoIterator<Item = LoadedModule>,

@@ -1,7 +1,7 @@
 //! Turns linker names into names that people read.
 //!
 //! C++ names keep their parameters (`ns::Class::method(int)`), which separate
-//! overloads apart, and lose their return type. Rust names lose their hash. C
+//! overloads, and lose their return type. Rust names lose their hash. C
 //! names stay as they are. What optimisers append (`.isra.0`, `.cold`) is cut
 //! from all of them, so that the parts of one function count as one.
 //!

@@ -32,7 +32,7 @@ const WAKE_AT: u32 = 4;
 /// How long the end of the process waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
-/// Newest version whose records are known: 13.5 with its updates.
+/// Newest version with known records: 13.5 with its updates.
 const NEWEST: u32 = 130_599;
 
 const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
@@ -48,7 +48,7 @@ const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
     (CUPTI_ACTIVITY_KIND_DRIVER, b"calls of the CUDA driver"),
     (CUPTI_ACTIVITY_KIND_MEMORY2, b"device memory"),
     (CUPTI_ACTIVITY_KIND_OVERHEAD, b"CUPTI's own overhead"),
-    // Of threads that push ids alone, a profiler's of the job's own: else there are none.
+    // Only of threads that push ids, those of the job's own profiler: else there are none.
     (CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, b"external ids"),
 ];
 
@@ -65,7 +65,7 @@ static WAKE: AtomicU32 = AtomicU32::new(0);
 
 /// CUPTI's functions, written once before [`PHASE`] becomes [`STARTED`].
 struct CuptiCell(UnsafeCell<MaybeUninit<Cupti>>);
-// SAFETY: written by one thread, read only after PHASE says so.
+// SAFETY: written by one thread, read only after PHASE has changed.
 unsafe impl Sync for CuptiCell {}
 static CUPTI: CuptiCell = CuptiCell(UnsafeCell::new(MaybeUninit::uninit()));
 
@@ -81,7 +81,7 @@ unsafe extern "C" {
     fn __cxa_atexit(call: extern "C" fn(*mut c_void), data: *mut c_void, of: *mut c_void) -> c_int;
 }
 
-/// What must be before the first record: this library says who it is.
+/// What must be before the first record: this library identifies itself.
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
     calls_made::follow_preloaded();
@@ -91,7 +91,7 @@ pub fn prepare() {
 /// Begins to record what the devices do. Called by the driver in `cuInit`.
 pub fn start() {
     let loader = Loader::find();
-    // First whoever was to be loaded before us: it expects to find CUPTI unused.
+    // First the library that was to be loaded before us: it expects to find CUPTI unused.
     let chained = loader.as_ref().is_none_or(chain);
     prepare();
     let Some(thread) = gate::recording() else { return };
@@ -112,7 +112,7 @@ fn reason(why: &[u8], file: &[u8]) -> places::Path {
     places::Path::of(parts).or_else(|| places::Path::of(&[why])).unwrap_or_default()
 }
 
-/// Says that CUPTI cannot be used.
+/// Reports that CUPTI cannot be used.
 fn without(thread: &Thread, why: &[u8], file: &[u8]) {
     note(thread, trouble::NO_CUPTI, 1, reason(why, file).as_c().to_bytes());
 }
@@ -160,7 +160,7 @@ fn begin(thread: &Thread, loader: &Loader) {
         return;
     }
     GENERATION.store(WIPED.generation.load(Acquire), Release);
-    // SAFETY: nobody reads before PHASE changes.
+    // SAFETY: no reader before PHASE changes.
     unsafe { (*CUPTI.0.get()).write(cupti) };
     PHASE.store(STARTED, Release);
     join_clocks(thread, &cupti);
@@ -319,7 +319,7 @@ extern "C" fn leave(_: *mut c_void) {
 
 /// Reads CUPTI's clock between two readings of ours; the closest of some.
 fn join_clocks(thread: &Thread, cupti: &Cupti) {
-    // A thread that is put off between readings says little: some more are tried then.
+    // A thread that is put off between readings is a poor sample: some more are tried then.
     const TRIES: u32 = 12;
     static CLOSEST: AtomicU64 = AtomicU64::new(u64::MAX);
     let mut best = (0, u64::MAX, 0);
@@ -411,7 +411,7 @@ fn count_lost(thread: &Thread, cupti: &Cupti) {
     }
 }
 
-/// Numbers of calls whose names are remembered, in each domain.
+/// Numbers of calls with remembered names, in each domain.
 const CALLS: usize = 2048;
 static CALL_NAMES: [[AtomicU32; CALLS]; 2] = [const { [const { AtomicU32::new(0) }; CALLS] }; 2];
 

@@ -16,7 +16,7 @@ pub const MOST: usize = 512;
 mod state {
     /// Never opened.
     pub const CLOSED: u32 = 0;
-    /// Zeroed, and nobody's.
+    /// Zeroed, and without an owner.
     pub const FREE: u32 = 1;
     /// CUPTI's.
     pub const LENT: u32 = 2;
@@ -142,7 +142,7 @@ pub fn next() -> Option<Done> {
 
 /// Zeroes a buffer, so that it may be lent again.
 pub fn recycle(done: Done) {
-    // SAFETY: the buffer is open, and nobody else's between `next` and here.
+    // SAFETY: the buffer is open, and without another owner between `next` and here.
     unsafe { core::ptr::write_bytes(done.at, 0, done.valid) };
     if let Some(place) = STATES.get(done.index) {
         place.store(state::FREE, Release);

@@ -39,7 +39,7 @@ pub enum Unfit {
     Old,
     /// It lacks functions that are needed.
     Lacks,
-    /// It does not even tell its version.
+    /// It does not even report its version.
     Silent,
 }
 
@@ -49,7 +49,7 @@ impl Cupti {
         let at = |name: &CStr| loader.symbol(found.handle, name);
         let get_version = function!(at(c"cuptiGetVersion").ok_or(Unfit::Lacks)?, f::GetVersion);
         let mut version = 0;
-        // SAFETY: the driver is loaded (checked when CUPTI was looked for).
+        // SAFETY: the driver is loaded (checked when CUPTI was searched).
         if unsafe { get_version(&raw mut version) } != CUPTI_SUCCESS {
             return Err(Unfit::Silent);
         }
@@ -85,7 +85,7 @@ impl Cupti {
     }
 
     /// Threads by the kernel's ids, buffers zeroed by us and one set per thread:
-    /// said outright, since defaults changed between versions. Not knowing an
+    /// set explicitly, since defaults changed between versions. Not knowing an
     /// attribute is no failure.
     pub fn set_up(&self) {
         if let Some(thread_ids) = self.thread_ids {

@@ -31,7 +31,7 @@ impl Decoded {
 pub enum Skip {
     /// It has no times: CUPTI had no memory for them.
     NoTimes,
-    /// A kind that was not asked for, or that nobody knows.
+    /// A kind that was not enabled, or is unknown.
     Unknown,
     /// Of no interest.
     Idle,
@@ -269,7 +269,7 @@ fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
 
 fn overhead(r: &record::Overhead) -> Result<Decoded, Skip> {
     has_times(r.start, r.end)?;
-    // SAFETY: both members of the union are integers; the kind says which holds.
+    // SAFETY: both members of the union are integers; the kind decides which holds.
     let thread = unsafe { r.objectId.pt.threadId };
     let thread = if r.objectKind == CUPTI_ACTIVITY_OBJECT_THREAD { thread } else { 0 };
     let overhead = gpu::Overhead { start: r.start, end: r.end, kind: r.overheadKind, thread };

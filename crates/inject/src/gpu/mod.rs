@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The rest of the process is left as it is: no subscriber is held, no timestamp
-//! callback registered, and after a fork the child makes no call of CUPTI's.
+//! callback registered, and after a fork the child makes no CUPTI call.
 
 pub mod agent;
 pub mod buffers;

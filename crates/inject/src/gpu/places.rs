@@ -79,7 +79,7 @@ pub fn find(loader: &Loader) -> Result<CuptiLibrary, Missing> {
     }
     if let Some(named) = environment::variable(env::CUPTI).filter(|text| !text.is_empty()) {
         let path = Path::of(&[named]).ok_or(Missing::Named)?;
-        // A name without a slash is looked for by the loader.
+        // A name without a slash is searched by the loader.
         let is_there = !named.contains(&b'/') || sys::is_there(path.as_c().as_ptr().cast());
         let why = if is_there { Missing::Named } else { Missing::NoFile };
         let handle = loader.open(path.as_c(), LAZY).ok_or(why)?;
@@ -109,7 +109,7 @@ fn file_name(major: u32) -> Option<&'static [u8]> {
     }
 }
 
-/// The newest CUDA that the driver knows.
+/// The newest CUDA that the driver supports.
 fn driver_major(driver: &Loaded) -> Option<u32> {
     let address = driver.function(c"cuDriverGetVersion")?;
     let mut version: c_int = 0;
@@ -166,7 +166,7 @@ fn beside(loader: &Loader, name: &[u8]) -> Option<CuptiLibrary> {
 fn elsewhere(loader: &Loader, name: &[u8]) -> Option<CuptiLibrary> {
     let home = |variable| environment::variable(variable).filter(|text| !text.is_empty());
     let homes = [home("CUDA_HOME"), home("CUDA_PATH"), Some(b"/usr/local/cuda".as_slice())];
-    // The loader's own search first: LD_LIBRARY_PATH, and what ldconfig knows.
+    // The loader's own search first: LD_LIBRARY_PATH, and the cache of ldconfig.
     let path = Path::of(&[name])?;
     if let Some(handle) = loader.open(path.as_c(), LAZY) {
         return Some(CuptiLibrary { handle, path });

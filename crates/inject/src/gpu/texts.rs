@@ -1,4 +1,4 @@
-//! Interns texts: names of kernels, calls, ranges. One that was seen before
+//! Interns texts: names of kernels, calls, ranges. One that occurred before
 //! costs its hash; a new one is a record. As stacks are: by 64 bits of hash, in
 //! an open table without locks, which the kernel empties in a forked child.
 
@@ -12,7 +12,7 @@ use tprof_wire::record::ExtKind;
 
 /// Places of the table: 4 MiB of address space, touched as needed.
 const PLACES: usize = 1 << 18;
-/// Places looked at before the table counts as full for a hash.
+/// Places tried before the table counts as full for a hash.
 const PROBES: usize = 32;
 
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! NVTX's functions, as they are put in the place of those that do nothing.
 //!
 //! Beginnings are recorded while recording is on; ends always, so that a range that
-//! began is told when it truly ended. A push and its pop carry how deep they lie, so
+//! began gets its true end. A push and its pop carry how deep they lie, so
 //! that a lost or unrecorded one takes no other's place.
 
 use super::event::{self, Attributes, Text};
@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
-/// What push and pop return where no tool tells how deep they are, as without one.
+/// What push and pop return where no tool counts their depth, as without one.
 const NO_TRACKING: c_int = -2;
 
 /// Numbers of ranges that are not on a thread's stack. They go on in a forked child.
@@ -109,7 +109,7 @@ pub const CORE: &[(u32, Function)] = &[
 ];
 
 /// Functions of NVTX's module `CORE2`, by its numbers. Left out: resources (6, 7),
-/// the end of a domain (14), whose name is kept, and `nvtxInitialize` (15).
+/// the end of a domain (14), which keeps its name, and `nvtxInitialize` (15).
 pub const DOMAINS: &[(u32, Function)] = &[
     (1, Function::InEx(domain_mark)),
     (2, Function::InExId(domain_start)),
@@ -194,7 +194,7 @@ fn mark(describe: impl FnOnce(&Thread) -> Range) {
     }
 }
 
-/// A thread's name refers to what comes later: it is told while recording is off, too.
+/// A thread's name refers to what comes later: it is written while recording is off, too.
 ///
 /// # Safety
 /// As [`event::with`].

@@ -1,4 +1,4 @@
-//! What a program says of a range or a mark, read as NVTX lays it out.
+//! A program's description of a range or a mark, read as NVTX lays it out.
 
 use super::names::{self, MESSAGE_MOST, Name};
 use crate::block::Thread;
@@ -42,7 +42,7 @@ pub enum Text {
 /// Reads a text and hands it on; the empty one for null.
 ///
 /// # Safety
-/// The pointer is null or a text that ends as the variant says.
+/// The pointer is null or a text that ends as in the variant.
 pub unsafe fn with<R>(text: Text, then: impl FnOnce(&[u8]) -> R) -> R {
     match text {
         // SAFETY: the caller's premise.
@@ -103,7 +103,7 @@ pub unsafe fn named(thread: &Thread, text: Text) -> Range {
 /// A range with these attributes, in a domain. What is not there is left out.
 ///
 /// # Safety
-/// `at` is null or a structure of NVTX's of the size that it says.
+/// `at` is null or a structure of NVTX's of the size that it gives.
 pub unsafe fn described(
     thread: &Thread,
     domain: Option<&'static Name>,
@@ -130,9 +130,9 @@ pub unsafe fn described(
         range.value = given.value;
     }
     range.name = match given.message_type {
-        // SAFETY: the type says what the pointer is.
+        // SAFETY: the type decides what the pointer is.
         message::BYTES => unsafe { text_id(thread, Text::Bytes(given.message.cast())) },
-        // SAFETY: the type says what the pointer is.
+        // SAFETY: the type decides what the pointer is.
         message::WIDE => unsafe { text_id(thread, Text::Wide(given.message.cast())) },
         message::REGISTERED => {
             names::of_handle(given.message.cast()).map_or(0, |name| name.id(thread))

@@ -1,10 +1,10 @@
 //! NVTX: ranges, marks and names that a program gives itself.
 //!
-//! NVTX is headers alone: each library that uses it carries its own copy. At its
+//! NVTX consists of headers: each library that uses it carries its own copy. At its
 //! first use a copy loads what `NVTX_INJECTION64_PATH` names and calls
 //! `InitializeInjectionNvtx2` with a function that hands out its tables: places of
 //! function pointers, by number. Ours are put there ([`install`]); what is left
-//! alone does nothing. No GPU and no CUDA are needed.
+//! by itself does nothing. No GPU and no CUDA are needed.
 //!
 //! Handles that a program gets (domains, registered strings) are addresses of
 //! names, which outlive a fork. What a call returns is what it returns without a tool, but
@@ -52,7 +52,7 @@ struct VersionInfo {
     set_version: Option<unsafe extern "C" fn(u32)>,
 }
 
-/// Begins to record what one copy of NVTX is told; false if that cannot be, and the
+/// Begins to record the calls of one copy of NVTX; false if that cannot be, and the
 /// copy then goes on as without a tool.
 ///
 /// # Safety

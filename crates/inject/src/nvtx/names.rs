@@ -17,7 +17,7 @@ pub const MESSAGE_MOST: usize = TEXT_MOST;
 const BYTES: usize = 16 << 20;
 /// Places of the table that finds a text again.
 const PLACES: usize = 1 << 14;
-/// Places looked at before a text counts as new.
+/// Places tried before a text counts as new.
 const PROBES: usize = 16;
 /// Named categories.
 const CATEGORIES: usize = 1 << 12;
@@ -81,7 +81,7 @@ pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
     {
         return None;
     }
-    // SAFETY: inside the arena, whose names are never moved nor taken back, and
+    // SAFETY: inside the arena, where names are never moved nor taken back, and
     // aligned; all of it is readable, whatever was written there.
     Some(unsafe { &*handle })
 }
@@ -128,7 +128,7 @@ fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
         domain: AtomicU32::new(domain),
         len: u32::try_from(text.len()).ok()?,
     };
-    // SAFETY: reserved above, inside the arena, and nobody else's.
+    // SAFETY: reserved above, inside the arena, and without another owner.
     unsafe {
         let name = arena.add(at).cast::<Name>();
         core::ptr::copy_nonoverlapping(text.as_ptr(), name.add(1).cast::<u8>(), text.len());
@@ -147,7 +147,7 @@ impl Name {
         }
         let id = texts::id(thread, self.text());
         let fresh = generation << 32 | u64::from(id);
-        // Whoever was first: a domain must have one number in a process.
+        // The first one counts: a domain must have one number in a process.
         match self.known.compare_exchange(known, fresh, AcqRel, Acquire) {
             Ok(_) => id,
             Err(other) if other >> 32 == generation & 0xffff_ffff => other as u32,
@@ -181,7 +181,7 @@ fn places(key: u64) -> impl Iterator<Item = &'static NameSlot> {
     (0..PROBES).filter_map(move |probe| CATEGORY.get((first + probe) & (CATEGORIES - 1)))
 }
 
-/// Names a category of a domain. One too many keeps its number alone.
+/// Names a category of a domain. One too many keeps only its number.
 pub fn name_category(domain: Option<&Name>, category: u32, text: &[u8]) {
     let Some(name) = name(Of::Text, text) else { return };
     let key = key(domain, category);

@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text};
 use tprof_wire::record::ExtKind;
 
-/// Keys of frames that are defined: an open table, whose entries are claimed by one
-/// compare-and-swap, and given up again by whoever finds no room for the record. Empty in a
+/// Keys of frames that are defined: an open table; its entries are claimed by one
+/// compare-and-swap, and given up again by a thread that finds no room for the record. Empty in a
 /// forked child.
 static DEFINED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 const ENTRIES: usize = 1 << 17;
-/// Entries looked at before the table counts as full for a key.
+/// Entries tried before the table counts as full for a key.
 const PROBES: usize = 16;
 
 /// Maps the table, if it is not yet.

@@ -5,15 +5,15 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::python::{INTERPRETER_WORDS, Interpreter};
 use tprof_wire::region::RegionHeader;
 
-/// The interpreter, as the collector told: copied out of the region, so that a forked
-/// child, which gets a region of its own, still knows.
+/// The interpreter, as the collector published it: copied out of the region, so that a forked
+/// child, which gets a region of its own, still has it.
 static WORDS: [AtomicU64; INTERPRETER_WORDS] = [const { AtomicU64::new(0) }; INTERPRETER_WORDS];
 /// The copy is of this epoch: see [`UNLOADS`]. 0: there is none.
 static COPIED: AtomicU32 = AtomicU32::new(0);
-/// Somebody copies.
+/// A thread copies.
 static COPYING: AtomicU32 = AtomicU32::new(0);
 /// Interpreters that were unloaded. What the collector found before the last of them went
-/// is of an earlier epoch (one more than this), and not believed.
+/// is of an earlier epoch (one more than this), and not used.
 static UNLOADS: AtomicU32 = AtomicU32::new(0);
 /// Libraries that are being unloaded at this moment: one may be the interpreter.
 static UNLOADING: AtomicU32 = AtomicU32::new(0);
@@ -21,7 +21,7 @@ static UNLOADING: AtomicU32 = AtomicU32::new(0);
 /// A new region.
 pub fn attached(header: &RegionHeader) {
     header.python_unloads.store(UNLOADS.load(SeqCst), Release);
-    // In a forked child, whoever copied is gone.
+    // In a forked child, the copying thread is gone.
     COPYING.store(0, Release);
 }
 
@@ -30,7 +30,7 @@ pub fn unloading() {
     UNLOADING.fetch_add(1, SeqCst);
 }
 
-/// It was, or not: an interpreter that is gone is forgotten. The collector tells of the
+/// It was, or not: an interpreter that is gone is forgotten. The collector publishes the
 /// next one, wherever that lies.
 pub fn unloaded() {
     let unloads = UNLOADS.load(SeqCst);
@@ -64,7 +64,7 @@ pub fn interpreter() -> Option<Interpreter> {
     Some(Interpreter::of_words(&words))
 }
 
-/// Copies what the collector told, if that is of this epoch.
+/// Copies what the collector published, if that is of this epoch.
 #[cold]
 #[inline(never)]
 fn copy(epoch: u32) -> bool {

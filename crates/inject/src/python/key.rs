@@ -39,7 +39,7 @@ impl Hashes {
     }
 }
 
-/// Hash of what a frame says, bit 0 clear; 0 for the interpreter's own code, `None` for
+/// Hash of a frame's content, bit 0 clear; 0 for the interpreter's own code, `None` for
 /// what is no code.
 pub fn key(
     memory: &mut impl Memory,

@@ -32,7 +32,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// The frames that a thread took; its handlers leave them alone as long as this lives.
+/// The frames that a thread took; its handlers do not touch them as long as this lives.
 pub struct Held<'t> {
     /// The frames.
     pub scratch: &'t mut Scratch,
@@ -199,7 +199,7 @@ fn collect(
         let Some(raw) = frames.get(at).copied() else { break };
         match key(memory, interpreter, hashes, raw) {
             Some(0) => {
-                // The interpreter's own code: nobody's function, though its call of the
+                // The interpreter's own code: no Python function, though its call of the
                 // loop may begin there.
                 let last = len.checked_sub(1).and_then(|last| keys.get_mut(last));
                 if let Some(last) = last {

@@ -37,7 +37,7 @@ pub unsafe fn give_back(region: *mut u8, bitmap: usize, index: usize) {
     bits.fetch_or(1 << (index % 64), Release);
 }
 
-/// Large chunks whose pages are there.
+/// Large chunks with their pages present.
 static POPULATED: [AtomicU64; LARGE_WORDS] = [const { AtomicU64::new(0) }; LARGE_WORDS];
 
 /// Whether any large chunk was opened so far.
@@ -73,7 +73,7 @@ unsafe fn set_word(region: *mut u8, offset: usize, value: u64) {
     unsafe { (*region.add(offset).cast::<AtomicU64>()).store(value, Relaxed) };
 }
 
-/// Takes a chunk whose pages are there: a write to it cannot fail.
+/// Takes a chunk with its pages present: a write to it cannot fail.
 pub fn take_chunk(large: bool, quiet: bool) -> Option<ChunkRef> {
     let region = state::REGION.load(Relaxed);
     if region.is_null() {

@@ -12,7 +12,7 @@ pub fn lose(thread: &Thread) {
 }
 
 /// Counts an extended record that was dropped, among the events or the notes. Stacks, names
-/// of Python's functions and texts are counted by whoever defines them again later.
+/// of Python's functions and texts are counted by the thread that defines them again later.
 #[cold]
 pub fn lose_ext(thread: &Thread, kind: ExtKind) {
     use ExtKind::*;

@@ -6,7 +6,7 @@
 //! leaves a hole, which the collector notices and counts.
 //!
 //! Chunks end `SPARE` slots early: reservations made by nested handlers in
-//! the few instructions before the limit is seen still fall inside the chunk.
+//! the few instructions before the limit is noticed still fall inside the chunk.
 
 mod chunks;
 mod full;

@@ -121,7 +121,7 @@ pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &
 /// unlocked `xadd`, as a heap event's is, where [`ext`] makes two system calls.
 ///
 /// A handler that interrupts it gets the slots behind. If that handler never
-/// comes back, what is left says that it is pending, and the collector goes on
+/// comes back, what is left is marked as pending, and the collector goes on
 /// behind it once something is written there.
 #[inline]
 pub fn quick<const N: usize>(

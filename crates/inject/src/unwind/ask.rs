@@ -40,11 +40,11 @@ pub fn ask(thread: &Thread) -> bool {
 
 /// How long an answer is waited for, ns, while they come. A collector that is
 /// alive gives it in a millisecond; on a machine with far more to run than it
-/// has cores it was seen to take more than a hundred.
+/// has cores it was measured to take more than a hundred.
 const ANSWER_NS: u64 = 1_000_000_000;
 /// Questions in a row that got no answer: each is waited for a quarter as long
 /// as the one before it, so that a collector that goes on without an answer holds
-/// nobody up for more than 1.4 s in all. One that stands still is not waited for.
+/// a thread up for at most 1.4 s in all. One that stands still is not waited for.
 static SILENCES: AtomicU64 = AtomicU64::new(0);
 
 /// Waits a bounded time for the answer to a question, and under `--on-full drop` not

@@ -1,7 +1,7 @@
 //! Takes a stack: interprets rows that the collector compiled, memoised by
 //! return address, within memory known to be readable.
 //!
-//! A frame pointer is trusted only where a row says that it holds. Nothing is
+//! A frame pointer is trusted only where a row permits it. Nothing is
 //! dereferenced outside the thread's stack and the read-only tables.
 
 mod ask;

@@ -43,7 +43,7 @@ pub fn code_changed() {
     callee::forget();
 }
 
-/// The rows that were looked up for the code that is loaded.
+/// The rows that were found for the code that is loaded.
 pub struct Rows {
     memo: *const MemoisedRow,
     /// Code generation: also where a stack's hash begins.

@@ -1,4 +1,4 @@
-//! Looks rows up in the tables that the collector publishes.
+//! Finds rows in the tables that the collector publishes.
 
 use crate::{state, sys};
 use core::sync::atomic::Ordering::*;
@@ -16,7 +16,7 @@ pub enum RowSearch {
     Unknown,
 }
 
-/// Looks `pc` up in the published modules; `quiet`: without a system call.
+/// Finds `pc` in the published modules; `quiet`: without a system call.
 pub fn search(pc: u64, quiet: bool) -> RowSearch {
     let Some(header) = state::header() else { return RowSearch::Unknown };
     let region = state::REGION.load(Relaxed);

@@ -5,15 +5,15 @@ use super::memory::Memory;
 
 /// From 3.12 on: frames that are the interpreter's own have an owner from here on.
 const FIRST_OWN: u8 = 3;
-/// Frames of the interpreter's own between two of Python's that are believed.
+/// Frames of the interpreter's own between two of Python's that are accepted.
 const MOST_OWN: usize = 8;
 
-/// A frame before its code was looked up.
+/// A frame before its code was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawFrame {
     /// Address of its code object.
     pub code: u64,
-    /// Where it is: an address or an offset, as the layout says.
+    /// Where it is: an address or an offset, by the layout.
     pub instruction: u64,
     /// It is the outermost that its call of the interpreter's loop runs.
     pub entry: bool,

@@ -47,7 +47,7 @@ pub struct Layout {
     pub instruction: u64,
     /// What that is.
     pub instruction_is: Instruction,
-    /// Who owns it: from 3.12 on the interpreter's own frames are told by this.
+    /// Who owns it: from 3.12 on this marks the interpreter's own frames.
     pub owner: Option<u64>,
     /// Whether a call of the interpreter's loop began with it (3.11).
     pub is_entry: Option<u64>,
@@ -75,12 +75,12 @@ pub struct Interpreter {
     /// Address of `PyGILState_GetThisThreadState`: reads a variable of the thread.
     pub thread_of: u64,
     /// Address of `_PyThreadState_UncheckedGet` or its successor: reads a variable, to
-    /// 3.11 of the runtime (whoever holds the lock), later of the thread (the state with
+    /// 3.11 of the runtime (the holder of the lock), later of the thread (the state with
     /// which it may run Python now).
     pub current: u64,
     /// Address of `PyCode_Type`.
     pub code_type: u64,
-    /// `current` tells of whoever holds the one lock.
+    /// `current` is the holder of the one lock.
     pub one_lock: bool,
     /// First address of its code, and one past the last: a thread that runs Python has
     /// return addresses there.

@@ -2,8 +2,8 @@
 
 use super::layout::{Instruction, Layout, Lines};
 
-/// The line of an instruction of a code object at `code`, whose table of lines is given;
-/// the first line if the table does not say.
+/// The line of an instruction of a code object at `code`, with the given table of lines;
+/// the first line if the table does not have it.
 pub fn line(
     layout: &Layout,
     code: u64,

@@ -1,6 +1,6 @@
 //! CPython's frames: where its objects keep what is read, and how to read it.
 //!
-//! The collector finds an interpreter and says in the region where it lies and how it
+//! The collector finds an interpreter and publishes in the region where it lies and how it
 //! lays its objects out ([`Interpreter`]); the target reads its own threads' frames by
 //! it. The collector reads other processes by the same code, through another [`Memory`].
 

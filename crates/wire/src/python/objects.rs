@@ -3,7 +3,7 @@
 use super::layout::Layout;
 use super::memory::Memory;
 
-/// Longest name or path that is believed, characters.
+/// Longest name or path that is accepted, characters.
 pub const MAX_TEXT: u64 = 4096;
 /// Longest table of lines that is read, bytes.
 pub const MAX_LINES: u64 = 1 << 20;
@@ -72,7 +72,7 @@ pub struct Text {
     pub chars: Chars,
 }
 
-/// Finds a string's characters: of compact strings alone, as all names of code are.
+/// Finds a string's characters: only of compact strings, as all names of code are.
 pub fn text(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<Text> {
     let len = memory.u64(at.wrapping_add(16)).filter(|len| *len <= MAX_TEXT)?;
     let state = memory.u32(at.wrapping_add(32))?;

@@ -58,8 +58,8 @@ impl Gap {
 
     /// How much of it passed, from its start, before that call was over and the work
     /// had time to reach the device: until then the device had nothing to do. The
-    /// rest the work spent waiting on the device. All of it, if the launch was not
-    /// seen.
+    /// rest the work spent waiting on the device. All of it, if no launch was
+    /// recorded.
     pub fn late(&self) -> Interval {
         Interval::new(self.interval.start, self.late_end)
     }

@@ -1,4 +1,4 @@
-//! One device of a host, and what the summary says of it.
+//! One device of a host, and its part of the summary.
 
 use serde_json::Value;
 use tprof_trace::model::counter::*;
@@ -20,7 +20,7 @@ pub struct SampledGpu {
     pub gpu: u32,
     /// Which ranks see it, and under which number, in words; none is not known to.
     pub visible_to: Option<String>,
-    /// Share of the time in which any kernel ran, as the driver says it.
+    /// Share of the time in which any kernel ran, by the driver.
     pub mean_utilization: Reading<f64>,
     /// The highest reading of it.
     pub highest_utilization: Reading<f64>,

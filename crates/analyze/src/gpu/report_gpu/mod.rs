@@ -1,4 +1,4 @@
-//! `gpu`: devices as their management library tells of them, from outside the job:
+//! `gpu`: devices as their management library reports them, from outside the job:
 //! utilisation, memory, clocks, power, temperature, throttling.
 
 mod device;

@@ -1,4 +1,4 @@
-//! What the management library told of devices: by file, and joined by host.
+//! What the management library reported of devices: by file, and joined by host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ pub(crate) struct FileSamples {
 /// Reads a file's.
 pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
     let mut part = FileSamples { host: file.header().host.clone(), ..FileSamples::default() };
-    // The newest says what devices stopped to tell.
+    // The newest lists what devices stopped to report.
     let facts = file.properties().filter(|(key, _)| *key == "nvml").last();
     part.facts = facts.and_then(|(_, text)| serde_json::from_str(text).ok());
     for row in file.counters().iter().filter(|row| row.process.is_none() && row.value.is_finite()) {
@@ -61,7 +61,7 @@ pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
 /// A host, from all files that were written there.
 #[derive(Default)]
 pub(super) struct HostSamples<'a> {
-    /// One of its files, whose clock is all of theirs.
+    /// One of its files; all have the same clock.
     pub(super) at: Option<&'a RankAt>,
     pub(super) facts: Option<&'a Value>,
     pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Why clocks are low, by bit, and whether that slows what runs: the others say that
-/// there is nothing to do, or what somebody set.
+/// Why clocks are low, by bit, and whether that slows what runs: the others mean that
+/// there is nothing to do, or that a setting is in force.
 pub(super) const REASONS: [(&str, bool); 9] = [
     ("idle", false),
     ("application clocks", false),
