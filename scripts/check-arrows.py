@@ -49,7 +49,7 @@ INJECTED_MAY = {"libc"}
 # arguments, they are checked too: `scripts/check-arrows.py tprof-trace`.
 UNTIDY = {
     "tprof-import",
-    "tprof-export", "tprof",
+    "tprof-export",
 }
 
 

@@ -5,7 +5,7 @@
 //! versions of it crash at their first call.
 #![allow(unsafe_code)] // one call into the driver's library, which programs load as well
 
-use super::{Check, Verdict};
+use super::check::{Check, Verdict};
 use libloading::os::unix::{Library, RTLD_LAZY};
 use object::{Object, ObjectSection};
 use std::collections::BTreeSet;

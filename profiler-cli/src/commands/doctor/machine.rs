@@ -1,6 +1,6 @@
 //! What this machine, container and account allow.
 
-use super::{Check, Verdict};
+use super::check::{Check, Verdict};
 use crate::commands::env;
 use crate::launch::libraries;
 use crate::launch::system;

@@ -1,8 +1,9 @@
 //! `--run-kernel`: runs a kernel on each device under `tprof run`, and compares what ran
 //! with what was recorded.
 
+use super::check::{Check, Verdict};
+use super::gpu;
 use super::kernel::{COPY_BYTES, KERNEL, LAUNCHES, NUMBERS, OnDevice, Ran};
-use super::{Check, Verdict, gpu};
 use crate::launch::libraries::LIBRARY_DIR;
 use crate::runs::scratch::Scratch;
 use crate::settings::CONFIG_FILE;

@@ -1,6 +1,7 @@
 //! What of one program can be recorded.
 
-use super::{Check, Verdict, gpu};
+use super::check::{Check, Verdict};
+use super::gpu;
 use crate::launch;
 use crate::launch::failures::not_run;
 use crate::terminal::errors::reason;
