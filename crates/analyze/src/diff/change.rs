@@ -1,7 +1,7 @@
 //! How a metric changed, and what that means.
 
 use super::figures::{Better, Metric};
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::base::stats::Repeats;
 
 /// How a metric changed.

@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::figures::find;
 use super::side::Side;
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::base::stats::{Repeats, difference_error};
 
 /// How a metric changed; `None` if there is no such metric.

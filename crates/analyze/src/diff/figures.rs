@@ -1,6 +1,6 @@
 //! What is compared of each step and of each run.
 
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::document::Unit;
 
 /// Which way is better.

@@ -7,7 +7,7 @@ use tprof_facts::labels;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ThreadState};
 
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::cpu::shown;
 use crate::memory::RankMemory;
 use crate::rank::RankTrace;

@@ -4,7 +4,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::Allocator;
 
 use super::figures::Figure;
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::memory::RankMemory;
 use crate::rank::RankTrace;
 

@@ -12,7 +12,7 @@ use super::host::HostActivity;
 use super::names::TimesByName;
 use super::of_run::Peaks;
 use super::rank::RankAnalysis;
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::document::{Options, begin};
 use crate::report::AnalyzeError;
 use crate::report::{OfKind, read_ranks};

@@ -7,7 +7,7 @@ use super::figures::{Metric, RUN_METRICS, STEP_METRICS};
 use super::host_tables;
 use super::names::{Sort, Took};
 use super::side::Side;
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::base::stats::{Repeats, difference_error};
 use crate::document::{Cell, Column, Table, Unit};
 

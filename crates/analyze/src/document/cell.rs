@@ -1,6 +1,6 @@
 //! What a table's cells hold.
 
-use crate::Reading;
+use crate::base::reading::Reading;
 
 /// A value of a cell.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
-use crate::Reading;
 use crate::base::intervals::Interval;
+use crate::base::reading::Reading;
 use crate::findings::absent::Thing;
 use crate::findings::finding::{Evidence, Track};
 use crate::findings::rule::Rule;

@@ -7,7 +7,7 @@ use super::super::outcome::RankFindings;
 use super::super::severity::Severity;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, judged};
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::document::{Body, Cell, RankAt, Table};
 use crate::rank::{Needs, RankTrace};
 

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::counted;
 
-use crate::Reading;
+use crate::base::reading::Reading;
 use crate::base::stats::Spread;
 use crate::rank::Step;
 
