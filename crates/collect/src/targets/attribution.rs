@@ -21,18 +21,18 @@ use tprof_trace::run::{Blind, ProcessInfo};
 const HOLD_NS: u64 = 250_000_000;
 
 /// A process in samples that did not attach.
-struct Own {
+struct SampledOnly {
     pid: u32,
     file: usize,
     index: ProcessIndex,
     code: Code,
-    ledger: CpuRows,
+    cpu_rows: CpuRows,
     /// Its row in the processes.
     row: usize,
 }
 
 /// A program of a row of its own that has ended, in an unknown way so far.
-struct Leaving {
+struct EndedProgram {
     own: usize,
     end_ns: u64,
 }
@@ -42,7 +42,7 @@ struct Leaving {
 enum Owner {
     Unknown,
     Image(u64),
-    Own(usize),
+    SampledOnly(usize),
 }
 
 /// A program that a process ran.
@@ -55,7 +55,7 @@ struct Epoch {
 
 /// What is known of a pid.
 #[derive(Default)]
-struct Person {
+struct SampledPid {
     parent: u32,
     /// File of its parent.
     file: Option<usize>,
@@ -68,11 +68,11 @@ struct Person {
 /// See the module.
 #[derive(Default)]
 pub struct Attribution {
-    people: HashMap<u32, Person>,
+    pids: HashMap<u32, SampledPid>,
     /// Arrival, program, sample.
     held: VecDeque<(u64, usize, CpuSample)>,
-    own: Vec<Own>,
-    leaving: Vec<Leaving>,
+    own: Vec<SampledOnly>,
+    ended_programs: Vec<EndedProgram>,
     redact: bool,
 }
 
@@ -95,16 +95,16 @@ impl Attribution {
         match event {
             SamplerEvent::Forked { pid, parent, time_ns } => {
                 let file = self.file_of(parent, to);
-                let person = Person { parent, file, ..Person::default() };
-                self.people.insert(pid, person);
+                let known = SampledPid { parent, file, ..SampledPid::default() };
+                self.pids.insert(pid, known);
                 self.begins(pid, time_ns);
             }
             SamplerEvent::Replaced(pid, time_ns) => self.begins(pid, time_ns),
             SamplerEvent::Ended(pid, time_ns) => self.ended(pid, time_ns, to),
             SamplerEvent::Named(pid, tid, time_ns, name) => self.named(pid, tid, time_ns, name, to),
             SamplerEvent::Met(met) => {
-                let person = self.person(met.pid);
-                let Some(epoch) = person.epochs.last_mut() else { return };
+                let known = self.known(met.pid);
+                let Some(epoch) = known.epochs.last_mut() else { return };
                 let owner = epoch.owner;
                 if owner == Owner::Unknown {
                     epoch.met.push((met.time_ns, met.module));
@@ -117,7 +117,7 @@ impl Attribution {
                 for taken in all {
                     // By time: a wait is event of when it is over, which may be in
                     // the next program.
-                    let epochs = &self.person(taken.pid).epochs;
+                    let epochs = &self.known(taken.pid).epochs;
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
                     let program = began.saturating_sub(1);
                     self.held.push_back((now, program, taken));
@@ -150,29 +150,29 @@ impl Attribution {
     pub fn pids(&self) -> impl Iterator<Item = (u32, u64)> {
         // Of some it is not known since when they are there.
         let since =
-            |person: &Person| person.epochs.first().map(|e| e.since_ns).filter(|ns| *ns > 0);
-        self.people.iter().map(move |(pid, person)| (*pid, since(person).unwrap_or(u64::MAX)))
+            |known: &SampledPid| known.epochs.first().map(|e| e.since_ns).filter(|ns| *ns > 0);
+        self.pids.iter().map(move |(pid, known)| (*pid, since(known).unwrap_or(u64::MAX)))
     }
 
-    fn person(&mut self, pid: u32) -> &mut Person {
-        let person = self.people.entry(pid).or_default();
-        if person.epochs.is_empty() {
-            person.epochs.push(Epoch { since_ns: 0, owner: Owner::Unknown, met: Vec::new() });
+    fn known(&mut self, pid: u32) -> &mut SampledPid {
+        let known = self.pids.entry(pid).or_default();
+        if known.epochs.is_empty() {
+            known.epochs.push(Epoch { since_ns: 0, owner: Owner::Unknown, met: Vec::new() });
         }
-        person
+        known
     }
 
     fn begins(&mut self, pid: u32, since_ns: u64) {
         let epoch = Epoch { since_ns, owner: Owner::Unknown, met: Vec::new() };
-        self.people.entry(pid).or_default().epochs.push(epoch);
+        self.pids.entry(pid).or_default().epochs.push(epoch);
     }
 
     fn ended(&mut self, pid: u32, time_ns: u64, to: &mut Destination<'_>) {
         self.assign(to, Some(pid), u64::MAX);
-        let Some(person) = self.people.remove(&pid) else { return };
-        for epoch in person.epochs {
-            if let Owner::Own(own) = epoch.owner {
-                self.leaving.push(Leaving { own, end_ns: time_ns });
+        let Some(known) = self.pids.remove(&pid) else { return };
+        for epoch in known.epochs {
+            if let Owner::SampledOnly(own) = epoch.owner {
+                self.ended_programs.push(EndedProgram { own, end_ns: time_ns });
             }
         }
     }
@@ -180,7 +180,7 @@ impl Attribution {
     /// Writes how programs ended that have rows of their own, once it is known: the process that reaped
     /// them is event of later than of their end. Those that ended before `until_ns` wait no more.
     pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
-        self.leaving.retain(|left| {
+        self.ended_programs.retain(|left| {
             let Some(own) = self.own.get(left.own) else { return false };
             let Some(end) =
                 out.processes.sampled_ended(own.row, left.end_ns, left.end_ns < until_ns)
@@ -195,19 +195,19 @@ impl Attribution {
     }
 
     fn named(&mut self, pid: u32, tid: u32, time_ns: u64, name: String, to: &mut Destination<'_>) {
-        let person = self.person(pid);
-        let owner = person.epochs.last().map_or(Owner::Unknown, |e| e.owner);
-        person.names.insert(tid, name.clone());
-        let (ledger, file) = match owner {
+        let known = self.known(pid);
+        let owner = known.epochs.last().map_or(Owner::Unknown, |e| e.owner);
+        known.names.insert(tid, name.clone());
+        let (cpu_rows, file) = match owner {
             Owner::Image(image) => match to.targets.get(&image) {
-                Some(tracked) => (&tracked.cpu_rows, tracked.file),
+                Some(target) => (&target.cpu_rows, target.file),
                 None => return,
             },
-            Owner::Own(at) => (&self.own[at].ledger, self.own[at].file),
+            Owner::SampledOnly(at) => (&self.own[at].cpu_rows, self.own[at].file),
             Owner::Unknown => return,
         };
         if let Some(open) = to.out.files.open.get_mut(file) {
-            ledger.name(tid, time_ns, &name, open);
+            cpu_rows.name(tid, time_ns, &name, open);
         }
     }
 
@@ -219,16 +219,16 @@ impl Attribution {
         match owner {
             Owner::Unknown => None,
             Owner::Image(image) => to.targets.get_mut(&image).map(|t| &mut t.code),
-            Owner::Own(at) => self.own.get_mut(at).map(|o| &mut o.code),
+            Owner::SampledOnly(at) => self.own.get_mut(at).map(|o| &mut o.code),
         }
     }
 
     /// The file that a process's rows go to, as far as that is known.
     fn file_of(&self, pid: u32, to: &Destination<'_>) -> Option<usize> {
-        let person = self.people.get(&pid);
-        let owner = person.and_then(|p| p.epochs.iter().rev().find(|e| e.owner != Owner::Unknown));
+        let known = self.pids.get(&pid);
+        let owner = known.and_then(|p| p.epochs.iter().rev().find(|e| e.owner != Owner::Unknown));
         match owner.map(|e| e.owner) {
-            Some(Owner::Own(at)) => self.own.get(at).map(|o| o.file),
+            Some(Owner::SampledOnly(at)) => self.own.get(at).map(|o| o.file),
             Some(Owner::Image(image)) => to.out.processes.assignment_of(image).map(|p| p.file),
             _ => to
                 .out
@@ -236,7 +236,7 @@ impl Attribution {
                 .image_of(pid)
                 .and_then(|image| to.out.processes.assignment_of(image))
                 .map(|p| p.file)
-                .or_else(|| person.and_then(|p| p.file)),
+                .or_else(|| known.and_then(|p| p.file)),
         }
     }
 
@@ -252,7 +252,7 @@ impl Attribution {
             let force = now_ns.saturating_sub(arrived) > HOLD_NS;
             let mut taken = taken;
             let mut owner = self.owner(taken.pid, program, false, to);
-            let last = self.person(taken.pid).epochs.len() - 1;
+            let last = self.known(taken.pid).epochs.len() - 1;
             if owner == Owner::Unknown && force {
                 // Between fork and exec a child is about to be what it becomes,
                 // and runs its parent's code.
@@ -271,25 +271,25 @@ impl Attribution {
 
     /// The owner of a program's samples; a row is made for it if need be and `force`.
     fn owner(&mut self, pid: u32, program: usize, force: bool, to: &mut Destination<'_>) -> Owner {
-        let person = self.person(pid);
-        let program = program.min(person.epochs.len() - 1);
-        let epoch = &person.epochs[program];
+        let known = self.known(pid);
+        let program = program.min(known.epochs.len() - 1);
+        let epoch = &known.epochs[program];
         if epoch.owner != Owner::Unknown {
             return epoch.owner;
         }
         let from = epoch.since_ns;
-        let until = person.epochs.get(program + 1).map_or(u64::MAX, |next| next.since_ns);
+        let until = known.epochs.get(program + 1).map_or(u64::MAX, |next| next.since_ns);
         let mut images = to.targets.iter().rev().filter(|(_, t)| t.pid == pid);
         let image = images.find(|(_, t)| (from..until).contains(&t.start_ns)).map(|(n, _)| *n);
         let owner = match image {
             Some(image) => Owner::Image(image),
             None if force => match self.make_row(pid, program, to) {
-                Some(at) => Owner::Own(at),
+                Some(at) => Owner::SampledOnly(at),
                 None => return Owner::Unknown,
             },
             None => return Owner::Unknown,
         };
-        let epoch = &mut self.person(pid).epochs[program];
+        let epoch = &mut self.known(pid).epochs[program];
         epoch.owner = owner;
         let met = std::mem::take(&mut epoch.met);
         if let Some(code) = self.code_of(owner, to) {
@@ -308,9 +308,9 @@ impl Attribution {
             None => to.out.files.unranked().ok()?,
         };
         let inherited = self.in_force_of_parent(pid, program, to);
-        let person = self.person(pid);
-        let (parent, since_ns) = (person.parent, person.epochs[program].since_ns);
-        let name = person.names.get(&pid).cloned().unwrap_or_default();
+        let known = self.known(pid);
+        let (parent, since_ns) = (known.parent, known.epochs[program].since_ns);
+        let name = known.names.get(&pid).cloned().unwrap_or_default();
         let open = to.out.files.open.get_mut(file)?;
         let index = open.processes;
         open.processes += 1;
@@ -350,7 +350,7 @@ impl Attribution {
             ..ProcessInfo::default()
         };
         let row = to.out.processes.sampled(info, file);
-        self.own.push(Own { pid, file, index, code, ledger: CpuRows::default(), row });
+        self.own.push(SampledOnly { pid, file, index, code, cpu_rows: CpuRows::default(), row });
         Some(self.own.len() - 1)
     }
 
@@ -361,21 +361,21 @@ impl Attribution {
         program: usize,
         to: &mut Destination<'_>,
     ) -> Vec<std::sync::Arc<crate::targets::code::Placement>> {
-        let parent = self.people.get(&pid).map_or(0, |p| p.parent);
+        let parent = self.pids.get(&pid).map_or(0, |p| p.parent);
         if program > 0 || parent == 0 {
             return Vec::new();
         }
-        let owner = self.people.get(&parent).and_then(|p| p.epochs.last()).map(|e| e.owner);
+        let owner = self.pids.get(&parent).and_then(|p| p.epochs.last()).map(|e| e.owner);
         let code = self.code_of(owner.unwrap_or(Owner::Unknown), to);
         code.map(|c| c.in_force()).unwrap_or_default()
     }
 
     fn write(&mut self, owner: Owner, taken: CpuSample, to: &mut Destination<'_>) {
-        let names = match self.people.get(&taken.pid) {
-            Some(person) => &person.names,
+        let names = match self.pids.get(&taken.pid) {
+            Some(known) => &known.names,
             None => return,
         };
-        let (file, process, pid, code, ledger) = match owner {
+        let (file, process, pid, code, cpu_rows) = match owner {
             Owner::Unknown => return,
             Owner::Image(image) => match to.targets.get_mut(&image) {
                 Some(t) => (t.file, t.hooks.index, t.pid, &mut t.code, &mut t.cpu_rows),
@@ -387,14 +387,14 @@ impl Attribution {
                     );
                 }
             },
-            Owner::Own(at) => {
+            Owner::SampledOnly(at) => {
                 let own = &mut self.own[at];
-                (own.file, own.index, own.pid, &mut own.code, &mut own.ledger)
+                (own.file, own.index, own.pid, &mut own.code, &mut own.cpu_rows)
             }
         };
         let Some(open) = to.out.files.open.get_mut(file) else { return };
         let redact = self.redact;
-        ledger.take(taken, &mut RowSink { open, process, pid, code, names, redact });
+        cpu_rows.take(taken, &mut RowSink { open, process, pid, code, names, redact });
     }
 
     /// Writes stacks and modules of processes that did not attach; what of them
