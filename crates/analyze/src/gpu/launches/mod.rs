@@ -121,7 +121,7 @@ impl Quantiles {
 /// Launches of one graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphLaunches {
-    /// Number; none if the trace does not number graphs.
+    /// Number; none if the trace has no numbers of graphs.
     pub graph: Option<u32>,
     /// Pieces of work in one launch.
     pub nodes: usize,
