@@ -47,10 +47,7 @@ INJECTED = {"tprof-wire", "tprof-cupti-sys", "tprof-inject", "tprof-preload", "t
 INJECTED_MAY = {"libc"}
 # Crates with circles or two types of one name that are still to be mended. Named as
 # arguments, they are checked too: `scripts/check-arrows.py tprof-trace`.
-UNTIDY = {
-    "tprof-import",
-    "tprof-export",
-}
+UNTIDY = set()
 
 
 def metadata(*arguments):

@@ -21,7 +21,7 @@ use flate2::write::GzEncoder;
 use tprof_trace::RunDir;
 use tprof_trace::model::Span;
 
-use crate::in_order::{self, Event};
+use crate::in_order::{self, TimedRow};
 use crate::output::Output;
 use crate::{ExportError, Options, Part, Selection, Written, paths};
 use rows::Rows;
@@ -117,13 +117,13 @@ fn document(
     written: &mut Written,
 ) -> io::Result<(GzEncoder<Output>, Option<u64>)> {
     let about = about::About::of(part, unix_ns, last_rank);
-    let mut writer = Writer::begin(part, &about, to)?;
+    let mut writer = Writer::begin(part, about.clock, |text| about.begin(text), to)?;
     let mut rows = Rows::new(part, about.imported);
     // Holistic Trace Analysis takes the file's first event, if it is a span, for the
     // launch of work without one.
     let first = first_span(part);
     if let Some(first) = &first {
-        rows.write(Event::Span(first), &mut writer)?;
+        rows.write(TimedRow::Span(first), &mut writer)?;
         written.events += 1;
     }
     let mut first = first;
@@ -136,11 +136,11 @@ fn document(
     written.events += curves::memory(&mut writer)?;
     let (mut samples, mut cut_ns) = (0, None);
     in_order::each(&part.trace, part.window, |event| {
-        if let Event::Sample(_) = event {
+        if let TimedRow::Sample(_) = event {
             samples += 1;
             return Ok::<bool, io::Error>(true);
         }
-        if let (Event::Span(row), Some(known)) = (event, &first)
+        if let (TimedRow::Span(row), Some(known)) = (event, &first)
             && row == known
         {
             first = None;

@@ -17,39 +17,10 @@ use tprof_trace::model::{
     HeapWhat, MemoryRecording, Process, ProcessIndex, Sample, StackId, ThreadState,
 };
 
+use crate::options::Weight;
 use crate::output::Output;
 use crate::stacks::stands_for;
 use crate::{ExportError, Options, Part, Selection, Written, paths};
-
-/// What the number behind a stack is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// Requested bytes.
-    Bytes,
-    /// Allocations; a realloc is one.
-    Count,
-    /// Time on a core, nanoseconds, from CPU samples.
-    Cpu,
-    /// Time off a core, waiting or ready, nanoseconds.
-    Wait,
-}
-
-impl Weight {
-    /// Whether it counts allocations; otherwise CPU samples.
-    fn is_of_memory(self) -> bool {
-        matches!(self, Weight::Bytes | Weight::Count)
-    }
-
-    /// What it counts.
-    fn about(self) -> &'static str {
-        match self {
-            Weight::Bytes => "allocated bytes",
-            Weight::Count => "allocations",
-            Weight::Cpu => "nanoseconds on a core",
-            Weight::Wait => "nanoseconds off a core",
-        }
-    }
-}
 
 /// Writes one file: `DIR/stacks.folded`, or what the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {

@@ -12,7 +12,7 @@ use crate::external::{Called, ExternalIds};
 
 /// One row of any table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event<'a> {
+pub(crate) enum TimedRow<'a> {
     Span(&'a Span),
     Kernel(&'a Kernel),
     Copy(&'a MemoryCopy),
@@ -30,7 +30,7 @@ pub(crate) enum Event<'a> {
 pub(crate) fn each<E>(
     trace: &TraceFile,
     window: Window,
-    mut each: impl FnMut(Event<'_>) -> Result<bool, E>,
+    mut each: impl FnMut(TimedRow<'_>) -> Result<bool, E>,
 ) -> Result<(), E> {
     let ids = ExternalIds::of(trace);
     let mut spans = Stream::new(trace, window, &ids, |r: &Span| r.start_ns);
@@ -70,15 +70,21 @@ pub(crate) fn each<E>(
         // At a tie the first table gives only its rows of that moment.
         let until_ns = second_ns.max(first_ns.saturating_add(1));
         let more = match first {
-            0 => spans.until(until_ns, |row| each(Event::Span(row)), &mut next[0])?,
-            1 => kernels.until(until_ns, |row| each(Event::Kernel(row)), &mut next[1])?,
-            2 => copies.until(until_ns, |row| each(Event::Copy(row)), &mut next[2])?,
-            3 => syncs.until(until_ns, |row| each(Event::Synchronization(row)), &mut next[3])?,
-            4 => device_spans.until(until_ns, |row| each(Event::DeviceSpan(row)), &mut next[4])?,
-            5 => collectives.until(until_ns, |row| each(Event::Collective(row)), &mut next[5])?,
-            6 => allocations.until(until_ns, |row| each(Event::Allocation(row)), &mut next[6])?,
-            7 => samples.until(until_ns, |row| each(Event::Sample(row)), &mut next[7])?,
-            _ => flows.until(until_ns, |row| each(Event::Flow(row)), &mut next[8])?,
+            0 => spans.until(until_ns, |row| each(TimedRow::Span(row)), &mut next[0])?,
+            1 => kernels.until(until_ns, |row| each(TimedRow::Kernel(row)), &mut next[1])?,
+            2 => copies.until(until_ns, |row| each(TimedRow::Copy(row)), &mut next[2])?,
+            3 => syncs.until(until_ns, |row| each(TimedRow::Synchronization(row)), &mut next[3])?,
+            4 => {
+                device_spans.until(until_ns, |row| each(TimedRow::DeviceSpan(row)), &mut next[4])?
+            }
+            5 => {
+                collectives.until(until_ns, |row| each(TimedRow::Collective(row)), &mut next[5])?
+            }
+            6 => {
+                allocations.until(until_ns, |row| each(TimedRow::Allocation(row)), &mut next[6])?
+            }
+            7 => samples.until(until_ns, |row| each(TimedRow::Sample(row)), &mut next[7])?,
+            _ => flows.until(until_ns, |row| each(TimedRow::Flow(row)), &mut next[8])?,
         };
         if !more {
             return Ok(());
@@ -149,19 +155,19 @@ impl<'a, R: Called> Stream<'a, R> {
     }
 }
 
-impl Event<'_> {
+impl TimedRow<'_> {
     /// When it began.
     pub fn time_ns(&self) -> u64 {
         match self {
-            Event::Span(row) => row.start_ns,
-            Event::Kernel(row) => row.start_ns,
-            Event::Copy(row) => row.start_ns,
-            Event::Synchronization(row) => row.start_ns,
-            Event::DeviceSpan(row) => row.start_ns,
-            Event::Collective(row) => row.start_ns,
-            Event::Allocation(row) => row.time_ns,
-            Event::Sample(row) => row.time_ns,
-            Event::Flow(row) => row.time_ns,
+            TimedRow::Span(row) => row.start_ns,
+            TimedRow::Kernel(row) => row.start_ns,
+            TimedRow::Copy(row) => row.start_ns,
+            TimedRow::Synchronization(row) => row.start_ns,
+            TimedRow::DeviceSpan(row) => row.start_ns,
+            TimedRow::Collective(row) => row.start_ns,
+            TimedRow::Allocation(row) => row.time_ns,
+            TimedRow::Sample(row) => row.time_ns,
+            TimedRow::Flow(row) => row.time_ns,
         }
     }
 }

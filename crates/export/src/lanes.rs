@@ -5,12 +5,12 @@
 
 /// The lanes of one track.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes {
+pub(crate) struct NestedLanes {
     /// Ends of the open intervals of each lane, outermost first.
     open: Vec<Vec<u64>>,
 }
 
-impl Lanes {
+impl NestedLanes {
     /// The lane for an interval. They must come by start, the longest first.
     pub fn place(&mut self, start_ns: u64, end_ns: u64) -> usize {
         for (at, open) in self.open.iter_mut().enumerate() {
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn what_nests_shares_a_lane() {
-        let mut lanes = Lanes::default();
+        let mut lanes = NestedLanes::default();
         let placed: Vec<usize> =
             [(0, 10), (0, 5), (5, 10), (7, 12), (8, 9), (10, 10), (11, 13), (12, 20)]
                 .into_iter()

@@ -101,7 +101,7 @@ impl Sink for Dataset<'_> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        let mut table = Table::begin(&path, name, columns)?;
+        let mut table = TableFile::begin(&path, name, columns)?;
         for batch in rows {
             table.add(&batch, columns, context)?;
         }
@@ -119,15 +119,15 @@ impl Sink for Dataset<'_> {
 }
 
 /// One file.
-struct Table {
+struct TableFile {
     writer: SerializedFileWriter<File>,
     buffers: Vec<Buffer>,
     pending: usize,
     count: u64,
 }
 
-impl Table {
-    fn begin<R>(path: &Path, name: &str, columns: &[Column<R>]) -> io::Result<Table> {
+impl TableFile {
+    fn begin<R>(path: &Path, name: &str, columns: &[Column<R>]) -> io::Result<TableFile> {
         let version = KeyValue::new("tprof.tables_version".into(), tables::VERSION.to_string());
         let level = ZstdLevel::try_new(3).map_err(parquet_failed)?;
         let mut properties = WriterProperties::builder()
@@ -144,7 +144,7 @@ impl Table {
         let properties = Arc::new(properties.build());
         let writer = SerializedFileWriter::new(file, schema, properties).map_err(parquet_failed)?;
         let buffers = columns.iter().map(|column| Buffer::new(column.kind)).collect();
-        Ok(Table { writer, buffers, pending: 0, count: 0 })
+        Ok(TableFile { writer, buffers, pending: 0, count: 0 })
     }
 
     fn add<R>(

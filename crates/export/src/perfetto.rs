@@ -28,7 +28,7 @@ use tprof_trace::RunDir;
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
 
 use crate::busy::Busy;
-use crate::in_order::{self, Event};
+use crate::in_order::{self, TimedRow};
 use crate::output::Output;
 use crate::{ExportError, Options, Part, Selection, Written, collectives, paths};
 use out::{Clock, Out};
@@ -148,27 +148,27 @@ fn rank<W: Write>(
             written.events += 1;
         }
         match event {
-            Event::Span(row) => {
+            TimedRow::Span(row) => {
                 scene.span(row)?;
                 if let Some(correlation) = scene.starts_work(row) {
                     queue.launch(&mut scene, row.process, correlation, time_ns)?;
                 }
             }
-            Event::Kernel(row) => {
+            TimedRow::Kernel(row) => {
                 busy.kernel(row);
                 scene.kernel(row)?;
                 queue.start(&mut scene, row.process, row.correlation, time_ns)?;
             }
-            Event::Copy(row) => {
+            TimedRow::Copy(row) => {
                 scene.copy(row)?;
                 queue.start(&mut scene, row.process, row.correlation, time_ns)?;
             }
-            Event::Synchronization(row) => scene.synchronization(row)?,
-            Event::DeviceSpan(row) => scene.device_span(row)?,
-            Event::Allocation(row) => allocation(&mut scene, row)?,
-            Event::Sample(row) => scene.sample(row)?,
-            Event::Flow(row) => scene.flow_point(row)?,
-            Event::Collective(_) => return Ok(true), // By their kernels' times, above.
+            TimedRow::Synchronization(row) => scene.synchronization(row)?,
+            TimedRow::DeviceSpan(row) => scene.device_span(row)?,
+            TimedRow::Allocation(row) => allocation(&mut scene, row)?,
+            TimedRow::Sample(row) => scene.sample(row)?,
+            TimedRow::Flow(row) => scene.flow_point(row)?,
+            TimedRow::Collective(_) => return Ok(true), // By their kernels' times, above.
         }
         written.events += 1;
         if written.events.is_multiple_of(256) && full(&scene) {

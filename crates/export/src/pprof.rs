@@ -53,7 +53,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("trace.pb.gz"));
     Output::check(&path, options.force)?;
     let mut written = Written::default();
-    let mut profile = Profile::new();
+    let mut profile = Pprof::new();
     for file in &selection.files {
         let part = selection.open(file)?;
         let before = written.events;
@@ -78,11 +78,11 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 }
 
 /// A stack of a thread (of a process, for allocations), and what it was doing.
-type Key = (ProcessIndex, Option<ThreadIndex>, StackId, ThreadState);
+type LocationKey = (ProcessIndex, Option<ThreadIndex>, StackId, ThreadState);
 
-fn rank(part: &Part<'_>, profile: &mut Profile, written: &mut Written) {
+fn rank(part: &Part<'_>, profile: &mut Pprof, written: &mut Written) {
     let trace = &part.trace;
-    let mut sums: BTreeMap<Key, Sums> = BTreeMap::new();
+    let mut sums: BTreeMap<LocationKey, Sums> = BTreeMap::new();
     for sample in trace.in_order::<Sample>(part.window.from_ns, part.window.to_ns).flatten() {
         written.events += 1;
         let key = (sample.process, Some(sample.thread), sample.stack, sample.state);
@@ -124,7 +124,7 @@ fn rank(part: &Part<'_>, profile: &mut Profile, written: &mut Written) {
 }
 
 /// The profile as it grows.
-struct Profile {
+struct Pprof {
     fields: Proto,
     strings: FxHashMap<String, u64>,
     order: Vec<String>,
@@ -133,9 +133,9 @@ struct Profile {
     samples: u64,
 }
 
-impl Profile {
-    fn new() -> Profile {
-        let mut profile = Profile {
+impl Pprof {
+    fn new() -> Pprof {
+        let mut profile = Pprof {
             fields: Proto::default(),
             strings: FxHashMap::default(),
             order: Vec::new(),

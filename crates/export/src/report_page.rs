@@ -5,134 +5,17 @@
 //! sorting of its tables.
 
 mod charts;
+mod content;
 mod html;
 
 use std::path::PathBuf;
 
 use tprof_trace::RunDir;
 
+pub use content::{Chart, Complete, Fact, ReportPage, Section, Table, TableCell};
+
 use crate::page::{Page, Payload, run_title};
 use crate::{ExportError, Options};
-
-/// The content of a report.
-#[derive(Clone, Debug, Default)]
-pub struct ReportPage {
-    /// Below the title: where, when.
-    pub about: String,
-    /// The figures that come first.
-    pub facts: Vec<Fact>,
-    /// Whether everything was recorded, in a sentence, and what was not.
-    pub complete: Complete,
-    /// Its parts.
-    pub sections: Vec<Section>,
-    /// Other pages of the run: what they are, and where, relative to this one.
-    pub links: Vec<(String, String)>,
-}
-
-/// A figure with its name.
-#[derive(Clone, Debug, Default)]
-pub struct Fact {
-    /// What it is.
-    pub name: String,
-    /// As a person reads it.
-    pub value: String,
-    /// More on it, or why it is not known.
-    pub remark: String,
-}
-
-/// What was recorded and what was not.
-#[derive(Clone, Debug, Default)]
-pub struct Complete {
-    /// Nothing was lost, every process was recorded.
-    pub whole: bool,
-    /// That in a sentence.
-    pub sentence: String,
-    /// What is missing, in sentences.
-    pub gaps: Vec<String>,
-}
-
-/// A part of a report.
-#[derive(Clone, Debug, Default)]
-pub struct Section {
-    /// Key, unique in the page: only `[a-z_]`.
-    pub key: String,
-    /// Title.
-    pub title: String,
-    /// What a reader should know.
-    pub notes: Vec<String>,
-    /// Plots.
-    pub charts: Vec<Chart>,
-    /// Tables.
-    pub tables: Vec<Table>,
-    /// Why there is nothing, and what would fill it; empty if there is something.
-    pub empty: String,
-}
-
-/// A table.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    /// Title.
-    pub title: String,
-    /// How to read it.
-    pub about: String,
-    /// Columns: headings, and whether they hold words.
-    pub headings: Vec<(String, bool)>,
-    /// Rows, most important first.
-    pub rows: Vec<Vec<Cell>>,
-    /// Each row as a block: the first cell its headline.
-    pub cards: bool,
-    /// Rows that are not in the page.
-    pub left_out: usize,
-    /// Reasons for unknown values.
-    pub reasons: Vec<String>,
-    /// Why there are no rows.
-    pub empty: String,
-}
-
-/// A cell.
-#[derive(Clone, Debug, Default)]
-pub struct Cell {
-    /// As a person reads it.
-    pub text: String,
-    /// For sorting.
-    pub number: Option<f64>,
-    /// A share from 0 to 1, drawn behind the text.
-    pub share: Option<f64>,
-    /// What the pointer shows: a whole name, or why it is unknown.
-    pub title: String,
-}
-
-/// A plot.
-#[derive(Clone, Debug)]
-pub enum Chart {
-    /// Parts of a whole, a bar for each row.
-    Stacks {
-        /// Title.
-        title: String,
-        /// Names of the parts.
-        parts: Vec<String>,
-        /// Rows: their label, and their parts from 0 to 1.
-        rows: Vec<(String, Vec<f64>)>,
-    },
-    /// A column for each of many.
-    Columns {
-        /// Title.
-        title: String,
-        /// Columns: their label, their value, the value as a person reads it, and
-        /// whether it stands out.
-        columns: Vec<(String, f64, String, bool)>,
-    },
-    /// Curves over the same time.
-    Curves {
-        /// Title.
-        title: String,
-        /// First and last moment, as a person reads them.
-        ends: [String; 2],
-        /// Curves: their name, their peak as a person reads it, and their values,
-        /// evenly spaced, where known.
-        curves: Vec<(String, String, Vec<Option<f64>>)>,
-    },
-}
 
 /// Where the page of a run goes. Refuses one that is there.
 pub fn path(run: &RunDir, options: &Options<'_>) -> Result<PathBuf, ExportError> {

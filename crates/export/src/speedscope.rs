@@ -15,7 +15,7 @@ use tprof_facts::labels::{self, Ids};
 use tprof_trace::RunDir;
 use tprof_trace::model::*;
 
-use crate::lanes::Lanes;
+use crate::lanes::NestedLanes;
 use crate::output::Output;
 use crate::stacks::{self, stands_for};
 use crate::text::Text;
@@ -29,7 +29,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let path = options.output.clone().unwrap_or_else(default);
     Output::check(&path, options.force)?;
     let mut written = Written::default();
-    let mut document = Document::default();
+    let mut document = Speedscope::default();
     for file in &selection.files {
         let part = selection.open(file)?;
         let label = file.label.to_string();
@@ -61,14 +61,14 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 
 /// Frames, and profiles that refer to them.
 #[derive(Default)]
-struct Document {
+struct Speedscope {
     frames: Vec<Value>,
     numbers: FxHashMap<(String, String, u32), u64>,
     /// Each as its JSON, without the braces around.
     profiles: Vec<Text>,
 }
 
-impl Document {
+impl Speedscope {
     fn frame(&mut self, name: &str, file: &str, line: u32) -> u64 {
         let next = self.frames.len() as u64;
         let key = (name.to_owned(), file.to_owned(), line);
@@ -128,14 +128,14 @@ fn head(kind: &str, name: &str, unit: &str, (start, end): (u64, u64)) -> Text {
 
 /// Spans of a lane on their way to a profile.
 #[derive(Default)]
-struct Lane {
+struct ThreadLane {
     events: Text,
     open: Vec<(u64, u64)>,
     first_ns: Option<u64>,
     last_ns: u64,
 }
 
-impl Lane {
+impl ThreadLane {
     fn event(&mut self, kind: &str, frame: u64, at_ns: u64) {
         self.events.raw(if self.events.bytes().is_empty() {
             "{\"type\":\""
@@ -159,9 +159,9 @@ impl Lane {
     }
 }
 
-fn spans(part: &Part<'_>, label: &str, document: &mut Document, written: &mut Written) {
+fn spans(part: &Part<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
     let trace = &part.trace;
-    let mut lanes: BTreeMap<ThreadIndex, (Lanes, Vec<Lane>)> = BTreeMap::new();
+    let mut lanes: BTreeMap<ThreadIndex, (NestedLanes, Vec<ThreadLane>)> = BTreeMap::new();
     for span in trace.in_order::<Span>(part.window.from_ns, part.window.to_ns).flatten() {
         written.events += 1;
         let start_ns = part.at(span.start_ns);
@@ -169,7 +169,7 @@ fn spans(part: &Part<'_>, label: &str, document: &mut Document, written: &mut Wr
         let (places, lanes) = lanes.entry(span.thread).or_default();
         let at = places.place(start_ns, end_ns);
         if at == lanes.len() {
-            lanes.push(Lane::default());
+            lanes.push(ThreadLane::default());
         }
         let frame = document.frame(trace.name(span.name), "", 0);
         lanes[at].close_until(start_ns);
@@ -222,7 +222,7 @@ impl Sampled {
     }
 }
 
-fn samples(part: &Part<'_>, label: &str, document: &mut Document, written: &mut Written) {
+fn samples(part: &Part<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
     let trace = &part.trace;
     let frames = Frames::new(trace);
     let mut stacks: FxHashMap<(ProcessIndex, StackId, ThreadState), String> = FxHashMap::default();
@@ -241,7 +241,7 @@ fn samples(part: &Part<'_>, label: &str, document: &mut Document, written: &mut 
     }
 }
 
-fn heap(part: &Part<'_>, label: &str, document: &mut Document, written: &mut Written) {
+fn heap(part: &Part<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
     let trace = &part.trace;
     let frames = Frames::new(trace);
     let intervals = stacks::intervals(trace);

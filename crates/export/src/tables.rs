@@ -4,122 +4,22 @@
 //! Names are resolved, times are nanoseconds since the run began. What is not
 //! known is null, never 0.
 
+mod column;
 mod device;
 mod host;
 mod small;
 
-use tprof_facts::Clock;
 use tprof_facts::frames::Frames;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{ExternalId, NameId, ThreadIndex};
+use tprof_trace::model::ExternalId;
+
+pub(crate) use column::{Cell, Column, Context, Sink, Type};
 
 use crate::external::{Called, ExternalIds};
 use crate::{Part, Window};
 
 /// Version of the tables: it rises when a column changes its meaning or goes.
 pub(crate) const VERSION: u32 = 1;
-
-/// Type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Type {
-    /// Signed 64 bits.
-    Int,
-    /// Unsigned 64 bits.
-    Uint,
-    /// 64-bit floating point.
-    Float,
-    Bool,
-    /// UTF-8.
-    Text,
-}
-
-impl Type {
-    /// As the documentation calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Type::Int => "int64",
-            Type::Uint => "uint64",
-            Type::Float => "double",
-            Type::Bool => "bool",
-            Type::Text => "string",
-        }
-    }
-}
-
-/// One value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Cell<'a> {
-    Null,
-    Int(i64),
-    Uint(u64),
-    Float(f64),
-    Bool(bool),
-    Text(&'a str),
-}
-
-impl<'a> Cell<'a> {
-    fn opt(value: Option<impl Into<u64>>) -> Cell<'a> {
-        value.map_or(Cell::Null, |value| Cell::Uint(value.into()))
-    }
-
-    /// A text; an empty one is null.
-    fn text(value: &'a str) -> Cell<'a> {
-        if value.is_empty() { Cell::Null } else { Cell::Text(value) }
-    }
-}
-
-/// One column of rows of type `R`.
-pub(crate) struct Column<R> {
-    pub name: &'static str,
-    pub kind: Type,
-    /// What it is, for the documentation.
-    pub about: &'static str,
-    pub get: for<'a> fn(&'a R, &Context<'a>) -> Cell<'a>,
-}
-
-/// What rows refer to.
-pub(crate) struct Context<'a> {
-    trace: &'a TraceFile,
-    clock: Clock,
-}
-
-impl<'a> Context<'a> {
-    pub fn of(part: &'a Part<'_>) -> Context<'a> {
-        Context { trace: &part.trace, clock: part.clock }
-    }
-
-    fn time(&self, time_ns: u64) -> Cell<'a> {
-        Cell::Int(self.clock.signed_since_start(time_ns))
-    }
-
-    fn time_opt(&self, time_ns: Option<u64>) -> Cell<'a> {
-        time_ns.map_or(Cell::Null, |time_ns| self.time(time_ns))
-    }
-
-    fn name(&self, name: NameId) -> Cell<'a> {
-        Cell::text(self.trace.name(name))
-    }
-
-    fn tid(&self, thread: ThreadIndex) -> Cell<'a> {
-        let threads = self.trace.threads();
-        let found = threads.binary_search_by_key(&thread, |row| row.thread);
-        found.map_or(Cell::Null, |at| Cell::Uint(threads[at].tid.into()))
-    }
-}
-
-/// Takes tables.
-pub(crate) trait Sink {
-    type Error;
-
-    /// One table of a rank: its rows come in batches, those of large tables by time.
-    fn table<R>(
-        &mut self,
-        name: &'static str,
-        columns: &[Column<R>],
-        context: &Context<'_>,
-        rows: &mut dyn Iterator<Item = Vec<R>>,
-    ) -> Result<(), Self::Error>;
-}
 
 /// Gives all tables of a rank, as far as they lie in its window.
 pub(crate) fn each<S: Sink>(part: &Part<'_>, sink: &mut S) -> Result<(), S::Error> {
@@ -167,7 +67,9 @@ pub(crate) fn each<S: Sink>(part: &Part<'_>, sink: &mut S) -> Result<(), S::Erro
     sink.table("stack_frames", small::STACK_FRAMES, &context, &mut batches(&mut stacks))?;
     let mut properties = trace.properties();
     let mut properties = std::iter::from_fn(|| {
-        properties.next().map(|(key, value)| small::Fact { key: key.into(), value: value.into() })
+        properties
+            .next()
+            .map(|(key, value)| small::PropertyText { key: key.into(), value: value.into() })
     });
     sink.table("properties", small::PROPERTIES, &context, &mut batches(&mut properties))
 }
@@ -220,21 +122,6 @@ pub(crate) fn is_timed(table: &str) -> bool {
             | "properties"
     )
 }
-
-/// Defines the columns of a table.
-macro_rules! columns {
-    ($visibility:vis $table:ident of $row:ty: $( $name:literal $kind:ident $about:literal $get:expr; )*) => {
-        $visibility const $table: &[$crate::tables::Column<$row>] = &[ $(
-            $crate::tables::Column {
-                name: $name,
-                kind: $crate::tables::Type::$kind,
-                about: $about,
-                get: $get,
-            },
-        )* ];
-    };
-}
-pub(crate) use columns;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use tprof_trace::model::*;
 
 use super::writer::Writer;
 use crate::correlations::Correlations;
-use crate::in_order::Event;
+use crate::in_order::TimedRow;
 use crate::text::Text;
 use crate::{Part, words};
 
@@ -47,17 +47,21 @@ impl<'a> Rows<'a> {
     }
 
     /// Writes one row, and the arrow that begins or ends at it.
-    pub fn write<W: Write>(&mut self, event: Event<'_>, to: &mut Writer<'_, W>) -> io::Result<()> {
+    pub fn write<W: Write>(
+        &mut self,
+        event: TimedRow<'_>,
+        to: &mut Writer<'_, W>,
+    ) -> io::Result<()> {
         match event {
-            Event::Span(row) => self.span(row, to),
-            Event::Kernel(row) => self.kernel(row, to),
-            Event::Copy(row) => self.copy(row, to),
-            Event::Synchronization(row) => self.synchronization(row, to),
-            Event::DeviceSpan(row) => self.device_span(row, to),
-            Event::Collective(row) => self.collective(row, to),
-            Event::Allocation(row) => self.allocation(row, to),
-            Event::Flow(row) => self.flow(row, to),
-            Event::Sample(_) => Ok(()),
+            TimedRow::Span(row) => self.span(row, to),
+            TimedRow::Kernel(row) => self.kernel(row, to),
+            TimedRow::Copy(row) => self.copy(row, to),
+            TimedRow::Synchronization(row) => self.synchronization(row, to),
+            TimedRow::DeviceSpan(row) => self.device_span(row, to),
+            TimedRow::Collective(row) => self.collective(row, to),
+            TimedRow::Allocation(row) => self.allocation(row, to),
+            TimedRow::Flow(row) => self.flow(row, to),
+            TimedRow::Sample(_) => Ok(()),
         }
     }
 
@@ -83,7 +87,7 @@ impl<'a> Rows<'a> {
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
         to.event(|text| {
             complete(text, category, name, &place, (start_ns, row.duration_ns));
-            let mut args = Args::begin(text);
+            let mut args = EventArgs::begin(text);
             args.number("External id", row.external);
             args.number("correlation", row.correlation);
             if row.kind == SpanKind::Python {
@@ -134,7 +138,7 @@ impl<'a> Rows<'a> {
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
         to.event(|text| {
             complete(text, "kernel", name, &place, (start_ns, row.duration_ns));
-            let mut args = Args::begin(text);
+            let mut args = EventArgs::begin(text);
             args.number("External id", row.external);
             args.number("device", Some(row.device.into()));
             args.number("context", (row.context > 0).then_some(row.context.into()));
@@ -161,7 +165,7 @@ impl<'a> Rows<'a> {
         let start_ns = to.at(row.start_ns);
         to.event(|text| {
             complete(text, words::of_copy(row.kind), &name, &place, (start_ns, row.duration_ns));
-            let mut args = Args::begin(text);
+            let mut args = EventArgs::begin(text);
             args.number("External id", row.external);
             args.number("device", Some(row.device.into()));
             args.number("context", (row.context > 0).then_some(row.context.into()));
@@ -190,7 +194,7 @@ impl<'a> Rows<'a> {
         to.event(|text| {
             complete(text, "cuda_sync", name, &place, (start_ns, row.duration_ns));
             let others = trace.name(row.args);
-            let mut args = Args::begin(text);
+            let mut args = EventArgs::begin(text);
             if !others.contains("\"cuda_sync_kind\"") {
                 args.string("cuda_sync_kind", name);
             }
@@ -218,7 +222,7 @@ impl<'a> Rows<'a> {
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
         to.event(|text| {
             complete(text, category, name, &place, (start_ns, row.duration_ns));
-            let mut args = Args::begin(text);
+            let mut args = EventArgs::begin(text);
             args.number("External id", row.external);
             args.number("correlation", row.correlation);
             args.object(self.objects.inner(trace, row.args));
@@ -238,7 +242,7 @@ impl<'a> Rows<'a> {
         });
         to.event(|text| {
             complete(text, "cpu_op", "record_param_comms", &place, (start_ns, duration_ns));
-            let mut args = Args::begin(text);
+            let mut args = EventArgs::begin(text);
             args.string("Collective name", trace.name(row.name));
             args.string("dtype", trace.name(row.element_type));
             args.number("In msg nelems", row.elements_in);
@@ -277,7 +281,7 @@ impl<'a> Rows<'a> {
             text.raw(&place);
             text.raw(",\"ts\":");
             text.micros(time_ns);
-            let mut args = Args::begin(text);
+            let mut args = EventArgs::begin(text);
             // PyTorch's device types: 0 is the host, 1 is CUDA.
             args.number("Device Type", Some(row.device.is_some().into()));
             match row.device {
@@ -415,15 +419,15 @@ impl Objects {
 }
 
 /// The arguments of an event, as they come; the object closes when this is dropped.
-struct Args<'t> {
+struct EventArgs<'t> {
     text: &'t mut Text,
     first: bool,
 }
 
-impl<'t> Args<'t> {
-    fn begin(text: &'t mut Text) -> Args<'t> {
+impl<'t> EventArgs<'t> {
+    fn begin(text: &'t mut Text) -> EventArgs<'t> {
         text.raw(",\"args\":{");
-        Args { text, first: true }
+        EventArgs { text, first: true }
     }
 
     fn key(&mut self, key: &str) {
@@ -469,7 +473,7 @@ impl<'t> Args<'t> {
     }
 }
 
-impl Drop for Args<'_> {
+impl Drop for EventArgs<'_> {
     fn drop(&mut self) {
         self.text.raw("}");
     }

@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 use tprof_facts::Clock;
 use tprof_trace::model::{Process, ProcessIndex, ThreadIndex};
 
-use super::about::About;
 use crate::Part;
 use crate::text::Text;
 
@@ -28,7 +27,14 @@ pub(super) struct Writer<'a, W: Write> {
 
 impl<'a, W: Write> Writer<'a, W> {
     /// Begins the file.
-    pub fn begin(part: &'a Part<'a>, about: &About<'_>, to: W) -> io::Result<Writer<'a, W>> {
+    ///
+    /// Times are written after `clock`; `head` writes the members before the events.
+    pub fn begin(
+        part: &'a Part<'a>,
+        clock: Clock,
+        head: impl FnOnce(&mut Text),
+        to: W,
+    ) -> io::Result<Writer<'a, W>> {
         let trace = &part.trace;
         let mut processes = FxHashMap::default();
         for process in trace.processes() {
@@ -44,9 +50,9 @@ impl<'a, W: Write> Writer<'a, W> {
         }
         let mut text = Text::default();
         text.raw("{");
-        about.begin(&mut text);
+        head(&mut text);
         text.raw("\"traceEvents\":[");
-        Ok(Writer { part, to, text, first: true, clock: about.clock, processes, threads })
+        Ok(Writer { part, to, text, first: true, clock, processes, threads })
     }
 
     /// Writes one event, between its braces.

@@ -19,7 +19,7 @@ pub(crate) const MEASURES: [Measure; 3] = [
     },
 ];
 
-type Key = (ProcessIndex, ThreadIndex, StackId);
+type HeapKey = (ProcessIndex, ThreadIndex, StackId);
 
 /// Adds the allocations of a file.
 pub(crate) fn collect(
@@ -38,7 +38,7 @@ pub(crate) fn collect(
         .collect();
     let weight =
         |process: ProcessIndex, size: u64| stands_for(size, intervals.get(&process).copied());
-    let mut sums: FxHashMap<Key, [f64; 3]> = FxHashMap::default();
+    let mut sums: FxHashMap<HeapKey, [f64; 3]> = FxHashMap::default();
     let mut heaps: FxHashMap<ProcessIndex, Heap> = FxHashMap::default();
     for event in file.heap_events().filter(|event| part.window.holds(event.time_ns)) {
         written.events += 1;
@@ -79,10 +79,10 @@ fn live_at_peak(
     part: &Part<'_>,
     heaps: &FxHashMap<ProcessIndex, Heap>,
     weight: impl Fn(ProcessIndex, u64) -> f64,
-    sums: &mut FxHashMap<Key, [f64; 3]>,
+    sums: &mut FxHashMap<HeapKey, [f64; 3]>,
 ) {
     for (&process, heap) in heaps {
-        let mut live: FxHashMap<u64, (Key, f64)> = FxHashMap::default();
+        let mut live: FxHashMap<u64, (HeapKey, f64)> = FxHashMap::default();
         let events = part.trace.heap_events_of(process);
         let events = events.filter(|event| part.window.holds(event.time_ns));
         for event in events.take(heap.peak_at) {

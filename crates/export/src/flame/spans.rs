@@ -107,7 +107,7 @@ fn outwards(kind: SpanKind) -> u8 {
 }
 
 /// A span that has not ended.
-struct Open {
+struct OpenSpan {
     end_ns: u64,
     /// First end among this and all below it.
     least_end_ns: u64,
@@ -122,7 +122,7 @@ struct Sweep<'a> {
     root: u32,
     thread: ThreadIndex,
     now_ns: u64,
-    open: Vec<Open>,
+    open: Vec<OpenSpan>,
 }
 
 impl Sweep<'_> {
@@ -159,7 +159,7 @@ impl Sweep<'_> {
             None => (self.root, end_ns),
         };
         let node = self.profile.tree.child(node, frame);
-        self.open.push(Open { end_ns, least_end_ns, frame, node, stack });
+        self.open.push(OpenSpan { end_ns, least_end_ns, frame, node, stack });
     }
 
     fn begin(&mut self, span: &Span, file: &TraceFile, table: &mut FrameTable) {

@@ -13,7 +13,7 @@ use tprof_trace::model::{Communicator, Process, ProcessIndex, ThreadIndex};
 use super::fields::{counter, descriptor, packet, process, thread};
 use super::out::Out;
 use crate::gpus::Gpu;
-use crate::lanes::Lanes;
+use crate::lanes::NestedLanes;
 use crate::proto::Proto;
 
 /// Process ids that no kernel gives begin here.
@@ -90,8 +90,8 @@ pub(super) enum Unit {
     None,
 }
 
-struct Lane {
-    lanes: Lanes,
+struct TrackLanes {
+    lanes: NestedLanes,
     tracks: Vec<u64>,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Tracks<'a> {
     processes: FxHashMap<ProcessIndex, (u64, u32)>,
     by_pid: FxHashMap<u32, (u64, u32)>,
     devices: FxHashMap<(ProcessIndex, u32), u64>,
-    rows: FxHashMap<Row, Lane>,
+    rows: FxHashMap<Row, TrackLanes>,
     counters: FxHashMap<(Owner, Box<str>), u64>,
     host: Option<u64>,
 }
@@ -133,7 +133,8 @@ impl<'a> Tracks<'a> {
         out: &mut Out<W>,
     ) -> io::Result<u64> {
         let found = self.rows.entry(row);
-        let lane = found.or_insert_with(|| Lane { lanes: Lanes::default(), tracks: Vec::new() });
+        let lane = found
+            .or_insert_with(|| TrackLanes { lanes: NestedLanes::default(), tracks: Vec::new() });
         let at = lane.lanes.place(start_ns, end_ns);
         if let Some(track) = lane.tracks.get(at) {
             return Ok(*track);

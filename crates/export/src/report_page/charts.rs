@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::Chart;
+use super::content::Chart;
 use crate::page::escape;
 
 const WIDTH: f64 = 900.0;

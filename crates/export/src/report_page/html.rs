@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Cell, ReportPage, Section, Table, charts};
+use super::charts;
+use super::content::{ReportPage, Section, Table, TableCell};
 use crate::page::escape;
 
 /// Rows of a table that are visible at once; the others unfold.
@@ -148,7 +149,7 @@ fn rows(out: &mut String, table: &Table) {
     list(out, "reasons", &table.reasons);
 }
 
-fn data(out: &mut String, cell: &Cell, words: bool) {
+fn data(out: &mut String, cell: &TableCell, words: bool) {
     *out += "<td";
     if words {
         *out += " class=\"words\"";
@@ -190,7 +191,8 @@ mod tests {
 
     #[test]
     fn no_text_becomes_markup() {
-        let cell = Cell { text: HOSTILE.into(), title: HOSTILE.into(), ..Cell::default() };
+        let cell =
+            TableCell { text: HOSTILE.into(), title: HOSTILE.into(), ..TableCell::default() };
         let table = Table {
             title: HOSTILE.into(),
             about: HOSTILE.into(),
@@ -250,7 +252,8 @@ mod tests {
 
     #[test]
     fn rows_beyond_the_first_unfold_and_those_left_out_are_said() {
-        let row = || vec![Cell { text: "x".into(), number: Some(1.5), ..Cell::default() }];
+        let row =
+            || vec![TableCell { text: "x".into(), number: Some(1.5), ..TableCell::default() }];
         let table = Table {
             headings: vec![("n".into(), false)],
             rows: (0..ROWS + 3).map(|_| row()).collect(),

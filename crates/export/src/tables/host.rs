@@ -2,7 +2,7 @@
 
 use tprof_trace::model::*;
 
-use super::{Cell, columns};
+use super::column::{Cell, columns};
 
 columns! { pub SPANS of Span:
     "start_ns" Int "when it began, nanoseconds since the run began" |r, c| c.time(r.start_ns);

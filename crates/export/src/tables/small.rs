@@ -3,7 +3,7 @@
 use tprof_facts::frames::{Frame, Frames};
 use tprof_trace::model::*;
 
-use super::{Cell, columns};
+use super::column::{Cell, columns};
 
 columns! { pub HEAP_TOTALS of HeapTotals:
     "time_ns" Int "when they were read, nanoseconds since the run began" |r, c| c.time(r.time_ns);
@@ -156,12 +156,12 @@ columns! { pub STACK_FRAMES of StackFrame:
 
 /// A fact about the file.
 #[derive(Clone, Debug)]
-pub(super) struct Fact {
+pub(super) struct PropertyText {
     pub key: String,
     pub value: String,
 }
 
-columns! { pub PROPERTIES of Fact:
+columns! { pub PROPERTIES of PropertyText:
     "key" Text "what; of an imported trace, a member of its top level" |r, _| Cell::text(&r.key);
     "value" Text "the fact, as JSON" |r, _| Cell::text(&r.value);
 }

@@ -17,7 +17,7 @@ use crate::rows::wanted;
 use crate::words::sync_name;
 use crate::{Part, Written};
 
-type Key = (ProcessIndex, Option<u32>, LaneKind, Option<u64>);
+type LaneKey = (ProcessIndex, Option<u32>, LaneKind, Option<u64>);
 
 /// What is known of a collective: in words, and the same number on all its ranks.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(crate) fn streams(
 ) {
     let collectives = collectives(part, written);
     let mut communication = Communication::read(&part.trace);
-    let mut streams: BTreeMap<Key, Vec<Event>> = BTreeMap::new();
+    let mut streams: BTreeMap<LaneKey, Vec<Event>> = BTreeMap::new();
     for row in wanted::<Kernel>(part, written) {
         let name = part.trace.name(row.name);
         let said = row.correlation.and_then(|number| collectives.get(&(row.process, number)));

@@ -314,7 +314,7 @@ fn table(table: &Table) -> report_page::Table {
     }
 }
 
-fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::Cell {
+fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell {
     // A card has room for sentences, a table has not.
     let room = if view == View::Cards { 4_000 } else { 240 };
     let number = cell.value().and_then(Value::number);
@@ -328,7 +328,7 @@ fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::Cell {
         _ => String::new(),
     };
     let share = number.filter(|_| column.unit == Unit::Share && column.key.contains("share"));
-    report_page::Cell { text, number, share, title }
+    report_page::TableCell { text, number, share, title }
 }
 
 fn charts(document: &Document) -> Vec<Chart> {
@@ -496,7 +496,7 @@ fn memory(report: &Report) -> Section {
 /// Who held memory when a rank held most.
 fn owners(rank: &tprof_analyze::summary::Rank) -> report_page::Table {
     let heap = &rank.host_memory;
-    let cell = |reading: &Reading<u64>, show: fn(u64) -> String| report_page::Cell {
+    let cell = |reading: &Reading<u64>, show: fn(u64) -> String| report_page::TableCell {
         text: match reading {
             Reading::Is(value) => show(*value),
             Reading::Estimate { value, .. } => format!("~{}", show(*value)),
@@ -516,10 +516,10 @@ fn owners(rank: &tprof_analyze::summary::Rank) -> report_page::Table {
         let whole = heap.peak_bytes.value().copied().unwrap_or(0);
         at_peak.share =
             (site.peak_bytes.value()).filter(|_| whole > 0).map(|held| *held as f64 / whole as f64);
-        let stack = report_page::Cell {
+        let stack = report_page::TableCell {
             text: if names.is_empty() { NO_STACK.to_owned() } else { short(&names) },
             title: names.iter().take(MOST_FRAMES).copied().collect::<Vec<_>>().join("\n"),
-            ..report_page::Cell::default()
+            ..report_page::TableCell::default()
         };
         vec![
             at_peak,

@@ -1,0 +1,82 @@
+//! What an export is asked for, and what it did.
+
+use std::path::PathBuf;
+
+use tprof_trace::{RunDir, SymbolSource};
+
+use crate::error::ExportError;
+use crate::slice::Slice;
+
+/// Where to write, and what.
+#[derive(Clone, Default)]
+pub struct Options<'a> {
+    /// File or directory; each format has its own default. `-` is stdout.
+    pub output: Option<PathBuf>,
+    /// Replace what is there.
+    pub force: bool,
+    /// Which part of the run.
+    pub slice: Slice,
+    /// Most bytes of a file.
+    pub max_bytes: Option<u64>,
+    /// The run to compare with, for formats that compare.
+    pub against: Option<&'a RunDir>,
+    /// What a stack's number counts; by default time, where CPU samples were taken.
+    pub weight: Option<Weight>,
+    /// JSON in place of a page, for formats that have both.
+    pub json: bool,
+    /// Names addresses that the recorder left without one.
+    pub symbols: Option<&'a dyn SymbolSource>,
+}
+
+impl Options<'_> {
+    /// Refuses a size for a format that cannot be cut.
+    pub(crate) fn without_max_bytes(&self, format: &'static str) -> Result<(), ExportError> {
+        match self.max_bytes {
+            Some(_) => Err(ExportError::NoMaxSize { format }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What an export did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// What is there now; empty if it went to stdout.
+    pub paths: Vec<PathBuf>,
+    /// Rows of the trace that were written.
+    pub events: u64,
+    /// Rows that lie outside the slice, or did not fit.
+    pub left_out: u64,
+    /// What else a reader of the output should know.
+    pub notes: Vec<String>,
+}
+
+/// What the number behind a stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Requested bytes.
+    Bytes,
+    /// Allocations; a realloc is one.
+    Count,
+    /// Time on a core, nanoseconds, from CPU samples.
+    Cpu,
+    /// Time off a core, waiting or ready, nanoseconds.
+    Wait,
+}
+
+impl Weight {
+    /// Whether it counts allocations; otherwise CPU samples.
+    pub(crate) fn is_of_memory(self) -> bool {
+        matches!(self, Weight::Bytes | Weight::Count)
+    }
+
+    /// What it counts.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Weight::Bytes => "allocated bytes",
+            Weight::Count => "allocations",
+            Weight::Cpu => "nanoseconds on a core",
+            Weight::Wait => "nanoseconds off a core",
+        }
+    }
+}
