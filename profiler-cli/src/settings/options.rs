@@ -4,7 +4,7 @@ use super::table::{SETTINGS, Setting, ValueKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use std::ffi::OsString;
 
-/// Options that `run` and `env` share, as text that [`super::resolve`] reads.
+/// Options that `run` and `env` share, as text that [`super::resolve()`] reads.
 #[derive(Debug, Default, Clone)]
 pub struct RunOptions(Vec<(&'static Setting, OsString)>);
 

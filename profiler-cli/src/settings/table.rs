@@ -103,7 +103,10 @@ pub static FORCE: Setting = Setting {
     short: None,
     help: "Replace an existing run",
     kind: ValueKind::Switch,
-    set: |resolved, given| Ok(resolved.config.force = values::flag(given)?),
+    set: |resolved, given| {
+        resolved.config.force = values::flag(given)?;
+        Ok(())
+    },
     show: |resolved| Some(resolved.config.force.into()),
 };
 
@@ -113,7 +116,10 @@ pub static ACTIVITY: Setting = Setting {
     short: None,
     help: "What to record, a list of cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
     kind: ValueKind::Text("LIST", || values::names(&ACTIVITIES)),
-    set: |resolved, given| Ok(resolved.config.activities = values::activities(given)?),
+    set: |resolved, given| {
+        resolved.config.activities = values::activities(given)?;
+        Ok(())
+    },
     show: |resolved| {
         let names = resolved.config.activities.iter().map(|one| name_of(*one, &ACTIVITIES));
         Some(names.collect::<Vec<_>>().into())
@@ -126,7 +132,10 @@ pub static MEM: Setting = Setting {
     short: None,
     help: "Allocations to record: exact, sampled, sampled=BYTES or off [default: sampled]",
     kind: ValueKind::Text("MODE", || values::names(&MEM_MODES)),
-    set: |resolved, given| Ok(resolved.config.mem = values::mem(given)?),
+    set: |resolved, given| {
+        resolved.config.mem = values::mem(given)?;
+        Ok(())
+    },
     show: |resolved| {
         Some(match resolved.config.mem {
             MemMode::Sampled { interval } => format!("sampled={}", exact_size(interval)).into(),
@@ -141,7 +150,10 @@ pub static STACKS: Setting = Setting {
     short: None,
     help: "How to unwind stacks: auto, fp, dwarf, python or off [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&STACK_MODES)),
-    set: |resolved, given| Ok(resolved.config.stacks = values::one_of(given, &STACK_MODES)?),
+    set: |resolved, given| {
+        resolved.config.stacks = values::one_of(given, &STACK_MODES)?;
+        Ok(())
+    },
     show: |resolved| Some(name_of(resolved.config.stacks, &STACK_MODES).into()),
 };
 
@@ -151,7 +163,10 @@ pub static SAMPLE_RATE: Setting = Setting {
     short: None,
     help: "CPU samples per second and thread [default: 99]",
     kind: ValueKind::Number("HZ"),
-    set: |resolved, given| Ok(resolved.config.sample_rate = values::rate(given)?),
+    set: |resolved, given| {
+        resolved.config.sample_rate = values::rate(given)?;
+        Ok(())
+    },
     show: |resolved| Some(i64::from(resolved.config.sample_rate).into()),
 };
 
@@ -161,7 +176,10 @@ pub static COUNTERS: Setting = Setting {
     short: None,
     help: "Events to count: auto, none, or a list such as cycles,page-faults [default: auto]",
     kind: ValueKind::Text("LIST", Vec::new),
-    set: |resolved, given| Ok(resolved.config.counters = values::counters(given)?),
+    set: |resolved, given| {
+        resolved.config.counters = values::counters(given)?;
+        Ok(())
+    },
     show: |resolved| {
         let counters = &resolved.config.counters;
         Some(match counters.is_empty() {
@@ -178,7 +196,8 @@ pub static RSS_INTERVAL: Setting = Setting {
     help: "Interval of RSS and cgroup readings, 10ms to 1m [default: 100ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
-        Ok(resolved.config.rss_interval = values::interval(given, RSS_INTERVALS)?)
+        resolved.config.rss_interval = values::interval(given, RSS_INTERVALS)?;
+        Ok(())
     },
     show: |resolved| Some(exact_duration(resolved.config.rss_interval).into()),
 };
@@ -190,7 +209,8 @@ pub static GPU_INTERVAL: Setting = Setting {
     help: "Interval of GPU readings (NVML), 100ms to 1m [default: 500ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
-        Ok(resolved.config.gpu_interval = values::interval(given, GPU_INTERVALS)?)
+        resolved.config.gpu_interval = values::interval(given, GPU_INTERVALS)?;
+        Ok(())
     },
     show: |resolved| Some(exact_duration(resolved.config.gpu_interval).into()),
 };
@@ -201,7 +221,10 @@ pub static MAX_SIZE: Setting = Setting {
     short: None,
     help: "Stop recording at this size of the files, e.g. 2GiB",
     kind: ValueKind::Number("SIZE"),
-    set: |resolved, given| Ok(resolved.config.max_size = Some(values::size(given)?)),
+    set: |resolved, given| {
+        resolved.config.max_size = Some(values::size(given)?);
+        Ok(())
+    },
     show: |resolved| Some(exact_size(resolved.config.max_size?).into()),
 };
 
@@ -211,7 +234,10 @@ pub static DURATION: Setting = Setting {
     short: None,
     help: "Stop recording after this time, e.g. 90s or 5m",
     kind: ValueKind::Number("TIME"),
-    set: |resolved, given| Ok(resolved.config.duration = Some(values::duration(given, false)?)),
+    set: |resolved, given| {
+        resolved.config.duration = Some(values::duration(given, false)?);
+        Ok(())
+    },
     show: |resolved| Some(exact_duration(resolved.config.duration?).into()),
 };
 
@@ -221,7 +247,10 @@ pub static DELAY: Setting = Setting {
     short: None,
     help: "Start recording after this time",
     kind: ValueKind::Number("TIME"),
-    set: |resolved, given| Ok(resolved.config.delay = Some(values::duration(given, true)?)),
+    set: |resolved, given| {
+        resolved.config.delay = Some(values::duration(given, true)?);
+        Ok(())
+    },
     show: |resolved| Some(exact_duration(resolved.config.delay?).into()),
 };
 
@@ -231,7 +260,10 @@ pub static PAUSED: Setting = Setting {
     short: None,
     help: "Start with recording off, until `tprof ctl start`",
     kind: ValueKind::Switch,
-    set: |resolved, given| Ok(resolved.config.paused = values::flag(given)?),
+    set: |resolved, given| {
+        resolved.config.paused = values::flag(given)?;
+        Ok(())
+    },
     show: |resolved| Some(resolved.config.paused.into()),
 };
 
@@ -241,7 +273,10 @@ pub static FOLLOW: Setting = Setting {
     short: None,
     help: "Record until the last process of the job ends, daemons included",
     kind: ValueKind::Switch,
-    set: |resolved, given| Ok(resolved.config.follow = values::flag(given)?),
+    set: |resolved, given| {
+        resolved.config.follow = values::flag(given)?;
+        Ok(())
+    },
     show: |resolved| Some(resolved.config.follow.into()),
 };
 
@@ -251,7 +286,10 @@ pub static ON_FULL_BUFFER: Setting = Setting {
     short: None,
     help: "If a buffer is full: wait (up to 2 s) or drop the event [default: wait]",
     kind: ValueKind::Text("MODE", || values::names(&ON_FULL)),
-    set: |resolved, given| Ok(resolved.config.on_full = values::one_of(given, &ON_FULL)?),
+    set: |resolved, given| {
+        resolved.config.on_full = values::one_of(given, &ON_FULL)?;
+        Ok(())
+    },
     show: |resolved| Some(name_of(resolved.config.on_full, &ON_FULL).into()),
 };
 
@@ -275,7 +313,10 @@ pub static REDACT: Setting = Setting {
     short: None,
     help: "Keep arguments, paths and environment out of the run",
     kind: ValueKind::Switch,
-    set: |resolved, given| Ok(resolved.config.redact = values::flag(given)?),
+    set: |resolved, given| {
+        resolved.config.redact = values::flag(given)?;
+        Ok(())
+    },
     show: |resolved| Some(resolved.config.redact.into()),
 };
 
@@ -285,6 +326,9 @@ pub static QUIET: Setting = Setting {
     short: Some('q'),
     help: "Print no summary",
     kind: ValueKind::Switch,
-    set: |resolved, given| Ok(resolved.quiet = values::flag(given)?),
+    set: |resolved, given| {
+        resolved.quiet = values::flag(given)?;
+        Ok(())
+    },
     show: |resolved| Some(resolved.quiet.into()),
 };
