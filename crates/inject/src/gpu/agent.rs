@@ -5,25 +5,26 @@
 //! threads only lend and mark buffers. At each flush, and before each buffer is
 //! read, CUPTI's clock is read between two readings of ours.
 
-use super::buffers::{self, Done};
+use super::buffers;
+use super::clock::join_clocks;
 use super::cupti::{Cupti, Unfit};
-use super::decode::{self, Names, Skip};
 use super::loader::Loader;
+use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
 use super::raw::Raw;
+use super::reader::{Interner, count_lost, keep, read};
 use super::texts;
 use crate::block::Thread;
 use crate::state::WIPED;
-use crate::{attach, calls_made, environment, gate, loaded, ring, sys};
+use crate::{attach, calls_made, environment, gate, loaded, sys};
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
-use tprof_wire::gpu::{ClockJoin, trouble};
+use tprof_wire::gpu::trouble;
 use tprof_wire::handshake::hello_flags;
-use tprof_wire::record::ExtKind;
 
 /// What a kill can lose.
 const FLUSH_NS: u64 = 100_000_000;
@@ -104,17 +105,6 @@ pub fn start() {
         return note(thread, trouble::NO_CUPTI, 1, b"the C library has no dlopen");
     };
     begin(thread, &loader);
-}
-
-/// A sentence about a file; without its name if that is too long.
-fn reason(why: &[u8], file: &[u8]) -> places::Path {
-    let parts: &[&[u8]] = if file.is_empty() { &[why] } else { &[why, b": ", file] };
-    places::Path::of(parts).or_else(|| places::Path::of(&[why])).unwrap_or_default()
-}
-
-/// Reports that CUPTI cannot be used.
-fn without(thread: &Thread, why: &[u8], file: &[u8]) {
-    note(thread, trouble::NO_CUPTI, 1, reason(why, file).as_c().to_bytes());
 }
 
 fn begin(thread: &Thread, loader: &Loader) {
@@ -206,18 +196,6 @@ fn chain(loader: &Loader) -> bool {
         }
     }
     true
-}
-
-fn note(thread: &Thread, what: u32, count: u64, why: &[u8]) {
-    let text = texts::id(thread, why);
-    let clock = thread.clock();
-    ring::ext(thread, ExtKind::AgentNote, what, clock, &[count, u64::from(text)]);
-}
-
-fn refused(thread: &Thread, cupti: &Cupti, what: &[u8], result: CUptiResult) {
-    if let Some(text) = places::Path::of(&[what, b": ", cupti.result_name(result)]) {
-        note(thread, trouble::REFUSED, u64::from(result), text.as_c().to_bytes());
-    }
 }
 
 /// A thread of ours, which no signal of the job reaches.
@@ -314,136 +292,5 @@ extern "C" fn leave(_: *mut c_void) {
     while PHASE.load(Acquire) != DONE && left > 0 {
         sys::futex_wait(PHASE.as_ptr(), STOPPING, ROUND_NS);
         left = left.saturating_sub(ROUND_NS);
-    }
-}
-
-/// Reads CUPTI's clock between two readings of ours; the closest of some.
-fn join_clocks(thread: &Thread, cupti: &Cupti) {
-    // A thread that is put off between readings is a poor sample: some more are tried then.
-    const TRIES: u32 = 12;
-    static CLOSEST: AtomicU64 = AtomicU64::new(u64::MAX);
-    let mut best = (0, u64::MAX, 0);
-    for tried in 0..TRIES {
-        let good = CLOSEST.load(Relaxed).saturating_mul(2);
-        if tried >= 3 && best.1 <= good {
-            break;
-        }
-        let mut foreign = 0;
-        let before = thread.clock();
-        // SAFETY: a place for the answer.
-        let result = unsafe { (cupti.timestamp)(&raw mut foreign) };
-        let width = thread.clock().wrapping_sub(before);
-        if result == CUPTI_SUCCESS && width < best.1 {
-            best = (before + width / 2, width, foreign);
-        }
-    }
-    let (clock, width_ticks, foreign_ns) = best;
-    CLOSEST.fetch_min(width_ticks, Relaxed);
-    if width_ticks != u64::MAX {
-        let join = ClockJoin { foreign_ns, width_ticks };
-        ring::ext(thread, ExtKind::ClockJoin, 0, clock, &join.pack());
-    }
-}
-
-/// Keeps a buffer as it is, behind the texts that it names.
-#[cold]
-fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
-    let mut record = core::ptr::null_mut();
-    // SAFETY: a buffer that CUPTI completed, and the record before in it.
-    while unsafe { (cupti.next)(done.at, done.valid, &raw mut record) } == CUPTI_SUCCESS
-        && !record.is_null()
-    {
-        // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
-        unsafe { raw.text_of(record) };
-    }
-    // SAFETY: CUPTI filled so much of a buffer of ours.
-    raw.buffer(unsafe { core::slice::from_raw_parts(done.at, done.valid) });
-}
-
-/// Turns a buffer's records into ours.
-fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
-    let mut record = core::ptr::null_mut();
-    let (mut no_times, mut unknown) = (0u64, 0u64);
-    let clock = thread.clock();
-    let result = loop {
-        // SAFETY: a buffer that CUPTI completed, and the record before in it.
-        let result = unsafe { (cupti.next)(done.at, done.valid, &raw mut record) };
-        if result != CUPTI_SUCCESS || record.is_null() {
-            break result;
-        }
-        // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
-        match unsafe { decode::decode(record, names) } {
-            Ok(decoded) => {
-                let lasting =
-                    matches!(decoded.kind, ExtKind::Device | ExtKind::Context | ExtKind::Stream);
-                if lasting || thread.is_on() {
-                    ring::ext(thread, decoded.kind, 0, clock, decoded.payload());
-                }
-            }
-            Err(Skip::NoTimes) => no_times += 1,
-            Err(Skip::Unknown) => unknown += 1,
-            Err(Skip::Idle) => {}
-        }
-    };
-    if result != CUPTI_ERROR_MAX_LIMIT_REACHED {
-        let at = if record.is_null() { done.at as usize } else { record as usize };
-        let left = done.valid - (at - done.at as usize).min(done.valid);
-        note(thread, trouble::UNREADABLE, left as u64, cupti.result_name(result));
-    }
-    if no_times > 0 {
-        note(thread, trouble::NO_TIMES, no_times, b"");
-    }
-    if unknown > 0 {
-        note(thread, trouble::UNKNOWN_KIND, unknown, b"");
-    }
-}
-
-fn count_lost(thread: &Thread, cupti: &Cupti) {
-    let mut dropped = 0usize;
-    // SAFETY: a place for the answer; no lock of ours is held.
-    let result = unsafe { (cupti.dropped)(core::ptr::null_mut(), 0, &raw mut dropped) };
-    if result == CUPTI_SUCCESS && dropped > 0 {
-        note(thread, trouble::DROPPED, dropped as u64, b"");
-    }
-    let refused = buffers::REFUSED.swap(0, Relaxed);
-    if refused > 0 {
-        note(thread, trouble::NO_BUFFER, refused, b"");
-    }
-}
-
-/// Numbers of calls with remembered names, in each domain.
-const CALLS: usize = 2048;
-static CALL_NAMES: [[AtomicU32; CALLS]; 2] = [const { [const { AtomicU32::new(0) }; CALLS] }; 2];
-
-/// Text ids for the flush thread.
-struct Interner {
-    cupti: Cupti,
-}
-
-impl Interner {
-    fn new(cupti: Cupti) -> Interner {
-        Interner { cupti }
-    }
-}
-
-impl Names for Interner {
-    #[inline]
-    fn text(&mut self, text: &[u8]) -> u32 {
-        gate::recording().map_or(0, |thread| texts::id(thread, text))
-    }
-
-    #[inline]
-    fn call(&mut self, domain: CUpti_CallbackDomain, number: u32) -> u32 {
-        let list = CALL_NAMES.get((domain == CUPTI_CB_DOMAIN_DRIVER_API) as usize);
-        let known = list.and_then(|list| list.get(number as usize));
-        if let Some(id) = known.map(|known| known.load(Relaxed)).filter(|id| *id != 0) {
-            return id;
-        }
-        let name = self.cupti.call_name(domain, number).map_or(&b""[..], CStr::to_bytes);
-        let id = self.text(name);
-        if let Some(known) = known {
-            known.store(id, Relaxed);
-        }
-        id
     }
 }

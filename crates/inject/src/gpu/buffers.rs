@@ -121,10 +121,20 @@ pub unsafe extern "C" fn complete(
 /// A buffer to read.
 pub struct Done {
     index: usize,
-    /// Its records.
-    pub at: *mut u8,
+    at: *mut u8,
+    valid: usize,
+}
+
+impl Done {
+    /// Its records: open, and the flush thread's until it is recycled.
+    pub fn at(&self) -> *mut u8 {
+        self.at
+    }
+
     /// Bytes of them.
-    pub valid: usize,
+    pub fn valid(&self) -> usize {
+        self.valid
+    }
 }
 
 /// The buffer that was completed first.

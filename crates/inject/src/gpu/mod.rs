@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! driver ─ InitializeInjection ─▶ agent::start
-//! CUPTI ──── buffer, please ────▶ buffers ── full ──▶ flush thread: decode ─▶ ring
+//! CUPTI ──── buffer, please ────▶ buffers ── full ──▶ flush thread: reader ─▶ ring
 //! ```
 //!
 //! The rest of the process is left as it is: no subscriber is held, no timestamp
@@ -11,9 +11,12 @@
 
 pub mod agent;
 pub mod buffers;
+pub mod clock;
 pub mod cupti;
 pub mod decode;
 pub mod loader;
+pub mod notes;
 pub mod places;
 pub mod raw;
+pub mod reader;
 pub mod texts;

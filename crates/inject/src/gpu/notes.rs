@@ -1,0 +1,34 @@
+//! What the run must state about the agent, as records.
+
+use super::cupti::Cupti;
+use super::{places, texts};
+use crate::block::Thread;
+use crate::ring;
+use tprof_cupti_sys::CUptiResult;
+use tprof_wire::gpu::trouble;
+use tprof_wire::record::ExtKind;
+
+/// A sentence about a file; without its name if that is too long.
+pub fn reason(why: &[u8], file: &[u8]) -> places::Path {
+    let parts: &[&[u8]] = if file.is_empty() { &[why] } else { &[why, b": ", file] };
+    places::Path::of(parts).or_else(|| places::Path::of(&[why])).unwrap_or_default()
+}
+
+/// CUPTI cannot be used.
+pub fn without(thread: &Thread, why: &[u8], file: &[u8]) {
+    note(thread, trouble::NO_CUPTI, 1, reason(why, file).as_c().to_bytes());
+}
+
+/// Writes one: what, how many, why.
+pub fn note(thread: &Thread, what: u32, count: u64, why: &[u8]) {
+    let text = texts::id(thread, why);
+    let clock = thread.clock();
+    ring::ext(thread, ExtKind::AgentNote, what, clock, &[count, u64::from(text)]);
+}
+
+/// CUPTI refused something.
+pub fn refused(thread: &Thread, cupti: &Cupti, what: &[u8], result: CUptiResult) {
+    if let Some(text) = places::Path::of(&[what, b": ", cupti.result_name(result)]) {
+        note(thread, trouble::REFUSED, u64::from(result), text.as_c().to_bytes());
+    }
+}

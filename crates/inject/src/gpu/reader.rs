@@ -1,0 +1,120 @@
+//! Turns the records of a completed buffer into ours, on the flush thread.
+
+use super::buffers::{self, Done};
+use super::cupti::Cupti;
+use super::decode::{self, Names, Skip};
+use super::notes::note;
+use super::raw::Raw;
+use super::texts;
+use crate::block::Thread;
+use crate::{gate, ring};
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tprof_cupti_sys::*;
+use tprof_wire::gpu::trouble;
+use tprof_wire::record::ExtKind;
+
+/// Keeps a buffer as it is, behind the texts that it names.
+#[cold]
+pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
+    let mut record = core::ptr::null_mut();
+    // SAFETY: a buffer that CUPTI completed, and the record before in it.
+    while unsafe { (cupti.next)(done.at(), done.valid(), &raw mut record) } == CUPTI_SUCCESS
+        && !record.is_null()
+    {
+        // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
+        unsafe { raw.text_of(record) };
+    }
+    // SAFETY: CUPTI filled so much of a buffer of ours.
+    raw.buffer(unsafe { core::slice::from_raw_parts(done.at(), done.valid()) });
+}
+
+/// Turns a buffer's records into ours.
+pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
+    let mut record = core::ptr::null_mut();
+    let (mut no_times, mut unknown) = (0u64, 0u64);
+    let clock = thread.clock();
+    let result = loop {
+        // SAFETY: a buffer that CUPTI completed, and the record before in it.
+        let result = unsafe { (cupti.next)(done.at(), done.valid(), &raw mut record) };
+        if result != CUPTI_SUCCESS || record.is_null() {
+            break result;
+        }
+        // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
+        match unsafe { decode::decode(record, names) } {
+            Ok(decoded) => {
+                let lasting =
+                    matches!(decoded.kind, ExtKind::Device | ExtKind::Context | ExtKind::Stream);
+                if lasting || thread.is_on() {
+                    ring::ext(thread, decoded.kind, 0, clock, decoded.payload());
+                }
+            }
+            Err(Skip::NoTimes) => no_times += 1,
+            Err(Skip::Unknown) => unknown += 1,
+            Err(Skip::Idle) => {}
+        }
+    };
+    if result != CUPTI_ERROR_MAX_LIMIT_REACHED {
+        let at = if record.is_null() { done.at() as usize } else { record as usize };
+        let left = done.valid() - (at - done.at() as usize).min(done.valid());
+        note(thread, trouble::UNREADABLE, left as u64, cupti.result_name(result));
+    }
+    if no_times > 0 {
+        note(thread, trouble::NO_TIMES, no_times, b"");
+    }
+    if unknown > 0 {
+        note(thread, trouble::UNKNOWN_KIND, unknown, b"");
+    }
+}
+
+/// Notes what CUPTI dropped, and for what there was no buffer.
+pub fn count_lost(thread: &Thread, cupti: &Cupti) {
+    let mut dropped = 0usize;
+    // SAFETY: a place for the answer; no lock of ours is held.
+    let result = unsafe { (cupti.dropped)(core::ptr::null_mut(), 0, &raw mut dropped) };
+    if result == CUPTI_SUCCESS && dropped > 0 {
+        note(thread, trouble::DROPPED, dropped as u64, b"");
+    }
+    let refused = buffers::REFUSED.swap(0, Relaxed);
+    if refused > 0 {
+        note(thread, trouble::NO_BUFFER, refused, b"");
+    }
+}
+
+/// Numbers of calls whose names are remembered, in each domain.
+const CALLS: usize = 2048;
+static CALL_NAMES: [[AtomicU32; CALLS]; 2] = [const { [const { AtomicU32::new(0) }; CALLS] }; 2];
+
+/// Text ids for the flush thread.
+pub struct Interner {
+    cupti: Cupti,
+}
+
+impl Interner {
+    /// Names calls by this CUPTI.
+    pub fn new(cupti: Cupti) -> Interner {
+        Interner { cupti }
+    }
+}
+
+impl Names for Interner {
+    #[inline]
+    fn text(&mut self, text: &[u8]) -> u32 {
+        gate::recording().map_or(0, |thread| texts::id(thread, text))
+    }
+
+    #[inline]
+    fn call(&mut self, domain: CUpti_CallbackDomain, number: u32) -> u32 {
+        let list = CALL_NAMES.get((domain == CUPTI_CB_DOMAIN_DRIVER_API) as usize);
+        let known = list.and_then(|list| list.get(number as usize));
+        if let Some(id) = known.map(|known| known.load(Relaxed)).filter(|id| *id != 0) {
+            return id;
+        }
+        let name = self.cupti.call_name(domain, number).map_or(&b""[..], CStr::to_bytes);
+        let id = self.text(name);
+        if let Some(known) = known {
+            known.store(id, Relaxed);
+        }
+        id
+    }
+}
