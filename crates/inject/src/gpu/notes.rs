@@ -14,7 +14,7 @@ pub fn reason(why: &[u8], file: &[u8]) -> places::Path {
     places::Path::of(parts).or_else(|| places::Path::of(&[why])).unwrap_or_default()
 }
 
-/// CUPTI cannot be used.
+/// Reports that CUPTI cannot be used.
 pub fn without(thread: &Thread, why: &[u8], file: &[u8]) {
     note(thread, trouble::NO_CUPTI, 1, reason(why, file).as_c().to_bytes());
 }
@@ -26,7 +26,7 @@ pub fn note(thread: &Thread, what: u32, count: u64, why: &[u8]) {
     ring::ext(thread, ExtKind::AgentNote, what, clock, &[count, u64::from(text)]);
 }
 
-/// CUPTI refused something.
+/// Reports what CUPTI refused.
 pub fn refused(thread: &Thread, cupti: &Cupti, what: &[u8], result: CUptiResult) {
     if let Some(text) = places::Path::of(&[what, b": ", cupti.result_name(result)]) {
         note(thread, trouble::REFUSED, u64::from(result), text.as_c().to_bytes());

@@ -81,7 +81,7 @@ pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     }
 }
 
-/// Numbers of calls whose names are remembered, in each domain.
+/// Numbers of calls with remembered names, in each domain.
 const CALLS: usize = 2048;
 static CALL_NAMES: [[AtomicU32; CALLS]; 2] = [const { [const { AtomicU32::new(0) }; CALLS] }; 2];
 
