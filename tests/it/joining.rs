@@ -73,7 +73,7 @@ fn ranks_of_one_job_share_a_run_though_the_first_have_ended() {
             let text = fs::read_to_string(run.join("run.json")).unwrap();
             assert!(redact.is_empty() || !text.contains("\"7"), "{text}");
             // Each rank once, as ever.
-            assert_refused(&record(&rank(9, second), redact, &run), &["already", "--force"]);
+            assert_refused(&record(&rank(9, second), redact, &run), &["contains a run", "--force"]);
         }
     }
 }
@@ -96,7 +96,7 @@ fn ranks_that_one_launcher_started_share_a_run() {
     };
     launcher("0 9").expect_code(0);
     assert_eq!(files(&run), BOTH);
-    assert_refused(&launcher("3"), &["is over", "--force"]);
+    assert_refused(&launcher("3"), &["finished run", "--force"]);
     assert_eq!(files(&run), BOTH);
 }
 
@@ -106,7 +106,7 @@ fn ranks_that_torchrun_started_anew_get_files_of_their_own() {
     let run = scratch.run();
     let of = "TORCHELASTIC_RUN_ID=a TORCHELASTIC_RESTART_COUNT=";
     record(&rank(0, &format!("{of}0")), DEFAULT, &run).expect_code(0);
-    assert_refused(&record(&rank(0, &format!("{of}0")), DEFAULT, &run), &["already"]);
+    assert_refused(&record(&rank(0, &format!("{of}0")), DEFAULT, &run), &["contains a run"]);
     record(&rank(0, &format!("{of}1")), DEFAULT, &run).expect_code(0);
     assert_eq!(files(&run), ["rank-0.1.tprof", "rank-0.tprof", "run-…", "run.json"]);
 }
@@ -122,7 +122,10 @@ fn a_live_run_is_joined_unless_another_job_is_named() {
     record(&rank(9, ""), DEFAULT, &run).expect_code(0);
     for options in [&[][..], &["--force"]] {
         let refused = record(&rank(8, "SLURM_JOB_ID=8"), options, &run);
-        assert_refused(&refused, &["-o", if options.is_empty() { "another job" } else { "live" }]);
+        assert_refused(
+            &refused,
+            &["-o", if options.is_empty() { "another job" } else { "is recording" }],
+        );
     }
     live.finish().expect_code(48);
     assert_eq!(files(&run), BOTH);
@@ -140,7 +143,7 @@ fn a_run_whose_collector_was_killed_is_not_live() {
     run_info(&run, |info| info["processes"].as_array().is_some_and(|all| !all.is_empty()));
     assert!(kill(live.pid(), libc::SIGKILL));
     live.finish();
-    assert_refused(&record(&rank(9, ""), DEFAULT, &run), &["is over", "--force"]);
+    assert_refused(&record(&rank(9, ""), DEFAULT, &run), &["finished run", "--force"]);
     assert_eq!(files(&run), ALONE);
 }
 
