@@ -273,3 +273,18 @@ fn nobody_waits_for_a_collector_that_has_stood_still_for_long() {
     let more = report.0["overhead"]["wait_ns"].as_f64().unwrap() - before.as_f64().unwrap();
     assert!(more.abs() < 1e6, "{more} ns more: {}", report.0["overhead"]);
 }
+
+/// Each jump out of a hook leaves a reservation in a ring that is full.
+#[test]
+fn a_job_that_jumps_out_of_hooks_of_a_full_ring_goes_on() {
+    let job = Job::new(program("handler_jump")).arg("commands");
+    let mut started = Stopped::start(&job, EXACT_DROP);
+    started.stop();
+    started.live.obey("1");
+    assert!(kill(started.collector, libc::SIGCONT));
+    started.is_back();
+    started.live.obey("2");
+    let outcome = started.live.finish();
+    assert_eq!((outcome.code, outcome.signal), (Some(0), None), "{outcome:?}");
+    assert!(report(&started.run).lost_of("records") > 0);
+}

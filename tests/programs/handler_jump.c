@@ -3,6 +3,9 @@
  * Proves: a hook that is never returned to leaves nothing locked or switched
  * off: what is allocated after 300 such jumps is counted exactly.
  *
+ * usage: handler_jump [commands]
+ *   commands  3,000 jumps for each byte of standard input, which is printed then
+ *
  * Linked to an allocator that may be left half-way, so that the program itself
  * is correct. build: bump.so */
 #include "victim.h"
@@ -27,19 +30,32 @@ NOINLINE static void victim_interrupted(void) {
     }
 }
 
-int main(void) {
-    struct sigaction action = {.sa_handler = on_alarm};
-    sigaction(SIGALRM, &action, NULL);
-    sigset_t alarm;
-    sigemptyset(&alarm);
-    sigaddset(&alarm, SIGALRM);
+/* Jumps out of so many handlers. */
+static void jump(int times) {
     struct itimerval timer = {{0, 0}, {0, 300}}, off = {{0, 0}, {0, 0}};
+    static int until;
+    until = jumps + times;
     sigsetjmp(back, 1);
-    if (jumps < 300) {
+    if (jumps < until) {
         setitimer(ITIMER_REAL, &timer, NULL);
         victim_interrupted();
     }
     setitimer(ITIMER_REAL, &off, NULL);
+}
+
+int main(int argc, char **argv) {
+    struct sigaction action = {.sa_handler = on_alarm};
+    sigaction(SIGALRM, &action, NULL);
+    if (argc > 1 && strcmp(argv[1], "commands") == 0) {
+        char command;
+        say("ready\n");
+        while (read(0, &command, 1) == 1) {
+            jump(3000);
+            say("%c\n", command);
+        }
+    } else {
+        jump(300);
+    }
     for (long i = 0; i < 1000; i++) {
         void *block = victim_take(some_size(i));
         if (i % 2) victim_give(block, some_size(i));

@@ -20,8 +20,7 @@ pub fn overrun(thread: &Thread, mut at: usize) -> Option<usize> {
     let quiet = thread.is_quiet();
     loop {
         let mask = if quiet { 0 } else { sys::block_signals() };
-        let inside = at.wrapping_sub(thread.chunk.get()) < thread.chunk_bytes.get();
-        let place = if !inside || at < thread.limit.get() {
+        let place = if !is_in_chunk(thread, at) || at < thread.limit.get() {
             // A handler moved this thread on to another chunk in the meantime
             // (the reservation in the old one stands: it lies before that
             // chunk's published end), or a retry found room.
@@ -51,6 +50,18 @@ pub fn overrun(thread: &Thread, mut at: usize) -> Option<usize> {
         }
         at = arch::advance(thread.cursor.memory(), SLOT_BYTES);
     }
+}
+
+/// Whether the reservation at `at` was made in the chunk that the thread writes now.
+///
+/// The cursor may stand behind the chunk: a handler that leaves a hook by `longjmp` leaves
+/// a reservation there, and as long as there is no other chunk nothing undoes it. What lies
+/// before the cursor is therefore inside, wherever the chunk ends; a slot that lies there by
+/// chance, in a chunk that a handler left, is at worst a hole.
+fn is_in_chunk(thread: &Thread, at: usize) -> bool {
+    let chunk = thread.chunk.get();
+    let reserved = thread.cursor.get().wrapping_sub(chunk);
+    at.wrapping_sub(chunk) < thread.chunk_bytes.get().max(reserved)
 }
 
 /// Undoes the one-slot reservation at `at`, unless a handler has moved on meanwhile.
