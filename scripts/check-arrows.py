@@ -45,9 +45,6 @@ ANYTHING = {"tprof-tests", "tprof-fake-cuda"}
 # Code that runs inside the job brings nothing along but libc's declarations.
 INJECTED = {"tprof-wire", "tprof-cupti-sys", "tprof-inject", "tprof-preload", "tprof-cupti"}
 INJECTED_MAY = {"libc"}
-# Crates with circles or two types of one name that are still to be mended. Named as
-# arguments, they are checked too: `scripts/check-arrows.py tprof-trace`.
-UNTIDY = set()
 
 
 def metadata(*arguments):
@@ -89,11 +86,7 @@ def main():
     for name in sorted(known):
         wrong += wrong_dependencies(packages[name], known)
     for name in sorted(known - ANYTHING):
-        found = [text for root in roots(packages[name]) for text in wrong_inside(root)]
-        if name not in UNTIDY or name in sys.argv[1:]:
-            wrong += [f"{name}: {text}" for text in found]
-        elif not found:
-            print(f"{name} is tidy and need not be in UNTIDY (scripts/check-arrows.py)")
+        wrong += [f"{name}: {text}" for root in roots(packages[name]) for text in wrong_inside(root)]
     # What a dependency drags in counts too.
     linked = set(injected)
     for other in sorted(linked - INJECTED - INJECTED_MAY):

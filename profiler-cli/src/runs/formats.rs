@@ -69,7 +69,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "speedscope",
-        about: "spans, samples, allocations: speedscope.app",
+        about: "spans and samples, for speedscope.app",
         goes: "trace.speedscope.json",
         takes: &[Takes::Times],
         writer: Writer::Library(speedscope::export),

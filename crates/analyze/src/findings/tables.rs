@@ -81,9 +81,9 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
         Column::data("gain_total_ns", Unit::Duration),
         Column::data("step_ns", Unit::Duration),
         Column::new("what", "what", Unit::Text),
-        Column::new("seen", "seen", Unit::Text),
+        Column::new("seen", "evidence", Unit::Text),
         Column::new("ranks", "on", Unit::Text),
-        Column::new("look_at", "look at", Unit::Text),
+        Column::new("look_at", "where", Unit::Text),
         Column::new("try", "try", Unit::Text),
     ];
     let none = match ranks.is_empty() {

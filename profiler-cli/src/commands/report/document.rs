@@ -309,7 +309,7 @@ mod tests {
         let columns = vec![
             Column::new("headline", "finding", Unit::Text),
             Column::data("gain_ns", Unit::Duration),
-            Column::new("seen", "seen", Unit::Text),
+            Column::new("seen", "evidence", Unit::Text),
             Column::new("longest_ns", "longest", Unit::Duration),
             Column::new("try", "try", Unit::Text),
         ];
@@ -329,7 +329,7 @@ mod tests {
         assert!(fits(&text), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..3], ["Findings", "", "HIGH"]);
-        assert!(lines[3].starts_with("  seen          the device is idle"), "{text}");
+        assert!(lines[3].starts_with("  evidence      the device is idle"), "{text}");
         assert!(lines[4].starts_with("                "), "{text}");
         assert!(text.contains("\n  longest       unknown: x\n\nLOW\n"), "{text}");
         assert!(text.ends_with("  longest       1.5 ms\n  try           b\n"), "{text}");

@@ -19,11 +19,12 @@ const SHORT: usize = 5;
 pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     if memory.sites.is_empty() {
         page.heading("Sites");
-        page.line(&match (&memory.allocations, memory.recording) {
-            (Reading::Missing(why), _) => format!("  unknown: {why}"),
-            (_, "sampled") => "  none: no allocation was sampled".to_owned(),
-            _ => "  none: nothing was allocated".to_owned(),
-        });
+        let why = match (&memory.allocations, memory.recording) {
+            (Reading::Missing(why), _) => format!("unknown: {why}"),
+            (_, "sampled") => "none: no allocation was sampled".to_owned(),
+            _ => "none: nothing was allocated".to_owned(),
+        };
+        page.paragraph(2, &why);
         return;
     }
     let known = memory.sites.iter().any(|site| site.peak_bytes.get().is_some());

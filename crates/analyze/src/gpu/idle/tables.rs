@@ -48,7 +48,7 @@ fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
         Column::new("host_wait_share", "host wait", Unit::Share),
         Column::new("kernel_wait_share", "kernel wait", Unit::Share),
         Column::new("other_share", "other", Unit::Share),
-        Column::new("unknown_share", "not recorded", Unit::Share),
+        Column::new("unknown_share", "unknown", Unit::Share),
         Column::data("host_wait_ns", Unit::Duration),
         Column::data("kernel_wait_ns", Unit::Duration),
         Column::data("other_ns", Unit::Duration),
@@ -58,7 +58,7 @@ fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
         .about(
             "between a stream's own kernels and copies. host wait: the next launch began after the \
              stream fell idle; kernel wait: launched before, work began within 30 us; other: began \
-             later; not recorded: without a launch",
+             later; unknown: its launch was not recorded",
         )
         .empty(NO_WORK);
     let mut rows: Vec<(&RankAt, &StreamIdle)> =
