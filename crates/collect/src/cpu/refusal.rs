@@ -55,4 +55,15 @@ mod tests {
         assert!(profile.contains("seccomp") && !profile.contains("sysctl"), "{profile}");
         assert!(refused_at(None).contains("not permitted"));
     }
+
+    #[test]
+    fn absent_counters_and_refused_ones_differ() {
+        let why = |code| why_no_hardware(&io::Error::from_raw_os_error(code));
+        for code in [libc::ENOENT, libc::EOPNOTSUPP, libc::ENODEV] {
+            assert!(why(code).contains("are not available here"), "{}", why(code));
+        }
+        for code in [libc::EACCES, libc::EPERM] {
+            assert!(why(code).contains("perf_event_open is"), "{}", why(code));
+        }
+    }
 }
