@@ -13,8 +13,10 @@ fn bare(job: &Job) -> Job {
 fn the_command_is_the_process_that_was_started_and_nothing_is_written() {
     let scratch = Scratch::new();
     let cwd = scratch.cwd();
+    // The shell itself reads its status: as it starts a program, dash blocks all signals.
     let script = "echo pid $$ parent $PPID; env | sort; for fd in /proc/$$/fd/*; do echo ${fd##*/}; done; \
-                  grep -E 'SigBlk|SigIgn|SigCgt' /proc/$$/status; cat /proc/$$/comm; ls; kill -9 $$";
+                  while read -r line; do case $line in Sig[BIC]*) echo \"$line\";; esac; done </proc/$$/status; \
+                  cat /proc/$$/comm; ls; kill -9 $$";
     let job = Job::new("sh").args(["-c", script]);
     let native = job.clone().env("TPROF_ENABLED", "0").run_in(&cwd);
     let switched = bare(&job).run_in(&cwd);
