@@ -2,7 +2,7 @@
 # Installs what the tests want and this machine lacks: compilers for every kind
 # of victim program, and the allocators that jobs bring along. Does nothing where
 # all is there; without root, or without apt, says what is missing. Tests that
-# miss something say so and pass, or fail with TPROF_TESTS_SKIP=forbid.
+# miss something say so and pass, or fail with TPROF_TEST_SKIP=forbid.
 set -eu
 
 # package:what shows that it is there

@@ -11,5 +11,5 @@ export TPROF_TEST_NEED_READERS=1
 # In continuous integration all of the rest is installed, too: a test that does not run for
 # want of a tool is a failure. What a machine may refuse all the same is listed in
 # tests/src/skip.rs.
-[ -z "${CI:-}" ] || export TPROF_TESTS_SKIP=forbid
+[ -z "${CI:-}" ] || export TPROF_TEST_SKIP=forbid
 exec scripts/check.sh

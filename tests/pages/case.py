@@ -1,5 +1,5 @@
 """A test case with a browser, which skips where there is none and says so; with
-TPROF_TESTS_SKIP=forbid, as in continuous integration, it fails instead."""
+TPROF_TEST_SKIP=forbid, as in continuous integration, it fails instead."""
 
 import os
 import sys
@@ -24,8 +24,8 @@ class PageCase(unittest.TestCase):
 
     @classmethod
     def leave(cls, why):
-        if os.environ.get("TPROF_TESTS_SKIP") == "forbid":
-            raise AssertionError(f"{cls.__name__}: {why}, which TPROF_TESTS_SKIP=forbid does not permit")
+        if os.environ.get("TPROF_TEST_SKIP") == "forbid":
+            raise AssertionError(f"{cls.__name__}: {why}, which TPROF_TEST_SKIP=forbid does not permit")
         print(f"{cls.__name__}: {why}", file=sys.stderr)
         raise unittest.SkipTest(why)
 

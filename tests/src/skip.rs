@@ -1,7 +1,7 @@
 //! Leaves a test that cannot run on this machine, and says why.
 //!
 //! Where everything that a package installs is there, as in continuous integration, such a
-//! test is a failure: with `TPROF_TESTS_SKIP=forbid` a test is left only for what [`Refused`]
+//! test is a failure: with `TPROF_TEST_SKIP=forbid` a test is left only for what [`Refused`]
 //! lists, which nobody can install.
 
 use std::io::Write;
@@ -81,7 +81,7 @@ fn judged(why: Why, is_forbidden: bool) -> Result<String, String> {
     match why {
         Why::Refused(refused) => Ok(refused.why().to_owned()),
         Why::Missing(missing) if is_forbidden => {
-            Err(format!("{missing}, and TPROF_TESTS_SKIP=forbid wants it installed"))
+            Err(format!("{missing}, and TPROF_TEST_SKIP=forbid wants it installed"))
         }
         Why::Missing(missing) => Ok(missing),
     }
@@ -97,7 +97,7 @@ pub fn skip(why: impl Into<Why>) {
 /// As [`skip`], with what shows it.
 #[track_caller]
 pub fn skip_for(why: impl Into<Why>, details: &str) {
-    let is_forbidden = std::env::var_os("TPROF_TESTS_SKIP").is_some_and(|how| how == "forbid");
+    let is_forbidden = std::env::var_os("TPROF_TEST_SKIP").is_some_and(|how| how == "forbid");
     let why = judged(why.into(), is_forbidden).unwrap_or_else(|why| panic!("{why} {details}"));
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");

@@ -93,8 +93,8 @@ mod tests {
         let run = Command::new(name).args(["-c", &text]).current_dir(directory.path()).output();
         let Ok(output) = run else {
             let is_forbidden =
-                std::env::var_os("TPROF_TESTS_SKIP").is_some_and(|how| how == "forbid");
-            assert!(!is_forbidden, "{name} is not installed, and TPROF_TESTS_SKIP=forbid wants it");
+                std::env::var_os("TPROF_TEST_SKIP").is_some_and(|how| how == "forbid");
+            assert!(!is_forbidden, "{name} is not installed, and TPROF_TEST_SKIP=forbid wants it");
             eprintln!("skipped: {name} is not installed");
             return None;
         };
