@@ -275,6 +275,8 @@ def main():
     if options.words:
         print(*style, sep="\n")
         return 1 if style else 0
+    if not TPROF.exists():
+        sys.exit(f"there is no {TPROF}: cargo build --release -p tprof")
     wrong, count = check_commands()
     wrong += style
     wrong += [*check_links(documents), *check_words()]
