@@ -23,7 +23,7 @@ use tprof_trace::model::Span;
 
 use crate::in_order::{self, TimedRow};
 use crate::output::Output;
-use crate::{ExportError, Options, Part, Selection, Written, paths};
+use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
 use rows::Rows;
 use writer::Writer;
 
@@ -80,7 +80,7 @@ pub(crate) fn write_all(
 
 /// Writes one file, complete but for its name.
 fn write(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     selection: &Selection<'_>,
     path: &Path,
     max_bytes: Option<u64>,
@@ -109,7 +109,7 @@ fn write(
 
 /// The JSON of one file; returns where it was cut because it was full.
 fn document(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     unix_ns: u64,
     last_rank: Option<u32>,
     limit: Option<u64>,
@@ -165,7 +165,7 @@ fn document(
 }
 
 /// The span that an imported file began with, if the slice has it.
-fn first_span(part: &Part<'_>) -> Option<Span> {
+fn first_span(part: &OpenRank<'_>) -> Option<Span> {
     let start_ns: u64 = part.trace.property("tprof.first_event_ns")?.parse().ok()?;
     let spans = part.trace.in_order::<Span>(start_ns, start_ns.saturating_add(1)).flatten();
     let mut spans = spans.filter(|span| span.start_ns == start_ns);

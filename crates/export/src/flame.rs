@@ -20,7 +20,7 @@ use tprof_trace::RunDir;
 
 use crate::output::Output;
 use crate::page::{Page, Payload, run_title};
-use crate::{ExportError, Options, Part, Selection, Written, paths};
+use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
 pub(crate) use labels::Labels;
 use profile::Profile;
 pub(crate) use samples::waiting_for;
@@ -178,7 +178,7 @@ impl Profiles {
 
     fn file(
         &mut self,
-        part: &Part<'_>,
+        part: &OpenRank<'_>,
         written: &mut Written,
         labels: &mut Labels<'_>,
         table: &mut FrameTable,

@@ -20,7 +20,7 @@ use tprof_trace::model::{
 use crate::options::Weight;
 use crate::output::Output;
 use crate::stacks::stands_for;
-use crate::{ExportError, Options, Part, Selection, Written, paths};
+use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
 
 /// Writes one file: `DIR/stacks.folded`, or what the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
@@ -89,7 +89,7 @@ fn write(lines: &BTreeMap<String, u64>, to: &mut impl Write) -> io::Result<()> {
 
 /// Adds the stacks of a file; returns whether they are estimates.
 fn fold(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     root: &str,
     weight: Weight,
     lines: &mut BTreeMap<String, u64>,

@@ -50,4 +50,4 @@ mod words;
 pub use error::ExportError;
 pub use numbers::Numbers;
 pub use options::{Options, Weight, Written};
-pub use slice::{Part, Selection, Slice, Window};
+pub use slice::{OpenRank, Selection, Slice, Window};

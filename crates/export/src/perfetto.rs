@@ -30,7 +30,7 @@ use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
 use crate::busy::Busy;
 use crate::in_order::{self, TimedRow};
 use crate::output::Output;
-use crate::{ExportError, Options, Part, Selection, Written, collectives, paths};
+use crate::{ExportError, OpenRank, Options, Selection, Written, collectives, paths};
 use out::{Clock, Out};
 use scene::Scene;
 use tracks::{Owner, Shared, Unit};
@@ -133,7 +133,7 @@ fn rank<W: Write>(
     full: impl Fn(&Scene<'_, '_, W>) -> bool,
     written: &mut Written,
 ) -> io::Result<(Out<W>, Option<u64>)> {
-    let part: &Part<'_> = scene.part;
+    let part: &OpenRank<'_> = scene.part;
     written.events += curves::write(&mut scene, second)?;
     let (first_ns, last_ns) = part.trace.extent_ns().unwrap_or_default();
     let mut busy = Busy::new(first_ns.max(part.window.from_ns), last_ns.min(part.window.to_ns));

@@ -18,7 +18,7 @@ use tprof_trace::model::*;
 use crate::output::Output;
 use crate::proto::Proto;
 use crate::stacks::{self, stands_for};
-use crate::{ExportError, Options, Part, Selection, Written, paths, words};
+use crate::{ExportError, OpenRank, Options, Selection, Written, paths, words};
 
 /// Numbers of fields, as `profile.proto` defines them.
 mod field {
@@ -80,7 +80,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 /// A stack of a thread (of a process, for allocations), and what it was doing.
 type LocationKey = (ProcessIndex, Option<ThreadIndex>, StackId, ThreadState);
 
-fn rank(part: &Part<'_>, profile: &mut Pprof, written: &mut Written) {
+fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
     let trace = &part.trace;
     let mut sums: BTreeMap<LocationKey, Sums> = BTreeMap::new();
     for sample in trace.in_order::<Sample>(part.window.from_ns, part.window.to_ns).flatten() {

@@ -2,11 +2,11 @@
 
 use tprof_trace::TraceRow;
 
-use crate::{Part, Window, Written};
+use crate::{OpenRank, Window, Written};
 
 /// Rows of a large table that touch the slice, by time; of those that begin
 /// together the longest first. Counts them, and notes what could not be read.
-pub(crate) fn wanted<R: TraceRow>(part: &Part<'_>, written: &mut Written) -> Vec<R> {
+pub(crate) fn wanted<R: TraceRow>(part: &OpenRank<'_>, written: &mut Written) -> Vec<R> {
     let mut blocks = part.trace.in_order::<R>(part.window.from_ns, part.window.to_ns);
     let rows: Vec<R> = blocks.by_ref().flatten().collect();
     let name = part.file.path.file_name().unwrap_or_default().to_string_lossy();

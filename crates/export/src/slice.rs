@@ -67,7 +67,7 @@ pub struct Selection<'a> {
 }
 
 /// One file of a run, open.
-pub struct Part<'a> {
+pub struct OpenRank<'a> {
     /// Which.
     pub file: &'a RankFile,
     /// What it holds.
@@ -103,7 +103,7 @@ impl<'a> Selection<'a> {
     }
 
     /// Opens a file and finds the slice in it.
-    pub fn open(&self, file: &'a RankFile) -> Result<Part<'a>, ExportError> {
+    pub fn open(&self, file: &'a RankFile) -> Result<OpenRank<'a>, ExportError> {
         let mut trace = TraceFile::open(&file.path)?;
         if let Some(symbols) = self.symbols {
             trace.name_missing(symbols);
@@ -134,11 +134,11 @@ impl<'a> Selection<'a> {
                 last_ns: clock.since_start(last_ns),
             });
         }
-        Ok(Part { file, trace, clock, window })
+        Ok(OpenRank { file, trace, clock, window })
     }
 }
 
-impl Part<'_> {
+impl OpenRank<'_> {
     /// A moment of this file's clock as nanoseconds since the run began.
     pub fn at(&self, time_ns: u64) -> u64 {
         self.clock.since_start(time_ns)

@@ -19,7 +19,7 @@ use crate::lanes::NestedLanes;
 use crate::output::Output;
 use crate::stacks::{self, stands_for};
 use crate::text::Text;
-use crate::{ExportError, Options, Part, Selection, Written, paths, words};
+use crate::{ExportError, OpenRank, Options, Selection, Written, paths, words};
 
 /// Writes one file: `DIR/trace.speedscope.json`, or what the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
@@ -159,7 +159,7 @@ impl ThreadLane {
     }
 }
 
-fn spans(part: &Part<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
+fn spans(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
     let trace = &part.trace;
     let mut lanes: BTreeMap<ThreadIndex, (NestedLanes, Vec<ThreadLane>)> = BTreeMap::new();
     for span in trace.in_order::<Span>(part.window.from_ns, part.window.to_ns).flatten() {
@@ -222,7 +222,7 @@ impl Sampled {
     }
 }
 
-fn samples(part: &Part<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
+fn samples(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
     let trace = &part.trace;
     let frames = Frames::new(trace);
     let mut stacks: FxHashMap<(ProcessIndex, StackId, ThreadState), String> = FxHashMap::default();
@@ -241,7 +241,7 @@ fn samples(part: &Part<'_>, label: &str, document: &mut Speedscope, written: &mu
     }
 }
 
-fn heap(part: &Part<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
+fn heap(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &mut Written) {
     let trace = &part.trace;
     let frames = Frames::new(trace);
     let intervals = stacks::intervals(trace);

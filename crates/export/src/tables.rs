@@ -16,13 +16,13 @@ use tprof_trace::model::ExternalId;
 pub(crate) use column::{Cell, Column, Context, Sink, Type};
 
 use crate::external::{Called, ExternalIds};
-use crate::{Part, Window};
+use crate::{OpenRank, Window};
 
 /// Version of the tables: it rises when a column changes its meaning or goes.
 pub(crate) const VERSION: u32 = 1;
 
 /// Gives all tables of a rank, as far as they lie in its window.
-pub(crate) fn each<S: Sink>(part: &Part<'_>, sink: &mut S) -> Result<(), S::Error> {
+pub(crate) fn each<S: Sink>(part: &OpenRank<'_>, sink: &mut S) -> Result<(), S::Error> {
     let (context, trace, window) = (Context::of(part), &part.trace, part.window);
     let ids = ExternalIds::of(trace);
     let wanted = (window, &ids);

@@ -5,7 +5,7 @@
 
 use crate::cursor::{self, Stop};
 use crate::error::ImportError;
-use crate::event::{Event, Layout, Place};
+use crate::event::{Event, Layout, TextSpan};
 use crate::text;
 use crate::window::Window;
 
@@ -255,7 +255,7 @@ impl<S: Sink> Walk<'_, S> {
             let bytes = self.window.bytes();
             match self.layout.read(bytes, 0) {
                 Ok(end) => {
-                    self.has_phase |= self.layout.fields.phase != Place::default();
+                    self.has_phase |= self.layout.fields.phase != TextSpan::default();
                     self.sink.event(Event::new(bytes, &mut self.layout))?;
                     self.has_events = true;
                     self.window.consume(end);

@@ -7,7 +7,7 @@ use crate::{number, text};
 
 /// A stretch of the event's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TextSpan {
     start: u32,
     end: u32,
 }
@@ -16,8 +16,8 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     /// The key, between its quotes.
-    key: Place,
-    value: Place,
+    key: TextSpan,
+    value: TextSpan,
     /// A field of the model has it.
     taken: bool,
 }
@@ -25,15 +25,15 @@ struct Member {
 /// The members of an event's own that matter here.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fields {
-    pub phase: Place,
-    pub category: Place,
-    pub name: Place,
-    pub pid: Place,
-    pub tid: Place,
-    pub time: Place,
-    pub duration: Place,
-    pub id: Place,
-    pub scope: Place,
+    pub phase: TextSpan,
+    pub category: TextSpan,
+    pub name: TextSpan,
+    pub pid: TextSpan,
+    pub tid: TextSpan,
+    pub time: TextSpan,
+    pub duration: TextSpan,
+    pub id: TextSpan,
+    pub scope: TextSpan,
 }
 
 /// Where an event's parts are. One is used again for every event.
@@ -106,7 +106,7 @@ impl Layout {
                 }
                 _ => {
                     self.others += 1;
-                    &mut Place::default()
+                    &mut TextSpan::default()
                 }
             };
             let value = cursor::value(bytes, at)?;
@@ -163,9 +163,9 @@ impl Layout {
 }
 
 #[inline(always)]
-fn place(start: usize, end: usize) -> Place {
+fn place(start: usize, end: usize) -> TextSpan {
     // The window that events are read from is smaller than 4 GiB.
-    Place { start: start as u32, end: end as u32 }
+    TextSpan { start: start as u32, end: end as u32 }
 }
 
 /// An event: its text, and where its parts are.
@@ -193,13 +193,13 @@ impl<'a> Event<'a> {
 
     /// The text of a value, quotes included.
     #[inline(always)]
-    pub fn text(&self, place: Place) -> &'a [u8] {
+    pub fn text(&self, place: TextSpan) -> &'a [u8] {
         &self.bytes[place.start as usize..place.end as usize]
     }
 
     /// The text of a value, without quotes if it has any.
     #[inline(always)]
-    pub fn inner(&self, place: Place) -> &'a [u8] {
+    pub fn inner(&self, place: TextSpan) -> &'a [u8] {
         number::unquoted(self.text(place))
     }
 
@@ -275,7 +275,7 @@ impl<'a> Event<'a> {
     /// The members of `args` in order: key and value.
     pub fn members(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let bytes = self.bytes;
-        let text = move |place: Place| &bytes[place.start as usize..place.end as usize];
+        let text = move |place: TextSpan| &bytes[place.start as usize..place.end as usize];
         self.layout.members.iter().map(move |member| (text(member.key), text(member.value)))
     }
 

@@ -166,7 +166,7 @@ fn holds_traces(directory: &Path, deep: u32) -> bool {
 }
 
 /// One imported file, before it has its name.
-struct Part {
+struct ImportedFile {
     source: PathBuf,
     partial: PathBuf,
     rank: Option<u32>,
@@ -272,7 +272,7 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
 }
 
 /// Imports one file.
-fn one(source: &Path, partial: &Path, options: &Options) -> Result<Part, ImportError> {
+fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile, ImportError> {
     let read = Arc::clone(&options.progress.read);
     let mut window = Window::open(source, options.max_input_bytes, read)?;
     let mut builder = Builder::new(TraceWriter::create_blank(partial)?);
@@ -301,7 +301,7 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<Part, ImportE
         ..TraceHeader::default()
     })?;
     let losses = output.tally.losses();
-    Ok(Part {
+    Ok(ImportedFile {
         source: source.to_owned(),
         partial: partial.to_owned(),
         rank,
@@ -324,7 +324,7 @@ fn is_since_1970(time_ns: u64) -> bool {
 
 /// Gives files their ranks' names, and writes `run.json`.
 fn name_and_write(
-    mut parts: Vec<Part>,
+    mut parts: Vec<ImportedFile>,
     directory: &Path,
     options: &Options,
     imported: &mut Imported,
@@ -395,7 +395,7 @@ fn name_and_write(
 }
 
 /// Files that name no rank get the lowest that are free, in their order.
-fn settle_ranks(parts: &mut [Part], imported: &mut Imported) {
+fn settle_ranks(parts: &mut [ImportedFile], imported: &mut Imported) {
     let mut taken: BTreeSet<u32> = parts.iter().filter_map(|part| part.rank).collect();
     let alone = parts.len() == 1;
     let mut free = 0;

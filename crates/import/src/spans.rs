@@ -28,7 +28,7 @@ impl Builder {
 
     fn span_of(
         &mut self,
-        category: crate::event::Place,
+        category: crate::event::TextSpan,
         event: &Event<'_>,
         kind: SpanKind,
         implied: bool,

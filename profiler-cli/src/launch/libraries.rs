@@ -42,7 +42,7 @@ const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIE
 
 /// What came of one place that was tried.
 #[derive(Debug)]
-pub struct Place {
+pub struct TriedPath {
     /// The library's path there.
     pub path: PathBuf,
     /// Why it does not serve; `None` for the place chosen.
@@ -50,11 +50,11 @@ pub struct Place {
 }
 
 /// Finds a place for a library, with the places that failed before it.
-pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<Place>) {
+pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<TriedPath>) {
     let mut tried = Vec::new();
     if library.content.is_empty() {
         let path = PathBuf::from(library.name);
-        tried.push(Place {
+        tried.push(TriedPath {
             path,
             refused: Some("this build of tprof contains no such library".to_owned()),
         });
@@ -67,10 +67,10 @@ pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<Place>) {
             .and_then(|()| if lay { lay_out(library, &path) } else { check(library, &path) });
         match served {
             Ok(()) => {
-                tried.push(Place { path: path.clone(), refused: None });
+                tried.push(TriedPath { path: path.clone(), refused: None });
                 return (Some(path), tried);
             }
-            Err(why) => tried.push(Place { path, refused: Some(why) }),
+            Err(why) => tried.push(TriedPath { path, refused: Some(why) }),
         }
     }
     (None, tried)
@@ -80,7 +80,7 @@ pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<Place>) {
 pub fn path_of(library: &Carried) -> Result<PathBuf, Failure> {
     let (found, tried) = place(library);
     found.ok_or_else(|| {
-        let line = |place: &Place| {
+        let line = |place: &TriedPath| {
             let why = place.refused.as_deref().unwrap_or_default();
             format!("{}: {why}", place.path.display())
         };

@@ -33,7 +33,7 @@ const NOT_TAKEN: [i32; 10] = [
 
 /// A signal that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ReceivedSignal {
     /// Which.
     pub signal: i32,
     /// Sent by the kernel (the terminal, a timer), not by a process.
@@ -79,12 +79,12 @@ impl Signals {
     }
 
     /// The next signal, if one comes within `timeout`.
-    pub fn next(&self, timeout: Duration) -> Option<Taken> {
+    pub fn next(&self, timeout: Duration) -> Option<ReceivedSignal> {
         let info = take(&self.set, timeout)?;
         let by_process = matches!(info.si_code, libc::SI_USER | libc::SI_TKILL | libc::SI_QUEUE);
         // SAFETY: these codes carry a sender.
         let sender = if by_process { unsafe { info.si_pid() } } else { 0 };
-        Some(Taken {
+        Some(ReceivedSignal {
             signal: info.si_signo,
             by_kernel: info.si_code > 0,
             sender: sender.unsigned_abs(),

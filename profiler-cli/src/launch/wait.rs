@@ -4,7 +4,7 @@
 //! job; what the terminal sends went to the whole process group, and so to the
 //! job, already. When the job stops, tprof stops, as the shell expects.
 
-use crate::launch::signals::{self, Change, Signals, Taken};
+use crate::launch::signals::{self, Change, ReceivedSignal, Signals};
 use std::time::{Duration, Instant};
 use tprof_collect::proc;
 
@@ -83,7 +83,7 @@ pub fn wait(pid: i32, signals: &Signals) -> Outcome {
 }
 
 /// Whether the job has not had this signal yet.
-fn is_for_job(taken: Taken, pid: i32) -> bool {
+fn is_for_job(taken: ReceivedSignal, pid: i32) -> bool {
     if taken.by_kernel {
         // From the terminal, to the whole group. Others, such as an alarm set
         // before an exec, reach only tprof.
@@ -137,17 +137,17 @@ mod tests {
 
     #[test]
     fn what_the_terminal_sent_is_not_forwarded() {
-        let taken = Taken { signal: libc::SIGINT, by_kernel: true, sender: 0 };
+        let taken = ReceivedSignal { signal: libc::SIGINT, by_kernel: true, sender: 0 };
         assert!(!is_for_job(taken, 1_000_000_000));
-        assert!(is_for_job(Taken { signal: libc::SIGALRM, ..taken }, 1_000_000_000));
-        let sent = Taken { by_kernel: false, sender: 1, ..taken };
+        assert!(is_for_job(ReceivedSignal { signal: libc::SIGALRM, ..taken }, 1_000_000_000));
+        let sent = ReceivedSignal { by_kernel: false, sender: 1, ..taken };
         assert!(is_for_job(sent, 1_000_000_000));
     }
 
     #[test]
     fn a_signal_from_the_job_itself_is_not_forwarded() {
         let job = std::process::id();
-        let taken = Taken { signal: libc::SIGTERM, by_kernel: false, sender: job };
+        let taken = ReceivedSignal { signal: libc::SIGTERM, by_kernel: false, sender: job };
         assert!(!is_for_job(taken, job.cast_signed()));
     }
 }

@@ -114,8 +114,8 @@ pub(crate) trait Begun: Any + Send + Sync {
 }
 
 /// Begins an analysis.
-pub(crate) fn begin<A: Analysis + 'static>(analysis: A) -> Taken<A> {
-    Taken { analysis, parts: Mutex::default(), named: Mutex::default() }
+pub(crate) fn begin<A: Analysis + 'static>(analysis: A) -> UnjoinedAnalysis<A> {
+    UnjoinedAnalysis { analysis, parts: Mutex::default(), named: Mutex::default() }
 }
 
 /// Begins one of which only [`Begun`] is known.
@@ -124,13 +124,13 @@ pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn Begun> {
 }
 
 /// An analysis with its parts: place, rank, part.
-pub(crate) struct Taken<A: Analysis> {
+pub(crate) struct UnjoinedAnalysis<A: Analysis> {
     analysis: A,
     parts: Mutex<Vec<(usize, RankAt, A::Part)>>,
     named: Mutex<Option<Named>>,
 }
 
-impl<A: Analysis> Taken<A> {
+impl<A: Analysis> UnjoinedAnalysis<A> {
     /// What was taken of the rank at this place among the run's files.
     pub fn part(&self, place: usize) -> Option<A::Part>
     where
@@ -149,7 +149,7 @@ impl<A: Analysis> Taken<A> {
     }
 }
 
-impl<A: Analysis + 'static> Begun for Taken<A> {
+impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
     fn kind(&self) -> &'static str {
         A::KIND
     }

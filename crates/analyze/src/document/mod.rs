@@ -16,7 +16,7 @@ pub use cell::{Cell, Value};
 pub use json::REPORT_VERSION;
 pub(crate) use json::Tables;
 pub use make::{Analysis, Body, DocumentKind, Options, RankAt};
-pub(crate) use make::{Begun, Taken, begin, boxed};
+pub(crate) use make::{Begun, UnjoinedAnalysis, begin, boxed};
 pub use named::Named;
 pub(crate) use named::text_and_number;
 

@@ -12,7 +12,9 @@ use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile
 
 use super::error::AnalyzeError;
 use crate::base::parallel;
-use crate::document::{Begun, Body, Document, DocumentKind, Named, Options, RankAt, Taken};
+use crate::document::{
+    Begun, Body, Document, DocumentKind, Named, Options, RankAt, UnjoinedAnalysis,
+};
 use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
@@ -275,7 +277,7 @@ impl Context<'_> {
     fn findings(&self, place: usize) -> Option<RankFindings> {
         self.begun.iter().find_map(|&begun| {
             let begun: &dyn Any = begun;
-            begun.downcast_ref::<Taken<Findings>>()?.part(place)?
+            begun.downcast_ref::<UnjoinedAnalysis<Findings>>()?.part(place)?
         })
     }
 

@@ -53,7 +53,7 @@ pub enum Event {
     /// Something from the sampler.
     Sampler(SamplerEvent),
     /// Something from the sampler of devices.
-    Device(nvml::Told),
+    Device(nvml::NvmlMessage),
     /// Proportional set sizes were read.
     Sizes(Round),
     /// The launcher started this process.

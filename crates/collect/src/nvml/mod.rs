@@ -20,7 +20,7 @@ use tprof_trace::model::{Counter, Property, counter};
 
 /// What the sampler sends.
 #[derive(Debug)]
-pub enum Told {
+pub enum NvmlMessage {
     /// What there is, or why nothing is: an object of JSON. Replaces what was sent before.
     Facts(Value),
     /// A device's reading at one time.
@@ -51,7 +51,10 @@ pub struct Sampler {
 impl Sampler {
     /// Starts one that asks once in `every` and gives what it reads to `deliver`. Not before the job's command was started: descriptors that the
     /// driver's library opens must not be inherited.
-    pub fn start(every: Duration, deliver: impl Fn(Told) + Send + 'static) -> Option<Sampler> {
+    pub fn start(
+        every: Duration,
+        deliver: impl Fn(NvmlMessage) + Send + 'static,
+    ) -> Option<Sampler> {
         let stop = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&stop);
         let run = move || sample(every, &own, &deliver);
@@ -78,8 +81,8 @@ struct Known {
     missing: BTreeMap<&'static str, String>,
 }
 
-fn sample(every: Duration, stop: &AtomicBool, tell: &dyn Fn(Told)) {
-    let missing = |why: String| Told::Facts(json!({ "missing": why }));
+fn sample(every: Duration, stop: &AtomicBool, tell: &dyn Fn(NvmlMessage)) {
+    let missing = |why: String| NvmlMessage::Facts(json!({ "missing": why }));
     let library = match Library::open() {
         Ok(library) => library,
         Err(why) => return tell(missing(why)),
@@ -101,11 +104,11 @@ fn sample(every: Duration, stop: &AtomicBool, tell: &dyn Fn(Told)) {
             news |= missing != device.missing;
             device.missing = missing;
             let (index, uuid) = (device.index, device.uuid.clone());
-            tell(Told::Read(Reading { time_ns, index, uuid, values }));
+            tell(NvmlMessage::Read(Reading { time_ns, index, uuid, values }));
         }
         if news {
             first = false;
-            tell(Told::Facts(facts(every, &driver, &devices)));
+            tell(NvmlMessage::Facts(facts(every, &driver, &devices)));
         }
         std::thread::park_timeout(every);
     }
@@ -188,16 +191,16 @@ pub struct Devices {
 impl Devices {
     /// Takes what the sampler sent; false if there was no room for a reading.
     #[must_use]
-    pub fn take(&mut self, told: Told, recording: bool) -> bool {
+    pub fn take(&mut self, told: NvmlMessage, recording: bool) -> bool {
         match told {
-            Told::Facts(facts) => {
+            NvmlMessage::Facts(facts) => {
                 self.told += 1;
                 self.facts = Some(facts);
             }
-            Told::Read(reading) if recording && self.waiting.len() < WAITING => {
+            NvmlMessage::Read(reading) if recording && self.waiting.len() < WAITING => {
                 self.waiting.push(reading);
             }
-            Told::Read(_) => return !recording,
+            NvmlMessage::Read(_) => return !recording,
         }
         true
     }

@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::counters;
 use crate::gpus::{Gpu, Gpus};
 use crate::text::Text;
-use crate::{Part, Window};
+use crate::{OpenRank, Window};
 
 /// The "process" of a device that no process of the file uses: CUDA gives it no number.
 pub(super) fn of_host(device: u32) -> u64 {
@@ -25,7 +25,7 @@ const BASE: &str = "baseTimeNanoseconds";
 
 /// The file's frame.
 pub(super) struct About<'a> {
-    part: &'a Part<'a>,
+    part: &'a OpenRank<'a>,
     /// Made of a trace in this format: it brought its own top level.
     pub imported: bool,
     /// What times count from: of the run's clock if imported, else of the host's.
@@ -37,7 +37,7 @@ pub(super) struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    pub fn of(part: &'a Part<'a>, unix_ns: u64, last_rank: Option<u32>) -> About<'a> {
+    pub fn of(part: &'a OpenRank<'a>, unix_ns: u64, last_rank: Option<u32>) -> About<'a> {
         let trace = &part.trace;
         let imported = trace.property("tprof.import").is_some();
         let about = About {

@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::correlations::Correlations;
 use crate::in_order::TimedRow;
 use crate::text::Text;
-use crate::{Part, words};
+use crate::{OpenRank, words};
 
 /// Numbers of arrows of the first process are its correlations; those of others differ from here on.
 const PROCESS_SHIFT: u32 = 40;
@@ -32,7 +32,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub fn new(part: &'a Part<'_>, imported: bool) -> Rows<'a> {
+    pub fn new(part: &'a OpenRank<'_>, imported: bool) -> Rows<'a> {
         let trace = &part.trace;
         Rows {
             trace,

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use tprof_facts::Clock;
 use tprof_trace::model::{Process, ProcessIndex, ThreadIndex};
 
-use crate::Part;
+use crate::OpenRank;
 use crate::text::Text;
 
 /// Bytes gathered before they are compressed.
@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 
 /// Writes events; the comma goes before every one but the first.
 pub(super) struct Writer<'a, W: Write> {
-    pub part: &'a Part<'a>,
+    pub part: &'a OpenRank<'a>,
     pub to: W,
     text: Text,
     first: bool,
@@ -30,7 +30,7 @@ impl<'a, W: Write> Writer<'a, W> {
     ///
     /// Times are written after `clock`; `head` writes the members before the events.
     pub fn begin(
-        part: &'a Part<'a>,
+        part: &'a OpenRank<'a>,
         clock: Clock,
         head: impl FnOnce(&mut Text),
         to: W,

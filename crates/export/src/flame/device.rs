@@ -11,10 +11,10 @@ use tprof_trace::model::{Kernel, MemoryCopy, NameId, ProcessIndex};
 
 use super::labels::Labels;
 use super::profile::{Measure, Profile};
-use super::spans::{Place, Places};
+use super::spans::{LaunchSite, Places};
 use super::tree::{FrameKind, FrameTable};
 use crate::rows::wanted;
-use crate::{Part, Written};
+use crate::{OpenRank, Written};
 
 pub(crate) const TIME_MEASURES: [Measure; 3] = [
     Measure {
@@ -50,7 +50,7 @@ struct Work {
 /// Adds the device's work: under the ranges and operators that `host` holds, and
 /// under the stacks that were taken at the launches.
 pub(crate) fn collect(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     written: &mut Written,
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
@@ -62,7 +62,7 @@ pub(crate) fn collect(
     let shares = shares(&mut work);
     let mut paths = Paths::default();
     for (work, share) in work.iter().zip(shares) {
-        let find = |map: &FxHashMap<(ProcessIndex, u64), Place>, key: Option<u64>| {
+        let find = |map: &FxHashMap<(ProcessIndex, u64), LaunchSite>, key: Option<u64>| {
             map.get(&(work.process, key?)).copied()
         };
         let place = find(&places.correlations, work.correlation)
@@ -119,7 +119,7 @@ pub(crate) fn memory(
     }
 }
 
-fn work(part: &Part<'_>, written: &mut Written, table: &mut FrameTable) -> Vec<Work> {
+fn work(part: &OpenRank<'_>, written: &mut Written, table: &mut FrameTable) -> Vec<Work> {
     let file = &part.trace;
     let mut work = Vec::new();
     let mut frames: FxHashMap<(NameId, bool), u32> = FxHashMap::default();

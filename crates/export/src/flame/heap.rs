@@ -7,7 +7,7 @@ use super::labels::Labels;
 use super::profile::{Measure, Profile};
 use super::tree::FrameTable;
 use crate::stacks::stands_for;
-use crate::{Part, Written};
+use crate::{OpenRank, Written};
 
 pub(crate) const MEASURES: [Measure; 3] = [
     Measure { label: "Allocated", unit: "bytes", about: "requested bytes, freed or not" },
@@ -23,7 +23,7 @@ type HeapKey = (ProcessIndex, ThreadIndex, StackId);
 
 /// Adds the allocations of a file.
 pub(crate) fn collect(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     written: &mut Written,
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
@@ -76,7 +76,7 @@ fn heap_events(heaps: &FxHashMap<ProcessIndex, Heap>) -> u64 {
 
 /// A second pass, up to each process's peak.
 fn live_at_peak(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     heaps: &FxHashMap<ProcessIndex, Heap>,
     weight: impl Fn(ProcessIndex, u64) -> f64,
     sums: &mut FxHashMap<HeapKey, [f64; 3]>,

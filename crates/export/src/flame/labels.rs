@@ -7,7 +7,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex};
 
 use super::tree::{FrameKind, FrameTable};
-use crate::Part;
+use crate::OpenRank;
 
 /// Names what a file numbers, as frames of the shared table.
 pub(crate) struct Labels<'a> {
@@ -20,7 +20,7 @@ pub(crate) struct Labels<'a> {
 }
 
 impl<'a> Labels<'a> {
-    pub fn new(part: &'a Part<'_>, ids: Ids, table: &mut FrameTable) -> Labels<'a> {
+    pub fn new(part: &'a OpenRank<'_>, ids: Ids, table: &mut FrameTable) -> Labels<'a> {
         let file = &part.trace;
         let name = labels::rank(part.file);
         Labels {

@@ -7,7 +7,7 @@ use super::labels::Labels;
 use super::profile::{Measure, Profile};
 use super::tree::{FrameKind, FrameTable};
 use crate::rows::wanted;
-use crate::{Part, Written};
+use crate::{OpenRank, Written};
 
 pub(crate) const MEASURES: [Measure; 3] = [
     Measure { label: "On a core", unit: "ns", about: "time of the samples" },
@@ -17,7 +17,7 @@ pub(crate) const MEASURES: [Measure; 3] = [
 
 /// Adds the samples of a file.
 pub(crate) fn collect(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     written: &mut Written,
     labels: &mut Labels<'_>,
     table: &mut FrameTable,

@@ -14,7 +14,7 @@ use super::labels::Labels;
 use super::profile::{Measure, Profile};
 use super::tree::{FrameKind, FrameTable};
 use crate::rows::wanted;
-use crate::{Part, Written};
+use crate::{OpenRank, Written};
 
 pub(crate) const MEASURES: [Measure; 2] = [
     Measure {
@@ -27,7 +27,7 @@ pub(crate) const MEASURES: [Measure; 2] = [
 
 /// Where a launch was made.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct LaunchSite {
     /// Node of the host tree.
     pub node: u32,
     /// Innermost stack that was taken there.
@@ -38,14 +38,14 @@ pub(crate) struct Place {
 /// Launches, operators and device allocations among the spans.
 #[derive(Default)]
 pub(crate) struct Places {
-    pub correlations: FxHashMap<(ProcessIndex, u64), Place>,
-    pub externals: FxHashMap<(ProcessIndex, u64), Place>,
-    pub allocations: Vec<(DeviceAllocation, Option<Place>)>,
+    pub correlations: FxHashMap<(ProcessIndex, u64), LaunchSite>,
+    pub externals: FxHashMap<(ProcessIndex, u64), LaunchSite>,
+    pub allocations: Vec<(DeviceAllocation, Option<LaunchSite>)>,
 }
 
 /// Adds the spans of a file.
 pub(crate) fn collect(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     written: &mut Written,
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
@@ -171,9 +171,9 @@ impl Sweep<'_> {
         self.profile.add(node, 1, 1.0);
     }
 
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<LaunchSite> {
         let top = self.open.last()?;
-        Some(Place { node: top.node, stack: top.stack, thread: self.thread })
+        Some(LaunchSite { node: top.node, stack: top.stack, thread: self.thread })
     }
 
     /// Remembers where a launch and an operator were. The outermost call of a

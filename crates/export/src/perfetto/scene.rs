@@ -22,7 +22,7 @@ use super::tracks::{Row, Shared, Tracks};
 use crate::collectives::Placed;
 use crate::correlations::Correlations;
 use crate::proto::Proto;
-use crate::{Part, words};
+use crate::{OpenRank, words};
 
 /// Numbers of arrows: a base for each process and category, and their own number.
 const FLOW_BITS: u32 = 40;
@@ -38,7 +38,7 @@ struct Begun {
 
 /// One rank on its way into the trace.
 pub(super) struct Scene<'a, 's, W: Write> {
-    pub part: &'a Part<'a>,
+    pub part: &'a OpenRank<'a>,
     clock: Clock,
     pub out: Out<W>,
     pub shared: &'s mut Shared,
@@ -61,7 +61,7 @@ pub(super) struct Scene<'a, 's, W: Write> {
 
 impl<'a, 's, W: Write> Scene<'a, 's, W> {
     pub fn new(
-        part: &'a Part<'a>,
+        part: &'a OpenRank<'a>,
         mut out: Out<W>,
         shared: &'s mut Shared,
         (label, sort): (String, u64),

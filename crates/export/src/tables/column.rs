@@ -4,7 +4,7 @@ use tprof_facts::Clock;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ThreadIndex};
 
-use crate::Part;
+use crate::OpenRank;
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub fn of(part: &'a Part<'_>) -> Context<'a> {
+    pub fn of(part: &'a OpenRank<'_>) -> Context<'a> {
         Context { trace: &part.trace, clock: part.clock }
     }
 

@@ -12,7 +12,7 @@ use crate::counters::{Thin, heap, stretch};
 use crate::gpus::{Gpu, Gpus};
 use crate::page::Payload;
 use crate::rows::wanted;
-use crate::{Part, Written};
+use crate::{OpenRank, Written};
 
 /// A quantity over time, in thousandths where it is no whole number.
 struct Curve {
@@ -31,14 +31,14 @@ pub(crate) struct Curves {
 
 impl Curves {
     /// Adds those of a file.
-    pub fn file(&mut self, part: &Part<'_>, written: &mut Written, processes: &mut Processes) {
+    pub fn file(&mut self, part: &OpenRank<'_>, written: &mut Written, processes: &mut Processes) {
         let stretch_ns = stretch(length_ns(part));
         self.heap(part, processes, stretch_ns);
         self.device(part, written, processes, stretch_ns);
         self.counters(part, processes, stretch_ns);
     }
 
-    fn heap(&mut self, part: &Part<'_>, processes: &mut Processes, stretch_ns: u64) {
+    fn heap(&mut self, part: &OpenRank<'_>, processes: &mut Processes, stretch_ns: u64) {
         let mut heaps: BTreeMap<ProcessIndex, Vec<(u64, u64)>> = BTreeMap::new();
         let drawn: Result<(), Infallible> =
             heap(&part.trace, stretch_ns, |process, time, bytes| {
@@ -57,7 +57,7 @@ impl Curves {
 
     fn device(
         &mut self,
-        part: &Part<'_>,
+        part: &OpenRank<'_>,
         written: &mut Written,
         processes: &mut Processes,
         stretch_ns: u64,
@@ -86,7 +86,7 @@ impl Curves {
         }
     }
 
-    fn counters(&mut self, part: &Part<'_>, processes: &mut Processes, stretch_ns: u64) {
+    fn counters(&mut self, part: &OpenRank<'_>, processes: &mut Processes, stretch_ns: u64) {
         type Key = (Option<ProcessIndex>, Option<Gpu>, u32);
         let gpus = Gpus::of(&part.trace);
         let mut curves: BTreeMap<Key, Vec<(u64, f64)>> = BTreeMap::new();
@@ -131,7 +131,7 @@ impl Curves {
 
 /// How long a file's device allocations, counters and heap events go on. What
 /// has no end, or began at no known time, would not show that.
-fn length_ns(part: &Part<'_>) -> u64 {
+fn length_ns(part: &OpenRank<'_>) -> u64 {
     let spans = part.trace.blocks::<DeviceAllocation>().flatten().map(|row| row.time_ns);
     let counters = part.trace.counters().iter().map(|row| row.time_ns);
     let heap = part.trace.heap_events().map(|event| event.time_ns);

@@ -15,7 +15,7 @@ use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
 use crate::rows::wanted;
 use crate::words::sync_name;
-use crate::{Part, Written};
+use crate::{OpenRank, Written};
 
 type LaneKey = (ProcessIndex, Option<u32>, LaneKind, Option<u64>);
 
@@ -28,7 +28,7 @@ struct Said {
 
 /// Adds what ran on the devices of a file.
 pub(crate) fn streams(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     written: &mut Written,
     processes: &mut Processes,
     lanes: &mut Lanes,
@@ -111,7 +111,7 @@ pub(crate) fn streams(
 }
 
 fn stream_name(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     process: ProcessIndex,
     device: Option<u32>,
     stream: Option<u64>,
@@ -125,7 +125,7 @@ fn stream_name(
 }
 
 /// What is known of each collective, by the correlation of its kernel.
-fn collectives(part: &Part<'_>, written: &mut Written) -> FxHashMap<(ProcessIndex, u64), Said> {
+fn collectives(part: &OpenRank<'_>, written: &mut Written) -> FxHashMap<(ProcessIndex, u64), Said> {
     let mut known: FxHashMap<(ProcessIndex, u64), Said> = FxHashMap::default();
     for row in wanted::<Collective>(part, written) {
         let Some(correlation) = row.correlation else { continue };

@@ -11,11 +11,11 @@ use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
 use crate::flame::{FrameKind, FrameTable, Labels, waiting_for};
 use crate::rows::wanted;
-use crate::{Part, Written};
+use crate::{OpenRank, Written};
 
 /// Adds the spans of a file.
 pub(crate) fn spans(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     written: &mut Written,
     processes: &mut Processes,
     lanes: &mut Lanes,
@@ -67,7 +67,7 @@ pub(crate) fn spans(
 }
 
 /// Where arrows from forward to backward operators begin and end, and which they are.
-fn arrows(part: &Part<'_>, processes: &mut Processes) -> FxHashMap<(ThreadIndex, u64), u64> {
+fn arrows(part: &OpenRank<'_>, processes: &mut Processes) -> FxHashMap<(ThreadIndex, u64), u64> {
     let mut arrows = FxHashMap::default();
     for row in part.trace.blocks::<FlowPoint>().flatten() {
         if let Some(thread) = row.thread
@@ -92,7 +92,7 @@ fn kind(kind: SpanKind) -> EventKind {
 }
 
 /// What many spans share: domain, and a failed call's status.
-fn detail(part: &Part<'_>, row: &Span) -> String {
+fn detail(part: &OpenRank<'_>, row: &Span) -> String {
     let mut parts = Vec::new();
     match row.kind {
         SpanKind::Nvtx => parts.push("NVTX".to_owned()),
@@ -117,7 +117,7 @@ fn detail(part: &Part<'_>, row: &Span) -> String {
 /// that a shorter time without any record was spent running. Who was sent off a
 /// core comes back to where it was; such waits have no stack of their own.
 pub(crate) fn samples(
-    part: &Part<'_>,
+    part: &OpenRank<'_>,
     written: &mut Written,
     processes: &mut Processes,
     lanes: &mut Lanes,

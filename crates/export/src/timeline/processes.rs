@@ -5,7 +5,7 @@ use tprof_facts::labels::{self, Ids};
 use tprof_facts::steps;
 use tprof_trace::model::ProcessIndex;
 
-use crate::Part;
+use crate::OpenRank;
 
 /// Processes of all files, numbered in the order in which they are met.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl Processes {
     }
 
     /// Number of a process in the page.
-    pub fn index(&mut self, part: &Part<'_>, process: ProcessIndex) -> usize {
+    pub fn index(&mut self, part: &OpenRank<'_>, process: ProcessIndex) -> usize {
         let key = (self.file, process);
         if let Some(at) = self.rows.iter().position(|(known, _)| *known == key) {
             return at;
@@ -37,7 +37,7 @@ impl Processes {
 }
 
 /// Steps and marks of a file, those within the slice.
-pub(crate) fn marks(part: &Part<'_>, to: &mut Vec<Value>) {
+pub(crate) fn marks(part: &OpenRank<'_>, to: &mut Vec<Value>) {
     let rank = labels::rank(part.file);
     for step in steps::of_file(&part.trace) {
         if part.window.touches(step.start_ns, step.end_ns) {
