@@ -78,7 +78,7 @@ class Open(PageCase):
         page = self.open(url)
         self.assertIn("all", page.text("#path") + page.text("body"))
         self.assertEqual(process.wait(30), 0)
-        # The address is in a file for the user alone: arguments are public.
+        # Only the user can read the file with the address: arguments are public.
         self.assertIn(url, (folder / "opened").read_text())
 
     def test_every_page_opens_with_one_command(self):

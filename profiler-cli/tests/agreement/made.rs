@@ -166,7 +166,7 @@ impl Plan {
             files.push(name);
         }
         if self.is_described || !self.has_wall_time {
-            // One of the first rank's host alone; of an import, one of all.
+            // Only one of the first rank's host; of an import, one of all.
             let first = &self.ranks[0];
             files.truncate(if self.has_wall_time { 1 } else { files.len() });
             let info = RunInfo {

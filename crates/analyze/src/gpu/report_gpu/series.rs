@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_value_holds_until_the_next_but_not_over_a_gap() {
-        // The device told nothing between seconds 2 and 60.
+        // The device has no reading between seconds 2 and 60.
         let series: SampleSeries =
             [(0, 10.0), (SECOND, 30.0), (2 * SECOND, 90.0), (60 * SECOND, 0.0)].into();
         let found = sums(&series, 5 * SECOND).unwrap();
