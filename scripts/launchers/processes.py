@@ -1,0 +1,137 @@
+"""What starts processes otherwise: shells' tools, daemons, other users, clean environments."""
+
+import os
+import shutil
+
+from case import ROOT, TPROF, LauncherCase
+
+TASK = str(ROOT / "plain" / "task")
+
+
+class Processes(LauncherCase):
+    # Seen: how many images of the task.
+    def assert_seen(self, command, count=1, complete=True):
+        bare, traced = self.run_command(command), self.traced(command)
+        self.assert_same(bare, traced)
+        report = self.report()
+        tasks = [image for image in report["processes"] if image["command"].startswith(TASK)]
+        self.assertEqual(len(tasks), count, report["processes"])
+        if complete:
+            self.assert_complete(report)
+
+    def wants(self, program):
+        if not shutil.which(program):
+            self.fail(f"{program} is missing: scripts/test-deps.sh launchers installs it")
+
+    def test_tools_that_start_programs_are_followed(self):
+        many = self.directory / "Makefile"
+        many.write_text("all: a b c\na b c:\n\t@" + TASK + "\n")
+        for program, line, count in [
+            ("make", f"make -s -j3 -f {many}", 3),
+            ("xargs", ["sh", "-c", f"seq 4 | xargs -P 2 -n 1 {TASK}"], 4),
+            ("setsid", f"setsid -w {TASK}", 1),
+            ("nohup", f"nohup {TASK}", 1),
+            ("timeout", f"timeout 20 {TASK}", 1),
+            ("nice", f"nice {TASK}", 1),
+            ("taskset", f"taskset 1 {TASK}", 1),
+            ("stdbuf", f"stdbuf -oL {TASK}", 1),
+            ("flock", f"flock {self.directory}/lock {TASK}", 1),
+            ("unshare", f"unshare -pfm {TASK}", 1),
+            ("unshare", f"unshare -rU {TASK}", 1),
+            ("setpriv", f"setpriv --no-new-privs {TASK}", 1),
+        ]:
+            with self.subTest(line):
+                self.run_directory = self.directory / f"run-{abs(hash(str(line)))}"
+                self.wants(program)
+                self.assert_seen(line.split() if isinstance(line, str) else line, count)
+
+    def test_what_lost_the_environment_is_named(self):
+        for program, line in [
+            ("env", f"env -i {TASK}"),
+            ("sudo", f"sudo -u nobody {TASK}"),
+            ("su", ["su", "nobody", "-s", "/bin/sh", "-c", TASK]),
+            ("runuser", f"runuser -u nobody -- {TASK}"),
+            ("setpriv", f"setpriv --reuid nobody --clear-groups {TASK}"),
+            ("bwrap", f"bwrap --bind / / --clearenv {TASK}"),
+            ("bwrap", f"bwrap --bind / / --dev /dev --tmpfs /tmp {TASK}"),
+        ]:
+            with self.subTest(line):
+                self.run_directory = self.directory / f"run-{abs(hash(str(line)))}"
+                self.wants(program)
+                words = line.split() if isinstance(line, str) else line
+                bare, traced = self.run_command(words), self.traced(words)
+                self.assert_same(bare, traced)
+                self.assertEqual(traced.stderr, bare.stderr)
+                self.assert_missing(self.run_directory, "task")
+
+    def test_another_user_is_recorded_by_tprof_inside(self):
+        self.wants("sudo")
+        os.chmod(self.directory, 0o777)
+        said = self.run_command(f"sudo -u nobody env HOME={self.directory} {self.per_rank()} {TASK}")
+        self.assertEqual((said.status, said.stdout), (0, "task 0\n"), said)
+        # Complete only where perf events are permitted to that user.
+        tasks = [image["command"] for image in self.report()["processes"]]
+        self.assertEqual(tasks, [TASK])
+
+    def test_daemons_that_outlive_the_command_are_named(self):
+        for name, line in [
+            ("background", f"nohup {TASK} wait 4 >/dev/null 2>&1 &"),
+            ("session", f"setsid {TASK} wait 4 >/dev/null 2>&1 &"),
+            ("screen", f"screen -dm {TASK} wait 4"),
+            ("daemonize", f"daemonize {TASK} wait 4"),
+        ]:
+            with self.subTest(name):
+                if name in ("screen", "daemonize"):
+                    self.wants(name)
+                self.run_directory = self.directory / name
+                traced = self.traced(["sh", "-c", line])
+                self.assertEqual(traced.status, 0, traced)
+                self.assert_missing(self.run_directory, "task", "still running")
+
+    def test_follow_records_a_daemon_to_its_end(self):
+        traced = self.traced(["sh", "-c", f"nohup {TASK} wait 2 >/dev/null 2>&1 &"], "--follow")
+        self.assertEqual(traced.status, 0, traced)
+        report = self.report()
+        self.assert_complete(report)
+        self.assertGreater(report["run"]["wall_ns"], 2e9)
+
+    def test_a_restart_count_is_that_of_processes(self):
+        # A shell that starts ranks over and over is no elastic launcher.
+        script = f"for i in 1 2; do for r in 0 1; do RANK=$r WORLD_SIZE=2 {TASK} & done; wait; done"
+        traced = self.traced(["sh", "-c", script])
+        self.assertEqual(traced.status, 0, traced)
+        self.assert_complete(self.report())
+        self.assertRegex(self.summary(), "in 2 ranks")
+        self.assert_no_restart()
+
+
+# Workers of Python's own and of others' pools: where a Python has the package.
+class Workers(LauncherCase):
+    python = os.environ.get("TPROF_TEST_WORKERS") or shutil.which("python3")
+
+    def assert_workers(self, text, count):
+        script = self.directory / "pool.py"
+        script.write_text(text)
+        line = [self.python, str(script)]
+        bare, traced = self.run_command(line), self.traced(line)
+        self.assert_same(bare, traced)
+        report = self.report()
+        self.assert_complete(report)
+        pids = {image["pid"] for image in report["processes"]}
+        named = {int(word) for line in traced.lines() for word in line.split()[1:] if word.isdigit()}
+        self.assertGreaterEqual(len(pids), count + 1, report["processes"])
+        return named
+
+    def test_pools_of_multiprocessing_are_whole(self):
+        for method in ("fork", "spawn", "forkserver"):
+            with self.subTest(method):
+                self.run_directory = self.directory / method
+                self.assert_workers(
+                    "import multiprocessing as m, time\n"
+                    "def f(x):\n    time.sleep(0.2)\n    return x * x\n"
+                    "if __name__ == '__main__':\n"
+                    f"    with m.get_context({method!r}).Pool(2) as pool:\n"
+                    "        print(sum(pool.map(f, range(6), chunksize=1)))\n"
+                    "        pool.close(); pool.join()\n",
+                    2,
+                )

@@ -1,0 +1,24 @@
+"""A rank of torchrun: adds the ranks of all up with gloo, says so in one line, and ends.
+
+usage: train.py [fail]   fail: rank 1 ends with status 7 before its first restart
+"""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+restart = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+if sys.argv[1:] == ["fail"] and restart == 0:
+    # Before any connection is made: how gloo recovers is not what is tested. Rank 0 waits
+    # until torchrun ends it.
+    time.sleep(0.5 if rank == 1 else 60)
+    sys.exit(7)
+dist.init_process_group("gloo")
+total = torch.tensor([rank])
+dist.all_reduce(total)
+print(f"rank {rank} of {size}, restart {restart}: sum {int(total)}", flush=True)
+dist.destroy_process_group()

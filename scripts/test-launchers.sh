@@ -1,0 +1,38 @@
+#!/bin/sh
+# tprof under real launchers: Open MPI, MPICH, a Slurm of three nodes on this host, torchrun,
+# and what starts processes otherwise. Prints a line for each fact, and fails if one does not
+# hold. `scripts/test-launchers.sh mpi` has only the two MPIs; the groups are mpi, slurm,
+# torchrun and processes. A word that begins with / picks the facts whose names contain it.
+#
+# Installs nothing: `scripts/test-deps.sh launchers` does. Slurm wants root, since its nodes
+# have namespaces of their own. TPROF_TEST_BIN is the tprof that is tested, otherwise
+# target/release/tprof; TPROF_TEST_PYTHON a Python with torch, otherwise python3.
+set -eu
+cd "$(dirname "$0")/.."
+
+bin=${TPROF_TEST_BIN:-${CARGO_TARGET_DIR:-target}/release/tprof}
+[ -x "$bin" ] || {
+    printf 'error: there is no %s\n  try: scripts/setup.sh\n' "$bin" >&2
+    exit 1
+}
+root=$(mktemp -d /var/tmp/tprof-launchers.XXXXXX)
+trap '[ -n "${TPROF_TEST_KEEP:-}" ] || rm -rf "$root"' EXIT
+trap 'exit 130' INT TERM
+chmod 755 "$root"
+# Where all nodes find it: each has a /tmp of its own.
+cp "$bin" "$root/tprof"
+TPROF_TEST_BIN=$root/tprof
+export TPROF_TEST_BIN TPROF_TEST_ROOT="$root" PYTHONDONTWRITEBYTECODE=1
+
+build() {
+    mkdir -p "$root/$1"
+    "$2" -O1 -g -o "$root/$1/$4" "scripts/launchers/$3"
+}
+for mpi in openmpi mpich; do
+    ! command -v "mpicc.$mpi" >/dev/null 2>&1 || build "$mpi" "mpicc.$mpi" ranks.c ranks
+done
+build plain cc task.c task
+
+status=0
+python3 scripts/launchers/main.py "$@" || status=$?
+exit "$status"
