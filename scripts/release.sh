@@ -3,8 +3,8 @@
 # glibc 2.17 (of 2012) or newer, whatever the building machine has. Prints its path.
 # `scripts/release.sh check FILE` examines a binary that was built otherwise.
 #
-# Zig's linker has the symbols of every glibc; cargo-zigbuild, pinned in release.txt, hands
-# it to cargo. They lie in a cache outside the checkout, and nothing of them goes into tprof
+# Zig's linker has the symbols of every glibc; cargo-zigbuild, pinned in release/tools.txt,
+# hands it to cargo. They lie in a cache outside the checkout, and nothing of them goes into tprof
 # but their unwinder, in place of libgcc_s. A static binary would not do: NVML and the CUDA
 # driver are loaded while tprof runs, which a static C library does not permit.
 set -eu
@@ -39,19 +39,25 @@ if [ "${1:-}" = check ]; then
 fi
 
 cache=${TPROF_RELEASE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-release}
-wanted=$(sha256sum scripts/release.txt | cut -c1-16)
+wanted=$(sha256sum scripts/release/tools.txt | cut -c1-16)
 if [ ! -e "$cache/.$wanted" ]; then
     rm -rf "$cache"
     python3 -m venv "$cache"
     "$cache/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
-        --only-binary :all: -r scripts/release.txt
+        --only-binary :all: -r scripts/release/tools.txt
     touch "$cache/.$wanted"
 fi
 
 # A target directory of its own: the same target, and another linker.
 target=${CARGO_TARGET_DIR:-target}/release-binary
-PATH="$cache/bin:$PATH" CARGO_TARGET_DIR=$target cargo zigbuild --release --locked -p tprof \
-    --target "x86_64-unknown-linux-gnu.$newest" >&2
+PATH="$cache/bin:$PATH"
+export PATH
+python -m ziglang cc -target "x86_64-linux-gnu.$newest" -O2 -c scripts/release/newer.c -o "$work/newer.o"
+# Flags of the last link only: with RUSTFLAGS all crates would be built again.
+mkdir -p "$target"
+cp "$work/newer.o" "$target/newer.o"
+CARGO_TARGET_DIR=$target cargo-zigbuild rustc --release --locked -p tprof --bin tprof \
+    --target "x86_64-unknown-linux-gnu.$newest" -- -C "link-arg=$(realpath "$target/newer.o")" >&2
 built=$target/x86_64-unknown-linux-gnu/release
 check "$built/tprof"
 # The libraries inside are built by this machine's own linker.

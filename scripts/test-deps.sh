@@ -3,6 +3,8 @@
 # of victim program, and the allocators that jobs bring along. Does nothing where
 # all is there; without root, or without apt, says what is missing. Tests that
 # miss something say so and pass, or fail with TPROF_TEST_SKIP=forbid.
+# `scripts/test-deps.sh launchers` also installs what scripts/test-launchers.sh runs, but for
+# PyTorch and the packages of launchers/workers.txt.
 set -eu
 
 # package:what shows that it is there
@@ -25,6 +27,26 @@ libpython3-dev:header Python.h
 zsh:command zsh
 fish:command fish
 '
+
+# The two MPIs, which stand side by side; and the rest of scripts/test-launchers.sh.
+mpi='
+openmpi-bin:command mpirun.openmpi
+libopenmpi-dev:command mpicc.openmpi
+mpich:command mpiexec.hydra
+libmpich-dev:command mpicc.mpich
+'
+launchers='
+slurm-wlm:command slurmctld
+munge:command munged
+bubblewrap:command bwrap
+sudo:command sudo
+screen:command screen
+daemonize:command daemonize
+'
+case ${1:-} in
+mpi) wanted=$wanted$mpi ;;
+launchers) wanted=$wanted$mpi$launchers ;;
+esac
 
 there() {
     case $1 in

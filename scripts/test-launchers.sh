@@ -2,11 +2,12 @@
 # tprof under real launchers: Open MPI, MPICH, a Slurm of three nodes on this host, torchrun,
 # and what starts processes otherwise. Prints a line for each fact, and fails if one does not
 # hold. `scripts/test-launchers.sh mpi` has only the two MPIs; the groups are mpi, slurm,
-# torchrun and processes. A word that begins with / picks the facts whose names contain it.
+# torchrun, processes and workers. A word that begins with / picks the facts whose names contain it.
 #
 # Installs nothing: `scripts/test-deps.sh launchers` does. Slurm wants root, since its nodes
 # have namespaces of their own. TPROF_TEST_BIN is the tprof that is tested, otherwise
-# target/release/tprof; TPROF_TEST_PYTHON a Python with torch, otherwise python3.
+# target/release/tprof; TPROF_TEST_PYTHON a Python with torch, otherwise python3;
+# TPROF_TEST_WORKERS one with the packages of launchers/workers.txt.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -6,7 +6,7 @@ import sys
 import time
 import unittest
 
-GROUPS = {"mpi": ["mpi"], "slurm": ["slurm"], "torchrun": ["torchrun"], "processes": ["processes"]}
+GROUPS = ("mpi", "slurm", "torchrun", "processes", "workers")
 
 
 class Lines(unittest.TestResult):
@@ -22,8 +22,9 @@ class Lines(unittest.TestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
-        self.line("FAIL" if self.is_bad else "pass", test)
-        self.passed += not self.is_bad
+        is_skipped = bool(self.skipped) and self.skipped[-1][0] is test
+        self.line("FAIL" if self.is_bad else "skip" if is_skipped else "pass", test)
+        self.passed += not self.is_bad and not is_skipped
 
     def line(self, word, test):
         name = re.sub("^test_", "", test._testMethodName).replace("_", " ")
@@ -54,7 +55,7 @@ class Lines(unittest.TestResult):
 
 def main(words):
     patterns = [word[1:] for word in words if word.startswith("/")]
-    groups = [word for word in words if not word.startswith("/")] or list(GROUPS)
+    groups = [word for word in words if not word.startswith("/")] or GROUPS
     unknown = [group for group in groups if group not in GROUPS]
     if unknown:
         print(f"error: there is no group `{unknown[0]}`\n  try: {', '.join(GROUPS)}", file=sys.stderr)
@@ -63,12 +64,12 @@ def main(words):
     loader.testNamePatterns = [f"*{pattern}*" for pattern in patterns] or None
     result, began = Lines(), time.monotonic()
     for group in groups:
-        for module in GROUPS[group]:
-            loader.loadTestsFromModule(importlib.import_module(module)).run(result)
+        loader.loadTestsFromModule(importlib.import_module(group)).run(result)
     for test, text in result.failed:
         name = getattr(test, "_testMethodName", "")
         print(f"\n== {type(test).__name__}: {name}\n{text}", file=sys.stderr)
-    print(f"{result.passed} facts hold, {len(result.failed)} do not, {time.monotonic() - began:.0f} s", flush=True)
+    skipped = f", {len(result.skipped)} were skipped" if result.skipped else ""
+    print(f"{result.passed} facts hold, {len(result.failed)} do not{skipped}, {time.monotonic() - began:.0f} s", flush=True)
     return 1 if result.failed or not result.passed else 0
 
 

@@ -95,7 +95,7 @@ class Processes(LauncherCase):
         self.assert_complete(report)
         self.assertGreater(report["run"]["wall_ns"], 2e9)
 
-    def test_a_restart_count_is_that_of_processes(self):
+    def test_ranks_that_a_shell_starts_twice_are_no_restart(self):
         # A shell that starts ranks over and over is no elastic launcher.
         script = f"for i in 1 2; do for r in 0 1; do RANK=$r WORLD_SIZE=2 {TASK} & done; wait; done"
         traced = self.traced(["sh", "-c", script])
@@ -103,35 +103,3 @@ class Processes(LauncherCase):
         self.assert_complete(self.report())
         self.assertRegex(self.summary(), "in 2 ranks")
         self.assert_no_restart()
-
-
-# Workers of Python's own and of others' pools: where a Python has the package.
-class Workers(LauncherCase):
-    python = os.environ.get("TPROF_TEST_WORKERS") or shutil.which("python3")
-
-    def assert_workers(self, text, count):
-        script = self.directory / "pool.py"
-        script.write_text(text)
-        line = [self.python, str(script)]
-        bare, traced = self.run_command(line), self.traced(line)
-        self.assert_same(bare, traced)
-        report = self.report()
-        self.assert_complete(report)
-        pids = {image["pid"] for image in report["processes"]}
-        named = {int(word) for line in traced.lines() for word in line.split()[1:] if word.isdigit()}
-        self.assertGreaterEqual(len(pids), count + 1, report["processes"])
-        return named
-
-    def test_pools_of_multiprocessing_are_whole(self):
-        for method in ("fork", "spawn", "forkserver"):
-            with self.subTest(method):
-                self.run_directory = self.directory / method
-                self.assert_workers(
-                    "import multiprocessing as m, time\n"
-                    "def f(x):\n    time.sleep(0.2)\n    return x * x\n"
-                    "if __name__ == '__main__':\n"
-                    f"    with m.get_context({method!r}).Pool(2) as pool:\n"
-                    "        print(sum(pool.map(f, range(6), chunksize=1)))\n"
-                    "        pool.close(); pool.join()\n",
-                    2,
-                )

@@ -65,7 +65,7 @@ class Slurm(LauncherCase):
         self.assert_complete(self.assert_ranks(4, "task"))
         self.assertEqual(len(self.hosts()), 2)
 
-    def test_ranks_of_a_step_that_were_not_seen_are_named(self):
+    def test_ranks_of_a_step_that_were_not_recorded_are_named(self):
         # The second host's tasks lose tprof's variables.
         script = self.directory / "blind"
         script.write_text(f'#!/bin/sh\n[ $SLURM_PROCID -lt 2 ] || unset LD_PRELOAD TPROF_SESSION\nexec {TASK}\n')
@@ -168,17 +168,17 @@ class Slurm(LauncherCase):
 
     cancel = ()
 
-    def test_a_cancelled_job_says_what_ended_it(self):
+    def test_a_cancelled_job_has_its_signal(self):
         text = self.assert_cancelled(f"srun -n2 {self.per_rank()} {TASK} wait 60\n", "-n2")
         self.assertRegex(text, "SIGTERM")
         self.assert_ranks(2, "task")
 
-    def test_a_cancelled_job_with_a_run_around_srun_says_what_ended_it(self):
+    def test_a_cancelled_job_with_a_run_around_srun_has_its_signal(self):
         text = self.assert_cancelled(f"exec {self.per_rank()} srun -n2 {TASK} wait 60\n", "-n2")
         self.assertRegex(text, "SIGTERM")
         self.assert_ranks(2, "task")
 
-    def test_a_time_limit_is_told(self):
+    def test_a_time_limit_is_named(self):
         job = self.cluster.submit(f"srun -n2 {self.per_rank()} {TASK} wait 200\n", self.directory, "-n2", "-t", "1")
         self.assertEqual(self.cluster.await_end(job, 200)["JobState"], "TIMEOUT")
         time.sleep(1.5)

@@ -1,0 +1,14 @@
+/* Functions that tprof's crates call and glibc 2.17 lacks: the system calls that newer
+ * versions of it make. `scripts/release.sh` links them into what it builds. */
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_memfd_create
+#define SYS_memfd_create 319 /* headers of 2.17 */
+#endif
+
+/* glibc 2.27. */
+int memfd_create(const char *name, unsigned flags) {
+    return (int)syscall(SYS_memfd_create, name, flags);
+}
