@@ -17,8 +17,14 @@ bin=${TPROF_TEST_BIN:-${CARGO_TARGET_DIR:-target}/release/tprof}
     exit 1
 }
 root=$(mktemp -d /var/tmp/tprof-launchers.XXXXXX)
-trap '[ -n "${TPROF_TEST_KEEP:-}" ] || rm -rf "$root"' EXIT
+end() {
+    ! mountpoint -q "$root" || umount -l "$root"
+    [ -n "${TPROF_TEST_KEEP:-}" ] || rm -rf "$root"
+}
+trap end EXIT
 trap 'exit 130' INT TERM
+# A disk of its own, as hosts share one: root's cache is on another.
+[ "$(id -u)" -ne 0 ] || [ -n "${TPROF_TEST_KEEP:-}" ] || mount -t tmpfs -o mode=755 tmpfs "$root" || true
 chmod 755 "$root"
 # Where all nodes find it: each has a /tmp of its own.
 cp "$bin" "$root/tprof"

@@ -25,6 +25,9 @@ fn rank(rank: u32, of: &str) -> Job {
     variables.fold(job.env("RANK", rank.to_string()), |job, (name, value)| job.env(name, value))
 }
 
+/// Where a run that may not be shared is an error.
+const FAIL: &[&str] = &["--if-exists", "fail"];
+
 fn record(job: &Job, options: &[&str], run: &Path) -> Outcome {
     traced_job(job, options, run).run_in(run.parent().unwrap())
 }
@@ -45,7 +48,7 @@ fn a_rank_does_not_join_a_run_that_is_over_unless_one_job_is_named() {
         let scratch = Scratch::new();
         let run = scratch.run();
         record(&rank(0, first), DEFAULT, &run).expect_code(0);
-        assert_refused(&record(&rank(9, second), DEFAULT, &run), &["another", "--force", "-o"]);
+        assert_refused(&record(&rank(9, second), FAIL, &run), &["job", "--force", "-o"]);
         assert_eq!(files(&run), ALONE, "{first:?}, then {second:?}");
         assert_eq!(report(&run).processes("short").len(), 1, "{first:?}, then {second:?}");
         record(&rank(9, second), &["--force"], &run).expect_code(0);
@@ -73,7 +76,9 @@ fn ranks_of_one_job_share_a_run_though_the_first_have_ended() {
             let text = fs::read_to_string(run.join("run.json")).unwrap();
             assert!(redact.is_empty() || !text.contains("\"7"), "{text}");
             // Each rank once, as ever.
-            assert_refused(&record(&rank(9, second), redact, &run), &["contains a run", "--force"]);
+            let options = [redact, FAIL].concat();
+            let again = record(&rank(9, second), &options, &run);
+            assert_refused(&again, &["contains a run", "--force"]);
         }
     }
 }
@@ -88,7 +93,7 @@ fn ranks_that_one_launcher_started_share_a_run() {
             "for r in {ranks}; do RANK=$r WORLD_SIZE=16 TORCHELASTIC_RUN_ID=none \"$@\" || exit; done"
         );
         let words = [program("short").into_os_string(), "0".into()];
-        let traced = ["run", "-q", "-o"].map(std::ffi::OsString::from);
+        let traced = ["run", "-q", "--if-exists", "fail", "-o"].map(std::ffi::OsString::from);
         let tprof = std::iter::once(tprof_tests::tprof_at().as_os_str().to_owned());
         Job::sh(&script)
             .args(tprof.chain(traced).chain([run.clone().into(), "--".into()]).chain(words))
@@ -106,7 +111,7 @@ fn ranks_that_torchrun_started_anew_get_files_of_their_own() {
     let run = scratch.run();
     let of = "TORCHELASTIC_RUN_ID=a TORCHELASTIC_RESTART_COUNT=";
     record(&rank(0, &format!("{of}0")), DEFAULT, &run).expect_code(0);
-    assert_refused(&record(&rank(0, &format!("{of}0")), DEFAULT, &run), &["contains a run"]);
+    assert_refused(&record(&rank(0, &format!("{of}0")), FAIL, &run), &["contains a run"]);
     record(&rank(0, &format!("{of}1")), DEFAULT, &run).expect_code(0);
     assert_eq!(files(&run), ["rank-0.1.tprof", "rank-0.tprof", "run-…", "run.json"]);
 }
@@ -120,13 +125,10 @@ fn a_live_run_is_joined_unless_another_job_is_named() {
     let mut live = Live::start(&traced_job(&first, DEFAULT, &run), scratch.path());
     live.wait_for("ready");
     record(&rank(9, ""), DEFAULT, &run).expect_code(0);
-    for options in [&[][..], &["--force"]] {
-        let refused = record(&rank(8, "SLURM_JOB_ID=8"), options, &run);
-        assert_refused(
-            &refused,
-            &["-o", if options.is_empty() { "another job" } else { "is recording" }],
-        );
-    }
+    assert_refused(&record(&rank(8, "SLURM_JOB_ID=8"), FAIL, &run), &["-o", "another job"]);
+    // A live run is never taken away: the new one lies beside it.
+    let beside = record(&rank(8, "SLURM_JOB_ID=8"), &["--force"], &run).expect_code(0);
+    assert!(beside.stderr.contains("is recording"), "{beside:?}");
     live.finish().expect_code(48);
     assert_eq!(files(&run), BOTH);
     let first = run_info(&run, |info| info["finished"] == true);
@@ -143,7 +145,7 @@ fn a_run_whose_collector_was_killed_is_not_live() {
     run_info(&run, |info| info["processes"].as_array().is_some_and(|all| !all.is_empty()));
     assert!(kill(live.pid(), libc::SIGKILL));
     live.finish();
-    assert_refused(&record(&rank(9, ""), DEFAULT, &run), &["finished run", "--force"]);
+    assert_refused(&record(&rank(9, ""), FAIL, &run), &["finished run", "--force"]);
     assert_eq!(files(&run), ALONE);
 }
 
@@ -153,7 +155,33 @@ fn attaching_by_hand_replaces_a_run_under_force_and_joins_none() {
     let run = scratch.run();
     record(&rank(3, ""), DEFAULT, &run).expect_code(0);
     let env = |options: &[&str]| tprof(["env", "-o"]).arg(&run).args(options).run_in(scratch.cwd());
-    assert_refused(&env(&[]), &["--force"]);
+    assert_refused(&env(FAIL), &["--force"]);
+    let beside = env(&[]).expect_code(0);
+    assert!(beside.stdout.contains("run-0-2'"), "{beside:?}");
+    assert!(beside.stderr.contains("contains a run"), "{beside:?}");
     env(&["--force"]).expect_code(0);
     assert!(files(&run).is_empty());
+}
+
+#[test]
+fn a_job_that_may_not_share_a_run_is_recorded_beside_it() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let beside = run.with_file_name(format!("{}-2", run.file_name().unwrap().display()));
+    record(&rank(0, "SLURM_JOB_ID=7 SLURM_STEP_ID=0"), DEFAULT, &run).expect_code(0);
+    for number in [0, 9] {
+        let second = rank(number, "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_RESTART_COUNT=1");
+        let second = record(&second, &["-q"], &run).expect_code(0);
+        assert!(second.stderr.contains(&*beside.file_name().unwrap().to_string_lossy()));
+        assert_eq!(second.stderr.lines().count(), 1, "{second:?}");
+    }
+    assert_eq!(
+        (files(&run), files(&beside)),
+        (ALONE.map(String::from).to_vec(), BOTH.map(String::from).to_vec())
+    );
+    // Where it is asked for, both are one.
+    record(&rank(9, "SLURM_JOB_ID=8"), &["--if-exists", "join"], &run).expect_code(0);
+    assert_eq!(files(&run), BOTH);
+    record(&rank(1, "SLURM_JOB_ID=8"), &["--if-exists", "force"], &run).expect_code(0);
+    assert_eq!(files(&run), ["rank-1.tprof", "run.json"]);
 }

@@ -86,7 +86,9 @@ fn mpirun_and_srun_ranks_are_known() {
     for name in ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"] {
         let scratch = Scratch::new();
         let run = launch(
-            &format!("for r in 0 1 2; do {name}=$r \"$1\" exit $((100 + r)) 10 & done; wait"),
+            &format!(
+                "export SLURM_STEP_ID=0; for r in 0 1 2; do {name}=$r \"$1\" exit $((100 + r)) 10 & done; wait"
+            ),
             &scratch,
         );
         assert_eq!(
@@ -107,7 +109,7 @@ fn torchrun_under_srun_is_a_launcher() {
     let scratch = Scratch::new();
     // Everything below srun's task carries its SLURM_PROCID; the ranks are torchrun's.
     let run = launch(
-        "export SLURM_PROCID=1
+        "export SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2
         sh -c 'for r in 2 3; do
             RANK=$r WORLD_SIZE=4 LOCAL_RANK=$((r - 2)) \"$1\" exit $((1000 + r)) 10 &
         done; wait' sh \"$1\"; true",
@@ -228,4 +230,98 @@ fn one_rank_of_a_run_can_be_reported() {
     );
     let file = memory_report(&run.join("rank-1.tprof"));
     assert_eq!(file.total("allocations"), 101);
+}
+
+/// Labels of the ranks of a run.
+fn labels(run: &Path) -> Vec<String> {
+    let report = memory_report(run);
+    let ranks = report.0["ranks"].as_array().unwrap().iter();
+    ranks.map(|rank| rank["label"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_batch_script_of_slurm_holds_no_rank() {
+    let scratch = Scratch::new();
+    // The script has a task's number, and its ranks inherit that.
+    let run = launch(
+        "export SLURM_JOB_ID=7 SLURM_PROCID=0
+        sh -c 'for r in 0 1; do
+            OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2 \"$1\" exit 100 0 &
+        done; wait' sh \"$1\"; true",
+        &scratch,
+    );
+    assert_eq!(traces(&run), [launcher(), "rank-0.tprof".into(), "rank-1.tprof".into()]);
+    let report = report(&run);
+    assert!(
+        report.processes("sh ").iter().all(|p| p["rank"].is_null()),
+        "{}",
+        report.0["processes"]
+    );
+    assert_eq!(report.0["completeness"]["complete"], true, "{}", report.0["completeness"]);
+}
+
+#[test]
+fn a_helper_that_srun_started_holds_no_rank() {
+    let scratch = Scratch::new();
+    // As mpirun's on each node of a batch job: its task has a rank's number.
+    let run = launch(
+        "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 sh -c 'for r in 0 1; do
+            OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2 \"$1\" exit 100 0 &
+        done; wait' sh \"$1\"; true",
+        &scratch,
+    );
+    assert!(labels(&run)[..2] == ["rank 0", "rank 1"], "{:?}", labels(&run));
+    let report = report(&run);
+    assert!(
+        report.processes("sh ").iter().all(|p| p["rank"].is_null()),
+        "{}",
+        report.0["processes"]
+    );
+}
+
+#[test]
+fn a_rank_that_names_itself_for_its_workers_stays_a_rank() {
+    let scratch = Scratch::new();
+    // As scripts do for PyTorch below srun, before they start their data loaders.
+    let run = launch(
+        "for r in 0 1; do
+            SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$r sh -c '
+                export RANK=$SLURM_PROCID WORLD_SIZE=2 LOCAL_RANK=$SLURM_PROCID
+                \"$1\" exit 100 0; true' sh \"$1\" &
+        done; wait",
+        &scratch,
+    );
+    assert_eq!(traces(&run), [launcher(), "rank-0.tprof".into(), "rank-1.tprof".into()]);
+    let report = report(&run);
+    let own = report.processes("sh -c \n");
+    assert!(own.iter().all(|p| p["rank"].is_number()), "{}", report.0["processes"]);
+}
+
+#[test]
+fn two_launches_in_one_run_are_no_restart() {
+    let scratch = Scratch::new();
+    let run = launch(
+        "for job in a b; do for r in 0 1; do
+            PMIX_NAMESPACE=$job OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2 \"$1\" exit 100 0 &
+        done; done; wait",
+        &scratch,
+    );
+    let wanted = ["rank 0", "rank 0, launch 2", "rank 1", "rank 1, launch 2"];
+    assert_eq!(labels(&run)[..4], wanted);
+    assert_eq!(report(&run).0["completeness"]["complete"], true);
+}
+
+#[test]
+fn a_rank_that_was_started_and_not_recorded_is_named() {
+    let scratch = Scratch::new();
+    let run = launch(
+        "for r in 0 2 3; do
+            OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=4 \"$1\" exit 100 0 &
+        done; wait",
+        &scratch,
+    );
+    let report = report(&run);
+    let blind = report.0["completeness"]["blind"].as_array().unwrap();
+    assert!(blind.iter().any(|one| one["process"] == "rank 1 of 4"), "{blind:?}");
+    assert_eq!(report.0["completeness"]["complete"], false);
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 pub struct Config {
     /// Run directory, absolute.
     pub output: PathBuf,
-    /// Replace an existing run.
-    pub force: bool,
+    /// What to do where the run directory holds a run.
+    #[serde(default)]
+    pub if_exists: IfExists,
     /// Which sources to record.
     pub activities: Vec<Activity>,
     /// How to record allocations.
@@ -53,6 +54,21 @@ impl Config {
             false => MemMode::Off,
         }
     }
+}
+
+/// What to do where the run directory holds a run that a rank may not share.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum IfExists {
+    /// Record into the next free name beside it: `r1-2`.
+    #[default]
+    Rename,
+    /// Record into it too.
+    Join,
+    /// Replace it; a run that is being recorded stays, and this one is renamed.
+    Force,
+    /// Refuse to start.
+    Fail,
 }
 
 /// A source of events.

@@ -3,6 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 
+impl CollectError {
+    /// Whether a run in the directory is in the way.
+    pub fn is_run(&self) -> bool {
+        matches!(
+            self,
+            CollectError::RunExists(_)
+                | CollectError::OtherJob { .. }
+                | CollectError::RunIsLive { .. }
+        )
+    }
+}
+
 /// Errors of the collector, in words for people.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {

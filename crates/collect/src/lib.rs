@@ -48,11 +48,11 @@ mod session;
 
 pub use config::{
     Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
-    GPU_INTERVALS, MemMode, OnFull, PerfEvent, RSS_INTERVALS, StackMode,
+    GPU_INTERVALS, IfExists, MemMode, OnFull, PerfEvent, RSS_INTERVALS, StackMode,
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
 pub use os::proc;
 pub use out::ranks;
-pub use session::{Libraries, Session, collect_on_demand, control, free, injections};
+pub use session::{Libraries, RunPath, Session, collect_on_demand, control, free, injections};

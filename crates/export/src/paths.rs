@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tprof_trace::{RankFile, RankLabel, RunDir};
+use tprof_trace::{RankFile, RankLabel, RunDir, Start};
 
 use crate::ExportError;
 use crate::output::is_stdout;
@@ -57,8 +57,9 @@ pub(crate) fn names(files: &[&RankFile]) -> Vec<String> {
 fn name(file: &RankFile) -> String {
     match (&file.label, file.rank) {
         (RankLabel::Process(_), Some(rank)) => format!("rank-{rank}"),
-        (RankLabel::Rank(rank, 0), _) => format!("rank-{rank}"),
-        (RankLabel::Rank(rank, instance), _) => format!("rank-{rank}.{instance}"),
+        (RankLabel::Rank(rank, Start::First), _) => format!("rank-{rank}"),
+        (RankLabel::Rank(rank, Start::Restart(n)), _) => format!("rank-{rank}.{n}"),
+        (RankLabel::Rank(rank, Start::Launch(n)), _) => format!("rank-{rank}-launch-{n}"),
         _ => stem(&file.path),
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::{Problem, TraceError};
 use crate::reader::TraceFile;
 use crate::run::{RUN_VERSION, RunInfo};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,30 @@ pub struct RankFile {
 /// The owner of a trace file. Sorted: ranks first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankLabel {
-    /// `rank-3.tprof`, or `rank-3.1.tprof` after an elastic restart: rank, instance.
-    Rank(u32, u32),
+    /// `rank-3.tprof`, or `rank-3.1.tprof` where that name was taken: rank, and which start of it.
+    Rank(u32, Start),
     /// `launcher-HOST.tprof`: processes of a host that belong to no rank.
     Launcher(String),
     /// `process-HOST-PID.tprof`: opened before ranks were known, and never given one.
     Process(String),
+}
+
+/// Which start of a rank a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Start {
+    /// Its first, of the first launch.
+    First,
+    /// The first of another launch that shares the run: the second is 2.
+    Launch(u32),
+    /// An elastic launcher had started it so many times before.
+    Restart(u32),
+}
+
+impl Start {
+    /// Of the number in a file's name. Without a `run.json` a further file counts as a restart.
+    fn of_number(number: u32) -> Start {
+        if number == 0 { Start::First } else { Start::Restart(number) }
+    }
 }
 
 impl RankLabel {
@@ -44,8 +63,9 @@ impl RankLabel {
     pub fn of_name(name: &str) -> Option<RankLabel> {
         let stem = name.strip_suffix(".tprof")?;
         if let Some(numbers) = stem.strip_prefix("rank-") {
-            let (rank, instance) = numbers.split_once('.').unwrap_or((numbers, "0"));
-            return Some(RankLabel::Rank(rank.parse().ok()?, instance.parse().ok()?));
+            let (rank, number) = numbers.split_once('.').unwrap_or((numbers, "0"));
+            let start = Start::of_number(number.parse().ok()?);
+            return Some(RankLabel::Rank(rank.parse().ok()?, start));
         }
         if let Some(host) = stem.strip_prefix("launcher-") {
             return Some(RankLabel::Launcher(host.to_owned()));
@@ -57,8 +77,9 @@ impl RankLabel {
 impl std::fmt::Display for RankLabel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            RankLabel::Rank(rank, 0) => write!(f, "rank {rank}"),
-            RankLabel::Rank(rank, instance) => write!(f, "rank {rank}, restart {instance}"),
+            RankLabel::Rank(rank, Start::First) => write!(f, "rank {rank}"),
+            RankLabel::Rank(rank, Start::Launch(n)) => write!(f, "rank {rank}, launch {n}"),
+            RankLabel::Rank(rank, Start::Restart(n)) => write!(f, "rank {rank}, restart {n}"),
             RankLabel::Launcher(host) => write!(f, "launcher on {host}"),
             RankLabel::Process(process) => write!(f, "process {process}"),
         }
@@ -83,6 +104,7 @@ impl RunDir {
         } else {
             run.read_file()?;
         }
+        run.name_starts();
         run.files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
         let ranked = run.files.iter().any(|file| matches!(file.label, RankLabel::Rank(..)));
         for file in &mut run.files {
@@ -146,11 +168,34 @@ impl RunDir {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let label = RankLabel::of_name(name).unwrap_or_else(|| {
             match TraceFile::read_header(&path).map(|header| (header.rank, header.instance)) {
-                Ok((Some(rank), instance)) => RankLabel::Rank(rank, instance),
+                Ok((Some(rank), restarts)) => RankLabel::Rank(rank, Start::of_number(restarts)),
                 _ => RankLabel::Process(name.strip_suffix(".tprof").unwrap_or(name).to_owned()),
             }
         });
         self.files.push(RankFile { path, label, rank: None });
+    }
+
+    /// Names the starts of each rank by what the collectors wrote: the number in a file's name
+    /// is only that of the first free one.
+    fn name_starts(&mut self) {
+        let known = self.infos.iter().flat_map(|info| &info.ranks);
+        let restarts: HashMap<&str, u32> =
+            known.map(|rank| (rank.file.as_str(), rank.restarts)).collect();
+        let mut launches: HashMap<(u32, u32), u32> = HashMap::new();
+        // In order of the numbers in the names.
+        self.files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
+        for file in &mut self.files {
+            let RankLabel::Rank(rank, start) = &mut file.label else { continue };
+            let name = file.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let Some(restarts) = restarts.get(name) else { continue };
+            let launch = launches.entry((*rank, *restarts)).or_default();
+            *launch += 1;
+            *start = match (*restarts, *launch) {
+                (0, 1) => Start::First,
+                (0, launch) => Start::Launch(launch),
+                (restarts, _) => Start::Restart(restarts),
+            };
+        }
     }
 
     fn info(&mut self, path: &Path) {

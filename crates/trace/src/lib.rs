@@ -49,7 +49,7 @@ mod writer;
 mod dir;
 
 pub use code::{CodeMap, CodePlace, Function, SymbolSource, address_of};
-pub use dir::{RankFile, RankLabel, RunDir};
+pub use dir::{RankFile, RankLabel, RunDir, Start};
 pub use error::{Problem, TraceError};
 pub use file::{FORMAT_VERSION, OLDEST_READABLE, TraceHeader};
 pub use heap_block::HeapBlock;

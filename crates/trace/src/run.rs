@@ -49,6 +49,29 @@ pub struct RunInfo {
     pub processes: Vec<ProcessInfo>,
     /// Rank files in this directory written by this collector.
     pub files: Vec<String>,
+    /// The rank that the collector's own environment names, as `VARIABLE=NUMBER`, if any.
+    pub own_rank: Option<String>,
+    /// The last signal that asked the launcher to end, and when (CLOCK_MONOTONIC
+    /// nanoseconds): of a run that was cut off after it, what came before.
+    pub asked_to_end: Option<(i32, u64)>,
+    /// The ranks among `files`.
+    pub ranks: Vec<RankInfo>,
+}
+
+/// A rank that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RankInfo {
+    /// Its number, from 0.
+    pub rank: u32,
+    /// How many ranks its launcher started, if it gave that.
+    pub size: Option<u32>,
+    /// Hash of what names the launch, in hexadecimal; `null` if nothing does.
+    pub launch: Option<String>,
+    /// How often an elastic launcher had started it before.
+    pub restarts: u32,
+    /// Its file.
+    pub file: String,
 }
 
 impl RunInfo {

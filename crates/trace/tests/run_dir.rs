@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 use tprof_trace::run::{RUN_VERSION, RunInfo};
-use tprof_trace::{RankLabel, RunDir, TraceHeader, TraceWriter};
+use tprof_trace::{RankLabel, RunDir, Start, TraceHeader, TraceWriter};
 
 fn trace(directory: &Path, name: &str) {
     TraceWriter::create(&directory.join(name), &TraceHeader::default()).unwrap();
@@ -74,7 +74,7 @@ fn one_file_is_a_run_and_says_itself_whose_it_is() {
     let path = directory.path().join("renamed.tprof");
     TraceWriter::create(&path, &common::header()).unwrap();
     let run = RunDir::open(&path).unwrap();
-    assert_eq!(run.files()[0].label, RankLabel::Rank(3, 1));
+    assert_eq!(run.files()[0].label, RankLabel::Rank(3, Start::Restart(1)));
     assert_eq!(run.problems(), []);
 }
 
@@ -98,5 +98,5 @@ fn names_of_files_are_read_strictly() {
     for name in ["rank-.tprof", "rank-x.tprof", "rank-1.2.3.tprof", "rank-1.json", "other.tprof"] {
         assert_eq!(RankLabel::of_name(name), None, "{name}");
     }
-    assert_eq!(RankLabel::of_name("rank-7.2.tprof"), Some(RankLabel::Rank(7, 2)));
+    assert_eq!(RankLabel::of_name("rank-7.2.tprof"), Some(RankLabel::Rank(7, Start::Restart(2))));
 }

@@ -6,6 +6,8 @@ pub const SESSION: &str = "TPROF_SESSION";
 /// Absolute path of the `tprof` binary, started by the first attached process
 /// when no collector listens in the session directory.
 pub const BIN: &str = "TPROF_BIN";
+/// The command of [`BIN`] that it starts, before the session's directory.
+pub const COLLECT: &str = "__collect";
 /// Absolute path of the run directory, for a collector started on demand.
 pub const OUTPUT: &str = "TPROF_OUTPUT";
 /// Host on which the session directory lives; unset when any host may make one
@@ -34,10 +36,21 @@ pub const PRELOAD_LIBRARY: &str = "libtprof_preload.so";
 /// Socket inside the session directory.
 pub const SOCKET_NAME: &str = "sock";
 
-/// Variables that name a process's rank, in the order in which they are
-/// trusted. `RANK` counts only beside `WORLD_SIZE`.
-pub const RANK_VARIABLES: [&str; 5] =
-    ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// Variables that name a process's rank and the number of ranks: torchrun, Open MPI, PMIx,
+/// MPICH and others of PMI, Slurm. In the order in which they are trusted: each may start
+/// programs of those before it. `RANK` counts only beside `WORLD_SIZE`, Slurm's only in a step.
+pub const RANK_VARIABLES: [(&str, &str); 5] = [
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+];
+/// A worker's number on its host: torchrun's, and that of others who start workers.
+pub const LOCAL_RANK: &str = "LOCAL_RANK";
+/// Steps of Slurm from this number on are no steps of a user's: the batch script, a
+/// container's, an interactive shell.
+pub const SLURM_FIRST_OWN_STEP: u32 = 0xffff_fff0;
 
 /// Variables that name one launch of MPI, in the order in which they are trusted:
 /// OpenMPI and other users of PMIx, OpenMPI before it, HPE Cray, IBM's jsrun.

@@ -4,7 +4,7 @@
 //! its threads, and those of its children, from outside. When tprof goes, the
 //! kernel closes them.
 
-use crate::commands::run::{counted_events, current_directory, withdraw};
+use crate::commands::run::{counted_events, current_directory, warn_renamed, withdraw};
 use crate::launch::ctrl_c;
 use crate::launch::failures::{not_finished, not_started};
 use crate::launch::system;
@@ -91,6 +91,8 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let session =
         Session::start(resolved.config.clone(), Libraries { preload: PathBuf::new(), agent: None })
             .map_err(|e| not_started(&output, &e))?;
+    warn_renamed(&session, &output);
+    let output = session.run_dir().to_owned();
     let count = match session.attach(pid, args.alone) {
         Ok(count) => count,
         Err(why) => {

@@ -5,13 +5,13 @@
 //! so that its name is random and unique.
 
 use crate::commands::run;
-use crate::launch::failures::not_started;
+use crate::launch::failures::{not_started, renamed};
 use crate::launch::libraries;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::resolve;
 use crate::settings::table::EXPORT;
-use crate::terminal::errors::{Failure, reason};
+use crate::terminal::errors::{Failure, print_stderr, reason};
 use crate::terminal::quote;
 use clap::Args;
 use std::ffi::{OsStr, OsString};
@@ -39,7 +39,7 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let directory = run::current_directory()?;
-    let resolved = resolve(args.options, &[], &directory)?;
+    let mut resolved = resolve(args.options, &[], &directory)?;
     // From a file or a variable it is meant for runs that have a launcher.
     if let Some(format) = resolved.export.as_ref().filter(|_| resolved.was_typed(EXPORT.name)) {
         let path = resolved.config.output.display().to_string();
@@ -49,9 +49,13 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
             .into());
     }
     // Now: later no terminal would show the error.
-    let output = &resolved.config.output;
-    tprof_collect::free(&resolved.config).map_err(|e| not_started(output, &e))?;
-    let preload = libraries::path_of(&libraries::HOOKS)?;
+    let output = resolved.config.output.clone();
+    let path = tprof_collect::free(&resolved.config).map_err(|e| not_started(&output, &e))?;
+    if let Some(why) = &path.renamed {
+        print_stderr(&renamed(&output, &path.directory, why));
+    }
+    resolved.config.output = path.directory;
+    let preload = libraries::path_for(&libraries::HOOKS, &[], &resolved.config.output)?;
     let binary = std::env::current_exe().map_err(|e| {
         Failure::new("cannot find the path of the tprof binary")
             .cause(reason(&e))
@@ -67,7 +71,7 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         (names::HOST, OsString::new()),
         ("LD_PRELOAD", preloads(&preload, std::env::var_os("LD_PRELOAD").as_deref())),
     ];
-    if let Some(agent) = run::agent_for(&resolved.config)? {
+    if let Some(agent) = run::agent_for(&resolved.config, &[])? {
         let given = |name: &str| std::env::var_os(name);
         lines.extend(tprof_collect::injections(&agent, &resolved.config, &given));
     }

@@ -61,23 +61,45 @@ pub fn cannot_start(error: &io::Error) -> Failure {
         .hint("ulimit -u, and the memory limit of the job")
 }
 
+/// What of a run stands in the way of another.
+fn in_the_way(error: &CollectError) -> Option<String> {
+    Some(match error {
+        CollectError::RunExists(_) => "the directory contains a run".to_owned(),
+        CollectError::OtherJob { known: true, .. } => {
+            "the directory contains a run of another job".to_owned()
+        }
+        CollectError::OtherJob { known: false, .. } => {
+            "the directory contains a finished run, and no job id connects that run to this job"
+                .to_owned()
+        }
+        CollectError::RunIsLive { pid, .. } => {
+            format!("process {pid} is recording into the directory")
+        }
+        _ => return None,
+    })
+}
+
+/// The warning of a run that lies beside the directory that was asked for.
+pub fn renamed(asked: &Path, directory: &Path, why: &CollectError) -> String {
+    let [asked, directory] =
+        [asked, directory].map(|path| quote::nearby(path).display().to_string());
+    let why = in_the_way(why).unwrap_or_else(|| why.to_string());
+    format!("tprof: recording into `{directory}`, not `{asked}`: {why}\n")
+}
+
 /// Why a recording did not begin.
 pub fn not_started(output: &Path, error: &CollectError) -> Failure {
     let shown = output.display();
     let failure = Failure::new(format!("cannot record into `{shown}`"));
+    if let Some(why) = in_the_way(error) {
+        return failure.cause(why).hint(match error {
+            CollectError::RunIsLive { .. } => {
+                "-o with another directory, or wait until that run has ended"
+            }
+            _ => "--force to replace the run, or -o with another directory",
+        });
+    }
     match error {
-        CollectError::RunExists(_) => failure
-            .cause("the directory contains a run")
-            .hint("--force to replace the run, or -o with another directory"),
-        CollectError::OtherJob { known, .. } => failure
-            .cause(match known {
-                true => "the directory contains a run of another job",
-                false => "the directory contains a finished run, and no job id connects that run to this job",
-            })
-            .hint("--force to replace the run, or -o with another directory"),
-        CollectError::RunIsLive { pid, .. } => failure
-            .cause(format!("process {pid} is recording into the directory"))
-            .hint("-o with another directory, or wait until that run has ended"),
         CollectError::NotADirectory(_) => {
             failure.cause("the path exists and is not a directory").hint("-o with another path")
         }

@@ -6,8 +6,9 @@
 //! and from which code may run. It stays there: processes of a job outlive
 //! tprof, and one that starts without its library prints that to the job's stderr.
 
-use crate::launch::system;
+use crate::launch::{reach, system};
 use crate::terminal::errors::{Failure, reason};
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -74,6 +75,21 @@ pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<TriedPath>) {
         }
     }
     (None, tried)
+}
+
+/// As [`path_of`], for a job that may run on other hosts, which have the run's directory: the
+/// library then lies beside the run where those hosts may lack its usual place.
+pub fn path_for(library: &Carried, command: &[OsString], run: &Path) -> Result<PathBuf, Failure> {
+    let usual = path_of(library);
+    let is_found = |path: &PathBuf| !reach::may_be_missing(path, run);
+    if !reach::reaches_other_hosts(command) || usual.as_ref().is_ok_and(is_found) {
+        return usual;
+    }
+    let beside = run.parent().unwrap_or(run).join(".tprof").join(EDITION).join(library.name);
+    match loadable_path(&beside).and_then(|()| lay_out(library, &beside)) {
+        Ok(()) => Ok(beside),
+        Err(_) => usual,
+    }
 }
 
 /// The path of a library, for LD_PRELOAD or the like.
@@ -168,7 +184,8 @@ fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
     if !base.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| reason(&e))?;
     }
-    let shared = path.starts_with("/var/cache");
+    // What root starts may change its user.
+    let shared = system::user() == 0;
     for directory in [ours, edition] {
         let mode = if shared { 0o755 } else { 0o700 };
         match DirBuilder::new().mode(mode).create(directory) {

@@ -5,6 +5,7 @@ pub mod failures;
 pub mod follow;
 pub mod inherited;
 pub mod libraries;
+mod reach;
 pub mod signals;
 mod start;
 pub mod system;

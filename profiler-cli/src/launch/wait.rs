@@ -38,7 +38,8 @@ impl Interrupts {
 }
 
 /// Waits until the job ended or tprof is to finish without it.
-pub fn wait(pid: i32, signals: &Signals) -> Outcome {
+/// `asked_to_end` gets each signal that asks a process to end.
+pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome {
     let init = std::process::id() == 1;
     let mut interrupts = Interrupts::default();
     // Tprof was stopped and has not taken the SIGCONT since; the job is still in that stop.
@@ -71,6 +72,9 @@ pub fn wait(pid: i32, signals: &Signals) -> Outcome {
                 }
             }
             signal => {
+                if matches!(signal, libc::SIGTERM | libc::SIGHUP | libc::SIGXCPU) {
+                    asked_to_end(signal);
+                }
                 if is_for_job(taken, pid) {
                     signals::send(pid, signal);
                 }

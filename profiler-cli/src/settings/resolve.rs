@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tprof_collect::{
     Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
-    DEFAULT_SAMPLE_RATE, MemMode, OnFull, PerfEvent, StackMode,
+    DEFAULT_SAMPLE_RATE, IfExists, MemMode, OnFull, PerfEvent, StackMode,
 };
 
 /// What is recorded by default: all that there is.
@@ -61,7 +61,7 @@ fn from_layers(
     let mut resolved = Resolved {
         config: Config {
             output: PathBuf::new(),
-            force: false,
+            if_exists: IfExists::Rename,
             activities: ALL.to_vec(),
             mem: MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL },
             stacks: StackMode::Auto,

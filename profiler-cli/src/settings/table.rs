@@ -7,11 +7,11 @@
 
 use super::given::Given;
 use super::resolved::Resolved;
-use super::values::{self, ACTIVITIES, MEM_MODES, ON_FULL, STACK_MODES, name_of};
+use super::values::{self, ACTIVITIES, IF_EXISTS_MODES, MEM_MODES, ON_FULL, STACK_MODES, name_of};
 use crate::runs::formats;
 use crate::terminal::errors::Failure;
 use std::path::PathBuf;
-use tprof_collect::{GPU_INTERVALS, MemMode, RSS_INTERVALS};
+use tprof_collect::{GPU_INTERVALS, IfExists, MemMode, RSS_INTERVALS};
 use tprof_facts::units::{exact_duration, exact_size};
 
 /// One setting.
@@ -55,8 +55,9 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 18] = [
+pub const SETTINGS: [&Setting; 19] = [
     &OUTPUT,
+    &IF_EXISTS,
     &FORCE,
     &ACTIVITY,
     &MEM,
@@ -97,17 +98,29 @@ pub static OUTPUT: Setting = Setting {
     show: |resolved| Some(resolved.config.output.to_string_lossy().into_owned().into()),
 };
 
+/// What happens where the directory holds a run.
+pub static IF_EXISTS: Setting = Setting {
+    name: "if-exists",
+    short: None,
+    help: "If the directory has a run: rename (the new one), join, force or fail [default: rename]",
+    kind: ValueKind::Text("MODE", || values::names(&IF_EXISTS_MODES)),
+    set: |resolved, given| Ok(resolved.config.if_exists = values::one_of(given, &IF_EXISTS_MODES)?),
+    show: |resolved| Some(name_of(resolved.config.if_exists, &IF_EXISTS_MODES).into()),
+};
+
 /// Whether an existing run is replaced.
 pub static FORCE: Setting = Setting {
     name: "force",
     short: None,
-    help: "Replace an existing run",
+    help: "Replace an existing run: --if-exists force",
     kind: ValueKind::Switch,
     set: |resolved, given| {
-        resolved.config.force = values::flag(given)?;
+        if values::flag(given)? {
+            resolved.config.if_exists = IfExists::Force;
+        }
         Ok(())
     },
-    show: |resolved| Some(resolved.config.force.into()),
+    show: |_| None,
 };
 
 /// What is recorded.

@@ -5,7 +5,8 @@ use crate::terminal::errors::{Failure, nearest};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
-    Activity, DEFAULT_SAMPLE_INTERVAL, MemMode, OnFull, PerfEvent, StackMode, highest_sample_rate,
+    Activity, DEFAULT_SAMPLE_INTERVAL, IfExists, MemMode, OnFull, PerfEvent, StackMode,
+    highest_sample_rate,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 
@@ -32,6 +33,13 @@ pub const STACK_MODES: [(&str, StackMode); 5] = [
     ("dwarf", StackMode::Dwarf),
     ("python", StackMode::Python),
     ("off", StackMode::Off),
+];
+/// What to do where the directory holds a run.
+pub const IF_EXISTS_MODES: [(&str, IfExists); 4] = [
+    ("rename", IfExists::Rename),
+    ("join", IfExists::Join),
+    ("force", IfExists::Force),
+    ("fail", IfExists::Fail),
 ];
 /// What to do when a buffer is full.
 pub const ON_FULL: [(&str, OnFull); 2] = [("wait", OnFull::Wait), ("drop", OnFull::Drop)];

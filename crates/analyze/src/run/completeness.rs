@@ -7,6 +7,7 @@ use tprof_trace::run::{Blind, LossInfo, RunInfo};
 use tprof_trace::{Recorded, RunDir, TraceFile};
 
 use crate::base::reading::object;
+use crate::run::missing;
 
 /// What was recorded, what was lost, which processes were not recorded.
 #[derive(Clone, Debug)]
@@ -63,8 +64,9 @@ impl Completeness {
         whole: bool,
         seen: Vec<Seen>,
     ) -> Completeness {
-        let blind: Vec<Blind> =
+        let mut blind: Vec<Blind> =
             infos.iter().flat_map(|info| info.completeness.blind.iter().cloned()).collect();
+        blind.extend(missing::ranks(infos));
         let accounts = || infos.iter().map(|info| &info.completeness);
         let told = merge(accounts().flat_map(|account| account.losses.iter().cloned()));
         let Recorded { events, samples } = seen.iter().map(|seen| seen.recorded).sum();

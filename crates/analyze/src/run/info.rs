@@ -24,6 +24,9 @@ pub struct Run {
     pub wall_ns: Reading<u64>,
     /// Version of tprof that recorded or imported it.
     pub recorded_by: String,
+    /// The signal that had asked a collector's launcher to end, and when since the run began,
+    /// of a run that was cut off after it.
+    pub asked_to_end: Option<(i32, u64)>,
     /// Traces of others that it was imported from; empty if tprof recorded it.
     pub imported: Vec<String>,
 }
@@ -70,8 +73,19 @@ pub(crate) fn run_of(
             (None, None) => Reading::missing("the run has no end and no rank file"),
         },
         recorded_by: infos.first().map(|info| info.tprof.clone()).unwrap_or_default(),
+        asked_to_end: asked_to_end(infos, zero),
         imported: infos.iter().flat_map(imported).collect(),
     }
+}
+
+/// The first signal before a collector was killed.
+fn asked_to_end(infos: &[RunInfo], zero: Zero) -> Option<(i32, u64)> {
+    let killed = infos.iter().filter(|info| !info.finished);
+    let asked = killed.filter_map(|info| {
+        let (signal, time_ns) = info.asked_to_end?;
+        Some((signal, zero.clock_of_info(info).since_start(time_ns)))
+    });
+    asked.min_by_key(|(_, time_ns)| *time_ns)
 }
 
 /// What a run was imported from.

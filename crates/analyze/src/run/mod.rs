@@ -3,5 +3,6 @@
 
 pub mod completeness;
 pub mod info;
+mod missing;
 pub mod overhead;
 pub mod processes;

@@ -62,6 +62,8 @@ pub enum Event {
     RootEnded(u32, i32),
     /// Stay until the last process of the job has ended.
     Follow,
+    /// The launcher was asked to end, by this signal.
+    AskedToEnd(i32),
     /// Do not wait any longer.
     StopWaiting,
     /// Finish: wait for descendants that long.

@@ -74,6 +74,11 @@ impl Engine {
                 }
                 Event::AllAccepted(turn) => self.ending.all_accepted = Some(turn),
                 Event::Follow => self.ending.follows = true,
+                Event::AskedToEnd(signal) => {
+                    self.parts.info.asked_to_end = Some((signal, sys::monotonic_ns()));
+                    // At once: SIGKILL may be next.
+                    self.write_info_now();
+                }
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;

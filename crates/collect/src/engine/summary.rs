@@ -36,5 +36,6 @@ pub fn refresh(info: &mut RunInfo, out: &Output, overhead: Overhead) {
         .iter()
         .filter_map(|f| Some(f.path.file_name()?.to_string_lossy().into_owned()))
         .collect();
+    info.ranks = files.ranks();
     info.processes = processes.rows(&info.files);
 }

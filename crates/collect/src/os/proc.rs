@@ -177,7 +177,7 @@ pub(crate) fn exe_of(pid: u32) -> String {
 
 /// The environment that a process began with, NUL-separated; empty of a thread of the kernel, and
 /// where it may not be read.
-pub(crate) fn environment_of(pid: u32) -> Vec<u8> {
+pub fn environment_of(pid: u32) -> Vec<u8> {
     read(&format!("/proc/{pid}/environ"))
 }
 

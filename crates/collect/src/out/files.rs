@@ -2,9 +2,12 @@
 
 use crate::error::CollectError;
 use crate::os::sys;
+use crate::out::ranks::Rank;
 use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tprof_trace::model::{Counter, EventSample, NameId, ProcessIndex, Property, Sample};
+use tprof_trace::run::RankInfo;
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
 
 /// Samples that are worth a block; fewer wait this long.
@@ -19,7 +22,7 @@ pub enum Holds {
     /// Processes that named no rank: rank 0 until a rank shows up, then a launcher.
     Unranked,
     /// A rank.
-    Rank(u32),
+    Rank(Rank),
     /// Launchers.
     Launcher,
 }
@@ -36,6 +39,8 @@ pub struct OpenFile {
     pub threads: u32,
     /// Path now.
     pub path: PathBuf,
+    /// By which it is found again where it was moved.
+    inode: u64,
     /// Live process images that write here.
     pub live: u32,
     /// The last error was reported already.
@@ -71,6 +76,7 @@ impl OpenFile {
             holds,
             processes: 0,
             threads: 0,
+            inode: inode_of(&path),
             path,
             live: 0,
             failed: None,
@@ -87,7 +93,7 @@ impl OpenFile {
     /// The rank that it holds.
     pub fn rank(&self) -> Option<u32> {
         match self.holds {
-            Holds::Rank(rank) => Some(rank),
+            Holds::Rank(rank) => Some(rank.number),
             Holds::Unranked | Holds::Launcher => None,
         }
     }
@@ -187,15 +193,15 @@ impl Files {
     fn create(
         &mut self,
         holds: Holds,
-        names: &mut dyn Iterator<Item = (String, u32)>,
+        names: &mut dyn Iterator<Item = String>,
     ) -> Result<usize, CollectError> {
         let mut last = None;
-        for (name, instance) in names.take(10_000) {
+        for name in names.take(10_000) {
             let path = self.directory.join(name);
             let header = TraceHeader {
-                rank: if let Holds::Rank(rank) = holds { Some(rank) } else { None },
+                rank: if let Holds::Rank(rank) = holds { Some(rank.number) } else { None },
                 provisional: holds == Holds::Unranked,
-                instance,
+                instance: if let Holds::Rank(rank) = holds { rank.restarts } else { 0 },
                 ..self.header.clone()
             };
             match TraceWriter::create(&path, &header) {
@@ -234,14 +240,14 @@ impl Files {
     /// A rank's name may be held by a collector on another host that opened it
     /// before any rank was known: that one is a launcher.
     fn make_way(&self, path: &Path, holds: &Holds) {
-        if !matches!(holds, Holds::Rank(0)) {
+        if !matches!(holds, Holds::Rank(Rank { number: 0, .. })) {
             return;
         }
         let Ok(file) = TraceFile::open(path) else { return };
         if file.header().provisional && file.header().host != self.header.host {
             let host = file.header().host.clone();
             for name in numbered(&format!("launcher-{host}")).take(1000) {
-                if sys::rename_new(path, &self.directory.join(name.0)).is_ok() {
+                if sys::rename_new(path, &self.directory.join(name)).is_ok() {
                     return;
                 }
             }
@@ -258,7 +264,7 @@ impl Files {
         if self.ranked {
             self.create(Holds::Launcher, &mut numbered(&format!("launcher-{host}")))
         } else {
-            let first = std::iter::once(("rank-0.tprof".to_owned(), 0));
+            let first = std::iter::once("rank-0.tprof".to_owned());
             let pid = std::process::id();
             self.create(
                 Holds::Unranked,
@@ -267,15 +273,15 @@ impl Files {
         }
     }
 
-    /// A new file for `rank`: `rank-3.tprof`, or `rank-3.1.tprof` after a restart.
-    pub fn rank(&mut self, rank: u32) -> Result<usize, CollectError> {
+    /// A new file for `rank`: `rank-3.tprof`, or, where that name was taken, `rank-3.1.tprof`.
+    pub fn rank(&mut self, rank: Rank) -> Result<usize, CollectError> {
         if !self.ranked {
             self.ranked = true;
             if let Some(at) = self.open.iter().position(|f| f.holds == Holds::Unranked) {
                 self.becomes_launcher(at);
             }
         }
-        self.create(Holds::Rank(rank), &mut numbered(&format!("rank-{rank}")))
+        self.create(Holds::Rank(rank), &mut numbered(&format!("rank-{}", rank.number)))
     }
 
     /// Renames a file after its processes turned out to be launchers.
@@ -283,7 +289,7 @@ impl Files {
         let host = self.header.host.clone();
         let Some(file) = self.open.get_mut(at) else { return };
         file.holds = Holds::Launcher;
-        for (name, _) in numbered(&format!("launcher-{host}")).take(1000) {
+        for name in numbered(&format!("launcher-{host}")).take(1000) {
             let to = self.directory.join(name);
             match sys::rename_new(&file.path, &to) {
                 Ok(()) => {
@@ -292,14 +298,38 @@ impl Files {
                     return;
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(_) => return,
+                Err(e) => {
+                    // A collector on another host may have moved it already.
+                    if e.kind() == std::io::ErrorKind::NotFound
+                        && let Some(to) = found(&self.directory, file.inode)
+                    {
+                        file.writer.moved_to(&to);
+                        file.path = to;
+                    }
+                    return;
+                }
             }
         }
     }
 
     /// Newest file of `rank`.
-    pub fn newest_of(&self, rank: u32) -> Option<usize> {
-        self.open.iter().rposition(|f| f.holds == Holds::Rank(rank))
+    pub fn newest_of(&self, rank: &Rank) -> Option<usize> {
+        self.open.iter().rposition(|f| matches!(&f.holds, Holds::Rank(of) if of.is_same(rank)))
+    }
+
+    /// The ranks that have files.
+    pub fn ranks(&self) -> Vec<RankInfo> {
+        let info = |open: &OpenFile| match (&open.holds, open.path.file_name()) {
+            (Holds::Rank(rank), Some(name)) => Some(RankInfo {
+                rank: rank.number,
+                size: rank.size,
+                launch: rank.launch.map(|hash| format!("{hash:016x}")),
+                restarts: rank.restarts,
+                file: name.to_string_lossy().into_owned(),
+            }),
+            _ => None,
+        };
+        self.open.iter().filter_map(info).collect()
     }
 
     /// Bytes in all files.
@@ -308,15 +338,28 @@ impl Files {
     }
 }
 
+/// The trace file in a directory that has this inode.
+fn found(directory: &Path, inode: u64) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
+    let mut traces = entries.filter(|path| path.extension().is_some_and(|end| end == "tprof"));
+    traces.find(|path| inode_of(path) == inode)
+}
+
+/// 0 of what is not there.
+fn inode_of(path: &Path) -> u64 {
+    path.symlink_metadata().map_or(0, |meta| meta.ino())
+}
+
 fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
 /// `stem.tprof`, `stem.1.tprof`, …
-fn numbered(stem: &str) -> impl Iterator<Item = (String, u32)> + use<> {
+fn numbered(stem: &str) -> impl Iterator<Item = String> + use<> {
     let stem = stem.to_owned();
-    (0u32..).map(move |n| {
-        (if n == 0 { format!("{stem}.tprof") } else { format!("{stem}.{n}.tprof") }, n)
+    (0u32..).map(move |n| match n {
+        0 => format!("{stem}.tprof"),
+        n => format!("{stem}.{n}.tprof"),
     })
 }
 

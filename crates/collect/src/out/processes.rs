@@ -6,6 +6,7 @@ mod unattached;
 mod unseen;
 
 use crate::out::losses::Losses;
+use crate::out::ranks::Rank;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::ProcessInfo;
@@ -40,10 +41,8 @@ pub struct Unanswered {
 pub struct Assignment {
     /// Index of its file.
     pub file: usize,
-    /// Its rank.
-    pub rank: Option<u32>,
-    /// Its environment carries LOCAL_RANK.
-    pub is_worker: bool,
+    /// Its rank, which its children inherit.
+    pub rank: Option<Rank>,
 }
 
 /// See the module.
@@ -55,7 +54,7 @@ pub struct Processes {
     row: HashMap<u64, usize>,
     /// File that holds a row's data, by index of the open files.
     file: HashMap<usize, usize>,
-    /// File, rank, and whether it is a worker, of every image there ever was.
+    /// File and rank of every image there ever was.
     assignments: HashMap<u64, Assignment>,
     /// Newest image of a pid.
     newest: HashMap<u32, u64>,
@@ -110,6 +109,15 @@ impl Processes {
     /// Where an image belongs.
     pub fn assignment_of(&self, image: u64) -> Option<Assignment> {
         self.assignments.get(&image).copied()
+    }
+
+    /// The processes of a file turned out to be launchers.
+    pub fn launch(&mut self, file: usize) {
+        for (row, _) in self.file.iter().filter(|(_, of)| **of == file) {
+            if let Some(row) = self.processes.get_mut(*row) {
+                row.rank = None;
+            }
+        }
     }
 
     /// All rows, each with the name of its file now.
@@ -283,7 +291,7 @@ mod tests {
     #[test]
     fn who_attached_before_it_was_reaped_is_seen_though_its_parent_was_read_first() {
         let mut processes = Processes::default();
-        let place = Assignment { file: 0, rank: None, is_worker: false };
+        let place = Assignment { file: 0, rank: None };
         let row = |start_ns| ProcessInfo { pid: 7, start_ns, ..ProcessInfo::default() };
         processes.spawned(7, 1, "/nosuch/program".to_owned(), 0, 100);
         processes.reaped(7, 0, 200);

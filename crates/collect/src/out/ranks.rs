@@ -1,48 +1,171 @@
-//! Which rank a process belongs to, and which file holds it.
+//! The rank of a process, by its environment.
 
-use tprof_wire::env::RANK_VARIABLES;
+use tprof_wire::env::{
+    LOCAL_RANK, MPI_JOB_VARIABLES, RANK_VARIABLES, SLURM_FIRST_OWN_STEP, SLURM_JOB, SLURM_STEP,
+    TORCH_RESTART, TORCH_RUN,
+};
 
-/// What an environment has about ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RankEnvironment {
-    /// The rank that it names.
-    pub rank: Option<u32>,
-    /// It carries LOCAL_RANK: a worker of torchrun; its launcher does not.
-    pub local: bool,
+/// A rank that an environment names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rank {
+    /// Its number, from 0.
+    pub number: u32,
+    /// How many ranks its launcher started, if it gave that.
+    pub size: Option<u32>,
+    /// Index of its variable among [`RANK_VARIABLES`]: the less, the more trusted.
+    source: usize,
+    /// Hash of what names the launch, if anything does.
+    pub launch: Option<u64>,
+    /// How often an elastic launcher started it again.
+    pub restarts: u32,
+    /// `LOCAL_RANK` is set.
+    is_worker: bool,
+    /// torchrun started it.
+    is_elastic: bool,
 }
 
-/// Reads the NUL-separated environment of a process.
-pub fn read(environ: &[u8]) -> RankEnvironment {
-    let value = |name: &str| {
-        environ.split(|b| *b == 0).find_map(|entry| {
-            let rest = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            std::str::from_utf8(rest).ok()
+impl Rank {
+    /// Of a NUL-separated environment.
+    pub fn of(environ: &[u8]) -> Option<Rank> {
+        let value = |name: &str| {
+            environ.split(|b| *b == 0).find_map(|entry| {
+                let rest = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+                std::str::from_utf8(rest).ok().map(str::trim).filter(|text| !text.is_empty())
+            })
+        };
+        let number = |name: &str| value(name).and_then(|text| text.parse::<u32>().ok());
+        // A batch script has a task's number too, and is none.
+        let step = number(SLURM_STEP).filter(|step| *step < SLURM_FIRST_OWN_STEP);
+        let of = |source: usize| {
+            let (rank, size) = RANK_VARIABLES[source];
+            let counts = match rank {
+                "RANK" => value(size).is_some(),
+                "SLURM_PROCID" => step.is_some(),
+                _ => true,
+            };
+            number(rank).filter(|_| counts)
+        };
+        let (source, rank) = (0..RANK_VARIABLES.len()).find_map(|at| Some((at, of(at)?)))?;
+        let size = match RANK_VARIABLES[source] {
+            // Slurm's size is that of its own tasks.
+            ("PMIX_RANK", size) => number(size).filter(|_| of(4) == Some(rank)),
+            (_, size) => number(size),
+        };
+        let launch = match RANK_VARIABLES[source].0 {
+            "RANK" => value(TORCH_RUN).filter(|run| *run != "none").map(str::to_owned),
+            "SLURM_PROCID" => value(SLURM_JOB).zip(step).map(|(job, step)| format!("{job}.{step}")),
+            "PMI_RANK" => None,
+            _ => MPI_JOB_VARIABLES.iter().find_map(|name| value(name)).map(str::to_owned),
+        };
+        Some(Rank {
+            number: rank,
+            size: size.filter(|size| *size > rank),
+            source,
+            launch: launch.map(|text| hash(&text)),
+            restarts: if source == 0 { number(TORCH_RESTART).unwrap_or(0) } else { 0 },
+            is_worker: value(LOCAL_RANK).is_some(),
+            is_elastic: value(TORCH_RUN).is_some(),
         })
-    };
-    let number = |name: &str| value(name).and_then(|v| v.trim().parse::<u32>().ok());
-    let rank = RANK_VARIABLES.iter().find_map(|name| match *name {
-        "RANK" => value("WORLD_SIZE").and_then(|_| number("RANK")),
-        name => number(name),
-    });
-    RankEnvironment { rank, local: value("LOCAL_RANK").is_some() }
+    }
+
+    /// Whether an ancestor that names `other` only launched this rank. Not one that named the
+    /// same rank by its own means, as scripts do for PyTorch below `mpirun` and `srun`.
+    pub fn is_launched_by(&self, other: &Rank) -> bool {
+        let differs = (self.number, self.size) != (other.number, other.size);
+        let by_torch = self.is_elastic && !other.is_elastic;
+        let by_workers = self.is_worker && !other.is_worker && differs;
+        let by_trust = self.source < other.source && (self.source > 0 || differs);
+        by_torch || by_workers || by_trust
+    }
+
+    /// Whether both are one rank of one launch, as far as that is named.
+    pub fn is_same(&self, other: &Rank) -> bool {
+        let one = |a: Option<u64>, b: Option<u64>| a.zip(b).is_none_or(|(a, b)| a == b);
+        self.number == other.number
+            && self.restarts == other.restarts
+            && one(self.launch, other.launch)
+    }
+
+    /// The variable that names it, and its number: what two collectors of one job share only
+    /// where both record the same rank.
+    pub fn named(&self) -> String {
+        format!("{}={}", RANK_VARIABLES[self.source].0, self.number)
+    }
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> RankEnvironment {
-        read(text.replace(' ', "\0").as_bytes())
+    fn of(text: &str) -> Option<Rank> {
+        Rank::of(text.replace(' ', "\0").as_bytes())
+    }
+
+    fn number(text: &str) -> Option<u32> {
+        of(text).map(|rank| rank.number)
+    }
+
+    fn size(text: &str) -> Option<u32> {
+        of(text)?.size
     }
 
     #[test]
     fn variables_are_trusted_in_order() {
-        assert_eq!(of("PATH=/bin").rank, None);
-        assert_eq!(of("RANK=3").rank, None, "RANK alone may mean anything");
-        assert_eq!(of("RANK=3 WORLD_SIZE=8 SLURM_PROCID=0").rank, Some(3));
-        assert_eq!(of("SLURM_PROCID=5 PMI_RANK=4").rank, Some(4));
-        assert_eq!(of("OMPI_COMM_WORLD_RANK=1 PMIX_RANK=9").rank, Some(1));
-        assert_eq!(of("RANK=x WORLD_SIZE=8 PMI_RANK=2").rank, Some(2));
-        assert!(of("LOCAL_RANK=0 RANK=0 WORLD_SIZE=2").local);
+        assert_eq!(number("PATH=/bin"), None);
+        assert_eq!(number("RANK=3"), None, "RANK alone may mean anything");
+        assert_eq!(number("RANK=3 WORLD_SIZE=8 SLURM_PROCID=0 SLURM_STEP_ID=0"), Some(3));
+        assert_eq!(number("SLURM_PROCID=5 PMI_RANK=4"), Some(4));
+        assert_eq!(number("OMPI_COMM_WORLD_RANK=1 PMIX_RANK=9"), Some(1));
+        assert_eq!(number("RANK=x WORLD_SIZE=8 PMI_RANK=2"), Some(2));
+    }
+
+    #[test]
+    fn a_batch_script_and_an_interactive_shell_of_slurm_are_no_ranks() {
+        assert_eq!(number("SLURM_JOB_ID=7 SLURM_PROCID=0"), None);
+        assert_eq!(number("SLURM_PROCID=0 SLURM_STEP_ID=4294967290"), None);
+        assert_eq!(number("SLURM_PROCID=0 SLURM_STEP_ID=4294967291"), None);
+        assert_eq!(number("SLURM_PROCID=0 SLURM_STEP_ID=0"), Some(0));
+    }
+
+    #[test]
+    fn the_number_of_ranks_is_that_of_the_same_launcher() {
+        let step = "SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2";
+        assert_eq!(size(step), Some(2));
+        assert_eq!(size(&format!("{step} OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4")), Some(4));
+        assert_eq!(size(&format!("{step} PMIX_RANK=1")), Some(2));
+        assert_eq!(size(&format!("{step} PMIX_RANK=3")), None);
+        assert_eq!(size("PMI_RANK=1 PMI_SIZE=1"), None, "no rank 1 of 1");
+    }
+
+    #[test]
+    fn who_starts_ranks_of_a_more_trusted_kind_is_a_launcher() {
+        let task = of("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2").unwrap();
+        let below = |text: &str| of(text).unwrap().is_launched_by(&task);
+        assert!(below("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2"));
+        assert!(below("PMI_RANK=0 PMI_SIZE=4"));
+        assert!(below("RANK=1 WORLD_SIZE=4 LOCAL_RANK=1"));
+        assert!(below("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=none"));
+        // Its own workers, after it named its rank for PyTorch too.
+        assert!(!below("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"));
+        // An agent whose rank is a node's, as Kubernetes gives it.
+        let node = of("RANK=0 WORLD_SIZE=2").unwrap();
+        assert!(of("RANK=1 WORLD_SIZE=4 LOCAL_RANK=1").unwrap().is_launched_by(&node));
+    }
+
+    #[test]
+    fn launches_and_restarts_are_told_apart() {
+        let first = of("OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=a").unwrap();
+        assert!(!first.is_same(&of("OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=b").unwrap()));
+        assert!(first.is_same(&of("OMPI_COMM_WORLD_RANK=0").unwrap()));
+        let worker = "RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x TORCHELASTIC_RESTART_COUNT=";
+        let started = |count: u32| of(&format!("{worker}{count}")).unwrap();
+        assert!(started(0).is_same(&started(0)) && !started(0).is_same(&started(1)));
     }
 }

@@ -40,7 +40,7 @@ pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Surv
     let mut open: Vec<u32> = known.chain(in_session(session)).collect();
     let mut found = BTreeMap::new();
     while let Some(pid) = open.pop() {
-        if pid == own || found.contains_key(&pid) || !proc::lives(pid) {
+        if pid == own || found.contains_key(&pid) || is_collector(pid) || !proc::lives(pid) {
             continue;
         }
         found.insert(pid, name_of(pid));
@@ -57,6 +57,11 @@ fn in_session(session: &Path) -> Vec<u32> {
         environ.split(|byte| *byte == 0).any(|found| found == entry)
     };
     proc::all().filter(has_it).collect()
+}
+
+/// Whether it is a collector of the session on another host that shares the pids.
+fn is_collector(pid: u32) -> bool {
+    proc::words_of(pid).get(1).is_some_and(|word| word == env::COLLECT)
 }
 
 fn name_of(pid: u32) -> String {

@@ -3,6 +3,7 @@
 use super::job::JobId;
 use crate::config::Config;
 use crate::os::{proc, sys};
+use crate::out::ranks::Rank;
 use crate::shared::clock::Clock;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,6 +15,22 @@ fn cpu_model() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// Who collects, and of which job: what other collectors compare.
+pub fn identity(redact: bool) -> RunInfo {
+    let own = std::process::id();
+    RunInfo {
+        version: RUN_VERSION,
+        tprof: env!("CARGO_PKG_VERSION").to_owned(),
+        host: sys::host_name(),
+        collector_pid: own,
+        collector_start_tick: proc::start_tick(own),
+        own_rank: Rank::of(&proc::environment_of(own)).map(|rank| rank.named()),
+        job: JobId::own().shown(redact),
+        machine: live::here().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        ..RunInfo::default()
+    }
 }
 
 /// What is known of a run before its first process.
@@ -38,28 +55,24 @@ pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
         Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
     });
-    let [boot, pid_namespace] = live::here();
+    let own = identity(config.redact);
+    let mut machine = serde_json::json!({
+        "kernel": kernel.trim(),
+        "cpu": cpu_model(),
+        "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+        "memory_bytes": memory,
+        "clock": if clock.is_tsc() { "tsc" } else { "CLOCK_MONOTONIC" },
+    });
+    for (key, value) in own.machine.as_object().into_iter().flatten() {
+        machine[key] = value.clone();
+    }
     RunInfo {
-        version: RUN_VERSION,
-        tprof: env!("CARGO_PKG_VERSION").to_owned(),
-        host: sys::host_name(),
         command,
         start_ns,
         start_unix_ns: unix,
         session: session.to_string_lossy().into_owned(),
-        collector_pid: std::process::id(),
-        collector_start_tick: proc::start_tick(std::process::id()),
         options: serde_json::to_value(shown).unwrap_or_default(),
-        job: JobId::own().shown(config.redact),
-        machine: serde_json::json!({
-            "kernel": kernel.trim(),
-            "cpu": cpu_model(),
-            "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
-            "memory_bytes": memory,
-            "clock": if clock.is_tsc() { "tsc" } else { "CLOCK_MONOTONIC" },
-            boot.0: boot.1,
-            pid_namespace.0: pid_namespace.1,
-        }),
-        ..RunInfo::default()
+        machine,
+        ..own
     }
 }

@@ -11,5 +11,5 @@ mod server;
 mod start;
 
 pub use injections::{Libraries, injections};
-pub use rundir::free;
+pub use rundir::{RunPath, free};
 pub use start::{Session, collect_on_demand};

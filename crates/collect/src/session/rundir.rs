@@ -1,78 +1,135 @@
 //! The run directory: made, joined by several collectors of one job, or refused.
 
-use crate::config::Config;
+use super::first_info::identity;
+use crate::config::{Config, IfExists};
 use crate::error::CollectError;
 use crate::os::proc;
 use crate::os::sys;
-use crate::out::ranks;
+use crate::out::ranks::Rank;
 use crate::session::job::{JobId, Relation};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tprof_trace::live::{collector_lives, further_info, is_fresh};
 use tprof_trace::run::RunInfo;
 
-/// Makes the run directory of a launch; path of its `run.json`.
+/// A run directory that a collector was given.
+#[derive(Debug)]
+pub struct RunPath {
+    /// The directory: the one that was asked for, or the next free name.
+    pub directory: PathBuf,
+    /// Why it is another than the one that was asked for.
+    pub renamed: Option<CollectError>,
+}
+
+/// Names that are tried before a run is refused.
+const MOST_NAMES: u32 = 10_000;
+
+/// Makes the run directory of a launch, and this collector's info file in it.
 ///
-/// A directory that holds a run is refused without `--force`, with one exception:
-/// several launches that are ranks of one job share it, each rank once. They are
-/// while a collector of that run is at work, or where both name the same job.
-pub fn create(config: &Config) -> Result<PathBuf, CollectError> {
-    let directory = &config.output;
+/// Ranks of one job share a directory, each once. Ranks are of one job if a collector of
+/// that run is at work, or if both name the same job. Otherwise [`IfExists`] decides.
+pub fn create(config: &Config) -> Result<(RunPath, PathBuf), CollectError> {
+    let mut info = None;
+    let path = settle(config, &mut |directory| {
+        info = Some(open(directory, config)?);
+        Ok(())
+    })?;
+    info.map(|info| (path, info)).ok_or_else(|| CollectError::RunExists(config.output.clone()))
+}
+
+/// As [`create`], for processes that will be recorded later: makes nothing, and takes a run
+/// away only under [`IfExists::Force`].
+pub fn free(config: &Config) -> Result<RunPath, CollectError> {
+    settle(config, &mut |directory| vacate(directory, config))
+}
+
+/// Tries the directory that was asked for and, where a run in it is in the way, the next names.
+fn settle(
+    config: &Config,
+    take: &mut dyn FnMut(&Path) -> Result<(), CollectError>,
+) -> Result<RunPath, CollectError> {
+    let asked = &config.output;
+    let refusal = match take(asked) {
+        Ok(()) => return Ok(RunPath { directory: asked.clone(), renamed: None }),
+        Err(error) => error,
+    };
+    if config.if_exists == IfExists::Fail || !refusal.is_run() {
+        return Err(refusal);
+    }
+    let name = asked.file_name().unwrap_or_default();
+    for number in 2..MOST_NAMES {
+        let mut next = name.to_owned();
+        next.push(format!("-{number}"));
+        let directory = asked.with_file_name(next);
+        match take(&directory) {
+            Ok(()) => return Ok(RunPath { directory, renamed: Some(refusal) }),
+            Err(error) if error.is_run() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refusal)
+}
+
+/// Opens a run directory for this collector; path of its info file.
+fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
     make(directory)?;
-    let rank = ranks::read(&own_environment()).rank;
+    if config.if_exists == IfExists::Join {
+        return join(directory, config.redact);
+    }
+    let rank = Rank::of(&own_environment());
     // Once more if another rank was quicker to begin the run.
     for _ in 0..2 {
         let found = Found::read(directory)?;
         if found.names.is_empty() {
-            match claim(&directory.join("run.json")) {
+            match claim(&directory.join("run.json"), config.redact) {
                 Err(CollectError::RunExists(_)) => continue,
                 other => return other,
             }
         }
-        let refused = match rank {
-            Some(rank) => found.joined_by(rank, directory, config.force),
-            None => Err(CollectError::RunExists(directory.clone())),
+        let force = config.if_exists == IfExists::Force;
+        let joined = match rank {
+            Some(rank) => found.joined_by(rank, directory, force),
+            None => Err(CollectError::RunExists(directory.to_owned())),
         };
-        return match refused {
-            Ok(()) => join(directory),
-            Err(_) if config.force => {
-                found.remove(directory, |_| true)?;
-                join(directory)
-            }
-            Err(error) => Err(error),
-        };
+        if joined.is_err() && force {
+            found.remove(directory, |_| true)?;
+        } else {
+            joined?;
+        }
+        return join(directory, config.redact);
     }
-    Err(CollectError::RunExists(directory.clone()))
+    Err(CollectError::RunExists(directory.to_owned()))
 }
 
 /// Refuses a directory that holds a run which is over, unless it is of this job, or takes
-/// that run away under `--force`: for processes that will be recorded later.
-pub fn free(config: &Config) -> Result<(), CollectError> {
-    let directory = &config.output;
+/// that run away under [`IfExists::Force`].
+fn vacate(directory: &Path, config: &Config) -> Result<(), CollectError> {
     if !directory.exists() {
         return Ok(());
     }
     if !directory.is_dir() {
-        return Err(CollectError::NotADirectory(directory.clone()));
+        return Err(CollectError::NotADirectory(directory.to_owned()));
     }
     let found = Found::read(directory)?;
-    let rank = ranks::read(&own_environment()).rank;
+    let rank = Rank::of(&own_environment());
     let joins = || rank.is_some_and(|rank| found.joined_by(rank, directory, false).is_ok());
-    match found.names.is_empty() || found.begins || found.live(directory).is_some() || joins() {
-        true => Ok(()),
-        false if config.force => found.remove(directory, |_| true),
-        false => Err(CollectError::RunExists(directory.clone())),
+    let is_free = found.names.is_empty() || found.begins || found.live(directory).is_some();
+    match config.if_exists {
+        _ if is_free || joins() => Ok(()),
+        IfExists::Join => Ok(()),
+        IfExists::Force => found.remove(directory, |_| true),
+        IfExists::Rename | IfExists::Fail => Err(CollectError::RunExists(directory.to_owned())),
     }
 }
 
 /// Joins a run directory, made if need be; path of this collector's own info file.
-pub fn join(directory: &Path) -> Result<PathBuf, CollectError> {
+pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     make(directory)?;
-    match claim(&directory.join("run.json")) {
+    match claim(&directory.join("run.json"), redact) {
         Err(CollectError::RunExists(_)) => {
-            claim(&directory.join(further_info(&sys::host_name(), std::process::id())))
+            claim(&directory.join(further_info(&sys::host_name(), std::process::id())), redact)
         }
         other => other,
     }
@@ -115,7 +172,7 @@ impl Found {
     }
 
     /// Whether a rank may record into it; under `--force` in place of itself.
-    fn joined_by(&self, rank: u32, directory: &Path, force: bool) -> Result<(), CollectError> {
+    fn joined_by(&self, rank: Rank, directory: &Path, force: bool) -> Result<(), CollectError> {
         let own = JobId::own();
         let relations: Vec<_> = self.infos.iter().map(|info| own.relation(info)).collect();
         let live = self.live(directory).is_some() || self.begins;
@@ -125,8 +182,10 @@ impl Found {
                 known: relations.contains(&Relation::Other),
             });
         }
-        let is_own = |name: &str| is_of_rank(name, rank);
-        match self.names.iter().any(|name| is_own(name)) {
+        let is_own = |name: &str| is_of_rank(name, rank.number);
+        // Not by the files: those of the ranks below a launcher have their own numbers.
+        let named = Some(rank.named());
+        match self.infos.iter().any(|info| info.own_rank == named) {
             true if own.is_restarted() && relations.contains(&Relation::Same) => Ok(()),
             true if force => self.remove(directory, is_own),
             true => Err(CollectError::RunExists(directory.to_owned())),
@@ -166,21 +225,34 @@ fn make(directory: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Creates a file that must not exist: the process that succeeds owns the name.
-fn claim(path: &Path) -> Result<PathBuf, CollectError> {
-    let made = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path);
-    match made {
-        Ok(_) => Ok(path.to_owned()),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            Err(CollectError::RunExists(path.to_owned()))
-        }
-        Err(source) => Err(CollectError::Unwritable { path: path.to_owned(), source }),
+/// Creates an info file that must not exist: whoever succeeds owns the name. It has its
+/// content from the beginning, so that a rank which comes now can compare the jobs.
+fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
+    let taken = |path: &Path| CollectError::RunExists(path.to_owned());
+    let unwritable = |source| CollectError::Unwritable { path: path.to_owned(), source };
+    let fresh = path.with_extension(format!("json.{}", std::process::id()));
+    let text = serde_json::to_vec(&identity(redact)).unwrap_or_default();
+    let written = create_new(&fresh).and_then(|mut file| file.write_all(&text));
+    let linked = written.and_then(|()| fs::hard_link(&fresh, path));
+    let _ = fs::remove_file(&fresh);
+    match linked {
+        Ok(()) => Ok(path.to_owned()),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(taken(path)),
+        // A file system without links.
+        Err(_) => match create_new(path) {
+            Ok(mut file) => {
+                file.write_all(&text).map_err(unwritable)?;
+                Ok(path.to_owned())
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(taken(path)),
+            Err(source) => Err(unwritable(source)),
+        },
     }
+}
+
+fn create_new(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
 /// Names in the directory that belong to a run.

@@ -12,7 +12,7 @@ use crate::modules;
 use crate::os::proc;
 use crate::os::sys;
 use crate::out::processes::Unanswered;
-use crate::out::ranks;
+use crate::out::ranks::Rank;
 use crate::session::control::{self, Reply};
 use crate::shared::{Region, SessionMemory};
 use crate::targets::attached::Attached;
@@ -273,7 +273,7 @@ impl Server {
             program: Some(format!("/proc/{pid}/exe"))
                 .filter(|_| self.config.memory() != MemMode::Off)
                 .and_then(|path| elf::open(Path::new(&path)).ok()),
-            ranks: ranks::read(&environ),
+            rank: Rank::of(&environ),
             nvtx_owner: nvtx_owner(pid, &environ)
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             watched: false,

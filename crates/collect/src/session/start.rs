@@ -62,14 +62,16 @@ pub struct Session {
     engine: Option<JoinHandle<RunInfo>>,
     server: Option<JoinHandle<()>>,
     sweeper: Option<JoinHandle<()>>,
+    renamed: Option<CollectError>,
     /// Marks the session's directory as in use; the kernel may not show enough for it.
     _owned: Option<Owned>,
 }
 
 impl Session {
     /// Creates the session and the run directory and starts collecting.
-    pub fn start(config: Config, libraries: Libraries) -> Result<Session, CollectError> {
-        let info_path = rundir::create(&config)?;
+    pub fn start(mut config: Config, libraries: Libraries) -> Result<Session, CollectError> {
+        let (path, info_path) = rundir::create(&config)?;
+        config.output = path.directory;
         let directory = match make_session_directory() {
             Ok(directory) => directory,
             Err(e) => {
@@ -78,10 +80,18 @@ impl Session {
             }
         };
         let (output, made, info) = (config.output.clone(), directory.clone(), info_path.clone());
-        Session::begin(config, libraries, directory, info_path, None).inspect_err(|_| {
+        let begun = Session::begin(config, libraries, directory, info_path, None);
+        let mut session = begun.inspect_err(|_| {
             rundir::withdraw(&output, &info);
             let _ = std::fs::remove_dir_all(&made);
-        })
+        })?;
+        session.renamed = path.renamed;
+        Ok(session)
+    }
+
+    /// Why the run is in another directory than the one that was asked for.
+    pub fn renamed(&self) -> Option<&CollectError> {
+        self.renamed.as_ref()
     }
 
     fn begin(
@@ -191,6 +201,7 @@ impl Session {
             engine: Some(engine),
             server: Some(server),
             sweeper: Some(sweeper),
+            renamed: None,
             _owned: owned,
         })
     }
@@ -264,6 +275,11 @@ impl Session {
         self.send(Event::Follow);
     }
 
+    /// Notes a signal that asked tprof to end, as batch systems send one before SIGKILL.
+    pub fn asked_to_end(&self, signal: i32) {
+        self.send(Event::AskedToEnd(signal));
+    }
+
     /// Whether the run came to its end by itself.
     pub fn is_over(&self) -> bool {
         self.engine.as_ref().is_none_or(JoinHandle::is_finished)
@@ -319,7 +335,7 @@ impl Drop for Session {
 /// listens in its session directory. Returns at once if another one does.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
     let Some(_charge) = lock::take_charge(session)? else { return Ok(()) };
-    let info_path = rundir::join(&config.output)?;
+    let info_path = rundir::join(&config.output, config.redact)?;
     let libraries = Libraries { preload: PathBuf::new(), agent: None };
     let mut running =
         Session::begin(config, libraries, session.to_owned(), info_path, Some(LINGER))?;

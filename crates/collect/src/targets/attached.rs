@@ -2,7 +2,7 @@
 
 use crate::modules::LoadedModule;
 use crate::os::maps::Mapping;
-use crate::out::ranks::RankEnvironment;
+use crate::out::ranks::Rank;
 use crate::shared::Region;
 use std::fs::File;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub struct Attached {
     /// The executable, open, where its allocator matters: the process may be gone before
     /// any check.
     pub program: Option<File>,
-    /// What its environment has about ranks.
-    pub ranks: RankEnvironment,
+    /// The rank that its environment names.
+    pub rank: Option<Rank>,
     /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
     pub nvtx_owner: Option<String>,
     /// The kernel reports its end here.

@@ -41,33 +41,28 @@ impl Target {
         let same_pid = processes.image_of(attached.pid);
         let parent_image = same_pid.or_else(|| processes.image_of(attached.parent));
         let ancestors = ancestry(processes, attached.pid, attached.parent);
-        let environment = &attached.ranks;
-        if environment.local {
-            // A process that began workers is a launcher, whatever its environment has.
-            for ancestor in &ancestors {
-                let Some(file) =
-                    processes.assignment_of(*ancestor).filter(|p| !p.is_worker).map(|p| p.file)
-                else {
-                    continue;
-                };
-                if files.open.get(file).is_some_and(|f| matches!(f.holds, Holds::Rank(_))) {
-                    files.becomes_launcher(file);
-                }
+        let named = attached.rank;
+        for ancestor in &ancestors {
+            let of_ancestor = processes.assignment_of(*ancestor);
+            let launched = |of: &Assignment| {
+                named.zip(of.rank).is_some_and(|(rank, of_it)| rank.is_launched_by(&of_it))
+            };
+            let Some(Assignment { file, .. }) = of_ancestor.filter(launched) else { continue };
+            if files.open.get(file).is_some_and(|f| matches!(f.holds, Holds::Rank(_))) {
+                files.becomes_launcher(file);
+                processes.launch(file);
             }
         }
-        let parent = parent_image
-            .and_then(|p| processes.assignment_of(p))
-            .map(|p| (p.file, p.rank, p.is_worker));
-        let chosen = match (environment.rank, parent) {
-            (None, Some((file, ..))) => Ok(file),
+        let parent = parent_image.and_then(|p| processes.assignment_of(p));
+        let chosen = match (named, parent) {
+            (None, Some(parent)) => Ok(parent.file),
             (None, None) => files.unranked(),
-            (Some(rank), Some((file, Some(of_parent), worker)))
-                if rank == of_parent && worker == environment.local =>
+            (Some(rank), Some(Assignment { file, rank: Some(of_parent) }))
+                if rank.is_same(&of_parent) && !rank.is_launched_by(&of_parent) =>
             {
-                let _ = rank;
                 Ok(file)
             }
-            (Some(rank), parent) => match files.newest_of(rank) {
+            (Some(rank), parent) => match files.newest_of(&rank) {
                 // Unknown parents: processes started one after another by hand
                 // share a file while one of them lives.
                 Some(file) if files.open[file].live > 0 || parent.is_none() => Ok(file),
@@ -90,11 +85,11 @@ impl Target {
                 return None;
             }
         };
-        let inherited = parent.and_then(|p| p.1);
-        let rank = environment.rank.or(inherited);
-        let is_worker = environment.local;
+        let assigned = named.or(parent.and_then(|p| p.rank));
         let command = shown_command(&attached.command, config.redact);
         let open = files.open.get_mut(file)?;
+        let is_rank = matches!(open.holds, Holds::Rank(_));
+        let rank = assigned.filter(|_| is_rank).map(|rank| rank.number);
         let index = open.processes;
         open.processes += 1;
         open.live += 1;
@@ -156,7 +151,7 @@ impl Target {
                 start_ns: attached.time_ns,
                 ..ProcessInfo::default()
             },
-            Assignment { file, rank, is_worker },
+            Assignment { file, rank: assigned },
         );
         let forked_from = parent_image.filter(|_| attached.hello.flags & hello_flags::FORKED != 0);
         let modules = forked_from

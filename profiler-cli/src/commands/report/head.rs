@@ -1,8 +1,9 @@
 //! What all reports begin with: is it complete, and what was it?
 
+use std::collections::{BTreeMap, BTreeSet};
 use tprof_analyze::Run;
 use tprof_analyze::completeness::Completeness;
-use tprof_analyze::processes::{Ended, REPLACED};
+use tprof_analyze::processes::{Ended, ProcessRow, REPLACED};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{Document, Reading, Report};
 use tprof_facts::units::{self, bytes, count, duration, percent, signal};
@@ -52,6 +53,10 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         // Without a collector's account it is not known whether there was more.
         "cut off" if !head.run.recorded_by.is_empty() => {
             page.item("the recording was cut off; the report covers the part that was written");
+            if let Some((number, time_ns)) = head.run.asked_to_end {
+                let (name, at) = (signal(number), duration(time_ns));
+                page.item(&format!("tprof had received {name} at {at}, and was killed after it"));
+            }
         }
         "running" => {
             page.item("the run is in progress; the report covers the part that is written")
@@ -96,7 +101,9 @@ pub fn run(page: &mut Page, report: &Report) {
         page.field("command", &run.command.join(" "));
     }
     let processes = report.process_count;
-    let ranks = report.ranks.iter().filter(|rank| rank.rank.is_some()).count() as u64;
+    // A rank that was started again is one.
+    let ranks: BTreeSet<u32> = report.ranks.iter().filter_map(|rank| rank.rank).collect();
+    let ranks = ranks.len();
     let mut text = match run.state {
         "finished" => text_of(&run.wall_ns, duration),
         state => format!("{} until it was {state}", text_of(&run.wall_ns, duration)),
@@ -116,22 +123,57 @@ pub fn run(page: &mut Page, report: &Report) {
         hosts => text += &format!(", on {} hosts", hosts.len()),
     }
     page.field("ran", &text);
-    // After an exec the last image is the one that ended.
-    let first = report.processes.first().map(|first| (first.pid, &first.host));
-    let last = report.processes.iter().rev().find(|row| Some((row.pid, &row.host)) == first);
-    if let Some(first) = last {
-        page.field(
-            "ended",
-            &match run.command.is_empty() {
-                // Attached by hand: which of them is not plain.
-                true if processes > 1 => {
-                    format!("{} (pid {}, the first)", ended(&first.ended), first.pid)
-                }
-                _ => ended(&first.ended),
-            },
-        );
+    if let Some(text) = how_it_ended(report) {
+        page.field("ended", &text);
     }
     overhead(page, report);
+}
+
+/// How the command ended; of several commands, one for each rank, the worst.
+fn how_it_ended(report: &Report) -> Option<String> {
+    let rows = &report.processes;
+    // After an exec the last image is the one that ended.
+    let last_of = |first: &ProcessRow| {
+        rows.iter().rev().find(|row| (row.pid, &row.host) == (first.pid, &first.host))
+    };
+    let first = last_of(rows.first()?)?;
+    let is_started = |row: &&ProcessRow| {
+        row.rank.is_some()
+            && !rows.iter().any(|other| (other.pid, &other.host) == (row.parent, &row.host))
+    };
+    let launched: BTreeMap<_, _> =
+        rows.iter().filter(is_started).map(|row| ((&row.host, row.pid), row)).collect();
+    Some(match report.run.command.is_empty() {
+        // Attached by hand: which of them is not plain.
+        true if report.process_count > 1 => {
+            format!("{} (pid {}, the first)", ended(&first.ended), first.pid)
+        }
+        false if first.rank.is_some() && launched.len() > 1 => {
+            let ends: Vec<_> = launched.into_values().filter_map(last_of).collect();
+            let worst = ends.iter().max_by_key(|row| badness(&row.ended))?;
+            let mut ranks: Vec<u32> =
+                ends.iter().filter(|row| row.ended == worst.ended).filter_map(|r| r.rank).collect();
+            ranks.sort_unstable();
+            match (badness(&worst.ended).0, ranks.as_slice()) {
+                (0, _) | (_, []) => ended(&worst.ended),
+                (_, [one]) => format!("{} (rank {one})", ended(&worst.ended)),
+                (_, [one, more @ ..]) => {
+                    format!("{} (rank {one} and {} more)", ended(&worst.ended), more.len())
+                }
+            }
+        }
+        _ => ended(&first.ended),
+    })
+}
+
+/// Orders ends: a good one, one that is not known, a status, a signal.
+fn badness(end: &Ended) -> (u8, i32) {
+    match end {
+        Ended::Status(0) => (0, 0),
+        Ended::Replaced | Ended::Otherwise(_) => (1, 0),
+        Ended::Status(status) => (2, *status),
+        Ended::Signal(signal) => (3, *signal),
+    }
 }
 
 fn overhead(page: &mut Page, report: &Report) {

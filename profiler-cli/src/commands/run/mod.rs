@@ -6,5 +6,5 @@ mod record;
 mod summary;
 
 pub use args::RunArgs;
-pub use record::{agent_for, current_directory, run, withdraw};
+pub use record::{agent_for, current_directory, run, warn_renamed, withdraw};
 pub use summary::counted_events;

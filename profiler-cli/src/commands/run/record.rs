@@ -5,7 +5,7 @@ use super::{peak, summary};
 
 use crate::commands::export::{self, ExportArgs};
 use crate::launch::failures::{
-    cannot_start, missing_interpreter, not_finished, not_run, not_started,
+    cannot_start, missing_interpreter, not_finished, not_run, not_started, renamed,
 };
 use crate::launch::follow;
 use crate::launch::inherited;
@@ -15,6 +15,7 @@ use crate::launch::system;
 use crate::launch::wait::{self, Interrupts, Outcome};
 use crate::launch::{self, Original, Unusable};
 use crate::settings::enabled;
+use crate::settings::table::OUTPUT;
 use crate::settings::{Resolved, resolve};
 use crate::terminal::errors::{self, Failure, print_stderr, reason};
 use crate::terminal::quote;
@@ -25,7 +26,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tprof_collect::{Activity, CollectError, Config, Libraries, Session};
+use tprof_collect::ranks::Rank;
+use tprof_collect::{Activity, CollectError, Config, IfExists, Libraries, Session, proc};
 use tprof_trace::run::RunInfo;
 
 /// Runs the command.
@@ -35,7 +37,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         return Err(enabled::become_command(&args.command).into());
     }
     let directory = current_directory()?;
-    let resolved = resolve(args.options, &args.command, &directory)?;
+    let mut resolved = resolve(args.options, &args.command, &directory)?;
     if args.dry_run {
         let bare = format!("# {} is off: the command runs without tprof\n", enabled::ENABLED);
         let text = if is_enabled { String::new() } else { bare } + &resolved.to_toml();
@@ -50,8 +52,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     // First, so that a mistyped command leaves nothing behind.
     let program = launch::find(command).map_err(|why| not_run(command, why))?;
-    let preload = libraries::path_of(&libraries::HOOKS)?;
-    let agent = agent_for(&resolved.config)?;
+    let run = &resolved.config.output;
+    let preload = libraries::path_for(&libraries::HOOKS, &args.command, run)?;
+    let agent = agent_for(&resolved.config, &args.command)?;
 
     let signals = Signals::block();
     inherited::let_children_be_waited_for();
@@ -59,6 +62,12 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let output = resolved.config.output.clone();
     let session = Session::start(resolved.config.clone(), Libraries { preload, agent })
         .map_err(|e| not_started(&output, &e))?;
+    warn_renamed(&session, &output);
+    let output = session.run_dir().to_owned();
+    if !resolved.sources.contains_key(OUTPUT.name) {
+        warn_alone(&output);
+    }
+    resolved.config.output.clone_from(&output);
     if resolved.config.paused && !resolved.quiet {
         // `tprof ctl start` needs the name of the run now.
         let run = quote::word(quote::nearby(&output).as_os_str());
@@ -72,10 +81,36 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     Ok(end_as(outcome))
 }
 
+/// Prints where the run is, if not in the directory that was asked for: also under --quiet,
+/// since nobody would look there.
+pub fn warn_renamed(session: &Session, asked: &Path) {
+    if let Some(why) = session.renamed() {
+        print_stderr(&renamed(asked, session.run_dir(), why));
+    }
+}
+
+/// Prints that ranks have a run each, once a job: without `-o` no name is common to them.
+fn warn_alone(output: &Path) {
+    let own = Rank::of(&proc::environment_of(std::process::id()));
+    let Some(size) = own.filter(|rank| rank.number == 0).and_then(|rank| rank.size) else {
+        return;
+    };
+    if size > 1 {
+        let run = quote::word(quote::nearby(output).as_os_str());
+        print_stderr(&format!(
+            "tprof: each of {size} ranks records into a run of its own, rank 0 into {run}; -o DIR makes one run\n"
+        ));
+    }
+}
+
 /// The agent's path, where something is wanted that it records.
-pub fn agent_for(config: &Config) -> Result<Option<std::path::PathBuf>, Failure> {
+pub fn agent_for(
+    config: &Config,
+    command: &[OsString],
+) -> Result<Option<std::path::PathBuf>, Failure> {
     let wanted = config.activities.iter().any(|a| matches!(a, Activity::Gpu | Activity::Nvtx));
-    wanted.then(|| libraries::path_of(&libraries::AGENT)).transpose()
+    let path = || libraries::path_for(&libraries::AGENT, command, &config.output);
+    wanted.then(path).transpose()
 }
 
 /// The directory that relative paths start from.
@@ -114,7 +149,7 @@ fn launch_and_wait(
     });
     match started {
         Ok(pid) => {
-            let outcome = wait::wait(pid, signals);
+            let outcome = wait::wait(pid, signals, &|signal| session.asked_to_end(signal));
             match outcome {
                 Outcome::Ended(status) => {
                     session.root_ended(pid.unsigned_abs(), status);
@@ -218,7 +253,7 @@ fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
     export::run(ExportArgs {
         path: output.clone(),
         to: format.to_owned(),
-        force: resolved.config.force,
+        force: resolved.config.if_exists == IfExists::Force,
         ..ExportArgs::default()
     })?;
     Ok(())

@@ -6,7 +6,7 @@ use tprof_trace::run::{Blind, ProcessInfo};
 fn config() -> Config {
     Config {
         output: PathBuf::from("/elsewhere/my run"),
-        force: false,
+        if_exists: tprof_collect::IfExists::Rename,
         activities: Vec::new(),
         mem: MemMode::Exact,
         stacks: StackMode::Auto,

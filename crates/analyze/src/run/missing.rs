@@ -1,0 +1,97 @@
+//! Ranks that a launcher started and no file holds.
+//!
+//! The number of ranks is in each rank's environment, so one rank is enough to know of the
+//! others. A rank is missing where its host could not load tprof's library, or where it was
+//! started without tprof's variables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tprof_trace::run::{Blind, RunInfo};
+
+/// Ranks that are named one by one.
+const MOST_NAMED: usize = 8;
+const WHY: &str = "not recorded; its host may not find tprof's library, or it was started \
+                   without tprof's variables";
+
+/// The ranks that are missing, those of a launch together. A run that is not over has ranks
+/// that may still come.
+pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<Blind> {
+    if infos.iter().any(|info| !info.finished) {
+        return Vec::new();
+    }
+    // Of each start of a launch: how many ranks there are, and which were recorded.
+    let mut launches: BTreeMap<(Option<&str>, u32, u32), BTreeSet<u32>> = BTreeMap::new();
+    for rank in infos.iter().flat_map(|info| &info.ranks) {
+        let Some(size) = rank.size else { continue };
+        let launch = (rank.launch.as_deref(), rank.restarts, size);
+        launches.entry(launch).or_default().insert(rank.rank);
+    }
+    let missing = |((_, _, size), recorded): ((_, _, u32), BTreeSet<u32>)| {
+        let missing: Vec<u32> = (0..size).filter(|rank| !recorded.contains(rank)).collect();
+        (!missing.is_empty()).then(|| Blind {
+            process: format!("{} of {size}", named(&missing)),
+            what: "everything".to_owned(),
+            why: WHY.to_owned(),
+        })
+    };
+    launches.into_iter().filter_map(missing).collect()
+}
+
+/// `rank 3`, `ranks 1, 2 and 5`, `ranks 8, 9, … and 1014 more`.
+fn named(ranks: &[u32]) -> String {
+    let words: Vec<String> = ranks.iter().take(MOST_NAMED).map(u32::to_string).collect();
+    match (words.as_slice(), ranks.len().saturating_sub(MOST_NAMED)) {
+        ([one], 0) => format!("rank {one}"),
+        ([first @ .., last], 0) => format!("ranks {} and {last}", first.join(", ")),
+        (all, more) => format!("ranks {} and {more} more", all.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_trace::run::RankInfo;
+
+    fn info(ranks: &[(u32, u32, &str, u32)]) -> RunInfo {
+        let rank = |(rank, size, launch, restarts): &(u32, u32, &str, u32)| RankInfo {
+            rank: *rank,
+            size: Some(*size),
+            launch: (!launch.is_empty()).then(|| (*launch).to_owned()),
+            restarts: *restarts,
+            file: String::new(),
+        };
+        RunInfo { finished: true, ranks: ranks.iter().map(rank).collect(), ..RunInfo::default() }
+    }
+
+    fn missing(infos: &[RunInfo]) -> Vec<String> {
+        ranks(infos).into_iter().map(|blind| blind.process).collect()
+    }
+
+    #[test]
+    fn the_ranks_of_all_collectors_count_together() {
+        let (first, second) = (info(&[(0, 4, "", 0), (1, 4, "", 0)]), info(&[(3, 4, "", 0)]));
+        assert_eq!(missing(&[first.clone(), second]), ["rank 2 of 4"]);
+        assert_eq!(missing(&[first]), ["ranks 2 and 3 of 4"]);
+        assert!(missing(&[info(&[])]).is_empty());
+    }
+
+    #[test]
+    fn each_launch_and_each_restart_has_its_own_ranks() {
+        let both = info(&[(0, 2, "a", 0), (1, 2, "a", 0), (0, 2, "b", 0)]);
+        assert_eq!(missing(&[both]), ["rank 1 of 2"]);
+        let again = info(&[(0, 2, "a", 0), (1, 2, "a", 0), (0, 3, "a", 1), (1, 3, "a", 1)]);
+        assert_eq!(missing(&[again]), ["rank 2 of 3"]);
+    }
+
+    #[test]
+    fn a_run_that_lasts_misses_nobody_yet() {
+        let run = RunInfo { finished: false, ..info(&[(0, 2, "", 0)]) };
+        assert!(missing(&[run]).is_empty());
+    }
+
+    #[test]
+    fn many_are_counted() {
+        let named = missing(&[info(&[(0, 1024, "", 0)])]);
+        assert_eq!(named, ["ranks 1, 2, 3, 4, 5, 6, 7, 8 and 1015 more of 1024"]);
+    }
+}
