@@ -8,7 +8,7 @@
 
 use crate::launch::{reach, system};
 use crate::terminal::errors::{Failure, reason};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +40,9 @@ pub static AGENT: Carried = Carried {
 
 /// Name of a directory for exactly these libraries.
 const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIED_HASH"));
+
+/// Name of the directory of libraries beside a run.
+const BESIDE: &str = ".tprof";
 
 /// What came of one place that was tried.
 #[derive(Debug)]
@@ -85,7 +88,7 @@ pub fn path_for(library: &Carried, command: &[OsString], run: &Path) -> Result<P
     if !reach::reaches_other_hosts(command) || usual.as_ref().is_ok_and(is_found) {
         return usual;
     }
-    let beside = run.parent().unwrap_or(run).join(".tprof").join(EDITION).join(library.name);
+    let beside = run.parent().unwrap_or(run).join(BESIDE).join(EDITION).join(library.name);
     match loadable_path(&beside).and_then(|()| lay_out(library, &beside)) {
         Ok(()) => Ok(beside),
         Err(_) => usual,
@@ -185,7 +188,8 @@ fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
         DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| reason(&e))?;
     }
     // What root starts may change its user.
-    let shared = system::user() == 0;
+    let is_beside = ours.file_name() == Some(OsStr::new(BESIDE));
+    let shared = path.starts_with("/var/cache") || is_beside && system::user() == 0;
     for directory in [ours, edition] {
         let mode = if shared { 0o755 } else { 0o700 };
         match DirBuilder::new().mode(mode).create(directory) {
@@ -258,7 +262,6 @@ pub fn without_ours(preload: &std::ffi::OsStr) -> std::ffi::OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
