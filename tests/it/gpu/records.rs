@@ -154,6 +154,7 @@ fn raw_buffers_are_kept_as_cupti_gave_them() {
     let bytes = std::fs::read(&path).unwrap();
     let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
     let (mut buffers, mut texts, mut at) = (Vec::new(), BTreeMap::new(), 0);
+    let mut journal = Vec::new();
     while at < bytes.len() {
         assert_eq!(&bytes[at..at + 8], b"TPROFRAW");
         let (kind, version, len) = (word(at + 8), word(at + 16), word(at + 20) as usize);
@@ -165,6 +166,10 @@ fn raw_buffers_are_kept_as_cupti_gave_them() {
                 let address = u64::from_ne_bytes(body[..8].try_into().unwrap());
                 texts.insert(address, std::str::from_utf8(&body[8..]).unwrap());
             }
+            3 => journal.extend(body.chunks_exact(40).map(|entry| {
+                let wide = |at: usize| u64::from_ne_bytes(entry[at..at + 8].try_into().unwrap());
+                (wide(0) as u32, [wide(16), wide(24), wide(32)])
+            })),
             other => panic!("a block of kind {other}"),
         }
         at += 24 + len;
@@ -185,6 +190,36 @@ fn raw_buffers_are_kept_as_cupti_gave_them() {
         });
         assert!(found, "{line}");
     }
+    assert_journal(&journal, &buffers);
+}
+
+/// The protocol as the journal has it: set up within one call, then buffers that are lent,
+/// given back and read, in this order, each with as many bytes as were kept of it.
+fn assert_journal(journal: &[(u32, [u64; 3])], buffers: &[&[u8]]) {
+    const SET_UP: [u32; 4] = [1, 3, 4, 2];
+    const REQUESTED: u32 = 7;
+    const COMPLETED: u32 = 8;
+    const READ: u32 = 12;
+    let place = |what| journal.iter().position(|(found, _)| *found == what).unwrap();
+    assert!(SET_UP.map(place).is_sorted(), "{journal:?}");
+    let (mut lent, mut full, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    for (what, [address, bytes, _]) in journal {
+        match *what {
+            REQUESTED => lent.push(*address),
+            COMPLETED => {
+                let at = lent.iter().position(|lent| lent == address).expect("a buffer of ours");
+                lent.remove(at);
+                full.push((*address, *bytes));
+            }
+            READ => {
+                let at = full.iter().position(|(full, _)| full == address).expect("a full one");
+                read.push(full.remove(at).1);
+            }
+            _ => {}
+        }
+    }
+    assert!(full.is_empty(), "{full:?}");
+    assert_eq!(read, buffers.iter().map(|buffer| buffer.len() as u64).collect::<Vec<_>>());
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use super::buffers;
 use super::clock::join_clocks;
 use super::cupti::{Cupti, Unfit};
+use super::journal::{self, What};
 use super::loader::Loader;
 use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
@@ -91,6 +92,13 @@ pub fn prepare() {
 
 /// Begins to record what the devices do. Called by the driver in `cuInit`.
 pub fn start() {
+    journal::begin();
+    journal::keep(What::Began, [0; 3]);
+    set_up();
+    journal::keep(What::SetUp, [0; 3]);
+}
+
+fn set_up() {
     let loader = Loader::find();
     // First the library that was to be loaded before us: it expects to find CUPTI unused.
     let chained = loader.as_ref().is_none_or(chain);
@@ -145,6 +153,7 @@ fn begin(thread: &Thread, loader: &Loader) {
     cupti.set_up();
     // SAFETY: CUPTI's function with two functions of the types that it wants.
     let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
+    journal::keep(What::Registered, [u64::from(result), 0, 0]);
     if result != CUPTI_SUCCESS {
         refused(thread, &cupti, b"all records of devices", result);
         return;
@@ -158,6 +167,7 @@ fn begin(thread: &Thread, loader: &Loader) {
     for (kind, what) in KINDS {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { (cupti.enable)(kind) };
+        journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 0]);
         if result == CUPTI_SUCCESS {
             on += 1;
             if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
@@ -261,8 +271,11 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         join_clocks(thread, &cupti);
         // At the end also what is not complete, since it never will be.
         let how = if last { CUPTI_ACTIVITY_FLAG_FLUSH_FORCED } else { 0 };
+        let began_ns = journal::now_ns();
         // SAFETY: from a thread of ours, outside any callback of CUPTI's; no other flushes.
-        unsafe { (cupti.flush)(how) };
+        let result = unsafe { (cupti.flush)(how) };
+        let took_ns = journal::now_ns().wrapping_sub(began_ns);
+        journal::keep_at(What::Flushed, began_ns, [u64::from(how), u64::from(result), took_ns]);
         while let Some(done) = buffers::next() {
             join_clocks(thread, &cupti);
             if let Some(raw) = &raw {
@@ -274,6 +287,11 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         count_lost(thread, &cupti);
         if last {
             join_clocks(thread, &cupti);
+        }
+        if let Some(raw) = &raw {
+            journal::write(raw);
+        }
+        if last {
             PHASE.store(DONE, Release);
             sys::futex_wake(PHASE.as_ptr(), u32::MAX >> 1);
             return core::ptr::null_mut();

@@ -2,6 +2,7 @@
 //! piece, zeroed by the flush thread before a buffer is lent again (CUPTI would
 //! do it on the job's own threads).
 
+use super::journal::{self, What};
 use crate::sys::{self, flags};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -62,12 +63,14 @@ pub unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, most: 
     if found.is_null() {
         REFUSED.fetch_add(1, Relaxed);
     }
+    let lent = if found.is_null() { 0 } else { BYTES };
     // SAFETY: the caller's premise.
     unsafe {
         *buffer = found;
-        *bytes = if found.is_null() { 0 } else { BYTES };
+        *bytes = lent;
         *most = 0;
     }
+    journal::keep(What::Requested, [found as u64, lent as u64, 0]);
 }
 
 fn lend() -> *mut u8 {
@@ -101,7 +104,7 @@ fn lend() -> *mut u8 {
 /// `buffer` was lent by [`request`].
 pub unsafe extern "C" fn complete(
     _context: *mut c_void,
-    _stream: u32,
+    stream: u32,
     buffer: *mut u8,
     _bytes: usize,
     valid: usize,
@@ -112,6 +115,7 @@ pub unsafe extern "C" fn complete(
     else {
         return;
     };
+    journal::keep(What::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
     len.store(valid.min(BYTES), Relaxed);
     order.store(TURNS.fetch_add(1, Relaxed), Relaxed);
     place.store(state::DONE, Release);

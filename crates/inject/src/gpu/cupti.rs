@@ -1,5 +1,6 @@
 //! CUPTI's functions, by address.
 
+use super::journal::{self, What};
 use super::loader::{Loader, function};
 use super::places::CuptiLibrary;
 use core::ffi::CStr;
@@ -100,7 +101,8 @@ impl Cupti {
         let Some(set) = self.set else { return };
         let (mut bytes, mut on) = (1usize, 1u8);
         // SAFETY: both attributes take one byte.
-        unsafe { set(attribute, &raw mut bytes, (&raw mut on).cast()) };
+        let result = unsafe { set(attribute, &raw mut bytes, (&raw mut on).cast()) };
+        journal::keep(What::Attribute, [u64::from(attribute), 1, u64::from(result)]);
     }
 
     /// Name of a call.

@@ -14,6 +14,7 @@ pub mod buffers;
 pub mod clock;
 pub mod cupti;
 pub mod decode;
+pub mod journal;
 pub mod loader;
 pub mod notes;
 pub mod places;

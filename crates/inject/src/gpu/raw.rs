@@ -5,6 +5,7 @@
 //! 0..8 magic | 8..12 kind | 12..16 pid | 16..20 CUPTI's version | 20..24 length, bytes | bytes
 //! kind 1: a buffer, as far as it was valid
 //! kind 2: the text at an address that records name: address (8), bytes
+//! kind 3: entries of the journal, of 40 bytes (`journal.rs`)
 //! ```
 //!
 //! A text stands before the buffer that first names it. Writing costs the flush thread
@@ -21,6 +22,7 @@ use tprof_wire::hash::spread;
 const MAGIC: &[u8; 8] = b"TPROFRAW";
 const BUFFER: u32 = 1;
 const TEXT: u32 = 2;
+const JOURNAL: u32 = 3;
 /// Texts that are known to be there; one more costs its block again.
 const KNOWN: usize = 4096;
 static TEXTS: [AtomicU64; KNOWN] = [const { AtomicU64::new(0) }; KNOWN];
@@ -71,6 +73,13 @@ impl Raw {
     /// Keeps a buffer.
     pub fn buffer(&self, bytes: &[u8]) {
         self.block(BUFFER, &[bytes]);
+    }
+
+    /// Keeps entries of the journal, if there are any.
+    pub fn journal(&self, entries: &[u8]) {
+        if !entries.is_empty() {
+            self.block(JOURNAL, &[entries]);
+        }
     }
 
     fn block(&self, kind: u32, parts: &[&[u8]]) {

@@ -3,6 +3,7 @@
 use super::buffers::{self, Done};
 use super::cupti::Cupti;
 use super::decode::{self, Names, Skip};
+use super::journal::{self, What};
 use super::notes::note;
 use super::raw::Raw;
 use super::texts;
@@ -18,13 +19,20 @@ use tprof_wire::record::ExtKind;
 #[cold]
 pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
     let mut record = core::ptr::null_mut();
-    // SAFETY: a buffer that CUPTI completed, and the record before in it.
-    while unsafe { (cupti.next)(done.at(), done.valid(), &raw mut record) } == CUPTI_SUCCESS
-        && !record.is_null()
-    {
+    let mut records = 0u64;
+    let result = loop {
+        // SAFETY: a buffer that CUPTI completed, and the record before in it.
+        let result = unsafe { (cupti.next)(done.at(), done.valid(), &raw mut record) };
+        if result != CUPTI_SUCCESS || record.is_null() {
+            break result;
+        }
+        records += 1;
         // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
         unsafe { raw.text_of(record) };
-    }
+    };
+    journal::keep(What::Read, [done.at() as u64, records, u64::from(result)]);
+    // All that came before this buffer stands before it.
+    journal::write(raw);
     // SAFETY: CUPTI filled so much of a buffer of ours.
     raw.buffer(unsafe { core::slice::from_raw_parts(done.at(), done.valid()) });
 }
@@ -72,6 +80,9 @@ pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     let mut dropped = 0usize;
     // SAFETY: a place for the answer; no lock of ours is held.
     let result = unsafe { (cupti.dropped)(core::ptr::null_mut(), 0, &raw mut dropped) };
+    if dropped > 0 {
+        journal::keep(What::Dropped, [dropped as u64, u64::from(result), 0]);
+    }
     if result == CUPTI_SUCCESS && dropped > 0 {
         note(thread, trouble::DROPPED, dropped as u64, b"");
     }

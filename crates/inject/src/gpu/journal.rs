@@ -1,0 +1,167 @@
+//! What CUPTI and the agent did with each other, in the order in which it happened: kept
+//! beside the raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3), so that the protocol of
+//! a real CUPTI can be read, and replayed where there is none.
+//!
+//! CUPTI's callbacks run on the job's threads, which must not wait: they put entries into a
+//! fixed ring, and the flush thread writes them out. Without the variable each call is one load.
+
+use super::raw::Raw;
+use crate::sys;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+
+/// What an entry states; the numbers are part of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum What {
+    /// The driver calls `InitializeInjection`.
+    Began = 1,
+    /// That call returns.
+    SetUp = 2,
+    /// `cuptiActivityRegisterCallbacks`: result.
+    Registered = 3,
+    /// `cuptiActivityEnable`: kind, result.
+    Enabled = 4,
+    /// `cuptiActivitySetAttribute`: attribute, value, result.
+    Attribute = 5,
+    /// CUPTI asks for a buffer: its address or 0, bytes lent.
+    Requested = 7,
+    /// CUPTI gives one back: address, bytes of records, stream.
+    Completed = 8,
+    /// `cuptiActivityFlushAll`, at its beginning: flags, result, nanoseconds that it took.
+    Flushed = 9,
+    /// `cuptiGetTimestamp`, at the reading of ours before it: CUPTI's time, nanoseconds until
+    /// the reading of ours behind it, result.
+    Clocks = 10,
+    /// `cuptiActivityGetNumDroppedRecords`: records, result. Only where it is not 0.
+    Dropped = 11,
+    /// A buffer was read, and is the next block of kind 1: address, records, result of the
+    /// last `cuptiActivityGetNextRecord`.
+    Read = 12,
+    /// Entries that found no place in the ring: how many.
+    Lost = 13,
+}
+
+/// Bytes of an entry: what (4), thread id (4), CLOCK_MONOTONIC in ns (8), three numbers.
+pub const ENTRY: usize = 40;
+const WORDS: usize = ENTRY / 8;
+/// Entries that wait at most: some flushes of a busy job.
+const ROOM: u64 = 4096;
+/// Entries of one block.
+const BLOCK: usize = 64;
+
+struct Slot {
+    /// Number of the entry that is whole here, from 1 on.
+    whole: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+static RING: [Slot; ROOM as usize] =
+    [const { Slot { whole: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; WORDS] } };
+        ROOM as usize];
+static NEXT: AtomicU64 = AtomicU64::new(0);
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+static LOST: AtomicU64 = AtomicU64::new(0);
+static IS_ON: AtomicBool = AtomicBool::new(false);
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// Begins, if the environment names a file for raw buffers.
+pub fn begin() {
+    PID.store(sys::pid(), Relaxed);
+    IS_ON.store(Raw::wanted(0).is_some(), Release);
+}
+
+/// CLOCK_MONOTONIC in nanoseconds for [`keep_at`]; 0 while nothing is kept.
+#[inline]
+pub fn now_ns() -> u64 {
+    if IS_ON.load(Relaxed) { sys::monotonic_ns() } else { 0 }
+}
+
+/// Keeps an entry that happens now.
+#[inline]
+pub fn keep(what: What, numbers: [u64; 3]) {
+    if IS_ON.load(Relaxed) {
+        put(what, sys::monotonic_ns(), numbers);
+    }
+}
+
+/// Keeps an entry that happened at a [`now_ns`].
+#[inline]
+pub fn keep_at(what: What, at_ns: u64, numbers: [u64; 3]) {
+    if IS_ON.load(Relaxed) {
+        put(what, at_ns, numbers);
+    }
+}
+
+#[cold]
+fn put(what: What, at_ns: u64, numbers: [u64; 3]) {
+    let mut number = NEXT.load(Relaxed);
+    loop {
+        if number.wrapping_sub(WRITTEN.load(Acquire)) >= ROOM {
+            LOST.fetch_add(1, Relaxed);
+            return;
+        }
+        match NEXT.compare_exchange_weak(number, number + 1, AcqRel, Relaxed) {
+            Ok(_) => break,
+            Err(found) => number = found,
+        }
+    }
+    let Some(slot) = RING.get((number % ROOM) as usize) else { return };
+    let head = u64::from(what as u32) | u64::from(sys::tid()) << 32;
+    let [one, two, three] = numbers;
+    for (to, word) in slot.words.iter().zip([head, at_ns, one, two, three]) {
+        to.store(word, Relaxed);
+    }
+    slot.whole.store(number + 1, Release);
+}
+
+/// Writes the entries that are whole, on the flush thread. One that another thread is about
+/// to finish stays, with those behind it, for the next time.
+pub fn write(raw: &Raw) {
+    if PID.load(Relaxed) != sys::pid() {
+        return;
+    }
+    let lost = LOST.swap(0, Relaxed);
+    loop {
+        let mut bytes = [0u8; BLOCK * ENTRY];
+        let mut entries = 0;
+        for place in bytes.chunks_exact_mut(ENTRY) {
+            let number = WRITTEN.load(Relaxed);
+            let Some(slot) = RING.get((number % ROOM) as usize) else { break };
+            if slot.whole.load(Acquire) != number + 1 {
+                break;
+            }
+            for (to, word) in place.chunks_exact_mut(8).zip(&slot.words) {
+                to.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+            }
+            WRITTEN.store(number + 1, Release);
+            entries += 1;
+        }
+        raw.journal(bytes.get(..entries * ENTRY).unwrap_or_default());
+        if entries < BLOCK {
+            break;
+        }
+    }
+    if lost > 0 {
+        put(What::Lost, sys::monotonic_ns(), [lost, 0, 0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_kept_in_order_and_those_without_room_are_counted() {
+        let before = (NEXT.load(Relaxed), LOST.load(Relaxed));
+        for number in 0..ROOM + 3 {
+            put(What::Flushed, 5, [number, 0, 7]);
+        }
+        assert_eq!(NEXT.load(Relaxed) - before.0, ROOM);
+        assert_eq!(LOST.load(Relaxed) - before.1, 3);
+        let slot = &RING[((before.0 + 9) % ROOM) as usize];
+        let words: Vec<u64> = slot.words.iter().map(|word| word.load(Relaxed)).collect();
+        let head = u64::from(What::Flushed as u32) | u64::from(sys::tid()) << 32;
+        assert_eq!(words, [head, 5, 9, 0, 7]);
+        assert_eq!(slot.whole.load(Relaxed), before.0 + 10);
+    }
+}
