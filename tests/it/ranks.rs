@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 use tprof_tests::{
     EXACT, Job, Live, Scratch, host_name, memory_report, program, report, traced, traced_job,
 };
@@ -219,6 +220,28 @@ fn two_ranks_recorded_by_two_tprofs_share_a_directory() {
     assert_eq!(kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>(), 2000);
     assert_eq!(report.lost(), 0, "{}", report.0["completeness"]);
     assert_eq!(report.processes("steady").len(), 2, "{}", report.0["processes"]);
+}
+
+#[test]
+fn a_rank_that_replaces_a_run_waits_while_another_does() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let job = Job::new(program("leave")).args(["exit", "10", "0"]);
+    assert_eq!(traced_job(&job, EXACT, &run).run_in(scratch.cwd()).code, Some(11));
+    let old = fs::read(run.join("run.json")).unwrap();
+    // As a rank of the same job holds it, in the midst of removing files.
+    let turn = fs::File::create(run.join("lock")).unwrap();
+    turn.lock().unwrap();
+    let options: Vec<&str> = EXACT.iter().copied().chain(["--force"]).collect();
+    let live = Live::start(&traced_job(&job, &options, &run), scratch.path());
+    std::thread::sleep(Duration::from_millis(500));
+    let meanwhile = fs::read(run.join("run.json"));
+    turn.unlock().unwrap();
+    let outcome = live.finish();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(11), ""), "{outcome:?}");
+    assert_eq!(meanwhile.ok(), Some(old));
+    assert_eq!(memory_report(&run).0["process_count"], 1);
+    assert!(!run.join("lock").exists());
 }
 
 #[test]

@@ -2,6 +2,6 @@
 //! when its owner is killed.
 
 pub mod lock;
-mod names;
+pub(crate) mod names;
 pub mod owned;
 pub mod socket;

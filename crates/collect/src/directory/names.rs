@@ -4,7 +4,7 @@
 /// its name, so that their paths fit wherever its own does.
 pub const UNREADY: &str = "new";
 pub const LEAVING: &str = "end";
-/// Locked by the collector in charge.
+/// Locked by the collector in charge; in a run directory by the rank that decides on the run.
 pub const LOCK: &str = "lock";
 /// The owner's file.
 pub const OWNER: &str = "owner";

@@ -15,6 +15,8 @@ const WORTH_A_BLOCK: usize = 512;
 const SAMPLES_WAIT_NS: u64 = 3_000_000_000;
 /// A quantity that stays as it is has a row this often.
 const STEADY_NS: u64 = 1_000_000_000;
+/// How long a file that could not be made is not tried again.
+const RETRY_NS: u64 = 1_000_000_000;
 
 /// What a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,12 +183,21 @@ pub struct Files {
     pub open: Vec<OpenFile>,
     /// Whether any process named a rank.
     pub ranked: bool,
+    /// When a file for processes without a rank could not be made, ns, and why.
+    refused: Option<(u64, String)>,
 }
 
 impl Files {
     /// None open yet.
     pub fn new(directory: &Path, header: TraceHeader, facts: Vec<(&'static str, String)>) -> Files {
-        Files { directory: directory.to_owned(), header, facts, open: Vec::new(), ranked: false }
+        Files {
+            directory: directory.to_owned(),
+            header,
+            facts,
+            open: Vec::new(),
+            ranked: false,
+            refused: None,
+        }
     }
 
     /// Opens a file under the first name that is free.
@@ -254,12 +265,26 @@ impl Files {
         }
     }
 
-    /// The file of processes without a rank, opened when first needed.
+    /// The file of processes without a rank, opened when first needed. Each of thousands of
+    /// samples may need it: one that cannot be made is tried again a second later.
     pub fn unranked(&mut self) -> Result<usize, CollectError> {
         let wanted = if self.ranked { Holds::Launcher } else { Holds::Unranked };
         if let Some(at) = self.open.iter().position(|f| f.holds == wanted) {
             return Ok(at);
         }
+        let now_ns = sys::monotonic_ns();
+        if let Some((at_ns, why)) = &self.refused
+            && now_ns.saturating_sub(*at_ns) < RETRY_NS
+        {
+            let source = std::io::Error::other(why.clone());
+            return Err(CollectError::Unwritable { path: self.directory.clone(), source });
+        }
+        let made = self.create_unranked();
+        self.refused = made.as_ref().err().map(|error| (now_ns, error.to_string()));
+        made
+    }
+
+    fn create_unranked(&mut self) -> Result<usize, CollectError> {
         let host = self.header.host.clone();
         if self.ranked {
             self.create(Holds::Launcher, &mut numbered(&format!("launcher-{host}")))

@@ -4,6 +4,7 @@ use tprof_wire::env::{
     LOCAL_RANK, MPI_JOB_VARIABLES, RANK_VARIABLES, SLURM_FIRST_OWN_STEP, SLURM_JOB, SLURM_STEP,
     TORCH_RESTART, TORCH_RUN,
 };
+use tprof_wire::hash::fnv1a;
 
 /// A rank that an environment names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl Rank {
             number: rank,
             size: size.filter(|size| *size > rank),
             source,
-            launch: launch.map(|text| hash(&text)),
+            launch: launch.map(|text| fnv1a(text.as_bytes())),
             restarts: if source == 0 { number(TORCH_RESTART).unwrap_or(0) } else { 0 },
             is_worker: value(LOCAL_RANK).is_some(),
             is_elastic: value(TORCH_RUN).is_some(),
@@ -91,13 +92,6 @@ impl Rank {
     pub fn named(&self) -> String {
         format!("{}={}", RANK_VARIABLES[self.source].0, self.number)
     }
-}
-
-/// FNV-1a.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

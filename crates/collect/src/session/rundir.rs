@@ -2,6 +2,8 @@
 
 use super::first_info::identity;
 use crate::config::{Config, IfExists};
+use crate::directory::lock;
+use crate::directory::names::LOCK;
 use crate::error::CollectError;
 use crate::os::proc;
 use crate::os::sys;
@@ -11,6 +13,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tprof_trace::live::{collector_lives, further_info, is_fresh};
 use tprof_trace::run::RunInfo;
 
@@ -25,6 +28,8 @@ pub struct RunPath {
 
 /// Names that are tried before a run is refused.
 const MOST_NAMES: u32 = 10_000;
+/// How long a rank waits while others of its job decide on the run's directory.
+const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// Makes the run directory of a launch, and this collector's info file in it.
 ///
@@ -75,6 +80,7 @@ fn settle(
 /// Opens a run directory for this collector; path of its info file.
 fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
     make(directory)?;
+    let _turn = Turn::take(directory, config.if_exists);
     if config.if_exists == IfExists::Join {
         return join(directory, config.redact);
     }
@@ -112,6 +118,7 @@ fn vacate(directory: &Path, config: &Config) -> Result<(), CollectError> {
     if !directory.is_dir() {
         return Err(CollectError::NotADirectory(directory.to_owned()));
     }
+    let _turn = Turn::take(directory, config.if_exists);
     let found = Found::read(directory)?;
     let rank = Rank::of(&own_environment());
     let joins = || rank.is_some_and(|rank| found.joined_by(rank, directory, false).is_ok());
@@ -139,6 +146,40 @@ pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
 pub fn withdraw(directory: &Path, info: &Path) {
     let _ = fs::remove_file(info);
     let _ = fs::remove_dir(directory);
+}
+
+/// Keeps the other ranks of a job out while one decides under [`IfExists::Force`]: what a second
+/// one removes would be what the first has just made. Otherwise nothing is removed, and names
+/// are claimed by links: a thousand ranks need not wait for each other.
+struct Turn {
+    held: Option<(PathBuf, fs::File)>,
+}
+
+impl Turn {
+    /// Waits for it. A file system without locks has none, and one that is held for too long
+    /// stops no job.
+    fn take(directory: &Path, if_exists: IfExists) -> Turn {
+        if if_exists != IfExists::Force {
+            return Turn { held: None };
+        }
+        let by = Instant::now() + TURN_WAIT;
+        loop {
+            match lock::lock(directory) {
+                Ok(Some(file)) => return Turn { held: Some((directory.join(LOCK), file)) },
+                Ok(None) if Instant::now() < by => std::thread::sleep(Duration::from_millis(2)),
+                Ok(None) | Err(_) => return Turn { held: None },
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // While it is locked: whoever opened it before finds that the name is gone.
+        if let Some((path, _)) = &self.held {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// A run that a directory holds.

@@ -90,7 +90,7 @@ impl Attribution {
         Attribution { redact, ..Attribution::default() }
     }
 
-    /// Takes what the sampler event.
+    /// Takes what the sampler reports.
     pub fn take(&mut self, event: SamplerEvent, to: &mut Destination<'_>) {
         match event {
             SamplerEvent::Forked { pid, parent, time_ns } => {
@@ -115,7 +115,7 @@ impl Attribution {
             SamplerEvent::Samples(all) => {
                 let now = sys::monotonic_ns();
                 for taken in all {
-                    // By time: a wait is event of when it is over, which may be in
+                    // By time: a wait is reported when it is over, which may be in
                     // the next program.
                     let epochs = &self.known(taken.pid).epochs;
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
@@ -177,8 +177,8 @@ impl Attribution {
         }
     }
 
-    /// Writes how programs ended that have rows of their own, once it is known: the process that reaped
-    /// them is event of later than of their end. Those that ended before `until_ns` wait no more.
+    /// Writes how programs ended that have rows of their own, once it is known: the reaper's report
+    /// comes after that of their end. Those that ended before `until_ns` wait no more.
     pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
         self.ended_programs.retain(|left| {
             let Some(own) = self.own.get(left.own) else { return false };
@@ -262,6 +262,7 @@ impl Attribution {
                 }
             }
             match owner {
+                Owner::Unknown if force => lose_sample(&taken, "no trace file could be made", to),
                 Owner::Unknown => left.push_back((arrived, program, taken)),
                 owner => self.write(owner, taken, to),
             }
@@ -379,13 +380,7 @@ impl Attribution {
             Owner::Unknown => return,
             Owner::Image(image) => match to.targets.get_mut(&image) {
                 Some(t) => (t.file, t.hooks.index, t.pid, &mut t.code, &mut t.cpu_rows),
-                None => {
-                    return to.out.processes.losses.lose(
-                        if taken.cpu.is_some() { "CPU samples" } else { "times of threads" },
-                        "they came after their process's end",
-                        1,
-                    );
-                }
+                None => return lose_sample(&taken, "they came after their process's end", to),
             },
             Owner::SampledOnly(at) => {
                 let own = &mut self.own[at];
@@ -413,4 +408,10 @@ impl Attribution {
         }
         all
     }
+}
+
+/// Counts a sample that has no row.
+fn lose_sample(taken: &CpuSample, why: &'static str, to: &mut Destination<'_>) {
+    let what = if taken.cpu.is_some() { "CPU samples" } else { "times of threads" };
+    to.out.processes.losses.lose(what, why, 1);
 }
