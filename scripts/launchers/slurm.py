@@ -116,7 +116,7 @@ class Slurm(LauncherCase):
         self.await_end()
         self.assert_complete(self.assert_ranks(4, "task"))
 
-    def assert_mpi_in_batch(self, launch):
+    def assert_mpi_in_batch(self, launch, pmi=False):
         # Where Slurm's variables lead mpirun to srun, for the helpers of other nodes.
         line = f"export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
         bare = self.batch(f"{line}{launch}\n", "-N2", "-n4", "--ntasks-per-node=2")
@@ -131,6 +131,17 @@ class Slurm(LauncherCase):
 
     def test_mpich_in_a_batch_script_of_two_hosts_has_no_helper_among_its_ranks(self):
         self.assert_mpi_in_batch(f"mpiexec.hydra -np 4 {ROOT}/mpich/ranks")
+
+    def test_tasks_that_know_their_rank_by_pmi_are_ranks_of_both_hosts(self):
+        line = f"srun --mpi=pmi2 -N2 -n4 {TASK}"
+        bare, traced = self.run_command(line), self.traced(line)
+        self.assert_same(bare, traced)
+        self.await_end()
+        self.assert_complete(self.assert_ranks(4, "task"))
+
+    def test_mpich_has_no_helper_among_its_ranks_where_srun_gives_ranks_by_pmi(self):
+        # The proxies on the nodes are tasks of srun, with a PMI_RANK of their own.
+        self.assert_mpi_in_batch(f"export SLURM_MPI_TYPE=pmi2; mpiexec.hydra -np 4 {ROOT}/mpich/ranks", True)
 
     def test_a_queued_again_job_runs_again_and_is_recorded_beside(self):
         self.run_directory = self.directory / "run"
@@ -147,7 +158,7 @@ class Slurm(LauncherCase):
         self.assertEqual(text.count("task"), 4, text)
         runs = sorted(path.parent for path in self.directory.glob("RQ-*/run.json"))
         self.assertEqual(len(runs), 2, text)
-        self.assertEqual(sum(self.report(run)["completeness"]["complete"] for run in runs), 1)
+        self.assert_complete(self.report(runs[1]))
         for found in runs:
             self.assert_ranks(2, "task", found)
 

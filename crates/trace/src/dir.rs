@@ -3,7 +3,7 @@
 use crate::error::{Problem, TraceError};
 use crate::reader::TraceFile;
 use crate::run::{RUN_VERSION, RunInfo};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,9 @@ pub struct RankFile {
 pub enum RankLabel {
     /// `rank-3.tprof`, or `rank-3.1.tprof` where that name was taken: rank, and which start of it.
     Rank(u32, Start),
-    /// `launcher-HOST.tprof`: processes of a host that belong to no rank.
-    Launcher(String),
+    /// `launcher-HOST.tprof`, or `launcher-HOST.1.tprof` where that name was taken: processes of
+    /// a host that belong to no rank; the host, and which of its files this is, from 1.
+    Launcher(String, u32),
     /// `process-HOST-PID.tprof`: opened before ranks were known, and never given one.
     Process(String),
 }
@@ -68,7 +69,7 @@ impl RankLabel {
             return Some(RankLabel::Rank(rank.parse().ok()?, start));
         }
         if let Some(host) = stem.strip_prefix("launcher-") {
-            return Some(RankLabel::Launcher(host.to_owned()));
+            return Some(RankLabel::Launcher(host.to_owned(), 1));
         }
         stem.strip_prefix("process-").map(|rest| RankLabel::Process(rest.to_owned()))
     }
@@ -80,7 +81,8 @@ impl std::fmt::Display for RankLabel {
             RankLabel::Rank(rank, Start::First) => write!(f, "rank {rank}"),
             RankLabel::Rank(rank, Start::Launch(n)) => write!(f, "rank {rank}, launch {n}"),
             RankLabel::Rank(rank, Start::Restart(n)) => write!(f, "rank {rank}, restart {n}"),
-            RankLabel::Launcher(host) => write!(f, "launcher on {host}"),
+            RankLabel::Launcher(host, 1) => write!(f, "launcher on {host}"),
+            RankLabel::Launcher(host, n) => write!(f, "launcher {n} on {host}"),
             RankLabel::Process(process) => write!(f, "process {process}"),
         }
     }
@@ -105,6 +107,7 @@ impl RunDir {
             run.read_file()?;
         }
         run.name_starts();
+        run.name_hosts();
         run.files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
         let ranked = run.files.iter().any(|file| matches!(file.label, RankLabel::Rank(..)));
         for file in &mut run.files {
@@ -195,6 +198,19 @@ impl RunDir {
                 (0, launch) => Start::Launch(launch),
                 (restarts, _) => Start::Restart(restarts),
             };
+        }
+    }
+
+    /// Separates the number in a launcher's file name from its host's name, which may have dots.
+    fn name_hosts(&mut self) {
+        let hosts: HashSet<&str> = self.infos.iter().map(|info| info.host.as_str()).collect();
+        for file in &mut self.files {
+            let RankLabel::Launcher(host, number) = &mut file.label else { continue };
+            let parts = host.rsplit_once('.').filter(|_| !hosts.contains(host.as_str()));
+            let parts = parts.and_then(|(name, n)| Some((name.to_owned(), n.parse::<u32>().ok()?)));
+            if let Some((name, n)) = parts.filter(|(name, _)| hosts.contains(name.as_str())) {
+                (*host, *number) = (name, n.saturating_add(1));
+            }
         }
     }
 

@@ -21,6 +21,8 @@ fn ranks_come_in_order_then_launchers_then_the_rest() {
     for name in [
         "rank-10.tprof",
         "launcher-a.tprof",
+        "launcher-a.1.tprof",
+        "launcher-b.1.tprof",
         "rank-2.1.tprof",
         "process-a-b-77.tprof",
         "rank-2.tprof",
@@ -37,6 +39,9 @@ fn ranks_come_in_order_then_launchers_then_the_rest() {
         ("rank 2, restart 1", Some(2)),
         ("rank 10", Some(10)),
         ("launcher on a", None),
+        ("launcher 2 on a", None),
+        // No `run.json` names a host `b`: its name may end with a number.
+        ("launcher on b.1", None),
         ("process a-b-77", None),
     ];
     assert_eq!(labels(&run), expected.map(|(label, rank)| (label.to_owned(), rank)));

@@ -45,6 +45,15 @@ pub fn shorten(text: &str, columns: usize) -> String {
     format!("{start}\u{2026}{}", end.iter().rev().collect::<String>())
 }
 
+/// Text of at most `columns`, its end left out where it is longer.
+pub fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let start: String = fitting(text.chars(), columns.saturating_sub(1)).collect();
+    format!("{start}\u{2026}")
+}
+
 /// The first characters that fit.
 fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
     chars.scan(0, move |used, c| {
@@ -62,6 +71,7 @@ mod tests {
         assert_eq!(shorten("abcdefghij", 10), "abcdefghij");
         assert_eq!(shorten("abcdefghijk", 6), "abc\u{2026}jk");
         assert_eq!(shorten("abc", 1), "\u{2026}");
+        assert_eq!(cut("abcdefghijk", 6), "abcde\u{2026}");
     }
 
     #[test]

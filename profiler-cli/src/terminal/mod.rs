@@ -1,6 +1,7 @@
 //! Text that people read and type: pages, errors, colours, quoting.
 
 pub mod columns;
+pub mod commands;
 pub mod errors;
 pub mod page;
 pub mod paint;

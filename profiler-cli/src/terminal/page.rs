@@ -170,6 +170,27 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Replaces the cells of the last column by what is made for the columns that it has.
+    pub fn fill_last(&mut self, page: usize, make: impl FnOnce(usize) -> Vec<String>) {
+        let (_, room) = self.widths(page);
+        for (row, cell) in self.rows.iter_mut().skip(1).zip(make(room.max(LEAST_NAME))) {
+            if let Some(last) = row.last_mut() {
+                *last = cell;
+            }
+        }
+    }
+
+    /// Widths of columns, and columns that are left to the last one.
+    fn widths(&self, page: usize) -> (Vec<usize>, usize) {
+        let wide = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| width(cell)).max().unwrap_or(0)
+        };
+        let widths = self.fitted((0..self.left.len()).map(wide).collect(), page);
+        let taken: usize = widths.iter().rev().skip(1).map(|columns| columns + 2).sum();
+        (widths, page.saturating_sub(taken + 2))
+    }
+
     /// Widths of columns, those of words narrowed as far as a last column of names needs room.
     fn fitted(&self, mut widths: Vec<usize>, page: usize) -> Vec<usize> {
         let (Some(true), Some(wanted)) = (self.left.last(), widths.last().copied()) else {
@@ -193,14 +214,8 @@ impl Table {
     /// The lines of a page of `page` columns, indented by two.
     pub fn lines(&self, page: usize) -> Vec<String> {
         let columns = self.left.len();
-        let wide = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| width(cell)).max().unwrap_or(0)
-        };
-        let wanted = wide(columns.saturating_sub(1));
-        let widths = self.fitted((0..columns).map(wide).collect(), page);
-        let taken: usize = widths.iter().rev().skip(1).map(|columns| columns + 2).sum();
-        let room = page.saturating_sub(taken + 2);
+        let (widths, room) = self.widths(page);
+        let wanted = widths.last().copied().unwrap_or(0);
         let below = self.left.last() == Some(&true) && room < LEAST_NAME.min(wanted);
         let line = |(at, row): (usize, &Vec<String>)| {
             let mut line = String::new();

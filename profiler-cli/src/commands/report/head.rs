@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use tprof_analyze::Run;
 use tprof_analyze::completeness::Completeness;
+use tprof_analyze::memory::killed::Death;
 use tprof_analyze::processes::{Ended, ProcessRow, REPLACED};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{Document, Reading, Report};
 use tprof_facts::units::{self, bytes, count, duration, percent, signal};
 use tprof_trace::run::blind_alike;
 
+use crate::terminal::columns::width;
+use crate::terminal::commands;
 use crate::terminal::page::Page;
 
 /// Blind processes and problems that are listed.
@@ -229,14 +232,16 @@ pub fn killed(page: &mut Page, report: &Report) {
         return;
     }
     page.heading("Killed");
-    for death in report.killed.iter().take(MOST_GAPS) {
-        page.line(&format!(
-            "  pid {} by {} at {}: {}",
-            death.pid,
-            signal(death.signal),
-            duration(death.at_ns),
-            death.command
-        ));
+    let shown = &report.killed[..report.killed.len().min(MOST_GAPS)];
+    let head = |death: &Death| {
+        let (signal, at) = (signal(death.signal), duration(death.at_ns));
+        format!("  pid {} by {signal} at {at}: ", death.pid)
+    };
+    let widest = shown.iter().map(|death| width(&head(death))).max().unwrap_or(0);
+    let commands: Vec<&str> = shown.iter().map(|death| death.command.as_str()).collect();
+    let labels = commands::labels(&commands, page.width().saturating_sub(widest));
+    for (death, command) in shown.iter().zip(labels) {
+        page.line(&format!("{}{command}", head(death)));
         page.paragraph(4, &death.why);
         let memory = match (death.rss_bytes.get(), death.heap_bytes.get()) {
             (Some(rss), Some(heap)) => {

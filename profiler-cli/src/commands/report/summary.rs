@@ -8,6 +8,7 @@ use tprof_trace::run::misses_allocations;
 
 use super::head::{self, Head, text_of};
 use super::{gpu, ranks, sites};
+use crate::terminal::commands;
 use crate::terminal::page::{Page, Table};
 
 /// The whole page.
@@ -151,9 +152,12 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     let mut rows: Vec<&ProcessRow> = report.processes.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(lasted(row).unwrap_or(u64::MAX)));
     let mut table = Table::new(&["pid", "parent", "rank", "start", "lasted", "end", "command"]);
-    for row in rows.into_iter().take(top) {
+    rows.truncate(top);
+    for row in &rows {
         table.row(process(row));
     }
+    let commands: Vec<&str> = rows.iter().map(|row| row.command.as_str()).collect();
+    table.fill_last(page.width(), |room| commands::labels(&commands, room));
     page.table(&table);
     let left = report.processes.len().saturating_sub(top);
     if left > 0 {
