@@ -116,9 +116,9 @@ class Slurm(LauncherCase):
         self.await_end()
         self.assert_complete(self.assert_ranks(4, "task"))
 
-    def assert_mpi_in_batch(self, launch, pmi=False):
+    def assert_mpi_in_batch(self, launch, setup=""):
         # Where Slurm's variables lead mpirun to srun, for the helpers of other nodes.
-        line = f"export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
+        line = f"export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {setup}\n"
         bare = self.batch(f"{line}{launch}\n", "-N2", "-n4", "--ntasks-per-node=2")
         traced = self.batch(f"{line}{self.per_rank()} {launch}\n", "-N2", "-n4", "--ntasks-per-node=2")
         self.assert_same(bare, traced)
@@ -141,7 +141,7 @@ class Slurm(LauncherCase):
 
     def test_mpich_has_no_helper_among_its_ranks_where_srun_gives_ranks_by_pmi(self):
         # The proxies on the nodes are tasks of srun, with a PMI_RANK of their own.
-        self.assert_mpi_in_batch(f"export SLURM_MPI_TYPE=pmi2; mpiexec.hydra -np 4 {ROOT}/mpich/ranks", True)
+        self.assert_mpi_in_batch(f"mpiexec.hydra -np 4 {ROOT}/mpich/ranks", "SLURM_MPI_TYPE=pmi2")
 
     def test_a_queued_again_job_runs_again_and_is_recorded_beside(self):
         self.run_directory = self.directory / "run"

@@ -59,6 +59,8 @@ pub const MPI_JOB_VARIABLES: [&str; 4] =
 /// Variables that MPICH's and Intel's launcher gives to its ranks, and by which its
 /// helper on each host is found; they name no job.
 pub const HYDRA_VARIABLES: [&str; 2] = ["PMI_RANK", "PMI_FD"];
+/// Variable that the same launcher gives to its ranks only; Slurm gives those above too.
+pub const HYDRA_LOCAL_RANK: &str = "MPI_LOCALRANKID";
 /// Name of a torchrun, `none` if its user gave it none.
 pub const TORCH_RUN: &str = "TORCHELASTIC_RUN_ID";
 /// How often torchrun started its ranks anew.

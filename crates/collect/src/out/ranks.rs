@@ -1,8 +1,8 @@
 //! The rank of a process, by its environment.
 
 use tprof_wire::env::{
-    LOCAL_RANK, MPI_JOB_VARIABLES, RANK_VARIABLES, SLURM_FIRST_OWN_STEP, SLURM_JOB, SLURM_STEP,
-    TORCH_RESTART, TORCH_RUN,
+    HYDRA_LOCAL_RANK, LOCAL_RANK, MPI_JOB_VARIABLES, RANK_VARIABLES, SLURM_FIRST_OWN_STEP,
+    SLURM_JOB, SLURM_STEP, TORCH_RESTART, TORCH_RUN,
 };
 use tprof_wire::hash::fnv1a;
 
@@ -23,6 +23,8 @@ pub struct Rank {
     is_worker: bool,
     /// torchrun started it.
     is_elastic: bool,
+    /// MPICH's launcher started it.
+    is_hydra: bool,
 }
 
 impl Rank {
@@ -66,6 +68,7 @@ impl Rank {
             restarts: if source == 0 { number(TORCH_RESTART).unwrap_or(0) } else { 0 },
             is_worker: value(LOCAL_RANK).is_some(),
             is_elastic: value(TORCH_RUN).is_some(),
+            is_hydra: value(HYDRA_LOCAL_RANK).is_some(),
         })
     }
 
@@ -76,7 +79,9 @@ impl Rank {
         let by_torch = self.is_elastic && !other.is_elastic;
         let by_workers = self.is_worker && !other.is_worker && differs;
         let by_trust = self.source < other.source && (self.source > 0 || differs);
-        by_torch || by_workers || by_trust
+        // Its proxies are tasks of srun, which gives them ranks by PMI too.
+        let by_hydra = self.is_hydra && !other.is_hydra;
+        by_torch || by_workers || by_trust || by_hydra
     }
 
     /// Whether both are one rank of one launch, as far as that is named.
@@ -146,6 +151,10 @@ mod tests {
         assert!(below("PMI_RANK=0 PMI_SIZE=4"));
         assert!(below("RANK=1 WORLD_SIZE=4 LOCAL_RANK=1"));
         assert!(below("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=none"));
+        let proxy = of("PMI_RANK=1 PMI_SIZE=2 SLURM_STEP_ID=0 SLURM_PROCID=1").unwrap();
+        let hydra = "MPI_LOCALRANKID=0";
+        assert!(of(&format!("PMI_RANK=1 PMI_SIZE=4 {hydra}")).unwrap().is_launched_by(&proxy));
+        assert!(!of("PMI_RANK=1 PMI_SIZE=2").unwrap().is_launched_by(&proxy));
         // Its own workers, after it named its rank for PyTorch too.
         assert!(!below("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"));
         // An agent whose rank is a node's, as Kubernetes gives it.
