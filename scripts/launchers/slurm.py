@@ -189,6 +189,14 @@ class Slurm(LauncherCase):
         self.assertRegex(text, "SIGTERM")
         self.assert_ranks(2, "task")
 
+    def test_a_signal_before_the_time_limit_leaves_whole_ranks(self):
+        # Slurm sends it up to a minute earlier than it is asked to.
+        script = f"srun -n2 {self.per_rank()} {TASK} wait 200\n"
+        job = self.cluster.submit(script, self.directory, "-n2", "-t", "1", "--signal=TERM@30")
+        self.cluster.await_end(job, 200)
+        self.assertRegex(self.summary(), "SIGTERM")
+        self.assert_complete(self.assert_ranks(2, "task"))
+
     def test_a_time_limit_is_named(self):
         job = self.cluster.submit(f"srun -n2 {self.per_rank()} {TASK} wait 200\n", self.directory, "-n2", "-t", "1")
         self.assertEqual(self.cluster.await_end(job, 200)["JobState"], "TIMEOUT")

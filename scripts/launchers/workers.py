@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 
-from case import ENVIRONMENT, LauncherCase
+from case import ENVIRONMENT, TPROF, LauncherCase
 
 PYTHON = os.environ.get("TPROF_TEST_WORKERS") or shutil.which("python3")
 BIN = pathlib.Path(PYTHON).parent
@@ -94,6 +94,49 @@ class Workers(LauncherCase):
             limit=400,
         )
 
+    def test_daemons_of_ray_are_recorded_by_an_environment_around_start_and_job(self):
+        self.needs_package("ray")
+        script = self.directory / "job.py"
+        script.write_text(
+            "import os, time, ray\n"
+            "ray.init(address='auto', log_to_driver=False)\n"
+            "@ray.remote\n"
+            "def f(x):\n    time.sleep(0.5)\n    return os.getpid()\n"
+            "print('pids', *set(ray.get([f.remote(x) for x in range(6)])))\n"
+        )
+        ray = f"{PYTHON} -m ray.scripts.scripts"
+        end = f"grep -q '\"finished\": true' {self.run_directory}/run.json"
+        done = self.run_command(
+            f'environment=$({TPROF} env -o {self.run_directory}) || exit; eval "$environment";'
+            f" {ray} start --head --num-cpus=2 --include-dashboard=false --port=0 >&2 && {PYTHON} {script}; status=$?;"
+            f" {ray} stop >&2; for i in $(seq 300); do {end} && break; sleep 0.1; done; exit $status",
+            limit=400,
+        )
+        self.assertEqual(done.status, 0, done)
+        wanted = {int(word) for line in done.lines() if line.startswith("pids") for word in line.split()[1:]}
+        report = self.report()
+        recorded = {image["pid"] for image in report["processes"]}
+        self.assertEqual(wanted - recorded, set(), report["processes"])
+        self.assertTrue(any("raylet" in image["command"] for image in report["processes"]))
+
+    def test_the_kernel_of_a_notebook_can_be_attached_to(self):
+        self.needs_package("ipykernel")
+        (self.directory / "cell.py").write_text("def hot(n):\n    while n: n -= 1\nwhile True: hot(10**5)\n")
+        log = open(self.directory / "log", "w")
+        kernel = subprocess.Popen(
+            [PYTHON, "-c", "import IPython, sys; IPython.start_ipython(['--no-banner', sys.argv[1]])", "cell.py"],
+            cwd=self.directory, env=ENVIRONMENT, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        )
+        try:
+            time.sleep(4)
+            attached = self.run_command([TPROF, "attach", "-q", "--duration", "3s", "-o", self.run_directory, kernel.pid])
+        finally:
+            kernel.kill()
+            kernel.wait()
+        self.assertEqual(attached.status, 0, attached)
+        said = self.run_command([TPROF, "report", "cpu", self.run_directory])
+        self.assertRegex(said.stdout, "hot", (self.directory / "log").read_text())
+
     def test_workers_of_xdist_are_whole(self):
         self.needs_package("xdist")
         (self.directory / "test_it.py").write_text(
@@ -109,7 +152,6 @@ class Workers(LauncherCase):
     # A server until it has answered, ended by SIGTERM.
     def assert_server(self, command, workers):
         log = open(self.directory / "log", "w")
-        from case import TPROF
         child = subprocess.Popen(
             [TPROF, "run", "-q", "-o", str(self.run_directory), "--", *command],
             cwd=self.directory, env=ENVIRONMENT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
