@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format build lints arrows library docs unit-tests process-tests pages'
+steps='format build lints arrows library docs unit-tests process-tests launchers pages'
 # The injected libraries' own workspaces are checked here, and built by `tprof`'s
 # build script.
 injected='preload-shim cupti-agent'
@@ -56,18 +56,24 @@ process_tests() {
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} cargo test --workspace --test it --locked
 }
 
+# The two MPIs that can be installed side by side; all launchers are a command of their own.
+launchers() {
+    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} scripts/test-launchers.sh mpi
+}
+
 # The HTML pages in a real browser; says that it skips where there is none.
 pages() {
     CARGO_TARGET_DIR=$target TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
         PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/pages
 }
 
+all=$steps
 [ $# -eq 0 ] || steps=$*
 began=$(date +%s)
 step=
 trap '[ $? -eq 0 ] || echo "== $step: FAILED" >&2' EXIT
 for step in $steps; do
-    case " format build lints arrows library docs unit-tests process-tests pages " in
+    case " $all " in
     *" $step "*) ;;
     *)
         echo "there is no step \`$step\`" >&2

@@ -4,7 +4,7 @@
 # pass, but in CI), and the tools that must be able to read exports, then checks everything.
 set -eu
 cd "$(dirname "$0")/.."
-scripts/test-deps.sh
+scripts/test-deps.sh mpi
 # Readers of what tprof exports. Here their absence is a failure, not a skip.
 scripts/test-readers.sh
 export TPROF_TEST_NEED_READERS=1
