@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     CHECK(cudaStreamCreateWithFlags(&stream, 1));
     CHECK(cublasCreate_v2(&handle));
     CHECK(cublasSetStream_v2(handle, stream));
-    /* Of 8-bit numbers, three at once, A transposed: what the layouts say counts, not how they were made. */
+    /* Of 8-bit numbers, three at once, A transposed: the layouts' attributes count, not what they were made with. */
     CHECK(cublasLtMatmulDescCreate(&how, IN_F32, F32));
     int transposed = T, batch = 3;
     CHECK(cublasLtMatmulDescSetAttribute(how, 3, &transposed, sizeof transposed));

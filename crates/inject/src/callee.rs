@@ -155,12 +155,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_goes_where_its_object_says() {
+    fn a_call_goes_where_its_object_points() {
         unsafe extern "C" {
             fn qsort();
         }
         // This test program needs libc, and calls from it mean libc's function.
-        let here = a_call_goes_where_its_object_says as fn() as usize + 1;
+        let here = a_call_goes_where_its_object_points as fn() as usize + 1;
         let got = find(b"qsort\0", 3, here, b"libc.so", 0);
         assert_eq!(got, qsort as *const () as usize);
         // The second answer is remembered, under its own number alone.

@@ -20,10 +20,10 @@ fn operation(value: u64) -> u8 {
 pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     let number = |value: u64| if gemm.wide { value } else { u64::from(value as u32) };
     let (types, compute) = match gemm.types {
-        Types::All(each) => ([each; 3], NOT_SAID),
+        Types::All(each) => ([each; 3], NOT_GIVEN),
         Types::At { a, b, c, compute } => (
             [a, b, c].map(|word| frame.stack(word) as u8),
-            compute.map_or(NOT_SAID, |word| frame.stack(word) as u8),
+            compute.map_or(NOT_GIVEN, |word| frame.stack(word) as u8),
         ),
     };
     let (extent, batch, operations) = match gemm.batch {
@@ -121,9 +121,11 @@ pub fn of_matmul(frame: &Frame) -> Option<Shape> {
     let descriptors = getter(b"cublasLtMatmulDescGetAttribute\0", 1, frame)?;
     let (how, a, b, result) =
         (frame.register(1), frame.register(4), frame.stack(0), frame.stack(5));
-    let said = |attribute| ask::<u32>(descriptors, how, attribute);
-    let operations =
-        [operation(said(MATMUL_TRANSPOSE_A)?.into()), operation(said(MATMUL_TRANSPOSE_B)?.into())];
+    let of_call = |attribute| ask::<u32>(descriptors, how, attribute);
+    let operations = [
+        operation(of_call(MATMUL_TRANSPOSE_A)?.into()),
+        operation(of_call(MATMUL_TRANSPOSE_B)?.into()),
+    ];
     let along_k = if operations[0] == 0 { LAYOUT_COLUMNS } else { LAYOUT_ROWS };
     let type_of = |layout| ask::<u32>(layouts, layout, LAYOUT_TYPE).map(|number| number as u8);
     let [m, n] = [LAYOUT_ROWS, LAYOUT_COLUMNS].map(|attribute| ask(layouts, result, attribute));
@@ -132,7 +134,7 @@ pub fn of_matmul(frame: &Frame) -> Option<Shape> {
         batch: ask::<u32>(layouts, result, LAYOUT_BATCH)?.into(),
         operations,
         types: [type_of(a)?, type_of(b)?, type_of(result)?],
-        compute: said(MATMUL_COMPUTE)? as u8,
+        compute: of_call(MATMUL_COMPUTE)? as u8,
     })
 }
 
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!((got.batch, got.types, got.compute), (12, [14, HALF, FLOAT], 68));
         let words = [alpha, matrix, 8, matrix, 8, beta, matrix, 8, 5];
         let got = shape(Number::cublasDgemmBatched, &call([9, 0, 1, 8, 9, 10], &words));
-        assert_eq!((got.batch, got.types, got.compute), (5, [DOUBLE; 3], NOT_SAID));
+        assert_eq!((got.batch, got.types, got.compute), (5, [DOUBLE; 3], NOT_GIVEN));
     }
 
     #[test]

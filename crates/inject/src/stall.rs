@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_is_gone_is_told_from_one_that_is_stopped() {
+    fn a_process_that_is_gone_differs_from_one_that_is_stopped() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(!sys::is_gone(child.id()));
         child.kill().unwrap();

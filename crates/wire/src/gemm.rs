@@ -82,7 +82,7 @@ pub struct Shape {
     pub operations: [u8; 2],
     /// `cudaDataType` of A, B and C.
     pub types: [u8; 3],
-    /// `cublasComputeType_t`; [`NOT_SAID`] where the call does not have it.
+    /// `cublasComputeType_t`; [`NOT_GIVEN`] where the call does not have it.
     pub compute: u8,
 }
 
@@ -108,7 +108,7 @@ pub enum Extent {
 }
 
 /// [`Shape::compute`] of a call that leaves it to its handle's mode.
-pub const NOT_SAID: u8 = u8::MAX;
+pub const NOT_GIVEN: u8 = u8::MAX;
 /// [`Shape::operations`] that differ from group to group.
 pub const SEVERAL: u8 = 3;
 
@@ -160,7 +160,7 @@ mod tests {
             batch: 4,
             operations: [1, 2],
             types: [FLOAT, HALF, 28],
-            compute: NOT_SAID,
+            compute: NOT_GIVEN,
         };
         assert_eq!(unpack(&pack(9, 7, Some(&shape))), Some((9, 7, Some(shape))));
         let groups = Shape { extent: Extent::Groups { products: u64::MAX, groups: 8 }, ..shape };

@@ -411,7 +411,7 @@ pub mod trouble {
     /// CUPTI is newer than any that the agent supports: its version.
     pub const NEWER: u32 = 14;
     /// From here on CUPTI records the CUDA runtime's calls.
-    pub const TELLS_CALLS: u32 = 13;
+    pub const RECORDS_CALLS: u32 = 13;
 }
 
 /// Longest text of one record, bytes.

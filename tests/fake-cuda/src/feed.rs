@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_void};
 
-/// Kernel, as far as a launch says.
+/// Kernel, as far as a launch defines it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Launch {
@@ -67,7 +67,7 @@ pub struct Place {
     pub node: u64,
 }
 
-/// What happened, told to CUPTI. Times are the host's CLOCK_MONOTONIC.
+/// What happened, as CUPTI receives it. Times are the host's CLOCK_MONOTONIC.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum Happened {
@@ -146,13 +146,13 @@ pub struct Engine {
     pub instantiate: extern "C" fn(*mut c_void) -> *mut c_void,
     /// Puts an executable graph on a stream, for a call.
     pub replay: extern "C" fn(*mut c_void, *mut c_void, u32),
-    /// Whom to tell what happened: place, start, end, what.
-    pub tell: extern "C" fn(Option<Sink>),
+    /// Sets who receives what happens; none ends that.
+    pub attach_sink: extern "C" fn(Option<Sink>),
     /// Writes a line of JSON to the log.
     pub log: extern "C" fn(*const u8, usize),
 }
 
-/// Told of everything that happened: where, when it began and ended, what.
+/// Receives everything that happens: where, when it began and ended, what.
 pub type Sink = extern "C" fn(*const Place, u64, u64, *const Happened);
 
 /// Kinds of memory, as CUPTI numbers them.

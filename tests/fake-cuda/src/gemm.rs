@@ -23,7 +23,7 @@ pub struct Product<'a> {
     pub operations: [u32; 2],
     /// `cudaDataType` of A, B and C.
     pub types: [u32; 3],
-    /// `cublasComputeType_t`, if the call says it.
+    /// `cublasComputeType_t`, if the call has it.
     pub compute: Option<u32>,
 }
 

@@ -1,19 +1,19 @@
-//! What the stand-ins for CUDA's libraries say to each other.
+//! The interface between the stand-ins for CUDA's libraries.
 //!
 //! This is a simulation for tests. It computes nothing: a kernel is a span of
 //! time on a thread that stands for its stream. But what is observed of it is
 //! real: calls take the time they take, copies copy, streams run beside each
-//! other, and a log beside says what truly ran, so that a recording can be
+//! other, and a log beside lists what truly ran, so that a recording can be
 //! compared with it record by record.
 //!
 //! | library | stands for | role here |
 //! |---|---|---|
 //! | `libcuda.so.1` | the driver | holds [`Engine`]: streams, the clock, the log; loads `CUDA_INJECTION64_PATH` |
 //! | `libcudart.so.12`, `.13` | the runtime | CUDA's calls, by way of the engine |
-//! | `libcupti.so.12`, `.13` | CUPTI | writes records of what the engine tells it, to the byte as that version does |
+//! | `libcupti.so.12`, `.13` | CUPTI | writes records of what the engine reports to it, to the byte as that version does |
 //! | `libcublas.so.12`, `.13` | cuBLAS | multiplications: a kernel or two each, launched past the runtime's stand-in |
 //! | `libcublasLt.so.12`, `.13` | cuBLASLt | the same, by descriptors and layouts |
-//! | `libnvidia-ml.so.1` | NVML | tells utilisation, memory, clocks, power, heat; of its own making |
+//! | `libnvidia-ml.so.1` | NVML | reports utilisation, memory, clocks, power, heat; of its own making |
 //! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
 //!
 //! It is no implementation of the driver: of its interface `libcuda.so.1` has what
@@ -21,9 +21,9 @@
 //! computes something, in Rust, chosen by its name; the PTX is not read.
 //!
 //! Variables: `FAKE_CUDA_LOG` names a folder for the logs, `FAKE_CUDA_DEVICES`
-//! says how many devices there are (1), `FAKE_CUDA_BLOCK_NS` how long one block
-//! of a kernel takes (1,000), `FAKE_CUDA_DRIVER_CALLS` that launches are told as
-//! calls of the driver's too, `FAKE_CUDA_WRONG` that the one kernel that computes leaves
+//! sets how many devices there are (1), `FAKE_CUDA_BLOCK_NS` how long one block
+//! of a kernel takes (1,000), `FAKE_CUDA_DRIVER_CALLS` that launches are recorded as
+//! driver calls too, `FAKE_CUDA_WRONG` that the one kernel that computes leaves
 //! its numbers as they are, `FAKE_CUPTI_FAULTS` what goes wrong (see
 //! `libs/cupti/faults.rs`), `FAKE_CUPTI_OFFSET_NS`, `FAKE_CUPTI_DRIFT_PPM` and
 //! `FAKE_CUPTI_STEP_NS` how CUPTI's clock differs from the host's.
@@ -34,7 +34,7 @@ pub mod gemm;
 
 pub use feed::*;
 
-/// The UUID of a device, which CUPTI and NVML both tell.
+/// The UUID of a device, which CUPTI and NVML both report.
 pub fn uuid(device: u32) -> [u8; 16] {
     let mut bytes = *b"simulated device";
     bytes[15] = device as u8;

@@ -89,7 +89,7 @@ impl Gpu {
             ExtKind::Text => self.rows.texts.define(record.argument, payload)?,
             ExtKind::AgentNote => {
                 let [count, text, ..] = payload else { return None };
-                if record.argument == trouble::TELLS_CALLS {
+                if record.argument == trouble::RECORDS_CALLS {
                     self.calls_from_ns.get_or_insert(clock.ns(record.clock));
                 }
                 self.note(record.argument, *count, *text as u32, place, losses);
@@ -256,12 +256,12 @@ impl Gpu {
     /// collector, which is longer than CUPTI takes.
     pub fn write_memory(
         &mut self,
-        hooks_tell: bool,
+        hooks_record: bool,
         now_ns: u64,
         writer: &mut TraceWriter,
         losses: &mut Losses,
     ) {
-        if hooks_tell {
+        if hooks_record {
             self.allocations.clear();
         }
         let waited = self.allocations.first().map_or(0, |row| now_ns.saturating_sub(row.time_ns));
@@ -302,13 +302,13 @@ impl Gpu {
     ) {
         self.write(threads, writer, losses);
         write_rows(&mut self.allocations, |row| row.time_ns, writer, losses);
-        let untold = self.ranges.close(end_ns);
+        let unrecorded = self.ranges.close(end_ns);
         self.write(threads, writer, losses);
         for (what, why, count) in [
-            ("NVTX ranges", "their names were lost", untold.nameless),
-            ("NVTX ranges", "their ends were not recorded", untold.endless),
-            ("ends of NVTX ranges", "their process ended first", untold.cut),
-            ("names of threads", "NVTX named unknown threads", untold.unknown_threads),
+            ("NVTX ranges", "their names were lost", unrecorded.nameless),
+            ("NVTX ranges", "their ends were not recorded", unrecorded.endless),
+            ("ends of NVTX ranges", "their process ended first", unrecorded.cut),
+            ("names of threads", "NVTX named unknown threads", unrecorded.unknown_threads),
         ] {
             if count > 0 {
                 losses.lose(what, why, count);
@@ -318,10 +318,10 @@ impl Gpu {
 
     /// Reports how many kernels were launched without a record.
     pub fn count_missing_kernels(&self, losses: &mut Losses) {
-        let untold = self.launches.without_kernels();
-        if untold > 0 {
+        let missing = self.launches.without_kernels();
+        if missing > 0 {
             let why = "they were launched, and CUPTI gave no record of them before the end";
-            losses.lose("kernels", why, untold);
+            losses.lose("kernels", why, missing);
         }
     }
 

@@ -34,8 +34,8 @@ pub struct Coverage {
     counted: BTreeMap<(u64, ThreadIndex), u64>,
     /// The last of them: many calls lie in one millisecond.
     counting: Option<((u64, ThreadIndex), u64)>,
-    told: HashSet<(u64, ThreadIndex)>,
-    last_told: Option<(u64, ThreadIndex)>,
+    recorded: HashSet<(u64, ThreadIndex)>,
+    last_recorded: Option<(u64, ThreadIndex)>,
     open: Option<Gap>,
     gaps: Vec<Gap>,
 }
@@ -62,9 +62,9 @@ impl Coverage {
     /// CUPTI recorded a call.
     pub fn covered(&mut self, thread: ThreadIndex, start_ns: u64) {
         let at = (start_ns / 1_000_000, thread);
-        if self.last_told != Some(at) {
-            self.last_told = Some(at);
-            self.told.insert(at);
+        if self.last_recorded != Some(at) {
+            self.last_recorded = Some(at);
+            self.recorded.insert(at);
         }
     }
 
@@ -74,7 +74,7 @@ impl Coverage {
         while let Some(entry) = self.counted.first_entry().filter(|entry| entry.key().0 < until) {
             let ((at_ms, thread), calls) = entry.remove_entry();
             let near = at_ms.saturating_sub(APART_MS)..=at_ms + APART_MS;
-            if near.into_iter().any(|ms| self.told.contains(&(ms, thread))) {
+            if near.into_iter().any(|ms| self.recorded.contains(&(ms, thread))) {
                 self.close();
                 continue;
             }
@@ -83,8 +83,8 @@ impl Coverage {
             gap.to_ns = at_ns;
             gap.calls += calls;
         }
-        if self.told.len() > 4 * SETTLED_MS as usize || now_ns == u64::MAX {
-            self.told.retain(|(ms, _)| ms + APART_MS >= until);
+        if self.recorded.len() > 4 * SETTLED_MS as usize || now_ns == u64::MAX {
+            self.recorded.retain(|(ms, _)| ms + APART_MS >= until);
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn calls_that_cupti_told_of_leave_no_gap() {
+    fn calls_that_cupti_recorded_leave_no_gap() {
         let mut coverage = Coverage::default();
         for ms in 0..2000 {
             coverage.counted(1, ms * MS + 999_000);
@@ -141,7 +141,7 @@ mod tests {
                 }
             }
         }
-        // What lies that near to a call that was told of counts as told.
+        // Calls this near to a recorded one count as recorded.
         let (from_ns, to_ns) = ((1000 + APART_MS) * MS, (2000 - APART_MS - 1) * MS);
         let calls = 2 * (1000 - 2 * APART_MS);
         assert_eq!(coverage.finish(3000 * MS), (vec![Gap { from_ns, to_ns, calls }], 0));
@@ -174,7 +174,7 @@ mod tests {
             coverage.settle(ms * MS);
         }
         assert!(coverage.counted.len() <= SETTLED_MS as usize + 1);
-        assert!(coverage.told.len() <= 4 * SETTLED_MS as usize + 1);
+        assert!(coverage.recorded.len() <= 4 * SETTLED_MS as usize + 1);
         assert_eq!(coverage.finish(200_000 * MS), (Vec::new(), 0));
     }
 }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     impl Launches {
-        fn hear(&mut self, name: (u32, &'static str), correlation: u32, start_ns: u64) {
+        fn add(&mut self, name: (u32, &'static str), correlation: u32, start_ns: u64) {
             self.called(&call(name, correlation, start_ns), || name.1);
         }
     }
@@ -199,19 +199,19 @@ mod tests {
         let mut launches = Launches::default();
         for correlation in 0..1000 {
             if correlation % 2 == 0 {
-                launches.hear(LAUNCH, correlation, 0);
+                launches.add(LAUNCH, correlation, 0);
                 launches.ran(correlation);
             } else {
                 launches.ran(correlation);
-                launches.hear(LAUNCH, correlation, 0);
+                launches.add(LAUNCH, correlation, 0);
             }
         }
         assert_eq!(launches.without_kernels(), 0);
         for correlation in 1000..1010 {
-            launches.hear(LAUNCH, correlation, 5000);
+            launches.add(LAUNCH, correlation, 5000);
         }
         launches.called(&RuntimeCall { succeeded: false, ..call(LAUNCH, 2000, 5000) }, || LAUNCH.1);
-        launches.hear(FREE, 3000, 5000);
+        launches.add(FREE, 3000, 5000);
         assert_eq!(launches.without_kernels(), 10);
         launches.counted = 4;
         assert_eq!(launches.without_kernels(), 6);
@@ -220,14 +220,14 @@ mod tests {
     #[test]
     fn what_is_captured_is_no_launch() {
         let mut launches = Launches::default();
-        launches.hear(BEGIN, 1, 100);
+        launches.add(BEGIN, 1, 100);
         // Of another thread, into the same graph.
         launches.called(&RuntimeCall { thread: 1, ..call(LAUNCH, 2, 120) }, || LAUNCH.1);
-        launches.hear(END, 3, 200);
-        launches.hear(LAUNCH, 4, 300);
+        launches.add(END, 3, 200);
+        launches.add(LAUNCH, 4, 300);
         assert_eq!(launches.without_kernels(), 1);
-        launches.hear(BEGIN, 5, 400);
-        launches.hear(LAUNCH, 6, 500);
+        launches.add(BEGIN, 5, 400);
+        launches.add(LAUNCH, 6, 500);
         assert_eq!(launches.without_kernels(), 1);
     }
 
@@ -235,7 +235,7 @@ mod tests {
     fn where_kernels_do_not_come_nothing_is_held() {
         let mut launches = Launches::default();
         for correlation in 0..=WAITING_MOST as u32 {
-            launches.hear(LAUNCH, correlation, 0);
+            launches.add(LAUNCH, correlation, 0);
         }
         assert_eq!((launches.without_kernels(), launches.waiting.len()), (0, 0));
         let mut launches = Launches::default();

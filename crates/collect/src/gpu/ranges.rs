@@ -44,7 +44,7 @@ struct Over {
 
 /// What could not be recorded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Untold {
+pub struct Unrecorded {
     /// Ranges that were open when their process ended: they last until then.
     pub cut: u64,
     /// Ranges and marks without their names.
@@ -128,7 +128,7 @@ impl Ranges {
             }
             ExtKind::RangeStart if self.open < OPEN_MOST => {
                 if let Some(end_ns) = self.early.remove(&range.id) {
-                    self.tell(Over { open, end_ns, becomes: Becomes::Free });
+                    self.push_over(Over { open, end_ns, becomes: Becomes::Free });
                 } else if self.free.insert(range.id, open).is_none() {
                     self.open += 1;
                 } else {
@@ -145,8 +145,8 @@ impl Ranges {
                 }
             },
             ExtKind::RangePush | ExtKind::RangeStart => self.endless += 1,
-            ExtKind::RangeMark => self.tell(instant(Becomes::Mark)),
-            ExtKind::RangeThread => self.tell(instant(Becomes::ThreadName)),
+            ExtKind::RangeMark => self.push_over(instant(Becomes::Mark)),
+            ExtKind::RangeThread => self.push_over(instant(Becomes::ThreadName)),
             _ => {}
         }
     }
@@ -168,11 +168,11 @@ impl Ranges {
     fn end(&mut self, found: Option<Open>, end_ns: u64, becomes: Becomes) {
         if let Some(open) = found {
             self.open -= 1;
-            self.tell(Over { open, end_ns, becomes });
+            self.push_over(Over { open, end_ns, becomes });
         }
     }
 
-    fn tell(&mut self, over: Over) {
+    fn push_over(&mut self, over: Over) {
         self.fresh += 1;
         self.over.push(over);
     }
@@ -232,12 +232,13 @@ impl Ranges {
 
     /// Ends what is open at the end of its process; what cannot be recorded any more is
     /// counted.
-    pub fn close(&mut self, end_ns: u64) -> Untold {
-        let mut untold = Untold { endless: std::mem::take(&mut self.endless), ..Untold::default() };
+    pub fn close(&mut self, end_ns: u64) -> Unrecorded {
+        let mut unrecorded =
+            Unrecorded { endless: std::mem::take(&mut self.endless), ..Unrecorded::default() };
         for over in self.over.drain(..) {
             match over.becomes {
-                Becomes::ThreadName => untold.unknown_threads += 1,
-                _ => untold.nameless += 1,
+                Becomes::ThreadName => unrecorded.unknown_threads += 1,
+                _ => unrecorded.nameless += 1,
             }
         }
         let close = |becomes| move |open| Over { open, end_ns, becomes };
@@ -245,9 +246,9 @@ impl Ranges {
         self.over.extend(stacks.map(close(Becomes::Nested)));
         let free = std::mem::take(&mut self.free).into_values();
         self.over.extend(free.map(close(Becomes::Free)));
-        untold.cut = self.over.len() as u64;
+        unrecorded.cut = self.over.len() as u64;
         self.open = 0;
-        untold
+        unrecorded
     }
 }
 
@@ -348,21 +349,21 @@ mod tests {
     }
 
     #[test]
-    fn an_end_may_be_heard_of_before_its_beginning() {
+    fn an_end_may_come_before_its_beginning() {
         let mut ranges = Ranges::default();
         let range = Range { id: 7, ..Range::default() };
         ranges.take(ExtKind::RangeEnd, &range, 1, 9);
         ranges.take(ExtKind::RangeStart, &range, 0, 4);
         assert_eq!(over(&ranges), [(4, 9)]);
-        assert_eq!(ranges.close(20), Untold { nameless: 1, ..Untold::default() });
+        assert_eq!(ranges.close(20), Unrecorded { nameless: 1, ..Unrecorded::default() });
     }
 
     #[test]
-    fn what_is_open_at_the_end_is_told_until_then() {
+    fn what_is_open_at_the_end_lasts_until_then() {
         let mut ranges = Ranges::default();
         push(&mut ranges, NO_LEVEL, 1);
         ranges.take(ExtKind::RangeStart, &Range { id: 3, ..Range::default() }, 0, 2);
-        assert_eq!(ranges.close(9), Untold { cut: 2, ..Untold::default() });
+        assert_eq!(ranges.close(9), Unrecorded { cut: 2, ..Unrecorded::default() });
         assert_eq!(over(&ranges), [(1, 9), (2, 9)]);
     }
 }

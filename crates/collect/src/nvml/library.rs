@@ -89,11 +89,11 @@ impl Library {
         if status == 0 {
             return Ok(());
         }
-        type Say = unsafe extern "C" fn(Status) -> *const c_char;
+        type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
         // SAFETY: found under this name; its texts are literals.
         let text = unsafe {
-            let say = self.loaded.get::<Say>(c"nvmlErrorString");
-            say.ok().map(|say| say(status)).filter(|text| !text.is_null())
+            let describe = self.loaded.get::<ErrorString>(c"nvmlErrorString");
+            describe.ok().map(|describe| describe(status)).filter(|text| !text.is_null())
         };
         // SAFETY: as above.
         let text = text.map(|text| unsafe { CStr::from_ptr(text) });

@@ -81,18 +81,18 @@ struct Known {
     missing: BTreeMap<&'static str, String>,
 }
 
-fn sample(every: Duration, stop: &AtomicBool, tell: &dyn Fn(NvmlMessage)) {
+fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
     let missing = |why: String| NvmlMessage::Facts(json!({ "missing": why }));
     let library = match Library::open() {
         Ok(library) => library,
-        Err(why) => return tell(missing(why)),
+        Err(why) => return send(missing(why)),
     };
     let mut devices = match devices(&library) {
         Ok(devices) if devices.is_empty() => {
-            return tell(missing("the NVIDIA driver has no device".to_owned()));
+            return send(missing("the NVIDIA driver has no device".to_owned()));
         }
         Ok(devices) => devices,
-        Err(why) => return tell(missing(format!("NVML lists no devices: {why}"))),
+        Err(why) => return send(missing(format!("NVML lists no devices: {why}"))),
     };
     let driver = library.driver().unwrap_or_default();
     let mut first = true;
@@ -104,11 +104,11 @@ fn sample(every: Duration, stop: &AtomicBool, tell: &dyn Fn(NvmlMessage)) {
             news |= missing != device.missing;
             device.missing = missing;
             let (index, uuid) = (device.index, device.uuid.clone());
-            tell(NvmlMessage::Read(Reading { time_ns, index, uuid, values }));
+            send(NvmlMessage::Read(Reading { time_ns, index, uuid, values }));
         }
         if news {
             first = false;
-            tell(NvmlMessage::Facts(facts(every, &driver, &devices)));
+            send(NvmlMessage::Facts(facts(every, &driver, &devices)));
         }
         std::thread::park_timeout(every);
     }
@@ -184,17 +184,18 @@ pub struct Devices {
     facts: Option<Value>,
     /// By file, how often facts had come when they were written there.
     written: Vec<u64>,
-    told: u64,
+    /// How often facts came.
+    received: u64,
     waiting: Vec<Reading>,
 }
 
 impl Devices {
     /// Takes what the sampler sent; false if there was no room for a reading.
     #[must_use]
-    pub fn take(&mut self, told: NvmlMessage, recording: bool) -> bool {
-        match told {
+    pub fn take(&mut self, message: NvmlMessage, recording: bool) -> bool {
+        match message {
             NvmlMessage::Facts(facts) => {
-                self.told += 1;
+                self.received += 1;
                 self.facts = Some(facts);
             }
             NvmlMessage::Read(reading) if recording && self.waiting.len() < WAITING => {
@@ -237,8 +238,8 @@ impl Devices {
         let Some(facts) = &self.facts else { return };
         self.written.resize(files.open.len(), 0);
         for (file, written) in files.open.iter_mut().zip(&mut self.written) {
-            if *written < self.told {
-                *written = self.told;
+            if *written < self.received {
+                *written = self.received;
                 let key = file.writer.name("nvml");
                 let value = file.writer.name(&facts.to_string());
                 file.writer.property(Property { key, value });

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
-use tprof_wire::gemm::{Extent, NOT_SAID, Shape};
+use tprof_wire::gemm::{Extent, NOT_GIVEN, Shape};
 
 /// Shapes that are kept apart: a program with groups of other sizes each time would fill
 /// memory with their texts.
@@ -46,7 +46,7 @@ fn describe(shape: &Shape) -> String {
     for (matrix, number) in ["a", "b", "c"].iter().zip(shape.types) {
         text += &format!(r#","{matrix}":"{}""#, type_name(number));
     }
-    if shape.compute != NOT_SAID {
+    if shape.compute != NOT_GIVEN {
         text += &format!(r#","compute":"{}""#, compute_name(shape.compute));
     }
     if let Some(flops) = flops(shape) {
@@ -146,7 +146,7 @@ mod tests {
         let huge = Shape { extent: Extent::Of { m: u64::MAX, n: 64, k: 32 }, ..SHAPE };
         assert_eq!(flops(&huge), None);
         assert!(!describe(&huge).contains("flops"));
-        let unknown = Shape { types: [0, 99, 0], compute: NOT_SAID, ..SHAPE };
+        let unknown = Shape { types: [0, 99, 0], compute: NOT_GIVEN, ..SHAPE };
         let text = describe(&unknown);
         assert!(text.contains(r#""b":"cudaDataType 99""#) && !text.contains("compute"), "{text}");
     }

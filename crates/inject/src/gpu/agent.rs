@@ -172,7 +172,7 @@ fn begin(thread: &Thread, loader: &Loader) {
             on += 1;
             if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
                 // The hooks' records of calls that begin from here on are not needed.
-                note(thread, trouble::TELLS_CALLS, 0, b"");
+                note(thread, trouble::RECORDS_CALLS, 0, b"");
             }
         } else {
             refused(thread, &cupti, what, result);

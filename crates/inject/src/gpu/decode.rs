@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn take<T>(record: &T) -> Result<Decoded, Skip> {
-        // SAFETY: each test passes a record of the kind that it says.
+        // SAFETY: each test passes a record that has the kind in its header.
         unsafe { decode(std::ptr::from_ref(record).cast(), &mut Fixed) }
     }
 
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_are_told_apart_from_idle_ones() {
+    fn unknown_kinds_differ_from_idle_ones() {
         let mut r = kernel_13();
         r.kind = 1 << 20;
         assert_eq!(take(&r), Err(Skip::Unknown));

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtimes_name_tells_its_major_version() {
+    fn a_runtimes_name_holds_its_major_version() {
         assert_eq!(major_of(b"libcudart.so.12"), Some(12));
         assert_eq!(major_of(b"libcudart-1b98f6a2.so.13.0.96"), Some(13));
         assert_eq!(major_of(b"libcudart.so"), None);

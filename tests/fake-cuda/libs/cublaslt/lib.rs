@@ -34,7 +34,7 @@ unsafe fn get(
     let object = unsafe { &*of.cast::<Object>() };
     match object.0.get(number as usize) {
         Some(&(value, wide)) if wide != 0 && wide <= bytes => {
-            // SAFETY: the caller's places, as long as it says.
+            // SAFETY: the caller's places: `bytes` of them, and one for `n`.
             unsafe {
                 to.cast::<u8>().copy_from((&raw const value).cast(), wide);
                 if !n.is_null() {
@@ -53,7 +53,7 @@ unsafe fn set(of: *mut c_void, number: u32, from: Data, bytes: usize) -> c_int {
     match object.0.get_mut(number as usize) {
         Some(place) if place.1 == bytes => {
             place.0 = 0;
-            // SAFETY: as long as the caller says.
+            // SAFETY: the caller's `bytes` bytes.
             unsafe { (&raw mut place.0).cast::<u8>().copy_from(from.cast(), bytes) };
             SUCCESS
         }

@@ -45,7 +45,7 @@ static ENGINE: Engine = Engine {
     is_capturing: graphs::is_capturing,
     instantiate: graphs::instantiate,
     replay: graphs::replay,
-    tell,
+    attach_sink,
     log: log::line,
 };
 
@@ -98,7 +98,7 @@ extern "C" fn inject() {
 }
 thread_local!(static INJECTING: Cell<bool> = const { Cell::new(false) });
 
-extern "C" fn tell(sink: Option<Sink>) {
+extern "C" fn attach_sink(sink: Option<Sink>) {
     SINK.store(sink.map_or(0, |f| f as usize), SeqCst);
     if sink.is_some() {
         for device in 0..devices() {
@@ -107,17 +107,17 @@ extern "C" fn tell(sink: Option<Sink>) {
     }
 }
 
-/// Logs what happened, and tells CUPTI.
+/// Logs what happened, and reports it to CUPTI.
 fn happened(place: &Place, start: u64, end: u64, what: &Happened) {
     log::happened(place, start, end, what);
     report(place, start, end, what);
 }
 
-/// Tells CUPTI.
+/// Reports to CUPTI, if it is attached.
 fn report(place: &Place, start: u64, end: u64, what: &Happened) {
     let sink = SINK.load(SeqCst);
     if sink != 0 {
-        // SAFETY: only `tell` stores here, and only a `Sink`.
+        // SAFETY: only `attach_sink` stores here, and only a `Sink`.
         let sink: Sink = unsafe { std::mem::transmute(sink) };
         sink(place, start, end, what);
     }

@@ -36,7 +36,7 @@ pub fn context_of(device: u32) -> u32 {
     device + 1
 }
 
-/// Tells of a device, its context and the default stream.
+/// Reports a device, its context and the default stream.
 pub fn introduce(device: u32) {
     let place = Place { device, context: context_of(device), ..Place::default() };
     let now = time::now();
@@ -126,7 +126,7 @@ pub extern "C" fn drain_all(correlation: u32) {
     for stream in all {
         stream.wait();
     }
-    // CUPTI says "no stream" by this number.
+    // This number is CUPTI's "no stream".
     let stream = u32::MAX;
     let context = context_of(device);
     waited(Place { device, context, stream, correlation, ..Place::default() }, start, CONTEXT_WAIT);

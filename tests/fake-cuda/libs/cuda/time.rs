@@ -23,7 +23,7 @@ struct Difference {
     step_after: u64,
 }
 
-/// CUPTI's clock at a time of the host's: CLOCK_REALTIME, unless told otherwise.
+/// CUPTI's clock at a time of the host's: CLOCK_REALTIME, unless `FAKE_CUPTI_*` changes it.
 pub extern "C" fn stamp(ns: u64) -> u64 {
     static DIFFERENCE: OnceLock<Difference> = OnceLock::new();
     let d = DIFFERENCE.get_or_init(|| {

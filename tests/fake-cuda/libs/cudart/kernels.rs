@@ -146,8 +146,8 @@ pub extern "C" fn cudaLaunchKernel(
     )
 }
 
-/// As the runtime's. A first argument whose address is the stub's own says that
-/// the kernel waits for others ([`Gated`]).
+/// As the runtime's. A first argument whose address is the stub's own marks
+/// a kernel that waits for others ([`Gated`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaLaunchKernelExC(
     config: *const LaunchConfig,

@@ -28,7 +28,7 @@ pub const OUT_OF_MEMORY: u32 = 2;
 pub const INVALID_DEVICE: u32 = 101;
 /// `cudaErrorNotReady`.
 pub const NOT_READY: u32 = 600;
-/// `cudaErrorLaunchFailure`: the context is lost, and every call says so from then on.
+/// `cudaErrorLaunchFailure`: the context is lost, and every later call returns it.
 pub const LAUNCH_FAILURE: u32 = 719;
 
 /// Calls until the device is lost (`FAKE_CUDA_LOST_AFTER`; 0: never).

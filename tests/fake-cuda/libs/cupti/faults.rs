@@ -37,7 +37,7 @@ pub fn is_set(name: &str) -> bool {
     words().iter().any(|(of, _)| of == name)
 }
 
-/// Whether it is a fault's turn: each Nth call says so.
+/// Whether it is a fault's turn: each Nth call is.
 pub fn turn(name: &str, count: &AtomicU64) -> bool {
     let Some((_, every)) = words().iter().find(|(of, _)| of == name) else { return false };
     let every = every.parse().unwrap_or(1).max(1);

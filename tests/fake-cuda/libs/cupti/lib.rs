@@ -1,5 +1,5 @@
 //! Stands in for CUPTI 12.9 and 13.5: its activity interface, fed by the
-//! driver's stand-in. What the real one demands of its clients and cannot say
+//! driver's stand-in. What the real one demands of its clients and does not check
 //! (zeroed buffers, no call before the driver is there, none in a forked child)
 //! is checked here, and a breach is a `complaint` in the log.
 #![allow(unsafe_code, non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
@@ -76,7 +76,7 @@ fn enter(name: &str) -> CUptiResult {
 
 fn feed() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| (engine().tell)(Some(records::take)));
+    ONCE.call_once(|| (engine().attach_sink)(Some(records::take)));
 }
 
 /// As CUPTI's.
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute(
     if result != CUPTI_SUCCESS {
         return result;
     }
-    // SAFETY: the caller's value, as long as it says.
+    // SAFETY: the caller's value of `size` bytes.
     let on = unsafe { *size >= 1 && *value.cast::<u8>() != 0 };
     match attribute {
         CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER => ZEROED.store(on, SeqCst),

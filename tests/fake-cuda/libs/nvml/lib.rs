@@ -1,12 +1,12 @@
 //! Stands in for NVML, NVIDIA's management library: devices whose values follow a
-//! series, logged as they are told. What goes wrong, by `FAKE_NVML_FAULTS`, words
+//! series, logged as they are read. What goes wrong, by `FAKE_NVML_FAULTS`, words
 //! with commas between:
 //!
 //! | word | what happens |
 //! |---|---|
 //! | `init=N` | it does not start, with this result |
 //! | `none` | there is no device |
-//! | `nopower` | devices do not tell their power |
+//! | `nopower` | devices do not report their power |
 //! | `lost=N` | from the Nth reading of utilisation on a device is lost |
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
@@ -66,14 +66,14 @@ fn write_line(line: &str) {
     }
 }
 
-/// Tells a value of a device: `of` makes it of the device and how often it was read.
-fn tell<T>(
+/// Writes a value of a device: `of` makes it of the device and how often it was read.
+fn answer<T>(
     handle: *mut c_void,
     to: *mut T,
     of: impl FnOnce(u64, u64) -> Result<T, c_int>,
 ) -> c_int {
-    let told = device(handle).and_then(|at| of(at as u64, READINGS[at].load(Relaxed)));
-    match told {
+    let value = device(handle).and_then(|at| of(at as u64, READINGS[at].load(Relaxed)));
+    match value {
         Ok(value) => {
             // SAFETY: the caller's place for the answer.
             unsafe { *to = value };
@@ -87,7 +87,7 @@ unsafe fn text(handle: *mut c_void, to: *mut c_char, bytes: c_uint, text: &str) 
     if let Err(result) = device(handle) {
         return result;
     }
-    // SAFETY: the caller's place, as long as it says.
+    // SAFETY: the caller's place, `bytes` long.
     unsafe { write(to, bytes as usize, text) }
 }
 
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(
     of: *mut c_void,
     to: *mut Utilization,
 ) -> c_int {
-    tell(of, to, |at, _| {
+    answer(of, to, |at, _| {
         let n = READINGS[at as usize].fetch_add(1, Relaxed) + 1;
         let (gpu, memory) = ((n * 37 + at) % 101, (n * 11) % 101);
         log(at as usize, "gpu_utilization", gpu as f64 / 100.0);
@@ -225,7 +225,7 @@ pub struct Memory {
 /// As NVML's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(of: *mut c_void, to: *mut Memory) -> c_int {
-    tell(of, to, |at, n| {
+    answer(of, to, |at, n| {
         let (total, used) = (80 << 30, (1 + n) << 30);
         if n > 0 {
             log(at as usize, "gpu_memory_used_bytes", used as f64);
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn nvmlDeviceGetClockInfo(
     kind: c_uint,
     to: *mut c_uint,
 ) -> c_int {
-    tell(of, to, |at, n| {
+    answer(of, to, |at, n| {
         let (key, mhz) = match kind {
             1 => ("gpu_sm_clock_hz", 1980 - n % 3 * 100),
             2 => ("gpu_memory_clock_hz", 2619),
@@ -259,13 +259,13 @@ pub unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(
     _kind: c_uint,
     to: *mut c_uint,
 ) -> c_int {
-    tell(of, to, |_, _| Ok(1980))
+    answer(of, to, |_, _| Ok(1980))
 }
 
 /// As NVML's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(of: *mut c_void, to: *mut c_uint) -> c_int {
-    tell(of, to, |at, n| {
+    answer(of, to, |at, n| {
         if fault("nopower").is_some() {
             return Err(NOT_SUPPORTED);
         }
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(
     of: *mut c_void,
     to: *mut c_uint,
 ) -> c_int {
-    tell(of, to, |_, _| Ok(700_000))
+    answer(of, to, |_, _| Ok(700_000))
 }
 
 /// As NVML's.
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(
     _sensor: c_uint,
     to: *mut c_uint,
 ) -> c_int {
-    tell(of, to, |at, n| {
+    answer(of, to, |at, n| {
         log(at as usize, "gpu_temperature_celsius", (40 + n % 20) as f64);
         Ok((40 + n % 20) as c_uint)
     })
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
     of: *mut c_void,
     to: *mut u64,
 ) -> c_int {
-    tell(of, to, |at, n| {
+    answer(of, to, |at, n| {
         let reasons = [0, 0x4, 0x44][n as usize % 3];
         log(at as usize, "gpu_throttle_reasons", reasons as f64);
         Ok(reasons)
