@@ -8,6 +8,7 @@ pub use super::socket::{
     accept, connect, is_hung_up, listen, peer, receive, send, set_timeout, user,
 };
 
+use nix::errno::Errno;
 use nix::fcntl::{self, AT_FDCWD, FallocateFlags, FcntlArg, RenameFlags, SealFlag};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -19,7 +20,8 @@ use nix::sys::time::{TimeSpec, TimeVal, TimeValLike};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::{Pid, ftruncate, gethostname, mkdtemp};
-use std::io::{self, IoSliceMut};
+use std::fs;
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
@@ -176,9 +178,28 @@ pub fn touch(path: &Path) -> io::Result<()> {
     Ok(utimensat(AT_FDCWD, path, &now, &now, UtimensatFlags::FollowSymlink)?)
 }
 
-/// Renames without replacing anything.
+/// Renames a file without replacing anything.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    Ok(fcntl::renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE)?)
+    match fcntl::renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+        // NFS and other network file systems; kernels before 3.15.
+        Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => link_new(from, to),
+        other => Ok(other?),
+    }
+}
+
+/// As [`rename_new`] where the file system cannot do that in one step: a link never replaces.
+fn link_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        // Without links either, as FAT: another writer in between would be replaced.
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) || e.kind() == ErrorKind::Unsupported => {
+            match to.symlink_metadata() {
+                Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+                Err(_) => fs::rename(from, to),
+            }
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// An epoll instance with a token per descriptor.
@@ -259,6 +280,25 @@ pub fn raise_priority() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_renamed_to_a_free_name_only() {
+        for rename in [rename_new, link_new] {
+            let directory = tempfile::tempdir().unwrap();
+            let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
+            fs::write(&a, "a").unwrap();
+            fs::write(&b, "b").unwrap();
+            assert_eq!(rename(&a, &b).unwrap_err().kind(), ErrorKind::AlreadyExists);
+            rename(&a, &c).unwrap();
+            let read = |path: &Path| fs::read_to_string(path).ok();
+            assert_eq!(
+                [a, b, c].map(|path| read(&path)),
+                [None, Some("b".into()), Some("a".into())]
+            );
+            let gone = rename(&directory.path().join("x"), &directory.path().join("y"));
+            assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
+        }
+    }
 
     #[test]
     fn a_wait_of_less_than_a_millisecond_is_one() {
