@@ -138,7 +138,7 @@ fn memory_of_devices_is_recorded_with_the_stacks_that_took_it() {
             .collect();
         assert!(names.contains(&"train") && names.contains(&"main"), "{names:?}");
     }
-    // The report adds up by stack what the rows say one by one.
+    // The report adds up by stack what the rows hold one by one.
     let report = document("device-memory", &traced.run);
     let sites = report["tables"]["sites"].as_array().unwrap();
     let taken = |site: &Value| site["taken_bytes"].as_u64().unwrap();

@@ -29,7 +29,7 @@ pub use many_ranks::many_ranks;
 pub use opened::Opened;
 pub use programs::{Kind, build, program};
 pub use report::{
-    Expected, Report, document, expected, memory_report, report, run_info, says_cut_off, stack,
+    Expected, Report, assert_cut_off, document, expected, memory_report, report, run_info, stack,
 };
 pub use scratch::Scratch;
 pub use skip::{Refused, Why, skip, skip_for};
