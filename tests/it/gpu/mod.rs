@@ -1,6 +1,7 @@
 //! What devices did, as CUPTI's agent recorded it, against the log of what truly
 //! ran on the stand-ins (a simulation).
 
+mod check;
 mod clients;
 mod doctor;
 mod losses;
