@@ -197,6 +197,23 @@ fn what_a_device_does_not_report_is_missing_with_the_reason() {
 }
 
 #[test]
+fn memory_in_use_leaves_out_the_reserve_where_the_driver_reports_it() {
+    const RESERVED: f64 = (613 << 20) as f64;
+    for (fault, reserve) in [("", 0.0), ("old", RESERVED)] {
+        let (scratch, run, log) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", fault)]));
+        let series = &recorded(&run.run);
+        assert_eq!(series.len(), 8, "{fault}: {series:?}");
+        for (key, values) in series {
+            assert!(told(&log)[key].starts_with(values), "{fault}: {key:?}");
+        }
+        let used = &series[&(0, "gpu_memory_used_bytes".to_owned())];
+        assert!(used.iter().all(|used| (used - reserve) % f64::from(1 << 30) == 0.0), "{used:?}");
+        let text = tprof(["report", "gpu"]).arg(&run.run).run_in(scratch.path()).stdout;
+        assert_eq!(text.contains("the driver's own reserve"), fault == "old", "{text}");
+    }
+}
+
+#[test]
 fn without_a_driver_nothing_is_known_and_nothing_is_zero() {
     let refused = ("FAKE_NVML_FAULTS", "init=9");
     let none = ("FAKE_NVML_FAULTS", "none");
