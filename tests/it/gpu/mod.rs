@@ -5,6 +5,7 @@ mod check;
 mod clients;
 mod doctor;
 mod losses;
+mod memory;
 mod records;
 mod run_kernel;
 
@@ -12,8 +13,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Scratch, Traced, assert_unchanged, document, need_some, run_info, stand_ins, tprof,
-    traced, train, what_ran,
+    Job, Scratch, Traced, assert_unchanged, document, memory, need_some, run_info, stand_ins,
+    tprof, traced, train, what_ran,
 };
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};

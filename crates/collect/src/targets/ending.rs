@@ -76,7 +76,11 @@ impl Target {
             true => self.cpu_rows.threads(),
             false => &mut self.tids,
         };
+        self.gpu.changed_memory(self.calls.memory_calls.drain(..));
         self.gpu.finish(end_ns, threads, &mut open.writer, losses);
+        for (what, why) in self.calls.unseen.words() {
+            self.gpu.add_blind(&what, why, losses);
+        }
         let (gaps, untold) = self.calls.coverage.finish(end_ns);
         // Kernels that ended after recording was switched off are not lost.
         if always_on {

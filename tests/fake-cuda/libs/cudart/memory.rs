@@ -52,15 +52,23 @@ pub extern "C" fn cudaDeviceReset() -> u32 {
 
 /// As the runtime's, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, _stream: *mut c_void) -> u32 {
+pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020;
-    allocate(number, c"cudaMallocAsync", memory::DEVICE, at, bytes)
+    call(number, c"cudaMallocAsync", |engine, id| {
+        let block = (engine.allocate_async)(bytes, stream, id);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *at = block };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
 }
 
-/// As the runtime's: waits for the stream first.
+/// As the runtime's, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaFreeAsync(at: *mut c_void, _stream: *mut c_void) -> u32 {
-    release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, c"cudaFreeAsync", at)
+pub extern "C" fn cudaFreeAsync(at: *mut c_void, stream: *mut c_void) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020;
+    call(number, c"cudaFreeAsync", |engine, id| {
+        if (engine.release_async)(at, stream, id) { SUCCESS } else { INVALID_VALUE }
+    })
 }
 
 /// As the runtime's.

@@ -7,6 +7,7 @@
 mod buffers;
 mod external;
 mod faults;
+mod names;
 mod records;
 mod subscribers;
 
@@ -126,8 +127,10 @@ pub unsafe extern "C" fn cuptiGetCallbackName(
     name: *mut *const c_char,
 ) -> CUptiResult {
     let found = match domain {
-        CUPTI_CB_DOMAIN_RUNTIME_API => records::name_of(number),
-        CUPTI_CB_DOMAIN_DRIVER_API if number == 307 => Some(c"cuLaunchKernel"),
+        CUPTI_CB_DOMAIN_RUNTIME_API => {
+            records::name_of(number).or_else(|| names::of_runtime(number))
+        }
+        CUPTI_CB_DOMAIN_DRIVER_API => names::of_driver(number),
         _ => None,
     };
     let Some(found) = found else { return CUPTI_ERROR_INVALID_PARAMETER };

@@ -140,14 +140,19 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
             );
         }
         Happened::Memory(operation, kind, address, bytes) if is_on(CUPTI_ACTIVITY_KIND_MEMORY2) => {
-            write(
-                0,
-                &record!(CUpti_ActivityMemory4, CUPTI_ACTIVITY_KIND_MEMORY2,
-                memoryOperationType: *operation, memoryKind: *kind, address: *address,
-                bytes: *bytes, timestamp: start, processId: std::process::id(),
-                deviceId: place.device, contextId: place.context, streamId: place.stream,
-                correlationId: place.correlation),
-            );
+            let kind = match *kind {
+                memory::PINNED | memory::DEVICE | memory::MANAGED => *kind,
+                _ if !faults::is_set("everything") => return,
+                memory::ARRAY => memory::ARRAY,
+                memory::REGISTERED => memory::PINNED,
+                _ => memory::DEVICE,
+            };
+            changed(place, start, (*operation, kind, *address, *bytes), None);
+        }
+        Happened::PoolMemory(operation, address, bytes, pool)
+            if is_on(CUPTI_ACTIVITY_KIND_MEMORY2) =>
+        {
+            changed(place, start, (*operation, memory::DEVICE, *address, *bytes), Some(*pool));
         }
         Happened::Context(null) if is_on(CUPTI_ACTIVITY_KIND_CONTEXT) => {
             versioned!(0, CUpti_ActivityContext3, CUpti_ActivityContext4,
@@ -175,6 +180,27 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
         }
         _ => {}
     }
+}
+
+/// Memory changed hands: operation, kind, address, bytes; and the pool's address, size and use.
+fn changed(
+    place: &Place,
+    time: u64,
+    (operation, kind, address, bytes): (u32, u32, u64, u64),
+    pool: Option<[u64; 3]>,
+) {
+    let mut record = record!(CUpti_ActivityMemory4, CUPTI_ACTIVITY_KIND_MEMORY2,
+        memoryOperationType: operation, memoryKind: kind, address: address, bytes: bytes,
+        timestamp: time, processId: std::process::id(), deviceId: place.device,
+        contextId: place.context, streamId: place.stream, correlationId: place.correlation,
+        isAsync: pool.is_some());
+    if let Some([at, size, used]) = pool {
+        record.memoryPoolConfig.memoryPoolType = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
+        record.memoryPoolConfig.address = at;
+        record.memoryPoolConfig.pool.size = size;
+        record.memoryPoolConfig.utilizedSize = used;
+    }
+    write(0, &record);
 }
 
 /// A call of the runtime's or the driver's.
