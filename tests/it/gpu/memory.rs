@@ -145,7 +145,8 @@ fn a_reset_by_the_driver_ends_what_was_live_whoever_took_it() {
 fn memory_in_use_by_the_driver_stands_beside_what_was_recorded() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(memory(13, &["workspace", "virtual", "pool", "wait"], &scratch));
-    let run = traced(&job, &["--activities", "gpu", "--gpu-interval", "50ms"], &scratch);
+    let run = traced(&job, &["--activities", "gpu", "--gpu-interval", "100ms"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let ran = read(run, &log, 0);
     let report = document("device-memory", &ran.traced.run);
     let row = &report["tables"]["in_use"][0];

@@ -7,7 +7,7 @@
 //! in the hook's call, by the clocks' joins. Calls of one direction on one address never overlap.
 
 use super::virtual_memory::MappingCall;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use tprof_trace::model::DeviceAllocation;
 use tprof_wire::calls::Mapping;
 
@@ -81,7 +81,10 @@ pub struct Matching {
     /// Calls in `calls`.
     waiting: usize,
     resets: Vec<(u32, MemoryCall)>,
+    /// Calls that made or mapped physical memory.
     virtual_calls: Vec<MemoryCall>,
+    /// Where CUPTI has memory that such a call made.
+    virtual_addresses: HashSet<u64>,
     rows: Vec<DeviceAllocation>,
     /// What was found.
     pub found: Matched,
@@ -95,6 +98,7 @@ impl Matching {
                 self.resets.truncate(OTHERS_MOST);
                 self.resets.push((device, call));
             }
+            CallKind::Virtual if call.free => {}
             CallKind::Virtual => {
                 if self.virtual_calls.len() >= OTHERS_MOST {
                     self.virtual_calls.drain(..OTHERS_MOST / 2);
@@ -175,13 +179,17 @@ impl Matching {
             self.found.both += 1;
             return true;
         }
-        let is_virtual = |call: &MemoryCall| {
-            let same = call.address == row.address || row.bytes == Some(call.bytes);
-            call.free == row.free && same && within(call)
+        let is_virtual = match row.free {
+            true => self.virtual_addresses.remove(&row.address),
+            false => {
+                let is_same = |call: &MemoryCall| row.bytes == Some(call.bytes) && within(call);
+                let found = self.virtual_calls.iter().position(is_same);
+                found.map(|at| self.virtual_calls.remove(at)).is_some()
+                    && self.virtual_addresses.insert(row.address)
+            }
         };
-        let found = self.virtual_calls.iter().position(is_virtual);
-        self.found.both += u64::from(found.is_some());
-        found.map(|at| self.virtual_calls.remove(at)).is_some()
+        self.found.both += u64::from(is_virtual);
+        is_virtual
     }
 
     fn forget(&mut self, key: (u64, bool)) {
@@ -271,7 +279,22 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_nobody_matches_are_forgotten_and_counted() {
+    fn physical_memory_is_matched_by_its_size_at_whatever_address() {
+        let mut all = Matching::default();
+        let create = MemoryCall { how: CallKind::Virtual, ..call(3, false, 100 * MS, 101 * MS) };
+        all.called(create);
+        all.recorded(row(0xabc, false, 100 * MS));
+        // Of another size, and of the same size at another time.
+        all.recorded(DeviceAllocation { bytes: Some(65), ..row(0xdef, false, 100 * MS) });
+        all.recorded(row(0x123, false, 200 * MS));
+        all.recorded(row(0xabc, true, 900 * MS));
+        all.recorded(row(0xabc, true, 950 * MS));
+        let left = [(0xdef, false), (0x123, false), (0xabc, true)];
+        assert_eq!(addresses(&all.settle(1000 * MS, true)), left);
+    }
+
+    #[test]
+    fn calls_without_a_record_of_cuptis_are_forgotten_and_counted() {
         let mut all = Matching::default();
         for at in 0..CALLS_MOST as u64 + 10 {
             all.called(call(at + 1, false, at, at));
