@@ -4,7 +4,6 @@ use serde_json::Value;
 use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
 
-use super::RankDeviceMemory;
 use crate::document::{Cell, Column, RankAt, Table, Unit, View};
 
 const ONE_SOURCE: &str = "CUPTI recorded no memory beside the hooks, or the run is not over";
@@ -35,8 +34,8 @@ pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
 }
 
 /// Blocks that only CUPTI recorded, in a sentence.
-pub(super) fn without_stacks(at: &RankAt, part: &RankDeviceMemory) -> Option<String> {
-    let changes = part.sources?.only_cupti;
+pub(super) fn without_stacks(at: &RankAt, by: Option<RecordedBy>) -> Option<String> {
+    let changes = by?.only_cupti;
     (changes > 0).then(|| {
         format!(
             "{}: {} only by CUPTI, without a stack: of libraries with a CUDA runtime of their own, \
@@ -48,7 +47,7 @@ pub(super) fn without_stacks(at: &RankAt, part: &RankDeviceMemory) -> Option<Str
 }
 
 /// The table of them.
-pub(super) fn sources(parts: &[(RankAt, RankDeviceMemory)]) -> Table {
+pub(super) fn sources<'p>(parts: impl Iterator<Item = (&'p RankAt, Option<RecordedBy>)>) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("both", "both", Unit::Count),
@@ -59,8 +58,8 @@ pub(super) fn sources(parts: &[(RankAt, RankDeviceMemory)]) -> Table {
         Table::new("sources", "Changes of device memory, by who recorded them", columns)
             .view(View::Data)
             .empty(ONE_SOURCE);
-    for (at, part) in parts {
-        if let Some(by) = part.sources {
+    for (at, by) in parts {
+        if let Some(by) = by {
             let counts = [by.both, by.only_cupti, by.only_hooks].map(Cell::from);
             let [both, only_cupti, only_hooks] = counts;
             table.row(vec![at.label.as_str().into(), both, only_cupti, only_hooks]);

@@ -30,8 +30,8 @@ pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
         (row.pool.device.is_none(), Reverse(row.peak.allocated_bytes))
     });
     let driver = gaps(parts.iter().map(|(at, part)| (at, &part.host[..], &part.driver[..])));
-    let mut tables =
-        vec![pools(&rows), sites(parts), at_peak(&rows), in_use(&driver), sources(parts)];
+    let by = parts.iter().map(|(at, part)| (at, part.sources));
+    let mut tables = vec![pools(&rows), sites(parts), at_peak(&rows), in_use(&driver), sources(by)];
     if let Some((at, row)) = rows.first().filter(|_| parts.len() == 1) {
         tables.push(curve(at, row));
         tables.push(by_category(at, row));
@@ -45,7 +45,7 @@ pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
         );
     }
     notes.extend(parts.iter().filter_map(|(at, part)| of_resets(at, part)));
-    notes.extend(parts.iter().filter_map(|(at, part)| without_stacks(at, part)));
+    notes.extend(parts.iter().filter_map(|(at, part)| without_stacks(at, part.sources)));
     if driver.iter().any(|gap| gap.includes_reserve) {
         notes.push("the driver counts its own reserve as memory in use".to_owned());
     }
