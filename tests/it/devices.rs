@@ -204,7 +204,7 @@ fn memory_in_use_leaves_out_the_reserve_where_the_driver_reports_it() {
         let series = &recorded(&run.run);
         assert_eq!(series.len(), 8, "{fault}: {series:?}");
         for (key, values) in series {
-            assert!(told(&log)[key].starts_with(values), "{fault}: {key:?}");
+            assert!(returned(&log)[key].starts_with(values), "{fault}: {key:?}");
         }
         let used = &series[&(0, "gpu_memory_used_bytes".to_owned())];
         assert!(used.iter().all(|used| (used - reserve) % f64::from(1 << 30) == 0.0), "{used:?}");
