@@ -14,9 +14,13 @@ IDENTITIES = re.compile(
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 NETWORK = re.compile(r"\b(?!127\.)(?:10|172|192|100)\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
 MAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b")
-# Shorter words are in too many others.
-SHORTEST = 3
-PLAIN = {"root", "user", "home", "tmp", "localhost", "none", "linux", "python", "ubuntu", "cuda"}
+SERIAL = re.compile(r"(?m)^\s*(?:Chassis )?Serial Number\s*:\s*(\w{4,})\s*$")
+SHORTEST = 2
+# Names that identify nobody, and are words of the evidence.
+PLAIN = {
+    "root", "user", "home", "tmp", "localhost", "none", "null", "true", "false", "linux", "python", "ubuntu", "debian",
+    "cuda", "gpu", "host", "node", "name", "part", "kernel", "kernels", "train", "device", "driver", "runtime", "main",
+}
 
 
 class Scrubber:
@@ -25,7 +29,7 @@ class Scrubber:
     def __init__(self, out, places=()):
         words = {}
         for place in (out, os.getcwd(), os.path.expanduser("~"), os.environ.get("TMPDIR", ""), *places):
-            if place and len(place) > SHORTEST:
+            if place and len(place) > len("/tmp"):
                 words[os.path.abspath(place)] = "PLACE"
                 words[os.path.realpath(place)] = "PLACE"
         names = {socket.gethostname(), socket.gethostname().partition(".")[0], socket.getfqdn(), os.uname().nodename}
@@ -36,6 +40,11 @@ class Scrubber:
         words |= {name: "USER" for name in users if usable(name)}
         # The longest first: a folder within another is named after it.
         self.words = sorted(words.items(), key=lambda pair: -len(pair[0]))
+
+    def learn(self, smi):
+        """Serial numbers in what `nvidia-smi -q` printed."""
+        found = {number: "SERIAL" for number in SERIAL.findall(smi)}
+        self.words = sorted({**dict(self.words), **found}.items(), key=lambda pair: -len(pair[0]))
 
     def text(self, text):
         for word, to in self.words:
@@ -91,6 +100,10 @@ def pack(scrubber, folder, archive):
     """Everything in a folder, scrubbed, as ARCHIVE with one folder of its name in it."""
     name = os.path.basename(archive).removesuffix(".tar.gz")
     clean = folder.rstrip("/") + ".scrubbed"
+    smi = os.path.join(folder, "nvidia-smi.txt")
+    if os.path.exists(smi):
+        with open(smi, encoding="utf-8", errors="replace") as file:
+            scrubber.learn(file.read())
 
     def anonymous(info):
         info.uid = info.gid = info.mtime = 0

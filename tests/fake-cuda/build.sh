@@ -3,7 +3,8 @@
 # and with their symbol versions, and the programs that the tests run on them:
 #   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcublas,
 #     libcublasLt, libcuda, libnvidia-ml
-#   DIR/train-12, DIR/train-13, DIR/gemms-12, DIR/gemms-13, DIR/memory-12, DIR/memory-13
+#   DIR/train-12, DIR/train-13, DIR/gemms-12, DIR/gemms-13, DIR/memory-12, DIR/memory-13,
+#   DIR/replay-12, DIR/replay-13
 # `build.sh DIR`. A simulation: see src/lib.rs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -47,4 +48,5 @@ for major in 12 13; do
         "$to/libcudart.so.$major" "$to/libnccl.so.2" -lpthread -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/gemms-$major" "$here/gemms.c" \
         "$to/libcudart.so.$major" "$to/libcublas.so.$major" "$to/libcublasLt.so.$major" -Wl,-rpath-link,"$to"
+    gcc -O1 -g -Wall -Wextra -o "$out/replay-$major" "$here/replay.c" "$to/libcudart.so.$major" -ldl -Wl,-rpath-link,"$to"
 done

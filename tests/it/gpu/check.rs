@@ -33,6 +33,11 @@ fn entry(folder: &Path, beginning: &str) -> PathBuf {
 }
 
 #[test]
+fn steps_that_hang_end_and_archives_name_nobody() {
+    printed(Command::new("python3").arg(format!("{SCRIPTS}/test_parts.py")));
+}
+
+#[test]
 fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
     let home = need_some!(stand_ins());
     let scratch = Scratch::new();
@@ -65,4 +70,15 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
     let faults =
         printed(Command::new("python3").arg(format!("{SCRIPTS}/test_judge.py")).arg(&bundle));
     assert!(faults.contains("each check failed on its fault"), "{faults}");
+
+    // What CUPTI did there, it does again; and so for what real ones did.
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/gpu");
+    let kept = std::fs::read_dir(kept).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let archives = kept.filter(|path| path.to_str().is_some_and(|name| name.ends_with(".tar.gz")));
+    for archive in archives.chain([bundle]) {
+        let mut replay = Command::new("python3");
+        replay.arg(format!("{SCRIPTS}/replay.py")).arg(tprof_at()).arg(home).arg(&archive);
+        let text = printed(&mut replay);
+        assert!(text.contains("ok           the same records come in the same buffers"), "{text}");
+    }
 }

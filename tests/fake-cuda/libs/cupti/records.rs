@@ -1,6 +1,6 @@
 //! Records, to the byte as CUPTI 12.9 and 13.5 write them.
 
-use crate::{CALLS_FROM, SYSTEM_THREADS, buffers, external, faults, is_on, major};
+use crate::{CALLS_FROM, SYSTEM_THREADS, buffers, external, faults, is_on, major, replay};
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -13,6 +13,9 @@ const UNKNOWN_BYTES: usize = 48;
 
 /// Bytes of a record of this kind; 0 for kinds that are not made here.
 pub fn size(kind: CUpti_ActivityKind) -> usize {
+    if let Some(replay) = replay::replay() {
+        return replay.size(kind);
+    }
     let new = major() == 13;
     let of = |old: usize, now: usize| if new { now } else { old };
     match kind {
