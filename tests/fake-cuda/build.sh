@@ -44,7 +44,7 @@ for major in 12 13; do
     link "$to/libworkspace.so" libfake_cudart.a "$major" '' 'workspace_*;' -O1 "$here/workspace.c"
     gcc -O1 -g -Wall -Wextra -o "$out/memory-$major" "$here/memory.c" \
         "$to/libcudart.so.$major" "$to/libcuda.so.1" "$to/libworkspace.so" -lpthread -Wl,-rpath-link,"$to"
-    gcc -O1 -g -Wall -Wextra -o "$out/train-$major" "$here/train.c" \
+    gcc -O1 -g -Wall -Wextra -DMAJOR="$major" -o "$out/train-$major" "$here/train.c" \
         "$to/libcudart.so.$major" "$to/libnccl.so.2" -lpthread -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/gemms-$major" "$here/gemms.c" \
         "$to/libcudart.so.$major" "$to/libcublas.so.$major" "$to/libcublasLt.so.$major" -Wl,-rpath-link,"$to"

@@ -59,9 +59,9 @@ pub fn leave(number: u32, frame: &Frame) {
     let (mut stream, mut kind, mut detail) = (0, 0, 0);
     match function.does {
         Does::Plain { stream: of } => stream = of.map_or(0, |at| frame.register(at)),
-        Does::Launches { stub, stream: of } => {
+        Does::Launches { kernel, stream: of } => {
             stream = if succeeded { frame.at(of) } else { 0 };
-            detail = frame.register(stub);
+            detail = frame.register(kernel);
         }
         Does::Copies { bytes, kind: of, stream: to } => {
             stream = to.map_or(0, |at| frame.register(at));

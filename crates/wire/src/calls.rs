@@ -59,10 +59,10 @@ pub enum Does {
     },
     /// Makes a handle of a condition, by which a node of a graph decides on the device what runs.
     Conditions,
-    /// Launches a kernel, known by the address of its stub.
+    /// Launches a kernel, known by the address of its stub or by its handle (`cudaKernel_t`).
     Launches {
-        /// Which argument is the stub.
-        stub: u8,
+        /// Which argument is the kernel.
+        kernel: u8,
         /// Where the stream is.
         stream: ArgumentAt,
     },
@@ -219,8 +219,8 @@ const fn copies(bytes: u8, kind: Option<u8>, stream: Option<u8>) -> Does {
     Does::Copies { bytes, kind, stream }
 }
 
-const fn launches(stub: u8, stream: ArgumentAt) -> Does {
-    Does::Launches { stub, stream }
+const fn launches(kernel: u8, stream: ArgumentAt) -> Does {
+    Does::Launches { kernel, stream }
 }
 
 const fn talks(
@@ -444,12 +444,14 @@ functions! {
     Driver cuMemUnmap 0 Does::Maps(Mapping::Unmap);
     Driver cuMemRelease 0 Does::Maps(Mapping::Release);
     Driver cuDevicePrimaryCtxReset_v2 0 Does::Resets { named: true };
+    Runtime __cudaLaunchKernel 2 launches(0, Stack(1));
+    Runtime __cudaLaunchKernel_ptsz 2 launches(0, Stack(1));
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
 /// beginning, its argument the function's number. Words: clock when it returned; what it
-/// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the address of the
-/// kernel's stub, or the device.
+/// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its
+/// stub or handle), or the device.
 pub const HOST_CALL_WORDS: usize = 4;
 /// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
 /// given back (stamped before). Argument: the function's number. Words: address (0: all that is
@@ -491,7 +493,7 @@ mod tests {
                 Pointee(at) => at < 6,
             };
             let fits = match function.does {
-                Does::Launches { stub, stream } => stub < 6 && within(stream),
+                Does::Launches { kernel, stream } => kernel < 6 && within(stream),
                 Does::Communicates { communicator, stream, count, data_type, peer } => {
                     within(communicator)
                         && within(stream)

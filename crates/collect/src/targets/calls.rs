@@ -447,6 +447,15 @@ mod tests {
     use tprof_wire::calls::{FUNCTIONS, Number};
 
     #[test]
+    fn hooks_of_launches_are_launches_in_traces_too() {
+        for function in FUNCTIONS {
+            let launches = matches!(function.does, Does::Launches { .. });
+            let is_named_so = tprof_trace::calls::is_launch(function.name);
+            assert_eq!(launches, is_named_so, "{}", function.name);
+        }
+    }
+
+    #[test]
     fn launches_that_were_heard_of_before_cupti_told_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");

@@ -1,5 +1,6 @@
 //! Memory, copies and fills.
 
+use crate::streams::per_thread;
 use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
 use std::ffi::{CStr, c_int, c_void};
 use tprof_cupti_sys::bindings as cbid;
@@ -150,6 +151,21 @@ pub extern "C" fn cudaMemsetAsync(
 ) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020, c"cudaMemsetAsync", |engine, id| {
         (engine.put)(stream, Work::Fill(at, value as u8, bytes), id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's, of a program with default streams per thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemsetAsync_ptsz(
+    at: *mut c_void,
+    value: c_int,
+    bytes: usize,
+    stream: *mut c_void,
+) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_ptsz_v7000;
+    call(number, c"cudaMemsetAsync_ptsz", |engine, id| {
+        (engine.put)(per_thread(stream), Work::Fill(at, value as u8, bytes), id);
         SUCCESS
     })
 }

@@ -342,5 +342,10 @@ pub fn name_of(number: u32) -> Option<&'static CStr> {
         CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000 c"cudaGraphLaunch_v10000"
         CUPTI_RUNTIME_TRACE_CBID_cudaGraphDestroy_v10000 c"cudaGraphDestroy_v10000"
         CUPTI_RUNTIME_TRACE_CBID_cudaGraphExecDestroy_v10000 c"cudaGraphExecDestroy_v10000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_ptsz_v7000 c"cudaMemsetAsync_ptsz_v7000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_ptsz_v7000 c"cudaStreamSynchronize_ptsz_v7000"
+        CUPTI_RUNTIME_TRACE_CBID___cudaGetKernel_v13000 c"__cudaGetKernel_v13000"
+        CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000 c"__cudaLaunchKernel_v13000"
+        CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000 c"__cudaLaunchKernel_ptsz_v13000"
     }
 }
