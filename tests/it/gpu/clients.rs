@@ -92,7 +92,7 @@ fn another_client_that_takes_the_records_over_is_named_with_its_times() {
     // It begins with the first launch that was not recorded, to milliseconds.
     let [taken] = taken.as_slice() else { panic!("{taken:?}") };
     let spans = rows::<Span>(&ran.file);
-    let recorded = |span: &&Span| ran.file.name(span.name) == "cudaLaunchKernel";
+    let recorded = |span: &&Span| is_launch(ran.file.name(span.name));
     let recorded: Vec<u64> = spans.iter().filter(recorded).map(|span| span.start_ns).collect();
     assert!(recorded.iter().all(|start_ns| *start_ns < taken + 5_000_000), "{taken}: {recorded:?}");
     // A launch before that is recorded, or lies next to a call that is: two milliseconds, of
@@ -102,7 +102,7 @@ fn another_client_that_takes_the_records_over_is_named_with_its_times() {
     let calls: Vec<u64> = calls.map(|span| span.start_ns).collect();
     for line in of_kind(&ran.log, "call") {
         let start = number(line, "start");
-        if line["name"] == "cudaLaunchKernel" && start + NEXT_NS < *taken {
+        if is_launch(line["name"].as_str().unwrap()) && start + NEXT_NS < *taken {
             assert!(calls.iter().any(|call| call.abs_diff(start) <= NEXT_NS), "{line}, {taken}");
         }
     }

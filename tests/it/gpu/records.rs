@@ -39,7 +39,7 @@ fn reports_in_nsights_columns_agree_with_the_log() {
     assert_eq!(total("cuda_gpu_mem_size_sum", "total_bytes"), sum(&copies, "bytes"));
     let report = document("api", &ran.traced.run);
     let rows = report["tables"]["cuda_api_sum"].as_array().unwrap();
-    let launches = rows.iter().find(|row| row["name"] == "cudaLaunchKernel").unwrap();
+    let launches = rows.iter().find(|row| row["name"] == "__cudaLaunchKernel").unwrap();
     assert_eq!((number(launches, "count"), &launches["interface"]), (8 * 6, &"runtime".into()));
     let report = document("kernels", &ran.traced.run);
     let rows = report["tables"]["kernels"].as_array().unwrap();
@@ -92,7 +92,7 @@ fn a_kernel_knows_the_call_that_launched_it() {
     let spans = rows::<Span>(&ran.file);
     for kernel in rows::<Kernel>(&ran.file) {
         let launch = spans.iter().find(|span| span.correlation == kernel.correlation).unwrap();
-        assert_eq!(ran.file.name(launch.name), "cudaLaunchKernel");
+        assert_eq!(ran.file.name(launch.name), "__cudaLaunchKernel");
     }
 }
 
