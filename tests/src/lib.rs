@@ -11,6 +11,7 @@ pub mod foreign;
 mod job;
 mod live;
 mod many_ranks;
+mod nvcc;
 mod opened;
 mod programs;
 mod report;
@@ -26,6 +27,7 @@ pub use clients::{client_python, clients, with_real_nvtx};
 pub use job::{Job, Outcome};
 pub use live::Live;
 pub use many_ranks::many_ranks;
+pub use nvcc::{compiled, cuda_libraries};
 pub use opened::Opened;
 pub use programs::{Kind, build, program};
 pub use report::{

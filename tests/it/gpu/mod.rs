@@ -3,6 +3,7 @@
 
 mod check;
 mod clients;
+mod compiled;
 mod doctor;
 mod losses;
 mod memory;
@@ -16,6 +17,7 @@ use tprof_tests::{
     Job, Scratch, Traced, assert_unchanged, document, memory, need_some, run_info, stand_ins,
     tprof, traced, train, what_ran,
 };
+use tprof_trace::calls::is_launch;
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
 
