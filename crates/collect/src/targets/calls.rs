@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_that_were_heard_of_before_cupti_told_are_counted() {
+    fn launches_that_came_before_cupti_recorded_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
@@ -466,7 +466,7 @@ mod tests {
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }
-        // The agent says only now that it tells since the fifth of them.
+        // The agent reports only now that CUPTI records since the fifth of them.
         calls.cupti_calls_from_ns = Some(1_000_000_005);
         calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
         calls.write(2_000_000_000, true, &mut writer).unwrap();
