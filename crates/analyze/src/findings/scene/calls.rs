@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_apart_by_name() {
+    fn calls_are_distinguished_by_name() {
         for name in [
             "cudaStreamSynchronize",
             "cuCtxSynchronize",

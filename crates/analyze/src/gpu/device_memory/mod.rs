@@ -74,7 +74,7 @@ impl Analysis for DeviceMemory {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankDeviceMemory {
-        let (rows, resets) = resets::told_by_block(&rank.allocations);
+        let (rows, resets) = resets::expand(&rank.allocations);
         let mut pools = of_rows(rank, &rows, &resets);
         let held = stream_pools::held(rank.file);
         stream_pools::add_held(&mut pools, &held);
