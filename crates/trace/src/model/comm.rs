@@ -39,6 +39,62 @@ pub struct Collective {
     pub stream: Option<u64>,
     /// Correlation of its kernel.
     pub correlation: Option<u64>,
+    /// Algorithm, as its library names it: `RING`, `TREE`, `NVLS`, …; none if not recorded.
+    pub algorithm: Option<NameId>,
+    /// Protocol: `LL`, `LL128`, `SIMPLE`; none if not recorded.
+    pub protocol: Option<NameId>,
+    /// On how many channels it runs.
+    pub channels: Option<u32>,
+}
+
+/// What works on a channel of a communicator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ChannelWorkKind {
+    /// A kernel's blocks.
+    #[default]
+    Kernel,
+    /// The thread that sends to other hosts.
+    Send,
+    /// The thread that receives from them.
+    Receive,
+}
+
+/// Work of an operation on one channel.
+///
+/// A kernel's duration is by its device's clock where the library reads it, its start is when
+/// the library noticed it: later by up to what that thread was busy with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelWork {
+    /// Start.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Its process.
+    pub process: ProcessIndex,
+    /// The library's thread that reported it.
+    pub thread: ThreadIndex,
+    /// What works.
+    pub kind: ChannelWorkKind,
+    /// Operation, as in [`Collective::name`]; empty for that of another process.
+    pub name: NameId,
+    /// Which communicator.
+    pub communicator: Option<u64>,
+    /// Number of the operation, as in [`Collective::sequence`].
+    pub sequence: Option<u64>,
+    /// Channel.
+    pub channel: u32,
+    /// The other rank.
+    pub peer: Option<u32>,
+    /// Steps; none for a kernel.
+    pub steps: Option<u32>,
+    /// Bytes that were moved.
+    pub bytes: Option<u64>,
+    /// Time that steps waited for the device, summed; none for a kernel.
+    pub device_wait_ns: Option<u64>,
+    /// Time that steps waited for the other rank to make room, summed.
+    pub peer_wait_ns: Option<u64>,
+    /// Time that steps were on the network, summed.
+    pub network_ns: Option<u64>,
 }
 
 /// A communicator, from the side of one process.

@@ -14,7 +14,7 @@ mod process;
 mod span;
 
 pub use code::{Module, SYNTHETIC_FRAME, Stack, Symbol};
-pub use comm::{Collective, Communicator};
+pub use comm::{ChannelWork, ChannelWorkKind, Collective, Communicator};
 pub use device::{
     Allocator, ClockJoin, CopyKind, Device, DeviceAllocation, DeviceSpan, DeviceSpanKind,
     ExternalId, ExternalKind, Kernel, KernelOutline, MemoryCopy, MemoryKind, Stream, SyncKind,

@@ -136,6 +136,23 @@ impl Field for Option<u32> {
     }
 }
 
+impl Field for Option<NameId> {
+    fn write<R>(
+        block: &mut BlockWriter<'_>,
+        id: u16,
+        _: bool,
+        rows: &[R],
+        of: impl Fn(&R) -> Self,
+    ) {
+        block.option(id, rows, |row| of(row).map(|name| name.0.into()));
+    }
+
+    fn read(columns: &mut Columns<'_>, id: u16) -> Result<Vec<Self>, Damage> {
+        let numbers = columns.option_or_none(id)?.into_iter();
+        Ok(numbers.map(|number| super::narrow(number).map(NameId)).collect())
+    }
+}
+
 impl Field for Option<bool> {
     fn write<R>(
         block: &mut BlockWriter<'_>,

@@ -49,6 +49,7 @@ pub(crate) mod table {
     pub const THREAD_COUNTS: u16 = 45;
     pub const EXTERNAL_IDS: u16 = 46;
     pub const EVENT_SAMPLES: u16 = 47;
+    pub const CHANNEL_WORK: u16 = 50;
     pub const INDEX: u16 = 254;
     pub const END: u16 = 255;
 
@@ -62,6 +63,7 @@ pub(crate) mod table {
                 | COPIES
                 | SYNCHRONIZATIONS
                 | COLLECTIVES
+                | CHANNEL_WORK
                 | SAMPLES
                 | EVENT_SAMPLES
                 | DEVICE_SPANS
@@ -88,6 +90,7 @@ impl TraceRow for Kernel {}
 impl TraceRow for MemoryCopy {}
 impl TraceRow for Synchronization {}
 impl TraceRow for Collective {}
+impl TraceRow for ChannelWork {}
 impl TraceRow for Sample {
     fn cpu_samples(rows: &[Sample]) -> u64 {
         rows.iter().filter(|row| row.state.is_cpu_sample(row.stack)).count() as u64

@@ -120,6 +120,30 @@ columns_of! {
     13 plain peer,
     14 plain stream,
     15 steady correlation,
+    16 plain algorithm,
+    17 plain protocol,
+    18 plain channels,
+}
+
+numbered! { ChannelWorkKind, else Kernel: Kernel, Send, Receive }
+
+columns_of! {
+    ChannelWork in CHANNEL_WORK, from start_ns for duration_ns;
+    1 steady start_ns,
+    2 plain duration_ns,
+    3 plain process,
+    4 plain thread,
+    5 plain kind,
+    6 plain name,
+    7 plain communicator,
+    8 steady sequence,
+    9 plain channel,
+    10 plain peer,
+    11 plain steps,
+    12 plain bytes,
+    13 plain device_wait_ns,
+    14 plain peer_wait_ns,
+    15 plain network_ns,
 }
 
 impl Row for Communicator {
