@@ -64,6 +64,10 @@ pub struct Thread {
     pub python: Own<*mut u8>,
     /// It is in use.
     pub python_busy: Own<bool>,
+    /// Stack pointer of the collective that this thread calls, 0 for none; and its clock.
+    pub collective: Own<usize>,
+    /// See `collective`.
+    pub collective_start: Own<u64>,
     /// A thread's block means nothing to another thread.
     of_one_thread: PhantomData<*mut ()>,
 }

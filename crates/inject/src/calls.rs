@@ -1,13 +1,13 @@
-//! What the hooks of CUDA's runtime and driver, of NCCL and of cuBLAS report.
+//! What the hooks of CUDA's runtime, of NCCL and of cuBLAS report.
 //!
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`): it keeps
 //! the arguments as they came in a [`Frame`], and the table in
 //! [`tprof_wire::calls`] defines their meaning.
 
 use crate::block::Thread;
-use crate::frame::{Frame, word};
-use crate::{array_bytes, gate, gemm, ring, stacks};
-use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins, Mapping, memory};
+use crate::frame::{Frame, half, word};
+use crate::{gate, gemm, ring, stacks};
+use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins};
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
 use tprof_wire::record::ExtKind;
@@ -17,14 +17,7 @@ use tprof_wire::record::ExtKind;
 fn matters(does: Does) -> bool {
     matches!(
         does,
-        Does::Allocates { .. }
-            | Does::Frees { .. }
-            | Does::Resets { .. }
-            | Does::Maps(_)
-            | Does::Joins(_)
-            | Does::Selects
-            | Does::Instantiates { .. }
-            | Does::Conditions
+        Does::Allocates { .. } | Does::Frees { .. } | Does::Resets | Does::Joins(_) | Does::Selects
     )
 }
 
@@ -36,7 +29,16 @@ pub fn enter(number: u32, frame: &mut Frame) {
     if !thread.calls.get() || !(thread.is_on() || matters(function.does)) {
         return;
     }
+    if let Does::Communicates { .. } = function.does
+        && is_within_another(thread, frame)
+    {
+        return;
+    }
     frame.start = thread.clock();
+    if let Does::Communicates { .. } = function.does {
+        thread.collective.set(frame.sp());
+        thread.collective_start.set(frame.start);
+    }
     // Before the call, as of any free: another thread may be given the address.
     if let Does::Frees { stream, .. } = function.does
         && frame.register(0) != 0
@@ -45,6 +47,18 @@ pub fn enter(number: u32, frame: &mut Frame) {
         let payload = [frame.register(0), 0, stream, 1 << 32];
         ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
     }
+}
+
+/// Whether NCCL itself makes this call, to do what an outer one asked for: `ncclBcast` calls
+/// `ncclBroadcast` by its public name. The outer call lies above on the stack, and still has
+/// the clock of its beginning: else it was left without a return.
+fn is_within_another(thread: &Thread, frame: &Frame) -> bool {
+    let outer = thread.collective.get();
+    if outer <= frame.sp() {
+        return false;
+    }
+    // SAFETY: the place of a frame of this thread's, above the one that runs.
+    unsafe { Frame::start_of(outer) == thread.collective_start.get() }
 }
 
 /// It returned.
@@ -59,38 +73,35 @@ pub fn leave(number: u32, frame: &Frame) {
     let (mut stream, mut kind, mut detail) = (0, 0, 0);
     match function.does {
         Does::Plain { stream: of } => stream = of.map_or(0, |at| frame.register(at)),
-        Does::Launches { kernel, stream: of } => {
+        Does::Launches { stub, stream: of } => {
             stream = if succeeded { frame.at(of) } else { 0 };
-            detail = frame.register(kernel);
+            detail = frame.register(stub);
         }
         Does::Copies { bytes, kind: of, stream: to } => {
             stream = to.map_or(0, |at| frame.register(at));
             kind = of.map_or(0, |at| frame.register(at) as u32 as u64 + 1);
             detail = frame.register(bytes);
         }
-        Does::Allocates { bytes, stream: of, memory } => {
+        Does::Allocates { bytes, stream: of, .. } => {
             stream = of.map_or(0, |at| frame.register(at));
             if succeeded {
                 detail = taken(frame, bytes);
-                allocated(thread, number, frame, memory, [detail, stream], end);
+                allocated(thread, number, frame, detail, stream, end);
             }
         }
         Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
         Does::Selects => detail = frame.register(0),
         // As of before the call: what another thread takes meanwhile is not given back.
-        Does::Resets { named } if succeeded => {
-            let device = if named { frame.register(0).wrapping_add(1) & 0xffff_ffff } else { 0 };
-            let payload = [0, 0, device, 1 << 32];
+        Does::Resets if succeeded => {
+            let payload = [0, 0, 0, 1 << 32];
             ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
         }
-        Does::Maps(how) if succeeded => mapped(thread, number, frame, how, end),
-        Does::Resets { .. } | Does::Maps(_) | Does::Finds => {}
-        Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
-        Does::Conditions => {}
+        Does::Resets => {}
         Does::Communicates { .. } => {
+            thread.collective.set(0);
             return communicated(thread, number, frame, function.does, end);
         }
-        Does::Joins(how) => joined(thread, number, frame, how, succeeded, end),
+        Does::Joins(how) => joined(thread, number, frame, how, end),
         Does::Multiplies(of) => {
             let shape = if succeeded { gemm::of_call(frame, of) } else { None };
             return multiplied(number, frame, shape, end);
@@ -115,61 +126,28 @@ fn taken(frame: &Frame, bytes: Bytes) -> u64 {
             let pitch = unsafe { word(frame.register(0), 8) };
             pitch.wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2))
         }
-        Bytes::Array | Bytes::ArrayExtent | Bytes::Levels => array_bytes::of_channels(frame, bytes),
-        Bytes::Descriptor | Bytes::Descriptor3D => array_bytes::of_descriptor(frame, bytes),
-        Bytes::Unknown => 0,
     }
 }
 
-fn allocated(
-    thread: &Thread,
-    number: u32,
-    frame: &Frame,
-    of: u32,
-    [bytes, stream]: [u64; 2],
-    clock: u64,
-) {
+fn allocated(thread: &Thread, number: u32, frame: &Frame, bytes: u64, stream: u64, clock: u64) {
     let stack = stacks::stack(thread, frame.sp(), frame.fp);
-    let address = match of {
-        memory::REGISTERED => frame.register(0),
-        // SAFETY: the function has stored the address there, first of what it stores.
-        _ => unsafe { word(frame.register(0), 0) },
-    };
+    // SAFETY: the function has stored the address there, first of what it stores.
+    let address = unsafe { word(frame.register(0), 0) };
     if address != 0 {
         let payload = [address, bytes, stream, u64::from(stack)];
         ring::quick(thread, ExtKind::HostMemory, number, clock, &payload);
     }
 }
 
-/// Physical memory was made, mapped or given up. What takes something is stamped after the call,
-/// what gives something up as of before it.
-fn mapped(thread: &Thread, number: u32, frame: &Frame, how: Mapping, end: u64) {
-    // SAFETY: the function has stored the handle there.
-    let handle = || unsafe { word(frame.register(0), 0) };
-    let (clock, [what, bytes, of], stack) = match how {
-        Mapping::Create => {
-            // SAFETY: the function has read a `CUmemAllocationProp` there: two words of 32 bits,
-            // then the kind of place and its number.
-            let place = unsafe { word(frame.register(2), 8) };
-            let stack = stacks::stack(thread, frame.sp(), frame.fp);
-            (end, [handle(), frame.register(1), place], stack)
-        }
-        Mapping::Import | Mapping::Retain => (end, [handle(), 0, 0], 0),
-        Mapping::Map => (end, [frame.register(0), frame.register(1), frame.register(3)], 0),
-        Mapping::Unmap => (frame.start, [frame.register(0), frame.register(1), 0], 0),
-        Mapping::Release => (frame.start, [frame.register(0), 0, 0], 0),
-    };
-    let payload = [what, bytes, of, u64::from(stack)];
-    ring::quick(thread, ExtKind::HostMemory, number, clock, &payload);
-}
-
 fn communicated(thread: &Thread, number: u32, frame: &Frame, does: Does, end: u64) {
-    let Does::Communicates { count, data_type, peer, communicator, stream } = does else { return };
+    let Does::Communicates { elements, peer, communicator, stream } = does else { return };
+    let (count, data_type) =
+        elements.map_or((0, NO_TYPE), |(count, of)| (frame.register(count), frame.register(of)));
     let payload = [
         end,
-        u64::from(frame.result as u32) | frame.register(data_type) << 32,
+        u64::from(frame.result as u32) | data_type << 32,
         frame.at(communicator),
-        frame.register(count),
+        count,
         frame.at(stream),
         peer.map_or(0, |at| u64::from(frame.register(at) as u32) + 1),
     ];
@@ -184,28 +162,80 @@ fn multiplied(number: u32, frame: &Frame, shape: Option<wire::Shape>, end: u64) 
     ring::quick(thread, ExtKind::Gemm, number, frame.start, &payload);
 }
 
-fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, succeeded: bool, clock: u64) {
+/// `ncclInProgress`: a non-blocking communicator has its address, and is still being made.
+const IN_PROGRESS: u32 = 7;
+/// Stands for `ncclDataType_t` where no data is exchanged.
+const NO_TYPE: u64 = u32::MAX as u64;
+/// Most ids or ranks of a list that are read.
+const LIST_MOST: u64 = 1 << 16;
+
+fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
+    let is_made = matches!(frame.result as u32, 0 | IN_PROGRESS);
+    // SAFETY: the function has stored the communicator there.
+    let made = |at: u8| if is_made { unsafe { word(frame.register(at), 0) } } else { 0 };
+    let parent = frame.register(0);
+    let narrow = |at: u8| u64::from(frame.register(at) as u32);
+    // What is not in the arguments is not asked of the library: a communicator may still be in
+    // the making.
     let payload = match how {
-        // Not asked of the library: a communicator may still be in the making.
-        Joins::Rank => {
-            let (size, rank) = (frame.register(1) as u32, frame.register(2) as u32);
-            // SAFETY: the function has stored the communicator there.
-            let made = if succeeded { unsafe { word(frame.register(0), 0) } } else { 0 };
-            [made, identity(frame), u64::from(size), u64::from(rank), 0, 0]
+        Joins::Rank => [made(0), identity(frame), narrow(1), narrow(2), 0, 0],
+        Joins::Scalable => {
+            // SAFETY: so many ids of 16 words lie there.
+            let identity = unsafe { words(frame.register(4), narrow(3) * 16) };
+            [made(0), identity, narrow(1), narrow(2), 0, 0]
         }
-        Joins::Split => {
-            // SAFETY: the function has stored the communicator there.
-            let made = if succeeded { unsafe { word(frame.register(3), 0) } } else { 0 };
-            let colour_and_key = frame.register(1) as u32 as u64 | frame.register(2) << 32;
-            [made, 0, 0, 0, frame.register(0), colour_and_key]
+        Joins::All => return joined_all(thread, number, frame, is_made, clock),
+        Joins::Split => [made(3), 0, 0, 0, parent, narrow(1) | frame.register(2) << 32],
+        Joins::Shrink => {
+            let (whole, odd) = (narrow(2) / 2, narrow(2) & 1);
+            // SAFETY: so many ranks, two to a word, lie there.
+            let list = unsafe { words(frame.register(1), whole) };
+            let last = match odd {
+                // SAFETY: the list's last rank.
+                1 if is_made => unsafe { half(frame.register(1), whole as usize * 8) },
+                _ => 0,
+            };
+            [made(3), fnv1a_on(list, &last.to_le_bytes()), 0, 0, parent, narrow(2)]
         }
-        Joins::Leaves => [frame.register(0), 0, 0, 0, 0, 0],
+        Joins::Grow => {
+            let identity = match frame.register(2) {
+                0 => 0,
+                // SAFETY: an id of 16 words.
+                id => unsafe { words(id, 16) },
+            };
+            [made(4), identity, narrow(1), narrow(3), parent, 0]
+        }
+        Joins::Leaves => [parent, 0, 0, 0, 0, 0],
     };
     ring::quick(thread, ExtKind::Communicator, number, clock, &payload);
+}
+
+/// One process has all ranks, so their number need only be its own.
+fn joined_all(thread: &Thread, number: u32, frame: &Frame, is_made: bool, clock: u64) {
+    let ranks = u64::from(frame.register(1) as u32).min(LIST_MOST);
+    let identity =
+        fnv1a_on(fnv1a_on(FNV_BASIS, &clock.to_le_bytes()), &thread.tid.get().to_le_bytes());
+    for rank in 0..if is_made { ranks } else { 0 } {
+        // SAFETY: the function has stored that many communicators there.
+        let made = unsafe { word(frame.register(0), rank as usize * 8) };
+        let payload = [made, identity, ranks, rank, 0, 0];
+        ring::quick(thread, ExtKind::Communicator, number, clock, &payload);
+    }
 }
 
 /// A number that is the same in every rank: a hash (FNV-1a) of the 128 bytes
 /// that all of them gave.
 fn identity(frame: &Frame) -> u64 {
     (0..16).fold(FNV_BASIS, |hash, at| fnv1a_on(hash, &frame.stack(at).to_le_bytes()))
+}
+
+/// The same of words in memory.
+///
+/// # Safety
+/// `address` is 0, or so many words lie there.
+unsafe fn words(address: u64, count: u64) -> u64 {
+    (0..count.min(LIST_MOST)).fold(FNV_BASIS, |hash, at| {
+        // SAFETY: the caller's premise.
+        fnv1a_on(hash, &unsafe { word(address, at as usize * 8) }.to_le_bytes())
+    })
 }

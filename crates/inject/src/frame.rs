@@ -37,6 +37,17 @@ impl Frame {
         Frame { start: 1, result: 0, registers, fp: 0, caller: 0 }
     }
 
+    /// Clock before the real call, of the frame of a call whose stack pointer was `sp`.
+    ///
+    /// # Safety
+    /// `sp` is what [`Frame::sp`] returned on this thread, and that memory still belongs to its
+    /// stack.
+    pub(crate) unsafe fn start_of(sp: usize) -> u64 {
+        let start = (sp - core::mem::offset_of!(Frame, caller)) as *const u64;
+        // SAFETY: the caller's premise; the frame may be gone, and its memory is still there.
+        unsafe { start.add(core::mem::offset_of!(Frame, start) / 8).read_volatile() }
+    }
+
     pub(crate) fn register(&self, at: u8) -> u64 {
         self.registers.get(usize::from(at)).copied().unwrap_or(0)
     }
@@ -55,8 +66,6 @@ impl Frame {
             ArgumentAt::Stack(at) => self.stack(at),
             // SAFETY: the real function has read the same structure, and it succeeded.
             ArgumentAt::Field(offset) => unsafe { word(self.register(0), usize::from(offset)) },
-            // SAFETY: as above.
-            ArgumentAt::Pointee(at) => unsafe { word(self.register(at), 0) },
         }
     }
 
@@ -77,4 +86,16 @@ pub(crate) unsafe fn word(address: u64, offset: usize) -> u64 {
     // SAFETY: the caller's premise; CUDA's interface aligns what it points at, and an
     // unaligned read is as good.
     unsafe { ((address as usize + offset) as *const u64).read_unaligned() }
+}
+
+/// The low half of a word at the end of a list, which may end with it; 0 behind a null pointer.
+///
+/// # Safety
+/// As [`word`], of four bytes.
+pub(crate) unsafe fn half(address: u64, offset: usize) -> u64 {
+    if address == 0 {
+        return 0;
+    }
+    // SAFETY: the caller's premise.
+    u64::from(unsafe { ((address as usize + offset) as *const u32).read_unaligned() })
 }
