@@ -1,13 +1,17 @@
-//! `libtprof_cupti.so`: loaded by the CUDA driver (`CUDA_INJECTION64_PATH`), and
-//! by every copy of NVTX (`NVTX_INJECTION64_PATH`).
+//! `libtprof_cupti.so`: loaded by the CUDA driver (`CUDA_INJECTION64_PATH`), by every copy
+//! of NVTX (`NVTX_INJECTION64_PATH`), and by NCCL as its profiler plugin
+//! (`NCCL_PROFILER_PLUGIN`).
 //!
 //! It attaches by itself, as one more region of the process: it also works where
 //! the hooks of `libtprof_preload.so` are not loaded. The logic lives in
 //! `tprof-inject`. Without `TPROF_SESSION` in the environment it does nothing.
 #![no_std]
+#![allow(non_snake_case)] // NCCL's names
 
-use core::ffi::c_int;
+use core::arch::naked_asm;
+use core::ffi::{c_int, c_void};
 use tprof_inject::gpu::agent;
+use tprof_inject::nccl;
 use tprof_inject::nvtx::{self, GetExportTable};
 
 /// Never reached: the release library contains no panic (checked by
@@ -36,4 +40,36 @@ pub extern "C" fn InitializeInjection() -> c_int {
 pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTable>) -> c_int {
     // SAFETY: the caller's premise.
     get.map_or(0, |get| c_int::from(unsafe { nvtx::install(get) }))
+}
+
+/// The table of NCCL's profiler plugin in this version, or null.
+extern "C" fn resolve(version: usize) -> *const c_void {
+    nccl::table(version)
+}
+
+/// Names by which NCCL finds the tables. Each is an indirect function: what `dlsym` returns for
+/// it is what its code returns, so that a plugin of the job's own can be handed over.
+macro_rules! plugin {
+    ($($name:ident $version:literal)*) => {$(
+        /// See NCCL's `ext-profiler`.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub extern "C" fn $name() {
+            naked_asm!(
+                concat!(".type ", stringify!($name), ", @gnu_indirect_function"),
+                "mov edi, {version}",
+                "jmp {resolve}",
+                version = const $version,
+                resolve = sym resolve,
+            )
+        }
+    )*};
+}
+plugin! {
+    ncclProfiler_v1 1
+    ncclProfiler_v2 2
+    ncclProfiler_v3 3
+    ncclProfiler_v4 4
+    ncclProfiler_v5 5
+    ncclProfiler_v6 6
 }

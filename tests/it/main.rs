@@ -28,6 +28,7 @@ mod joining;
 mod leftovers;
 mod life;
 mod loss;
+mod nccl;
 mod no_perf;
 mod nvtx;
 mod open;

@@ -31,10 +31,10 @@ int main(void) {
         }
         int status;
         check(waitpid(pid, &status, 0) == pid, "waitpid");
-        print_status("child", status);
+        say_status("child", status);
     }
     stop = 1;
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    print("joined\n");
+    say("joined\n");
     return 0;
 }

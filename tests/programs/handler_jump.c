@@ -48,10 +48,10 @@ int main(int argc, char **argv) {
     sigaction(SIGALRM, &action, NULL);
     if (argc > 1 && strcmp(argv[1], "commands") == 0) {
         char command;
-        print("ready\n");
+        say("ready\n");
         while (read(0, &command, 1) == 1) {
             jump(3000);
-            print("%c\n", command);
+            say("%c\n", command);
         }
     } else {
         jump(300);
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
         void *block = victim_take(some_size(i));
         if (i % 2) victim_give(block, some_size(i));
     }
-    print("jumps %d\n", jumps);
+    say("jumps %d\n", jumps);
     expect();
     return 0;
 }

@@ -70,9 +70,9 @@ impl Live {
                     }
                 }
                 Err(why) => {
-                    let stderr = self.stop();
+                    let said = self.stop();
                     panic!(
-                        "{}: no line {beginning:?} ({why:?}); stdout {:?}; stderr {stderr}",
+                        "{}: no line {beginning:?} ({why:?}); stdout {:?}; stderr {said}",
                         self.name, self.seen
                     )
                 }

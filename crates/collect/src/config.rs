@@ -23,6 +23,9 @@ pub struct Config {
     pub sample_rate: u32,
     /// What is counted beside time.
     pub counters: Vec<PerfEvent>,
+    /// What NCCL reports beside its operations.
+    #[serde(default)]
+    pub nccl: Vec<NcclEvent>,
     /// Time between readings of RSS, mapped bytes, live heap and cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
@@ -85,6 +88,26 @@ pub enum Activity {
     Comm,
     /// NVTX ranges.
     Nvtx,
+}
+
+/// `--nccl`: what NCCL's profiler plugin records beside operations, which costs more.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+pub enum NcclEvent {
+    /// What the proxy thread sends and receives, with its waits.
+    Proxy,
+    /// Times of kernels by channel, which NCCL takes on the device.
+    Kernels,
+}
+
+impl NcclEvent {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            NcclEvent::Proxy => "proxy",
+            NcclEvent::Kernels => "kernels",
+        }
+    }
 }
 
 /// `--mem`.

@@ -14,7 +14,7 @@
 //! - [`ring`]: where records go; [`unwind`], [`python`], [`stacks`]: what they refer to;
 //! - [`attach`] and the [`gate`]: from here on a thread records;
 //! - what hooks report: [`heap`], [`life`], [`calls`]; what the CUPTI agent does: [`gpu`],
-//!   [`nvtx`].
+//!   [`nvtx`], [`nccl`].
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // hooks, shared memory and raw system calls are this crate's purpose
 
@@ -37,9 +37,7 @@ pub mod real;
 pub mod state;
 pub mod sys;
 
-pub mod array_bytes;
 pub mod block;
-pub mod entry_points;
 pub mod exec;
 pub mod filter;
 pub mod gemm;
@@ -70,4 +68,5 @@ pub mod life;
 
 pub mod gpu;
 
+pub mod nccl;
 pub mod nvtx;

@@ -29,6 +29,11 @@ pub const NEXT_INJECTION: &str = "TPROF_NEXT_INJECTION";
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// Every copy of NVTX loads the library that this names, at its first use.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+/// NCCL loads the library that this names as its profiler plugin, with the first communicator: a
+/// path, the end of a name, or `none`.
+pub const NCCL_PROFILER: &str = "NCCL_PROFILER_PLUGIN";
+/// Names of NCCL's costly events that are to be recorded, with commas: `proxy`, `kernels`.
+pub const NCCL_EVENTS: &str = "TPROF_NCCL_EVENTS";
 /// File name of the CUPTI agent.
 pub const AGENT_LIBRARY: &str = "libtprof_cupti.so";
 /// File name of the injected library.

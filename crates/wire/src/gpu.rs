@@ -57,6 +57,7 @@ macro_rules! payload {
         }
     };
 }
+pub(crate) use payload;
 
 payload! {
     /// Both clocks at one moment: the record's own is the middle of two readings
@@ -237,12 +238,6 @@ payload! {
             address,
             /// Bytes.
             bytes,
-            /// Address of the stream-ordered pool that it belongs to; 0 if of none of this process.
-            pool,
-            /// Bytes that this pool holds.
-            pool_held,
-            /// Bytes of them that are given out.
-            pool_given,
         }
         narrow {
             /// Call that asked for it.
@@ -416,6 +411,8 @@ pub mod trouble {
     pub const NAMES_CUT: u32 = 10;
     /// CUPTI is newer than any that the agent supports: its version.
     pub const NEWER: u32 = 14;
+    /// NCCL's profiler plugin is another library's: the text names it.
+    pub const OTHER_PROFILER: u32 = 40;
     /// From here on CUPTI records the CUDA runtime's calls.
     pub const RECORDS_CALLS: u32 = 13;
 }

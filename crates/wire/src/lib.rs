@@ -15,6 +15,7 @@ pub mod gemm;
 pub mod gpu;
 pub mod handshake;
 pub mod hash;
+pub mod nccl;
 pub mod python;
 pub mod record;
 pub mod region;

@@ -169,6 +169,14 @@ pub enum ExtKind {
     RangeMark = 36,
     /// [`crate::gpu::Range`]: this thread's name; the thread's id in `id`.
     RangeThread = 37,
+    /// [`crate::nccl::Context`]: NCCL's profiler plugin serves a communicator.
+    NcclContext = 40,
+    /// [`crate::nccl::Call`]: NCCL was asked for an operation.
+    NcclCall = 41,
+    /// [`crate::nccl::Task`]: NCCL enqueued an operation.
+    NcclTask = 42,
+    /// [`crate::nccl::Transfer`]: an operation's work on one channel is over.
+    NcclTransfer = 43,
     /// A CUDA runtime or NCCL call returned: [`crate::calls::HOST_CALL_WORDS`].
     HostCall = 48,
     /// It took or gives back memory: [`crate::calls::HOST_MEMORY_WORDS`].
@@ -181,7 +189,7 @@ pub enum ExtKind {
     Gemm = 52,
 }
 
-/// Kinds that the CUPTI agent writes.
+/// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
 pub const AGENT_KINDS: core::ops::Range<u16> = 16..48;
 
 impl ExtKind {
@@ -212,9 +220,11 @@ impl ExtKind {
         ];
         const RANGES: &[ExtKind] =
             &[RangePush, RangePop, RangeStart, RangeEnd, RangeMark, RangeThread];
+        const NCCL: &[ExtKind] = &[NcclContext, NcclCall, NcclTask, NcclTransfer];
         let index = (word0 >> 4 & 0xfff) as usize;
         let (list, first) = match index {
             48.. => (CALLS, 48),
+            40.. => (NCCL, 40),
             32.. => (RANGES, 32),
             16.. => (AGENT, 16),
             _ => (ALL, 1),
@@ -356,7 +366,7 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=28u64).chain(32..=37).chain(48..=52) {
+        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=52) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));

@@ -67,6 +67,7 @@ fn from_layers(
             stacks: StackMode::Auto,
             sample_rate: DEFAULT_SAMPLE_RATE,
             counters: PerfEvent::STANDARD.to_vec(),
+            nccl: Vec::new(),
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             on_full: OnFull::Wait,

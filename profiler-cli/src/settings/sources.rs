@@ -20,7 +20,7 @@ use tprof_wire::env as names;
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
 /// Variables that mean something to another part of tprof.
-const OTHER_VARIABLES: [&str; 10] = [
+const OTHER_VARIABLES: [&str; 11] = [
     names::SESSION,
     names::BIN,
     names::HOST,
@@ -28,6 +28,7 @@ const OTHER_VARIABLES: [&str; 10] = [
     names::CUPTI,
     names::CUPTI_RECORD,
     names::NEXT_INJECTION,
+    names::NCCL_EVENTS,
     CONFIG_FILE,
     LIBRARY_DIR,
     ENABLED,

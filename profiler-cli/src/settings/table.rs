@@ -7,7 +7,9 @@
 
 use super::given::Given;
 use super::resolved::Resolved;
-use super::values::{self, ACTIVITIES, IF_EXISTS_MODES, MEM_MODES, ON_FULL, STACK_MODES, name_of};
+use super::values::{
+    self, ACTIVITIES, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL, STACK_MODES, name_of,
+};
 use crate::runs::formats;
 use crate::terminal::errors::Failure;
 use std::path::PathBuf;
@@ -55,7 +57,7 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 19] = [
+pub const SETTINGS: [&Setting; 20] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -64,6 +66,7 @@ pub const SETTINGS: [&Setting; 19] = [
     &STACKS,
     &SAMPLE_RATE,
     &COUNTERS,
+    &NCCL,
     &RSS_INTERVAL,
     &GPU_INTERVAL,
     &MAX_SIZE,
@@ -198,6 +201,25 @@ pub static COUNTERS: Setting = Setting {
         Some(match counters.is_empty() {
             true => "none".into(),
             false => counters.iter().map(|event| event.name()).collect::<Vec<_>>().into(),
+        })
+    },
+};
+
+/// What NCCL reports beside its operations.
+pub static NCCL: Setting = Setting {
+    name: "nccl",
+    short: None,
+    help: "NCCL's events by channel: none, or a list of {values} [default: none]",
+    kind: ValueKind::Text("LIST", || values::names(&NCCL_EVENTS)),
+    set: |resolved, given| {
+        resolved.config.nccl = values::nccl_events(given)?;
+        Ok(())
+    },
+    show: |resolved| {
+        let events = &resolved.config.nccl;
+        Some(match events.is_empty() {
+            true => "none".into(),
+            false => events.iter().map(|event| event.name()).collect::<Vec<_>>().into(),
         })
     },
 };

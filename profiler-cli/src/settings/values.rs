@@ -5,7 +5,7 @@ use crate::terminal::errors::{Failure, nearest};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
-    Activity, DEFAULT_SAMPLE_INTERVAL, IfExists, MemMode, OnFull, PerfEvent, StackMode,
+    Activity, DEFAULT_SAMPLE_INTERVAL, IfExists, MemMode, NcclEvent, OnFull, PerfEvent, StackMode,
     highest_sample_rate,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
@@ -26,6 +26,9 @@ pub const MEM_MODES: [(&str, MemMode); 3] = [
     ("sampled", MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL }),
     ("off", MemMode::Off),
 ];
+/// What NCCL reports beside operations.
+pub const NCCL_EVENTS: [(&str, NcclEvent); 2] =
+    [("proxy", NcclEvent::Proxy), ("kernels", NcclEvent::Kernels)];
 /// Ways to unwind stacks.
 pub const STACK_MODES: [(&str, StackMode); 5] = [
     ("auto", StackMode::Auto),
@@ -130,6 +133,25 @@ pub fn mem(given: &Given) -> Result<MemMode, Failure> {
     }
     one_of(given, &MEM_MODES)
         .map_err(|failure| failure.cause("the values are exact, sampled, sampled=BYTES or off"))
+}
+
+/// Names of NCCL's events, separated by commas.
+pub fn nccl_events(given: &Given) -> Result<Vec<NcclEvent>, Failure> {
+    let text = given.text()?.to_ascii_lowercase();
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        let Some((_, event)) = NCCL_EVENTS.iter().find(|(name, _)| *name == word) else {
+            let right = nearest(word, ["none", "proxy", "kernels"]).unwrap_or("none");
+            return Err(given.refuse("the values are none, proxy, kernels, or both", right));
+        };
+        found.push(*event);
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
 /// Events to count.

@@ -4,7 +4,7 @@ use super::facts::{Facts, Subject, rows};
 use Subject::*;
 use serde_json::Value;
 
-/// Things of which `findings` reports that none was recorded, or that none is judged.
+/// Things of which `findings` says that none was recorded, or that none is judged.
 const THINGS: [(&str, Subject); 11] = [
     ("kernel, copy or memset", Work),
     ("compute kernel", Computes),
@@ -19,7 +19,7 @@ const THINGS: [(&str, Subject); 11] = [
     ("sample of the heap's allocator", Samples),
 ];
 
-/// Beginnings of other sentences which state that none of something was recorded.
+/// Beginnings of other sentences which say that none of something was recorded.
 const DENIED: [(&str, Subject); 28] = [
     ("no kernel, copy or memset was recorded", Work),
     ("no CUDA or HIP call was recorded", Calls),
@@ -84,7 +84,7 @@ const UNCOUNTED: [&str; 28] = [
 ];
 
 /// A sentence, and the ranks that it is about.
-struct Sentence {
+struct Said {
     text: String,
     place: String,
     ranks: Ranks,
@@ -97,33 +97,31 @@ enum Ranks {
     Some(usize),
 }
 
-/// Sentences of all reports which contradict what a report counts, or which this
-/// test has no rule for.
+/// Sentences of all reports which contradict what a report counts, or which nobody
+/// has told this test how to hold against that.
 pub fn contradictions(reports: &Value, facts: &Facts) -> Vec<String> {
-    sentences(reports)
-        .iter()
-        .filter_map(|claim| {
-            Some(format!("{}: {}: {}", claim.place, claim.text, judge(claim, facts)?))
-        })
+    let said = sentences(reports);
+    said.iter()
+        .filter_map(|said| Some(format!("{}: {}: {}", said.place, said.text, judge(said, facts)?)))
         .collect()
 }
 
-fn judge(sentence: &Sentence, facts: &Facts) -> Option<String> {
-    let text = sentence.text.as_str();
+fn judge(said: &Said, facts: &Facts) -> Option<String> {
+    let text = said.text.as_str();
     for (thing, subject) in THINGS {
         let Some(rest) = text.strip_prefix("no ").and_then(|rest| rest.strip_prefix(thing)) else {
             continue;
         };
         if rest.starts_with(" was recorded") {
-            return denied(sentence, subject, facts);
+            return denied(said, subject, facts);
         }
         if rest.starts_with(" lies ") {
-            return elsewhere(rest, sentence, subject, facts);
+            return elsewhere(rest, said, subject, facts);
         }
     }
     let mut denials = DENIED.iter().filter(|(start, _)| text.starts_with(start)).peekable();
     if denials.peek().is_some() {
-        return denials.find_map(|(_, subject)| denied(sentence, *subject, facts));
+        return denials.find_map(|(_, subject)| denied(said, *subject, facts));
     }
     if text.starts_with("there is one rank") {
         return (facts.ranks.len() > 1).then(|| format!("there are {:?}", facts.ranks));
@@ -135,9 +133,9 @@ fn judge(sentence: &Sentence, facts: &Facts) -> Option<String> {
 }
 
 /// That none was recorded.
-fn denied(sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String> {
+fn denied(said: &Said, subject: Subject, facts: &Facts) -> Option<String> {
     let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
-    match &sentence.ranks {
+    match &said.ranks {
         Ranks::All => {
             let (kind, amount) = facts.anywhere(subject)?;
             Some(format!("`{kind}` counts {amount} of {subject:?}"))
@@ -151,10 +149,10 @@ fn denied(sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String
 }
 
 /// That what was recorded lies elsewhere: it was recorded, and what is judged is named right.
-fn elsewhere(rest: &str, sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String> {
+fn elsewhere(rest: &str, said: &Said, subject: Subject, facts: &Facts) -> Option<String> {
     let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
     let with = facts.ranks.iter().filter(|rank| has(rank)).count();
-    let wanted = match sentence.ranks {
+    let wanted = match said.ranks {
         Ranks::All => facts.ranks.len(),
         Ranks::One(_) => 1,
         Ranks::Some(ranks) => ranks,
@@ -169,8 +167,8 @@ fn elsewhere(rest: &str, sentence: &Sentence, subject: Subject, facts: &Facts) -
     }
 }
 
-/// Sentences in which reports name why something is not there.
-fn sentences(reports: &Value) -> Vec<Sentence> {
+/// Sentences in which reports say why something is not there.
+fn sentences(reports: &Value) -> Vec<Said> {
     let mut all = Vec::new();
     for (kind, report) in reports.as_object().unwrap() {
         visit(report, kind, &Ranks::All, &mut all);
@@ -192,7 +190,7 @@ fn sentences(reports: &Value) -> Vec<Sentence> {
             // Several things may be denied at once.
             let of = &of;
             let parts = row[key].as_str().unwrap().split("; no ").enumerate();
-            all.extend(parts.map(|(at, part)| Sentence {
+            all.extend(parts.map(|(at, part)| Said {
                 text: if at == 0 { part.to_owned() } else { format!("no {part}") },
                 place: format!("findings.{table}"),
                 ranks: of.copy(),
@@ -212,7 +210,7 @@ impl Ranks {
     }
 }
 
-fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Sentence>) {
+fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Said>) {
     match value {
         Value::Object(object) => {
             let label = ["rank", "label"].iter().find_map(|key| object.get(*key)?.as_str());
@@ -221,11 +219,11 @@ fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Sentence>) {
                 let path = format!("{path}.{key}");
                 match value {
                     Value::String(text) if key.ends_with("_missing") => {
-                        all.push(Sentence { text: text.clone(), place: path, ranks: of.copy() });
+                        all.push(Said { text: text.clone(), place: path, ranks: of.copy() });
                     }
                     Value::Array(notes) if key == "notes" => {
                         let notes = notes.iter().filter_map(Value::as_str);
-                        all.extend(notes.map(|text| Sentence {
+                        all.extend(notes.map(|text| Said {
                             text: text.to_owned(),
                             place: path.clone(),
                             ranks: of.copy(),
@@ -240,7 +238,7 @@ fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Sentence>) {
     }
 }
 
-/// What the text reports none of, and the JSON does not.
+/// What the text says none of, and the JSON does not.
 pub fn unlike_text(reports: &Value, text: &str) -> Vec<String> {
     let mut reasons = Vec::new();
     for (kind, report) in reports.as_object().unwrap() {
@@ -251,16 +249,16 @@ pub fn unlike_text(reports: &Value, text: &str) -> Vec<String> {
     for paragraph in text.split("\n\n") {
         let paragraph = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
         let Some((_, reason)) = paragraph.split_once(" none: ") else { continue };
-        if !reasons.iter().any(|sentence| reason.starts_with(&sentence.text)) {
+        if !reasons.iter().any(|said| reason.starts_with(&said.text)) {
             unlike.push(format!("only in text: none: {reason}"));
         }
     }
     for (table, key) in [("undecided", "why"), ("clear", "measured")] {
         for row in rows(&reports["findings"], table) {
-            let cell = row[key].as_str().unwrap();
-            let cell = cell.split_whitespace().collect::<Vec<_>>().join(" ");
-            if !joined.contains(&cell) && cell.len() < 50 {
-                unlike.push(format!("only in JSON: {cell}"));
+            let said = row[key].as_str().unwrap();
+            let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            if !joined.contains(&said) && said.len() < 50 {
+                unlike.push(format!("only in JSON: {said}"));
             }
         }
     }

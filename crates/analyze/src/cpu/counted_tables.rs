@@ -78,8 +78,8 @@ impl All<'_> {
         }
         notes.sort_unstable();
         notes.dedup();
-        let note = |(why, events): (String, Vec<&str>)| format!("no {}: {why}", events.join(", "));
-        notes.extend(missing.into_iter().map(note));
+        let told = |(why, events): (String, Vec<&str>)| format!("no {}: {why}", events.join(", "));
+        notes.extend(missing.into_iter().map(told));
         notes
     }
 }

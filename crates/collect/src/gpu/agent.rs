@@ -2,7 +2,6 @@
 
 use super::coverage::Gap;
 use super::launches::{Launches, RuntimeCall};
-use super::matching::{Matched, Matching, MemoryCall};
 use super::ranges::Ranges;
 use super::rows::{self, Rows, ThreadRows};
 use crate::out::info;
@@ -20,6 +19,12 @@ use tprof_wire::record::ExtKind;
 /// node's ranks.
 const ROWS: usize = 8_192;
 
+/// How long the hooks may take to record memory that CUPTI has recorded.
+const HOOKS_LATE_NS: u64 = 5_000_000_000;
+
+/// What only NCCL's profiler plugin records.
+pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
+
 /// The device side of one process.
 pub struct Gpu {
     label: String,
@@ -28,9 +33,7 @@ pub struct Gpu {
     copies: Vec<MemoryCopy>,
     waits: Vec<Synchronization>,
     spans: Vec<Span>,
-    matching: Matching,
-    /// CUPTI records memory.
-    records_memory: bool,
+    allocations: Vec<DeviceAllocation>,
     externals: Vec<ExternalId>,
     ranges: Ranges,
     launches: Launches,
@@ -50,14 +53,18 @@ impl Gpu {
             copies: Vec::new(),
             waits: Vec::new(),
             spans: Vec::new(),
-            matching: Matching::default(),
-            records_memory: true,
+            allocations: Vec::new(),
             externals: Vec::new(),
             ranges: Ranges::default(),
             launches: Launches::default(),
             calls_from_ns: None,
             last_call: None,
         }
+    }
+
+    /// A text of the agent's; empty for none, and for one that is not defined (yet).
+    pub fn text(&self, id: u32) -> &str {
+        self.rows.texts.text(id).unwrap_or_default()
     }
 
     /// Takes a record; false if it makes no sense.
@@ -136,10 +143,8 @@ impl Gpu {
                 self.waits.push(row);
             }
             ExtKind::Memory => {
-                let change = gpu::Memory::unpack(payload)?;
-                let row = self.rows.memory(&change, record.thread);
-                self.rows.pools(&change, place.file);
-                self.matching.recorded(row);
+                let row = self.rows.memory(&gpu::Memory::unpack(payload)?, record.thread);
+                self.allocations.push(row);
             }
             ExtKind::External => {
                 let external = gpu::External::unpack(payload)?;
@@ -187,15 +192,6 @@ impl Gpu {
         });
     }
 
-    /// Adds what is not recorded of this process to the run's list, and why.
-    pub fn add_blind(&self, what: &str, why: &str, losses: &mut Losses) {
-        losses.add_blind(Blind {
-            process: self.label.clone(),
-            what: what.to_owned(),
-            why: why.to_owned(),
-        });
-    }
-
     /// Something that the run must report.
     fn note(
         &mut self,
@@ -219,11 +215,11 @@ impl Gpu {
                 if text.starts_with("kernels: ") {
                     self.launches.cannot_know();
                 }
-                self.records_memory &= !text.starts_with("device memory: ");
                 let (of, why) = text.split_once(": ").unwrap_or(("records of the GPU", text));
                 blind(of, &format!("CUPTI refused it ({why}, {count})"));
             }
             trouble::NOT_CHAINED => blind("another injected library", text),
+            trouble::OTHER_PROFILER => blind(NCCL_CHOICES, text),
             trouble::USES => {
                 let key = place.writer().name("cupti");
                 let value = serde_json::json!({
@@ -264,24 +260,23 @@ impl Gpu {
         }
     }
 
-    /// Calls of the hooks that changed memory.
-    pub fn changed_memory(&mut self, calls: impl Iterator<Item = MemoryCall>) {
-        // Before its records begin CUPTI has none to match.
-        let from_ns = self.calls_from_ns.filter(|_| self.records_memory).unwrap_or(u64::MAX);
-        calls.filter(|call| call.from_ns >= from_ns).for_each(|call| self.matching.called(call));
-    }
-
-    /// Writes changes of memory that only CUPTI recorded: the hooks' rows of the others have the
-    /// stacks that took it.
+    /// Writes CUPTI's records of memory, unless the hooks record it, with the
+    /// stacks that took it. A hook may be late: its first stack waits for the
+    /// collector, which is longer than CUPTI takes.
     pub fn write_memory(
         &mut self,
+        hooks_record: bool,
         now_ns: u64,
-        last: bool,
         writer: &mut TraceWriter,
         losses: &mut Losses,
     ) {
-        let mut rows = self.matching.settle(now_ns, last);
-        write_rows(&mut rows, |row| row.time_ns, writer, losses);
+        if hooks_record {
+            self.allocations.clear();
+        }
+        let waited = self.allocations.first().map_or(0, |row| now_ns.saturating_sub(row.time_ns));
+        if waited >= HOOKS_LATE_NS || self.allocations.len() >= ROWS {
+            write_rows(&mut self.allocations, |row| row.time_ns, writer, losses);
+        }
     }
 
     /// Writes what has gathered; `threads` are the rows of the process's threads, by
@@ -315,8 +310,7 @@ impl Gpu {
         losses: &mut Losses,
     ) {
         self.write(threads, writer, losses);
-        self.write_memory(end_ns, true, writer, losses);
-        self.write_matched(writer);
+        write_rows(&mut self.allocations, |row| row.time_ns, writer, losses);
         let unrecorded = self.ranges.close(end_ns);
         self.write(threads, writer, losses);
         for (what, why, count) in [
@@ -329,21 +323,6 @@ impl Gpu {
                 losses.lose(what, why, count);
             }
         }
-    }
-
-    /// Which side recorded changes of memory, as a property of the file.
-    fn write_matched(&mut self, writer: &mut TraceWriter) {
-        let Matched { both, only_cupti, only_hooks } = self.matching.finish();
-        if self.calls_from_ns.is_none() || !self.records_memory {
-            return;
-        }
-        let key = writer.name("device-memory");
-        let value = serde_json::json!({
-            "process": self.rows.process, "both": both, "only_cupti": only_cupti,
-            "only_hooks": only_hooks,
-        });
-        let value = writer.name(&value.to_string());
-        writer.property(Property { key, value });
     }
 
     /// Reports how many kernels were launched without a record.

@@ -8,11 +8,9 @@ mod agent;
 pub mod coverage;
 mod joins;
 mod launches;
-pub mod matching;
 mod ranges;
 mod rows;
 mod texts;
-pub mod virtual_memory;
 
-pub use agent::{AgentRecord, Gpu};
+pub use agent::{AgentRecord, Gpu, NCCL_CHOICES};
 pub use rows::ThreadRows;

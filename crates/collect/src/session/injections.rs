@@ -1,5 +1,6 @@
 //! What is injected into the job, and by which variables.
 
+use super::nccl_conf;
 use crate::config::{Activity, Config};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -14,9 +15,10 @@ pub struct Libraries {
     pub agent: Option<PathBuf>,
 }
 
-/// Variables by which CUDA's driver and NVTX load the agent. A library that the job
+/// Variables by which CUDA's driver, NVTX and NCCL load the agent. A library that the job
 /// had named for CUDA is loaded by the agent in its turn; one that it had named for
-/// NVTX keeps its place, since a range has one receiver, and the run notes it.
+/// NVTX keeps its place, since a range has one receiver, and the run notes it; so does a
+/// profiler plugin that the job, or a configuration file, has named for NCCL.
 pub fn injections(
     agent: &Path,
     config: &Config,
@@ -37,6 +39,16 @@ pub fn injections(
     }
     if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {
         pairs.push((env::NVTX_INJECTION, agent.as_os_str().to_owned()));
+    }
+    if config.activities.contains(&Activity::Comm)
+        && foreign(env::NCCL_PROFILER).is_none()
+        && !nccl_conf::names_profiler(given)
+    {
+        pairs.push((env::NCCL_PROFILER, agent.as_os_str().to_owned()));
+        if !config.nccl.is_empty() {
+            let words: Vec<&str> = config.nccl.iter().map(|event| event.name()).collect();
+            pairs.push((env::NCCL_EVENTS, words.join(",").into()));
+        }
     }
     pairs
 }

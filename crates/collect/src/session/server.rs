@@ -2,7 +2,7 @@
 //! process ends.
 
 use super::configure::{TargetClock, configure};
-use super::nvtx_owner::nvtx_owner;
+use super::owners::{nccl_owner, nvtx_owner};
 use crate::config::{Activity, Config, MemMode, StackMode};
 use crate::directory::socket::SessionSocket;
 use crate::elf;
@@ -276,6 +276,8 @@ impl Server {
             rank: Rank::of(&environ),
             nvtx_owner: nvtx_owner(pid, &environ)
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
+            nccl_owner: nccl_owner(&environ)
+                .filter(|_| self.config.activities.contains(&Activity::Comm)),
             watched: false,
             time_ns: sys::monotonic_ns(),
             begun_with: Vec::new(),

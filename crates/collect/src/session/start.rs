@@ -249,7 +249,7 @@ impl Session {
             && let Ok(mut devices) = self.devices.lock()
         {
             let events = self.events.clone();
-            let deliver = move |message| drop(events.send(Event::Device(message)));
+            let deliver = move |told| drop(events.send(Event::Device(told)));
             *devices = nvml::Sampler::start(self.config.gpu_interval, deliver);
         }
     }
@@ -368,10 +368,10 @@ fn start_sampler(
         events: config.counters.iter().copied().filter(counted).collect(),
     };
     let events = events.clone();
-    let deliver = move |event| {
-        let _ = events.send(Event::Sampler(event));
+    let heard = move |heard| {
+        let _ = events.send(Event::Sampler(heard));
     };
-    CpuSampler::start(wanted, Box::new(deliver))
+    CpuSampler::start(wanted, Box::new(heard))
 }
 
 fn make_session_directory() -> Result<PathBuf, CollectError> {

@@ -35,6 +35,8 @@ pub struct Attached {
     pub rank: Option<Rank>,
     /// Who gets its NVTX ranges in tprof's place, in words, where they are wanted.
     pub nvtx_owner: Option<String>,
+    /// Which profiler plugin NCCL loads in tprof's place, in words, where one is wanted.
+    pub nccl_owner: Option<String>,
     /// The kernel reports its end here.
     pub watched: bool,
     /// When, ns.

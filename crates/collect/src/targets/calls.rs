@@ -1,50 +1,31 @@
-//! CUDA runtime and driver, NCCL and cuBLAS calls, as the preloaded library recorded
-//! them: rows of the trace. Where CUPTI records the same calls, its records are used; memory and
-//! collectives come only from these hooks.
+//! CUDA runtime, NCCL and cuBLAS calls, as the preloaded library recorded
+//! them: rows of the trace. Where CUPTI records the same calls, its records are used; memory comes
+//! only from these hooks, collectives also from NCCL's profiler plugin.
 
 mod note;
-mod unseen;
 mod words;
 
 pub use note::CallNote;
-pub use unseen::UnseenLaunches;
-use words::{arguments, elements, operation, type_bytes, type_name};
+use words::arguments;
 
 use crate::gpu::coverage::Coverage;
-use crate::gpu::matching::{CallKind, MemoryCall};
-use crate::gpu::virtual_memory::{MappingCall, VirtualMemory};
 use crate::shared::clock::Clock;
+use crate::targets::collectives::{Collectives, HookedCall};
 use crate::targets::gemms::Gemms;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::calls::{Does, FUNCTIONS, Function, Library, Number, memory};
-use tprof_wire::hash::spread;
 
 /// Rows that are written at the latest together.
 const MOST_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 
-/// A communicator that lives.
-#[derive(Clone, Copy, Debug)]
-struct Live {
-    id: u64,
-    size: Option<u32>,
-    /// Operations on it so far.
-    operations: u64,
-}
-
 /// A thread's state between calls.
 #[derive(Debug, Default)]
 struct OfThread {
     device: u32,
-    /// Depth of `ncclGroupStart`.
-    groups: u32,
-    /// Rows of collectives that the open group holds, by their place in `collectives`.
-    grouped: Vec<usize>,
-    /// The last change of memory, until the record of its call comes: function, and the change.
-    memory: Option<(u32, MemoryCall)>,
 }
 
 /// Calls of an image, on their way into its file.
@@ -58,17 +39,14 @@ pub struct Calls {
     pub coverage: Coverage,
     /// Of the rows that wait, those that started work: by whom, and when.
     started: Vec<(ThreadIndex, u64)>,
-    /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
-    pub memory_calls: Vec<MemoryCall>,
-    virtual_memory: VirtualMemory,
-    /// What graphs do that no record shows.
-    pub unseen: UnseenLaunches,
+    /// The hooks see how this process takes device memory.
+    pub records_memory: bool,
     names: Vec<NameId>,
     spans: Vec<Span>,
     allocations: Vec<DeviceAllocation>,
-    collectives: Vec<Collective>,
+    /// Collectives, which other records are joined to.
+    pub collectives: Collectives,
     threads: HashMap<ThreadIndex, OfThread>,
-    communicators: HashMap<u64, Live>,
     gemms: Gemms,
     first_waiting_ns: Option<u64>,
     /// Rows that could not be written.
@@ -83,15 +61,12 @@ impl Calls {
             cupti_calls_from_ns: None,
             coverage: Coverage::default(),
             started: Vec::new(),
-            memory_calls: Vec::new(),
-            virtual_memory: VirtualMemory::new(process),
-            unseen: UnseenLaunches::default(),
+            records_memory: false,
             names: Vec::new(),
             spans: Vec::new(),
             allocations: Vec::new(),
-            collectives: Vec::new(),
+            collectives: Collectives::new(process),
             threads: HashMap::new(),
-            communicators: HashMap::new(),
             gemms: Gemms::default(),
             first_waiting_ns: None,
             lost: 0,
@@ -112,9 +87,7 @@ impl Calls {
             CallNote::Call(function, number, end, result, kind, stream, detail) => {
                 let duration_ns = clock.ns(end).saturating_sub(time_ns);
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
-                self.changed_memory(thread, number, time_ns, time_ns + duration_ns);
-                self.unseen.called(function, result, detail);
-                if matches!(function.library, Library::Runtime | Library::Driver) {
+                if function.library == Library::Runtime {
                     // What starts work is counted while recording is on, as CUPTI's records are.
                     let starts_work =
                         matches!(function.does, Does::Launches { .. } | Does::Copies { .. });
@@ -132,9 +105,9 @@ impl Calls {
                 let args = args.map_or(NameId(0), |args| writer.name(&args));
                 self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
             }
-            CallNote::Memory { function, number, address, bytes, stream, stack, free } => {
-                let change = (address, bytes, stream);
-                self.memory(thread, time_ns, (function, number), change, stack, free);
+            CallNote::Memory { function, address, bytes, stream, stack, free } => {
+                self.records_memory = true;
+                self.memory(thread, time_ns, function, (address, bytes, stream), stack, free);
             }
             CallNote::Collective {
                 function,
@@ -145,19 +118,18 @@ impl Calls {
                 stream,
                 peer,
             } => {
-                let end_ns = clock.ns(end);
-                let row = Collective {
+                let call = HookedCall {
+                    thread,
+                    function: function.name,
                     start_ns: time_ns,
-                    duration_ns: Some(end_ns.saturating_sub(time_ns)),
-                    process: self.process,
-                    thread: Some(thread),
-                    name: writer.name(operation(function.name)),
-                    element_type: writer.name(type_name(data_type)),
+                    end_ns: clock.ns(end),
+                    address: communicator,
+                    count,
+                    data_type,
+                    stream,
                     peer,
-                    stream: Some(stream),
-                    ..Collective::default()
                 };
-                self.collective(thread, row, function.name, communicator, count, data_type);
+                self.collectives.called(&call, writer);
             }
             CallNote::Gemm(function, number, end, result, shape) => {
                 let duration_ns = clock.ns(end).saturating_sub(time_ns);
@@ -165,9 +137,7 @@ impl Calls {
                 let args = text.unwrap_or_default();
                 self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
             }
-            CallNote::Communicator { number, address, identity, size, rank, parent, split } => {
-                self.joins(number, address, identity, size, rank, (parent, split), writer);
-            }
+            CallNote::Communicator(joined) => self.collectives.joined(joined),
         }
         self.first_waiting_ns.get_or_insert(time_ns);
     }
@@ -184,7 +154,6 @@ impl Calls {
     ) {
         let (kind, category) = match function.library {
             Library::Runtime => (SpanKind::Runtime, ""),
-            Library::Driver => (SpanKind::Driver, ""),
             Library::Nccl => (SpanKind::Other, "nccl"),
             Library::Cublas | Library::CublasLt => (SpanKind::Other, "cublas"),
         };
@@ -221,17 +190,9 @@ impl Calls {
         if function.does == Does::Selects && result == 0 {
             state.device = detail as u32;
         } else if number == Number::ncclGroupStart as u32 {
-            state.groups += 1;
+            self.collectives.group_begins(thread);
         } else if number == Number::ncclGroupEnd as u32 {
-            state.groups = state.groups.saturating_sub(1);
-            if state.groups == 0 {
-                // The work of all of them is handed to the device by the end of the group.
-                for at in state.grouped.drain(..) {
-                    if let Some(row) = self.collectives.get_mut(at) {
-                        row.duration_ns = Some(end_ns.saturating_sub(row.start_ns));
-                    }
-                }
-            }
+            self.collectives.group_ends(thread, end_ns);
         }
     }
 
@@ -239,146 +200,38 @@ impl Calls {
         &mut self,
         thread: ThreadIndex,
         time_ns: u64,
-        (function, number): (&Function, u32),
+        function: &Function,
         (address, bytes, stream): (u64, u64, u64),
         stack: u32,
         free: bool,
     ) {
-        let selected = self.threads.entry(thread).or_default().device;
-        let (of, in_stream, device) = match function.does {
+        let (of, in_stream) = match function.does {
             Does::Allocates { memory, stream, .. } | Does::Frees { memory, stream } => {
-                (memory, stream.is_some(), selected)
+                (memory, stream.is_some())
             }
-            Does::Resets { .. } => {
-                (memory::DEVICE, false, (stream as u32).checked_sub(1).unwrap_or(selected))
-            }
-            Does::Maps(how) => {
-                let (what, of) = (address, stream);
-                let call = MappingCall { how, time_ns, thread, what, bytes, of, stack };
-                self.virtual_memory.called(call);
-                return self.changes(thread, number, MemoryCall::of_mapping(&call));
-            }
+            Does::Resets => (memory::DEVICE, false),
             _ => return,
         };
-        let how = match function.does {
-            Does::Resets { .. } => CallKind::Reset(device),
-            _ => CallKind::Plain,
-        };
-        let change = MemoryCall { address, bytes, free, from_ns: time_ns, to_ns: time_ns, how };
-        self.changes(thread, number, change);
-        let on_host = matches!(of, memory::PINNED | memory::REGISTERED);
+        let device = self.threads.entry(thread).or_default().device;
         self.allocations.push(DeviceAllocation {
             time_ns,
             process: self.process,
             thread,
-            allocator: match of {
-                memory::IMPORTED => Allocator::Imported,
-                memory::REGISTERED => Allocator::Registered,
-                _ if in_stream => Allocator::Pool,
-                _ => Allocator::Library,
-            },
+            allocator: if in_stream { Allocator::Pool } else { Allocator::Library },
             free,
-            device: (!on_host).then_some(device),
+            device: (of != memory::PINNED).then_some(device),
             address,
             // Threads' rings are read one by one: which block a free ends shows only
             // when all rows lie in order of time.
-            bytes: (!free && bytes > 0).then_some(bytes),
+            bytes: (!free).then_some(bytes),
             kind: match of {
-                memory::PINNED | memory::REGISTERED => MemoryKind::Pinned,
+                memory::PINNED => MemoryKind::Pinned,
                 memory::MANAGED => MemoryKind::Managed,
-                memory::ARRAY => MemoryKind::Array,
                 _ => MemoryKind::Device,
             },
             stream: in_stream.then_some(stream),
             stack,
             ..DeviceAllocation::default()
-        });
-    }
-
-    /// A thread changed memory in a call, the record of which follows.
-    fn changes(&mut self, thread: ThreadIndex, number: u32, change: MemoryCall) {
-        let state = self.threads.entry(thread).or_default();
-        if let Some((_, before)) = state.memory.replace((number, change)) {
-            self.memory_calls.push(before);
-        }
-    }
-
-    /// A call returned: if it changed memory, that lies within it.
-    fn changed_memory(&mut self, thread: ThreadIndex, number: u32, from_ns: u64, to_ns: u64) {
-        let Some(state) = self.threads.get_mut(&thread) else { return };
-        let Some((_, change)) = state.memory.take_if(|(of, _)| *of == number) else { return };
-        self.memory_calls.push(MemoryCall { from_ns, to_ns, ..change });
-    }
-
-    fn collective(
-        &mut self,
-        thread: ThreadIndex,
-        mut row: Collective,
-        name: &str,
-        communicator: u64,
-        count: u64,
-        data_type: u32,
-    ) {
-        let live = self.communicators.get_mut(&communicator);
-        let size = live.as_ref().and_then(|live| live.size);
-        let (elements_in, elements_out) = elements(name, count, size);
-        row.elements_in = elements_in;
-        row.elements_out = elements_out;
-        row.bytes = elements_in
-            .max(elements_out)
-            .zip(type_bytes(data_type))
-            .map(|(n, each)| n.saturating_mul(each));
-        row.group_size = size;
-        row.communicator = Some(communicator);
-        if let Some(live) = live {
-            row.communicator = Some(live.id);
-            row.sequence = Some(live.operations);
-            live.operations += 1;
-        }
-        let state = self.threads.entry(thread).or_default();
-        if state.groups > 0 {
-            state.grouped.push(self.collectives.len());
-        }
-        self.collectives.push(row);
-    }
-
-    #[allow(clippy::too_many_arguments)] // the words of one record
-    fn joins(
-        &mut self,
-        number: u32,
-        address: u64,
-        identity: u64,
-        size: u32,
-        rank: u32,
-        (parent, split): (u64, u64),
-        writer: &mut TraceWriter,
-    ) {
-        let leaves = [Number::ncclCommDestroy as u32, Number::ncclCommAbort as u32];
-        if leaves.contains(&number) {
-            self.communicators.remove(&address);
-            return;
-        }
-        if address == 0 {
-            return;
-        }
-        let (id, size, rank) = match number == Number::ncclCommSplit as u32 {
-            // Ranks that gave the same colour share what comes of it; how many they are,
-            // only all of them together show it.
-            true => {
-                let of = self.communicators.get(&parent).map_or(parent, |live| live.id);
-                (of ^ spread(split & 0xffff_ffff), None, None)
-            }
-            false => (identity, Some(size), Some(rank)),
-        };
-        self.communicators.insert(address, Live { id, size, operations: 0 });
-        let backend = writer.name("nccl");
-        writer.communicator(&Communicator {
-            process: self.process,
-            communicator: id,
-            backend,
-            size,
-            rank,
-            ..Communicator::default()
         });
     }
 
@@ -395,7 +248,7 @@ impl Calls {
 
     /// Rows that wait.
     fn rows(&self) -> usize {
-        self.spans.len() + self.allocations.len() + self.collectives.len()
+        self.spans.len() + self.allocations.len()
     }
 
     /// Writes what waits, if there is enough of it or it has waited long enough.
@@ -405,20 +258,16 @@ impl Calls {
         last: bool,
         writer: &mut TraceWriter,
     ) -> Result<(), TraceError> {
-        self.allocations.extend(self.virtual_memory.settle(now_ns, last));
         let rows = self.rows();
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
             return Ok(());
         }
-        // A group that is still open keeps its rows back; nothing else would end them.
-        let open = self.threads.values().any(|thread| !thread.grouped.is_empty());
-        self.first_waiting_ns = (open && !last).then_some(now_ns);
+        self.first_waiting_ns = None;
         // CUPTI's agent may have begun while they waited.
         let mut spans = std::mem::take(&mut self.spans);
         spans.retain(|span| {
-            !matches!(span.kind, SpanKind::Runtime | SpanKind::Driver)
-                || !self.is_recorded_by_cupti(span.start_ns)
+            span.kind != SpanKind::Runtime || !self.is_recorded_by_cupti(span.start_ns)
         });
         self.spans = spans;
         for (thread, start_ns) in std::mem::take(&mut self.started) {
@@ -426,14 +275,9 @@ impl Calls {
                 self.coverage.counted(thread, start_ns);
             }
         }
-        let mut lost = self.spans.len() + self.allocations.len();
+        let lost = self.spans.len() + self.allocations.len();
         let mut result = writer.write(&mut self.spans);
         result = result.and(writer.write(&mut self.allocations));
-        if last || !open {
-            lost += self.collectives.len();
-            self.threads.values_mut().for_each(|thread| thread.grouped.clear());
-            result = result.and(writer.write(&mut self.collectives));
-        }
         if result.is_err() {
             self.lost += lost as u64;
         }
@@ -447,16 +291,7 @@ mod tests {
     use tprof_wire::calls::{FUNCTIONS, Number};
 
     #[test]
-    fn hooks_of_launches_are_launches_in_traces_too() {
-        for function in FUNCTIONS {
-            let launches = matches!(function.does, Does::Launches { .. });
-            let is_named_so = tprof_trace::calls::is_launch(function.name);
-            assert_eq!(launches, is_named_so, "{}", function.name);
-        }
-    }
-
-    #[test]
-    fn launches_that_came_before_cupti_recorded_are_counted() {
+    fn launches_that_were_heard_of_before_cupti_told_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
@@ -466,7 +301,7 @@ mod tests {
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }
-        // The agent reports only now that CUPTI records since the fifth of them.
+        // The agent says only now that it tells since the fifth of them.
         calls.cupti_calls_from_ns = Some(1_000_000_005);
         calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
         calls.write(2_000_000_000, true, &mut writer).unwrap();

@@ -5,6 +5,7 @@ pub mod attached;
 pub mod attribution;
 mod calls;
 pub mod code;
+mod collectives;
 mod cpu_rows;
 pub mod ending;
 mod gemms;

@@ -59,9 +59,9 @@ impl Notes for NoteSink<'_> {
         };
         match note {
             Note::Stack(stack, end, frames, python) => {
-                self.code.take_sent(time_ns, Stack { process, stack, end, frames }, &python);
+                self.code.take_told(time_ns, Stack { process, stack, end, frames }, &python);
             }
-            Note::PythonFrame(sent) => self.code.define(sent, writer),
+            Note::PythonFrame(told) => self.code.tell(told, writer),
             Note::Map(address, length, stack, anonymous) => {
                 if anonymous {
                     self.code.mapped(stack, length);
@@ -112,6 +112,14 @@ impl Notes for NoteSink<'_> {
         argument: u32,
         payload: &[u64],
     ) -> bool {
+        if let ExtKind::NcclContext
+        | ExtKind::NcclCall
+        | ExtKind::NcclTask
+        | ExtKind::NcclTransfer = kind
+        {
+            let collectives = &mut self.calls.collectives;
+            return collectives.plugin(kind, payload, thread.index, clock, self.clock).is_some();
+        }
         let Some(file) = self.files.open.get_mut(self.file) else { return true };
         let mut place = gpu::ThreadRows { file, threads: self.threads };
         let record = gpu::AgentRecord { kind, argument, clock, thread: thread.index, payload };

@@ -3,7 +3,7 @@
 use super::target::{CountedLosses, ModuleQuestions, Target, Targets, Usage};
 use crate::config::{Config, MemMode};
 use crate::elf;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, NCCL_CHOICES};
 use crate::out::files::Holds;
 use crate::out::output::Output;
 use crate::out::processes::{Assignment, Processes};
@@ -119,12 +119,15 @@ impl Target {
             true => MemoryRecording::Off,
             false => memory,
         };
-        if let Some(owner) = &attached.nvtx_owner {
-            processes.losses.add_blind_once(Blind {
-                process: "all that were started so".to_owned(),
-                what: "NVTX ranges".to_owned(),
-                why: owner.clone(),
-            });
+        let owners = [("NVTX ranges", &attached.nvtx_owner), (NCCL_CHOICES, &attached.nccl_owner)];
+        for (what, owner) in owners {
+            if let Some(owner) = owner {
+                processes.losses.add_blind_once(Blind {
+                    process: "all that were started so".to_owned(),
+                    what: what.to_owned(),
+                    why: owner.clone(),
+                });
+            }
         }
         let (command_id, exe_id) = (
             open.writer.name(&command),

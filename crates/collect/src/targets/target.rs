@@ -161,9 +161,11 @@ impl Target {
     /// Writes rows of calls that have waited long enough.
     fn write_calls(&mut self, out: &mut Output, now: u64, pass: Pass) {
         let Some(open) = out.files.open.get_mut(self.file) else { return };
-        let lost_before = self.calls.lost;
-        if let Err(error) = self.calls.write(now, pass == Pass::Last, &mut open.writer) {
-            let lost = self.calls.lost - lost_before;
+        let (last, collectives) = (pass == Pass::Last, &mut self.calls.collectives);
+        let lost_before = self.calls.lost + collectives.lost;
+        let written = collectives.write(now, last, &self.gpu, &mut open.writer);
+        if let Err(error) = written.and(self.calls.write(now, last, &mut open.writer)) {
+            let lost = self.calls.lost + self.calls.collectives.lost - lost_before;
             out.processes.losses.lose("CUDA and NCCL calls", info::UNWRITTEN, lost);
             out.processes.losses.complain(&error.to_string());
         }
@@ -254,8 +256,7 @@ impl Target {
         self.write_totals(out, now, always_on);
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let losses = &mut out.processes.losses;
-        self.gpu.changed_memory(self.calls.memory_calls.drain(..));
-        self.gpu.write_memory(now, false, &mut open.writer, losses);
+        self.gpu.write_memory(self.calls.records_memory, now, &mut open.writer, losses);
         let threads = match self.same_namespace {
             true => self.cpu_rows.threads(),
             false => &mut self.tids,

@@ -16,5 +16,6 @@ mod wait;
 mod write;
 
 pub use chunks::{give_back, open_some, prepare, take};
+pub use lost::lose;
 pub use next_chunk::first_chunk;
 pub use write::{ext, heap, quick};

@@ -108,7 +108,10 @@ pub fn agent_for(
     config: &Config,
     command: &[OsString],
 ) -> Result<Option<std::path::PathBuf>, Failure> {
-    let wanted = config.activities.iter().any(|a| matches!(a, Activity::Gpu | Activity::Nvtx));
+    let wanted = config
+        .activities
+        .iter()
+        .any(|a| matches!(a, Activity::Gpu | Activity::Comm | Activity::Nvtx));
     let path = || libraries::path_for(&libraries::AGENT, command, &config.output);
     wanted.then(path).transpose()
 }

@@ -10,7 +10,6 @@
 mod graphs;
 mod kernels;
 mod memory;
-mod other_memory;
 mod streams;
 
 use std::cell::Cell;

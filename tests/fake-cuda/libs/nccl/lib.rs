@@ -4,10 +4,13 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 mod meeting;
+mod more;
+mod profiler;
 
 use meeting::Meeting;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_fake_cuda::engine;
 
@@ -27,6 +30,7 @@ struct Communicator {
     rank: u32,
     ranks: u32,
     meeting: Meeting,
+    profiled: profiler::Profiled,
 }
 
 unsafe extern "C" {
@@ -149,9 +153,16 @@ fn launch(stub: *const u8, communicator: &'static Communicator, bytes: u64, stre
     unsafe { cudaLaunchKernelExC(&raw const config, stub.cast(), arguments.as_mut_ptr()) };
 }
 
+/// A function's name without `nccl` before it.
+fn short(name: &'static CStr) -> &'static CStr {
+    let bytes = name.to_bytes_with_nul();
+    let prefix = if bytes.starts_with(b"nccl") { 4 } else { 0 };
+    CStr::from_bytes_with_nul(&bytes[prefix..]).unwrap_or(name)
+}
+
 #[allow(clippy::too_many_arguments)]
 fn collective(
-    name: &CStr,
+    name: &'static CStr,
     stub: *const u8,
     count: usize,
     data_type: c_int,
@@ -178,6 +189,8 @@ fn collective(
     if !grouped {
         launch(stub, communicator, bytes, stream);
     }
+    let asked = profiler::Asked::new(short(name), count as u64, data_type, peer, stream as usize);
+    communicator.profiled.called(asked, grouped);
     let line = format!(
         "{{\"what\":\"collective\",\"name\":\"{}\",\"count\":{count},\"type\":{data_type},\
          \"peer\":{peer},\"communicator\":{},\"rank\":{},\"ranks\":{},\"grouped\":{grouped},\
@@ -221,22 +234,26 @@ pub unsafe extern "C" fn ncclCommInitRank(
     id: UniqueId,
     rank: c_int,
 ) -> c_int {
+    let Some(made) = make(&id, ranks, rank) else { return SYSTEM_ERROR };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *communicator = Box::into_raw(made).cast() };
+    SUCCESS
+}
+
+/// Joins the ranks that have this id: waits until all have come.
+fn make(id: &UniqueId, ranks: c_int, rank: c_int) -> Option<Box<Communicator>> {
     let end = id.0.iter().position(|b| *b == 0).unwrap_or(128);
     let path = String::from_utf8_lossy(&id.0[..end]).into_owned();
-    let Some(meeting) = Meeting::open(&path, ranks as u32) else { return SYSTEM_ERROR };
+    let meeting = Meeting::open(&path, ranks as u32)?;
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let made = Communicator {
-        id: NEXT.fetch_add(1, Relaxed),
-        rank: rank as u32,
-        ranks: ranks as u32,
-        meeting,
-    };
-    made.meeting.wait(made.meeting.next_round());
+    let (rank, ranks) = (rank as u32, ranks as u32);
+    meeting.wait(meeting.next_round());
     // All have come: nobody will look for it again.
     let _ = std::fs::remove_file(&path);
-    // SAFETY: the caller's place for the answer.
-    unsafe { *communicator = Box::into_raw(Box::new(made)).cast() };
-    SUCCESS
+    let mut hash = std::hash::DefaultHasher::new();
+    path.hash(&mut hash);
+    let profiled = profiler::Profiled::new(hash.finish(), ranks, rank, "world");
+    Some(Box::new(Communicator { id: NEXT.fetch_add(1, Relaxed), rank, ranks, meeting, profiled }))
 }
 
 /// As NCCL's; the communicator stays, for kernels that are on their way.
@@ -285,6 +302,7 @@ pub extern "C" fn ncclGroupEnd() -> c_int {
         // SAFETY: kept by `collective`; communicators are never given back.
         let communicator = unsafe { &*(communicator as *const Communicator) };
         launch(stub as *const u8, communicator, bytes, stream as *mut c_void);
+        profiler::group_ends();
     }
     SUCCESS
 }

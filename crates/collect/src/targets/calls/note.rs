@@ -1,5 +1,6 @@
 //! Records of calls, as the hooks write them.
 
+use crate::targets::collectives::Joined;
 use tprof_wire::calls::{FUNCTIONS, Function};
 use tprof_wire::gemm::{self, Shape};
 use tprof_wire::record::ExtKind;
@@ -13,8 +14,6 @@ pub enum CallNote {
     Memory {
         /// The function.
         function: &'static Function,
-        /// Its number.
-        number: u32,
         /// Address.
         address: u64,
         /// Bytes; 0 for a free.
@@ -46,22 +45,7 @@ pub enum CallNote {
     /// Matrices were multiplied: function, its number, clock when it returned, result, what.
     Gemm(&'static Function, u32, u64, u32, Option<Shape>),
     /// A communicator was made or ends.
-    Communicator {
-        /// The function's number.
-        number: u32,
-        /// Its address; 0 if it could not be made.
-        address: u64,
-        /// The same in all ranks, or 0.
-        identity: u64,
-        /// Ranks in it, or 0.
-        size: u32,
-        /// This rank in it.
-        rank: u32,
-        /// The one that was split.
-        parent: u64,
-        /// Colour and key of a split.
-        split: u64,
-    },
+    Communicator(Joined),
 }
 
 impl CallNote {
@@ -76,7 +60,6 @@ impl CallNote {
             }
             ExtKind::HostMemory => CallNote::Memory {
                 function,
-                number,
                 address: at(0)?,
                 bytes: at(1)?,
                 stream: at(2)?,
@@ -96,15 +79,15 @@ impl CallNote {
                 let (end, result, shape) = gemm::unpack(words)?;
                 CallNote::Gemm(function, number, end, result, shape)
             }
-            ExtKind::Communicator => CallNote::Communicator {
+            ExtKind::Communicator => CallNote::Communicator(Joined {
                 number,
                 address: at(0)?,
                 identity: at(1)?,
                 size: low(at(2)?),
                 rank: low(at(3)?),
                 parent: at(4)?,
-                split: at(5)?,
-            },
+                detail: at(5)?,
+            }),
             _ => return None,
         })
     }

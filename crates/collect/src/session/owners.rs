@@ -1,0 +1,72 @@
+//! Who takes the agent's place in a process, where that names another library.
+
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use tprof_wire::env;
+
+/// Who gets a process's NVTX ranges in tprof's place, if what `NVTX_INJECTION64_PATH` names is
+/// not tprof's agent: in words, or that it is no library.
+pub fn nvtx_owner(pid: u32, environ: &[u8]) -> Option<String> {
+    let variable = env::NVTX_INJECTION;
+    let value = foreign(environ, variable)?;
+    let path = String::from_utf8_lossy(value);
+    Some(match is_library(pid, value) {
+        Some(true) | None => {
+            format!("{variable} names another library ({}), which keeps them", base(value))
+        }
+        Some(false) => format!("{variable} names {path}, which is no library: the ranges are lost"),
+    })
+}
+
+/// Which profiler plugin NCCL loads in tprof's place, in words.
+pub fn nccl_owner(environ: &[u8]) -> Option<String> {
+    let variable = env::NCCL_PROFILER;
+    let value = foreign(environ, variable)?;
+    Some(match value.eq_ignore_ascii_case(b"none") {
+        true => format!("{variable} is none"),
+        false => {
+            format!("{variable} names another plugin ({}), which keeps its place", base(value))
+        }
+    })
+}
+
+/// What a variable names, if that is not tprof's agent.
+fn foreign<'e>(environ: &'e [u8], variable: &str) -> Option<&'e [u8]> {
+    let mut entries = environ.split(|byte| *byte == 0);
+    let value =
+        entries.find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))?;
+    let is_own = last_part(value) == env::AGENT_LIBRARY.as_bytes();
+    (!value.is_empty() && !is_own).then_some(value)
+}
+
+fn last_part(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+fn base(path: &[u8]) -> String {
+    String::from_utf8_lossy(last_part(path)).into_owned()
+}
+
+/// Whether a process finds a library under a path; `None` where that is unknown.
+fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
+    // A bare name is searched by the loader.
+    let folder = match path.first()? {
+        b'/' => "root",
+        _ if path.contains(&b'/') => "cwd/",
+        _ => return None,
+    };
+    let whole = [format!("/proc/{pid}/{folder}").as_bytes(), path].concat();
+    let path = OsStr::from_bytes(&whole);
+    match std::fs::metadata(path) {
+        // Else opening it might wait.
+        Ok(about) if about.is_file() => {
+            let mut magic = [0; 4];
+            let read = std::fs::File::open(path).ok()?.read(&mut magic).ok()?;
+            Some(read == magic.len() && magic == *b"\x7fELF")
+        }
+        Ok(_) => Some(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(false),
+        Err(_) => None,
+    }
+}

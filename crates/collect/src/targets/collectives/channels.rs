@@ -1,0 +1,119 @@
+//! Work on channels: rows of its own, named by their operations.
+
+use super::communicators::Communicators;
+use crate::shared::clock::Clock;
+use std::collections::{HashMap, HashSet, VecDeque};
+use tprof_trace::model::*;
+use tprof_trace::{TraceError, TraceWriter};
+use tprof_wire::nccl::{Transfer, transfer_kind};
+
+/// Operations that work may still refer to.
+const MOST_OPERATIONS: usize = 65_536;
+
+/// Name, sequence number and communicator of an operation.
+type Operation = (NameId, Option<u64>, Option<u64>);
+
+/// Work that waits to be written.
+#[derive(Debug, Default)]
+pub struct Channels {
+    rows: Vec<(u64, u64, ChannelWork)>,
+    ready: Vec<ChannelWork>,
+    operations: HashMap<u64, Operation>,
+    order: VecDeque<u64>,
+}
+
+impl Channels {
+    /// Takes a record; its beginning was at this time.
+    pub fn take(
+        &mut self,
+        process: ProcessIndex,
+        thread: ThreadIndex,
+        start_ns: u64,
+        of: &Transfer,
+        clock: &Clock,
+    ) {
+        let on_device_ns = of.device_end_ns.checked_sub(of.device_start_ns);
+        let on_device_ns = on_device_ns.filter(|_| of.device_start_ns > 0 && of.device_end_ns > 0);
+        let is_kernel = of.kind == transfer_kind::KERNEL;
+        let steps_ns = |ticks: u64| (!is_kernel).then(|| clock.duration_ns(ticks));
+        let row = ChannelWork {
+            start_ns,
+            duration_ns: on_device_ns.unwrap_or_else(|| clock.ns(of.end).saturating_sub(start_ns)),
+            process,
+            thread,
+            kind: match of.kind {
+                transfer_kind::SEND => ChannelWorkKind::Send,
+                transfer_kind::RECEIVE => ChannelWorkKind::Receive,
+                _ => ChannelWorkKind::Kernel,
+            },
+            channel: of.channel,
+            peer: of.peer.checked_sub(1),
+            steps: (!is_kernel).then_some(of.steps),
+            bytes: (of.bytes > 0).then_some(of.bytes),
+            device_wait_ns: steps_ns(of.device_wait),
+            peer_wait_ns: steps_ns(of.peer_wait),
+            network_ns: steps_ns(of.network),
+            ..ChannelWork::default()
+        };
+        self.rows.push((of.task, of.context, row));
+    }
+
+    /// An operation that work may refer to.
+    pub fn belongs(
+        &mut self,
+        task: u64,
+        name: NameId,
+        sequence: Option<u64>,
+        communicator: Option<u64>,
+    ) {
+        if task == 0 {
+            return;
+        }
+        if self.operations.insert(task, (name, sequence, communicator)).is_none() {
+            self.order.push_back(task);
+        }
+        if self.order.len() > MOST_OPERATIONS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.operations.remove(&oldest);
+        }
+    }
+
+    /// Gives work what is known of its operation.
+    /// Operations that still wait keep theirs back.
+    pub fn name(&mut self, communicators: &Communicators, waiting: &HashSet<u64>) {
+        for (task, context, mut row) in std::mem::take(&mut self.rows) {
+            if waiting.contains(&task) {
+                self.rows.push((task, context, row));
+                continue;
+            }
+            if let Some((name, sequence, communicator)) = self.operations.get(&task) {
+                (row.name, row.sequence, row.communicator) = (*name, *sequence, *communicator);
+            } else {
+                row.communicator = communicators.of_context(context, 0).0;
+            }
+            self.ready.push(row);
+        }
+    }
+
+    /// None waits.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.ready.is_empty()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.rows.len() + self.ready.len()
+    }
+
+    /// Writes what is ready.
+    pub fn write(&mut self, lost: &mut u64, writer: &mut TraceWriter) -> Result<(), TraceError> {
+        let count = self.ready.len() as u64;
+        self.ready.sort_by_key(|row| row.start_ns);
+        let written = writer.write(&mut self.ready);
+        if written.is_err() {
+            *lost += count;
+        }
+        written
+    }
+}

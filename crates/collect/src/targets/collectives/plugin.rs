@@ -1,0 +1,75 @@
+//! What NCCL's profiler plugin reported, until it is joined.
+
+use super::{Collectives, LONGEST_WAIT_NS};
+use crate::shared::clock::Clock;
+use tprof_trace::model::ThreadIndex;
+use tprof_wire::nccl::{Call, Context, Task, Transfer};
+use tprof_wire::record::ExtKind;
+
+/// A record, with its thread and time.
+#[derive(Clone, Copy, Debug)]
+pub struct At<T> {
+    /// Thread that wrote it.
+    pub thread: ThreadIndex,
+    /// When.
+    pub time_ns: u64,
+    /// What.
+    pub of: T,
+}
+
+/// Records that wait to be joined.
+#[derive(Debug, Default)]
+pub struct Reported {
+    /// Calls, from version 5 on.
+    pub calls: Vec<At<Call>>,
+    /// Operations as enqueued.
+    pub tasks: Vec<At<Task>>,
+}
+
+impl Reported {
+    /// None waits.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.tasks.is_empty()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.calls.len() + self.tasks.len()
+    }
+}
+
+impl Collectives {
+    /// Takes a record of the plugin's; `None` if it makes no sense.
+    pub fn plugin(
+        &mut self,
+        kind: ExtKind,
+        payload: &[u64],
+        thread: ThreadIndex,
+        clock_ticks: u64,
+        clock: &Clock,
+    ) -> Option<()> {
+        let time_ns = clock.ns(clock_ticks);
+        match kind {
+            ExtKind::NcclContext => self.communicators.context(Context::unpack(payload)?),
+            ExtKind::NcclCall => {
+                let of = Call::unpack(payload)?;
+                self.reported.calls.push(At { thread, time_ns, of });
+            }
+            ExtKind::NcclTask => {
+                let of = Task::unpack(payload)?;
+                self.reported.tasks.push(At { thread, time_ns, of });
+            }
+            ExtKind::NcclTransfer => {
+                let of = Transfer::unpack(payload)?;
+                self.channels.take(self.process, thread, time_ns, &of, clock);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// Whether what happened then has waited.
+pub fn has_waited(time_ns: u64, now_ns: u64, last: bool) -> bool {
+    last || time_ns.saturating_add(LONGEST_WAIT_NS) <= now_ns
+}

@@ -1,0 +1,188 @@
+//! What NCCL reports of communicators, calls and operations, as records.
+
+use super::handle::{self, Sort};
+use super::layout::{self, CollApi, Description, Operation, P2pApi};
+use crate::block::Thread;
+use crate::gpu::texts;
+use crate::{gate, ring};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use tprof_wire::nccl::{Call, Context, Task, task_kind};
+use tprof_wire::record::ExtKind;
+
+/// The id of one of NCCL's texts; 0 for null.
+///
+/// # Safety
+/// `at` is null or NUL terminated.
+unsafe fn text(thread: &Thread, at: *const c_char) -> u32 {
+    if at.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's premise.
+    texts::id(thread, unsafe { CStr::from_ptr(at) }.to_bytes())
+}
+
+/// What `init` of a version gives beside its results.
+#[derive(Clone, Copy)]
+pub struct Communicator {
+    /// Version of the interface.
+    pub version: u32,
+    /// Name; null for none.
+    pub name: *const c_char,
+    /// Number; 0 if not given.
+    pub hash: u64,
+    /// Hosts, ranks, this process's rank; 0 if not given.
+    pub nodes: c_int,
+    /// See `nodes`.
+    pub ranks: c_int,
+    /// See `nodes`.
+    pub rank: c_int,
+}
+
+/// A communicator is made: its context.
+///
+/// # Safety
+/// The name is null or NUL terminated.
+pub unsafe fn context(of: Communicator) -> u64 {
+    let context = handle::new(Sort::Context);
+    // Whether or not recording is on: later operations refer to it.
+    let Some(thread) = gate::recording() else { return context };
+    let payload = Context {
+        context,
+        hash: of.hash,
+        version: of.version,
+        nodes: of.nodes.max(0) as u32,
+        ranks: of.ranks.max(0) as u32,
+        rank: of.rank.max(0) as u32,
+        // SAFETY: the caller's premise.
+        name: unsafe { text(thread, of.name) },
+    };
+    ring::quick(thread, ExtKind::NcclContext, 0, thread.clock(), &payload.pack());
+    context
+}
+
+/// This thread, if it records at this moment.
+pub fn recording() -> Option<&'static Thread> {
+    gate::recording().filter(|thread| thread.is_on())
+}
+
+fn call(thread: &Thread, payload: &Call) -> u64 {
+    ring::quick(thread, ExtKind::NcclCall, 0, thread.clock(), &payload.pack());
+    payload.id
+}
+
+/// A collective's call; its handle.
+///
+/// # Safety
+/// `at` is the description of one.
+pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
+    // SAFETY: the caller's premise.
+    let of = &unsafe { &*at.cast::<Description<CollApi>>() }.of;
+    call(
+        thread,
+        &Call {
+            id: handle::new(Sort::Call),
+            context,
+            count: of.count as u64,
+            stream: of.stream as u64,
+            // SAFETY: NCCL's texts.
+            function: unsafe { text(thread, of.function) },
+            // SAFETY: NCCL's texts.
+            data_type: unsafe { text(thread, of.data_type) },
+            root: u32::try_from(of.root).map_or(0, |root| root.saturating_add(1)),
+            captured: u32::from(of.captured),
+        },
+    )
+}
+
+/// The call of a send or a receive; its handle.
+///
+/// # Safety
+/// `at` is the description of one.
+pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
+    // SAFETY: the caller's premise.
+    let of = &unsafe { &*at.cast::<Description<P2pApi>>() }.of;
+    call(
+        thread,
+        &Call {
+            id: handle::new(Sort::Call),
+            context,
+            count: of.count as u64,
+            stream: of.stream as u64,
+            // SAFETY: NCCL's texts.
+            function: unsafe { text(thread, of.function) },
+            // SAFETY: NCCL's texts.
+            data_type: unsafe { text(thread, of.data_type) },
+            root: 0,
+            captured: u32::from(of.captured),
+        },
+    )
+}
+
+/// An operation as enqueued; its handle.
+///
+/// # Safety
+/// The texts are NCCL's.
+pub unsafe fn task(thread: &Thread, context: u64, kind: u32, rank: c_int, of: &Operation) -> u64 {
+    let id = handle::new(Sort::Task);
+    let payload = Task {
+        id,
+        call: handle::checked(Sort::Call, of.call),
+        group: handle::checked(Sort::Group, of.group),
+        context,
+        hash: of.hash,
+        sequence: of.sequence,
+        count: of.count,
+        kind,
+        // SAFETY: the caller's premise.
+        function: unsafe { text(thread, of.function) },
+        // SAFETY: the caller's premise.
+        data_type: unsafe { text(thread, of.data_type) },
+        // SAFETY: the caller's premise.
+        algorithm: unsafe { text(thread, of.algorithm) },
+        // SAFETY: the caller's premise.
+        protocol: unsafe { text(thread, of.protocol) },
+        peer: of.peer,
+        channels: u32::from(of.channels),
+        rank: rank.max(0) as u32,
+        // SAFETY: the caller's premise.
+        name: unsafe { text(thread, of.name) },
+    };
+    ring::quick(thread, ExtKind::NcclTask, 0, thread.clock(), &payload.pack());
+    id
+}
+
+/// Begins an event of these types; its handle.
+///
+/// # Safety
+/// `at` is a description of this version's and this type.
+pub unsafe fn begin(
+    version: u32,
+    context: u64,
+    known: layout::EventKind,
+    rank: c_int,
+    at: *const c_void,
+) -> u64 {
+    use layout::EventKind::*;
+    let Some(thread) = recording() else { return 0 };
+    // SAFETY: the caller's premise, for each type; NCCL's texts are NUL terminated.
+    unsafe {
+        match known {
+            Group => handle::new(Sort::Group),
+            CollectiveCall => collective_call(thread, context, at),
+            PointToPointCall => point_to_point_call(thread, context, at),
+            Collective => {
+                let of = layout::collective(version, at);
+                task(thread, context, task_kind::COLLECTIVE, rank, &of)
+            }
+            PointToPoint => {
+                let of = layout::point_to_point(version, at);
+                task(thread, context, task_kind::POINT_TO_POINT, rank, &of)
+            }
+            CopyEngine => {
+                let of = layout::copy_engine(at);
+                task(thread, context, task_kind::COPY_ENGINE, rank, &of)
+            }
+            ProxyOp | ProxyStep | KernelPart => 0,
+        }
+    }
+}

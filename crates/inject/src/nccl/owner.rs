@@ -1,0 +1,97 @@
+//! Which plugin NCCL gets: one of the job's own, where NCCL would have found one, else tprof's.
+//!
+//! Without `NCCL_PROFILER_PLUGIN` NCCL loads `libnccl-profiler.so`, and where there is none,
+//! takes the plugin in its network plugin's library. tprof sets that variable, so what NCCL would
+//! have found is searched here in the same order, and handed over as it is: NCCL gets that
+//! library's table of a version, or none of that version, and goes on to the next.
+
+use super::plugin::{TABLES, Table};
+use crate::gpu::agent;
+use crate::gpu::loader::{Handle, Loader};
+use crate::gpu::notes::{note, reason};
+use crate::{gate, loaded};
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use tprof_wire::gpu::trouble;
+
+/// The tables' names, by version less one.
+const NAMES: [&CStr; 6] = [
+    c"ncclProfiler_v1",
+    c"ncclProfiler_v2",
+    c"ncclProfiler_v3",
+    c"ncclProfiler_v4",
+    c"ncclProfiler_v5",
+    c"ncclProfiler_v6",
+];
+/// Versions that plugins of others may have beyond those.
+const NEWER: [&CStr; 2] = [c"ncclProfiler_v7", c"ncclProfiler_v8"];
+
+/// The job's own plugin, once it was searched for.
+struct Found(UnsafeCell<Option<Handle>>);
+// SAFETY: written by the one thread that takes [`STATE`] from `NEW`, and read only after `KNOWN`.
+unsafe impl Sync for Found {}
+static FOUND: Found = Found(UnsafeCell::new(None));
+static STATE: AtomicU32 = AtomicU32::new(NEW);
+const NEW: u32 = 0;
+const SEARCHING: u32 = 1;
+const KNOWN: u32 = 2;
+
+const LAZY_LOCAL: c_int = 1;
+const NOW_LOCAL: c_int = 2;
+const NO_LOAD: c_int = 4;
+
+/// The table of a version (1 to 6) for NCCL; null if it has to go on to the version before.
+///
+/// Called by the C library as `dlsym` resolves the table's name.
+pub fn table(version: usize) -> *const c_void {
+    let at = version.wrapping_sub(1);
+    let (Some(ours), Some(name)) = (TABLES.get(at), NAMES.get(at)) else {
+        return core::ptr::null();
+    };
+    let Some(loader) = Loader::find() else { return core::ptr::null() };
+    match own_plugin(&loader) {
+        Some(handle) => {
+            loader.symbol(handle, name).map_or(core::ptr::null(), |at| at as *const c_void)
+        }
+        None => core::ptr::from_ref::<Table>(ours).cast(),
+    }
+}
+
+fn own_plugin(loader: &Loader) -> Option<Handle> {
+    // The loader's lock is held: one thread at a time, and a search may come back here.
+    if STATE.compare_exchange(NEW, SEARCHING, AcqRel, Acquire).is_ok() {
+        let found = search(loader);
+        // SAFETY: this thread alone has SEARCHING, and none reads before KNOWN.
+        unsafe { *FOUND.0.get() = found };
+        STATE.store(KNOWN, Release);
+    }
+    if STATE.load(Acquire) != KNOWN {
+        return None;
+    }
+    // SAFETY: written before KNOWN, and never again.
+    unsafe { *FOUND.0.get() }
+}
+
+fn search(loader: &Loader) -> Option<Handle> {
+    let (handle, path) = match loader.open(c"libnccl-profiler.so", NOW_LOCAL) {
+        Some(handle) => (handle, c"libnccl-profiler.so"),
+        None => network_plugin(loader)?,
+    };
+    let any = NAMES.iter().chain(&NEWER).any(|name| loader.symbol(handle, name).is_some());
+    if !any {
+        return None;
+    }
+    agent::prepare();
+    if let Some(thread) = gate::recording() {
+        let why = reason(b"NCCL's profiler plugin is the job's own", path.to_bytes());
+        note(thread, trouble::OTHER_PROFILER, 1, why.as_c().to_bytes());
+    }
+    Some(handle)
+}
+
+/// The library of a network plugin that NCCL has loaded.
+fn network_plugin(loader: &Loader) -> Option<(Handle, &'static CStr)> {
+    let path = loaded::named(b"libnccl-net")?.path;
+    Some((loader.open(path, LAZY_LOCAL | NO_LOAD)?, path))
+}

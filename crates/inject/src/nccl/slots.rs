@@ -1,0 +1,137 @@
+//! What is summed up between the beginning and the end of work on a channel: slots, in memory
+//! that is only mapped where a run asks for this work.
+//!
+//! A handle has the slot's place and how often the slot was used, so that a stale one finds
+//! nothing. One of NCCL's threads works on an event at a time; which one may change.
+
+use super::handle::{self, Sort};
+use crate::sys;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+
+/// How many: proxies have some hundreds of operations on their way, with 8 steps each.
+const SLOTS: usize = 1 << 14;
+const INDEX_BITS: u32 = 14;
+/// Places tried before work goes uncounted.
+const PROBES: usize = 64;
+
+/// Work on a channel, or a step of it.
+#[repr(C, align(64))]
+pub struct WorkSlot {
+    /// How often it was used, twice: odd while it is.
+    uses: AtomicU64,
+    /// Operation of the work; work of the step (its handle).
+    pub parent: AtomicU64,
+    /// Communicator.
+    pub context: AtomicU64,
+    /// Clock at its beginning.
+    pub start: AtomicU64,
+    /// Clock at the last change of state.
+    pub since: AtomicU64,
+    /// Ticks by [`super::transfers::StepWait`].
+    pub waits: [AtomicU64; 3],
+    /// Bytes so far.
+    pub bytes: AtomicU64,
+    /// The device's clock at a kernel's beginning and end.
+    pub device: [AtomicU64; 2],
+    /// What it is waiting for: place in `waits` plus one.
+    pub waiting: AtomicU32,
+    /// Steps that ended.
+    pub steps: AtomicU32,
+    /// [`tprof_wire::nccl::transfer_kind`], or [`STEP`].
+    pub kind: AtomicU32,
+    /// Channel.
+    pub channel: AtomicU32,
+    /// The other rank plus one.
+    pub peer: AtomicU32,
+}
+
+/// [`WorkSlot::kind`] of a step.
+pub const STEP: u32 = u32::MAX;
+
+static POOL: AtomicPtr<WorkSlot> = AtomicPtr::new(core::ptr::null_mut());
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+fn pool() -> Option<&'static [WorkSlot]> {
+    let mut pool = POOL.load(Acquire);
+    if pool.is_null() {
+        let bytes = SLOTS * size_of::<WorkSlot>();
+        let new = sys::map_anonymous(bytes)?;
+        pool = match POOL.compare_exchange(core::ptr::null_mut(), new.cast(), AcqRel, Acquire) {
+            Ok(_) => new.cast(),
+            Err(other) => {
+                // SAFETY: lost the race; no thread has this mapping.
+                unsafe { sys::unmap(new, bytes) };
+                other
+            }
+        };
+    }
+    // SAFETY: mapped for good, zeroed, of SLOTS slots.
+    Some(unsafe { core::slice::from_raw_parts(pool, SLOTS) })
+}
+
+/// Takes a free slot: with its handle.
+pub fn take() -> Option<(&'static WorkSlot, u64)> {
+    let pool = pool()?;
+    let first = NEXT.fetch_add(1, Relaxed) as usize;
+    (0..PROBES).find_map(|probe| {
+        let index = first.wrapping_add(probe) & (SLOTS - 1);
+        let slot = pool.get(index)?;
+        let uses = slot.uses.load(Relaxed);
+        let free =
+            uses & 1 == 0 && slot.uses.compare_exchange(uses, uses + 1, AcqRel, Relaxed).is_ok();
+        free.then(|| {
+            slot.clear();
+            (slot, handle::of_number(Sort::Slot, (uses + 1) << INDEX_BITS | index as u64))
+        })
+    })
+}
+
+/// The slot of a handle, while it is in use.
+pub fn of(event: *const c_void) -> Option<&'static WorkSlot> {
+    let number = handle::number(Sort::Slot, event as u64)?;
+    let slot = pool()?.get(number as usize & (SLOTS - 1))?;
+    (slot.uses.load(Acquire) == number >> INDEX_BITS).then_some(slot)
+}
+
+impl WorkSlot {
+    fn clear(&self) {
+        for word in [&self.parent, &self.context, &self.start, &self.since, &self.bytes] {
+            word.store(0, Relaxed);
+        }
+        self.waits.iter().chain(&self.device).for_each(|word| word.store(0, Relaxed));
+        for word in [&self.waiting, &self.steps, &self.kind, &self.channel, &self.peer] {
+            word.store(0, Relaxed);
+        }
+    }
+
+    /// Gives it back.
+    pub fn give_back(&self) {
+        self.uses.fetch_add(1, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_finds_its_slot_until_that_is_given_back() {
+        let (slot, handle) = take().unwrap();
+        slot.bytes.store(7, Relaxed);
+        let event = handle as *const c_void;
+        assert_eq!(of(event).unwrap().bytes.load(Relaxed), 7);
+        slot.give_back();
+        assert!(of(event).is_none());
+        assert!(of(core::ptr::null()).is_none() && of(usize::MAX as *const c_void).is_none());
+        // The same slot again, later: cleared, with another handle.
+        let again = (0..SLOTS).find_map(|_| {
+            let (new, handle) = take()?;
+            new.give_back();
+            core::ptr::eq(new, slot).then_some((new, handle))
+        });
+        let (new, other) = again.unwrap();
+        assert_eq!(new.bytes.load(Relaxed), 0);
+        assert_ne!(other, handle);
+    }
+}

@@ -1,1 +1,0 @@
-"""What is judged, one subject a file: each has `judge(bundle, findings)`."""

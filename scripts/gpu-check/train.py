@@ -1,0 +1,142 @@
+"""Trains a small transformer and says as JSON what it took: `train.py --out FILE …`.
+
+The work of a step is the same each time, so that counts of kernels can be compared
+between a run alone, one under tprof, and one under torch.profiler.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import time
+
+import torch
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--mode", default="plain", choices=["plain", "graph", "streams", "compile"])
+    parser.add_argument("--profiler", help="write what torch.profiler saw to this file")
+    parser.add_argument("--kill", action="store_true", help="end by SIGKILL half a second after the last step")
+    return parser.parse_args()
+
+
+class Trainer:
+    """A model, its data, and one step."""
+
+    def __init__(self, device):
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
+        self.model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device)
+        self.input = torch.randn(16, 128, 256).to(device)
+        self.target = torch.randn(16, 128, 256).to(device)
+        # Momentum alone: an optimizer that can be captured in a graph everywhere.
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=False)
+        loss = torch.nn.functional.mse_loss(self.model(self.input), self.target)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def graphed(trainer):
+    """A step captured once and replayed."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            trainer.step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        trainer.step()
+    return graph.replay
+
+
+def streamed(trainer):
+    """A step on one stream beside copies on another."""
+    compute, copies = torch.cuda.Stream(), torch.cuda.Stream()
+    host = torch.randn(16, 128, 256).pin_memory()
+
+    def step():
+        with torch.cuda.stream(copies):
+            batch = host.to("cuda", non_blocking=True)
+        with torch.cuda.stream(compute):
+            trainer.step()
+        compute.wait_stream(copies)
+        batch.record_stream(compute)
+
+    return step
+
+
+def main():
+    args = arguments()
+    cuda = args.device == "cuda"
+    wait = torch.cuda.synchronize if cuda else lambda: None
+    profiler = None
+    if args.profiler:
+        kinds = [torch.profiler.ProfilerActivity.CPU]
+        if cuda:
+            kinds.append(torch.profiler.ProfilerActivity.CUDA)
+        profiler = torch.profiler.profile(activities=kinds)
+        profiler.start()
+    trainer = Trainer(args.device)
+    step = trainer.step
+    if args.mode == "graph":
+        step = graphed(trainer)
+    elif args.mode == "streams":
+        step = streamed(trainer)
+    elif args.mode == "compile":
+        trainer.model = torch.compile(trainer.model)
+    times = []
+    for _ in range(args.steps):
+        begin = time.perf_counter()
+        step()
+        wait()
+        times.append(time.perf_counter() - begin)
+    found = {
+        "mode": args.mode,
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "steps": args.steps,
+        # The first steps warm up; the middle one of the others stands for them.
+        "median_step_s": statistics.median(times[len(times) // 3 :]),
+    }
+    if profiler:
+        profiler.stop()
+        write(args.profiler, kernels_of(profiler))
+    write(args.out, found)
+    if args.kill:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kernels_of(profiler):
+    """Count and time of each kernel, as torch.profiler saw them."""
+    kernels = {}
+    for event in profiler.events():
+        if event.device_type != torch.autograd.DeviceType.CUDA:
+            continue
+        # Annotations are drawn on devices too, and copies are no kernels.
+        if event.name.startswith(("Memcpy", "Memset")) or getattr(event, "is_user_annotation", False):
+            continue
+        kernel = kernels.setdefault(event.name, {"count": 0, "total_ns": 0})
+        kernel["count"] += 1
+        kernel["total_ns"] += round(event.time_range.elapsed_us() * 1000)
+    return kernels
+
+
+def write(path, found):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+/* Makes communicators in every way that NCCL has, and calls what few programs call. One rank, on the stand-ins. */
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct { char bytes[128]; } nccl_id;
+extern int cudaMalloc(void **, size_t), cudaSetDevice(int), cudaDeviceSynchronize(void);
+extern int ncclGetUniqueId(nccl_id *), ncclCommInitRankConfig(void **, int, nccl_id, int, void *);
+extern int ncclCommInitRankScalable(void **, int, int, int, nccl_id *, void *), ncclCommInitAll(void **, int, const int *);
+extern int ncclCommSplit(void *, int, int, void **, void *), ncclCommShrink(void *, int *, int, void **, void *, int);
+extern int ncclCommDestroy(void *), ncclMemAlloc(void **, size_t), ncclMemFree(void *);
+extern int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
+extern int ncclBcast(void *, size_t, int, int, void *, void *);
+extern int ncclPutSignal(const void *, size_t, int, int, void *, size_t, int, int, unsigned, void *, void *);
+extern int ncclWaitSignal(int, void *, void *, void *);
+
+static void check(int result, int wanted, const char *what)
+{
+    if (result != wanted) {
+        fprintf(stderr, "comms: %s returned %d\n", what, result);
+        exit(1);
+    }
+}
+#define CHECK(call) check(call, 0, #call)
+
+int main(void)
+{
+    void *made[6] = {0}, *buffer;
+    nccl_id id;
+    CHECK(cudaSetDevice(0));
+    CHECK(ncclGetUniqueId(&id));
+    check(ncclCommInitRankConfig(&made[0], 1, id, 0, 0), 7, "ncclCommInitRankConfig");
+    CHECK(ncclGetUniqueId(&id));
+    CHECK(ncclCommInitRankScalable(&made[1], 1, 0, 1, &id, 0));
+    CHECK(ncclCommInitAll(&made[2], 1, 0));
+    CHECK(ncclCommSplit(made[0], 3, 0, &made[3], 0));
+    CHECK(ncclCommSplit(made[0], 3, 0, &made[4], 0));
+    CHECK(ncclCommShrink(made[0], 0, 0, &made[5], 0, 0));
+    CHECK(ncclMemAlloc(&buffer, 1 << 16));
+    for (int i = 0; i < 6; i++) CHECK(ncclAllReduce(buffer, buffer, 16 + i, 7, 0, made[i], 0));
+    CHECK(ncclBcast(buffer, 100, 7, 0, made[0], 0));
+    CHECK(ncclPutSignal(buffer, 50, 7, 0, 0, 0, 0, 0, 0, made[0], 0));
+    CHECK(ncclWaitSignal(0, 0, made[0], 0));
+    CHECK(cudaDeviceSynchronize());
+    CHECK(ncclMemFree(buffer));
+    for (int i = 0; i < 6; i++) CHECK(ncclCommDestroy(made[i]));
+    puts("done");
+    return 0;
+}

@@ -1,0 +1,162 @@
+//! Functions that few programs call: other ways to make communicators, memory, one-sided
+//! transfers, and `ncclBcast`, which NCCL implements by its own public function.
+
+use super::{Communicator, SUCCESS, SYSTEM_ERROR, UniqueId, make, ncclGetUniqueId};
+use std::ffi::{c_int, c_uint, c_void};
+
+const IN_PROGRESS: c_int = 7;
+
+unsafe extern "C" {
+    // Through the loader, as NCCL's own call is.
+    #[link_name = "ncclBroadcast"]
+    fn public_broadcast(
+        from: *const c_void,
+        to: *mut c_void,
+        count: usize,
+        data_type: c_int,
+        root: c_int,
+        communicator: *mut c_void,
+        stream: *mut c_void,
+    ) -> c_int;
+    fn cudaMalloc(at: *mut *mut c_void, bytes: usize) -> c_int;
+    fn cudaFree(at: *mut c_void) -> c_int;
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclBcast(
+    buffer: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    root: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+) -> c_int {
+    // SAFETY: the same arguments.
+    unsafe { public_broadcast(buffer, buffer, count, data_type, root, communicator, stream) }
+}
+
+/// As NCCL's for a communicator that does not block: its address is there at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclCommInitRankConfig(
+    communicator: *mut *mut c_void,
+    ranks: c_int,
+    id: UniqueId,
+    rank: c_int,
+    _config: *mut c_void,
+) -> c_int {
+    let Some(made) = make(&id, ranks, rank) else { return SYSTEM_ERROR };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *communicator = Box::into_raw(made).cast() };
+    IN_PROGRESS
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclCommInitRankScalable(
+    communicator: *mut *mut c_void,
+    ranks: c_int,
+    rank: c_int,
+    _ids: c_int,
+    id: *const UniqueId,
+    _config: *mut c_void,
+) -> c_int {
+    // SAFETY: the first of the caller's ids.
+    let Some(made) = make(unsafe { &*id }, ranks, rank) else { return SYSTEM_ERROR };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *communicator = Box::into_raw(made).cast() };
+    SUCCESS
+}
+
+fn made_here() -> Option<Box<Communicator>> {
+    let mut id = UniqueId([0; 128]);
+    // SAFETY: a place for the answer.
+    (unsafe { ncclGetUniqueId(&raw mut id) } == SUCCESS).then_some(())?;
+    make(&id, 1, 0)
+}
+
+fn store(communicator: *mut *mut c_void) -> c_int {
+    let Some(made) = made_here() else { return SYSTEM_ERROR };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *communicator = Box::into_raw(made).cast() };
+    SUCCESS
+}
+
+/// As NCCL's, of one device.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclCommInitAll(
+    communicators: *mut *mut c_void,
+    count: c_int,
+    _devices: *const c_int,
+) -> c_int {
+    if count == 1 { store(communicators) } else { SYSTEM_ERROR }
+}
+
+/// As NCCL's, of a communicator of one rank.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclCommSplit(
+    _parent: *mut c_void,
+    _colour: c_int,
+    _key: c_int,
+    communicator: *mut *mut c_void,
+    _config: *mut c_void,
+) -> c_int {
+    store(communicator)
+}
+
+/// As NCCL's, of a communicator of one rank.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclCommShrink(
+    _parent: *mut c_void,
+    _left_out: *mut c_int,
+    _count: c_int,
+    communicator: *mut *mut c_void,
+    _config: *mut c_void,
+    _flags: c_int,
+) -> c_int {
+    store(communicator)
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclMemAlloc(at: *mut *mut c_void, bytes: usize) -> c_int {
+    // SAFETY: the caller's place for the answer.
+    unsafe { cudaMalloc(at, bytes) }
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclMemFree(at: *mut c_void) -> c_int {
+    // SAFETY: what `ncclMemAlloc` gave.
+    unsafe { cudaFree(at) }
+}
+
+/// As NCCL's; nothing is moved.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+pub extern "C" fn ncclPutSignal(
+    _from: *const c_void,
+    _count: usize,
+    _data_type: c_int,
+    _peer: c_int,
+    _window: *mut c_void,
+    _offset: usize,
+    _signal: c_int,
+    _context: c_int,
+    _flags: c_uint,
+    _communicator: *mut c_void,
+    _stream: *mut c_void,
+) -> c_int {
+    SUCCESS
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclWaitSignal(
+    _count: c_int,
+    _descriptions: *mut c_void,
+    _communicator: *mut c_void,
+    _stream: *mut c_void,
+) -> c_int {
+    SUCCESS
+}
