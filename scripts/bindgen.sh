@@ -63,6 +63,8 @@ calls="$calls|cudaEventDestroy_v3020|cudaEventQuery_v3020|cudaMallocAsync_v11020
 calls="$calls|cudaFreeHost_v3020|cudaMallocManaged_v6000|cudaHostAlloc_v3020|cudaSetDevice_v3020|cudaGetDevice_v3020"
 calls="$calls|cudaGetLastError_v3020|cudaPeekAtLastError_v3020|cudaGetDeviceCount_v3020|cudaEventElapsedTime_v3020"
 calls="$calls|cudaGraphInstantiate_v12000|cudaStreamBeginCapture_v10000|cudaStreamEndCapture_v10000|cudaStreamIsCapturing_v10000"
+calls="$calls|__cudaGetKernel_v13000|__cudaLaunchKernel_v13000|__cudaLaunchKernel_ptsz_v13000|cudaMemsetAsync_ptsz_v7000"
+calls="$calls|cudaStreamSynchronize_ptsz_v7000"
 calls="$calls|cudaGraphExecDestroy_v10000|cudaGraphDestroy_v10000|cudaProfilerStart_v4000|cudaProfilerStop_v4000"
 {
     cat "$work/raw.rs"

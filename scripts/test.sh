@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 scripts/test-deps.sh mpi
 # Readers of what tprof exports. Here their absence is a failure, not a skip.
 scripts/test-readers.sh
+# And what compiles CUDA programs.
+scripts/test-cuda.sh
 export TPROF_TEST_NEED_READERS=1
 # In continuous integration all of the rest is installed, too: a test that does not run for
 # want of a tool is a failure. What a machine may refuse all the same is listed in

@@ -1,138 +1,98 @@
-"""Judges what `gpu-check.sh` gathered in a directory and writes DIR/gpu-check.json.
+"""Judges what gpu-check.sh gathered, anywhere and without a GPU: `judge.py BUNDLE [--json FILE]`.
 
-Exits with 1 if a check failed. A check that could not be made is `null` and says why.
+BUNDLE is the archive or its folder. A line for each check: ok, FAILED, or not checked and why.
+What was not checked has not passed. Exits with 1 if a check failed, with 2 if nothing was checked.
 """
 
+import argparse
+import functools
 import json
 import os
 import sys
+import tarfile
+import tempfile
 
-TOLERANCE = 0.01
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import checks.cost
+import checks.ends
+import checks.journal
+import checks.machine
+import checks.pytorch
+import checks.rows
+import checks.truth
+from evidence import Findings, Folder
+
+WORD = {True: "ok", False: "FAILED", None: "not checked"}
 
 
-class Check:
-    def __init__(self, folder):
-        self.folder = folder
-        self.checks = []
+def judge_program(what, folder, simulated, findings):
+    """A program of known truth, its rows and its journal."""
+    if checks.truth.judge(what, folder, simulated, findings):
+        checks.rows.judge(what, folder, findings)
+        checks.journal.judge(what, folder, folder.json("traced.json"), findings)
 
-    def load(self, name):
+
+def program_in(name, simulated, bundle, findings):
+    judge_program(name, bundle.folder(name), simulated, findings)
+
+
+def judge(path):
+    """Findings of a bundle's folder."""
+    bundle, findings = Folder(path), Findings()
+    subjects = [("machine", checks.machine.judge)]
+    simulated = bool((bundle.json("facts.json") or {}).get("simulated"))
+    for name in bundle.folders("truth-"):
+        subjects.append((name, functools.partial(program_in, name, simulated)))
+    subjects += [("ends", checks.ends.judge), ("cost", checks.cost.judge), ("PyTorch", checks.pytorch.judge)]
+    if not bundle.folders("truth-"):
+        findings.not_checked("programs of known truth", "none ran")
+    for name, subject in subjects:
         try:
-            with open(os.path.join(self.folder, name), encoding="utf-8") as file:
-                return json.load(file)
-        except (OSError, ValueError):
-            return None
-
-    def say(self, name, passed, **facts):
-        self.checks.append({"check": name, "passed": passed, **facts})
+            subject(bundle, findings)
+        except (KeyError, TypeError, ValueError, StopIteration, AttributeError) as error:
+            # Evidence that does not have the form of any run is no evidence.
+            findings.add(f"{name}: the evidence is readable", False, why=f"{type(error).__name__}: {error}")
+    return findings
 
 
-def kernels_of_report(report):
-    """Count and time by name of `tprof report kernels --json`, kernels alone."""
-    if not report:
-        return None
-    found = {}
-    for row in report["tables"]["kernels"]:
-        if row["class"] != "memory":
-            found[row["name"]] = {"count": row["count"], "total_ns": row["total_ns"]}
-    return found
+def unpacked(path, into):
+    """The folder of an archive's contents; paths that lead out of it are refused."""
+    with tarfile.open(path) as tar:
+        for member in tar.getmembers():
+            if not (member.isfile() or member.isdir()) or os.path.isabs(member.name) or ".." in member.name.split("/"):
+                raise SystemExit(f"error: {path} holds {member.name}, which does not belong into a bundle")
+        tar.extractall(into)
+    inside = [os.path.join(into, name) for name in os.listdir(into)]
+    return inside[0] if len(inside) == 1 else into
 
 
-def total(kernels, key):
-    return sum(kernel[key] for kernel in kernels.values())
-
-
-def close(one, other):
-    return other > 0 and abs(one - other) <= TOLERANCE * other
-
-
-def compare(check, ours, theirs):
-    if ours is None or theirs is None:
-        check.say("kernels agree with torch.profiler", None, why="one of the two runs did not end well")
-        return
-    count, expected = total(ours, "count"), total(theirs, "count")
-    check.say("kernel count", close(count, expected), tprof=count, torch_profiler=expected)
-    missing = sorted(set(theirs) - set(ours))[:20]
-    extra = sorted(set(ours) - set(theirs))[:20]
-    check.say("kernel names", not missing and not extra, missing=missing, extra=extra)
-    time, expected = total(ours, "total_ns"), total(theirs, "total_ns")
-    check.say("GPU time", close(time, expected), tprof_ns=time, torch_profiler_ns=expected)
-
-
-def complete(check, name):
-    run = check.load(f"{name}/run.json")
-    if run is None:
-        check.say(f"nothing lost: {name}", None, why="there is no run")
-        return
-    completeness = run["completeness"]
-    # Stacks and samples of the host have nothing to do with the device.
-    words = ("GPU", "CUDA", "launches", "NVTX")
-    of_device = [loss for loss in completeness["losses"] if any(word in loss["what"] for word in words)]
-    check.say(
-        f"nothing lost: {name}",
-        not of_device and not completeness["blind"],
-        losses=completeness["losses"],
-        blind=completeness["blind"],
-    )
-
-
-def one_kernel(check):
-    """`tprof doctor --run-kernel`: what a program in Rust ran, against its recording."""
-    doctor = check.load("run-kernel.json")
-    if doctor is None:
-        check.say("one kernel on each device", None, why="tprof doctor --run-kernel was not run")
-        return
-    for found in doctor["run_kernel"]:
-        check.say("one kernel on each device", found["verdict"] == "ok", found=found["found"])
-
-
-def ratio(check, name):
-    native, traced = check.load(f"native-{name}.json"), check.load(f"traced-{name}.json")
-    if not native or not traced:
-        check.say(f"step time: {name}", None, why="one of the two runs did not end well")
-        return
-    value = traced["median_step_s"] / native["median_step_s"]
-    # No limit is set: the figure is what this is for.
-    check.say(f"step time: {name}", True, ratio=round(value, 4), native_s=native["median_step_s"])
+def report(findings):
+    for one in findings.list:
+        facts = {key: value for key, value in one.items() if key not in ("check", "passed")}
+        if one["passed"] is None:
+            print(f"not checked  {one['check']}: {one['why']}")
+        else:
+            print(f"{WORD[one['passed']]:13}{one['check']}  {json.dumps(facts)[:300]}")
+    counts = [sum(one["passed"] is passed for one in findings.list) for passed in (True, False, None)]
+    print("{} ok, {} failed, {} not checked".format(*counts))
+    return 1 if counts[1] else 0 if counts[0] else 2
 
 
 def main():
-    check = Check(sys.argv[1])
-    modes = sys.argv[2].split(",")
-    one_kernel(check)
-    native = check.load("native-plain.json")
-    ours = kernels_of_report(check.load("kernels-plain.json"))
-    theirs = check.load("profiler.json")
-    compare(check, ours, theirs)
-    for mode in modes:
-        complete(check, f"run-{mode}")
-        ratio(check, mode)
-        kernels = kernels_of_report(check.load(f"kernels-{mode}.json"))
-        check.say(f"kernels are there: {mode}", bool(kernels), kernels=total(kernels or {}, "count"))
-    killed = kernels_of_report(check.load("kernels-killed.json"))
-    if ours and killed:
-        count, expected = total(killed, "count"), total(ours, "count")
-        check.say("a killed job keeps its kernels", close(count, expected), tprof=count, whole=expected)
-    else:
-        check.say("a killed job keeps its kernels", None, why="one of the two runs did not end well")
-    within = check.load("profiler-within.json")
-    if within is None or theirs is None:
-        check.say("torch.profiler within tprof sees its kernels", None, why="a run did not end well")
-    else:
-        count, expected = total(within, "count"), total(theirs, "count")
-        check.say("torch.profiler within tprof sees its kernels", close(count, expected), within=count, alone=expected)
-    raw = os.path.join(check.folder, "raw.cupti")
-    size = os.path.getsize(raw) if os.path.exists(raw) else 0
-    check.say("raw CUPTI buffers", size > 0, bytes=size)
-    result = {"format": 1, "device": native and native["device"], "torch": native and native["torch"]}
-    result |= {"cuda": native and native["cuda"], "doctor": check.load("doctor.json"), "checks": check.checks}
-    with open(os.path.join(check.folder, "gpu-check.json"), "w", encoding="utf-8") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
-    for one in check.checks:
-        word = {True: "ok", False: "FAILED", None: "not checked"}[one["passed"]]
-        facts = {key: value for key, value in one.items() if key not in ("check", "passed")}
-        print(f"{word:12}{one['check']}  {json.dumps(facts)[:160]}")
-    sys.exit(any(one["passed"] is False for one in check.checks))
+    parser = argparse.ArgumentParser(description="Judges a bundle of gpu-check.sh.")
+    parser.add_argument("bundle")
+    parser.add_argument("--json", help="write the findings to this file, too")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        folder = args.bundle if os.path.isdir(args.bundle) else unpacked(args.bundle, work)
+        findings = judge(folder)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump({"format": 2, "checks": findings.list}, file, indent=1)
+            file.write("\n")
+    sys.exit(report(findings))
 
 
 if __name__ == "__main__":

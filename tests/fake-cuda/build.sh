@@ -3,7 +3,8 @@
 # and with their symbol versions, and the programs that the tests run on them:
 #   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcublas,
 #     libcublasLt, libcuda, libnvidia-ml
-#   DIR/train-12, DIR/train-13, DIR/comms-12, DIR/comms-13, DIR/gemms-12, DIR/gemms-13
+#   DIR/train-12, DIR/train-13, DIR/comms-12, DIR/comms-13, DIR/gemms-12, DIR/gemms-13,
+#   DIR/memory-12, DIR/memory-13, DIR/replay-12, DIR/replay-13
 # `build.sh DIR`. A simulation: see src/lib.rs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -39,10 +40,15 @@ for major in 12 13; do
     link "$to/libnvidia-ml.so.1" libfake_nvml.a "$major" '' 'nvml*;'
     link "$to/libcublasLt.so.$major" libfake_cublaslt.a "$major" "libcublasLt.so.$major" 'cublasLt*;'
     link "$to/libcublas.so.$major" libfake_cublas.a "$major" "libcublas.so.$major" 'cublas*;' "$to/libcublasLt.so.$major"
-    gcc -O1 -g -Wall -Wextra -o "$out/train-$major" "$here/train.c" \
+    # The runtime inside a library, and nothing of it visible.
+    link "$to/libworkspace.so" libfake_cudart.a "$major" '' 'workspace_*;' -O1 "$here/workspace.c"
+    gcc -O1 -g -Wall -Wextra -o "$out/memory-$major" "$here/memory.c" \
+        "$to/libcudart.so.$major" "$to/libcuda.so.1" "$to/libworkspace.so" -lpthread -Wl,-rpath-link,"$to"
+    gcc -O1 -g -Wall -Wextra -DMAJOR="$major" -o "$out/train-$major" "$here/train.c" \
         "$to/libcudart.so.$major" "$to/libnccl.so.2" -lpthread -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/comms-$major" "$here/comms.c" \
         "$to/libcudart.so.$major" "$to/libnccl.so.2" -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/gemms-$major" "$here/gemms.c" \
         "$to/libcudart.so.$major" "$to/libcublas.so.$major" "$to/libcublasLt.so.$major" -Wl,-rpath-link,"$to"
+    gcc -O1 -g -Wall -Wextra -o "$out/replay-$major" "$here/replay.c" "$to/libcudart.so.$major" -ldl -Wl,-rpath-link,"$to"
 done

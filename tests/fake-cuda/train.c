@@ -26,7 +26,11 @@ extern int cudaDeviceReset(void), cudaMalloc(void **, size_t), cudaFree(void *),
 extern int cudaMemcpyAsync(void *, const void *, size_t, int, void *), cudaMemcpy(void *, const void *, size_t, int);
 extern int cudaMemcpyPeerAsync(void *, int, const void *, int, size_t, void *);
 extern int cudaMemsetAsync(void *, int, size_t, void *);
+#if MAJOR >= 13 /* as nvcc has compiled <<<>>> since 12.9 */
+extern int __cudaGetKernel(void **, const void *), __cudaLaunchKernel(void *, dim3_t, dim3_t, void **, size_t, void *);
+#else
 extern int cudaLaunchKernel(const void *, dim3_t, dim3_t, void **, size_t, void *);
+#endif
 extern int cudaStreamCreateWithFlags(void **, unsigned), cudaStreamDestroy(void *), cudaStreamSynchronize(void *);
 extern int cudaStreamWaitEvent(void *, void *, unsigned), cudaEventCreateWithFlags(void **, unsigned);
 extern int cudaEventRecord(void *, void *), cudaEventSynchronize(void *), cudaEventDestroy(void *);
@@ -76,7 +80,16 @@ static int has(const char *word)
 
 static void launch(const void *stub, unsigned blocks, unsigned threads, size_t shared, void *stream)
 {
-    CHECK(cudaLaunchKernel(stub, (dim3_t){blocks, 1, 1}, (dim3_t){threads, 1, 1}, 0, shared, stream));
+    const dim3_t grid = {blocks, 1, 1}, block = {threads, 1, 1};
+#if MAJOR >= 13
+    static __thread struct { const void *stub; void *handle; } known[8], *kernel;
+    for (kernel = known; kernel->stub && kernel->stub != stub;) kernel++;
+    if (!kernel->stub) CHECK(__cudaGetKernel(&kernel->handle, stub));
+    kernel->stub = stub;
+    CHECK(__cudaLaunchKernel(kernel->handle, grid, block, 0, shared, stream));
+#else
+    CHECK(cudaLaunchKernel(stub, grid, block, 0, shared, stream));
+#endif
 }
 
 static void forward_backward(void *stream)

@@ -55,16 +55,16 @@ fn a_running_process_and_its_children_are_sampled_and_left_alone() {
     assert_eq!(busy.count(), 2, "the shell and its child: {rows:#?}");
     let status = std::fs::read_to_string(format!("/proc/{}/status", victim.pid())).unwrap();
     assert!(status.contains("TracerPid:\t0"), "{status}");
-    let said = |options: &[&str]| {
+    let attached = |options: &[&str]| {
         let run = scratch.run();
         let job = tprof(["attach", "--duration", "200ms", "-o"]).arg(&run).args(options);
         let outcome = job.arg(victim.pid()).run_in(scratch.path()).expect_code(0);
         let threads = document("threads", &run);
         (outcome.stderr, threads["tables"]["threads"].as_array().unwrap().len())
     };
-    let (stderr, threads) = said(&[]);
+    let (stderr, threads) = attached(&[]);
     assert!(stderr.contains("and 1 descendant") && threads == 2, "{threads} {stderr}");
-    let (stderr, threads) = said(&["--alone"]);
+    let (stderr, threads) = attached(&["--alone"]);
     assert!(!stderr.contains("descend") && threads == 1, "{threads} {stderr}");
 }
 
@@ -95,7 +95,7 @@ fn two_samplers_of_a_process_measure_what_each_would_alone() {
 }
 
 #[test]
-fn an_interrupt_finishes_the_run_and_says_so() {
+fn an_interrupt_finishes_the_run_and_is_reported() {
     let scratch = Scratch::new();
     let victim = Running::new(Command::new("sleep").arg("600"));
     let run = scratch.path().join("run");

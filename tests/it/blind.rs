@@ -1,4 +1,4 @@
-//! What cannot be seen is said, by process, with a reason.
+//! What cannot be recorded is reported, by process, with a reason.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tprof_tests::{
 /// Runs a program alone and below a shell: either way it must be named, with a
 /// reason that holds one of these words.
 #[track_caller]
-fn said(program: &Path, arguments: &[&str], words: &[&str]) {
+fn assert_blind(program: &Path, arguments: &[&str], words: &[&str]) {
     let name = program.file_name().unwrap().to_str().unwrap();
     let scratch = Scratch::new();
     let alone = Job::new(program).args(arguments);
@@ -19,7 +19,7 @@ fn said(program: &Path, arguments: &[&str], words: &[&str]) {
         let run = traced(&job, EXACT, &scratch);
         let report = report(&run.run);
         let why = report.blind(name).unwrap_or_else(|| {
-            panic!("{} is not said to be blind: {}", job.name(), report.0["completeness"])
+            panic!("{} is not reported as blind: {}", job.name(), report.0["completeness"])
         });
         let low = why.to_lowercase();
         assert!(
@@ -31,40 +31,40 @@ fn said(program: &Path, arguments: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn a_static_program_is_said() {
-    said(&need_some!(build("leave", Kind::Static)), &["exit"], &["static"]);
+fn a_static_program_is_reported() {
+    assert_blind(&need_some!(build("leave", Kind::Static)), &["exit"], &["static"]);
 }
 
 #[test]
-fn a_static_musl_program_is_said() {
-    said(&need_some!(build("leave", Kind::MuslStatic)), &["exit"], &["static"]);
+fn a_static_musl_program_is_reported() {
+    assert_blind(&need_some!(build("leave", Kind::MuslStatic)), &["exit"], &["static"]);
 }
 
 #[test]
 fn a_program_of_32_bits_is_said() {
-    said(&need_some!(build("leave", Kind::M32)), &["exit"], &["32", "class"]);
+    assert_blind(&need_some!(build("leave", Kind::M32)), &["exit"], &["32", "class"]);
 }
 
 #[test]
-fn a_malloc_of_its_own_is_said() {
-    said(&program("own_malloc"), &[], &["malloc", "alloc"]);
+fn a_malloc_of_its_own_is_reported() {
+    assert_blind(&program("own_malloc"), &[], &["malloc", "alloc"]);
 }
 
 #[test]
-fn a_bundled_jemalloc_is_said() {
-    said(&need_some!(build("bundled", Kind::Jemalloc)), &[], &["malloc", "alloc"]);
+fn a_bundled_jemalloc_is_reported() {
+    assert_blind(&need_some!(build("bundled", Kind::Jemalloc)), &[], &["malloc", "alloc"]);
 }
 
 #[test]
-fn a_bundled_tcmalloc_is_said() {
-    said(&need_some!(build("bundled", Kind::Tcmalloc)), &[], &["malloc", "alloc"]);
+fn a_bundled_tcmalloc_is_reported() {
+    assert_blind(&need_some!(build("bundled", Kind::Tcmalloc)), &[], &["malloc", "alloc"]);
 }
 
 #[test]
-fn an_allocator_under_names_of_its_own_is_said() {
+fn an_allocator_under_names_of_its_own_is_reported() {
     for kind in [Kind::OwnJemalloc, Kind::OwnJemallocStripped] {
         let program = need_some!(build("own_allocator", kind));
-        said(&program, &[], &["jemalloc, linked statically"]);
+        assert_blind(&program, &[], &["jemalloc, linked statically"]);
         let scratch = Scratch::new();
         let words = ["run", "-o", "r", "--"].map(std::ffi::OsString::from);
         let outcome = tprof(words).arg(&program).run_in(scratch.path()).expect_code(0);
@@ -80,7 +80,7 @@ fn an_allocator_under_names_of_its_own_is_said() {
 #[test]
 fn a_rust_program_is_seen_as_far_as_its_allocator_leads_to_malloc() {
     let own = need_some!(build("own_global", Kind::Plain));
-    said(&own, &[], &["rust's #[global_allocator]"]);
+    assert_blind(&own, &[], &["rust's #[global_allocator]"]);
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("wrapped_global")), EXACT, &scratch).run;
     assert_eq!(report(&run).blind("wrapped_global"), None);
@@ -89,7 +89,7 @@ fn a_rust_program_is_seen_as_far_as_its_allocator_leads_to_malloc() {
 }
 
 #[test]
-fn a_library_with_an_allocator_of_its_own_is_said_once_it_is_used() {
+fn a_library_with_an_allocator_of_its_own_is_reported_once_it_is_used() {
     for kind in [Kind::OwnJemalloc, Kind::OwnJemallocStripped] {
         let library = need_some!(build("own_allocator_lib", kind));
         for used in [false, true] {
@@ -101,9 +101,9 @@ fn a_library_with_an_allocator_of_its_own_is_said_once_it_is_used() {
             assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
             let report = report(&run.run);
             let why = report.blind("loads").unwrap_or_default();
-            let said =
+            let reported =
                 why == "own_allocator_lib.so has its own allocator (jemalloc, linked statically)";
-            assert_eq!(said, used, "{kind:?}: {}", report.0["completeness"]);
+            assert_eq!(reported, used, "{kind:?}: {}", report.0["completeness"]);
             let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).stdout;
             assert_eq!(text.contains("peak at least"), used, "{text}");
         }
@@ -111,12 +111,12 @@ fn a_library_with_an_allocator_of_its_own_is_said_once_it_is_used() {
 }
 
 #[test]
-fn a_sanitizer_build_is_said() {
-    said(&need_some!(build("asan_error", Kind::Asan)), &[], &["sanitizer", "asan"]);
+fn a_sanitizer_build_is_reported() {
+    assert_blind(&need_some!(build("asan_error", Kind::Asan)), &[], &["sanitizer", "asan"]);
 }
 
 #[test]
-fn a_child_with_an_empty_environment_is_said() {
+fn a_child_with_an_empty_environment_is_reported() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("exec_empty_env")), EXACT, &scratch);
     let report = report(&run.run);
@@ -126,7 +126,7 @@ fn a_child_with_an_empty_environment_is_said() {
 }
 
 #[test]
-fn a_child_below_env_i_is_said() {
+fn a_child_below_env_i_is_reported() {
     let scratch = Scratch::new();
     let run = traced(&Job::sh("env -i \"$1\"; true").arg(program("short")), EXACT, &scratch);
     let report = report(&run.run);
@@ -135,7 +135,7 @@ fn a_child_below_env_i_is_said() {
 }
 
 #[test]
-fn a_setuid_program_runs_as_it_should_and_is_said() {
+fn a_setuid_program_runs_as_it_should_and_is_reported() {
     need!(am_root(), Refused::Root);
     let scratch = Scratch::new();
     let program_path = scratch.join("ids");
@@ -162,7 +162,7 @@ fn a_setuid_program_runs_as_it_should_and_is_said() {
 }
 
 #[test]
-fn a_run_that_was_seen_whole_says_so() {
+fn a_run_that_was_recorded_whole_has_no_gap() {
     let scratch = Scratch::new();
     let run = traced(&Job::sh("\"$1\" 0; \"$1\" 0").arg(program("short")), EXACT, &scratch);
     let report = report(&run.run);

@@ -118,7 +118,7 @@ fn ctl_refuses_other_users() {
     assert_eq!(kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>(), 1000);
 }
 
-/// Says to the session's socket what a hostile client might.
+/// Sends the session's socket what a hostile client might.
 const RUBBISH: &str = "
 import os, socket, struct, sys
 path = sys.argv[1]
@@ -145,7 +145,7 @@ for client in idle:
         client.connect(path)
     except OSError:
         pass
-print('said', flush=True)
+print('sent', flush=True)
 sys.stdin.read()
 ";
 
@@ -157,8 +157,8 @@ fn rubbish_on_the_socket_does_not_stop_a_run() {
     let socket = Path::new(info["session"].as_str().unwrap()).join("sock");
     let mut rude =
         Live::start(&Job::new("python3").args(["-c", RUBBISH]).arg(&socket), scratch.path());
-    rude.wait_for("said");
-    // Fifty clients that connected and say nothing are still there.
+    rude.wait_for("sent");
+    // Fifty clients that connected and send nothing are still there.
     live.obey("a");
     live.obey("c");
     let own = tprof(["ctl", "status"]).arg(&run).run_in(scratch.path());

@@ -194,9 +194,9 @@ fn seccomp_is_recorded_as_far_as_it_can_be() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("seccomp")).arg("strict"), EXACT, &scratch);
     let report = memory_report(&run.run);
-    // 100,001 blocks: recorded, or told as lost, or the process is said to be
-    // blind in part.
+    // 100,001 blocks: recorded, or counted as lost, or the process is reported
+    // as blind in part.
     let seen = report.total("allocations") + report.lost();
-    let told = report.blind("seccomp").is_some();
-    assert!(seen >= 100_001 || told, "seen {seen}: {}", report.0["completeness"]);
+    let blind = report.blind("seccomp").is_some();
+    assert!(seen >= 100_001 || blind, "seen {seen}: {}", report.0["completeness"]);
 }

@@ -1,4 +1,4 @@
-//! CPU samples tell which functions the time went into, and what threads waited
+//! CPU samples show which functions the time went into, and what threads waited
 //! for.
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ use tprof_tests::{
     traced,
 };
 
-/// Samples enough for shares to be told apart.
+/// Samples enough to distinguish shares.
 const OFTEN: &[&str] = &["--sample-rate", "997", "--mem", "off"];
 
 /// A run's report, or nothing where this machine samples nothing.
@@ -41,7 +41,7 @@ fn share(report: &Value, table: &str, function: &str, key: &str) -> f64 {
 }
 
 #[test]
-fn time_on_a_core_is_told_by_range_and_adds_up() {
+fn time_on_a_core_is_counted_by_range_and_adds_up() {
     let scratch = Scratch::new();
     let job = Job::new(program("cpu_ranges"));
     let Some((cpu, _)) = sampled(&job, OFTEN, &scratch) else { return };
@@ -84,7 +84,7 @@ fn time_on_a_core_is_told_by_range_and_adds_up() {
 }
 
 #[test]
-fn counts_of_the_processor_are_told_or_missing_with_the_reason() {
+fn counts_of_the_processor_are_reported_or_missing_with_the_reason() {
     let scratch = Scratch::new();
     let options = ["--sample-rate", "997", "--mem", "off"];
     let run = traced(&Job::new(program("cpu_counts")), &options, &scratch);
@@ -102,8 +102,8 @@ fn counts_of_the_processor_are_told_or_missing_with_the_reason() {
             };
             assert!(row[key].is_null(), "{row:#?}");
             assert_eq!(row[format!("{key}_missing")], why, "{row:#?}");
-            let told = notes.iter().any(|note| note.as_str().unwrap().contains(why));
-            assert!(told || is_refused(&report), "{notes:#?}");
+            let noted = notes.iter().any(|note| note.as_str().unwrap().contains(why));
+            assert!(noted || is_refused(&report), "{notes:#?}");
         }
         let per_cycle = &row["instructions_per_cycle"];
         assert!(per_cycle.is_null() || (0.01..20.0).contains(&per_cycle.as_f64().unwrap()));
@@ -134,7 +134,7 @@ fn events_are_counted_by_thread_and_by_function() {
     let touched = faults(by_function, &|function| touches.contains(&function), "function");
     let all = faults(by_function, &|_| true, "function");
     assert!((4970..=5030).contains(&touched) && all < 6000, "{by_function:#?}");
-    assert_eq!(cpu["tables"]["events"].as_array().unwrap().len(), 2, "no major fault is told too");
+    assert_eq!(cpu["tables"]["events"].as_array().unwrap().len(), 2, "no row of major faults");
 }
 
 #[track_caller]
@@ -213,7 +213,7 @@ fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
 }
 
 #[test]
-fn a_program_that_samples_alone_tell_of_is_one_process_with_its_end() {
+fn a_program_that_only_samples_record_is_one_process_with_its_end() {
     let fixed = need_some!(build("cpu_shares", Kind::Static));
     let scratch = Scratch::new();
     let job = Job::sh("\"$1\"; true").arg(&fixed);
@@ -236,7 +236,7 @@ fn a_program_that_samples_alone_tell_of_is_one_process_with_its_end() {
 }
 
 #[test]
-fn the_kernel_without_names_is_one_function_and_the_report_says_why() {
+fn the_kernel_without_names_is_one_function_and_the_report_names_the_reason() {
     let under = program("no_kernel_names");
     let shown = Command::new(&under).args(["head", "-n", "50", "/proc/kallsyms"]).output();
     let hides = |line: &str| line.starts_with("0000000000000000 ");
@@ -261,17 +261,17 @@ fn the_kernel_without_names_is_one_function_and_the_report_says_why() {
         assert!(rows.iter().any(|row| row["function"] == "[kernel]"), "{tree}: {rows:#?}");
     }
     let notes = cpu["notes"].as_array().unwrap();
-    let told = notes.iter().any(|n| n.as_str().unwrap().contains("kernel.kptr_restrict=0"));
-    assert!(told, "{notes:#?}");
+    let noted = notes.iter().any(|n| n.as_str().unwrap().contains("kernel.kptr_restrict=0"));
+    assert!(noted, "{notes:#?}");
 }
 
 /// A Python that holds its interpreter and exports nothing of it.
 fn closed_python(scratch: &Scratch) -> Result<PathBuf, String> {
     let ask = "import sysconfig as s; v = s.get_config_vars(); \
                print(v['LIBPL'] + '/' + v['LIBRARY'], s.get_paths()['include'], v['LIBS'], v['SYSLIBS'])";
-    let told = Command::new("/usr/bin/python3").args(["-c", ask]).output();
-    let told = String::from_utf8(told.map_err(|e| e.to_string())?.stdout).unwrap();
-    let mut words = told.split_whitespace();
+    let output = Command::new("/usr/bin/python3").args(["-c", ask]).output();
+    let output = String::from_utf8(output.map_err(|e| e.to_string())?.stdout).unwrap();
+    let mut words = output.split_whitespace();
     let (Some(library), Some(include)) = (words.next(), words.next()) else {
         return Err("there is no /usr/bin/python3".to_owned());
     };
@@ -338,7 +338,7 @@ fn pythons_functions_are_seen_from_outside() {
     let all = interpreted + native + late;
     let (least, most) = (native / all, (native + late) / all);
     assert!((least - 0.05..most + 0.05).contains(&(1.0 / 3.0)), "{least} to {most}: {table:#?}");
-    // What it calls in a library is its own, and is told apart below it.
+    // What it calls in a library is its own, and has a row of its own below it.
     let modules = cpu["tables"]["modules"].as_array().unwrap();
     let zlib = modules
         .iter()

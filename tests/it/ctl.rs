@@ -102,7 +102,7 @@ fn marks_are_kept() {
 }
 
 #[test]
-fn status_tells_rates_loss_and_size() {
+fn status_shows_rates_loss_and_size() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let mut live = start(EXACT, &run, &scratch);

@@ -1,5 +1,5 @@
 //! `report` on a missing, empty, truncated, corrupted or newer run: one clear
-//! error, or as much as is whole with what is missing said. Never a crash.
+//! error, or as much as is whole and a line on what is missing. Never a crash.
 
 use serde_json::Value;
 use std::fs;
@@ -35,16 +35,16 @@ fn read(path: &Path, kind: &str) -> Outcome {
     tprof(["report", kind, "--json"]).arg(path).limit(60).run_in(folder.unwrap())
 }
 
-/// Either a report that says what is missing, or one clear error.
+/// Either a report that names what is missing, or one clear error.
 #[track_caller]
-fn told(outcome: &Outcome, what: &str) {
+fn assert_reported(outcome: &Outcome, what: &str) {
     match outcome.code {
         Some(0) => {
             let value: Value = serde_json::from_str(&outcome.stdout)
                 .unwrap_or_else(|e| panic!("{what}: {e}: {outcome:?}"));
             let problems = value["problems"].as_array().is_some_and(|list| !list.is_empty());
             let lost = value["completeness"]["lost"].as_i64() > Some(0);
-            assert!(problems || lost, "{what}: nothing is said: {}", value["completeness"]);
+            assert!(problems || lost, "{what}: nothing is reported: {}", value["completeness"]);
         }
         Some(125) => assert_refused(outcome, &[]),
         _ => panic!("{what}: {outcome:?}"),
@@ -88,14 +88,14 @@ fn a_truncated_file_is_read_as_far_as_it_is_whole() {
     for cut in cuts {
         let (run, rank) = copy(&scratch);
         fs::write(&rank, &whole[..cut]).unwrap();
-        told(&read(&run, "memory"), &format!("cut at {cut} of {}", whole.len()));
-        told(&read(&rank, "summary"), &format!("the file alone, cut at {cut}"));
+        assert_reported(&read(&run, "memory"), &format!("cut at {cut} of {}", whole.len()));
+        assert_reported(&read(&rank, "summary"), &format!("the file alone, cut at {cut}"));
         fs::remove_dir_all(run).unwrap();
     }
 }
 
 #[test]
-fn a_corrupted_file_is_told_and_harms_nobody() {
+fn a_corrupted_file_is_reported_and_harms_nobody() {
     let scratch = Scratch::new();
     let whole = fs::read(sound().join("rank-0.tprof")).unwrap();
     for n in 0..60 {
@@ -112,7 +112,7 @@ fn a_corrupted_file_is_told_and_harms_nobody() {
         let damaged = read(&run, "memory");
         // Much is there twice: block headers, and the index that repeats them.
         if damaged != sound {
-            told(&damaged, &format!("bytes {place}..{end} of {} changed", whole.len()));
+            assert_reported(&damaged, &format!("bytes {place}..{end} of {} changed", whole.len()));
         }
         fs::remove_dir_all(run).unwrap();
     }
@@ -137,14 +137,14 @@ fn a_damaged_run_json_does_not_hide_the_rank_files() {
         let (run, _) = copy(&scratch);
         fs::write(run.join("run.json"), text).unwrap();
         let outcome = read(&run, "summary");
-        told(&outcome, &format!("run.json is {text:?}"));
+        assert_reported(&outcome, &format!("run.json is {text:?}"));
         assert_eq!(outcome.code, Some(0), "the rank file is whole: {outcome:?}");
     }
     let (run, _) = copy(&scratch);
     fs::remove_file(run.join("run.json")).unwrap();
     let outcome = read(&run, "summary");
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    told(&outcome, "no run.json");
+    assert_reported(&outcome, "no run.json");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_newer_run_json_is_refused_naming_both() {
     fs::write(run.join("run.json"), info.to_string()).unwrap();
     let outcome = read(&run, "summary");
     assert!(format!("{outcome:?}").contains("4711"), "{outcome:?}");
-    told(&outcome, "run.json of version 4711");
+    assert_reported(&outcome, "run.json of version 4711");
 }
 
 #[test]

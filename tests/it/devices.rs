@@ -1,5 +1,5 @@
 //! Devices sampled from outside the job, against the log of what NVML's stand-in
-//! told (a simulation).
+//! returned (a simulation).
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -34,14 +34,14 @@ fn training(
     Ok((job, log))
 }
 
-/// Runs such a training; what NVML's stand-in told.
+/// Runs such a training; what NVML's stand-in returned.
 fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>), String> {
     let scratch = Scratch::new();
     let (job, log) = training(steps, env, &scratch)?;
     let run = traced(&job, GPU, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
-    let told = what_ran(&log).into_iter().filter(|line| line["what"] == "nvml").collect();
-    Ok((scratch, run, told))
+    let values = what_ran(&log).into_iter().filter(|line| line["what"] == "nvml").collect();
+    Ok((scratch, run, values))
 }
 
 type Series = BTreeMap<(u64, String), Vec<f64>>;
@@ -70,7 +70,7 @@ fn recorded(run: &Path) -> Series {
     changes(rows.iter().map(of_row))
 }
 
-fn told(log: &[Value]) -> Series {
+fn returned(log: &[Value]) -> Series {
     changes(log.iter().map(|line| {
         let key = line["key"].as_str().unwrap().to_owned();
         (line["device"].as_u64().unwrap(), key, line["value"].as_f64().unwrap())
@@ -82,15 +82,18 @@ fn rows<'d>(report: &'d Value, table: &str) -> &'d [Value] {
 }
 
 #[test]
-fn what_the_library_told_is_what_is_recorded_and_reported() {
+fn what_the_library_returned_is_what_is_recorded_and_reported() {
     let (scratch, run, log) = need_some!(ran("60", &[("FAKE_CUDA_DEVICES", "2")]));
-    let (told, recorded) = (told(&log), recorded(&run.run));
-    assert_eq!(told.keys().collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>());
+    let (returned, recorded) = (returned(&log), recorded(&run.run));
+    assert_eq!(returned.keys().collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>());
     assert_eq!(recorded.len(), 2 * 8);
     for (key, values) in &recorded {
         // The last reading may have come when the run was over.
-        let told = &told[key];
-        assert!(told.starts_with(values) && told.len() - values.len() <= 1, "{key:?}: {told:?}");
+        let returned = &returned[key];
+        assert!(
+            returned.starts_with(values) && returned.len() - values.len() <= 1,
+            "{key:?}: {returned:?}"
+        );
     }
     let report = document("gpu", &run.run);
     let gpus = rows(&report, "gpus");
@@ -107,7 +110,7 @@ fn what_the_library_told_is_what_is_recorded_and_reported() {
         assert_eq!(gpu["memory_bytes"].as_u64(), Some(80 << 30));
         assert!(gpu["throttled"].is_number(), "{gpu}");
     }
-    // By their UUIDs, which CUPTI tells as well.
+    // By their UUIDs, which CUPTI records as well.
     assert_eq!([&gpus[0], &gpus[1]].map(|gpu| &gpu["visible_to"]), ["rank 0 as 0", "rank 0 as 1"]);
 
     // The summary has them in short.
@@ -176,7 +179,7 @@ fn devices_are_asked_as_often_as_wanted() {
 }
 
 #[test]
-fn what_a_device_does_not_tell_is_missing_and_says_why() {
+fn what_a_device_does_not_report_is_missing_with_the_reason() {
     let (_scratch, run, _) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", "nopower")]));
     let report = document("gpu", &run.run);
     let [gpu] = rows(&report, "gpus") else { panic!("{report}") };
@@ -184,13 +187,30 @@ fn what_a_device_does_not_tell_is_missing_and_says_why() {
     assert_eq!(gpu["mean_power_watts_missing"], "Not Supported");
     assert!(gpu["mean_utilization"].is_number(), "{gpu}");
 
-    // Lost after its first reading: what was read stays, the rest says why it is not there.
+    // Lost after its first reading: what was read stays, the rest has the reason why it is not there.
     let (_scratch, run, log) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", "lost=1")]));
     let report = document("gpu", &run.run);
     let [gpu] = rows(&report, "gpus") else { panic!("{report}") };
-    assert_eq!(told(&log)[&(0, "gpu_utilization".to_owned())].len(), 1);
+    assert_eq!(returned(&log)[&(0, "gpu_utilization".to_owned())].len(), 1);
     assert!(gpu["mean_utilization"].is_number(), "{gpu}");
     assert_eq!(gpu["mean_power_watts_missing"], "GPU is lost");
+}
+
+#[test]
+fn memory_in_use_leaves_out_the_reserve_where_the_driver_reports_it() {
+    const RESERVED: f64 = (613 << 20) as f64;
+    for (fault, reserve) in [("", 0.0), ("old", RESERVED)] {
+        let (scratch, run, log) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", fault)]));
+        let series = &recorded(&run.run);
+        assert_eq!(series.len(), 8, "{fault}: {series:?}");
+        for (key, values) in series {
+            assert!(returned(&log)[key].starts_with(values), "{fault}: {key:?}");
+        }
+        let used = &series[&(0, "gpu_memory_used_bytes".to_owned())];
+        assert!(used.iter().all(|used| (used - reserve) % f64::from(1 << 30) == 0.0), "{used:?}");
+        let text = tprof(["report", "gpu"]).arg(&run.run).run_in(scratch.path()).stdout;
+        assert_eq!(text.contains("the driver's own reserve"), fault == "old", "{text}");
+    }
 }
 
 #[test]
@@ -202,7 +222,7 @@ fn without_a_driver_nothing_is_known_and_nothing_is_zero() {
         let report = document("gpu", &run.run);
         assert!(rows(&report, "gpus").is_empty());
         assert!(report["tables"]["gpus_missing"].as_str().unwrap().contains(why), "{report}");
-        // Said once, where devices were used.
+        // Printed once, where devices were used.
         let text = tprof(["report"]).arg(&run.run).run_in(run.run.parent().unwrap()).stdout;
         assert_eq!(text.matches(why).count(), 1, "{text}");
     }
@@ -210,7 +230,7 @@ fn without_a_driver_nothing_is_known_and_nothing_is_zero() {
     let run = traced(&Job::sh("sleep 1"), GPU, &scratch);
     let text = tprof(["report", "gpu"]).arg(&run.run).run_in(scratch.path()).stdout;
     assert!(text.contains("no NVIDIA driver"), "{text}");
-    // Who used no GPU is not told of one.
+    // A job without a GPU gets no line on one.
     let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).stdout;
     assert!(!text.contains("sampled"), "{text}");
     let run = {

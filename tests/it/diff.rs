@@ -62,7 +62,7 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     assert!((number(sleep, "change_ns") - 300e6).abs() < 100e6, "{sleep}");
     let modules = row(&both, "cpu_modules", "name", "compared");
     assert!(number(modules, "change_ns") > 350e6, "{modules}");
-    // Exact: each call of the one site is told.
+    // Exact: each call of the one site is counted.
     let site = row(&both, "sites", "name", "allocate");
     assert_eq!(
         (number(site, "change_bytes"), number(site, "interval_bytes")),

@@ -29,11 +29,11 @@ fn the_command_is_the_process_that_was_started_and_nothing_is_written() {
     assert_eq!(std::fs::read_dir(&cwd).unwrap().count(), 0);
     // No process is between: the job's own pid is the one that was started.
     let script = "TPROF_ENABLED=0 \"$0\" run -- sh -c 'echo $$ $PPID' & echo $! $$; wait";
-    let told = Job::new("sh").args(["-c", script]).arg(tprof_at()).run_in(&cwd).stdout;
-    let mut lines: Vec<&str> = told.lines().collect();
+    let output = Job::new("sh").args(["-c", script]).arg(tprof_at()).run_in(&cwd).stdout;
+    let mut lines: Vec<&str> = output.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines.len(), 2);
-    assert_eq!(lines[0], lines[1], "{told}");
+    assert_eq!(lines[0], lines[1], "{output}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Estimates are what they say: the truth lies within the stated error in 95 of
+//! Estimates hold: the truth lies within the stated error in 95 of
 //! 100 cases.
 
 use tprof_tests::{Job, Report, Scratch, expected, memory_report, program, traced};

@@ -107,7 +107,7 @@ fn folded_stacks_go_into_a_file_and_to_stdout_by_its_name() {
     tprof_tests::assert_refused(&refused, &["csv", "stdout", "-o DIR"]);
 }
 
-/// Sum of a measure over a profile's nodes that are as `wanted` says.
+/// Sum of a measure over a profile's nodes that match `wanted`.
 fn flame_sum(profile: &Value, measure: usize, side: &str) -> u64 {
     let nodes = profile["nodes"].as_array().unwrap().iter();
     nodes.map(|node| node[side][measure].as_u64().unwrap()).sum()
@@ -148,7 +148,7 @@ fn the_trees_of_the_flame_graph_are_there_as_json() {
         assert!(next.is_none_or(|parent| parent < index), "parents come first");
     }
     assert!(above.iter().any(|name| name == "main"), "{above:?}");
-    // What is empty says why, and has no total.
+    // What is empty has a reason and no total.
     let gpu = of("gpu");
     assert!(gpu["empty"].is_string() && gpu["measures"][0]["total"].is_null(), "{gpu}");
 
@@ -231,19 +231,19 @@ fn redaction_leaves_no_argument_path_or_variable() {
     let run = traced(&job, &["--mem", "exact", "--redact"], &scratch);
     assert_eq!(run.outcome.code, Some(11), "{:?}", run.outcome);
     let folder = program("leave").parent().unwrap().display().to_string();
-    let mut said = String::new();
+    let mut written = String::new();
     for kind in ["summary", "memory"] {
-        said += &tprof(["report", kind, "--json"])
+        written += &tprof(["report", kind, "--json"])
             .arg(&run.run)
             .run_in(scratch.path())
             .expect_code(0)
             .stdout;
     }
     for entry in fs::read_dir(&run.run).unwrap() {
-        said += &String::from_utf8_lossy(&fs::read(entry.unwrap().path()).unwrap());
+        written += &String::from_utf8_lossy(&fs::read(entry.unwrap().path()).unwrap());
     }
     for secret in ["sesame", &folder] {
-        assert!(!said.contains(secret), "{secret} is in the run");
+        assert!(!written.contains(secret), "{secret} is in the run");
     }
 }
 
@@ -284,7 +284,7 @@ fn options_that_a_format_cannot_honour_are_refused_by_name() {
         ),
     ];
     for format in formats {
-        for (option, said, takers) in rules {
+        for (option, refusal, takers) in rules {
             if takers.contains(&format) {
                 continue;
             }
@@ -292,7 +292,7 @@ fn options_that_a_format_cannot_honour_are_refused_by_name() {
             let job = tprof(["export", "--to", format, "-o"]).arg(&output).args(option).arg(&run);
             let outcome = job.run_in(scratch.cwd());
             assert_eq!(outcome.code, Some(125), "{outcome:?}");
-            assert!(outcome.stderr.contains(&format!("{said} {format}")), "{outcome:?}");
+            assert!(outcome.stderr.contains(&format!("{refusal} {format}")), "{outcome:?}");
             assert!(outcome.stderr.contains("  try: "), "{outcome:?}");
             assert!(!output.exists(), "{format}");
         }

@@ -116,7 +116,7 @@ fn libraries_own_all_reduces_are_communication() {
 }
 
 #[test]
-fn what_a_cropped_trace_lacks_is_said_and_not_a_gain() {
+fn what_a_cropped_trace_lacks_is_reported_and_not_a_gain() {
     let scratch = Scratch::new();
     let run = run_of(&scratch, &cropped());
     let findings = report(&run, "findings", &[]);

@@ -27,7 +27,7 @@ fn type_name(number: &Value) -> String {
     name.to_owned()
 }
 
-/// What the log says: calls, and the time of their kernels.
+/// What the log lists: calls, and the time of their kernels.
 fn logged(log: &[Value]) -> BTreeMap<Facts, (u64, u64)> {
     let length = |kernel: &Value| -> u64 {
         let is_it = |line: &&Value| line["what"] == "kernel" && line["correlation"] == *kernel;
@@ -104,10 +104,10 @@ fn what_ran_no_kernel_has_no_rate_and_what_failed_no_row() {
     for key in ["busy_ns", "flops_per_s", "kernel"] {
         assert!(captured[key].is_null(), "{captured}");
     }
-    // What the graph replayed is nobody's, and said.
+    // What the graph replayed belongs to no call, and a note counts it.
     let notes = report["notes"].as_array().unwrap();
-    let told = notes.iter().filter(|note| note.as_str().unwrap().starts_with("2 kernels were"));
-    assert_eq!(told.count(), 1, "{notes:?}");
+    let noted = notes.iter().filter(|note| note.as_str().unwrap().starts_with("2 kernels were"));
+    assert_eq!(noted.count(), 1, "{notes:?}");
 
     let scratch = Scratch::new();
     let (job, _) = need_some!(gemms(13, &["1", "wrong"], &scratch));

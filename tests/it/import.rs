@@ -74,7 +74,7 @@ fn host_and_gpu_share_out_the_time_of_a_rank() {
     let device = &report["tables"]["breakdown"][0];
     let busy = device["window_ns"].as_u64().unwrap() - device["idle_ns"].as_u64().unwrap();
     assert_eq!(of("gpu_ns"), busy);
-    // Calls alone do not tell what a host does between them.
+    // Calls do not show what a host does between them.
     let bare = scratch.join("bare.json");
     let event = |cat: &str, ts: u64, tid: &str| {
         format!(

@@ -99,18 +99,18 @@ fn directories_of_others_and_those_that_look_alike_stay() {
 }
 
 /// `tprof open` of a small run, with a browser that writes down what it is given.
-fn open(scratch: &Scratch, place: &Path, said: &Path) -> Opened {
+fn open(scratch: &Scratch, place: &Path, given: &Path) -> Opened {
     let browser = scratch.join("browser.sh");
     let script = "#!/bin/sh\n\
-        { tr '\\0' '\\n' < /proc/$$/cmdline; grep SigBlk /proc/self/status; } > \"$SAID.new\"\n\
-        cp -p \"$1\" \"$SAID.page\"; mv \"$SAID.new\" \"$SAID\"\n";
+        { tr '\\0' '\\n' < /proc/$$/cmdline; grep SigBlk /proc/self/status; } > \"$GIVEN.new\"\n\
+        cp -p \"$1\" \"$GIVEN.page\"; mv \"$GIVEN.new\" \"$GIVEN\"\n";
     fs::write(&browser, script).unwrap();
     fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
     let run = traced(&Job::new(program("thread_names")), EXACT, scratch).run;
     let variables =
-        [("BROWSER", &*browser), ("SAID", said), ("TMPDIR", place), ("XDG_RUNTIME_DIR", place)];
+        [("BROWSER", &*browser), ("GIVEN", given), ("TMPDIR", place), ("XDG_RUNTIME_DIR", place)];
     let opened = Opened::start(&run, &["--as", "flame"], &variables);
-    wait_until("the browser was started", || said.exists());
+    wait_until("the browser was started", || given.exists());
     opened
 }
 
@@ -118,15 +118,18 @@ fn open(scratch: &Scratch, place: &Path, said: &Path) -> Opened {
 fn the_address_of_open_is_in_a_file_for_its_user_alone() {
     let scratch = Scratch::new();
     let place = place(&scratch);
-    let said = scratch.join("said");
-    let mut opened = open(&scratch, &place, &said);
+    let given = scratch.join("given");
+    let mut opened = open(&scratch, &place, &given);
     let url = &opened.url;
     let token = url.rsplit('/').nth(1).unwrap();
     assert_eq!(token.len(), 32, "{url}");
-    let told = fs::read_to_string(&said).unwrap();
-    assert!(!told.contains(token), "its arguments show the token: {told}");
-    assert!(told.contains("SigBlk:\t0000000000000000"), "a browser with blocked signals: {told}");
-    let page = scratch.join("said.page");
+    let written = fs::read_to_string(&given).unwrap();
+    assert!(!written.contains(token), "its arguments show the token: {written}");
+    assert!(
+        written.contains("SigBlk:\t0000000000000000"),
+        "a browser with blocked signals: {written}"
+    );
+    let page = scratch.join("given.page");
     assert!(fs::read_to_string(&page).unwrap().contains(url), "the page leads there");
     assert_eq!(fs::metadata(&page).unwrap().mode() & 0o777, 0o600);
     let folders = left(&place);
@@ -142,7 +145,7 @@ fn the_address_of_open_is_in_a_file_for_its_user_alone() {
 fn what_a_killed_open_left_is_swept() {
     let scratch = Scratch::new();
     let place = place(&scratch);
-    let mut opened = open(&scratch, &place, &scratch.join("said"));
+    let mut opened = open(&scratch, &place, &scratch.join("given"));
     kill(opened.pid(), libc::SIGKILL);
     opened.ended();
     assert_eq!(left(&place).len(), 1);

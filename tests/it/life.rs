@@ -11,7 +11,7 @@ fn ends(processes: &[&Value]) -> Vec<(Option<i64>, Option<i64>)> {
 }
 
 #[test]
-fn ends_of_children_are_told() {
+fn ends_of_children_are_recorded() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("fork")), EXACT, &scratch);
     let report = report(&run.run);
@@ -25,7 +25,7 @@ fn ends_of_children_are_told() {
 }
 
 #[test]
-fn ends_of_the_job_are_told() {
+fn ends_of_the_job_are_recorded() {
     let scratch = Scratch::new();
     for (how, end) in [
         ("exit", (Some(11), None)),
@@ -42,7 +42,7 @@ fn ends_of_the_job_are_told() {
 }
 
 #[test]
-fn parents_are_told() {
+fn parents_are_recorded() {
     let scratch = Scratch::new();
     let run = traced(&Job::sh("\"$1\" 3; \"$1\" 4; true").arg(program("short")), EXACT, &scratch);
     let report = report(&run.run);
@@ -59,7 +59,7 @@ fn parents_are_told() {
 }
 
 #[test]
-fn every_image_of_a_process_is_told() {
+fn every_image_of_a_process_is_recorded() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("exec_self")), EXACT, &scratch);
     let report = report(&run.run);

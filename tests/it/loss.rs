@@ -4,8 +4,8 @@
 use serde_json::Value;
 use std::path::Path;
 use tprof_tests::{
-    DEFAULT, EXACT, Job, Live, Report, Scratch, assert_refused, expected, kill, memory_report,
-    program, report, run_info, says_cut_off, tprof, traced_job, wait_until,
+    DEFAULT, EXACT, Job, Live, Report, Scratch, assert_cut_off, assert_refused, expected, kill,
+    memory_report, program, report, run_info, tprof, traced_job, wait_until,
 };
 
 fn steady() -> Job {
@@ -53,7 +53,7 @@ fn the_job_outlives_its_collector() {
         let outcome = live.finish();
         assert!(outcome.stdout.ends_with("end\n"), "{options:?}: {outcome:?}");
         let report = memory_report(&run);
-        says_cut_off(&report);
+        assert_cut_off(&report);
         if options == EXACT {
             let seen = kept(&report);
             assert!(seen >= 1000, "{seen} of the blocks before the kill are in the files");
@@ -82,7 +82,7 @@ fn a_stopped_collector_holds_the_job_up_for_a_bounded_time() {
 }
 
 #[test]
-fn a_deleted_session_directory_is_told() {
+fn a_deleted_session_directory_is_reported() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let (mut live, info) = start(EXACT, &run, &scratch);
@@ -95,7 +95,7 @@ fn a_deleted_session_directory_is_told() {
     let report = memory_report(&run);
     let kept = report.sites(|frame| frame.starts_with("victim_keep"));
     assert_eq!(kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>(), 1000);
-    // What was started after it: seen, or said not to be.
+    // What was started after it: recorded, or reported as not.
     let seen = report.processes("/short").len();
     assert!(
         seen > 0 || report.blind("short").is_some() || report.lost() > 0,
@@ -164,7 +164,7 @@ fn dropping_when_full_is_counted() {
 }
 
 #[test]
-fn a_run_that_reaches_its_size_stops_and_says_so() {
+fn a_run_that_reaches_its_size_stops_and_reports_it() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let job = Job::new(program("leave")).args(["exit", "1000000", "900000"]);
@@ -177,6 +177,6 @@ fn a_run_that_reaches_its_size_stops_and_says_so() {
         .sum();
     assert!(bytes < 1 << 20, "{bytes} bytes");
     let report = report(&run);
-    let said = report.0["completeness"].to_string();
-    assert!(said.contains("size"), "{said}");
+    let completeness = report.0["completeness"].to_string();
+    assert!(completeness.contains("size"), "{completeness}");
 }

@@ -1,5 +1,5 @@
-//! Where perf events are refused, as in most containers, threads are looked at from
-//! outside instead, and what that lacks is said.
+//! Where perf events are refused, as in most containers, threads are sampled from
+//! outside instead, and what that lacks is reported.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,10 +15,10 @@ fn rows<'a>(document: &'a Value, table: &str) -> &'a [Value] {
 }
 
 #[track_caller]
-fn says_what_is_not_seen(document: &Value) {
+fn assert_names_what_is_missing(document: &Value) {
     let blind = document["completeness"]["blind"].as_array().unwrap();
-    let told = blind.iter().find(|entry| entry["what"] == "CPU samples of native code");
-    let why = told.unwrap_or_else(|| panic!("{blind:#?}"))["why"].as_str().unwrap();
+    let entry = blind.iter().find(|entry| entry["what"] == "CPU samples of native code");
+    let why = entry.unwrap_or_else(|| panic!("{blind:#?}"))["why"].as_str().unwrap();
     assert!(why.contains("perf_event_open is refused") && why.contains("PERFMON"), "{why}");
 }
 
@@ -32,7 +32,7 @@ fn times_of_threads_and_waits_are_known() {
     let run = traced(&refused(Job::new(program("cpu_shares"))), OPTIONS, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let threads = document("threads", &run.run);
-    says_what_is_not_seen(&threads);
+    assert_names_what_is_missing(&threads);
     let rows = rows(&threads, "threads");
     let sum = |key: &str| rows.iter().map(|row| row[key].as_f64().unwrap()).sum::<f64>();
     let losses = threads["completeness"]["losses"].as_array().unwrap();
@@ -44,8 +44,8 @@ fn times_of_threads_and_waits_are_known() {
     assert!((0.5e9..1.5e9).contains(&sum("sleep_ns")), "{rows:#?}");
     let cpu = document("cpu", &run.run);
     let notes = cpu["notes"].as_array().unwrap();
-    let told = notes.iter().any(|note| note.as_str().unwrap().contains("has no sample"));
-    assert!(told, "{notes:#?}");
+    let noted = notes.iter().any(|note| note.as_str().unwrap().contains("has no sample"));
+    assert!(noted, "{notes:#?}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn pythons_functions_are_seen() {
     let run = traced(&job, OPTIONS, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let cpu = document("cpu", &run.run);
-    says_what_is_not_seen(&cpu);
+    assert_names_what_is_missing(&cpu);
     let total = |name: &str| {
         let row = rows(&cpu, "python").iter().find(|row| row["name"] == name);
         row.unwrap_or_else(|| panic!("no {name}: {cpu:#}"))["total_ns"].as_f64().unwrap()
@@ -122,7 +122,7 @@ fn a_running_process_is_looked_at_with_children_that_it_starts_later() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(lives);
     let threads = document("threads", &run);
-    says_what_is_not_seen(&threads);
+    assert_names_what_is_missing(&threads);
     let busy = |row: &&Value| {
         row["running_ns"].as_f64().unwrap() + row["ready_ns"].as_f64().unwrap() > 0.2e9
     };

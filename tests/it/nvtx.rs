@@ -108,7 +108,7 @@ fn victims() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_range_is_recorded_once_with_all_that_it_said() {
+fn every_range_is_recorded_once_with_all_its_attributes() {
     for victim in victims() {
         let scratch = Scratch::new();
         let log = scratch.join("log");
@@ -173,7 +173,7 @@ fn nothing_is_recorded_while_recording_is_off_or_where_it_is_not_wanted() {
 }
 
 #[test]
-fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_says_so() {
+fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_reports_it() {
     let scratch = Scratch::new();
     let source = scratch.join("tool.c");
     let text = "#include <stdio.h>\n\
@@ -184,7 +184,7 @@ fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_says_so() {
     assert_eq!(built.run_in(scratch.path()).code, Some(0));
     let text = scratch.join("text.so");
     std::fs::write(&text, "no library").unwrap();
-    for (named, says, why) in [
+    for (named, printed, why) in [
         (tool.to_str().unwrap(), "own tool", "another library (tool.so), which keeps them"),
         ("/no/such/tool.so", "", "/no/such/tool.so, which is no library: the ranges are lost"),
         (text.to_str().unwrap(), "", "text.so, which is no library: the ranges are lost"),
@@ -194,15 +194,15 @@ fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_says_so() {
             .arg("push")
             .env("NVTX_INJECTION64_PATH", named);
         let run = assert_unchanged(&job, &[NVTX], &scratch);
-        assert!(run.outcome.stdout.contains(says), "{:?}", run.outcome);
+        assert!(run.outcome.stdout.contains(printed), "{:?}", run.outcome);
         let info = run_info(&run.run, |info| info["finished"] == true);
         let blind = info["completeness"]["blind"].as_array().unwrap();
-        let told = blind.iter().filter(|entry| {
+        let entries = blind.iter().filter(|entry| {
             entry["what"] == "NVTX ranges"
                 && entry["why"].as_str().unwrap().contains("NVTX_INJECTION64_PATH")
                 && entry["why"].as_str().unwrap().contains(why)
         });
-        assert_eq!(told.count(), 1, "{info}");
+        assert_eq!(entries.count(), 1, "{info}");
     }
 }
 

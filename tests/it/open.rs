@@ -47,7 +47,7 @@ fn the_page_gets_the_trace_and_others_get_nothing() {
 }
 
 #[test]
-fn a_port_in_use_is_said_before_anything_is_done() {
+fn a_port_in_use_is_reported_before_anything_is_done() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("thread_names")), EXACT, &scratch).run;
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -74,9 +74,9 @@ fn a_page_of_tprofs_own_is_served_as_one() {
 fn options_that_a_page_cannot_honour_are_refused() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("thread_names")), EXACT, &scratch).run;
-    let refused = |options: &[&str], said: &[&str]| {
+    let refused = |options: &[&str], words: &[&str]| {
         let job = tprof(["open", "--no-browser"]).args(options).arg(&run);
-        assert_refused(&job.run_in(scratch.path()), said);
+        assert_refused(&job.run_in(scratch.path()), words);
     };
     refused(&["--as", "flame", "--ui", "http://x"], &["--ui", "--as perfetto"]);
     refused(&["--as", "report", "--steps", "1"], &["whole run", "--steps"]);

@@ -1,4 +1,4 @@
-//! Processes that outlive the command: said by name, or followed to their ends.
+//! Processes that outlive the command: reported by name, or followed to their ends.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use tprof_tests::{
     run_info, tprof, traced_job, wait_until,
 };
 
-/// A daemon's command, and the files by which it is let go and says that it is done.
+/// A daemon's command, and the files by which it is let go and by which it marks that it is done.
 struct Daemon {
     job: Job,
     go: PathBuf,
@@ -39,10 +39,10 @@ fn survivors(run: &Path) -> Vec<Value> {
 
 #[track_caller]
 fn is_named(run: &Path) {
-    let said = survivors(run);
-    assert_eq!(said.len(), 1, "{said:?}");
-    let process = said[0]["process"].as_str().unwrap();
-    let why = said[0]["why"].as_str().unwrap();
+    let survivors = survivors(run);
+    assert_eq!(survivors.len(), 1, "{survivors:?}");
+    let process = survivors[0]["process"].as_str().unwrap();
+    let why = survivors[0]["why"].as_str().unwrap();
     assert!(why.contains("still running when recording ended"), "{why}");
     let report = report(run);
     let rows = report.processes("outlives").into_iter();
@@ -55,7 +55,7 @@ fn is_named(run: &Path) {
 }
 
 #[test]
-fn a_daemon_that_still_runs_is_said() {
+fn a_daemon_that_still_runs_is_reported() {
     for kind in [Kind::Plain, Kind::Static] {
         let scratch = Scratch::new();
         let run = scratch.run();

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 use tprof_tests::{
-    EXACT, Job, Outcome, Refused, Report, Scratch, am_root, assert_refused, can_mount, expected,
-    need, program, report, says_cut_off, tprof_at, traced_job,
+    EXACT, Job, Outcome, Refused, Report, Scratch, am_root, assert_cut_off, assert_refused,
+    can_mount, expected, need, program, report, tprof_at, traced_job,
 };
 
 /// Runs `leave` with its run on a tmpfs of this size; reports within the same
@@ -28,29 +28,29 @@ fn on_a_small_disk(size: &str, options: &str) -> (Outcome, i32, String) {
 }
 
 #[test]
-fn a_full_disk_is_told_and_does_not_harm_the_job() {
+fn a_full_disk_is_reported_and_does_not_harm_the_job() {
     need!(can_mount(), Refused::Mounts);
     for options in ["--mem exact", "--mem exact --stacks off", "--mem sampled=256"] {
-        let (outcome, code, said) = on_a_small_disk("128k", options);
+        let (outcome, code, output) = on_a_small_disk("128k", options);
         assert_eq!(outcome.code, Some(11), "{options}: {outcome:?}");
         assert!(outcome.stdout.starts_with("expect "), "{options}: {outcome:?}");
         if code == 0 {
-            let report = Report(serde_json::from_str(&said).unwrap());
-            says_cut_off(&report);
+            let report = Report(serde_json::from_str(&output).unwrap());
+            assert_cut_off(&report);
         } else {
-            assert_eq!(code, 125, "{options}: {said}");
+            assert_eq!(code, 125, "{options}: {output}");
         }
         if options.contains("exact") {
-            let told = outcome.stderr.to_lowercase();
+            let stderr = outcome.stderr.to_lowercase();
             assert!(
-                code == 0 || told.contains("space") || told.contains("full"),
-                "{options}: {outcome:?} {said}"
+                code == 0 || stderr.contains("space") || stderr.contains("full"),
+                "{options}: {outcome:?} {output}"
             );
         }
     }
 }
 
-/// What a summary on stderr, `run.json`, and reports of the run and of its file say was
+/// What a summary on stderr, `run.json`, and reports of the run and of its file count as
 /// recorded and lost, after the disk was full.
 fn counted_on_a_small_disk(size: &str, options: &str) -> (Outcome, [String; 4]) {
     let scratch = Scratch::new();
@@ -71,7 +71,7 @@ fn counted_on_a_small_disk(size: &str, options: &str) -> (Outcome, [String; 4]) 
 }
 
 #[test]
-fn what_a_full_disk_lost_is_one_number_wherever_it_is_told() {
+fn what_a_full_disk_lost_is_one_number_wherever_it_is_reported() {
     need!(can_mount(), Refused::Mounts);
     for (size, options) in [
         ("256k", "--mem exact"),
@@ -83,24 +83,24 @@ fn what_a_full_disk_lost_is_one_number_wherever_it_is_told() {
         assert_eq!(outcome.code, Some(11), "{options}: {outcome:?}");
         let of = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
         let (info, run, file) = (of(&info), of(&run), of(&file));
-        let said = format!("{options}:\n{summary}\n{}\n{run}\n{file}", info["completeness"]);
-        assert_eq!(info["finished"], true, "{said}");
+        let all = format!("{options}:\n{summary}\n{}\n{run}\n{file}", info["completeness"]);
+        assert_eq!(info["finished"], true, "{all}");
         let counts = |value: &serde_json::Value| {
             ["recorded", "lost", "losses"].map(|key| value["completeness"][key].clone())
         };
-        assert_eq!(counts(&info), counts(&run), "{said}");
-        assert_eq!(counts(&info), counts(&file), "{said}");
+        assert_eq!(counts(&info), counts(&run), "{all}");
+        assert_eq!(counts(&info), counts(&file), "{all}");
         let digits = summary.replace(',', "");
         let lost = info["completeness"]["lost"].as_i64().unwrap();
-        assert!(lost > 0 && digits.contains(&format!(" {lost} lost")), "{said}");
+        assert!(lost > 0 && digits.contains(&format!(" {lost} lost")), "{all}");
         // All that the job did is either in the file or lost.
         if options.contains("exact") {
             let wanted = expected(&outcome.stdout);
             let report = Report(run);
             let seen = report.total("allocations") + report.total("frees");
             let lost = report.lost_of("heap events") + report.lost_of("records");
-            assert!(seen + lost >= wanted.allocations + wanted.frees, "{said}");
-            assert!(seen + lost <= wanted.allocations + wanted.frees + 10, "{said}");
+            assert!(seen + lost >= wanted.allocations + wanted.frees, "{all}");
+            assert!(seen + lost <= wanted.allocations + wanted.frees + 10, "{all}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `--stacks python`: allocations are told by the Python functions that made them, on
+//! `--stacks python`: allocations have the Python functions that made them, on
 //! every Python that is at hand.
 
 use serde_json::Value;
@@ -50,7 +50,7 @@ fn python_frames(site: &Value) -> Vec<&str> {
 }
 
 /// Blocks of one size whose innermost Python frame is this: how many, bytes of those live
-/// at the end. The function's name is taken without its class: older Pythons do not tell.
+/// at the end. The function's name is taken without its class: older Pythons do not give it.
 fn blocks(sites: &[Value], place: &str, size: i64) -> (i64, i64) {
     let is_it = |frame: &str| {
         let (name, at) = frame.split_once(" (").unwrap_or((frame, ""));
@@ -79,7 +79,7 @@ fn whole(report: &Report, name: &str) {
 }
 
 #[test]
-fn allocations_are_told_by_python_function_and_line() {
+fn allocations_have_their_python_function_and_line() {
     need!(!pythons().is_empty(), "there is no Python");
     const HEAP: &str = "python_heap.py";
     for python in pythons() {
@@ -140,8 +140,8 @@ fn python_counts_the_same_blocks_by_line() {
     let python = pythons.last().unwrap();
     let scratch = Scratch::new();
     let native = Job::new(python).arg(script("python_heap.py")).arg("count");
-    let told = native.clone().env("PYTHONTRACEMALLOC", "1").run_in(scratch.cwd()).expect_code(0);
-    let counted: Value = serde_json::from_str(&told.stdout).unwrap();
+    let outcome = native.clone().env("PYTHONTRACEMALLOC", "1").run_in(scratch.cwd()).expect_code(0);
+    let counted: Value = serde_json::from_str(&outcome.stdout).unwrap();
     let job = Job::new(python).arg(script("python_heap.py"));
     let sites = memory_report(&traced(&job, LARGE, &scratch).run).sites(is_python);
     let lines = counted.as_object().unwrap();
@@ -155,7 +155,7 @@ fn python_counts_the_same_blocks_by_line() {
 }
 
 #[test]
-fn workers_are_told_as_well() {
+fn workers_are_recorded_as_well() {
     const WORKERS: &str = "python_workers.py";
     need!(!pythons().is_empty(), "there is no Python");
     for python in pythons() {

@@ -16,7 +16,7 @@ fn counted(of: &Value) -> (u64, u64) {
 
 /// The counts in a sentence such as `3,397 events and 12 CPU samples recorded`.
 #[track_caller]
-fn said(text: &str) -> (u64, u64) {
+fn stated(text: &str) -> (u64, u64) {
     let line = text.lines().find(|line| line.contains(" recorded")).unwrap_or_default();
     let line = line.split(" recorded").next().unwrap_or_default();
     let before = |unit: &str| {
@@ -34,7 +34,7 @@ fn text(run: &Path) -> String {
 }
 
 #[test]
-fn events_and_samples_are_the_same_number_wherever_they_are_told() {
+fn events_and_samples_are_the_same_number_wherever_they_are_reported() {
     let scratch = Scratch::new();
     let run = scratch.run();
     // Half a second on a core: some hundred samples, and stacks of their own.
@@ -52,9 +52,9 @@ fn events_and_samples_are_the_same_number_wherever_they_are_told() {
     assert_eq!(counted(&report(&run).0["completeness"]), counts, "the run");
     let file = run.join("rank-0.tprof");
     assert_eq!(counted(&report(&file).0["completeness"]), counts, "its only rank file");
-    assert_eq!(said(&outcome.stderr), counts, "{}", outcome.stderr);
-    assert_eq!(said(&text(&run)), counts);
-    assert_eq!(said(&text(&file)), counts);
+    assert_eq!(stated(&outcome.stderr), counts, "{}", outcome.stderr);
+    assert_eq!(stated(&text(&run)), counts);
+    assert_eq!(stated(&text(&file)), counts);
 }
 
 #[test]
@@ -133,10 +133,10 @@ fn what_attach_records_is_counted_as_samples() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let counts = counted(&report(&run).0["completeness"]);
     assert!(counts.0 == 0 && counts.1 > 0, "{counts:?}");
-    assert_eq!(said(&outcome.stderr), counts, "{}", outcome.stderr);
+    assert_eq!(stated(&outcome.stderr), counts, "{}", outcome.stderr);
     let summary = text(&run);
     assert!(!summary.contains("0 events"), "{summary}");
-    assert_eq!(said(&summary), counts);
+    assert_eq!(stated(&summary), counts);
     let cpu = tprof(["report", "cpu"]).arg(&run).run_in(scratch.path()).expect_code(0).stdout;
     assert!(cpu.contains(&format!("from {} samples", counts.1)), "{counts:?} in {cpu}");
 }

@@ -103,7 +103,7 @@ fn with_tids(row: &str, file: &TraceFile) -> String {
 /// Everything in a file that came from its trace.
 fn all(file: &TraceFile) -> Vec<Vec<String>> {
     let named = |text: &str| {
-        // The order of keys says nothing.
+        // The order of keys has no meaning.
         serde_json::from_str::<serde_json::Value>(text).map_or(text.to_owned(), |v| v.to_string())
     };
     let properties = file.properties().filter(|(key, _)| *key != "tprof.import");

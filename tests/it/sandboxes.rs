@@ -119,7 +119,7 @@ impl Ordinary {
         Ordinary { scratch, words, tprof }
     }
 
-    /// Runs a script there, natively or recorded; what it says about itself goes to `errors`.
+    /// Runs a script there, natively or recorded; what it prints about itself goes to `errors`.
     fn run(&self, script: &str, arguments: &[&str], traced: Option<&[&str]>) -> Outcome {
         let home = self.scratch.join("home");
         let mut words = self.words.clone();
@@ -177,7 +177,7 @@ fn a_sandboxed_browser_loads_a_page() {
     let renderers = report.processes("--type=renderer").len();
     let zygotes = report.processes("--type=zygote").len();
     assert!(zygotes > 0, "renderers {renderers}: {}", report.0["processes"]);
-    // Its allocator is its own, and its confined children may not attach: both are said.
+    // Its allocator is its own, and its confined children may not attach: both are reported.
     let blind = report.0["completeness"]["blind"].to_string();
     assert!(blind.contains("has its own malloc"), "{blind}");
 }

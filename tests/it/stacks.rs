@@ -187,7 +187,7 @@ fn a_stack_that_cannot_be_followed_is_not_made_up() {
         assert!(known, "{frames:#?}");
         match rest.first() {
             Some(&"main") => {}
-            // The report says so in the place of what is missing.
+            // The report has a line in the place of what is missing.
             Some(&"") => assert!(frames.last().unwrap().starts_with("(cut off: "), "{frames:#?}"),
             _ => panic!("{frames:#?}"),
         }

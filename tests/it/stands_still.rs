@@ -27,7 +27,7 @@ struct Stopped {
 }
 
 impl Stopped {
-    /// Starts a job that says `ready`.
+    /// Starts a job that prints `ready`.
     fn start(job: &Job, options: &[&str]) -> Stopped {
         let mut started = Stopped::start_silent(job, options);
         started.live.wait_for("ready");
@@ -246,7 +246,7 @@ fn a_program_that_came_and_went_meanwhile_is_named() {
 }
 
 #[test]
-fn ctl_says_that_nobody_answers() {
+fn ctl_reports_that_nobody_answers() {
     let mut started = Stopped::start(&bursts(), EXACT);
     started.stop();
     let status = tprof(["ctl", "status"]).arg(&started.run).run_in(started.scratch.path());

@@ -1,11 +1,11 @@
-//! A victim's own sums beside what a report says.
+//! A victim's own sums beside what a report counts.
 
 use std::path::PathBuf;
 use tprof_tests::{
     DEFAULT, EXACT, Expected, Job, Report, Scratch, Traced, expected, memory_report, report, traced,
 };
 
-/// Runs a victim, and compares all that the report says of its one process
+/// Runs a victim, and compares all that the report counts of its one process
 /// with what it printed. It must call the allocator in `victim_` functions only.
 #[track_caller]
 pub fn exact(job: &Job) -> Report {

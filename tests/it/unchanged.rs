@@ -130,7 +130,7 @@ unchanged_if_built! {
 fn a_sanitizer_still_finds_its_error() {
     let program = need_some!(build("asan_error", Kind::Asan));
     let scratch = Scratch::new();
-    // Its text holds pids and addresses; a native run tells what kind it is.
+    // Its text holds pids and addresses; only its kind is compared.
     let script = "\"$@\" 2>errors; code=$?; grep -o 'AddressSanitizer: heap-use-after-free' errors; exit $code";
     let direct = Job::sh(script).arg(&program).arg("now");
     let run = assert_unchanged(&direct, BOTH, &scratch);

@@ -1,4 +1,4 @@
-//! What threads wait for is told apart: with perf events and without them, with stacks
+//! What threads wait for is distinguished: with perf events and without them, with stacks
 //! and names of functions and without.
 
 use std::path::Path;
@@ -25,7 +25,7 @@ fn threads(job: &Job, options: &[&str]) -> Value {
 /// Each thread of the program is named after what it waits for, most of its life; `idle`:
 /// what those wait for that sleep by polling nothing.
 #[track_caller]
-fn waits_are_told_apart(job: &Job, more: &[&str], idle: &[&str]) {
+fn waits_are_distinguished(job: &Job, more: &[&str], idle: &[&str]) {
     let threads = threads(job, &[OPTIONS, more].concat());
     let rows = threads.as_array().unwrap();
     let expected = [
@@ -40,37 +40,37 @@ fn waits_are_told_apart(job: &Job, more: &[&str], idle: &[&str]) {
     for (name, count, waits) in expected {
         let of: Vec<_> = rows.iter().filter(|row| row["name"] == name).collect();
         assert_eq!(of.len(), count, "{name}: {rows:#?}");
-        let told = |row: &&Value| waits.iter().any(|wait| row["most_for"] == *wait);
-        assert!(of.iter().all(told), "{name}: {of:#?}");
+        let matches = |row: &&Value| waits.iter().any(|wait| row["most_for"] == *wait);
+        assert!(of.iter().all(matches), "{name}: {of:#?}");
     }
 }
 
 #[test]
-fn waits_are_told_apart_by_samples() {
-    // The kernel's functions are the same for both; where a sample was lost, the call tells.
-    waits_are_told_apart(&Job::new(program("waits")), &[], &["poll", "sleep"]);
+fn waits_are_distinguished_by_samples() {
+    // The kernel's functions are the same for both; where a sample was lost, the call decides.
+    waits_are_distinguished(&Job::new(program("waits")), &[], &["poll", "sleep"]);
 }
 
 #[test]
-fn waits_are_told_apart_where_perf_events_are_refused() {
-    waits_are_told_apart(&refused(Job::new(program("waits"))), &[], &["sleep"]);
+fn waits_are_distinguished_where_perf_events_are_refused() {
+    waits_are_distinguished(&refused(Job::new(program("waits"))), &[], &["sleep"]);
 }
 
 #[test]
-fn waits_of_a_static_program_without_names_are_told_apart() {
+fn waits_of_a_static_program_without_names_are_distinguished() {
     let program = need_some!(build("waits", Kind::Static));
-    waits_are_told_apart(&refused(Job::new(program)), &[], &["sleep"]);
+    waits_are_distinguished(&refused(Job::new(program)), &[], &["sleep"]);
 }
 
 #[test]
-fn waits_are_told_apart_without_stacks() {
+fn waits_are_distinguished_without_stacks() {
     let job = refused(Job::new(program("waits")));
-    waits_are_told_apart(&job, &["--stacks", "off"], &["sleep"]);
+    waits_are_distinguished(&job, &["--stacks", "off"], &["sleep"]);
 }
 
-/// Debian's Python is stripped: no name says which of its functions takes the lock.
+/// Debian's Python is stripped: no name shows which of its functions takes the lock.
 #[track_caller]
-fn pythons_lock_is_told_apart(under: impl Fn(Job) -> Job) {
+fn pythons_lock_is_distinguished(under: impl Fn(Job) -> Job) {
     need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/gil.py");
     let threads = threads(&under(Job::new("/usr/bin/python3").arg(script)), OPTIONS);
@@ -86,11 +86,11 @@ fn pythons_lock_is_told_apart(under: impl Fn(Job) -> Job) {
 }
 
 #[test]
-fn pythons_lock_is_told_apart_by_samples() {
-    pythons_lock_is_told_apart(|job| job);
+fn pythons_lock_is_distinguished_by_samples() {
+    pythons_lock_is_distinguished(|job| job);
 }
 
 #[test]
-fn pythons_lock_is_told_apart_where_perf_events_are_refused() {
-    pythons_lock_is_told_apart(refused);
+fn pythons_lock_is_distinguished_where_perf_events_are_refused() {
+    pythons_lock_is_distinguished(refused);
 }

@@ -1,4 +1,4 @@
-"""A test case with a browser, which skips where there is none and says so; with
+"""A test case with a browser, which skips where there is none and prints so; with
 TPROF_TEST_SKIP=forbid, as in continuous integration, it fails instead."""
 
 import os
@@ -19,7 +19,7 @@ class PageCase(unittest.TestCase):
             cls.browser = chromium.Chromium()
             cls.browser.call("Browser.getVersion")
         except (EOFError, OSError) as error:
-            # A wrapper that only tells how to install one, say.
+            # For example a wrapper that only prints how to install one.
             cls.leave(f"skipped: {chromium.find()} does not start ({error})")
 
     @classmethod

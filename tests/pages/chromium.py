@@ -1,7 +1,7 @@
 """Drives a headless Chromium over its debugging pipe, with nothing but Python.
 
 A page's requests, console messages and exceptions are kept; a test that opens a
-page may then say that there were none.
+page may then check that there were none.
 """
 
 import base64
@@ -107,7 +107,7 @@ class Chromium:
         return message
 
     def open(self, path, **how):
-        """Opens a file or an address in a page of its own and waits until it says that it is ready."""
+        """Opens a file or an address in a page of its own and waits until it is ready."""
         page = self.blank()
         page.go(path, **how)
         return page

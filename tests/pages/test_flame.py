@@ -43,7 +43,7 @@ class Flame(PageCase):
         flame.key("?")
         self.assertTrue(flame.run("document.querySelector('#help').open"))
 
-    def test_a_search_says_how_much_matches_and_steps_through_it(self):
+    def test_a_search_shows_how_much_matches_and_steps_through_it(self):
         flame = self.flame()
         plain = self.pixels(flame)
         flame.key("/")
@@ -104,7 +104,7 @@ class Flame(PageCase):
                     self.assertEqual(flame.text("#empty"), "Nothing was counted as “Copied” here.")
         self.assertGreaterEqual(len(seen), 10)
 
-    def test_a_profile_without_data_says_what_would_fill_it(self):
+    def test_a_profile_without_data_names_what_would_fill_it(self):
         flame = self.open(page("flame", "--from-time", "0ms", "--to-time", "3ms"))
         flame.choose("#profile", "0")
         self.assertIn("No kernel or copy was recorded", flame.text("#empty"))

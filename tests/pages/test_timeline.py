@@ -56,7 +56,7 @@ class Timeline(PageCase):
         self.assertNotEqual(self.pixels(timeline), before)
         self.assertEqual(self.span(timeline), near)
 
-    def test_dragging_selects_a_stretch_and_says_what_was_active(self):
+    def test_dragging_selects_a_stretch_and_lists_what_was_active(self):
         timeline = self.timeline()
         timeline.drag(650, 400, 900, 400)
         self.assertEqual(timeline.text("#chosen h2"), "Selected time")
@@ -100,7 +100,7 @@ class Timeline(PageCase):
         timeline.key("g")
         self.assertEqual(self.fact(timeline, "Kind"), "kernel")
 
-    def test_collectives_say_what_they_moved(self):
+    def test_collectives_show_what_they_moved(self):
         timeline = self.timeline()
         self.find(timeline, "nccl")
         self.assertIn("all_reduce of 100 MiB Float among 2 ranks", self.fact(timeline, "Details"))
@@ -153,7 +153,7 @@ class Timeline(PageCase):
         for label in ("rank 0", "pt_autograd_0", "GPU 0 stream 20 nccl", "sampled", "Host heap", "GPU 0 memory in use", "Resident memory"):
             self.assertIn(label, labels)
 
-    def test_a_run_of_samples_alone_says_when_its_host_was_active(self):
+    def test_a_run_of_only_samples_shows_when_its_host_was_active(self):
         timeline = self.open(page("timeline", run=sampled()))
         if "sampled" not in timeline.text("#labels"):
             self.skipTest("threads cannot be sampled on this machine")
@@ -174,7 +174,7 @@ class Timeline(PageCase):
         self.find(timeline, "onerror")
         self.assertEqual(timeline.text("#chosen h2"), HOSTILE)
 
-    def test_events_that_do_not_fit_are_left_out_and_said(self):
+    def test_events_that_do_not_fit_are_left_out_and_counted(self):
         small = page("timeline", "--max-size", "200K", run=made("--steps", "150"))
         self.assertLessEqual(small.stat().st_size, 200 << 10)
         self.assertRegex(self.open(small).text("#note"), r"\d+ events shorter than \d+ ns were left out")

@@ -1,5 +1,5 @@
-/* Reads a block after freeing it: built with AddressSanitizer, this is told and
- * ends the program.
+/* Reads a block after freeing it: built with AddressSanitizer, this is reported
+ * and ends the program.
  *
  * Proves: a sanitizer works as if it were alone.
  *
@@ -9,7 +9,7 @@
 int main(int argc, char **argv) {
     (void)argv;
     for (long i = 0; i < 1000; i++) victim_give(victim_take(some_size(i)), some_size(i));
-    say("so far so good\n");
+    print("so far so good\n");
     char *volatile block = malloc(10);
     free(block);
     if (argc > 1) return block[3] + 1;

@@ -3,7 +3,7 @@
 usage: at_terminal.py interrupt|quit|suspend COMMAND...
 
 As a shell does, the command gets a process group of its own and the terminal's
-foreground. What it prints is passed on; then one line says how it ended. The
+foreground. What it prints is passed on; then one line names how it ended. The
 command is `signal_counter tty`, under tprof or not: it prints `ready PID` and
 ends when SIGUSR1 reaches that PID.
 """
@@ -100,10 +100,10 @@ def main():
     os.kill(victim, signal.SIGUSR1)
     terminal.wait_for(b"counts ")
     terminal.wait_for(b"exited 49\r\n")
-    said = terminal.seen.decode().replace("\r", "")
+    output = terminal.seen.decode().replace("\r", "")
     for typed in "^C", "^\\", "^Z":
-        said = said.replace(typed, "")
-    for line in said.splitlines():
+        output = output.replace(typed, "")
+    for line in output.splitlines():
         if line.startswith(("counts", "exited", "killed", "stopped")):
             print(line)
 

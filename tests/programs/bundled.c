@@ -26,7 +26,7 @@ int main(void) {
     }
     int status;
     waitpid(pid, &status, 0);
-    say_status("child", status);
-    say("allocations %ld frees %ld\n", sums.allocations, sums.frees);
+    print_status("child", status);
+    print("allocations %ld frees %ld\n", sums.allocations, sums.frees);
     return 0;
 }

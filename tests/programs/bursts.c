@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
         pthread_t thread;
         check(pthread_create(&thread, NULL, work, NULL) == 0, "pthread_create");
     }
-    say("ready\n");
+    print("ready\n");
     while (read(0, &command, 1) == 1) {
         if (command == 'c') {
             int status;
@@ -69,8 +69,8 @@ int main(int argc, char **argv) {
             burst();
             pthread_barrier_wait(&done);
         }
-        if (command != '\n') say("%c\n", command);
+        if (command != '\n') print("%c\n", command);
     }
-    say("end\n");
+    print("end\n");
     _exit(48);
 }

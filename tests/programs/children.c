@@ -6,14 +6,14 @@
 #include "victim.h"
 #include <signal.h>
 
-static volatile int told;
-static void on_child(int signal) { told += signal == SIGCHLD; }
+static volatile int signals;
+static void on_child(int signal) { signals += signal == SIGCHLD; }
 
 int main(int argc, char **argv) {
     int ignored = argc > 1 && !strcmp(argv[1], "ignored");
     signal(SIGCHLD, ignored ? SIG_IGN : on_child);
     pid_t got = waitpid(-1, NULL, WNOHANG);
-    say("before: %d %s\n", (int)got, strerror(errno));
+    print("before: %d %s\n", (int)got, strerror(errno));
     for (int i = 0; i < 3; i++) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -23,13 +23,13 @@ int main(int argc, char **argv) {
         if (!ignored) {
             int status;
             got = wait(&status);
-            say("%s ", got == pid ? "own child" : "a stranger");
-            say_status("", status);
+            print("%s ", got == pid ? "own child" : "a stranger");
+            print_status("", status);
         }
     }
     int status;
     errno = 0;
     got = waitpid(-1, &status, 0);
-    say("after: %d %s, told %d\n", (int)got, strerror(errno), told);
+    print("after: %d %s, %d signals\n", (int)got, strerror(errno), signals);
     return 0;
 }

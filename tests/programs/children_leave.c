@@ -1,6 +1,6 @@
 /* Forks children that leave at once, some after a while on a core, none after an allocation.
  *
- * Proves: a process of which only its parent and samples tell is one process.
+ * Proves: a process that only its parent and samples record is one process.
  *
  * build: */
 #include "victim.h"

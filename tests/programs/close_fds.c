@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
     else
         for (int fd = 3; fd < 20000; fd++) close(fd);
     for (long i = 0; i < 5000; i++) victim_give(victim_take(some_size(i)), some_size(i));
-    for (int i = 0; i < 3; i++) say("opened %d\n", open("/dev/null", O_RDONLY));
+    for (int i = 0; i < 3; i++) print("opened %d\n", open("/dev/null", O_RDONLY));
     for (long i = 0; i < 500; i++) victim_take(some_size(i));
     expect();
     return 0;

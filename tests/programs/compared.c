@@ -1,4 +1,4 @@
-/* Spends the CPU time, the sleep and the heap that its arguments say:
+/* Spends the CPU time, the sleep and the heap that its arguments give:
  * compared SAME_MS ADDED_MS SLEEP_MS BLOCKS THREADS
  *
  * Proves: two runs differ in what they did, by function, wait and site.

@@ -1,7 +1,7 @@
 /* Spends known CPU time in known NVTX ranges: 0.4 s in `outer`, 0.2 s in `inner`
  * within it, 0.2 s outside of all; and 0.2 s on a thread whose range is its own.
  *
- * Proves: samples are told by range, and add up.
+ * Proves: samples are counted by range, and add up.
  *
  * Times are the threads' own CPU time, so that a busy machine changes nothing.
  *

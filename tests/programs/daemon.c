@@ -22,6 +22,6 @@ int main(int argc, char **argv) {
     }
     int status;
     wait(&status);
-    say_status("child", status);
+    print_status("child", status);
     return 0;
 }

@@ -20,9 +20,9 @@ int main(int argc, char **argv) {
         void *grown = realloc(take(some_size(i)), 2000);
         give(grown);
         char *text = name();
-        if (i == 0) say("%s\n", text);
+        if (i == 0) print("%s\n", text);
         free(text);
     }
-    say("closed %d\n", dlclose(plugin));
+    print("closed %d\n", dlclose(plugin));
     return 0;
 }

@@ -18,6 +18,6 @@ int main(int argc, char **argv) {
         for (long k = 0; k < 10; k++) take(100 + i % 2);
         check(dlclose(plugin) == 0, "dlclose");
     }
-    say("rounds %d\n", rounds);
+    print("rounds %d\n", rounds);
     return 0;
 }

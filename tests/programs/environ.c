@@ -1,4 +1,4 @@
-/* Says its environment, from `environ` and from /proc/self/environ, short of
+/* Prints its environment, from `environ` and from /proc/self/environ, short of
  * LD_PRELOAD, CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and TPROF_*.
  *
  * Proves: nothing else in the environment, nor its order, is changed. */
@@ -17,14 +17,14 @@ static int ours(const char *entry) {
 int main(int argc, char **argv) {
     (void)argv;
     for (char **entry = environ; *entry; entry++)
-        if (!ours(*entry)) say("%s\n", *entry);
-    say("--\n");
+        if (!ours(*entry)) print("%s\n", *entry);
+    print("--\n");
     int fd = open("/proc/self/environ", O_RDONLY);
     ssize_t n = 0, more;
     while ((more = read(fd, text + n, sizeof text - 1 - n)) > 0) n += more;
     for (char *entry = text; entry < text + n; entry += strlen(entry) + 1)
-        if (!ours(entry)) say("%s\n", entry);
+        if (!ours(entry)) print("%s\n", entry);
     const char *preload = getenv("LD_PRELOAD");
-    if (argc > 1) say("LD_PRELOAD=%s\n", preload ? preload : "");
+    if (argc > 1) print("LD_PRELOAD=%s\n", preload ? preload : "");
     return 0;
 }

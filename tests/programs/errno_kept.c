@@ -14,13 +14,13 @@ static volatile size_t huge = (size_t)PTRDIFF_MAX;
     do {                                                       \
         errno = 77;                                            \
         call;                                                  \
-        if (errno != 77) say("%s set errno %d\n", #call, errno); \
+        if (errno != 77) print("%s set errno %d\n", #call, errno); \
     } while (0)
 #define SETS(call)                            \
     do {                                      \
         errno = 77;                           \
         call;                                 \
-        say("%s set errno %d\n", #call, errno); \
+        print("%s set errno %d\n", #call, errno); \
     } while (0)
 
 int main(void) {
@@ -63,7 +63,7 @@ int main(void) {
     int result;
     errno = 77;
     result = posix_memalign((void **)&q, 3, 100);
-    say("posix_memalign gave %d, errno %d\n", result, errno);
+    print("posix_memalign gave %d, errno %d\n", result, errno);
     SETS(execl("/does/not/exist", "x", (char *)NULL));
     SETS(execvp("does-not-exist-anywhere", (char *[]){"x", NULL}));
     SETS(waitpid(-1, NULL, 0));
@@ -72,6 +72,6 @@ int main(void) {
     if (pid == 0) _exit(errno == 77 ? 0 : 1);
     int status;
     KEEPS(waitpid(pid, &status, 0));
-    say_status("child", status);
+    print_status("child", status);
     return 0;
 }

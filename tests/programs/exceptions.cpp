@@ -46,14 +46,14 @@ int main() {
     long here = reinterpret_cast<long>(work(nullptr));
     void *there;
     pthread_join(thread, &there);
-    say("caught %ld and %ld\n", here, reinterpret_cast<long>(there));
-    say("expect allocations=%ld frees=%ld bytes=-1 live=0 peak=-1\n", sums.allocations, sums.frees);
+    print("caught %ld and %ld\n", here, reinterpret_cast<long>(there));
+    print("expect allocations=%ld frees=%ld bytes=-1 live=0 peak=-1\n", sums.allocations, sums.frees);
     try {
         /* bad_alloc through operator new. */
         volatile size_t huge = PTRDIFF_MAX;
         delete[] new char[huge];
     } catch (const std::bad_alloc &) {
-        say("bad_alloc\n");
+        print("bad_alloc\n");
     }
     return 0;
 }

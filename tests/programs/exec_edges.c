@@ -31,7 +31,7 @@ static int leaf(int argc, char **argv) {
         }
     }
     victim_take(123);
-    say("leaf %s of %d, environment of %lu, %lx\n", argv[1], argc, count, hash & 0xffffffff);
+    print("leaf %s of %d, environment of %lu, %lx\n", argv[1], argc, count, hash & 0xffffffff);
     return 0;
 }
 
@@ -43,7 +43,7 @@ static long failed;
         int error = errno;                                \
         victim_give(victim_take(100), 100);               \
         failed++;                                         \
-        say("%s: %d, errno %d\n", #call, got, error);     \
+        print("%s: %d, errno %d\n", #call, got, error);     \
     } while (0)
 
 static char *words[] = {"exec_edges", "leaf", NULL};
@@ -113,7 +113,7 @@ static void child(const char *name, char **more, int how) {
         }
         int status;
         check(waitpid(pid, &status, 0) == pid, "waitpid");
-        say_status(name, status);
+        print_status(name, status);
     }
 }
 
@@ -134,7 +134,7 @@ static void by_descriptor(const char *name, int which) {
     }
     int status;
     check(waitpid(pid, &status, 0) == pid, "waitpid");
-    say_status(name, status);
+    print_status(name, status);
 }
 
 int main(int argc, char **argv) {
@@ -166,6 +166,6 @@ int main(int argc, char **argv) {
     by_descriptor("by execveat, below a folder", 1);
     by_descriptor("by number, below a folder", 2);
     by_descriptor("by execveat, from here", 3);
-    say("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", failed, failed);
+    print("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", failed, failed);
     return 0;
 }

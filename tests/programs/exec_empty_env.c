@@ -1,7 +1,7 @@
 /* Executes itself with an empty environment.
  *
- * Proves: the child sees an empty environment, as it was told; a run says that
- * it could not be seen.
+ * Proves: the child gets an empty environment, as it would natively; a run reports
+ * that it could not be recorded.
  *
  * usage: exec_empty_env [leaf] */
 #include "victim.h"
@@ -14,7 +14,7 @@ int main(int argc, char **argv) {
         int count = 0;
         while (environ && environ[count]) count++;
         free(victim_take(5000));
-        say("environment of %d\n", count);
+        print("environment of %d\n", count);
         return 45;
     }
     victim_take(321);
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
         }
         int status;
         check(waitpid(pid, &status, 0) == pid, "waitpid");
-        say_status("child", status);
+        print_status("child", status);
     }
     execve("/proc/self/exe", arguments, nothing);
     return 96;

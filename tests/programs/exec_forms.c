@@ -13,7 +13,7 @@ static char self[4096], folder[4096 + 5];
 static int leaf(const char *form) {
     victim_take(123);
     const char *mark = getenv("VICTIM_MARK");
-    say("leaf by %s, mark %s\n", form, mark ? mark : "none");
+    print("leaf by %s, mark %s\n", form, mark ? mark : "none");
     return 0;
 }
 
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
         if (pid == 0) run(forms[i], with_mark);
         int status;
         check(waitpid(pid, &status, 0) == pid, "waitpid");
-        say_status(forms[i], status);
+        print_status(forms[i], status);
     }
     return 0;
 }

@@ -19,9 +19,9 @@ static void *go(void *unused) {
 int main(int argc, char **argv) {
     int round = argc > 1 ? atoi(argv[1]) : 0;
     for (long i = 0; i < 100; i++) victim_take(some_size(i));
-    say("round %d\n", round);
+    print("round %d\n", round);
     if (round == 10) {
-        say("expect allocations=1100 frees=0 bytes=-1 live=-1 peak=-1\n");
+        print("expect allocations=1100 frees=0 bytes=-1 live=-1 peak=-1\n");
         return 44;
     }
     snprintf(round_text, sizeof round_text, "%d", round + 1);

@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
     }
     while (started < 4) usleep(1000);
     usleep(20000);
-    say("leaving\n");
+    print("leaving\n");
     if (!strcmp(how, "_exit")) _exit(5);
     if (!strcmp(how, "quick_exit")) quick_exit(6);
     exit(7);

@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
         usable += malloc_usable_size(p);
         victim_give(p, size);
     }
-    say("usable %zu, of nothing %zu\n", usable, malloc_usable_size(NULL));
+    print("usable %zu, of nothing %zu\n", usable, malloc_usable_size(NULL));
     expect();
     /* Apart, for its size may be counted as asked for or in whole pages. */
     if (argc > 2) free(victim_pvalloc(100));

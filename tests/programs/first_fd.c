@@ -1,4 +1,4 @@
-/* Says which descriptors it has, before and after allocating, and which number
+/* Prints which descriptors it has, before and after allocating, and which number
  * its first open gets.
  *
  * Proves: the job's descriptor numbers are its own. */
@@ -24,14 +24,14 @@ static void list(const char *when) {
     }
     close(here);
     qsort(fds, count, sizeof *fds, compare);
-    say("%s:", when);
-    for (int i = 0; i < count; i++) say(" %d", fds[i]);
-    say(" (listed through %d)\n", here);
+    print("%s:", when);
+    for (int i = 0; i < count; i++) print(" %d", fds[i]);
+    print(" (listed through %d)\n", here);
 }
 
 int main(void) {
     int fd = open("/dev/null", O_RDONLY);
-    say("first open gives %d\n", fd);
+    print("first open gives %d\n", fd);
     list("at start");
     close(fd);
     for (long i = 0; i < 10000; i++) free(victim_take(some_size(i)));

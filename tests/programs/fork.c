@@ -40,10 +40,10 @@ int main(void) {
         }
         int status;
         check(waitpid(pid, &status, 0) == pid, "waitpid");
-        say_status("child", status);
+        print_status("child", status);
     }
     victim_give(inherited, 333);
-    say("expect allocations=%ld frees=%ld bytes=%ld live=-1 peak=-1\n", sums.allocations + total[0],
+    print("expect allocations=%ld frees=%ld bytes=%ld live=-1 peak=-1\n", sums.allocations + total[0],
         sums.frees + total[1], sums.bytes + total[2]);
     return 0;
 }

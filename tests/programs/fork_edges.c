@@ -38,7 +38,7 @@ static void reap(const char *who, pid_t pid) {
     int status;
     check(pid > 0, who);
     check(waitpid(pid, &status, 0) == pid, "waitpid");
-    say_status(who, status);
+    print_status(who, status);
 }
 
 static int handled_by = 0;
@@ -175,6 +175,6 @@ int main(void) {
     pthread_atfork(before, in_parent, in_child);
     with_handlers();
     add_sums();
-    say("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", total[0], total[1]);
+    print("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", total[0], total[1]);
     return 0;
 }

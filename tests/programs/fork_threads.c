@@ -31,10 +31,10 @@ int main(void) {
         }
         int status;
         check(waitpid(pid, &status, 0) == pid, "waitpid");
-        say_status("child", status);
+        print_status("child", status);
     }
     stop = 1;
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    say("joined\n");
+    print("joined\n");
     return 0;
 }

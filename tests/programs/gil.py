@@ -1,6 +1,6 @@
 """Two threads that want Python's lock all the time, and one that waits for another lock.
 
-Proves: waiting for Python's lock is told from waiting for a lock of the program's.
+Proves: waiting for Python's lock differs from waiting for a lock of the program.
 """
 
 import threading

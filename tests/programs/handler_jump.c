@@ -48,10 +48,10 @@ int main(int argc, char **argv) {
     sigaction(SIGALRM, &action, NULL);
     if (argc > 1 && strcmp(argv[1], "commands") == 0) {
         char command;
-        say("ready\n");
+        print("ready\n");
         while (read(0, &command, 1) == 1) {
             jump(3000);
-            say("%c\n", command);
+            print("%c\n", command);
         }
     } else {
         jump(300);
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
         void *block = victim_take(some_size(i));
         if (i % 2) victim_give(block, some_size(i));
     }
-    say("jumps %d\n", jumps);
+    print("jumps %d\n", jumps);
     expect();
     return 0;
 }

@@ -48,8 +48,8 @@ int main(int argc, char **argv) {
     setitimer(ITIMER_REAL, &timer, NULL);
     for (long i = 0; handled < wanted; i++) victim_main_take(i);
     setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
-    say("handled %ld\n", handled);
+    print("handled %ld\n", handled);
     if (argc > 2)
-        say("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", sums.allocations, sums.frees);
+        print("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", sums.allocations, sums.frees);
     return 0;
 }

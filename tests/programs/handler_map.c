@@ -31,6 +31,6 @@ int main(void) {
         blocks[i % 64] = victim_take(some_size(i));
     }
     setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
-    say("done\n");
+    print("done\n");
     return 0;
 }

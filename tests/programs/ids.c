@@ -1,12 +1,12 @@
-/* Says as whom it runs, and whether the loader distrusts its environment.
+/* Prints as which user it runs, and whether the loader distrusts its environment.
  *
- * Proves: a set-user-id program runs as it should; the run says that it was not
+ * Proves: a set-user-id program runs as it should; the run reports that it was not
  * seen. */
 #include "victim.h"
 #include <sys/auxv.h>
 
 int main(void) {
     free(victim_take(1000));
-    say("uid %d euid %d secure %lu\n", (int)getuid(), (int)geteuid(), getauxval(AT_SECURE));
+    print("uid %d euid %d secure %lu\n", (int)getuid(), (int)geteuid(), getauxval(AT_SECURE));
     return 50;
 }

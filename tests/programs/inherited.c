@@ -1,4 +1,4 @@
-/* Says everything that a process inherits, short of its environment.
+/* Prints everything that a process inherits, short of its environment.
  *
  * Proves: launcher and library leave signal dispositions, masks, limits and
  * the rest as they were. */
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 
-/* Says the lines of /proc/self/status that begin with one of these words. */
+/* Prints the lines of /proc/self/status that begin with one of these words. */
 static void status_lines(void) {
     static const char *wanted[] = {"Name:",    "Umask:",     "Threads:", "SigPnd:",   "ShdPnd:", "SigBlk:",
                                    "SigIgn:",  "SigCgt:",    "CapInh:",  "CapPrm:",   "CapEff:", "CapBnd:",
@@ -25,14 +25,14 @@ static void status_lines(void) {
     text[n > 0 ? n : 0] = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++)
-            if (!strncmp(line, wanted[i], strlen(wanted[i]))) say("%s\n", line);
+            if (!strncmp(line, wanted[i], strlen(wanted[i]))) print("%s\n", line);
 }
 
-static void say_all(void) {
+static void print_all(void) {
     for (int signal = 1; signal <= 64; signal++) {
         struct sigaction action;
         if (sigaction(signal, NULL, &action) != 0) continue;
-        say("signal %d %s flags %x\n", signal,
+        print("signal %d %s flags %x\n", signal,
             action.sa_handler == SIG_DFL   ? "default"
             : action.sa_handler == SIG_IGN ? "ignored"
                                            : "handled",
@@ -41,11 +41,11 @@ static void say_all(void) {
     for (int resource = 0; resource < RLIM_NLIMITS; resource++) {
         struct rlimit limit;
         if (getrlimit(resource, &limit) == 0)
-            say("limit %d %llx %llx\n", resource, (unsigned long long)limit.rlim_cur,
+            print("limit %d %llx %llx\n", resource, (unsigned long long)limit.rlim_cur,
                 (unsigned long long)limit.rlim_max);
     }
     char folder[4096];
-    say("cwd %s\n", getcwd(folder, sizeof folder) ? folder : "?");
+    print("cwd %s\n", getcwd(folder, sizeof folder) ? folder : "?");
     mode_t mask = umask(0);
     umask(mask);
     struct itimerval timer;
@@ -55,20 +55,20 @@ static void say_all(void) {
     prctl(PR_GET_CHILD_SUBREAPER, &reaper);
     stack_t stack;
     sigaltstack(NULL, &stack);
-    say("umask %o nice %d policy %d timer %ld pdeathsig %d subreaper %d dumpable %d slack %d\n", mask,
+    print("umask %o nice %d policy %d timer %ld pdeathsig %d subreaper %d dumpable %d slack %d\n", mask,
         getpriority(PRIO_PROCESS, 0), sched_getscheduler(0), (long)timer.it_value.tv_sec, death, reaper,
         prctl(PR_GET_DUMPABLE), prctl(PR_GET_TIMERSLACK));
-    say("personality %x altstack %d tsc ok leader %d\n", (unsigned)personality(0xffffffff),
+    print("personality %x altstack %d tsc ok leader %d\n", (unsigned)personality(0xffffffff),
         (stack.ss_flags & SS_DISABLE) != 0, getsid(0) == getpid());
     status_lines();
 }
 
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "group")) {
-        say("%d\n", (int)getpgrp());
+        print("%d\n", (int)getpgrp());
         return 0;
     }
     for (long i = 0; i < 2000; i++) free(victim_take(some_size(i)));
-    say_all();
+    print_all();
     return 0;
 }

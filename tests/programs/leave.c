@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     for (long k = 0; k < m; k++) victim_give(blocks[k], some_size(k));
     if (n > 0) {
         long live = sums.live + (long)some_size(i);
-        say("expect allocations=%ld frees=%ld bytes=%ld live=%ld peak=%ld\n", sums.allocations + 1,
+        print("expect allocations=%ld frees=%ld bytes=%ld live=%ld peak=%ld\n", sums.allocations + 1,
             sums.frees, sums.bytes + (long)some_size(i), live, live > sums.peak ? live : sums.peak);
         victim_take(some_size(i));
     } else {

@@ -1,6 +1,6 @@
 /* With an argument, has a library that was loaded with it hold 50 MiB.
  *
- * Proves: a library's own allocator is said once it is used.
+ * Proves: a library's own allocator is reported once it is used.
  *
  * usage: LD_PRELOAD=LIBRARY loads [hold]
  * build: -ldl */
@@ -11,7 +11,7 @@ int main(int argc, char **argv) {
     (void)argv;
     long (*hold)(void) = (long (*)(void))dlsym(RTLD_DEFAULT, "hold");
     check(hold != NULL, "the library is not there");
-    if (argc > 1) say("%ld\n", hold());
+    if (argc > 1) print("%ld\n", hold());
     usleep(300000);
     return 0;
 }

@@ -17,7 +17,7 @@ static const volatile size_t nothing = 0, huge = (size_t)PTRDIFF_MAX, all = SIZE
     do {                                                                     \
         errno = 0;                                                           \
         void *got = (call);                                                  \
-        say("%s: %s, errno %d\n", #call, got ? "a block" : "none", errno);   \
+        print("%s: %s, errno %d\n", #call, got ? "a block" : "none", errno);   \
         check(got == NULL, #call);                                           \
     } while (0)
 
@@ -43,13 +43,13 @@ NOINLINE static void victim_failures(void) {
         void *out = &sums;
         errno = 55;
         int error = posix_memalign(&out, wrong[i], 16);
-        say("posix_memalign by %zu: %d, errno %d, %s\n", wrong[i], error, errno,
+        print("posix_memalign by %zu: %d, errno %d, %s\n", wrong[i], error, errno,
             out == &sums ? "untouched" : "touched");
     }
     void *out = &sums;
     errno = 55;
     int error = posix_memalign(&out, 64, all);
-    say("posix_memalign of all: %d, errno %d, %s\n", error, errno, out == &sums ? "untouched" : "touched");
+    print("posix_memalign of all: %d, errno %d, %s\n", error, errno, out == &sums ? "untouched" : "touched");
 }
 
 NOINLINE static void *victim_realloc(void *old, size_t before, size_t size) {
@@ -158,9 +158,9 @@ static void places(void) {
     struct mallinfo2 after = mallinfo2();
     uint64_t sum = 0;
     for (long i = 1; i < 64; i++) sum = sum * 31 + (uint64_t)(blocks[i] - blocks[i - 1]);
-    say("distances %llx, %zu more bytes in use\n", (unsigned long long)sum, after.uordblks - before.uordblks);
+    print("distances %llx, %zu more bytes in use\n", (unsigned long long)sum, after.uordblks - before.uordblks);
     for (long i = 0; i < 64; i++) victim_give(blocks[i], some_size(i));
-    say("trim %d\n", malloc_trim(0) >= 0);
+    print("trim %d\n", malloc_trim(0) >= 0);
 }
 
 /* Memory runs out, is given back, and there is some again. */
@@ -176,10 +176,10 @@ NOINLINE static void victim_limited(void) {
         count_in(100000);
         n++;
     }
-    say("memory runs out: %s, errno %d\n", n < 4096 ? "yes" : "no", errno);
+    print("memory runs out: %s, errno %d\n", n < 4096 ? "yes" : "no", errno);
     errno = 0;
     void *large = malloc(64 << 20);
-    say("a large block: %s, errno %d\n", large ? "yes" : "no", errno);
+    print("a large block: %s, errno %d\n", large ? "yes" : "no", errno);
     while (n > 0) victim_give(blocks[--n], 100000);
     check(setrlimit(RLIMIT_DATA, &none) == 0, "setrlimit back");
     victim_give(victim_take(64 << 20), 64 << 20);
@@ -197,7 +197,7 @@ int main(int argc, char **argv) {
     victim_of_libc();
     victim_limited();
     /* How many blocks fit under a limit is the machine's affair: counted, not printed. */
-    say("done\n");
+    print("done\n");
     if (argc > 1) expect();
     return 0;
 }

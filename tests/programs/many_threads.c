@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     waits = 1;
     pthread_barrier_init(&all, NULL, at_once);
     batch(at_once);
-    say("expect allocations=%ld frees=%ld bytes=%ld live=%ld peak=-1\n", sums.allocations, sums.frees,
+    print("expect allocations=%ld frees=%ld bytes=%ld live=%ld peak=-1\n", sums.allocations, sums.frees,
         sums.bytes, sums.live);
     return 0;
 }

@@ -30,7 +30,7 @@ int main(void) {
     check(munmap(a, 1) == 0, "munmap of less than a page");
     check(munmap(a + 4096, 0) == -1 && errno == EINVAL, "munmap of nothing");
     /* What the report calls them: calls that succeeded, in whole pages. */
-    say("maps=103 unmaps=102 remaps=2 mapped_bytes=%ld unmapped_bytes=%ld\n",
+    print("maps=103 unmaps=102 remaps=2 mapped_bytes=%ld unmapped_bytes=%ld\n",
         (8 + 4 + 1 + 300 + 2) * MB, (1 + 300 + 5) * MB + 4096);
     return 0;
 }

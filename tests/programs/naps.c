@@ -7,7 +7,7 @@
 
 int main(void) {
     struct pollfd input = {.fd = 0, .events = POLLIN};
-    say("ready\n");
+    print("ready\n");
     while (poll(&input, 1, 10) == 0) continue;
     return 0;
 }

@@ -1,6 +1,6 @@
 /* Runs a command that may not see where the kernel's functions lie, as most users may not.
 
-   Proves: a report without their names is readable, and says why. */
+   Proves: a report without their names is readable, and names the reason. */
 #include <linux/capability.h>
 #include <stdio.h>
 #include <sys/prctl.h>

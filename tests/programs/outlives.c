@@ -2,7 +2,7 @@
  * descriptor left open. The daemon allocates 1000 blocks, runs until the file GO is
  * there, allocates 3000 more, and writes the file DONE.
  *
- * Proves: what outlives the command is said, and can be followed to its end.
+ * Proves: what outlives the command is reported, and can be followed to its end.
  *
  * usage: outlives GO DONE */
 #include "victim.h"

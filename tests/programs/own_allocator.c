@@ -1,7 +1,7 @@
 /* Takes its memory from an allocator that is linked in under names of its own, as a
  * Rust program's global allocator is: 50 blocks of 1 MiB, held.
  *
- * Proves: what goes round malloc is said, not counted as nothing. */
+ * Proves: what goes round malloc is reported, not counted as nothing. */
 #include "victim.h"
 
 void *_rjem_malloc(size_t size);
@@ -14,6 +14,6 @@ int main(void) {
         memset(block, i, 1 << 20);
         sum += block[i];
     }
-    say("held 50 MiB, %ld\n", sum);
+    print("held 50 MiB, %ld\n", sum);
     return 0;
 }

@@ -1,7 +1,7 @@
 // A Rust program whose global allocator takes its memory from the kernel: 50 blocks of
 // 1 MiB, held.
 //
-// Proves: an allocator that nobody knows by name is said all the same.
+// Proves: an allocator of an unknown name is reported as well.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,8 +1,8 @@
 /* Brings its own malloc, exported from the executable, as programs with a
  * bundled allocator do.
  *
- * Proves: the program runs on its own allocator, and the run says that its
- * allocations could not be seen. */
+ * Proves: the program runs on its own allocator, and the run reports that its
+ * allocations could not be recorded. */
 #include "victim.h"
 #include <malloc.h>
 
@@ -55,6 +55,6 @@ int main(void) {
     long before = calls;
     for (long i = 0; i < 1000; i++) free(victim_take(some_size(i)));
     char *text = strdup("copied");
-    say("%s, %ld calls\n", text, calls - before);
+    print("%s, %ld calls\n", text, calls - before);
     return 0;
 }

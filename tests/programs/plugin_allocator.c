@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
         memset(its, 1, 100);
         its_free(its);
         victim_give(mine, 100);
-        say("%s: %s of its own, everyone's is %s\n", ways[w].name,
+        print("%s: %s of its own, everyone's is %s\n", ways[w].name,
             strcmp(where.dli_fname, argv[1]) ? "none" : "one",
             everyones == its_malloc ? "the same" : "another");
         for (long i = 0; i < 100; i++) victim_give(victim_take(some_size(i)), some_size(i));

@@ -1,6 +1,6 @@
 """Takes blocks of known sizes in known functions and lines, and ends without cleaning up.
 
-Proves: an allocation is told by the Python function that made it, exactly. Every block
+Proves: an allocation is recorded with the Python function that made it, exactly. Every block
 is kept in `kept` or dropped at once; with `tracemalloc` on (natively), what Python itself
 counted is printed, by line.
 """

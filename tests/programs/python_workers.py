@@ -1,7 +1,7 @@
 """Takes blocks in the ways that data loaders have their work done: workers that were
 forked and workers that were started anew.
 
-Proves: the Python frames of children's allocations are told.
+Proves: the Python frames of children's allocations are recorded.
 """
 
 import multiprocessing

@@ -105,7 +105,7 @@ static void ask_for(const char *how) {
     } else {
         check(!strcmp(how, "nothing"), "HOW");
     }
-    say("asked for %s\n", how);
+    print("asked for %s\n", how);
 }
 
 /* What a child does before it leaves; `steps` are those that came back. */
@@ -163,7 +163,7 @@ static void run(const char *name, int (*what)(void *), const char *place, void *
     check(waitpid(pid, &ended, 0) == pid, "waitpid");
     char line[96];
     snprintf(line, sizeof line, "%s, thread pointer %s, %d steps,", name, place, steps);
-    say_status(line, ended);
+    print_status(line, ended);
 }
 
 static void bare(int narrow) {
@@ -216,9 +216,9 @@ static void threads(void) {
     }
     int status;
     check(waitpid(pid, &status, 0) == pid, "waitpid");
-    say_status("forked", status);
+    print_status("forked", status);
     victim_work();
-    say("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", sums.allocations + 2001, sums.frees + 2000);
+    print("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", sums.allocations + 2001, sums.frees + 2000);
 }
 
 int main(int argc, char **argv) {
@@ -228,6 +228,6 @@ int main(int argc, char **argv) {
         bare(!strcmp(argv[1], "enough") || !strcmp(argv[1], "narrow") || !strcmp(argv[1], "tsync"));
     else
         threads();
-    say("done\n");
+    print("done\n");
     _exit(0);
 }

@@ -22,7 +22,7 @@ int main(void) {
     check(fd >= 0, "open");
     long pages = 0;
     while (write(fd, page, sizeof page) == sizeof page) pages++;
-    say("full after %ld pages, errno %d\n", pages, errno);
+    print("full after %ld pages, errno %d\n", pages, errno);
     pthread_t threads[8];
     for (int i = 0; i < 8; i++) check(pthread_create(&threads[i], NULL, work, NULL) == 0, "pthread_create");
     for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
@@ -34,10 +34,10 @@ int main(void) {
         }
         int status;
         waitpid(pid, &status, 0);
-        say_status("child", status);
+        print_status("child", status);
     }
     unlink("/dev/shm/fill");
-    say("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", sums.allocations + 5 * 20000,
+    print("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", sums.allocations + 5 * 20000,
         sums.frees + 5 * 20000);
     return 0;
 }

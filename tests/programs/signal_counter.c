@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     struct sigaction action = {.sa_handler = on_signal};
     for (unsigned i = 0; i < 7; i++) sigaction(watched[i], &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    say("ready %d\n", (int)getpid());
+    print("ready %d\n", (int)getpid());
     while (!finish) {
         free(victim_take(100));
         struct pollfd input = {0, POLLIN, 0};
@@ -37,8 +37,8 @@ int main(int argc, char **argv) {
         if (argc > 1) usleep(1000);
         else if (poll(&input, 1, 1) > 0 && read(0, &c, 1) == 0) break;
     }
-    say("counts");
-    for (unsigned i = 0; i < 7; i++) say(" %s=%d", names[i], counts[watched[i]]);
-    say("\n");
+    print("counts");
+    for (unsigned i = 0; i < 7; i++) print(" %s=%d", names[i], counts[watched[i]]);
+    print("\n");
     return 49;
 }

@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
         sigaction(SIGUSR1, NULL, &usr1);
         sigset_t mask;
         sigprocmask(SIG_BLOCK, NULL, &mask);
-        say("child %s usr1 %s usr2 %s\n", argv[2], usr1.sa_handler == SIG_IGN ? "ignored" : "default",
+        print("child %s usr1 %s usr2 %s\n", argv[2], usr1.sa_handler == SIG_IGN ? "ignored" : "default",
             sigismember(&mask, SIGUSR2) ? "blocked" : "open");
         return atoi(argv[2]);
     }
@@ -54,11 +54,11 @@ int main(int argc, char **argv) {
         check(error == 0, "posix_spawn");
         int status;
         check(waitpid(pid, &status, 0) == pid, "waitpid");
-        say_status("child", status);
+        print_status("child", status);
     }
     pid_t pid = -7;
     char *arguments[] = {"nothing", NULL};
     int error = posix_spawn(&pid, "/does/not/exist", NULL, NULL, arguments, environ);
-    say("a missing file gives %d, wait gives %d\n", error, (int)waitpid(-1, NULL, WNOHANG));
+    print("a missing file gives %d, wait gives %d\n", error, (int)waitpid(-1, NULL, WNOHANG));
     return 0;
 }

@@ -25,7 +25,7 @@ static int child(void) {
     for (int fd = 0; fd < 20; fd++) open_ones[fd] = fcntl(fd, F_GETFD) >= 0 ? '1' : '0';
     sigset_t mask;
     sigprocmask(SIG_BLOCK, NULL, &mask);
-    say("child in %s, open %s, leads a group %d, a session %d, scheduler %d, usr2 %d, variables %d\n", at,
+    print("child in %s, open %s, leads a group %d, a session %d, scheduler %d, usr2 %d, variables %d\n", at,
         open_ones, getpgrp() == getpid(), getsid(0) == getpid(), sched_getscheduler(0),
         sigismember(&mask, SIGUSR2), environ && environ[0] ? 1 : 0);
     return 0;
@@ -45,12 +45,12 @@ static void spawn(const char *name, const char *file, posix_spawn_file_actions_t
     calls++;
     int kept = errno, status = 0;
     if (error == 0) check(waitpid(pid, &status, 0) == pid, "waitpid");
-    say("%s: %d, errno %d, %s\n", name, error, kept, pid == -7 ? "no pid" : "a pid");
+    print("%s: %d, errno %d, %s\n", name, error, kept, pid == -7 ? "no pid" : "a pid");
     if (error) {
         int none = waitpid(-1, NULL, WNOHANG);
-        say("  no child is left: %d, errno %d\n", none, errno);
+        print("  no child is left: %d, errno %d\n", none, errno);
     } else {
-        say_status("  it", status);
+        print_status("  it", status);
     }
 }
 
@@ -118,8 +118,8 @@ static void spawns(void) {
     int status;
     int error = posix_spawn(NULL, self, NULL, NULL, arguments, environ);
     check(wait(&status) > 0, "wait");
-    say("without a pid: %d\n", error);
-    say_status("  it", status);
+    print("without a pid: %d\n", error);
+    print_status("  it", status);
     free(large);
     check(dup(1) == fd + 1, "no descriptor is left behind");
     close(fd + 1);
@@ -158,6 +158,6 @@ int main(int argc, char **argv) {
     for (intptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, vforks, (void *)(i + 3));
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     /* Its own, and one block of each of 12 children that carry the environment on. */
-    say("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", calls + THREADS * 20 + 12, calls + THREADS * 20);
+    print("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", calls + THREADS * 20 + 12, calls + THREADS * 20);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* A function without unwind information, as a JIT compiler's code has none. It
  * calls the function that it is given.
  *
- * Proves: a stack that cannot be followed is cut and said to be, and not made
- * up. */
+ * Proves: a stack that cannot be followed is cut and reported as cut, and not
+ * made up. */
         .text
         .globl  victim_bare
         .type   victim_bare, @function

@@ -27,6 +27,6 @@ NOINLINE void victim_outer(int n) {
 
 int main() {
     for (int i = 0; i < 100; i++) victim_space::victim_outer(1000);
-    say("done\n");
+    print("done\n");
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Allocates without end until its standard input ends or says so, then says
+/* Allocates without end until its standard input ends, then prints
  * what it did: a job to look at, and to harm, in mid-run.
  *
  * usage: steady [PAUSE_US]     reads commands, one letter each:
@@ -59,12 +59,12 @@ static void obey(char command, const char *self) {
         waitpid(pid, &status, 0);
         check(WIFEXITED(status) && WEXITSTATUS(status) == 9, "exec");
     }
-    if (command != '\n') say("%c\n", command);
+    if (command != '\n') print("%c\n", command);
 }
 
 int main(int argc, char **argv) {
     int pause_us = argc > 1 ? atoi(argv[1]) : 0;
-    say("ready\n");
+    print("ready\n");
     for (;;) {
         for (long i = 0; i < 50; i++) victim_give(victim_take(some_size(i)), some_size(i));
         if (pause_us) usleep(pause_us);
@@ -75,6 +75,6 @@ int main(int argc, char **argv) {
         obey(command, argc > 2 ? argv[2] : "");
     }
     expect();
-    say("end\n");
+    print("end\n");
     return 48;
 }

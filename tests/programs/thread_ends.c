@@ -51,7 +51,7 @@ int main(void) {
         }
         void *result;
         pthread_join(thread, &result);
-        say("%ld gave %ld\n", how, (long)result);
+        print("%ld gave %ld\n", how, (long)result);
     }
     expect();
     return 0;

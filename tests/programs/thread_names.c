@@ -20,7 +20,7 @@ static void *work(void *how) {
     if (how == (void *)3) usleep(50000);
     char name[16];
     pthread_getname_np(pthread_self(), name, sizeof name);
-    say("%s\n", name);
+    print("%s\n", name);
     victim_take(30);
     return NULL;
 }

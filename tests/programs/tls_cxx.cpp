@@ -1,8 +1,8 @@
 /* C++ thread_local objects that allocate when made and when destroyed, and
  * destructors registered by hand.
  *
- * Proves: what runs at a thread's end after the profiler could have been told
- * of it is counted as well.
+ * Proves: what runs at a thread's end after the last callback that the profiler
+ * could use is counted as well.
  *
  * build: -pthread */
 #include "victim.h"
@@ -42,7 +42,7 @@ int main() {
     }
     work(nullptr);
     /* The main thread's own objects are destroyed after main returns. */
-    say("expect allocations=%ld frees=%ld bytes=-1 live=0 peak=-1\n", sums.allocations + 2,
+    print("expect allocations=%ld frees=%ld bytes=-1 live=0 peak=-1\n", sums.allocations + 2,
         sums.frees + 4);
     return 0;
 }

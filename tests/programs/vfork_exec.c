@@ -10,7 +10,7 @@ int main(int argc, char **argv) {
     (void)argv;
     if (argc > 1) {
         for (long i = 0; i < 50; i++) victim_take(some_size(i));
-        say("in the child\n");
+        print("in the child\n");
         return 41;
     }
     for (int i = 0; i < 30; i++) {
@@ -23,10 +23,10 @@ int main(int argc, char **argv) {
         }
         int status;
         check(waitpid(pid, &status, 0) == pid, "waitpid");
-        say_status("child", status);
+        print_status("child", status);
         victim_give(block, 100 + i);
     }
     /* What a shell does: its own 30 blocks, and 50 in each of ten images. */
-    say("expect allocations=%d frees=30 bytes=-1 live=-1 peak=-1\n", 30 + 10 * 50);
+    print("expect allocations=%d frees=30 bytes=-1 live=-1 peak=-1\n", 30 + 10 * 50);
     return 0;
 }

@@ -27,7 +27,7 @@ static struct {
     long allocations, frees, bytes, live, peak;
 } sums;
 
-MAYBE void say(const char *format, ...) {
+MAYBE void print(const char *format, ...) {
     char line[1024];
     va_list arguments;
     va_start(arguments, format);
@@ -42,7 +42,7 @@ MAYBE void say(const char *format, ...) {
 
 MAYBE void check(int holds, const char *what) {
     if (holds) return;
-    say("broken: %s (errno %d)\n", what, errno);
+    print("broken: %s (errno %d)\n", what, errno);
     _exit(98);
 }
 
@@ -83,15 +83,15 @@ MAYBE NOINLINE void victim_give(void *block, size_t size) {
 MAYBE size_t some_size(long i) { return 16 + (size_t)(i * 37 % 500); }
 
 MAYBE void expect(void) {
-    say("expect allocations=%ld frees=%ld bytes=%ld live=%ld peak=%ld\n", sums.allocations,
+    print("expect allocations=%ld frees=%ld bytes=%ld live=%ld peak=%ld\n", sums.allocations,
         sums.frees, sums.bytes, sums.live, sums.peak);
 }
 
-/* Says how a child ended. */
-MAYBE void say_status(const char *who, int status) {
+/* Prints how a child ended. */
+MAYBE void print_status(const char *who, int status) {
     if (WIFEXITED(status))
-        say("%s exited %d\n", who, WEXITSTATUS(status));
+        print("%s exited %d\n", who, WEXITSTATUS(status));
     else
-        say("%s killed by %d\n", who, WTERMSIG(status));
+        print("%s killed by %d\n", who, WTERMSIG(status));
 }
 #endif

@@ -1,7 +1,7 @@
 /* Threads that wait for known things in known ways, each named after what it waits for;
  * `idle` ones sleep by waiting for none of no descriptors.
  *
- * Proves: what a thread waits for is known where no name of a function tells it.
+ * Proves: what a thread waits for is known where no name of a function gives it.
  *
  * Each waits once, for as long as the program lasts: a busy machine changes nothing.
  *

@@ -18,7 +18,7 @@ pub fn client_python() -> Result<PathBuf, String> {
     Ok(cache("python")?.join("python/bin/python"))
 }
 
-fn cache(what: &str) -> Result<PathBuf, String> {
+pub(crate) fn cache(what: &str) -> Result<PathBuf, String> {
     let named = std::env::var_os("TPROF_TEST_READERS").map(PathBuf::from);
     let home = || {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -28,7 +28,10 @@ fn cache(what: &str) -> Result<PathBuf, String> {
     if folder.join(what).exists() {
         return Ok(folder);
     }
-    let missing = format!("{} is not there (scripts/test-readers.sh)", folder.join(what).display());
+    let missing = format!(
+        "{} is not there (scripts/test-readers.sh, scripts/test-cuda.sh)",
+        folder.join(what).display()
+    );
     assert!(std::env::var_os("TPROF_TEST_NEED_READERS").is_none(), "{missing}");
     Err(missing)
 }

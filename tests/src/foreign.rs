@@ -113,7 +113,7 @@ pub fn first_kineto(steps: u64) -> Foreign {
 /// and these names of kernels and copies.
 ///
 /// Of each step's 100 ms a copy takes 10, right after it 40 go to a kernel on another
-/// stream; the rest the device is idle. `pid` and `tid` alone say where kernels ran.
+/// stream; the rest the device is idle. Only `pid` and `tid` give where kernels ran.
 pub fn accelerator(
     steps: u64,
     [runtime, kernel, copy]: [&str; 3],

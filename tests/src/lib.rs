@@ -11,6 +11,7 @@ pub mod foreign;
 mod job;
 mod live;
 mod many_ranks;
+mod nvcc;
 mod opened;
 mod programs;
 mod report;
@@ -26,14 +27,15 @@ pub use clients::{client_python, clients, with_real_nvtx};
 pub use job::{Job, Outcome};
 pub use live::Live;
 pub use many_ranks::many_ranks;
+pub use nvcc::{compiled, cuda_libraries};
 pub use opened::Opened;
 pub use programs::{Kind, build, program};
 pub use report::{
-    Expected, Report, document, expected, memory_report, report, run_info, says_cut_off, stack,
+    Expected, Report, assert_cut_off, document, expected, memory_report, report, run_info, stack,
 };
 pub use scratch::Scratch;
 pub use skip::{Refused, Why, skip, skip_for};
-pub use stand_ins::{comms, gemms, stand_ins, train, what_ran};
+pub use stand_ins::{comms, gemms, memory, stand_ins, train, what_ran};
 pub use synthetic::{Counts, Synthetic, scatter};
 pub use sys::{am_root, can_mount, children_of, host_name, kill, mode_of, state_of};
 pub use tprof::{

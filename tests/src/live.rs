@@ -70,9 +70,9 @@ impl Live {
                     }
                 }
                 Err(why) => {
-                    let said = self.stop();
+                    let stderr = self.stop();
                     panic!(
-                        "{}: no line {beginning:?} ({why:?}); stdout {:?}; stderr {said}",
+                        "{}: no line {beginning:?} ({why:?}); stdout {:?}; stderr {stderr}",
                         self.name, self.seen
                     )
                 }

@@ -161,8 +161,8 @@ fn make_own_jemalloc(home: &Path) -> Result<(), String> {
     let done =
         Command::new("objcopy").args(renamed).arg(&library).arg(home.join(OWN_JEMALLOC)).output();
     let done = done.map_err(|error| format!("objcopy: {error}"))?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    done.status.success().then_some(()).ok_or_else(|| format!("objcopy {library}: {said}"))
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    done.status.success().then_some(()).ok_or_else(|| format!("objcopy {library}: {stderr}"))
 }
 
 /// Compiles to a name of its own and renames, so that a build cut off leaves nothing.
@@ -181,9 +181,9 @@ fn compile(
     }
     let done = command.output().map_err(|error| format!("{compiler}: {error}"))?;
     if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
+        let stderr = String::from_utf8_lossy(&done.stderr);
         return Err(format!(
-            "{compiler} {} does not build {}: {said}",
+            "{compiler} {} does not build {}: {stderr}",
             arguments.join(" "),
             source.display()
         ));

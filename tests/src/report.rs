@@ -1,10 +1,10 @@
-//! A run as `tprof report --json` tells it, and a victim's own sums.
+//! A run as `tprof report --json` reports it, and a victim's own sums.
 
 use crate::tprof::tprof;
 use serde_json::Value;
 use std::path::Path;
 
-/// The sums that a victim printed; −1 where it does not say.
+/// The sums that a victim printed; −1 where it printed none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// Blocks handed out.
@@ -129,7 +129,7 @@ impl Report {
         losses.iter().filter(|loss| loss["what"] == what).map(|loss| number(loss, "count")).sum()
     }
 
-    /// Why a process whose name contains this was not seen, if that is said.
+    /// Why a process whose name contains this was not recorded, if the report names it.
     pub fn blind(&self, process: &str) -> Option<String> {
         let all = self.0["completeness"]["blind"].as_array().expect("completeness.blind is a list");
         all.iter()
@@ -173,14 +173,14 @@ pub fn run_info(run: &Path, passes: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// Fails unless a run that was cut off says so somewhere.
+/// Fails unless the report of a run that was cut off contains that.
 #[track_caller]
-pub fn says_cut_off(report: &Report) {
+pub fn assert_cut_off(report: &Report) {
     let problems = report.0["problems"].as_array().is_some_and(|list| !list.is_empty());
     let state = report.0["run"]["state"].as_str().is_some_and(|state| state != "finished");
     assert!(
         report.lost() > 0 || problems || state,
-        "nothing is said: {}",
+        "nothing is reported: {}",
         report.0["completeness"]
     );
 }

@@ -1,4 +1,4 @@
-//! Leaves a test that cannot run on this machine, and says why.
+//! Leaves a test that cannot run on this machine, and prints why.
 //!
 //! Where everything that a package installs is there, as in continuous integration, such a
 //! test is a failure: with `TPROF_TEST_SKIP=forbid` a test is left only for what [`Refused`]
@@ -104,7 +104,7 @@ pub fn skip_for(why: impl Into<Why>, details: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why} {details}");
 }
 
-/// Leaves a test, saying why, unless the condition holds.
+/// Leaves a test and prints why, unless the condition holds.
 #[macro_export]
 macro_rules! need {
     ($holds:expr, $why:expr) => {
@@ -114,7 +114,7 @@ macro_rules! need {
     };
 }
 
-/// The value, or leaves the test saying why there is none.
+/// The value, or leaves the test and prints why there is none.
 #[macro_export]
 macro_rules! need_some {
     ($value:expr) => {

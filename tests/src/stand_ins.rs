@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// Folder of the stand-ins, built once: `12/`, `13/`, `train-12`,
-/// `train-13`, `gemms-12`, `gemms-13`, `comms-12`, `comms-13`.
+/// `train-13`, and so on.
 pub fn stand_ins() -> Result<&'static Path, String> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     BUILT.get_or_init(make).as_deref().map_err(Clone::clone)
@@ -45,6 +45,11 @@ pub fn train(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, Path
 /// The same of a program that multiplies matrices.
 pub fn gemms(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("gemms", major, words, scratch)
+}
+
+/// The same of a program that takes device memory in these ways.
+pub fn memory(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
+    on_stand_ins("memory", major, words, scratch)
 }
 
 /// The same of a program that makes communicators in many ways.

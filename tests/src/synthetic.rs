@@ -44,7 +44,7 @@ pub fn scatter(state: &mut u64) -> u64 {
 }
 
 impl Synthetic {
-    /// Writes the trace; says what is in it.
+    /// Writes the trace; returns counts of what is in it.
     pub fn write(self, out: &mut impl Write) -> io::Result<Counts> {
         let mut page = Page { out, counts: Counts::default(), first: true };
         let pid = 4000 + self.rank;

@@ -68,7 +68,7 @@ pub fn mode_of(path: &Path) -> u32 {
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// This machine's name, as `uname -n` says it.
+/// This machine's name, as `uname -n` prints it.
 pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
 }

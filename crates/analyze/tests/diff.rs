@@ -132,7 +132,7 @@ fn number(cell: &Cell) -> f64 {
 }
 
 #[test]
-fn a_slower_step_is_told_from_chance() {
+fn a_slower_step_differs_from_chance() {
     let a = run(2, &[800, 808, 792, 800], None, EIGHT);
     let b = run(2, &[880, 888, 872, 880], None, EIGHT);
     let comparison = Comparison::of(side(&a), side(&b));
@@ -173,7 +173,7 @@ fn noise_is_called_noise() {
 }
 
 #[test]
-fn one_step_has_no_interval_and_says_so() {
+fn one_step_has_no_interval_and_a_reason() {
     let (a, b) = (run(1, &[800], None, EIGHT), run(1, &[900], None, EIGHT));
     let comparison = Comparison::of(side(&a), side(&b));
     let times = table(&comparison, "times");
@@ -239,8 +239,12 @@ fn other_hardware_is_neither_better_nor_worse() {
     let (a100, v100) = (on(Some("NVIDIA A100"), 800), on(Some("Tesla V100"), 1600));
     let comparison = Comparison::of(side(&a100), side(&v100));
     assert_eq!(comparison.other_hardware(), ["device"]);
-    let said = "the hardware differs (device: NVIDIA A100 in A, Tesla V100 in B)";
-    assert!(comparison.notes.iter().any(|note| note.starts_with(said)), "{:?}", comparison.notes);
+    let expected = "the hardware differs (device: NVIDIA A100 in A, Tesla V100 in B)";
+    assert!(
+        comparison.notes.iter().any(|note| note.starts_with(expected)),
+        "{:?}",
+        comparison.notes
+    );
     let times = table(&comparison, "times");
     assert_eq!(number(cell(times, "metric", "step_time", "change")), 800e3);
     for key in ["step_time", "compute_time", "idle_time"] {

@@ -93,7 +93,7 @@ fn losses_and_blind_processes_make_a_run_incomplete() {
 }
 
 #[test]
-fn a_cut_off_run_is_told_from_its_files() {
+fn a_cut_off_run_is_reported_from_its_files() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-0.tprof", 100, 2, ProcessEnd::Signal(9));
     let report = read(dir.path(), Kind::Summary);
@@ -110,7 +110,7 @@ fn a_cut_off_run_is_told_from_its_files() {
 }
 
 #[test]
-fn a_cut_file_says_so_and_keeps_what_is_whole() {
+fn a_cut_file_is_reported_and_keeps_what_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-0.tprof", 100, 2, ProcessEnd::Exited(0));
     let path = dir.path().join("rank-0.tprof");
@@ -118,7 +118,7 @@ fn a_cut_file_says_so_and_keeps_what_is_whole() {
     for cut in 0..bytes.len() {
         std::fs::write(&path, &bytes[..cut]).unwrap();
         match report(dir.path(), Kind::Memory, None) {
-            // A header alone is a file that says nothing, and no error.
+            // A file of only a header has no rows, and is no error.
             Ok(report) => assert!(!report.completeness.complete),
             Err(AnalyzeError::Trace(error)) => assert!(!error.to_string().is_empty()),
             Err(other) => panic!("{other}"),
@@ -238,7 +238,7 @@ fn peaks_of_sampled_processes_side_by_side_are_bounded() {
 }
 
 #[test]
-fn an_oom_kill_is_told_from_the_cgroup_of_any_rank() {
+fn an_oom_kill_is_found_in_the_cgroup_of_any_rank() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
     let p = maker.process(5, 0, MemoryRecording::Exact);
@@ -301,7 +301,7 @@ fn blocks(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn a_file_cut_between_blocks_is_told() {
+fn a_file_cut_between_blocks_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");
     rank(dir.path(), "rank-0.tprof", 7, 100, ProcessEnd::Exited(0));
@@ -317,11 +317,11 @@ fn a_file_cut_between_blocks_is_told() {
         assert_eq!(made.problems.len(), 1, "{:?}", made.problems);
         assert!(made.problems[0].starts_with("rank-0.tprof was not closed: events after "));
     }
-    // While a run lasts, and when it was cut off, that is said by its state.
+    // While a run lasts, and when it was cut off, its state has that.
     info.finished = false;
     write_run(dir.path(), &info);
     assert_eq!(read(dir.path(), Kind::Summary).problems, Vec::<String>::new());
-    // A file alone can't tell one from the other.
+    // One file does not show which of the two it was.
     std::fs::remove_file(dir.path().join("run.json")).unwrap();
     let made = report(&path, Kind::Summary, None).unwrap();
     assert!(made.problems[0].contains("or is still being written"), "{:?}", made.problems);
@@ -542,7 +542,7 @@ fn an_exec_begins_a_program_image_and_no_process() {
 }
 
 #[test]
-fn resident_memory_of_several_processes_is_unknown_without_pss_and_says_why() {
+fn resident_memory_of_several_processes_is_unknown_without_pss_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
     for pid in [100, 101] {

@@ -1,4 +1,4 @@
-//! What is said about programs: real ones, damaged ones, and those that cannot be seen.
+//! What is reported of programs: real ones, damaged ones, and those that cannot be recorded.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn an_ordinary_program_can_be_seen() {
 }
 
 #[test]
-fn programs_that_cannot_be_seen_are_told_apart() {
+fn programs_that_cannot_be_recorded_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
     let fixed = build(at, "fixed", MAIN, &["-static"]);
@@ -113,7 +113,7 @@ fn the_loader_itself_preloads() {
 }
 
 #[test]
-fn what_is_not_elf_is_said() {
+fn what_is_not_elf_is_reported() {
     assert!(matches!(inspect(Path::new("/etc/passwd")), Err(ElfError::NotElf)));
     assert!(matches!(inspect(Path::new("/dev/null")), Err(ElfError::NotElf)));
     assert!(matches!(inspect(Path::new("/nowhere")), Err(ElfError::Io(_))));

@@ -1,4 +1,4 @@
-//! Declarations of CUPTI, NVIDIA's library that tells what a GPU did.
+//! Declarations of CUPTI, NVIDIA's library that records what a GPU did.
 //!
 //! [`bindings`] is made by `scripts/bindgen.sh`: names, types and numbers of
 //! what is on its list. Nothing here links CUPTI: the library that a job brings

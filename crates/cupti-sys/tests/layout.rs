@@ -86,7 +86,7 @@ fn no_version_has_a_record_shorter_than_what_is_read() {
         ("Name", size_of::<record::Name>()),
         ("ExternalCorrelation", size_of::<record::ExternalCorrelation>()),
     ] {
-        let sizes = table[&(record, "-")].iter().map(|said| said.split_once(':').unwrap().1);
+        let sizes = table[&(record, "-")].iter().map(|entry| entry.split_once(':').unwrap().1);
         for size in sizes {
             assert!(size.parse::<usize>().unwrap() >= bytes, "{record}: {size} < {bytes}");
         }

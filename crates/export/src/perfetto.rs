@@ -251,6 +251,8 @@ fn allocation<W: Write>(scene: &mut Scene<'_, '_, W>, row: &DeviceAllocation) ->
         Allocator::Framework => ("allocated by the framework", "reserved by the framework"),
         Allocator::Library => ("allocated", "reserved"),
         Allocator::Pool => ("allocated from pools", "reserved by pools"),
+        // These have no totals of their own.
+        Allocator::Virtual | Allocator::Imported | Allocator::Registered => return Ok(()),
     };
     for (name, bytes) in [(given, row.total_allocated_bytes), (held, row.total_reserved_bytes)] {
         if let Some(bytes) = bytes {

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_encoded_as_protobuf_says() {
+    fn fields_are_encoded_as_protobuf_defines() {
         let mut proto = Proto::default();
         proto.uint(1, 150);
         proto.int(2, -1);

@@ -82,10 +82,10 @@ mod tests {
 
     #[test]
     fn strings_read_back_as_they_were() {
-        for said in ["", "plain", "\"\\\n\t\r\u{0}\u{1f}\u{7f}", "größe \u{2028} 🦀", "a\"b"] {
-            let json = text(|t| t.string(said));
+        for plain in ["", "plain", "\"\\\n\t\r\u{0}\u{1f}\u{7f}", "größe \u{2028} 🦀", "a\"b"] {
+            let json = text(|t| t.string(plain));
             assert!(json.bytes().all(|byte| byte >= 0x20), "{json:?}");
-            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), said);
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), plain);
         }
     }
 

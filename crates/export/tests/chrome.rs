@@ -189,7 +189,7 @@ fn ranks_of_several_hosts_share_a_clock() {
 }
 
 #[test]
-fn nothing_is_replaced_unless_told_to() {
+fn nothing_is_replaced_unless_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
     rank(dir.path(), "rank-1.tprof", 0, MemoryRecording::Exact);

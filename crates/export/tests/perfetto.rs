@@ -154,7 +154,7 @@ fn a_step_is_cut_out_with_what_it_touches() {
 }
 
 #[test]
-fn a_file_stops_at_its_size_and_says_where() {
+fn a_file_stops_at_its_size_and_reports_where() {
     let dir = tempfile::tempdir().unwrap();
     let job = common::Job { steps: 40, operators: 1000, ranks: 1 };
     common::write_run(dir.path(), job);

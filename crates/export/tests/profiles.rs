@@ -1,4 +1,4 @@
-//! What speedscope's format and pprof's hold, and what TensorBoard and HTA say.
+//! What speedscope's format and pprof's hold, and what TensorBoard and HTA read in them.
 
 mod common;
 
@@ -140,7 +140,7 @@ fn gos_pprof_reads_the_same_sums() {
 }
 
 #[test]
-fn nothing_to_show_is_said() {
+fn nothing_to_show_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");
     TraceWriter::create(&path, &TraceHeader::default()).unwrap().finish().unwrap();
@@ -159,10 +159,10 @@ fn tensorboards_plugin_finds_every_kernel() {
     let out = dir.path().join("logs");
     let written = tensorboard::export(&run, &options(&out)).unwrap();
     assert_eq!(written.paths, std::slice::from_ref(&out));
-    let Some(said) = readers::python("plugin.py", &[&out]) else { return };
+    let Some(read) = readers::python("plugin.py", &[&out]) else { return };
     for (rank, counts) in counts.iter().enumerate() {
-        let worker = &said[format!("rank-{rank}")];
-        assert_eq!(worker["kernels"], counts.kernels, "{said}");
+        let worker = &read[format!("rank-{rank}")];
+        assert_eq!(worker["kernels"], counts.kernels, "{read}");
         let kernel_us = worker["kernel_us"].as_f64().unwrap();
         assert!((kernel_us - counts.kernel_ns as f64 / 1e3).abs() < 60.0, "{kernel_us}");
         let names = worker["names"].as_array().unwrap();
@@ -175,8 +175,8 @@ fn holistic_trace_analysis_loads_every_rank() {
     let (_dir, run, counts) = small();
     let written = chrome::export(&run, &Options::default()).unwrap();
     let paths: Vec<&Path> = written.paths.iter().map(PathBuf::as_path).collect();
-    let Some(said) = readers::python("holistic.py", &paths) else { return };
-    let breakdown = &said["temporal_breakdown"];
+    let Some(read) = readers::python("holistic.py", &paths) else { return };
+    let breakdown = &read["temporal_breakdown"];
     let columns = breakdown["columns"].as_array().expect("a table, not an error");
     let at = columns.iter().position(|column| column == "compute_time(us)").unwrap();
     for (row, counts) in breakdown["data"].as_array().unwrap().iter().zip(&counts) {

@@ -24,18 +24,18 @@ fn duckdb_pandas_and_polars_read_the_parquet() {
         serde_json::from_slice(&std::fs::read(out.join("_tprof.json")).unwrap()).unwrap();
     assert_eq!(about["tables"]["spans"]["rows"], counts[0].spans + counts[1].spans);
     assert!(!out.join("map_events").exists(), "a table without rows has no file");
-    let Some(said) = readers::python("tables.py", &[&out]) else { return };
+    let Some(read) = readers::python("tables.py", &[&out]) else { return };
     let [a, b] = [counts[0], counts[1]];
-    assert_eq!(said["duckdb"], json!([[0, a.kernels, a.kernel_ns], [1, b.kernels, b.kernel_ns]]));
+    assert_eq!(read["duckdb"], json!([[0, a.kernels, a.kernel_ns], [1, b.kernels, b.kernel_ns]]));
     let both = (a.kernels + b.kernels, a.kernel_ns + b.kernel_ns);
-    assert_eq!(said["pandas"], json!([both.0, both.1]));
-    assert_eq!(said["polars"], json!([[both.0, both.1]]));
+    assert_eq!(read["pandas"], json!([both.0, both.1]));
+    assert_eq!(read["polars"], json!([[both.0, both.1]]));
     // Each kernel has one launch; it begins three quarters of an operator's time after it.
     let each = (common::STEP_NS - 2_000_000) / SMALL.operators;
-    assert_eq!(said["launches"], json!([both.0, both.0 * (each - each / 4)]));
-    assert_eq!(said["nulls"], both.0, "no kernel is of a graph");
-    assert_eq!(said["ranks"], json!([0, 1]));
-    assert!(said["names"].as_array().unwrap().contains(&NASTY.into()));
+    assert_eq!(read["launches"], json!([both.0, both.0 * (each - each / 4)]));
+    assert_eq!(read["nulls"], both.0, "no kernel is of a graph");
+    assert_eq!(read["ranks"], json!([0, 1]));
+    assert!(read["names"].as_array().unwrap().contains(&NASTY.into()));
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn many_rows_take_many_row_groups() {
         serde_json::from_slice(&std::fs::read(out.join("_tprof.json")).unwrap()).unwrap();
     assert!(counts[0].spans > 1 << 17);
     assert_eq!(about["tables"]["spans"]["rows"], counts[0].spans);
-    if let Some(said) = readers::python("tables.py", &[&out]) {
-        assert_eq!(said["duckdb"], json!([[0, counts[0].kernels, counts[0].kernel_ns]]));
+    if let Some(read) = readers::python("tables.py", &[&out]) {
+        assert_eq!(read["duckdb"], json!([[0, counts[0].kernels, counts[0].kernel_ns]]));
     }
 }
 

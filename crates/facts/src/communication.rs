@@ -132,8 +132,8 @@ pub fn kernel_operation(name: &str) -> Option<&'static str> {
     }
     let plain: String =
         function.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
-    let said = OPERATIONS.iter().find(|(part, _)| plain.contains(part));
-    Some(said.map_or("", |(_, operation)| operation))
+    let found = OPERATIONS.iter().find(|(part, _)| plain.contains(part));
+    Some(found.map_or("", |(_, operation)| operation))
 }
 
 /// Whether what an operator or annotation launches itself is communication.

@@ -21,7 +21,7 @@ fn file(spans: Spans<'_>, dir: &tempfile::TempDir) -> TraceFile {
 }
 
 #[test]
-fn the_innermost_operator_around_a_launch_says_what_it_is_for() {
+fn the_innermost_operator_around_a_launch_names_what_it_is_for() {
     use SpanKind::{Annotation, Operator, Runtime};
     let dir = tempfile::tempdir().unwrap();
     let file = file(
@@ -33,7 +33,7 @@ fn the_innermost_operator_around_a_launch_says_what_it_is_for() {
             (Operator, "aten::copy_", 210, 230, None),
             (Runtime, "cudaLaunchKernel", 215, 220, Some(2)),
             (Runtime, "cudaLaunchKernel", 240, 245, Some(3)),
-            // A range of the user's says nothing of what is launched in it.
+            // A range of the user's does not define what is launched in it.
             (Annotation, "nccl:all_reduce", 400, 500, None),
             (Annotation, "my range", 410, 490, None),
             (Runtime, "urEnqueueKernelLaunch", 420, 425, Some(4)),

@@ -22,14 +22,14 @@ struct Call {
     row: Collective,
     external: Option<u64>,
     /// Whether its sizes are known from the library's own arguments.
-    told: bool,
+    has_arguments: bool,
 }
 
 /// A kernel of a communication library.
 struct CommKernel {
     row: Collective,
     external: Option<u64>,
-    told: bool,
+    has_arguments: bool,
 }
 
 /// Collectives of one file.
@@ -75,7 +75,7 @@ impl Collectives {
         }
     }
 
-    fn add_call(&mut self, span: &Span, row: Collective, told: bool) {
+    fn add_call(&mut self, span: &Span, row: Collective, has_arguments: bool) {
         let end_ns = span.start_ns + span.duration_ns;
         let row = Collective {
             start_ns: span.start_ns,
@@ -86,7 +86,7 @@ impl Collectives {
         };
         let calls = self.windows.entry(span.thread).or_default();
         calls.insert((span.start_ns, end_ns, self.calls.len() as u32));
-        self.calls.push(Call { row, external: span.external, told });
+        self.calls.push(Call { row, external: span.external, has_arguments });
     }
 
     fn call(&mut self, span: &Span, event: &mut Event<'_>, output: &mut Output) {
@@ -159,10 +159,10 @@ impl Collectives {
         event: &mut Event<'_>,
         output: &mut Output,
     ) {
-        let told = event.has(Key::Collective);
+        let has_arguments = event.has(Key::Collective);
         let by_name = || kernel_operation(&String::from_utf8_lossy(name));
         let operation = *self.operations.entry(kernel.name).or_insert_with(by_name);
-        let row = match (told, operation) {
+        let row = match (has_arguments, operation) {
             (true, _) => self.arguments(event, output),
             (false, Some(operation)) => {
                 Collective { name: output.plain_name(operation), ..Collective::default() }
@@ -178,7 +178,7 @@ impl Collectives {
         };
         // Old versions wrote the correlation in place of the external id.
         let external = kernel.external.filter(|external| Some(*external) != kernel.correlation);
-        self.kernels.push(CommKernel { row, external, told });
+        self.kernels.push(CommKernel { row, external, has_arguments });
     }
 
     /// Process groups that were named.
@@ -190,7 +190,7 @@ impl Collectives {
     pub fn write(&mut self, output: &mut Output) -> Result<(), ImportError> {
         let holders = self.holders();
         let mut by_external = FxHashMap::default();
-        for (call, index) in self.calls.iter().zip(0_u32..).filter(|(call, _)| call.told) {
+        for (call, index) in self.calls.iter().zip(0_u32..).filter(|(call, _)| call.has_arguments) {
             if let Some(external) = call.external {
                 by_external.insert(external, index);
             }
@@ -204,7 +204,7 @@ impl Collectives {
                 Some(call) => {
                     call.row.correlation = call.row.correlation.or(kernel.row.correlation);
                     call.row.stream = call.row.stream.or(kernel.row.stream);
-                    if kernel.told && !call.told {
+                    if kernel.has_arguments && !call.has_arguments {
                         call.row = Collective {
                             start_ns: call.row.start_ns,
                             duration_ns: call.row.duration_ns,
@@ -234,7 +234,7 @@ impl Collectives {
             calls.sort_unstable_by_key(|(start, end, _)| (*start, !*end));
             let mut holder: Option<(u64, u32)> = None;
             for (start, end, call) in calls {
-                if self.calls[call as usize].told {
+                if self.calls[call as usize].has_arguments {
                     holder = Some((end, call));
                 } else if let Some((until, by)) = holder
                     && end <= until

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_copies_say_direction_and_memory() {
+    fn names_of_copies_hold_direction_and_memory() {
         use {CopyKind::*, MemoryKind as Memory};
         assert_eq!(
             direction(b"Memcpy HtoD (Pinned -> Device)"),

@@ -21,7 +21,7 @@ mod tests {
     use super::of_name;
 
     #[test]
-    fn file_names_say_whose_they_are() {
+    fn file_names_hold_their_rank() {
         assert_eq!(of_name("rank-3.json.gz"), Some(3));
         assert_eq!(of_name("trace_8_rank_1.json"), Some(1));
         assert_eq!(of_name("worker0_step_12.1694128201545.pt.trace.json.gz"), Some(0));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_mean_what_json_says() {
+    fn escapes_mean_what_json_defines() {
         assert_eq!(meaning(br#"a\"b\\c\n\u00e9\ud83d\ude00"#), ("a\"b\\c\né😀".to_owned(), false));
         assert_eq!(meaning(br"C:\users"), ("C:\u{fffd}sers".to_owned(), true));
         assert_eq!(meaning(br"\q\"), ("\\q\\".to_owned(), true));

@@ -1,4 +1,4 @@
-//! A collective is one row, however many places of the trace tell of it.
+//! A collective is one row, however many places of the trace record it.
 
 mod common;
 
@@ -47,18 +47,18 @@ fn a_kernel_without_its_own_arguments_is_found_by_its_launch() {
 
 #[test]
 fn arguments_on_the_kernel_alone_are_enough() {
-    let told = KERNEL.replace(
+    let kernel = KERNEL.replace(
         "\"device\":0",
         "\"Collective name\":\"_allgather_base\",\"In msg nelems\":5,\"Out msg nelems\":10,\"dtype\":\"Float\",\"device\":0",
     );
-    let run = import_events(&[&told]);
+    let run = import_events(&[&kernel]);
     let row = one(&run);
     assert_eq!((run.name(row.name), row.bytes), ("all_gather", Some(40)));
     assert_eq!((row.thread, row.duration_ns, row.start_ns), (None, None, 200_000));
 }
 
 #[test]
-fn a_kernel_that_nothing_else_tells_of_is_named_by_its_name() {
+fn a_kernel_that_nothing_else_describes_is_named_by_its_name() {
     let run = import_events(&[KERNEL]);
     let row = one(&run);
     assert_eq!((run.name(row.name), row.bytes, row.communicator), ("all_reduce", None, None));

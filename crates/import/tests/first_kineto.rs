@@ -89,7 +89,7 @@ fn arrows_of_launches_are_not_kept_and_images_of_annotations_are() {
 }
 
 #[test]
-fn memory_without_an_address_says_so() {
+fn memory_without_an_address_is_reported() {
     let event = |at: u32, bytes: i64| {
         format!(
             r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{at},"args":{{"Device Type":1,"Device Id":0,"Bytes":{bytes}}}}}"#

@@ -77,7 +77,7 @@ fn events_without_what_they_need_are_counted() {
 }
 
 #[test]
-fn events_with_something_odd_are_kept_and_it_is_said() {
+fn events_with_something_odd_are_kept_and_reported() {
     let cases = [
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5}"#, "taken as 0"),
         (r#"{"ph":"X","name":"a","name":"b","pid":1,"tid":1,"ts":5,"dur":1}"#, "given twice"),
@@ -199,7 +199,7 @@ fn a_trace_that_is_cut_off_is_kept_up_to_there() {
     check(&run);
     assert!(run.rows::<Span>().len() < 1000);
     assert!(run.imported.notes[0].contains("cut off"));
-    // A bare list may end without its bracket: its format says so.
+    // A bare list may end without its bracket: its format permits it.
     let run = import_text(format!("[{SPAN},\n").as_bytes()).unwrap();
     assert!(run.info.completeness.losses.is_empty());
 }

@@ -35,7 +35,7 @@ fn a_launch_is_joined_to_its_operator_and_its_kernel() {
     assert_eq!((kernel.registers, kernel.shared_dynamic_bytes), (Some(16), Some(512)));
     assert_eq!(run.name(kernel.name), "gemm<\"x\">");
     assert_eq!(run.name(kernel.args), r#"{"blocks per SM":1.5}"#);
-    // What correlations say already is not kept twice.
+    // What correlations hold already is not kept twice.
     assert_eq!(run.rows::<FlowPoint>(), []);
     assert_eq!(run.file().processes().len(), 1);
     assert_eq!(run.file().processes()[0].pid, 7);
@@ -59,7 +59,7 @@ fn times_count_from_1970_where_the_trace_says_from_when() {
 }
 
 #[test]
-fn copies_say_direction_memory_and_bytes() {
+fn copies_have_direction_memory_and_bytes() {
     let run = import_events(&[
         r#"{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pinned -> Device)","pid":1,"tid":20,"ts":1,"dur":2,"args":{"device":1,"context":1,"stream":20,"correlation":9,"bytes":4096,"memory bandwidth (GB/s)":2.048}}"#,
         r#"{"ph":"X","cat":"gpu_memset","name":"Memset (Device)","pid":1,"tid":7,"ts":5,"dur":2,"args":{"device":1,"stream":7,"bytes":128}}"#,
@@ -137,7 +137,7 @@ fn python_functions_know_their_callers() {
     assert_eq!((spans[0].kind, spans[0].id, spans[0].parent), (SpanKind::Python, Some(1), None));
     assert_eq!((spans[1].id, spans[1].parent), (Some(2), Some(1)));
     assert_eq!(run.name(spans[1].args), r#"{"Python module id":4}"#);
-    // Said in the file, but no reason to call the run incomplete.
+    // Counted in the file, but no reason to call the run incomplete.
     assert_eq!(run.lost("nothing refers to them"), 2);
     assert!(run.info.completeness.losses.is_empty());
 }

@@ -20,10 +20,10 @@ fn names(run: &Run) -> Vec<String> {
 
 #[test]
 fn ranks_come_from_the_job_then_from_names_then_from_the_order() {
-    let (told, plain) = (trace(Some(2)), trace(None));
+    let (named, plain) = (trace(Some(2)), trace(None));
     let run = import_files(&[
         ("x.json", &plain),
-        ("told.json", &told),
+        ("named.json", &named),
         ("worker0.pt.trace.json", &plain),
         ("y.json", &plain),
     ])
@@ -36,15 +36,15 @@ fn ranks_come_from_the_job_then_from_names_then_from_the_order() {
         .iter()
         .map(|(_, source)| source.file_name().unwrap().to_owned())
         .collect();
-    assert_eq!(sources, ["x.json", "told.json", "worker0.pt.trace.json", "y.json"]);
+    assert_eq!(sources, ["x.json", "named.json", "worker0.pt.trace.json", "y.json"]);
     assert_eq!(run.imported.notes.len(), 2, "{:?}", run.imported.notes);
     assert!(run.imported.notes[0].ends_with("names no rank: taken as rank 1"));
 }
 
 #[test]
-fn a_second_file_of_a_rank_is_kept_as_after_a_restart_and_said() {
-    let told = trace(Some(2));
-    let run = import_files(&[("a.json", &told), ("b.json", &told)]).unwrap();
+fn a_second_file_of_a_rank_is_kept_as_after_a_restart_and_reported() {
+    let named = trace(Some(2));
+    let run = import_files(&[("a.json", &named), ("b.json", &named)]).unwrap();
     assert_eq!(names(&run), ["rank-2.tprof", "rank-2.1.tprof"]);
     assert!(run.imported.notes[0].contains("is also of rank 2"));
 }
@@ -110,7 +110,7 @@ fn a_file_that_was_named_must_be_a_trace() {
 }
 
 #[test]
-fn an_import_of_nothing_says_so() {
+fn an_import_of_nothing_is_refused_with_the_reason() {
     let scratch = tempfile::tempdir().unwrap();
     let output = scratch.path().join("run");
     let options = Options::new("test");

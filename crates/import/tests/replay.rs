@@ -21,7 +21,7 @@ fn corpus(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Imports bytes; says how many rows came of them.
+/// Imports bytes; returns how many rows came of them.
 fn survives(bytes: &[u8]) -> u64 {
     let options = Options { max_input_bytes: 16 << 20, ..Options::new("test") };
     match import_files_with(&[("trace.json", bytes)], &options) {

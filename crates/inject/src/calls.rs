@@ -1,4 +1,4 @@
-//! What the hooks of CUDA's runtime, of NCCL and of cuBLAS report.
+//! What the hooks of CUDA's runtime and driver, of NCCL and of cuBLAS report.
 //!
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`): it keeps
 //! the arguments as they came in a [`Frame`], and the table in
@@ -6,8 +6,8 @@
 
 use crate::block::Thread;
 use crate::frame::{Frame, half, word};
-use crate::{gate, gemm, ring, stacks};
-use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins};
+use crate::{array_bytes, gate, gemm, ring, stacks};
+use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins, Mapping, memory};
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
 use tprof_wire::record::ExtKind;
@@ -17,7 +17,14 @@ use tprof_wire::record::ExtKind;
 fn matters(does: Does) -> bool {
     matches!(
         does,
-        Does::Allocates { .. } | Does::Frees { .. } | Does::Resets | Does::Joins(_) | Does::Selects
+        Does::Allocates { .. }
+            | Does::Frees { .. }
+            | Does::Resets { .. }
+            | Does::Maps(_)
+            | Does::Joins(_)
+            | Does::Selects
+            | Does::Instantiates { .. }
+            | Does::Conditions
     )
 }
 
@@ -73,30 +80,34 @@ pub fn leave(number: u32, frame: &Frame) {
     let (mut stream, mut kind, mut detail) = (0, 0, 0);
     match function.does {
         Does::Plain { stream: of } => stream = of.map_or(0, |at| frame.register(at)),
-        Does::Launches { stub, stream: of } => {
+        Does::Launches { kernel, stream: of } => {
             stream = if succeeded { frame.at(of) } else { 0 };
-            detail = frame.register(stub);
+            detail = frame.register(kernel);
         }
         Does::Copies { bytes, kind: of, stream: to } => {
             stream = to.map_or(0, |at| frame.register(at));
             kind = of.map_or(0, |at| frame.register(at) as u32 as u64 + 1);
             detail = frame.register(bytes);
         }
-        Does::Allocates { bytes, stream: of, .. } => {
+        Does::Allocates { bytes, stream: of, memory } => {
             stream = of.map_or(0, |at| frame.register(at));
             if succeeded {
                 detail = taken(frame, bytes);
-                allocated(thread, number, frame, detail, stream, end);
+                allocated(thread, number, frame, memory, [detail, stream], end);
             }
         }
         Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
         Does::Selects => detail = frame.register(0),
         // As of before the call: what another thread takes meanwhile is not given back.
-        Does::Resets if succeeded => {
-            let payload = [0, 0, 0, 1 << 32];
+        Does::Resets { named } if succeeded => {
+            let device = if named { frame.register(0).wrapping_add(1) & 0xffff_ffff } else { 0 };
+            let payload = [0, 0, device, 1 << 32];
             ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
         }
-        Does::Resets => {}
+        Does::Maps(how) if succeeded => mapped(thread, number, frame, how, end),
+        Does::Resets { .. } | Does::Maps(_) | Does::Finds => {}
+        Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
+        Does::Conditions => {}
         Does::Communicates { .. } => {
             thread.collective.set(0);
             return communicated(thread, number, frame, function.does, end);
@@ -126,17 +137,52 @@ fn taken(frame: &Frame, bytes: Bytes) -> u64 {
             let pitch = unsafe { word(frame.register(0), 8) };
             pitch.wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2))
         }
+        Bytes::Array | Bytes::ArrayExtent | Bytes::Levels => array_bytes::of_channels(frame, bytes),
+        Bytes::Descriptor | Bytes::Descriptor3D => array_bytes::of_descriptor(frame, bytes),
+        Bytes::Unknown => 0,
     }
 }
 
-fn allocated(thread: &Thread, number: u32, frame: &Frame, bytes: u64, stream: u64, clock: u64) {
+fn allocated(
+    thread: &Thread,
+    number: u32,
+    frame: &Frame,
+    of: u32,
+    [bytes, stream]: [u64; 2],
+    clock: u64,
+) {
     let stack = stacks::stack(thread, frame.sp(), frame.fp);
-    // SAFETY: the function has stored the address there, first of what it stores.
-    let address = unsafe { word(frame.register(0), 0) };
+    let address = match of {
+        memory::REGISTERED => frame.register(0),
+        // SAFETY: the function has stored the address there, first of what it stores.
+        _ => unsafe { word(frame.register(0), 0) },
+    };
     if address != 0 {
         let payload = [address, bytes, stream, u64::from(stack)];
         ring::quick(thread, ExtKind::HostMemory, number, clock, &payload);
     }
+}
+
+/// Physical memory was made, mapped or given up. What takes something is stamped after the call,
+/// what gives something up as of before it.
+fn mapped(thread: &Thread, number: u32, frame: &Frame, how: Mapping, end: u64) {
+    // SAFETY: the function has stored the handle there.
+    let handle = || unsafe { word(frame.register(0), 0) };
+    let (clock, [what, bytes, of], stack) = match how {
+        Mapping::Create => {
+            // SAFETY: the function has read a `CUmemAllocationProp` there: two words of 32 bits,
+            // then the kind of place and its number.
+            let place = unsafe { word(frame.register(2), 8) };
+            let stack = stacks::stack(thread, frame.sp(), frame.fp);
+            (end, [handle(), frame.register(1), place], stack)
+        }
+        Mapping::Import | Mapping::Retain => (end, [handle(), 0, 0], 0),
+        Mapping::Map => (end, [frame.register(0), frame.register(1), frame.register(3)], 0),
+        Mapping::Unmap => (frame.start, [frame.register(0), frame.register(1), 0], 0),
+        Mapping::Release => (frame.start, [frame.register(0), 0, 0], 0),
+    };
+    let payload = [what, bytes, of, u64::from(stack)];
+    ring::quick(thread, ExtKind::HostMemory, number, clock, &payload);
 }
 
 fn communicated(thread: &Thread, number: u32, frame: &Frame, does: Does, end: u64) {

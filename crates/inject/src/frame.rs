@@ -66,6 +66,8 @@ impl Frame {
             ArgumentAt::Stack(at) => self.stack(at),
             // SAFETY: the real function has read the same structure, and it succeeded.
             ArgumentAt::Field(offset) => unsafe { word(self.register(0), usize::from(offset)) },
+            // SAFETY: as above.
+            ArgumentAt::Pointee(at) => unsafe { word(self.register(at), 0) },
         }
     }
 

@@ -37,7 +37,9 @@ pub mod real;
 pub mod state;
 pub mod sys;
 
+pub mod array_bytes;
 pub mod block;
+pub mod entry_points;
 pub mod exec;
 pub mod filter;
 pub mod gemm;

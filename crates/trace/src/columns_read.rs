@@ -19,7 +19,7 @@ pub(crate) struct Columns<'a> {
     spare: u64,
 }
 
-fn more_than_said() -> Damage {
+fn more_than_stated() -> Damage {
     Damage::new("a block holds more than its header has")
 }
 
@@ -57,14 +57,14 @@ impl<'a> Columns<'a> {
             u64::from(u32_at(entry, 4)) * if wide { 8 } else { 1 }
         };
         let held = entries.chunks_exact(ENTRY_BYTES).map(values).sum::<u64>();
-        let spare = u64::from(header.raw_len).checked_sub(held).ok_or_else(more_than_said)?;
+        let spare = u64::from(header.raw_len).checked_sub(held).ok_or_else(more_than_stated)?;
         Ok(Columns { planes, entries, data, rows, spare })
     }
 
     /// Notes that rows fill bytes which no column holds; as many as the header
     /// leaves room for.
     pub fn fill(&mut self, bytes: usize) -> Result<(), Damage> {
-        self.spare = self.spare.checked_sub(bytes as u64).ok_or_else(more_than_said)?;
+        self.spare = self.spare.checked_sub(bytes as u64).ok_or_else(more_than_stated)?;
         Ok(())
     }
 

@@ -8,7 +8,8 @@
 //! The modules in reading order; each uses only those above it
 //! (`scripts/check-arrows.py` checks that):
 //!
-//! - `model`, `run`, `live`, `error`: what a run has, and what can be wrong with it;
+//! - `model`, `run`, `live`, `calls`, `error`: what a run has, what names of calls mean, and
+//!   what can be wrong with it;
 //! - `file`, `planes`, `columns`, `columns_read`, `tables`: from rows to blocks of columns
 //!   and back;
 //! - `heap_block`, `pending`, `scan`, `loaded`: blocks before they are written, and as they
@@ -19,6 +20,7 @@
 //! - `writer`: a file made;
 //! - `dir`: the files of a run.
 
+pub mod calls;
 mod error;
 pub mod live;
 pub mod model;

@@ -184,11 +184,11 @@ pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
             None => groups.push((one, 0)),
         }
     }
-    let told = |(first, others): (&'_ Blind, usize)| match others {
+    let processes = |(first, others): (&'_ Blind, usize)| match others {
         0 => first.process.clone(),
         n => format!("{} and {n} more", first.process),
     };
-    groups.into_iter().map(|g| (g.0.what.as_str(), told(g), g.0.why.as_str())).collect()
+    groups.into_iter().map(|g| (g.0.what.as_str(), processes(g), g.0.why.as_str())).collect()
 }
 
 /// What the recording cost.

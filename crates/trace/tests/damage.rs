@@ -1,4 +1,4 @@
-//! Cut, damaged and foreign files: what is whole is read, what is not is said, nothing panics.
+//! Cut, damaged and foreign files: what is whole is read, what is not is reported, nothing panics.
 
 mod common;
 
@@ -132,7 +132,7 @@ fn a_free_of_an_allocation_in_a_lost_block_has_no_ordinal() {
 }
 
 #[test]
-fn refusals_say_what_and_why() {
+fn refusals_name_what_and_why() {
     let small = small(true);
     let refuse = |bytes: &[u8]| read(&small.path, bytes).unwrap_err();
     let with = |at: usize, value: u8| {

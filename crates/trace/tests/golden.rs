@@ -1,4 +1,4 @@
-//! Files of every readable format version still open and say what they always said.
+//! Files of every readable format version still open and hold what they always held.
 //!
 //! After a deliberate change of the format, `TPROF_BLESS=1` writes the current
 //! version's pair anew; earlier versions' pairs never change.
@@ -9,7 +9,7 @@ use std::path::Path;
 use tprof_trace::{FORMAT_VERSION, TraceFile};
 
 #[test]
-fn files_of_every_readable_version_say_what_they_said() {
+fn files_of_every_readable_version_hold_what_they_held() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     if std::env::var_os("TPROF_BLESS").is_some() {
         let path = golden.join(format!("v{FORMAT_VERSION}.tprof"));
@@ -28,7 +28,7 @@ fn files_of_every_readable_version_say_what_they_said() {
 }
 
 #[test]
-fn a_file_written_now_says_the_same_as_the_golden_one() {
+fn a_file_written_now_holds_the_same_as_the_golden_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("now.tprof");
     common::write(&path).finish().unwrap();

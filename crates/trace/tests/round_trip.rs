@@ -45,7 +45,7 @@ fn events(backwards: bool) -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// Writes events, in blocks of the given length, and says what must be read.
+/// Writes events, in blocks of the given length, and returns what must be read.
 fn write(events: &[Event], per_block: usize, writer: &mut TraceWriter) -> Vec<HeapEvent> {
     let mut blocks: Vec<HeapBlock> = (0..3).map(HeapBlock::new).collect();
     let mut expected = Vec::new();

@@ -74,7 +74,7 @@ fn a_damaged_or_newer_run_json_is_a_problem_not_an_error() {
 }
 
 #[test]
-fn one_file_is_a_run_and_says_itself_whose_it_is() {
+fn one_file_is_a_run_and_names_its_rank() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("renamed.tprof");
     TraceWriter::create(&path, &common::header()).unwrap();

@@ -1,4 +1,4 @@
-//! CUDA runtime, NCCL and cuBLAS calls that the preloaded library
+//! CUDA runtime and driver, NCCL and cuBLAS calls that the preloaded library
 //! intercepts: which there are, and the records that it writes of them.
 
 use crate::gemm::{self, Batch, Gemm, Types};
@@ -8,6 +8,8 @@ use crate::gemm::{self, Batch, Gemm, Types};
 pub enum Library {
     /// CUDA's runtime.
     Runtime,
+    /// CUDA's driver.
+    Driver,
     /// NCCL.
     Nccl,
     /// cuBLAS.
@@ -25,7 +27,7 @@ pub enum Does {
         /// Which argument is the stream.
         stream: Option<u8>,
     },
-    /// Takes memory: where it goes is argument 0.
+    /// Takes memory: where it goes is argument 0, which of [`memory::REGISTERED`] is the memory itself.
     Allocates {
         /// How many bytes.
         bytes: Bytes,
@@ -41,12 +43,26 @@ pub enum Does {
         /// [`memory`] that it gives back.
         memory: u32,
     },
-    /// Gives back all memory of the thread's device.
-    Resets,
-    /// Launches a kernel, known by the address of its stub.
+    /// Gives back all memory of a device: of argument 0, or of the thread's.
+    Resets {
+        /// Whether argument 0 is the device.
+        named: bool,
+    },
+    /// Changes physical or mapped memory of the driver's virtual memory management.
+    Maps(Mapping),
+    /// Gives the address of a function of the driver's, named by argument 0: it goes to argument 1.
+    Finds,
+    /// Makes a graph executable.
+    Instantiates {
+        /// Where its flags are.
+        flags: ArgumentAt,
+    },
+    /// Makes a handle of a condition, by which a node of a graph decides on the device what runs.
+    Conditions,
+    /// Launches a kernel, known by the address of its stub or by its handle (`cudaKernel_t`).
     Launches {
-        /// Which argument is the stub.
-        stub: u8,
+        /// Which argument is the kernel.
+        kernel: u8,
         /// Where the stream is.
         stream: ArgumentAt,
     },
@@ -91,6 +107,38 @@ pub enum Bytes {
     Pitch,
     /// A `cudaPitchedPtr` at argument 0; height and depth are words 1 and 2 of the stack.
     Extent,
+    /// Elements of a `cudaChannelFormatDesc` at argument 1: argument 2 (the width) times argument 3
+    /// (the height, 0 for one).
+    Array,
+    /// The same; width, height and depth are words 0 to 2 of the stack.
+    ArrayExtent,
+    /// The same of as many levels as argument 2, each half as wide, high and deep as the one before.
+    Levels,
+    /// A `CUDA_ARRAY_DESCRIPTOR` at argument 1.
+    Descriptor,
+    /// A `CUDA_ARRAY3D_DESCRIPTOR` at argument 1.
+    Descriptor3D,
+    /// Not among the arguments.
+    Unknown,
+}
+
+/// What a call of the driver's virtual memory management does. Physical memory is known by a
+/// handle, and lives as long as references to the handle or mappings of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// `cuMemCreate`: argument 1 bytes; the handle goes to argument 0, the place is in the
+    /// `CUmemAllocationProp` at argument 2.
+    Create,
+    /// `cuMemImportFromShareableHandle`: the handle of another's memory goes to argument 0.
+    Import,
+    /// `cuMemRetainAllocationHandle`: one more reference; the handle goes to argument 0.
+    Retain,
+    /// `cuMemMap`: argument 1 bytes at argument 0, of the handle in argument 3.
+    Map,
+    /// `cuMemUnmap`: argument 1 bytes at argument 0.
+    Unmap,
+    /// `cuMemRelease`: a reference to the handle in argument 0 less.
+    Release,
 }
 
 /// Where an argument is.
@@ -102,6 +150,8 @@ pub enum ArgumentAt {
     Stack(u8),
     /// A field, at this offset in bytes, of what argument 0 points at.
     Field(u8),
+    /// The first word of what this argument points at.
+    Pointee(u8),
 }
 
 /// How a communicator is made.
@@ -135,6 +185,12 @@ pub mod memory {
     pub const MANAGED: u32 = 2;
     /// Device memory, in the order of a stream.
     pub const POOL: u32 = 3;
+    /// A CUDA array, without the padding of its layout.
+    pub const ARRAY: u32 = 4;
+    /// Device memory that another process took.
+    pub const IMPORTED: u32 = 5;
+    /// Host memory that the program has, and that is pinned.
+    pub const REGISTERED: u32 = 6;
 }
 
 /// An intercepted function.
@@ -148,6 +204,14 @@ pub struct Function {
     pub stack_words: u8,
     /// What it does.
     pub does: Does,
+}
+
+const fn frees(memory: u32) -> Does {
+    Does::Frees { stream: None, memory }
+}
+
+const fn sized(bytes: Bytes, memory: u32) -> Does {
+    Does::Allocates { bytes, stream: None, memory }
 }
 
 const fn plain(stream: u8) -> Does {
@@ -164,8 +228,8 @@ const fn copies(bytes: u8, kind: Option<u8>, stream: Option<u8>) -> Does {
     Does::Copies { bytes, kind, stream }
 }
 
-const fn launches(stub: u8, stream: ArgumentAt) -> Does {
-    Does::Launches { stub, stream }
+const fn launches(kernel: u8, stream: ArgumentAt) -> Does {
+    Does::Launches { kernel, stream }
 }
 
 const fn talks(
@@ -236,7 +300,7 @@ macro_rules! functions {
     };
 }
 
-use ArgumentAt::{Field, Register, Stack};
+use ArgumentAt::{Field, Pointee, Register, Stack};
 
 functions! {
     Runtime cudaMalloc 0 takes(memory::DEVICE, None);
@@ -289,8 +353,8 @@ functions! {
     Runtime cudaStreamBeginCapture_ptsz 0 plain(0);
     Runtime cudaStreamEndCapture 0 plain(0);
     Runtime cudaStreamEndCapture_ptsz 0 plain(0);
-    Runtime cudaGraphInstantiate 0 NOTHING;
-    Runtime cudaGraphInstantiateWithFlags 0 NOTHING;
+    Runtime cudaGraphInstantiate 0 Does::Instantiates { flags: Register(2) };
+    Runtime cudaGraphInstantiateWithFlags 0 Does::Instantiates { flags: Register(2) };
     Runtime cudaGraphExecDestroy 0 NOTHING;
     Runtime cudaSetDevice 0 Does::Selects;
     Runtime cudaProfilerStart 0 NOTHING;
@@ -360,13 +424,50 @@ functions! {
     Cublas cublasSgemmGroupedBatched_64 10 groups(Types::All(gemm::FLOAT), 8, true);
     Cublas cublasDgemmGroupedBatched_64 10 groups(Types::All(gemm::DOUBLE), 8, true);
     Cublas cublasGemmGroupedBatchedEx_64 14 groups(GROUPED, 11, true);
-    Runtime cudaDeviceReset 0 Does::Resets;
+    Runtime cudaDeviceReset 0 Does::Resets { named: false };
+    Runtime cudaMallocArray 0 sized(Bytes::Array, memory::ARRAY);
+    Runtime cudaMalloc3DArray 3 sized(Bytes::ArrayExtent, memory::ARRAY);
+    Runtime cudaMallocMipmappedArray 3 sized(Bytes::Levels, memory::ARRAY);
+    Runtime cudaFreeArray 0 frees(memory::ARRAY);
+    Runtime cudaFreeMipmappedArray 0 frees(memory::ARRAY);
+    Runtime cudaIpcOpenMemHandle 8 sized(Bytes::Unknown, memory::IMPORTED);
+    Runtime cudaIpcCloseMemHandle 0 frees(memory::IMPORTED);
+    Runtime cudaHostRegister 0 sized(Bytes::Plain, memory::REGISTERED);
+    Runtime cudaHostUnregister 0 frees(memory::REGISTERED);
+    Runtime cudaGetDriverEntryPoint 0 Does::Finds;
+    Runtime cudaGetDriverEntryPoint_ptsz 0 Does::Finds;
+    Runtime cudaGetDriverEntryPointByVersion 0 Does::Finds;
+    Runtime cudaGetDriverEntryPointByVersion_ptsz 0 Does::Finds;
+    Runtime cudaGraphInstantiateWithParams 0 Does::Instantiates { flags: Pointee(2) };
+    Runtime cudaGraphInstantiateWithParams_ptsz 0 Does::Instantiates { flags: Pointee(2) };
+    Runtime cudaGraphConditionalHandleCreate 0 Does::Conditions;
+    Runtime cudaGraphConditionalHandleCreate_v2 0 Does::Conditions;
+    Nccl ncclMemAlloc 0 takes(memory::DEVICE, None);
+    Nccl ncclMemFree 0 frees(memory::DEVICE);
+    Driver cuGetProcAddress 0 Does::Finds;
+    Driver cuGetProcAddress_v2 0 Does::Finds;
+    Driver cuMemAlloc_v2 0 takes(memory::DEVICE, None);
+    Driver cuMemFree_v2 0 frees(memory::DEVICE);
+    Driver cuMemAllocAsync 0 takes(memory::POOL, Some(2));
+    Driver cuMemAllocAsync_ptsz 0 takes(memory::POOL, Some(2));
+    Driver cuMemFreeAsync 0 Does::Frees { stream: Some(1), memory: memory::POOL };
+    Driver cuMemFreeAsync_ptsz 0 Does::Frees { stream: Some(1), memory: memory::POOL };
+    Driver cuArrayCreate_v2 0 sized(Bytes::Descriptor, memory::ARRAY);
+    Driver cuArray3DCreate_v2 0 sized(Bytes::Descriptor3D, memory::ARRAY);
+    Driver cuArrayDestroy 0 frees(memory::ARRAY);
+    Driver cuMemCreate 0 Does::Maps(Mapping::Create);
+    Driver cuMemImportFromShareableHandle 0 Does::Maps(Mapping::Import);
+    Driver cuMemRetainAllocationHandle 0 Does::Maps(Mapping::Retain);
+    Driver cuMemMap 0 Does::Maps(Mapping::Map);
+    Driver cuMemUnmap 0 Does::Maps(Mapping::Unmap);
+    Driver cuMemRelease 0 Does::Maps(Mapping::Release);
+    Driver cuDevicePrimaryCtxReset_v2 0 Does::Resets { named: true };
+    Runtime __cudaLaunchKernel 2 launches(0, Stack(1));
+    Runtime __cudaLaunchKernel_ptsz 2 launches(0, Stack(1));
     Nccl ncclCommInitRankScalable 0 Does::Joins(Joins::Scalable);
     Nccl ncclCommInitAll 0 Does::Joins(Joins::All);
     Nccl ncclCommShrink 0 Does::Joins(Joins::Shrink);
     Nccl ncclCommGrow 0 Does::Joins(Joins::Grow);
-    Nccl ncclMemAlloc 0 takes(memory::DEVICE, None);
-    Nccl ncclMemFree 0 Does::Frees { stream: None, memory: memory::DEVICE };
     Nccl ncclPutSignal 5 talks(1, 2, Some(3), Stack(3), Stack(4));
     Nccl ncclSignal 0 signals(Some(0), 4, 5);
     Nccl ncclWaitSignal 0 signals(None, 2, 3);
@@ -382,12 +483,15 @@ functions! {
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
 /// beginning, its argument the function's number. Words: clock when it returned; what it
-/// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the address of the
-/// kernel's stub, or the device.
+/// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its
+/// stub or handle), or the device.
 pub const HOST_CALL_WORDS: usize = 4;
 /// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
 /// given back (stamped before). Argument: the function's number. Words: address (0: all that is
-/// live on the thread's device); bytes (0 for a free); stream; stack id, bit 32 set for a free.
+/// live on a device); bytes (0 for a free, or where they are not known); stream, or of a reset the
+/// device plus one, or 0 for the thread's; stack id, bit 32 set for a free. Of [`Does::Maps`],
+/// which is written once it succeeded: address or handle; bytes; of a creation the kind of place
+/// and, in the high half, its number, of a mapping the handle; stack id.
 pub const HOST_MEMORY_WORDS: usize = 4;
 /// [`crate::record::ExtKind::Collective`]: as a host call. Words: clock when it returned; what it
 /// returned, `ncclDataType_t` in the high half; communicator; elements; stream; root or other
@@ -407,7 +511,10 @@ mod tests {
     fn numbers_are_places_in_the_table() {
         assert_eq!(FUNCTIONS[Number::cudaMalloc as usize].name, "cudaMalloc");
         assert_eq!(FUNCTIONS[Number::ncclGroupEnd as usize].name, "ncclGroupEnd");
-        assert_eq!(FUNCTIONS[FUNCTIONS.len() - 1].name, "ncclScatterConfig");
+        assert_eq!(
+            FUNCTIONS[Number::cuDevicePrimaryCtxReset_v2 as usize].name,
+            "cuDevicePrimaryCtxReset_v2"
+        );
     }
 
     #[test]
@@ -417,9 +524,10 @@ mod tests {
                 Register(at) => at < 6,
                 Stack(at) => at < function.stack_words,
                 Field(_) => true,
+                Pointee(at) => at < 6,
             };
             let fits = match function.does {
-                Does::Launches { stub, stream } => stub < 6 && within(stream),
+                Does::Launches { kernel, stream } => kernel < 6 && within(stream),
                 Does::Communicates { communicator, stream, elements, peer } => {
                     within(communicator)
                         && within(stream)
@@ -448,9 +556,13 @@ mod tests {
                 Does::Matmul => function.stack_words > 5,
                 Does::Allocates { .. }
                 | Does::Frees { .. }
-                | Does::Resets
+                | Does::Resets { .. }
+                | Does::Maps(_)
+                | Does::Finds
+                | Does::Conditions
                 | Does::Joins(_)
                 | Does::Selects => true,
+                Does::Instantiates { flags } => within(flags),
             };
             assert!(fits, "{}", function.name);
         }

@@ -238,6 +238,12 @@ payload! {
             address,
             /// Bytes.
             bytes,
+            /// Address of the stream-ordered pool that it belongs to; 0 if of none of this process.
+            pool,
+            /// Bytes that this pool holds.
+            pool_held,
+            /// Bytes of them that are given out.
+            pool_given,
         }
         narrow {
             /// Call that asked for it.

@@ -1,14 +1,13 @@
-//! CUDA's runtime, NCCL and cuBLAS: one hook for every function, whatever its arguments.
+//! CUDA's runtime and driver, NCCL and cuBLAS: one hook for every function, whatever its arguments.
 //!
 //! The hook keeps the argument registers, asks for the real function, copies the
 //! arguments that lie in memory, and calls it. It need not know types: no
 //! intercepted function takes or returns a floating-point value.
 
 use core::arch::naked_asm;
-use tprof_inject::callee;
-use tprof_inject::calls;
 use tprof_inject::frame::Frame;
-use tprof_wire::calls::{FUNCTIONS, Library, Number};
+use tprof_inject::{callee, calls, entry_points};
+use tprof_wire::calls::{Does, FUNCTIONS, Library, Number};
 
 /// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
 /// is what the runtime itself returns for a library that did not load.
@@ -25,6 +24,14 @@ macro_rules! names {
     };
 }
 tprof_wire::intercepted_functions!(names);
+
+/// Hooks, by number.
+macro_rules! addresses {
+    ($($name:ident $words:literal,)*) => {
+        static HOOKS: &[unsafe extern "C" fn()] = &[$($name),*];
+    };
+}
+tprof_wire::intercepted_functions!(addresses);
 
 macro_rules! hooks {
     ($($name:ident $words:literal,)*) => {$(
@@ -98,12 +105,20 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     let (Some(name), Some(function)) = (NAMES.get(index), FUNCTIONS.get(index)) else { return 0 };
     let (prefix, none): (&[u8], u64) = match function.library {
         Library::Runtime => (b"libcudart.so", NO_RUNTIME),
+        Library::Driver => (b"libcuda.so", NO_RUNTIME),
         Library::Nccl => (b"libnccl.so", NO_NCCL),
         Library::Cublas => (b"libcublas.so", NO_CUBLAS),
         Library::CublasLt => (b"libcublasLt.so", NO_CUBLAS),
     };
     let own = (&raw const NAMES) as usize;
-    let real = callee::find(name, number, frame.caller(), prefix, own);
+    let given = match function.library {
+        Library::Driver => entry_points::given(number),
+        _ => 0,
+    };
+    let real = match given {
+        0 => callee::find(name, number, frame.caller(), prefix, own),
+        given => given,
+    };
     if real == 0 {
         frame.set_result(none);
         return 0;
@@ -114,5 +129,9 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
 
 extern "C" fn leave(number: u32, frame: *const Frame) {
     // SAFETY: the hook's own frame, for the duration of the call, as in `enter`.
-    calls::leave(number, unsafe { &*frame });
+    let frame = unsafe { &*frame };
+    if let Some(Does::Finds) = FUNCTIONS.get(number as usize).map(|function| function.does) {
+        entry_points::replace(frame, |number| HOOKS.get(number).map(|hook| *hook as usize));
+    }
+    calls::leave(number, frame);
 }

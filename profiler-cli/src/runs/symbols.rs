@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_another_file_is_not_named_and_that_is_said() {
+    fn code_of_another_file_is_not_named_and_that_is_reported() {
         let (path, _) = own();
         let late = Late::default();
         let place =

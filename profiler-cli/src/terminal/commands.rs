@@ -1,4 +1,4 @@
-//! Command lines in a narrow column: what tells one from the others stays.
+//! Command lines in a narrow column: what distinguishes one from the others stays.
 //!
 //! The directories of a program and of an interpreter's script go first, then the end of the
 //! line. Where commands that differ would then look alike, as the processes of a Ray cluster

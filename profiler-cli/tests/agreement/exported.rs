@@ -1,4 +1,4 @@
-//! What exports say of a run.
+//! What exports hold of a run.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Reports and exports say the same of one run: what communicates, how long devices were
+//! Reports and exports of one run agree: what communicates, how long devices were
 //! busy, where steps begin and end and what their numbers are, when the run began, and
 //! what copies are called. Runs are random.
 

@@ -87,6 +87,9 @@ pub enum Happened {
     Wait(u32, u32),
     /// Device memory changed hands: operation, kind of memory, address, bytes.
     Memory(u32, u32, u64, u64),
+    /// Memory of a stream-ordered pool changed hands: operation, address, bytes; the pool's
+    /// address, what it holds, and what of that is given out.
+    PoolMemory(u32, u64, u64, [u64; 3]),
     /// A context was made: null stream.
     Context(u32),
     /// A stream was made: priority.
@@ -132,8 +135,14 @@ pub struct Engine {
     pub devices: extern "C" fn() -> u32,
     /// Memory for a program: kind of memory, bytes, correlation.
     pub allocate: extern "C" fn(u32, usize, u32) -> *mut c_void,
+    /// Takes memory over that lies somewhere already: where, kind of memory, bytes, correlation.
+    pub adopt: extern "C" fn(*mut c_void, u32, usize, u32),
+    /// Memory of the default pool of a stream's device: bytes, stream, correlation.
+    pub allocate_async: extern "C" fn(usize, *mut c_void, u32) -> *mut c_void,
     /// Gives memory back; false if it was not handed out.
     pub release: extern "C" fn(*mut c_void, u32) -> bool,
+    /// Gives memory back in a stream; false if it was not handed out.
+    pub release_async: extern "C" fn(*mut c_void, *mut c_void, u32) -> bool,
     /// Frees all blocks of the thread's device, for a call.
     pub release_all: extern "C" fn(u32),
     /// Begins to put a stream's work into a graph.
@@ -155,7 +164,7 @@ pub struct Engine {
 /// Receives everything that happens: where, when it began and ended, what.
 pub type Sink = extern "C" fn(*const Place, u64, u64, *const Happened);
 
-/// Kinds of memory, as CUPTI numbers them.
+/// Kinds of memory, as CUPTI numbers them; from 100 on others.
 pub mod memory {
     /// Ordinary memory of the host.
     pub const PAGEABLE: u32 = 1;
@@ -163,8 +172,18 @@ pub mod memory {
     pub const PINNED: u32 = 2;
     /// Device memory.
     pub const DEVICE: u32 = 3;
+    /// A CUDA array.
+    pub const ARRAY: u32 = 4;
     /// Managed memory.
     pub const MANAGED: u32 = 5;
+    /// Device memory of a stream-ordered pool.
+    pub const POOL: u32 = 100;
+    /// Device memory of another process.
+    pub const IMPORTED: u32 = 101;
+    /// Memory of the program's own, pinned.
+    pub const REGISTERED: u32 = 102;
+    /// Physical memory, known by its handle.
+    pub const VIRTUAL: u32 = 103;
 }
 
 /// The engine of this process: loads `libcuda.so.1`, which must be the stand-in.

@@ -26,7 +26,8 @@
 //! driver calls too, `FAKE_CUDA_WRONG` that the one kernel that computes leaves
 //! its numbers as they are, `FAKE_CUPTI_FAULTS` what goes wrong (see
 //! `libs/cupti/faults.rs`), `FAKE_CUPTI_OFFSET_NS`, `FAKE_CUPTI_DRIFT_PPM` and
-//! `FAKE_CUPTI_STEP_NS` how CUPTI's clock differs from the host's.
+//! `FAKE_CUPTI_STEP_NS` how CUPTI's clock differs from the host's, `FAKE_CUPTI_REPLAY` a recording
+//! of a real CUPTI that takes the simulation's place (`libs/cupti/replay.rs`).
 #![allow(unsafe_code)] // libraries with a C interface
 
 pub mod feed;

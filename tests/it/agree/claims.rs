@@ -4,7 +4,7 @@ use super::facts::{Facts, Subject, rows};
 use Subject::*;
 use serde_json::Value;
 
-/// Things of which `findings` says that none was recorded, or that none is judged.
+/// Things of which `findings` reports that none was recorded, or that none is judged.
 const THINGS: [(&str, Subject); 11] = [
     ("kernel, copy or memset", Work),
     ("compute kernel", Computes),
@@ -19,7 +19,7 @@ const THINGS: [(&str, Subject); 11] = [
     ("sample of the heap's allocator", Samples),
 ];
 
-/// Beginnings of other sentences which say that none of something was recorded.
+/// Beginnings of other sentences which state that none of something was recorded.
 const DENIED: [(&str, Subject); 28] = [
     ("no kernel, copy or memset was recorded", Work),
     ("no CUDA or HIP call was recorded", Calls),
@@ -84,7 +84,7 @@ const UNCOUNTED: [&str; 28] = [
 ];
 
 /// A sentence, and the ranks that it is about.
-struct Said {
+struct Sentence {
     text: String,
     place: String,
     ranks: Ranks,
@@ -97,31 +97,33 @@ enum Ranks {
     Some(usize),
 }
 
-/// Sentences of all reports which contradict what a report counts, or which nobody
-/// has told this test how to hold against that.
+/// Sentences of all reports which contradict what a report counts, or which this
+/// test has no rule for.
 pub fn contradictions(reports: &Value, facts: &Facts) -> Vec<String> {
-    let said = sentences(reports);
-    said.iter()
-        .filter_map(|said| Some(format!("{}: {}: {}", said.place, said.text, judge(said, facts)?)))
+    sentences(reports)
+        .iter()
+        .filter_map(|claim| {
+            Some(format!("{}: {}: {}", claim.place, claim.text, judge(claim, facts)?))
+        })
         .collect()
 }
 
-fn judge(said: &Said, facts: &Facts) -> Option<String> {
-    let text = said.text.as_str();
+fn judge(sentence: &Sentence, facts: &Facts) -> Option<String> {
+    let text = sentence.text.as_str();
     for (thing, subject) in THINGS {
         let Some(rest) = text.strip_prefix("no ").and_then(|rest| rest.strip_prefix(thing)) else {
             continue;
         };
         if rest.starts_with(" was recorded") {
-            return denied(said, subject, facts);
+            return denied(sentence, subject, facts);
         }
         if rest.starts_with(" lies ") {
-            return elsewhere(rest, said, subject, facts);
+            return elsewhere(rest, sentence, subject, facts);
         }
     }
     let mut denials = DENIED.iter().filter(|(start, _)| text.starts_with(start)).peekable();
     if denials.peek().is_some() {
-        return denials.find_map(|(_, subject)| denied(said, *subject, facts));
+        return denials.find_map(|(_, subject)| denied(sentence, *subject, facts));
     }
     if text.starts_with("there is one rank") {
         return (facts.ranks.len() > 1).then(|| format!("there are {:?}", facts.ranks));
@@ -133,9 +135,9 @@ fn judge(said: &Said, facts: &Facts) -> Option<String> {
 }
 
 /// That none was recorded.
-fn denied(said: &Said, subject: Subject, facts: &Facts) -> Option<String> {
+fn denied(sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String> {
     let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
-    match &said.ranks {
+    match &sentence.ranks {
         Ranks::All => {
             let (kind, amount) = facts.anywhere(subject)?;
             Some(format!("`{kind}` counts {amount} of {subject:?}"))
@@ -149,10 +151,10 @@ fn denied(said: &Said, subject: Subject, facts: &Facts) -> Option<String> {
 }
 
 /// That what was recorded lies elsewhere: it was recorded, and what is judged is named right.
-fn elsewhere(rest: &str, said: &Said, subject: Subject, facts: &Facts) -> Option<String> {
+fn elsewhere(rest: &str, sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String> {
     let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
     let with = facts.ranks.iter().filter(|rank| has(rank)).count();
-    let wanted = match said.ranks {
+    let wanted = match sentence.ranks {
         Ranks::All => facts.ranks.len(),
         Ranks::One(_) => 1,
         Ranks::Some(ranks) => ranks,
@@ -167,8 +169,8 @@ fn elsewhere(rest: &str, said: &Said, subject: Subject, facts: &Facts) -> Option
     }
 }
 
-/// Sentences in which reports say why something is not there.
-fn sentences(reports: &Value) -> Vec<Said> {
+/// Sentences in which reports name why something is not there.
+fn sentences(reports: &Value) -> Vec<Sentence> {
     let mut all = Vec::new();
     for (kind, report) in reports.as_object().unwrap() {
         visit(report, kind, &Ranks::All, &mut all);
@@ -190,7 +192,7 @@ fn sentences(reports: &Value) -> Vec<Said> {
             // Several things may be denied at once.
             let of = &of;
             let parts = row[key].as_str().unwrap().split("; no ").enumerate();
-            all.extend(parts.map(|(at, part)| Said {
+            all.extend(parts.map(|(at, part)| Sentence {
                 text: if at == 0 { part.to_owned() } else { format!("no {part}") },
                 place: format!("findings.{table}"),
                 ranks: of.copy(),
@@ -210,7 +212,7 @@ impl Ranks {
     }
 }
 
-fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Said>) {
+fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Sentence>) {
     match value {
         Value::Object(object) => {
             let label = ["rank", "label"].iter().find_map(|key| object.get(*key)?.as_str());
@@ -219,11 +221,11 @@ fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Said>) {
                 let path = format!("{path}.{key}");
                 match value {
                     Value::String(text) if key.ends_with("_missing") => {
-                        all.push(Said { text: text.clone(), place: path, ranks: of.copy() });
+                        all.push(Sentence { text: text.clone(), place: path, ranks: of.copy() });
                     }
                     Value::Array(notes) if key == "notes" => {
                         let notes = notes.iter().filter_map(Value::as_str);
-                        all.extend(notes.map(|text| Said {
+                        all.extend(notes.map(|text| Sentence {
                             text: text.to_owned(),
                             place: path.clone(),
                             ranks: of.copy(),
@@ -238,7 +240,7 @@ fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Said>) {
     }
 }
 
-/// What the text says none of, and the JSON does not.
+/// What the text reports none of, and the JSON does not.
 pub fn unlike_text(reports: &Value, text: &str) -> Vec<String> {
     let mut reasons = Vec::new();
     for (kind, report) in reports.as_object().unwrap() {
@@ -249,16 +251,16 @@ pub fn unlike_text(reports: &Value, text: &str) -> Vec<String> {
     for paragraph in text.split("\n\n") {
         let paragraph = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
         let Some((_, reason)) = paragraph.split_once(" none: ") else { continue };
-        if !reasons.iter().any(|said| reason.starts_with(&said.text)) {
+        if !reasons.iter().any(|sentence| reason.starts_with(&sentence.text)) {
             unlike.push(format!("only in text: none: {reason}"));
         }
     }
     for (table, key) in [("undecided", "why"), ("clear", "measured")] {
         for row in rows(&reports["findings"], table) {
-            let said = row[key].as_str().unwrap();
-            let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-            if !joined.contains(&said) && said.len() < 50 {
-                unlike.push(format!("only in JSON: {said}"));
+            let cell = row[key].as_str().unwrap();
+            let cell = cell.split_whitespace().collect::<Vec<_>>().join(" ");
+            if !joined.contains(&cell) && cell.len() < 50 {
+                unlike.push(format!("only in JSON: {cell}"));
             }
         }
     }

@@ -265,11 +265,11 @@ fn denied(of_rank: &[(&Source, f64)]) -> Vec<String> {
         return Vec::new();
     };
     let none = of_rank.iter().filter(|(source, amount)| source.whole && *amount == 0.0);
-    let said = none.map(|(none, _)| {
+    let claims = none.map(|(none, _)| {
         let [none, has] = [none, has].map(|source| (source.kind, source.table));
         format!("none in {none:?}, {amount} in {has:?}")
     });
-    said.collect()
+    claims.collect()
 }
 
 /// Kinds that count the same things and not as many.

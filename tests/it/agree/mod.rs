@@ -1,4 +1,4 @@
-//! Reports of one run agree: no kind says "none" of what another counts, in text and in
+//! Reports of one run agree: no kind reports none of what another counts, in text and in
 //! JSON, neither of real traces nor of mixtures made for this.
 
 mod claims;

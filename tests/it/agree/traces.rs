@@ -96,7 +96,7 @@ impl Trace {
     }
 }
 
-/// Text of a trace of a rank, whose things lie as a number says.
+/// Text of a trace of a rank, with events placed by a seed.
 fn text(seed: u64, rank: u32, ranks: u32) -> String {
     let mut random = seed * 64 + u64::from(rank);
     let mut next = |of: u64| scatter(&mut random) % of;
@@ -122,7 +122,7 @@ fn text(seed: u64, rank: u32, ranks: u32) -> String {
             }
         }
     }
-    // Some traces tell of the job, as those of several ranks always do.
+    // Some traces hold facts of the job, as those of several ranks always do.
     let backend = if next(2) == 0 { "gloo" } else { "nccl" };
     let info = match ranks > 1 || next(2) == 0 {
         true => format!(

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_cupti_refuses_is_said_and_the_rest_is_recorded() {
+fn what_cupti_refuses_is_reported_and_the_rest_is_recorded() {
     // CONCURRENT_KERNEL, with CUPTI_ERROR_INSUFFICIENT_PRIVILEGES.
     let faulty = [("FAKE_CUPTI_FAULTS", "refuse=cuptiActivityEnable/10:35")];
     let (_scratch, ran) = need_some!(ran(12, &["5"], &faulty));
@@ -14,7 +14,7 @@ fn what_cupti_refuses_is_said_and_the_rest_is_recorded() {
 }
 
 #[test]
-fn where_cupti_refuses_all_the_hooks_tell_the_calls() {
+fn where_cupti_refuses_all_the_hooks_record_the_calls() {
     let faulty = [("FAKE_CUPTI_FAULTS", "refuse=cuptiActivityRegisterCallbacks:39")];
     let (_scratch, ran) = need_some!(ran(12, &["5"], &faulty));
     assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
@@ -36,7 +36,7 @@ fn a_newer_cupti_is_read_as_far_as_it_is_known_and_an_older_one_refused() {
 }
 
 #[test]
-fn a_cupti_that_cannot_be_used_is_said_and_harms_nothing() {
+fn a_cupti_that_cannot_be_used_is_reported_and_harms_nothing() {
     let home = need_some!(stand_ins());
     // Without CUPTI in the loader's path: TPROF_CUPTI alone counts.
     let scratch = Scratch::new();
@@ -89,20 +89,20 @@ fn another_client_that_takes_the_records_over_is_named_with_its_times() {
     let marks = ran.file.marks().iter().map(|mark| (ran.file.name(mark.name), mark.time_ns));
     let taken = marks.filter(|(name, _)| name.starts_with("another client of CUPTI"));
     let taken: Vec<u64> = taken.map(|(_, time_ns)| time_ns).collect();
-    // It begins with the first launch that was not told of, to milliseconds.
+    // It begins with the first launch that was not recorded, to milliseconds.
     let [taken] = taken.as_slice() else { panic!("{taken:?}") };
     let spans = rows::<Span>(&ran.file);
-    let told = |span: &&Span| ran.file.name(span.name) == "cudaLaunchKernel";
-    let told: Vec<u64> = spans.iter().filter(told).map(|span| span.start_ns).collect();
-    assert!(told.iter().all(|start_ns| *start_ns < taken + 5_000_000), "{taken}: {told:?}");
-    // A launch before that is told of, or lies next to a call that is: two milliseconds, of
+    let recorded = |span: &&Span| is_launch(ran.file.name(span.name));
+    let recorded: Vec<u64> = spans.iter().filter(recorded).map(|span| span.start_ns).collect();
+    assert!(recorded.iter().all(|start_ns| *start_ns < taken + 5_000_000), "{taken}: {recorded:?}");
+    // A launch before that is recorded, or lies next to a call that is: two milliseconds, of
     // which a part may be cut off at either end.
     const NEXT_NS: u64 = 4_000_000;
     let calls = spans.iter().filter(|span| span.kind == SpanKind::Runtime);
     let calls: Vec<u64> = calls.map(|span| span.start_ns).collect();
     for line in of_kind(&ran.log, "call") {
         let start = number(line, "start");
-        if line["name"] == "cudaLaunchKernel" && start + NEXT_NS < *taken {
+        if is_launch(line["name"].as_str().unwrap()) && start + NEXT_NS < *taken {
             assert!(calls.iter().any(|call| call.abs_diff(start) <= NEXT_NS), "{line}, {taken}");
         }
     }

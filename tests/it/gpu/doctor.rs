@@ -1,4 +1,4 @@
-//! What `tprof doctor` says of GPUs.
+//! What `tprof doctor` prints about GPUs.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn check<'d>(doctor: &'d Value, part: &str, name: &str) -> Option<&'d Value> {
 }
 
 #[test]
-fn the_doctor_says_what_of_gpus_can_be_seen() {
+fn the_doctor_prints_what_of_gpus_can_be_recorded() {
     let home = need_some!(stand_ins());
     let scratch = Scratch::new();
     let doctor = |words: &[&Path], env: &[(&str, &Path)]| -> Value {

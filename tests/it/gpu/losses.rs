@@ -98,11 +98,11 @@ fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
 }
 
 #[test]
-fn kernels_that_were_launched_and_never_told_of_are_counted() {
+fn kernels_that_were_launched_and_never_recorded_are_counted() {
     for major in [12, 13] {
         let (_scratch, ran) = need_some!(ran(major, &["4", "queue"], &[]));
         assert_eq!(ran.traced.outcome.code, Some(3), "{:?}", ran.traced.outcome);
-        // What ended is there; the rest was told of as launches alone.
+        // What ended is there; of the rest only the launches were recorded.
         assert_kernels(&ran);
         assert_calls(&ran);
         assert_eq!(losses(&ran, "kernels", "CUPTI gave no record of them"), 50);

@@ -1,9 +1,12 @@
 //! What devices did, as CUPTI's agent recorded it, against the log of what truly
 //! ran on the stand-ins (a simulation).
 
+mod check;
 mod clients;
+mod compiled;
 mod doctor;
 mod losses;
+mod memory;
 mod records;
 mod run_kernel;
 
@@ -11,15 +14,16 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Scratch, Traced, assert_unchanged, document, need_some, run_info, stand_ins, tprof,
-    traced, train, what_ran,
+    Job, Scratch, Traced, assert_unchanged, document, memory, need_some, run_info, stand_ins,
+    tprof, traced, train, what_ran,
 };
+use tprof_trace::calls::is_launch;
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
 
 const GPU: &[&str] = &["--activities", "gpu"];
 
-/// What CUPTI's clock and ours may be apart beyond what a join says of itself.
+/// What CUPTI's clock and ours may be apart beyond a join's own uncertainty.
 const JOIN_SLACK_NS: u64 = 100_000;
 
 fn rows<R: TraceRow>(file: &TraceFile) -> Vec<R> {
@@ -87,7 +91,7 @@ fn demangled(name: &str) -> &str {
 
 type KernelFacts = (String, [u64; 4], [u32; 3], [u32; 3], [u64; 5], u64);
 
-/// Everything that the log says of a kernel but when it began.
+/// Everything that the log holds of a kernel but when it began.
 fn kernel_facts(line: &Value) -> (KernelFacts, u64) {
     let n = |key: &str| number(line, key);
     let facts = (
@@ -220,7 +224,7 @@ fn assert_waits(ran: &Ran) {
     assert_same(lines.map(of_line).collect(), rows.iter().map(of_row).collect(), off);
 }
 
-/// Each call once, told by CUPTI or by the hooks, never by both.
+/// Each call once, recorded by CUPTI or by the hooks, never by both.
 #[track_caller]
 fn assert_calls(ran: &Ran) {
     let mut wanted = BTreeMap::new();
@@ -234,8 +238,8 @@ fn assert_calls(ran: &Ran) {
         let key = (ran.file.name(span.name), u64::from(thread.tid));
         *got.entry(key).or_insert(0) += 1;
     }
-    // The first call brings the driver up, and with it CUPTI: the hooks alone tell of it,
-    // where they know it.
+    // The first call brings the driver up, and with it CUPTI: only the hooks record it,
+    // where they have it.
     let first = of_kind(&ran.log, "call")[0]["name"].as_str().unwrap();
     let missing: Vec<_> = wanted.iter().filter(|(key, n)| got.get(*key) != Some(*n)).collect();
     assert!(

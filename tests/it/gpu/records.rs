@@ -39,7 +39,7 @@ fn reports_in_nsights_columns_agree_with_the_log() {
     assert_eq!(total("cuda_gpu_mem_size_sum", "total_bytes"), sum(&copies, "bytes"));
     let report = document("api", &ran.traced.run);
     let rows = report["tables"]["cuda_api_sum"].as_array().unwrap();
-    let launches = rows.iter().find(|row| row["name"] == "cudaLaunchKernel").unwrap();
+    let launches = rows.iter().find(|row| row["name"] == "__cudaLaunchKernel").unwrap();
     assert_eq!((number(launches, "count"), &launches["interface"]), (8 * 6, &"runtime".into()));
     let report = document("kernels", &ran.traced.run);
     let rows = report["tables"]["kernels"].as_array().unwrap();
@@ -92,12 +92,12 @@ fn a_kernel_knows_the_call_that_launched_it() {
     let spans = rows::<Span>(&ran.file);
     for kernel in rows::<Kernel>(&ran.file) {
         let launch = spans.iter().find(|span| span.correlation == kernel.correlation).unwrap();
-        assert_eq!(ran.file.name(launch.name), "cudaLaunchKernel");
+        assert_eq!(ran.file.name(launch.name), "__cudaLaunchKernel");
     }
 }
 
 #[test]
-fn replays_of_a_graph_are_told_node_by_node() {
+fn replays_of_a_graph_are_recorded_node_by_node() {
     let (_scratch, ran) = need_some!(ran(12, &["7", "graph"], &[]));
     assert_kernels(&ran);
     let of_graph = rows::<Kernel>(&ran.file).into_iter().filter(|k| k.graph.is_some());
@@ -287,11 +287,11 @@ fn calls_of_the_driver_and_cuptis_own_time_arrive_once() {
             let name = line["name"].as_str().unwrap().to_owned();
             ((name, n("thread"), n("correlation"), n("end") - n("start")), n("start"))
         };
-        let told = spans.iter().filter(|span| span.kind == SpanKind::Driver).map(of_row);
+        let recorded = spans.iter().filter(|span| span.kind == SpanKind::Driver).map(of_row);
         let wanted = of_kind(&ran.log, "driver call");
         assert_eq!(wanted.len(), 2 * 6 * 6);
         let wanted = wanted.iter().map(of_line).collect();
-        assert_same(wanted, told.collect(), uncertainty(&ran.file));
+        assert_same(wanted, recorded.collect(), uncertainty(&ran.file));
         // Each lies in the runtime's call that made it.
         let report = document("api", &ran.traced.run);
         let calls = report["tables"]["cuda_api_sum"].as_array().unwrap();

@@ -27,11 +27,11 @@ fn kernels_are_recorded_as_they_ran_on_each_device() {
             run_kernel(&[(path.0, &path.1), ("FAKE_CUDA_DEVICES", Path::new("2"))]);
         assert_eq!((code, checks.len()), (Some(0), 2), "{checks:?}");
         for (device, check) in checks.iter().enumerate() {
-            let says = format!(
+            let line = format!(
                 "device {device}, Simulated GPU: all 262,147 values are correct; recorded 3 of 3 \
                  kernels, 1 of 1 copy in and 1 of 1 out of 1.0 MiB"
             );
-            assert_eq!((&check["verdict"], found(check)), (&"ok".into(), says.as_str()));
+            assert_eq!((&check["verdict"], found(check)), (&"ok".into(), line.as_str()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `tprof diff` of one step of one rank says what HTA's `TraceDiff` says.
+//! `tprof diff` of one step of one rank reports what HTA's `TraceDiff` reports.
 
 use super::reference::{near, number, sets};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ fn names_are_counted_as_by_trace_diff() {
     let outcome = job.arg(&control.run).arg(&test.run).run_in(control.run.parent().unwrap());
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let found: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
-    // HTA does not tell a kernel from an operator of the same name.
+    // HTA does not distinguish a kernel from an operator of the same name.
     let mut ours: BTreeMap<&str, [f64; 4]> = BTreeMap::new();
     for table in ["kernels", "operators", "calls"] {
         for row in found["tables"][table].as_array().unwrap() {

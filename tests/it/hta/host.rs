@@ -30,7 +30,7 @@ fn steps_are_htas() {
 
 /// HTA's table of a rank also holds the ranks before it.
 #[test]
-fn operators_launch_what_hta_says_as_late() {
+fn operators_launch_what_hta_reports_as_late() {
     for set in need_some!(sets()) {
         let mut ranks = set.by_rank("aten_op_kernels_and_delay");
         ranks.sort();

@@ -1,4 +1,4 @@
-//! `tprof report --hta` says what Holistic Trace Analysis 0.5.0 says, on public
+//! `tprof report --hta` reports what Holistic Trace Analysis 0.5.0 reports, on public
 //! traces: counts exactly, times within a thousandth.
 
 mod diff;

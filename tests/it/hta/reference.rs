@@ -1,4 +1,4 @@
-//! What Holistic Trace Analysis 0.5.0 said of public traces, where that is at hand.
+//! What Holistic Trace Analysis 0.5.0 reported of public traces, where that is at hand.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

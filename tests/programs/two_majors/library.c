@@ -1,2 +1,2 @@
-/* Stands for one major of CUDA's runtime: says which. */
+/* Stands for one major of CUDA's runtime: returns which. */
 int cudaDeviceSynchronize(void) { return MAJOR; }

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn short_names_keep_what_tells_kernels_apart() {
+    fn short_names_keep_what_distinguishes_kernels() {
         let of = [
             ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
             (

@@ -17,7 +17,7 @@ use crate::rank::RankTrace;
 use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 
 /// Of a file that was recorded without counts.
-const NOT_TOLD: &str = "the file has no reason: it was imported, or recorded by an older tprof";
+const NO_REASON: &str = "the file has no reason: it was imported, or recorded by an older tprof";
 const NOT_ASKED: &str = "--counters does not name it";
 const NO_TURN: &str = "the processor had no counter free for it";
 const NO_SAMPLE: &str = "no sample of this event: too few events";
@@ -95,8 +95,8 @@ impl Counts {
 pub struct Asked {
     /// Why an event was not counted; `None` if it was.
     events: BTreeMap<String, Option<String>>,
-    /// The file has it.
-    told: bool,
+    /// Whether the file has `events`.
+    recorded: bool,
     /// For which share of the time each was counted; `None` if the run did not end
     /// in good order.
     shares: Option<BTreeMap<String, f64>>,
@@ -108,7 +108,7 @@ impl Asked {
         let events = file.property(property::EVENTS);
         let shares = file.property(property::EVENT_SHARES);
         Asked {
-            told: events.is_some(),
+            recorded: events.is_some(),
             events: events.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default(),
             shares: shares.and_then(|json| serde_json::from_str(json).ok()),
         }
@@ -126,15 +126,15 @@ impl Asked {
 
     /// Whether events were chosen, and this one was not among them.
     pub fn leaves_out(&self, event: &str) -> bool {
-        self.told && !self.events.is_empty() && !self.events.contains_key(event)
+        self.recorded && !self.events.is_empty() && !self.events.contains_key(event)
     }
 
     /// Why there is no number of an event.
     pub fn why_missing(&self, event: &str) -> String {
         let share = self.shares.as_ref().and_then(|shares| shares.get(event));
         match self.events.get(event) {
-            None if self.told => NOT_ASKED.to_owned(),
-            None => NOT_TOLD.to_owned(),
+            None if self.recorded => NOT_ASKED.to_owned(),
+            None => NO_REASON.to_owned(),
             Some(Some(why)) => why.clone(),
             Some(None) if share == Some(&0.0) => NO_TURN.to_owned(),
             Some(None) => NO_SAMPLE.to_owned(),
@@ -289,9 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_tells_why_it_has_no_counts() {
+    fn a_file_holds_why_it_has_no_counts() {
         let old = of(Fixture::new());
-        assert_eq!(old.asked.why_missing("cycles"), NOT_TOLD);
+        assert_eq!(old.asked.why_missing("cycles"), NO_REASON);
         assert!(old.asked.notes().is_empty());
         let mut made = Fixture::new();
         fact(&mut made, property::EVENTS, r#"{"cycles":null}"#);

@@ -78,8 +78,8 @@ impl All<'_> {
         }
         notes.sort_unstable();
         notes.dedup();
-        let told = |(why, events): (String, Vec<&str>)| format!("no {}: {why}", events.join(", "));
-        notes.extend(missing.into_iter().map(told));
+        let note = |(why, events): (String, Vec<&str>)| format!("no {}: {why}", events.join(", "));
+        notes.extend(missing.into_iter().map(note));
         notes
     }
 }

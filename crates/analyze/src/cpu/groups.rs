@@ -40,7 +40,7 @@ impl Group {
     pub(super) fn add_self(&mut self, trace: &CpuTrace, stack: &Stack, sum: (u64, u64)) {
         self.self_ns += sum.0;
         self.self_samples += sum.1;
-        if let Some(func) = telling(trace, &stack.functions) {
+        if let Some(func) = representative(trace, &stack.functions) {
             *self.mostly.entry(func).or_default() += sum.0;
         }
     }
@@ -80,7 +80,7 @@ impl Group {
 }
 
 /// The function that helps a person most: Python's innermost, else the code's own.
-fn telling(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
+fn representative(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
     let of = |layer| stack.iter().map(|id| trace.names.get(*id)).find(move |f| f.layer == layer);
     of(Layer::Python).or_else(|| of(Layer::Native)).or_else(|| of(Layer::Kernel)).cloned()
 }

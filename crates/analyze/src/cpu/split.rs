@@ -137,7 +137,7 @@ mod tests {
         Span { start_ns, duration_ns, thread, process: thread, kind, ..Span::default() }
     }
 
-    fn told(groups: &Groups) -> Vec<(&str, u64, u64)> {
+    fn times(groups: &Groups) -> Vec<(&str, u64, u64)> {
         let names = groups.keys().map(|label| label.as_ref().map_or("-", |(_, name)| name));
         names.zip(groups.values()).map(|(n, group)| (n, group.self_ns, group.total_ns)).collect()
     }
@@ -157,14 +157,14 @@ mod tests {
         let file = made.finish();
         let rank = load(&file);
         let split = Split::of(&rank, &rank.cpu, |_| true, true);
-        assert_eq!(told(&split.steps), [("-", 10, 10), ("step 7", 50, 50), ("step 8", 10, 10)]);
+        assert_eq!(times(&split.steps), [("-", 10, 10), ("step 7", 50, 50), ("step 8", 10, 10)]);
         let ranges = [
             ("-", 20, 20),
             ("ProfilerStep#7", 10, 40),
             ("ProfilerStep#8", 10, 10),
             ("forward", 30, 30),
         ];
-        assert_eq!(told(&split.ranges), ranges);
+        assert_eq!(times(&split.ranges), ranges);
         assert_eq!(split.unsampled_ns, 5);
         let windows = Windows::of(&rank, "forward:1");
         assert_eq!(windows.count, 1);
@@ -191,7 +191,7 @@ mod tests {
         let rank = load(&file);
         let split = Split::of(&rank, &rank.cpu, |_| true, false);
         let steps = [("-", 10, 10), ("from mark warm", 10, 10), ("from mark train", 20, 20)];
-        assert_eq!(told(&split.steps), steps);
+        assert_eq!(times(&split.steps), steps);
         assert!(split.ranges.is_empty());
     }
 

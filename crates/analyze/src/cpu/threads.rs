@@ -62,7 +62,7 @@ impl Analysis for ThreadsReport {
                 row.gil_ns = Some(row.gil_ns.unwrap_or(0) + gil);
             }
             let funcs = || stretch.stack.iter().map(|id| cpu.names.get(*id));
-            let Some(place) = telling(funcs()) else { continue };
+            let Some(place) = representative(funcs()) else { continue };
             match stretch.state {
                 ThreadState::Running => {
                     row.samples += stretch.samples;
@@ -101,7 +101,7 @@ impl Analysis for ThreadsReport {
 }
 
 /// The innermost function that a person would know.
-fn telling<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
+fn representative<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
     let python = stack.clone().find(|f| f.layer == Layer::Python);
     python.or_else(|| stack.clone().find(|f| f.layer == Layer::Native)).cloned()
 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_told_by_their_ends_and_times_add_up() {
+    fn chains_are_distinguished_by_their_ends_and_times_add_up() {
         let [main, run, step, a, b] = ["main", "run", "step", "a", "b"].map(func);
         let mut tree = FunctionTree::default();
         tree.add([&main, &run, &step, &a].into_iter(), 70);

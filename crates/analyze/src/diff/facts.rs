@@ -74,7 +74,7 @@ const HARDWARE: [&str; 5] = [
 /// Keys of `distributedInfo` that differ by rank and do not describe the job.
 const OF_A_RANK: [&str; 2] = ["rank", "pg_config"];
 /// Properties of a device that its own table has, or that identify it among others of its kind.
-const SAID_ELSEWHERE: [&str; 7] =
+const SHOWN_ELSEWHERE: [&str; 7] =
     ["id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms", "uuid"];
 
 /// What the collectors wrote: command, options, hosts, machine.
@@ -133,7 +133,7 @@ pub(super) fn of_file(file: &TraceFile) -> Facts {
             ("deviceProperties", Value::Array(devices)) => {
                 for device in devices.iter().filter_map(Value::as_object) {
                     for (key, value) in device {
-                        if !SAID_ELSEWHERE.contains(&key.as_str()) {
+                        if !SHOWN_ELSEWHERE.contains(&key.as_str()) {
                             facts.json(&format!("device.{key}"), value);
                         }
                     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named_and_what_only_tells_ranks_apart_is_not() {
+    fn what_differs_is_named_and_what_only_distinguishes_ranks_is_not() {
         let a = of_file(&file(&[
             ("distributedInfo", r#"{"backend":"nccl","rank":0,"world_size":8}"#),
             (

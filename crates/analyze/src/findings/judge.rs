@@ -23,7 +23,7 @@ impl RankFindings {
             step_ns: scene.step_ns(),
             window_ns: scene.window_ns(),
             outside_ns: scene.outside_ns(),
-            untold_ns: scene.untold_ns,
+            unknown_ns: scene.unknown_ns,
             company,
             outcomes,
         }

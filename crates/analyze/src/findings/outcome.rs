@@ -17,8 +17,8 @@ pub struct RankFindings {
     pub(super) window_ns: u64,
     /// Time in which devices worked, and that is not judged.
     pub(super) outside_ns: u64,
-    /// Idle time that is not judged, see `Scene::untold_ns`.
-    pub(super) untold_ns: u64,
+    /// Idle time that is not judged, see `Scene::unknown_ns`.
+    pub(super) unknown_ns: u64,
     /// Its collectives, for comparison with others.
     pub(super) company: Company,
     /// Each rule's verdict, in their order.

@@ -56,10 +56,10 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
             rank.label
         ));
     }
-    if let Some(rank) = most(|rank| rank.untold_ns) {
+    if let Some(rank) = most(|rank| rank.unknown_ns) {
         notes.push(format!(
             "the first {} without work, of {}, are not judged: the trace lacks earlier launches",
-            duration(rank.untold_ns),
+            duration(rank.unknown_ns),
             rank.label
         ));
     }
@@ -220,7 +220,7 @@ fn evidence(all: &[Joined<'_>]) -> Table {
 }
 
 /// A rule's verdict on ranks, in the words for the first of them.
-struct Said {
+struct Verdict {
     rule: &'static str,
     ranks: Vec<String>,
     text: Vec<String>,
@@ -228,11 +228,11 @@ struct Said {
     denies: bool,
 }
 
-fn said(
+fn verdicts(
     ranks: &[RankFindings],
     text: impl Fn(&Outcome) -> Option<(Vec<String>, bool)>,
-) -> Vec<Said> {
-    let mut rows: Vec<Said> = Vec::new();
+) -> Vec<Verdict> {
+    let mut rows: Vec<Verdict> = Vec::new();
     let rules = ranks.first().map_or(0, |rank| rank.outcomes.len());
     for at in 0..rules {
         for rank in ranks {
@@ -240,7 +240,7 @@ fn said(
             let Some((text, denies)) = text(outcome) else { continue };
             // Of figures those of the first rank are shown; that there is none of something
             // may be untrue of another rank.
-            let fits = |row: &Said| match denies || row.denies {
+            let fits = |row: &Verdict| match denies || row.denies {
                 true => row.text == text,
                 false => true,
             };
@@ -248,7 +248,7 @@ fn said(
                 Some(row) => row.ranks.push(rank.label.clone()),
                 None => {
                     let ranks = vec![rank.label.clone()];
-                    rows.push(Said { rule: outcome.rule, ranks, text, denies });
+                    rows.push(Verdict { rule: outcome.rule, ranks, text, denies });
                 }
             }
         }
@@ -257,7 +257,7 @@ fn said(
 }
 
 /// `rank 3`, or how many.
-fn which(row: &Said, of: usize) -> String {
+fn which(row: &Verdict, of: usize) -> String {
     match row.ranks.as_slice() {
         [one] if of > 1 => one.clone(),
         ranks => format!("{} of {of}", ranks.len()),
@@ -275,12 +275,12 @@ fn undecided(ranks: &[RankFindings]) -> Table {
         .view(View::Cards)
         .empty("every rule had enough data");
     let text = |outcome: &Outcome| {
-        let said = outcome.undecided.as_ref()?;
-        Some((vec![said.why.clone(), said.needs.clone()], said.denies))
+        let undecided = outcome.undecided.as_ref()?;
+        Some((vec![undecided.why.clone(), undecided.needs.clone()], undecided.denies))
     };
     // Reasons hold figures of a rank; what is needed is the same on all.
-    let mut rows: Vec<(Vec<String>, Said)> = Vec::new();
-    for row in said(ranks, text) {
+    let mut rows: Vec<(Vec<String>, Verdict)> = Vec::new();
+    for row in verdicts(ranks, text) {
         let name = match row.ranks.len() == ranks.len() {
             true => row.rule.to_owned(),
             false => format!("{} ({})", row.rule, which(&row, ranks.len())),
@@ -312,7 +312,7 @@ fn clear(ranks: &[RankFindings]) -> Table {
     let mut table = Table::new("clear", "Checked, not found", columns)
         .empty("every rule found something, or is undecided");
     let text = |outcome: &Outcome| Some((vec![outcome.clear.clone()?], outcome.denies));
-    for row in said(ranks, text) {
+    for row in verdicts(ranks, text) {
         let on = which(&row, ranks.len());
         let text = row.text.into_iter().next().unwrap_or_default();
         table.row(vec![row.rule.into(), on.into(), text.into()]);

@@ -50,11 +50,12 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
     let gpu = rank.devices().iter().fold(Cover::default(), |all, one| all.union(&one.any));
     let of_gpu = gpu.span()?;
     let gpu_ns = gpu.length();
-    let told = || [SpanKind::Operator, SpanKind::Python].iter().flat_map(|kind| rank.spans(*kind));
-    if told().next().is_none() {
+    let ranges =
+        || [SpanKind::Operator, SpanKind::Python].iter().flat_map(|kind| rank.spans(*kind));
+    if ranges().next().is_none() {
         return Some(AtOnce { window_ns: of_gpu.length(), gpu_ns, host: None });
     }
-    let host: Cover = told().chain(&rank.calls).map(HostSpan::interval).collect();
+    let host: Cover = ranges().chain(&rank.calls).map(HostSpan::interval).collect();
     let of_host = host.span().unwrap_or(of_gpu);
     let (start, end) = (of_gpu.start.min(of_host.start), of_gpu.end.max(of_host.end));
     let window_ns = Interval::new(start, end).length();

@@ -101,7 +101,7 @@ fn copies<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = (CopyKind, &'r Wo
 /// Gigabytes a second: the trace's own rate, from a finer clock than the
 /// times that it wrote; else bytes over duration.
 fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
-    let said = || {
+    let recorded = || {
         let args = rank.name(row.args);
         if !args.contains("bandwidth") {
             return None;
@@ -114,7 +114,7 @@ fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
         true => Some(0.0),
         false => Some(row.bytes.get()? as f64 / row.duration_ns.max(1) as f64),
     };
-    said().or_else(measured)
+    recorded().or_else(measured)
 }
 
 /// Rates at each change by kind, added up over concurrent copies.

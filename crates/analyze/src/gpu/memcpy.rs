@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_told_apart_by_the_memory_that_they_read() {
+    fn copies_are_distinguished_by_the_memory_that_they_read() {
         let rows = of_rows(&[
             copy(0, 100, Some(1000), MemoryKind::Pageable),
             copy(50, 100, Some(500), MemoryKind::Pageable),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_one_copy_does_not_tell_are_missing() {
+    fn bytes_that_one_copy_does_not_have_are_missing() {
         let rows = of_rows(&[
             copy(0, 10, Some(1000), MemoryKind::Unknown),
             copy(20, 10, None, MemoryKind::Unknown),

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use tprof_trace::calls::function;
+
 use crate::base::intervals::Interval;
 use crate::base::stats::Description;
 use crate::document::{
@@ -78,7 +80,8 @@ pub struct RankQueues {
 /// The length of each stream's queue at each change, in order of time.
 pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
     let mut changes: Vec<Vec<(u64, i64)>> = vec![Vec::new(); rank.streams.len()];
-    let is_launch = |call: &HostSpan| !rank.hta || HTA_LAUNCHES.contains(&rank.name(call.name));
+    let is_launch =
+        |call: &HostSpan| !rank.hta || HTA_LAUNCHES.contains(&function(rank.name(call.name)));
     let mut streams: Vec<(u32, u64)> = Vec::new();
     for (at, call) in rank.calls.iter().enumerate().filter(|(_, call)| is_launch(call)) {
         streams.clear();

@@ -38,9 +38,9 @@ pub(crate) fn resident(
         (false, _) => Source::Rss,
         (true, false) => Source::Pss,
         (true, true) => {
-            let told = file.property(property::NO_PSS);
-            let told = told.and_then(|json| serde_json::from_str::<String>(json).ok());
-            return Err(format!("no PSS was read: {}", told.as_deref().unwrap_or(NOT_READ)));
+            let reason = file.property(property::NO_PSS);
+            let reason = reason.and_then(|json| serde_json::from_str::<String>(json).ok());
+            return Err(format!("no PSS was read: {}", reason.as_deref().unwrap_or(NOT_READ)));
         }
     };
     points.extend(rounds);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_told_apart_by_domain_and_style_and_not_by_payload() {
+    fn ranges_are_distinguished_by_domain_and_style_and_not_by_payload() {
         let mut made = Fixture::new();
         let domain = made.name("library");
         let free = made.name(r#"{"style":"start/end"}"#);

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn calls_of_a_group_share_its_kernel_and_others_have_their_own() {
         let mut trace = Fixture::new();
-        let mut told = |start_ns: u64, end_ns: u64| {
+        let mut call = |start_ns: u64, end_ns: u64| {
             trace.collectives.push(Collective {
                 start_ns,
                 duration_ns: Some(end_ns - start_ns),
@@ -96,12 +96,12 @@ mod tests {
                 ..Collective::default()
             });
         };
-        told(100_000, 110_000);
+        call(100_000, 110_000);
         // A group of two.
-        told(200_000, 230_000);
-        told(205_000, 230_000);
+        call(200_000, 230_000);
+        call(205_000, 230_000);
         // Its kernel was not seen.
-        told(9_000_000, 9_010_000);
+        call(9_000_000, 9_010_000);
         for (at, correlation, name) in [
             // Two microseconds before its call began, by a clock that is that much off.
             (96_000, 1, "ncclDevKernel_Broadcast"),

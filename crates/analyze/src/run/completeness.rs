@@ -68,14 +68,14 @@ impl Completeness {
             infos.iter().flat_map(|info| info.completeness.blind.iter().cloned()).collect();
         blind.extend(missing::ranks(infos));
         let accounts = || infos.iter().map(|info| &info.completeness);
-        let told = merge(accounts().flat_map(|account| account.losses.iter().cloned()));
+        let of_accounts = merge(accounts().flat_map(|account| account.losses.iter().cloned()));
         let Recorded { events, samples } = seen.iter().map(|seen| seen.recorded).sum();
         let (lost, losses) = if closed {
-            (accounts().map(|account| account.lost).sum(), told)
+            (accounts().map(|account| account.lost).sum(), of_accounts)
         } else {
             // An open account lags behind the files, and files behind an account.
             let of_run = seen.iter().map(|seen| merge(seen.of_run.iter().cloned()));
-            let of_run = of_run.fold(told, most);
+            let of_run = of_run.fold(of_accounts, most);
             let of_processes = seen.iter().flat_map(|seen| seen.losses.iter().cloned());
             let losses = merge(of_run.into_iter().chain(of_processes));
             (losses.iter().map(|loss| loss.count).sum(), losses)

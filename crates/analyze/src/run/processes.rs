@@ -78,21 +78,21 @@ impl Serialize for ProcessRow {
 impl ProcessRow {
     /// Takes over the collector's record of a process known only from samples: when it
     /// began, and how it ended.
-    fn take(&mut self, told: &ProcessRow) {
-        self.ended = told.ended.clone();
-        self.end_ns = told.end_ns.clone();
-        self.start_ns = told.start_ns;
+    fn take(&mut self, collected: &ProcessRow) {
+        self.ended = collected.ended.clone();
+        self.end_ns = collected.end_ns.clone();
+        self.start_ns = collected.start_ns;
     }
 }
 
 /// Whether a row of the collector's is that of a program which a file has a row of too, made
 /// from samples: nothing of it attached, so that its end is unknown.
-fn is_same(row: &ProcessRow, told: &ProcessRow) -> bool {
-    row.pid == told.pid
+fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
+    row.pid == collected.pid
         && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
-        && told.end_ns.get().is_none_or(|end_ns| row.start_ns < end_ns)
-        && row.end_ns.get().is_none_or(|end_ns| told.start_ns < end_ns)
-        && is_cut_to(labels::program(&row.command), labels::program(&told.command))
+        && collected.end_ns.get().is_none_or(|end_ns| row.start_ns < end_ns)
+        && row.end_ns.get().is_none_or(|end_ns| collected.start_ns < end_ns)
+        && is_cut_to(labels::program(&row.command), labels::program(&collected.command))
 }
 
 /// Whether a program's name is one, or what the kernel keeps of one: its first 15 bytes.
@@ -153,23 +153,23 @@ pub(crate) fn join(
         let clock = clock(info);
         for process in &info.processes {
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
-            let told = of_info(process, &info.host, clock);
-            if let Some(at) = known.get(&(told.pid, told.start_ns)) {
+            let collected = of_info(process, &info.host, clock);
+            if let Some(at) = known.get(&(collected.pid, collected.start_ns)) {
                 // How it ended may have been recorded after its file was written.
                 let row = &mut rows[*at];
-                row.lost = told.lost.clone();
-                let ended = matches!(told.ended, Ended::Status(_) | Ended::Signal(_));
+                row.lost = collected.lost.clone();
+                let ended = matches!(collected.ended, Ended::Status(_) | Ended::Signal(_));
                 if ended && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended) {
-                    row.take(&told);
+                    row.take(&collected);
                 }
                 continue;
             }
             let same = |row: &&mut ProcessRow| {
-                row.file.is_some() && told.file.is_none() && is_same(row, &told)
+                row.file.is_some() && collected.file.is_none() && is_same(row, &collected)
             };
             match rows.iter_mut().find(same) {
-                Some(row) => row.take(&told),
-                None if only.is_none_or(mine) => rows.push(told),
+                Some(row) => row.take(&collected),
+                None if only.is_none_or(mine) => rows.push(collected),
                 None => {}
             }
         }
@@ -245,19 +245,22 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_samples_and_the_collector_tell_of_is_one() {
+    fn a_program_that_samples_and_the_collector_record_is_one() {
         let unknown = || otherwise(UNKNOWN);
         let sampled = row(7, "./fixed a b", (0, 100), unknown());
-        let told = row(7, "/opt/fixed", (20, 90), Ended::Status(3));
-        assert!(is_same(&sampled, &told));
+        let collected = row(7, "/opt/fixed", (20, 90), Ended::Status(3));
+        assert!(is_same(&sampled, &collected));
         let mut both = sampled.clone();
-        both.take(&told);
-        assert_eq!((&*both.command, both.start_ns, &both.ended), ("./fixed a b", 20, &told.ended));
+        both.take(&collected);
+        assert_eq!(
+            (&*both.command, both.start_ns, &both.ended),
+            ("./fixed a b", 20, &collected.ended)
+        );
         assert_eq!(both.end_ns, Reading::Is(90));
         // Another process, program or time, and one whose end is in its file.
-        assert!(!is_same(&row(8, "fixed", (0, 100), unknown()), &told));
-        assert!(!is_same(&row(7, "sh -c fixed", (0, 100), unknown()), &told));
-        assert!(!is_same(&row(7, "fixed", (95, 100), unknown()), &told));
-        assert!(!is_same(&row(7, "fixed", (0, 100), Ended::Status(0)), &told));
+        assert!(!is_same(&row(8, "fixed", (0, 100), unknown()), &collected));
+        assert!(!is_same(&row(7, "sh -c fixed", (0, 100), unknown()), &collected));
+        assert!(!is_same(&row(7, "fixed", (95, 100), unknown()), &collected));
+        assert!(!is_same(&row(7, "fixed", (0, 100), Ended::Status(0)), &collected));
     }
 }

@@ -128,13 +128,13 @@ mod tests {
     #[test]
     fn a_thread_in_a_read_waits_for_input() {
         let (mut reader, writer): (_, PipeWriter) = pipe().unwrap();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let thread = std::thread::spawn(move || {
             let own = std::fs::read_link("/proc/thread-self").unwrap();
-            tell.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            sender.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
             reader.read(&mut [0]).unwrap()
         });
-        let (pid, tid): (_, u32) = (std::process::id(), told.recv().unwrap());
+        let (pid, tid): (_, u32) = (std::process::id(), receiver.recv().unwrap());
         let blocked = loop {
             let found = look(pid, tid, true);
             match found.filter(|found| found.waits_for == Some(ThreadState::Io)) {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_arguments_tell_what_is_waited_for() {
+    fn numbers_and_arguments_show_what_is_waited_for() {
         use ThreadState::{Io, Lock, Poll, Sleep};
         let private = libc::FUTEX_PRIVATE_FLAG as u64;
         let timed = libc::FUTEX_WAIT_BITSET as u64 | libc::FUTEX_CLOCK_REALTIME as u64 | private;

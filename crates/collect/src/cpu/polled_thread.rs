@@ -51,7 +51,8 @@ pub struct PolledThread {
     first_ns: u64,
     /// It ran so long since it was last found running, in unknown places.
     unseen_ns: u64,
-    untold_ns: u64,
+    /// It ran so long in places that stay unknown; not reported yet.
+    unplaced_ns: u64,
     ready_ns: u64,
     /// Time that it neither ran nor was ready, not reported yet. The kernel counts a thread
     /// as ready once it runs again: what appeared as waiting may turn out not to be.
@@ -93,7 +94,7 @@ impl PolledThread {
             at_ns: now_ns,
             first_ns: now_ns,
             unseen_ns: 0,
-            untold_ns: 0,
+            unplaced_ns: 0,
             ready_ns: 0,
             owed_ns: 0,
             wait: None,
@@ -133,7 +134,7 @@ impl PolledThread {
         self.owed_ns += rest_ns.max(0);
         if runs() {
             let seen_ns = self.unseen_ns.min(passed_ns.max(ran_ns).saturating_mul(MOST_LOOKS));
-            self.untold_ns += self.unseen_ns - seen_ns;
+            self.unplaced_ns += self.unseen_ns - seen_ns;
             self.unseen_ns = 0;
             return ThreadActivity::Runs(seen_ns);
         }
@@ -153,7 +154,7 @@ impl PolledThread {
 
     pub fn give(&mut self, pid: u32, tid: u32, out: &mut Vec<Stretch>) {
         let ready = (Kind::Ready, std::mem::take(&mut self.ready_ns));
-        let ran = (Kind::Ran, std::mem::take(&mut self.untold_ns));
+        let ran = (Kind::Ran, std::mem::take(&mut self.unplaced_ns));
         for (kind, length_ns) in [ready, ran].into_iter().filter(|(_, length_ns)| *length_ns > 0) {
             let time_ns = self.at_ns.saturating_sub(length_ns).max(self.first_ns);
             out.push(Stretch { pid, tid, time_ns, length_ns, kind, place: None });
@@ -161,7 +162,7 @@ impl PolledThread {
     }
 
     pub fn end(&mut self, pid: u32, tid: u32, out: &mut Vec<Stretch>) {
-        self.untold_ns += std::mem::take(&mut self.unseen_ns);
+        self.unplaced_ns += std::mem::take(&mut self.unseen_ns);
         // Short waits between stretches of running, in unknown places.
         let since_ns = self.at_ns.saturating_sub(self.owed_ns.max(0) as u64);
         self.wait.get_or_insert(Wait { since_ns, place: None, looks: 0 });
@@ -208,8 +209,8 @@ mod tests {
         assert_eq!(look(&mut thread, 50, 20, 2, true), (ThreadActivity::Runs(10 * MS), 24));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
-        let told: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
-        assert_eq!(told, [(Kind::Waited, 4 * MS), (Kind::Ready, 2 * MS)]);
+        let stretches: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
+        assert_eq!(stretches, [(Kind::Waited, 4 * MS), (Kind::Ready, 2 * MS)]);
     }
 
     #[test]
@@ -221,8 +222,8 @@ mod tests {
         assert_eq!(look(&mut thread, 30, 14, 16, true), (ThreadActivity::Runs(10 * MS), 0));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
-        let told: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
-        assert_eq!(told, [(Kind::Ready, 16 * MS)]);
+        let stretches: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
+        assert_eq!(stretches, [(Kind::Ready, 16 * MS)]);
         // Woken, and ready for 6 ms of the 10 that it seemed to wait.
         let mut thread = self::thread();
         assert_eq!(look(&mut thread, 10, 10, 0, false).0, ThreadActivity::Waits);
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(found, ThreadActivity::Runs(40 * MS));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
-        let untold: u64 = out.iter().filter(|s| s.kind == Kind::Ran).map(|s| s.length_ns).sum();
-        assert_eq!(untold, 20 * MS);
+        let unplaced: u64 = out.iter().filter(|s| s.kind == Kind::Ran).map(|s| s.length_ns).sum();
+        assert_eq!(unplaced, 20 * MS);
     }
 }

@@ -5,7 +5,7 @@ use crate::error::CollectError;
 use crate::os::sys;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tprof_wire::env::SOCKET_NAME;
@@ -37,7 +37,13 @@ pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
 /// The lock, unless another process holds it or the directory is just given up.
 pub fn lock(session: &Path) -> io::Result<Option<File>> {
     let path = session.join(LOCK);
-    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    // In a run directory another user may have left a link or a pipe of this name.
+    let opened = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(&path);
     let file = match opened {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,

@@ -63,10 +63,10 @@ pub fn claim(directory: &Path) -> io::Result<Owned> {
         .open(directory.join(OWNER))?;
     file.try_lock()?;
     let inode = file.metadata()?.ino();
-    let told = OwnerFile { magic: MAGIC.to_owned(), boot, pid: std::process::id(), inode };
+    let owner = OwnerFile { magic: MAGIC.to_owned(), boot, pid: std::process::id(), inode };
     file.set_len(0)?;
     file.rewind()?;
-    file.write_all(&serde_json::to_vec(&told)?)?;
+    file.write_all(&serde_json::to_vec(&owner)?)?;
     Ok(Owned { _locked: file })
 }
 
@@ -107,8 +107,8 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
     }
     let mut text = Vec::new();
     (&mut file).take(OWNER_BYTES).read_to_end(&mut text).ok()?;
-    let told: OwnerFile = serde_json::from_slice(&text).ok()?;
-    if told.magic != MAGIC || told.boot != boot || told.inode != held.ino() {
+    let owner: OwnerFile = serde_json::from_slice(&text).ok()?;
+    if owner.magic != MAGIC || owner.boot != boot || owner.inode != held.ino() {
         return None;
     }
     file.try_lock().ok()?;
@@ -148,13 +148,13 @@ mod tests {
         sweep(&[place.path().to_owned(), place.path().to_owned()])
     }
 
-    /// Rewrites what an owner's file says, in place.
-    fn say(directory: &Path, key: &str, value: serde_json::Value) {
+    /// Rewrites one value of an owner's file, in place.
+    fn rewrite(directory: &Path, key: &str, value: serde_json::Value) {
         let path = directory.join(OWNER);
-        let mut told: serde_json::Value =
+        let mut owner: serde_json::Value =
             serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        told[key] = value;
-        fs::write(path, told.to_string()).unwrap();
+        owner[key] = value;
+        fs::write(path, owner.to_string()).unwrap();
     }
 
     #[test]
@@ -184,12 +184,12 @@ mod tests {
     #[test]
     fn what_only_looks_alike_stays() {
         let (place, directory) = dead();
-        say(&directory, "boot", "another-boot-or-another-host".into());
+        rewrite(&directory, "boot", "another-boot-or-another-host".into());
         assert_eq!(swept(&place), 0, "of another host");
-        say(&directory, "boot", boot().unwrap().into());
-        say(&directory, "magic", "something else".into());
+        rewrite(&directory, "boot", boot().unwrap().into());
+        rewrite(&directory, "magic", "something else".into());
         assert_eq!(swept(&place), 0, "another program's");
-        say(&directory, "magic", MAGIC.into());
+        rewrite(&directory, "magic", MAGIC.into());
         let named = place.path().join("results");
         fs::rename(&directory, &named).unwrap();
         assert_eq!(swept(&place), 0, "of another name");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_found_it_is_heard_and_newcomers_find_nothing() {
+    fn who_found_it_is_served_and_newcomers_find_nothing() {
         let session = directory();
         let (socket, listener) = SessionSocket::open(&session).unwrap();
         let early = sys::connect(&session.join(SOCKET_NAME)).unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::file::{EM_NATIVE, ET_DYN, ET_EXEC, Elf, ElfError, PT_INTERP, PT_LOAD, Segment, open};
 
 /// Symbols that change what can be recorded if an executable defines them.
-const TELLING: [&str; 6] =
+const SIGNIFICANT: [&str; 6] =
     ["malloc", "__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"];
 
 /// What there is to know about an ELF file.
@@ -142,7 +142,7 @@ impl Elf {
             setuid,
             setgid,
             segments: self.segments.iter().filter(|s| s.kind == PT_LOAD).copied().collect(),
-            exports: TELLING.into_iter().filter(|s| self.exports_among(s, &dynamic)).collect(),
+            exports: SIGNIFICANT.into_iter().filter(|s| self.exports_among(s, &dynamic)).collect(),
         }
     }
 

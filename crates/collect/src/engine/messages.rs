@@ -51,20 +51,20 @@ impl Engine {
                 Event::Control(request, reply) => {
                     let _ = reply.send(self.control(request));
                 }
-                Event::Device(told) => {
+                Event::Device(message) => {
                     let recording = self.parts.session.page().recording.load(Relaxed) != 0;
-                    if !self.devices.take(told, recording) {
+                    if !self.devices.take(message, recording) {
                         self.out.processes.losses.lose(READINGS, NO_FILE, 1);
                     }
                 }
                 Event::Sizes(round) => self.take_sizes(round),
                 Event::RootStarted(pid) => self.out.processes.root = Some(pid),
-                Event::Sampler(heard) => {
+                Event::Sampler(event) => {
                     let recording = self.recording.ends_on
                         || self.parts.session.page().recording.load(Relaxed) != 0;
                     let Engine { targets, out, attribution, .. } = self;
-                    if recording || !matches!(heard, SamplerEvent::Samples(_)) {
-                        attribution.take(heard, &mut Destination { targets, out });
+                    if recording || !matches!(event, SamplerEvent::Samples(_)) {
+                        attribution.take(event, &mut Destination { targets, out });
                     }
                 }
                 Event::RootEnded(pid, status) => {

@@ -141,8 +141,8 @@ fn serve_modules(
             let _ = answers.send(answer);
         }
         // Before the target goes on: it may be gone in no time.
-        let told = MappingsRead { image, read_ns, modules: modules.clone(), late };
-        if answers.send(Answer::Modules(told)).is_err() {
+        let mappings = MappingsRead { image, read_ns, modules: modules.clone(), late };
+        if answers.send(Answer::Modules(mappings)).is_err() {
             return;
         }
         session.wake();

@@ -2,6 +2,7 @@
 
 use super::coverage::Gap;
 use super::launches::{Launches, RuntimeCall};
+use super::matching::{Matched, Matching, MemoryCall};
 use super::ranges::Ranges;
 use super::rows::{self, Rows, ThreadRows};
 use crate::out::info;
@@ -19,9 +20,6 @@ use tprof_wire::record::ExtKind;
 /// node's ranks.
 const ROWS: usize = 8_192;
 
-/// How long the hooks may take to record memory that CUPTI has recorded.
-const HOOKS_LATE_NS: u64 = 5_000_000_000;
-
 /// What only NCCL's profiler plugin records.
 pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
 
@@ -33,7 +31,9 @@ pub struct Gpu {
     copies: Vec<MemoryCopy>,
     waits: Vec<Synchronization>,
     spans: Vec<Span>,
-    allocations: Vec<DeviceAllocation>,
+    matching: Matching,
+    /// CUPTI records memory.
+    records_memory: bool,
     externals: Vec<ExternalId>,
     ranges: Ranges,
     launches: Launches,
@@ -53,7 +53,8 @@ impl Gpu {
             copies: Vec::new(),
             waits: Vec::new(),
             spans: Vec::new(),
-            allocations: Vec::new(),
+            matching: Matching::default(),
+            records_memory: true,
             externals: Vec::new(),
             ranges: Ranges::default(),
             launches: Launches::default(),
@@ -143,8 +144,10 @@ impl Gpu {
                 self.waits.push(row);
             }
             ExtKind::Memory => {
-                let row = self.rows.memory(&gpu::Memory::unpack(payload)?, record.thread);
-                self.allocations.push(row);
+                let change = gpu::Memory::unpack(payload)?;
+                let row = self.rows.memory(&change, record.thread);
+                self.rows.pools(&change, place.file);
+                self.matching.recorded(row);
             }
             ExtKind::External => {
                 let external = gpu::External::unpack(payload)?;
@@ -192,6 +195,15 @@ impl Gpu {
         });
     }
 
+    /// Adds what is not recorded of this process to the run's list, and why.
+    pub fn add_blind(&self, what: &str, why: &str, losses: &mut Losses) {
+        losses.add_blind(Blind {
+            process: self.label.clone(),
+            what: what.to_owned(),
+            why: why.to_owned(),
+        });
+    }
+
     /// Something that the run must report.
     fn note(
         &mut self,
@@ -215,6 +227,7 @@ impl Gpu {
                 if text.starts_with("kernels: ") {
                     self.launches.cannot_know();
                 }
+                self.records_memory &= !text.starts_with("device memory: ");
                 let (of, why) = text.split_once(": ").unwrap_or(("records of the GPU", text));
                 blind(of, &format!("CUPTI refused it ({why}, {count})"));
             }
@@ -260,23 +273,24 @@ impl Gpu {
         }
     }
 
-    /// Writes CUPTI's records of memory, unless the hooks record it, with the
-    /// stacks that took it. A hook may be late: its first stack waits for the
-    /// collector, which is longer than CUPTI takes.
+    /// Calls of the hooks that changed memory.
+    pub fn changed_memory(&mut self, calls: impl Iterator<Item = MemoryCall>) {
+        // Before its records begin CUPTI has none to match.
+        let from_ns = self.calls_from_ns.filter(|_| self.records_memory).unwrap_or(u64::MAX);
+        calls.filter(|call| call.from_ns >= from_ns).for_each(|call| self.matching.called(call));
+    }
+
+    /// Writes changes of memory that only CUPTI recorded: the hooks' rows of the others have the
+    /// stacks that took it.
     pub fn write_memory(
         &mut self,
-        hooks_record: bool,
         now_ns: u64,
+        last: bool,
         writer: &mut TraceWriter,
         losses: &mut Losses,
     ) {
-        if hooks_record {
-            self.allocations.clear();
-        }
-        let waited = self.allocations.first().map_or(0, |row| now_ns.saturating_sub(row.time_ns));
-        if waited >= HOOKS_LATE_NS || self.allocations.len() >= ROWS {
-            write_rows(&mut self.allocations, |row| row.time_ns, writer, losses);
-        }
+        let mut rows = self.matching.settle(now_ns, last);
+        write_rows(&mut rows, |row| row.time_ns, writer, losses);
     }
 
     /// Writes what has gathered; `threads` are the rows of the process's threads, by
@@ -310,7 +324,8 @@ impl Gpu {
         losses: &mut Losses,
     ) {
         self.write(threads, writer, losses);
-        write_rows(&mut self.allocations, |row| row.time_ns, writer, losses);
+        self.write_memory(end_ns, true, writer, losses);
+        self.write_matched(writer);
         let unrecorded = self.ranges.close(end_ns);
         self.write(threads, writer, losses);
         for (what, why, count) in [
@@ -323,6 +338,21 @@ impl Gpu {
                 losses.lose(what, why, count);
             }
         }
+    }
+
+    /// Which side recorded changes of memory, as a property of the file.
+    fn write_matched(&mut self, writer: &mut TraceWriter) {
+        let Matched { both, only_cupti, only_hooks } = self.matching.finish();
+        if self.calls_from_ns.is_none() || !self.records_memory {
+            return;
+        }
+        let key = writer.name("device-memory");
+        let value = serde_json::json!({
+            "process": self.rows.process, "both": both, "only_cupti": only_cupti,
+            "only_hooks": only_hooks,
+        });
+        let value = writer.name(&value.to_string());
+        writer.property(Property { key, value });
     }
 
     /// Reports how many kernels were launched without a record.

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+use tprof_trace::calls::{function, is_launch};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::hash::spread;
 
@@ -30,12 +31,10 @@ enum Class {
 }
 
 fn class_of(name: &str) -> Class {
-    match name {
-        _ if name.starts_with("cudaLaunchKernel") => Class::Launch,
-        _ if name.starts_with("cudaLaunchCooperativeKernel_") => Class::Launch,
-        "cudaLaunchCooperativeKernel" => Class::Launch,
-        _ if name.starts_with("cudaStreamBeginCapture") => Class::CaptureBegins,
-        _ if name.starts_with("cudaStreamEndCapture") => Class::CaptureEnds,
+    match function(name) {
+        _ if is_launch(name) => Class::Launch,
+        "cudaStreamBeginCapture" | "cudaStreamBeginCaptureToGraph" => Class::CaptureBegins,
+        "cudaStreamEndCapture" => Class::CaptureEnds,
         _ => Class::Other,
     }
 }
@@ -215,6 +214,23 @@ mod tests {
         assert_eq!(launches.without_kernels(), 10);
         launches.counted = 4;
         assert_eq!(launches.without_kernels(), 6);
+    }
+
+    #[test]
+    fn each_form_of_a_launch_waits_for_its_kernel() {
+        let mut launches = Launches::default();
+        let forms = [
+            "cudaLaunchKernel_v7000",
+            "cudaLaunchKernelExC_ptsz_v11060",
+            "cudaLaunchCooperativeKernel_v9000",
+            "__cudaLaunchKernel_v13000",
+            "__cudaLaunchKernel_ptsz_v13000",
+        ];
+        for (at, name) in (1..).zip(forms) {
+            launches.called(&call((10 + at, name), at, 0), || name);
+        }
+        launches.called(&call((20, "cudaGraphLaunch_v10000"), 20, 0), || "cudaGraphLaunch_v10000");
+        assert_eq!(launches.without_kernels(), forms.len() as u64);
     }
 
     #[test]

@@ -8,9 +8,11 @@ mod agent;
 pub mod coverage;
 mod joins;
 mod launches;
+pub mod matching;
 mod ranges;
 mod rows;
 mod texts;
+pub mod virtual_memory;
 
 pub use agent::{AgentRecord, Gpu, NCCL_CHOICES};
 pub use rows::ThreadRows;

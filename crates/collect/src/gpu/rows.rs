@@ -45,8 +45,8 @@ pub struct Rows {
     pub texts: Texts,
     /// Device and default stream of each context.
     pub contexts: HashMap<u32, (u32, u32)>,
-    /// Device memory that is live: address → bytes.
-    live: HashMap<u64, u64>,
+    /// Stream-ordered pools, by device and address: bytes held and given out.
+    pools: HashMap<(u32, u64), [u64; 2]>,
 }
 
 impl Rows {
@@ -57,7 +57,7 @@ impl Rows {
             joins: Joins::default(),
             texts: Texts::default(),
             contexts: HashMap::new(),
-            live: HashMap::new(),
+            pools: HashMap::new(),
         }
     }
 
@@ -158,12 +158,6 @@ impl Rows {
     pub fn memory(&mut self, m: &gpu::Memory, thread: ThreadIndex) -> DeviceAllocation {
         const RELEASE: u32 = 2;
         let free = m.operation == RELEASE;
-        let bytes = if free {
-            self.live.remove(&m.address).or((m.bytes != 0).then_some(m.bytes))
-        } else {
-            self.live.insert(m.address, m.bytes);
-            Some(m.bytes)
-        };
         let kind = memory_kind(m.kind);
         let of_host = matches!(kind, MemoryKind::Pageable | MemoryKind::Pinned);
         DeviceAllocation {
@@ -174,11 +168,30 @@ impl Rows {
             free,
             device: (!of_host).then_some(m.device),
             address: m.address,
-            bytes,
+            // A free without a size is that of the last allocation at its address, in order of time.
+            bytes: (!free || m.bytes != 0).then_some(m.bytes),
             kind,
             stream: (m.asynchronous != 0).then_some(u64::from(m.stream)),
             correlation: Some(u64::from(m.correlation)),
             ..DeviceAllocation::default()
+        }
+    }
+
+    /// What the stream-ordered pools of a device hold after a change of one of them: counters of
+    /// the process.
+    pub fn pools(&mut self, m: &gpu::Memory, file: &mut OpenFile) {
+        if m.pool == 0 {
+            return;
+        }
+        self.pools.insert((m.device, m.pool), [m.pool_held, m.pool_given]);
+        let time_ns = self.joins.ns(m.time);
+        let names = [counter::POOL_HELD_BYTES, counter::POOL_GIVEN_BYTES];
+        for (at, name) in names.into_iter().enumerate() {
+            let of_device = self.pools.iter().filter(|((device, _), _)| *device == m.device);
+            let value = of_device.map(|(_, sizes)| sizes[at] as f64).sum();
+            let (process, device, name) =
+                (Some(self.process), Some(m.device), file.writer.name(name));
+            file.counter(Counter { time_ns, process, device, name, value });
         }
     }
 

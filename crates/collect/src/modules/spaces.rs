@@ -44,7 +44,7 @@ struct Space {
     /// one of them changes.
     regions: Arc<Vec<CodeRegion>>,
     /// First addresses of modules that were reported.
-    told: HashSet<u64>,
+    reported: HashSet<u64>,
 }
 
 /// A module that a sample lay in, for the writer of the trace.
@@ -106,7 +106,7 @@ impl Spaces {
     /// A process forked.
     pub fn forked(&mut self, pid: u32, parent: u32) {
         let regions = self.of.get(&parent).map(|space| Arc::clone(&space.regions));
-        let space = Space { regions: regions.unwrap_or_default(), told: HashSet::new() };
+        let space = Space { regions: regions.unwrap_or_default(), reported: HashSet::new() };
         self.of.insert(pid, space);
     }
 
@@ -146,7 +146,7 @@ impl Spaces {
         };
         let (time_ns, module) = &*module;
         let space = self.of.get_mut(&pid)?;
-        if rows.is_some() && space.told.insert(module.start) {
+        if rows.is_some() && space.reported.insert(module.start) {
             self.met.push(MetModule { pid, time_ns: *time_ns, module: module.clone() });
         }
         let bias = module.bias;
@@ -215,7 +215,7 @@ impl Spaces {
 /// Puts a mapping in force; what lay there before is gone.
 fn insert(space: &mut Space, mapping: Mapping, time_ns: u64) {
     let (start, end) = (mapping.start, mapping.end);
-    space.told.remove(&start);
+    space.reported.remove(&start);
     let regions = Arc::make_mut(&mut space.regions);
     // Parts of an older mapping beside the new one stay.
     let mut kept = Vec::new();

@@ -40,10 +40,49 @@ struct Utilization {
 /// `nvmlMemory_t`.
 #[repr(C)]
 #[derive(Default)]
-struct Memory {
+struct MemoryV1 {
     total: u64,
     free: u64,
     used: u64,
+}
+
+/// `nvmlMemory_v2_t`.
+#[repr(C)]
+#[derive(Default)]
+struct MemoryV2 {
+    version: c_uint,
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
+
+/// `nvmlTemperature_v1_t`.
+#[repr(C)]
+#[derive(Default)]
+struct TemperatureV1 {
+    version: c_uint,
+    sensor: c_uint,
+    celsius: c_int,
+}
+
+/// The `version` of a structure: its size, and its number in the highest byte.
+const fn version_of<T>(number: c_uint) -> c_uint {
+    size_of::<T>() as c_uint | number << 24
+}
+const _: () = assert!(version_of::<MemoryV2>(2) == 0x0200_0028);
+const _: () = assert!(version_of::<TemperatureV1>(1) == 0x0100_000c);
+
+/// Memory of a device, bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// In use by all processes.
+    pub used: u64,
+    /// All.
+    pub total: u64,
+    /// What driver and firmware keep for themselves; none where `used` includes it,
+    /// with a driver that has only the first version of this function (before R510).
+    pub reserved: Option<u64>,
 }
 
 /// `nvmlPciInfo_t`.
@@ -155,12 +194,17 @@ impl Library {
         Ok((rates.gpu, rates.memory))
     }
 
-    /// Bytes of memory in use, and of all.
-    pub fn memory(&self, of: Device) -> Result<(u64, u64), String> {
-        type Get = unsafe extern "C" fn(*mut c_void, *mut Memory) -> Status;
-        let mut memory = Memory::default();
-        call!(self, c"nvmlDeviceGetMemoryInfo" as Get, (of.0, &raw mut memory))?;
-        Ok((memory.used, memory.total))
+    /// Its memory.
+    pub fn memory(&self, of: Device) -> Result<Memory, String> {
+        type Get<T> = unsafe extern "C" fn(*mut c_void, *mut T) -> Status;
+        let mut v2 = MemoryV2 { version: version_of::<MemoryV2>(2), ..MemoryV2::default() };
+        if call!(self, c"nvmlDeviceGetMemoryInfo_v2" as Get<MemoryV2>, (of.0, &raw mut v2)).is_ok()
+        {
+            return Ok(Memory { used: v2.used, total: v2.total, reserved: Some(v2.reserved) });
+        }
+        let mut v1 = MemoryV1::default();
+        call!(self, c"nvmlDeviceGetMemoryInfo" as Get<MemoryV1>, (of.0, &raw mut v1))?;
+        Ok(Memory { used: v1.used, total: v1.total, reserved: None })
     }
 
     /// A clock, MHz.
@@ -192,16 +236,32 @@ impl Library {
     }
 
     /// Temperature of the chip, degrees Celsius.
-    pub fn temperature(&self, of: Device) -> Result<u32, String> {
+    pub fn temperature(&self, of: Device) -> Result<i32, String> {
         const CHIP: c_uint = 0;
+        type Get = unsafe extern "C" fn(*mut c_void, *mut TemperatureV1) -> Status;
+        let mut v1 = TemperatureV1 {
+            version: version_of::<TemperatureV1>(1),
+            sensor: CHIP,
+            ..TemperatureV1::default()
+        };
+        if call!(self, c"nvmlDeviceGetTemperatureV" as Get, (of.0, &raw mut v1)).is_ok() {
+            return Ok(v1.celsius);
+        }
+        // An older driver has only this one, which goes with CUDA 14.
         let mut value = 0;
         call!(self, c"nvmlDeviceGetTemperature" as OfKind, (of.0, CHIP, &raw mut value))?;
-        Ok(value)
+        Ok(value as i32)
     }
 
-    /// Why clocks are lower than they could be: `nvmlClocksThrottleReason…`, as bits.
-    pub fn throttle_reasons(&self, of: Device) -> Result<u64, String> {
+    /// Why clocks are lower than they could be: `nvmlClocksEventReason…`, as bits.
+    pub fn clock_reasons(&self, of: Device) -> Result<u64, String> {
         let mut value = 0;
+        if call!(self, c"nvmlDeviceGetCurrentClocksEventReasons" as Mask, (of.0, &raw mut value))
+            .is_ok()
+        {
+            return Ok(value);
+        }
+        // An older driver has it only under this name, which goes with CUDA 14.
         call!(self, c"nvmlDeviceGetCurrentClocksThrottleReasons" as Mask, (of.0, &raw mut value))?;
         Ok(value)
     }

@@ -128,7 +128,10 @@ fn devices(library: &Library) -> Result<Vec<Known>, String> {
         };
         fact("name", library.name(device).map(Value::from));
         fact("pci", library.pci(device).map(Value::from));
-        fact("memory_bytes", library.memory(device).map(|(_, all)| all.into()));
+        let memory = library.memory(device);
+        fact("memory_bytes", memory.clone().map(|memory| memory.total.into()));
+        fact("memory_reserved_bytes", memory.clone().map(|memory| memory.reserved.into()));
+        fact("used_includes_reserved", memory.map(|memory| memory.reserved.is_none().into()));
         fact(
             "power_limit_watts",
             library.power_limit(device).map(|mw| (f64::from(mw) / 1e3).into()),
@@ -166,12 +169,12 @@ fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, St
     let rates = library.utilization(device);
     take(counter::GPU_UTILIZATION, rates.clone().map(|rates| f64::from(rates.0) / 100.0));
     take(counter::GPU_MEMORY_UTILIZATION, rates.map(|rates| f64::from(rates.1) / 100.0));
-    take(counter::GPU_MEMORY_BYTES, library.memory(device).map(|(used, _)| used as f64));
+    take(counter::GPU_MEMORY_BYTES, library.memory(device).map(|memory| memory.used as f64));
     take(counter::GPU_SM_CLOCK, library.clock(device, CLOCK_SM).map(hertz));
     take(counter::GPU_MEMORY_CLOCK, library.clock(device, CLOCK_MEMORY).map(hertz));
     take(counter::GPU_POWER, library.power(device).map(|mw| f64::from(mw) / 1e3));
     take(counter::GPU_TEMPERATURE, library.temperature(device).map(f64::from));
-    take(counter::GPU_THROTTLE, library.throttle_reasons(device).map(|bits| bits as f64));
+    take(counter::GPU_THROTTLE, library.clock_reasons(device).map(|bits| bits as f64));
     (values, missing)
 }
 

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_files_anonymous_memory_and_newlines_are_told_apart() {
+    fn removed_files_anonymous_memory_and_newlines_are_distinguished() {
         let m = one("1000-2000 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!((m.path, m.exec, m.inode), (PathBuf::new(), false, 0));
         let m = one("1000-2000 r-xp 00000000 08:01 9      /tmp/x (deleted)").unwrap();

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_started_before_it_could_say_so() {
+    fn a_process_started_before_it_could_report_it() {
         let before_ns = sys::monotonic_ns();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let started_ns = started_ns(child.id()).unwrap();

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_there_is_told_from_memory_that_may_not_be_read() {
+    fn memory_that_is_not_there_differs_from_memory_that_may_not_be_read() {
         let (pid, word) = (std::process::id(), 7u64);
         assert!(can_read(pid, &raw const word as u64).is_ok());
         let not_mapped = can_read(pid, 4096).unwrap_err().raw_os_error();

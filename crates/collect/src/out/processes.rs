@@ -152,8 +152,8 @@ impl Processes {
     /// A program that was sampled has ended; how, if anyone saw it.
     pub fn sampled_ended(&mut self, row: usize, end_ns: u64, last: bool) -> Option<ProcessEnd> {
         let process = self.processes.get(row)?;
-        let told = process.exit_status.is_some() || process.signal.is_some();
-        let status = self.status_of(process.pid, process.start_ns).filter(|_| !told);
+        let has_end = process.exit_status.is_some() || process.signal.is_some();
+        let status = self.status_of(process.pid, process.start_ns).filter(|_| !has_end);
         let process = self.processes.get_mut(row)?;
         if let Some(status) = status {
             (process.exit_status, process.signal, process.ended_by) = in_words(Some(status));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_and_restarts_are_told_apart() {
+    fn launches_and_restarts_are_distinguished() {
         let first = of("OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=a").unwrap();
         assert!(!first.is_same(&of("OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=b").unwrap()));
         assert!(first.is_same(&of("OMPI_COMM_WORLD_RANK=0").unwrap()));

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_apart_by_their_counter() {
+    fn events_are_distinguished_by_their_counter() {
         let pair = |low: u64, high: u64| low | high << 32;
         let body = words(&[7, 0x1234, pair(10, 11), 99, pair(3, 0), 5000]);
         let layout = |id| if id == 7 { Layout::Counted } else { Layout::Chain };

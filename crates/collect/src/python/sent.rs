@@ -85,7 +85,7 @@ impl SentNames {
     }
 
     /// Writes a frame's name.
-    pub fn tell(
+    pub fn define(
         &mut self,
         sent: SentFrame,
         process: ProcessIndex,
@@ -186,11 +186,11 @@ mod tests {
         let path = directory.path().join("a.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
         let mut sent = SentNames::default();
-        let tell = |key, line| SentFrame::decode(&payload(key, line, "f", "f.py")).unwrap();
+        let frame = |key, line| SentFrame::decode(&payload(key, line, "f", "f.py")).unwrap();
         let first = sent.frame(1).unwrap();
-        sent.tell(tell(1, 5), 0, false, &mut writer);
-        sent.tell(tell(2, 5), 0, false, &mut writer);
-        sent.tell(tell(3, 6), 0, false, &mut writer);
+        sent.define(frame(1, 5), 0, false, &mut writer);
+        sent.define(frame(2, 5), 0, false, &mut writer);
+        sent.define(frame(3, 6), 0, false, &mut writer);
         assert_eq!((sent.frame(1), sent.frame(2)), (Some(first), Some(first)));
         assert!(sent.frame(3).unwrap() != first && first & SYNTHETIC_FRAME != 0);
         assert_eq!(sent.give_up(0, &mut writer), 0);

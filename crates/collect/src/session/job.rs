@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_job_tells_nothing() {
+    fn what_names_no_job_gives_nothing() {
         assert_eq!(relation("RANK=0", "RANK=1"), Relation::Unknown);
         assert_eq!(relation("SLURM_JOB_ID=7", "RANK=1"), Relation::Unknown);
         assert_eq!(relation("SLURM_JOB_ID=", "SLURM_JOB_ID="), Relation::Unknown);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn torchrun_without_a_name_is_told_by_its_launcher_or_scheduler() {
+    fn torchrun_without_a_name_is_named_by_its_launcher_or_scheduler() {
         let none = "TORCHELASTIC_RUN_ID=none";
         assert_eq!(relation(none, none), Relation::Unknown);
         assert_eq!(relation("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RUN_ID=x"), Relation::Same);

@@ -249,7 +249,7 @@ impl Session {
             && let Ok(mut devices) = self.devices.lock()
         {
             let events = self.events.clone();
-            let deliver = move |told| drop(events.send(Event::Device(told)));
+            let deliver = move |message| drop(events.send(Event::Device(message)));
             *devices = nvml::Sampler::start(self.config.gpu_interval, deliver);
         }
     }
@@ -368,10 +368,10 @@ fn start_sampler(
         events: config.counters.iter().copied().filter(counted).collect(),
     };
     let events = events.clone();
-    let heard = move |heard| {
-        let _ = events.send(Event::Sampler(heard));
+    let deliver = move |event| {
+        let _ = events.send(Event::Sampler(event));
     };
-    CpuSampler::start(wanted, Box::new(heard))
+    CpuSampler::start(wanted, Box::new(deliver))
 }
 
 fn make_session_directory() -> Result<PathBuf, CollectError> {

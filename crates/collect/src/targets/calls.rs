@@ -1,14 +1,18 @@
-//! CUDA runtime, NCCL and cuBLAS calls, as the preloaded library recorded
-//! them: rows of the trace. Where CUPTI records the same calls, its records are used; memory comes
-//! only from these hooks, collectives also from NCCL's profiler plugin.
+//! CUDA runtime and driver, NCCL and cuBLAS calls, as the preloaded library recorded
+//! them: rows of the trace. Where CUPTI records the same calls, its records are used; collectives
+//! come also from NCCL's profiler plugin.
 
 mod note;
+mod unseen;
 mod words;
 
 pub use note::CallNote;
+pub use unseen::UnseenLaunches;
 use words::arguments;
 
 use crate::gpu::coverage::Coverage;
+use crate::gpu::matching::{CallKind, MemoryCall};
+use crate::gpu::virtual_memory::{MappingCall, VirtualMemory};
 use crate::shared::clock::Clock;
 use crate::targets::collectives::{Collectives, HookedCall};
 use crate::targets::gemms::Gemms;
@@ -26,6 +30,8 @@ const LONGEST_WAIT_NS: u64 = 250_000_000;
 #[derive(Debug, Default)]
 struct OfThread {
     device: u32,
+    /// The last change of memory, until the record of its call comes: function, and the change.
+    memory: Option<(u32, MemoryCall)>,
 }
 
 /// Calls of an image, on their way into its file.
@@ -39,8 +45,11 @@ pub struct Calls {
     pub coverage: Coverage,
     /// Of the rows that wait, those that started work: by whom, and when.
     started: Vec<(ThreadIndex, u64)>,
-    /// The hooks see how this process takes device memory.
-    pub records_memory: bool,
+    /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
+    pub memory_calls: Vec<MemoryCall>,
+    virtual_memory: VirtualMemory,
+    /// What graphs do that no record shows.
+    pub unseen: UnseenLaunches,
     names: Vec<NameId>,
     spans: Vec<Span>,
     allocations: Vec<DeviceAllocation>,
@@ -61,7 +70,9 @@ impl Calls {
             cupti_calls_from_ns: None,
             coverage: Coverage::default(),
             started: Vec::new(),
-            records_memory: false,
+            memory_calls: Vec::new(),
+            virtual_memory: VirtualMemory::new(process),
+            unseen: UnseenLaunches::default(),
             names: Vec::new(),
             spans: Vec::new(),
             allocations: Vec::new(),
@@ -87,7 +98,9 @@ impl Calls {
             CallNote::Call(function, number, end, result, kind, stream, detail) => {
                 let duration_ns = clock.ns(end).saturating_sub(time_ns);
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
-                if function.library == Library::Runtime {
+                self.changed_memory(thread, number, time_ns, time_ns + duration_ns);
+                self.unseen.called(function, result, detail);
+                if matches!(function.library, Library::Runtime | Library::Driver) {
                     // What starts work is counted while recording is on, as CUPTI's records are.
                     let starts_work =
                         matches!(function.does, Does::Launches { .. } | Does::Copies { .. });
@@ -105,9 +118,9 @@ impl Calls {
                 let args = args.map_or(NameId(0), |args| writer.name(&args));
                 self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
             }
-            CallNote::Memory { function, address, bytes, stream, stack, free } => {
-                self.records_memory = true;
-                self.memory(thread, time_ns, function, (address, bytes, stream), stack, free);
+            CallNote::Memory { function, number, address, bytes, stream, stack, free } => {
+                let change = (address, bytes, stream);
+                self.memory(thread, time_ns, (function, number), change, stack, free);
             }
             CallNote::Collective {
                 function,
@@ -154,6 +167,7 @@ impl Calls {
     ) {
         let (kind, category) = match function.library {
             Library::Runtime => (SpanKind::Runtime, ""),
+            Library::Driver => (SpanKind::Driver, ""),
             Library::Nccl => (SpanKind::Other, "nccl"),
             Library::Cublas | Library::CublasLt => (SpanKind::Other, "cublas"),
         };
@@ -200,39 +214,75 @@ impl Calls {
         &mut self,
         thread: ThreadIndex,
         time_ns: u64,
-        function: &Function,
+        (function, number): (&Function, u32),
         (address, bytes, stream): (u64, u64, u64),
         stack: u32,
         free: bool,
     ) {
-        let (of, in_stream) = match function.does {
+        let selected = self.threads.entry(thread).or_default().device;
+        let (of, in_stream, device) = match function.does {
             Does::Allocates { memory, stream, .. } | Does::Frees { memory, stream } => {
-                (memory, stream.is_some())
+                (memory, stream.is_some(), selected)
             }
-            Does::Resets => (memory::DEVICE, false),
+            Does::Resets { .. } => {
+                (memory::DEVICE, false, (stream as u32).checked_sub(1).unwrap_or(selected))
+            }
+            Does::Maps(how) => {
+                let (what, of) = (address, stream);
+                let call = MappingCall { how, time_ns, thread, what, bytes, of, stack };
+                self.virtual_memory.called(call);
+                return self.changes(thread, number, MemoryCall::of_mapping(&call));
+            }
             _ => return,
         };
-        let device = self.threads.entry(thread).or_default().device;
+        let how = match function.does {
+            Does::Resets { .. } => CallKind::Reset(device),
+            _ => CallKind::Plain,
+        };
+        let change = MemoryCall { address, bytes, free, from_ns: time_ns, to_ns: time_ns, how };
+        self.changes(thread, number, change);
+        let on_host = matches!(of, memory::PINNED | memory::REGISTERED);
         self.allocations.push(DeviceAllocation {
             time_ns,
             process: self.process,
             thread,
-            allocator: if in_stream { Allocator::Pool } else { Allocator::Library },
+            allocator: match of {
+                memory::IMPORTED => Allocator::Imported,
+                memory::REGISTERED => Allocator::Registered,
+                _ if in_stream => Allocator::Pool,
+                _ => Allocator::Library,
+            },
             free,
-            device: (of != memory::PINNED).then_some(device),
+            device: (!on_host).then_some(device),
             address,
             // Threads' rings are read one by one: which block a free ends shows only
             // when all rows lie in order of time.
-            bytes: (!free).then_some(bytes),
+            bytes: (!free && bytes > 0).then_some(bytes),
             kind: match of {
-                memory::PINNED => MemoryKind::Pinned,
+                memory::PINNED | memory::REGISTERED => MemoryKind::Pinned,
                 memory::MANAGED => MemoryKind::Managed,
+                memory::ARRAY => MemoryKind::Array,
                 _ => MemoryKind::Device,
             },
             stream: in_stream.then_some(stream),
             stack,
             ..DeviceAllocation::default()
         });
+    }
+
+    /// A thread changed memory in a call, the record of which follows.
+    fn changes(&mut self, thread: ThreadIndex, number: u32, change: MemoryCall) {
+        let state = self.threads.entry(thread).or_default();
+        if let Some((_, before)) = state.memory.replace((number, change)) {
+            self.memory_calls.push(before);
+        }
+    }
+
+    /// A call returned: if it changed memory, that lies within it.
+    fn changed_memory(&mut self, thread: ThreadIndex, number: u32, from_ns: u64, to_ns: u64) {
+        let Some(state) = self.threads.get_mut(&thread) else { return };
+        let Some((_, change)) = state.memory.take_if(|(of, _)| *of == number) else { return };
+        self.memory_calls.push(MemoryCall { from_ns, to_ns, ..change });
     }
 
     fn name(&mut self, function: &Function, number: u32, writer: &mut TraceWriter) -> NameId {
@@ -258,6 +308,7 @@ impl Calls {
         last: bool,
         writer: &mut TraceWriter,
     ) -> Result<(), TraceError> {
+        self.allocations.extend(self.virtual_memory.settle(now_ns, last));
         let rows = self.rows();
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
@@ -267,7 +318,8 @@ impl Calls {
         // CUPTI's agent may have begun while they waited.
         let mut spans = std::mem::take(&mut self.spans);
         spans.retain(|span| {
-            span.kind != SpanKind::Runtime || !self.is_recorded_by_cupti(span.start_ns)
+            !matches!(span.kind, SpanKind::Runtime | SpanKind::Driver)
+                || !self.is_recorded_by_cupti(span.start_ns)
         });
         self.spans = spans;
         for (thread, start_ns) in std::mem::take(&mut self.started) {
@@ -291,7 +343,16 @@ mod tests {
     use tprof_wire::calls::{FUNCTIONS, Number};
 
     #[test]
-    fn launches_that_were_heard_of_before_cupti_told_are_counted() {
+    fn hooks_of_launches_are_launches_in_traces_too() {
+        for function in FUNCTIONS {
+            let launches = matches!(function.does, Does::Launches { .. });
+            let is_named_so = tprof_trace::calls::is_launch(function.name);
+            assert_eq!(launches, is_named_so, "{}", function.name);
+        }
+    }
+
+    #[test]
+    fn launches_that_came_before_cupti_recorded_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
@@ -301,7 +362,7 @@ mod tests {
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }
-        // The agent says only now that it tells since the fifth of them.
+        // The agent reports only now that CUPTI records since the fifth of them.
         calls.cupti_calls_from_ns = Some(1_000_000_005);
         calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
         calls.write(2_000_000_000, true, &mut writer).unwrap();

@@ -68,11 +68,11 @@ pub struct Code {
     /// All there ever were.
     known: Vec<Arc<Placement>>,
     /// Mappings that were read, and when; not in force yet.
-    heard: VecDeque<(u64, Vec<LoadedModule>)>,
+    read: VecDeque<(u64, Vec<LoadedModule>)>,
     /// Stacks of the last pass, and when they were taken.
     stacks: Vec<(u64, Stack, PythonFrames)>,
     /// Python frames that the process defined.
-    told: SentNames,
+    names: SentNames,
     /// Who maps memory for itself.
     mappers: Mappers,
     /// Its interpreter; shared with forked children.
@@ -97,9 +97,9 @@ impl Code {
             current: Vec::new(),
             past: Vec::new(),
             known: Vec::new(),
-            heard: VecDeque::new(),
+            read: VecDeque::new(),
             stacks: Vec::new(),
-            told: SentNames::default(),
+            names: SentNames::default(),
             mappers: Mappers::default(),
             interpreter: None,
             seen: HashSet::new(),
@@ -131,9 +131,9 @@ impl Code {
 
     /// As [`Code::take`], with Python frames that are put in then: the interpreter that a
     /// target waited for has arrived as well.
-    pub fn take_told(&mut self, time_ns: u64, stack: Stack, python: &PythonKeys) {
+    pub fn take_sent(&mut self, time_ns: u64, stack: Stack, python: &PythonKeys) {
         let known =
-            python.keys.iter().filter_map(|key| Some((self.told.frame(key & !1)?, key & 1 == 1)));
+            python.keys.iter().filter_map(|key| Some((self.names.frame(key & !1)?, key & 1 == 1)));
         let frames = known.collect();
         if let Some(innermost) = stack.frames.first() {
             self.mappers.met(stack.stack, *innermost, time_ns);
@@ -159,13 +159,13 @@ impl Code {
     }
 
     /// Takes the name of a Python frame.
-    pub fn tell(&mut self, told: SentFrame, writer: &mut TraceWriter) {
-        self.told.tell(told, self.process, self.redact, writer);
+    pub fn define(&mut self, sent: SentFrame, writer: &mut TraceWriter) {
+        self.names.define(sent, self.process, self.redact, writer);
     }
 
     /// Names that never came; called once, at the end.
     pub fn names_lost(&mut self, writer: &mut TraceWriter) -> u64 {
-        self.told.give_up(self.process, writer)
+        self.names.give_up(self.process, writer)
     }
 
     /// Learns of the process's interpreter.
@@ -202,13 +202,13 @@ impl Code {
     /// Takes the mappings as they were at a time.
     pub fn take_modules(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
         // What samples show comes later than what was read.
-        let at = self.heard.partition_point(|(time, _)| *time <= read_ns);
-        self.heard.insert(at, (read_ns, modules));
+        let at = self.read.partition_point(|(time, _)| *time <= read_ns);
+        self.read.insert(at, (read_ns, modules));
     }
 
     /// Whether there are stacks, and no mappings at all.
     pub fn is_in_the_dark(&self) -> bool {
-        let none = self.current.is_empty() && self.heard.is_empty();
+        let none = self.current.is_empty() && self.read.is_empty();
         none && !(self.homeless.is_empty() && self.stacks.is_empty())
     }
 
@@ -247,8 +247,8 @@ impl Code {
 
     /// Puts the mappings into force that were read until then.
     pub fn learn(&mut self, until_ns: u64, writer: &mut TraceWriter) {
-        while self.heard.front().is_some_and(|(time, _)| *time <= until_ns) {
-            let Some((time, modules)) = self.heard.pop_front() else { break };
+        while self.read.front().is_some_and(|(time, _)| *time <= until_ns) {
+            let Some((time, modules)) = self.read.pop_front() else { break };
             for m in modules {
                 self.place(m.start, m.end, m.bias, Arc::new(m.module_file()), time, writer);
             }

@@ -76,19 +76,23 @@ impl Target {
             true => self.cpu_rows.threads(),
             false => &mut self.tids,
         };
+        self.gpu.changed_memory(self.calls.memory_calls.drain(..));
         self.gpu.finish(end_ns, threads, &mut open.writer, losses);
-        let (gaps, untold) = self.calls.coverage.finish(end_ns);
+        for (what, why) in self.calls.unseen.words() {
+            self.gpu.add_blind(&what, why, losses);
+        }
+        let (gaps, unrecorded) = self.calls.coverage.finish(end_ns);
         // Kernels that ended after recording was switched off are not lost.
         if always_on {
             self.gpu.count_missing_kernels(losses);
         }
         self.gpu.write_gaps(&gaps, self.start_ns, &mut open.writer, losses);
-        if untold > 0 {
+        if unrecorded > 0 {
             let why = match always_on {
                 true => "CUPTI gave no records of them before the end",
                 false => "CUPTI gave no records of them before recording was switched off",
             };
-            losses.lose("launches and copies", why, untold);
+            losses.lose("launches and copies", why, unrecorded);
         }
     }
 

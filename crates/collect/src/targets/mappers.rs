@@ -58,7 +58,7 @@ mod tests {
         mappers.passed();
         mappers.passed();
         mappers.mapped(1, 1);
-        // Told too long ago, or never.
+        // Reported too long ago, or never.
         mappers.mapped(3, 7);
         let mut all: Vec<_> = mappers.all().collect();
         all.sort_unstable();

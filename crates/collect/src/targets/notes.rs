@@ -59,9 +59,9 @@ impl Notes for NoteSink<'_> {
         };
         match note {
             Note::Stack(stack, end, frames, python) => {
-                self.code.take_told(time_ns, Stack { process, stack, end, frames }, &python);
+                self.code.take_sent(time_ns, Stack { process, stack, end, frames }, &python);
             }
-            Note::PythonFrame(told) => self.code.tell(told, writer),
+            Note::PythonFrame(sent) => self.code.define(sent, writer),
             Note::Map(address, length, stack, anonymous) => {
                 if anonymous {
                     self.code.mapped(stack, length);

@@ -256,7 +256,8 @@ impl Target {
         self.write_totals(out, now, always_on);
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let losses = &mut out.processes.losses;
-        self.gpu.write_memory(self.calls.records_memory, now, &mut open.writer, losses);
+        self.gpu.changed_memory(self.calls.memory_calls.drain(..));
+        self.gpu.write_memory(now, false, &mut open.writer, losses);
         let threads = match self.same_namespace {
             true => self.cpu_rows.threads(),
             false => &mut self.tids,

@@ -103,8 +103,10 @@ impl Notes for TestSink {
                 assert!(id < record::STACK_ID_LIMIT && frames.len() <= record::MAX_FRAMES);
                 assert!(python.keys.len() <= tprof_wire::python::MAX_PYTHON_FRAMES);
             }
-            Note::PythonFrame(told) => {
-                assert!(told.named.function.len() <= 3 * 1024 && told.named.file.len() <= 3 * 2048);
+            Note::PythonFrame(frame) => {
+                assert!(
+                    frame.named.function.len() <= 3 * 1024 && frame.named.file.len() <= 3 * 2048
+                );
             }
             Note::Name(name) => assert!(name.len() <= 3 * 16),
             Note::Exec(_, _, _, path) => assert!(path.len() <= 3 * LARGE_BYTES),
@@ -216,7 +218,7 @@ fn honest(random: &mut Random, slots: usize) -> Vec<(u64, u64)> {
     out
 }
 
-/// Fills a region with what the seed says, and hands out threads.
+/// Fills a region with bytes made from the seed, and hands out threads.
 fn scribble(region: &Region, random: &mut Random) {
     let style = random.below(6);
     let threads = 1 + random.below(6);

@@ -202,39 +202,39 @@ impl<'a> About<'a> {
             if !self.imported {
                 text.raw(",\n\"displayTimeUnit\":\"ms\"");
             }
-            let said = self.said(cut_ns);
-            if !said.is_empty() && trace.property("otherData").is_none() {
+            let facts = self.facts(cut_ns);
+            if !facts.is_empty() && trace.property("otherData").is_none() {
                 text.raw(",\n\"otherData\":");
-                text.raw(&Value::from(said).to_string());
+                text.raw(&Value::from(facts).to_string());
             }
         })
     }
 
     /// What a reader of the file should know of it.
-    fn said(&self, cut_ns: Option<u64>) -> Map<String, Value> {
+    fn facts(&self, cut_ns: Option<u64>) -> Map<String, Value> {
         let trace = &self.part.trace;
-        let mut said = Map::new();
-        let mut say = |key: &str, value: Value| said.insert(key.to_owned(), value);
+        let mut facts = Map::new();
+        let mut add = |key: &str, value: Value| facts.insert(key.to_owned(), value);
         if !self.imported {
             let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
             let stretch_ns = counters::stretch(last_ns.saturating_sub(first_ns));
-            say("tprof", env!("CARGO_PKG_VERSION").into());
-            say("recorded_by", trace.header().tprof.clone().into());
-            say("host", trace.header().host.clone().into());
-            say("rank", json!(self.part.file.rank));
-            say("counters", format!("the maximum of each {} us", stretch_ns / 1000).into());
+            add("tprof", env!("CARGO_PKG_VERSION").into());
+            add("recorded_by", trace.header().tprof.clone().into());
+            add("host", trace.header().host.clone().into());
+            add("rank", json!(self.part.file.rank));
+            add("counters", format!("the maximum of each {} us", stretch_ns / 1000).into());
         }
         let Window { from_ns, to_ns } = self.part.window;
         if from_ns > 0 {
-            say("slice_from_ns", self.part.at(from_ns).into());
+            add("slice_from_ns", self.part.at(from_ns).into());
         }
         if to_ns < u64::MAX {
-            say("slice_to_ns", self.part.at(to_ns).into());
+            add("slice_to_ns", self.part.at(to_ns).into());
         }
         if let Some(cut_ns) = cut_ns {
-            say("cut_at_ns", cut_ns.into());
+            add("cut_at_ns", cut_ns.into());
         }
-        said
+        facts
     }
 }
 

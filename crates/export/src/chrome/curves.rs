@@ -117,8 +117,8 @@ pub(super) fn marks<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
 pub(super) fn losses<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
     // What an import lost is no event of the job's.
-    let told = trace.property("tprof.import").is_none();
-    for loss in trace.losses().iter().filter(|loss| told && window.holds(loss.time_ns)) {
+    let native = trace.property("tprof.import").is_none();
+    for loss in trace.losses().iter().filter(|loss| native && window.holds(loss.time_ns)) {
         let what = trace.name(loss.what);
         let name = match loss.count {
             0 => format!("lost {what}"),

@@ -271,6 +271,12 @@ impl<'a> Rows<'a> {
             (Allocator::Library, true) => ("device_memory", "device free"),
             (Allocator::Pool, false) => ("device_memory", "allocation from a pool"),
             (Allocator::Pool, true) => ("device_memory", "free to a pool"),
+            (Allocator::Virtual, false) => ("device_memory", "physical memory created"),
+            (Allocator::Virtual, true) => ("device_memory", "physical memory released"),
+            (Allocator::Imported, false) => ("device_memory", "memory of another process opened"),
+            (Allocator::Imported, true) => ("device_memory", "memory of another process closed"),
+            (Allocator::Registered, false) => ("device_memory", "host memory pinned"),
+            (Allocator::Registered, true) => ("device_memory", "host memory unpinned"),
         };
         to.event(|text| {
             text.raw("\"ph\":\"i\",\"s\":\"t\",\"cat\":\"");

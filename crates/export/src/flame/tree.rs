@@ -177,11 +177,11 @@ impl Tree {
                 group.1.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
             }
         }
-        let mut said = Pruned { frames: 0, share: least };
+        let mut pruned = Pruned { frames: 0, share: least };
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_by_key(|(parent, _)| *parent);
         for (parent, (count, values)) in groups {
-            said.frames += count;
+            pruned.frames += count;
             let plural = if count == 1 { "frame" } else { "frames" };
             let frame = table.frame(FrameKind::Group, &format!("({count} small {plural})"), "");
             let node = tree.child(parent, frame);
@@ -189,7 +189,7 @@ impl Tree {
                 tree.add(node, column, value);
             }
         }
-        (tree, said)
+        (tree, pruned)
     }
 }
 

@@ -56,8 +56,8 @@ fn lives<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()
             fields.uint(event::TRACK, track);
             fields.text(event::CATEGORY, "process");
             fields.text(event::NAME, name);
-            said(fields, "command", trace.name(process.command));
-            said(fields, "end", &how);
+            annotate(fields, "command", trace.name(process.command));
+            annotate(fields, "end", &how);
         })?;
         absolute(out, sequence, to_ns, |fields| {
             fields.uint(event::TYPE, event::END);
@@ -113,7 +113,7 @@ fn instant<W: Write>(
         fields.uint(event::TRACK, track);
         fields.text(event::CATEGORY, category);
         fields.text(event::NAME, if name.is_empty() { category } else { name });
-        said(fields, "why", why);
+        annotate(fields, "why", why);
     })
 }
 
@@ -216,7 +216,7 @@ fn curve<W: Write>(
     })
 }
 
-fn said(fields: &mut Proto, name: &str, value: &str) {
+fn annotate(fields: &mut Proto, name: &str, value: &str) {
     use super::fields::annotation;
     if !value.is_empty() {
         let open = fields.open(event::ANNOTATION);

@@ -327,13 +327,13 @@ impl<'a> Tracks<'a> {
             Owner::Gpu(gpu) => format!("{}: {name}", gpu.label()),
             _ => name.to_owned(),
         };
-        let said = match (parent, self.label.as_str()) {
+        let title = match (parent, self.label.as_str()) {
             (None, label) if !label.is_empty() => format!("{label}: {of}"),
             _ => of,
         };
         out.packet(|fields| {
             describe(fields, track, parent, |fields| {
-                fields.text(descriptor::NAME, &said);
+                fields.text(descriptor::NAME, &title);
                 let open = fields.open(descriptor::COUNTER);
                 match unit {
                     Unit::Bytes => fields.uint(counter::UNIT, counter::SIZE_BYTES),

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_beyond_the_first_unfold_and_those_left_out_are_said() {
+    fn rows_beyond_the_first_unfold_and_those_left_out_are_counted() {
         let row =
             || vec![TableCell { text: "x".into(), number: Some(1.5), ..TableCell::default() }];
         let table = Table {

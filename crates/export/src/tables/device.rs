@@ -100,6 +100,9 @@ columns! { pub ALLOCATIONS of DeviceAllocation:
         Allocator::Library => "library",
         Allocator::Framework => "framework",
         Allocator::Pool => "pool",
+        Allocator::Virtual => "virtual",
+        Allocator::Imported => "imported",
+        Allocator::Registered => "registered",
     });
     "free" Bool "given back rather than taken" |r, _| Cell::Bool(r.free);
     "device" Uint "device; null for host memory" |r, _| Cell::opt(r.device);

@@ -21,7 +21,7 @@ type LaneKey = (ProcessIndex, Option<u32>, LaneKind, Option<u64>);
 
 /// What is known of a collective: in words, and the same number on all its ranks.
 #[derive(Default)]
-struct Said {
+struct Description {
     text: String,
     kin: u64,
 }
@@ -38,9 +38,9 @@ pub(crate) fn streams(
     let mut streams: BTreeMap<LaneKey, Vec<Event>> = BTreeMap::new();
     for row in wanted::<Kernel>(part, written) {
         let name = part.trace.name(row.name);
-        let said = row.correlation.and_then(|number| collectives.get(&(row.process, number)));
+        let described = row.correlation.and_then(|number| collectives.get(&(row.process, number)));
         let collective = communication.holds(row.process, row.correlation, row.name);
-        let mut detail = said.map(|said| said.text.clone()).unwrap_or_default();
+        let mut detail = described.map(|described| described.text.clone()).unwrap_or_default();
         kernel_detail(&row, &mut detail);
         let event = Event {
             start_ns: part.at(row.start_ns),
@@ -49,7 +49,7 @@ pub(crate) fn streams(
             kind: if collective { EventKind::Collective } else { EventKind::Kernel },
             detail: lanes.details.of(&detail),
             correlation: row.correlation,
-            kin: said.map_or(0, |said| said.kin),
+            kin: described.map_or(0, |described| described.kin),
         };
         let key = (row.process, Some(row.device), LaneKind::Stream, Some(row.stream));
         streams.entry(key).or_default().push(event);
@@ -125,15 +125,18 @@ fn stream_name(
 }
 
 /// What is known of each collective, by the correlation of its kernel.
-fn collectives(part: &OpenRank<'_>, written: &mut Written) -> FxHashMap<(ProcessIndex, u64), Said> {
-    let mut known: FxHashMap<(ProcessIndex, u64), Said> = FxHashMap::default();
+fn collectives(
+    part: &OpenRank<'_>,
+    written: &mut Written,
+) -> FxHashMap<(ProcessIndex, u64), Description> {
+    let mut known: FxHashMap<(ProcessIndex, u64), Description> = FxHashMap::default();
     for row in wanted::<Collective>(part, written) {
         let Some(correlation) = row.correlation else { continue };
-        let said = known.entry((row.process, correlation)).or_default();
+        let described = known.entry((row.process, correlation)).or_default();
         if let (Some(communicator), Some(sequence)) = (row.communicator, row.sequence) {
-            said.kin = joined(&[communicator, sequence]) | 1 << 63;
+            described.kin = joined(&[communicator, sequence]) | 1 << 63;
         }
-        let text = &mut said.text;
+        let text = &mut described.text;
         if !text.is_empty() {
             // Operations that were grouped share a kernel.
             text.push_str("; ");

@@ -125,7 +125,7 @@ impl Lanes {
             .map(|event| event.duration_ns)
             .collect();
         let (_, &mut least_ns, _) = durations.select_nth_unstable(count - most.max(1));
-        // Where many last equally long, more go than need be; none stays unsaid.
+        // Where many last equally long, more go than need be; each is counted.
         let keep_ns = least_ns.saturating_add(u64::from(most == 0));
         for lane in &mut self.lanes {
             lane.events.retain(|event| event.duration_ns >= keep_ns);

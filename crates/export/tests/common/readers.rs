@@ -8,7 +8,7 @@ use std::process::Command;
 pub const ERRORS: &str =
     "select name, value from stats where severity in ('error', 'data_loss') and value <> 0";
 
-/// The directory of readers; `None`, and said, where there is none. Where they
+/// The directory of readers; `None`, with a line printed, where there is none. Where they
 /// must be there (`TPROF_TEST_NEED_READERS`), their absence fails the test.
 pub fn dir(what: &str) -> Option<PathBuf> {
     let cache = || {

@@ -1,4 +1,4 @@
-"""Runs Holistic Trace Analysis on Kineto traces and prints what it says as JSON:
+"""Runs Holistic Trace Analysis on Kineto traces and prints what it reports as JSON:
 python holistic.py TRACE...   (one per rank, in order)
 
 Each analysis gives a list of rows, or the text of the error that it fails with.
@@ -38,10 +38,10 @@ wanted = {
     "bandwidth": lambda: analysis.get_memory_bw_summary(ranks=ranks),
     "queue_length": lambda: analysis.get_queue_length_summary(ranks=ranks),
 }
-said = {"rows": {str(rank): len(analysis.t.get_trace(rank)) for rank in ranks}}
+read = {"rows": {str(rank): len(analysis.t.get_trace(rank)) for rank in ranks}}
 for name, ask in wanted.items():
     try:
-        said[name] = rows(ask())
+        read[name] = rows(ask())
     except Exception as error:  # HTA fails in many ways on traces that lack something.
-        said[name] = f"{type(error).__name__}: {error}"
-print(json.dumps(said))
+        read[name] = f"{type(error).__name__}: {error}"
+print(json.dumps(read))

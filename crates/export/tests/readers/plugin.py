@@ -13,20 +13,20 @@ from torch_tb_profiler.profiler import RunLoader
 def main():
     logging.disable(logging.CRITICAL)
     run = RunLoader("run", sys.argv[1], io.Cache()).load()
-    said = {}
+    read = {}
     for (worker, _), profile in run.profiles.items():
         if not hasattr(profile, "kernel_table"):
             continue  # The view over all workers.
         table = profile.kernel_table["data"]
         columns = [column["name"] for column in table["columns"]]
         calls, total = columns.index("Calls"), columns.index("Total Duration (us)")
-        said[worker] = {
+        read[worker] = {
             "kernels": sum(row[calls] for row in table["rows"]),
             "kernel_us": sum(row[total] for row in table["rows"]),
             "names": sorted({row[0] for row in table["rows"]}),
             "views": [view.display_name for view in profile.views],
         }
-    print(json.dumps(said))
+    print(json.dumps(read))
 
 
 if __name__ == "__main__":

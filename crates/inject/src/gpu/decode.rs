@@ -252,10 +252,18 @@ fn wait(r: &record::Synchronization) -> Result<Decoded, Skip> {
 
 fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
     has_times(r.timestamp, r.timestamp)?;
+    // Sizes are those of a pool of this process.
+    let is_local = r.memoryPoolConfig.memoryPoolType == CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
+    let of_pool = |value: u64| if is_local { value } else { 0 };
+    // SAFETY: both variants are one word.
+    let pool_held = unsafe { r.memoryPoolConfig.pool.size };
     let memory = gpu::Memory {
         time: r.timestamp,
         address: r.address,
         bytes: r.bytes,
+        pool: of_pool(r.memoryPoolConfig.address),
+        pool_held: of_pool(pool_held),
+        pool_given: of_pool(r.memoryPoolConfig.utilizedSize),
         correlation: r.correlationId,
         operation: r.memoryOperationType,
         kind: r.memoryKind,

@@ -345,6 +345,13 @@ pub enum Allocator {
     Framework = 1,
     /// A stream-ordered pool (cudaMallocAsync).
     Pool = 2,
+    /// Physical memory of the driver's virtual memory management (cuMemCreate): the address is a
+    /// number that no other living memory of it has, near its handle.
+    Virtual = 3,
+    /// Memory that another process took, opened here (cudaIpcOpenMemHandle); without bytes.
+    Imported = 4,
+    /// Memory of the program's own that was pinned (cudaHostRegister).
+    Registered = 5,
 }
 
 /// The same moment on the run's clock and on another.

@@ -41,6 +41,10 @@ pub mod counter {
     pub const GPU_MEMORY_UTILIZATION: &str = "gpu_memory_utilization";
     /// Memory of a device in use by all processes, bytes.
     pub const GPU_MEMORY_BYTES: &str = "gpu_memory_used_bytes";
+    /// Bytes that a process's stream-ordered pools of a device hold, as it numbers its devices.
+    pub const POOL_HELD_BYTES: &str = "gpu_pool_held_bytes";
+    /// Bytes of them that are given out.
+    pub const POOL_GIVEN_BYTES: &str = "gpu_pool_given_bytes";
     /// Clock of the multiprocessors, Hz.
     pub const GPU_SM_CLOCK: &str = "gpu_sm_clock_hz";
     /// Clock of the memory, Hz.

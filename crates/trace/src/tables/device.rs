@@ -18,7 +18,9 @@ numbered! {
 numbered! { SyncKind, else Unknown: Unknown, Event, StreamWaitEvent, Stream, Context }
 numbered! { DeviceSpanKind, else Other: Annotation, Counters, Other }
 numbered! { ExternalKind, else Unknown: Unknown, OpenAcc, Custom0, Custom1, Custom2 }
-numbered! { Allocator, else Library: Library, Framework, Pool }
+numbered! {
+    Allocator, else Library: Library, Framework, Pool, Virtual, Imported, Registered,
+}
 
 columns_of! {
     Kernel in KERNELS, from start_ns for duration_ns;

@@ -133,7 +133,7 @@ mod tests {
         let script = script_for(Shell::Zsh);
         assert_eq!(script.matches(ZSH_FUNCTION).count(), 2, "used and defined");
         assert!(script.contains("        'findings:"));
-        let Some(told) = shell("zsh", Shell::Zsh, "zsh -n SCRIPT && echo sound") else { return };
-        assert_eq!(told.trim(), "sound");
+        let Some(output) = shell("zsh", Shell::Zsh, "zsh -n SCRIPT && echo sound") else { return };
+        assert_eq!(output.trim(), "sound");
     }
 }

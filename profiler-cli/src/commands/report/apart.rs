@@ -9,10 +9,10 @@ use super::frames::function;
 /// the same lines, but for how many frames were left out: one that the fewest of those
 /// have. None where the lines differ anyway, or the stacks do not.
 pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Option<&'s str>> {
-    let told = |at: usize| lines[at].iter().filter(|line| !line.starts_with("... "));
+    let shown = |at: usize| lines[at].iter().filter(|line| !line.starts_with("... "));
     let one = |at: usize| {
         let alike: Vec<&[Arc<str>]> = (0..stacks.len())
-            .filter(|&other| other != at && told(other).eq(told(at)))
+            .filter(|&other| other != at && shown(other).eq(shown(at)))
             .map(|other| stacks[other])
             .collect();
         if alike.is_empty() {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_outermost_function_that_others_lack_tells_a_stack_apart() {
+    fn the_outermost_function_that_others_lack_distinguishes_a_stack() {
         let stack = |frames: &[&str]| -> Vec<Arc<str>> {
             frames.iter().map(|&frame| Arc::from(frame)).collect()
         };
@@ -58,7 +58,7 @@ mod tests {
             functions(&stacks, &lines),
             [Some("ConvBackward"), Some("PoolBackward"), Some("grow"), None]
         );
-        // Stacks that differ in nothing but lines of source are not told apart by name.
+        // Stacks that differ in nothing but lines of source are not distinguished by name.
         assert_eq!(functions(&[stacks[0], stacks[0]], &lines[..2]), [None, None]);
         assert_eq!(functions(&[], &[]), Vec::<Option<&str>>::new());
     }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn several_kinds_are_told_once_each() {
+    fn several_kinds_are_reported_once_each() {
         let kinds = |word| resolve(&[word, "r1"]).unwrap().kinds;
         assert_eq!(kinds("steps,kernels,steps"), ["steps", "kernels"]);
         assert_eq!(kinds("all").len(), report_kinds().count());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_without_a_run_and_words_in_the_wrong_order_are_said() {
+    fn a_kind_without_a_run_and_words_in_the_wrong_order_are_reported() {
         assert_eq!(resolve(&["memory"]).unwrap_err().what, "no run given to `tprof report memory`");
         let failure = resolve(&["r1", "memory"]).unwrap_err();
         assert_eq!(failure.hint.as_deref(), Some("tprof report memory r1"));

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_its_page_and_says_what_is_unknown() {
+    fn a_table_fits_its_page_and_names_what_is_unknown() {
         let mut page = Page::new(80);
         rows(&mut page, &table(), 10);
         let text = page.into_text();

@@ -195,12 +195,12 @@ fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
     assert!(!shown.contains("+11 B "), "{shown}");
     // 1 % of 49 MiB.
     let words: Vec<&str> = shown.split_whitespace().collect();
-    let said = "Not listed: 2 sites that grew by less than 501.8 KiB each, +500.0 KiB in sum;";
-    assert!(words.join(" ").contains(said), "{shown}");
+    let expected = "Not listed: 2 sites that grew by less than 501.8 KiB each, +500.0 KiB in sum;";
+    assert!(words.join(" ").contains(expected), "{shown}");
 }
 
 #[test]
-fn a_sum_over_several_processes_says_so_and_a_lone_one_is_short() {
+fn a_sum_over_several_processes_is_marked_and_a_lone_one_is_short() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), 0, MemoryRecording::Exact, ProcessEnd::Exited(0));
     run_json(dir.path(), Completeness::default());

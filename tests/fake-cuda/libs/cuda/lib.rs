@@ -9,6 +9,7 @@ mod log;
 mod memory;
 mod streams;
 mod time;
+mod virtual_memory;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -38,7 +39,10 @@ static ENGINE: Engine = Engine {
     chosen,
     devices,
     allocate: memory::allocate,
+    adopt: memory::adopt,
+    allocate_async: memory::allocate_async,
     release: memory::release,
+    release_async: memory::release_async,
     release_all: memory::release_all,
     capture: graphs::capture,
     captured: graphs::captured,

@@ -69,6 +69,11 @@ pub fn happened(at: &Place, start: u64, end: u64, what: &Happened) {
             "\"what\":\"memory\",\"operation\":{operation},\"kind\":{kind},\
              \"address\":{address},\"bytes\":{bytes}"
         ),
+        Happened::PoolMemory(operation, address, bytes, [_, held, given]) => format!(
+            "\"what\":\"memory\",\"operation\":{operation},\"kind\":{},\
+             \"address\":{address},\"bytes\":{bytes},\"held\":{held},\"given\":{given}",
+            tprof_fake_cuda::memory::POOL
+        ),
         Happened::Context(_) => "\"what\":\"context\"".to_owned(),
         Happened::Stream(priority) => format!("\"what\":\"stream\",\"priority\":{priority}"),
         Happened::Device => "\"what\":\"device\"".to_owned(),

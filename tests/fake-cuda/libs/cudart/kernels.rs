@@ -1,9 +1,10 @@
 //! Kernels: what nvcc's code registers, and launches of it.
 
+use crate::streams::per_thread;
 use crate::{INVALID_VALUE, SUCCESS, call};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 use tprof_cupti_sys::bindings as cbid;
 use tprof_fake_cuda::{Launch, Work, number};
@@ -36,6 +37,8 @@ pub struct Gated {
 
 /// Address of a kernel's stub → its name.
 static NAMES: Mutex<Option<HashMap<usize, usize>>> = Mutex::new(None);
+/// Address of a kernel's stub → its handle, which points at that address.
+static HANDLES: Mutex<Option<HashMap<usize, &'static usize>>> = Mutex::new(None);
 thread_local!(static PUSHED: RefCell<Vec<(Dim3, Dim3, usize, usize)>> = const { RefCell::new(Vec::new()) });
 
 /// As the runtime's.
@@ -121,6 +124,23 @@ fn launch_of(stub: *const c_void, grid: Dim3, block: Dim3, shared: usize) -> Opt
     })
 }
 
+/// Puts a launch on a stream, as a call of the runtime of this number and name.
+fn launched(
+    (number_of_call, name): (u32, &'static CStr),
+    launch: Option<Launch>,
+    stream: *mut c_void,
+) -> u32 {
+    call(number_of_call, name, |engine, id| {
+        let Some(launch) = launch else { return INVALID_VALUE };
+        let start = (engine.now)();
+        (engine.put)(stream, Work::Kernel(launch), id);
+        if number("FAKE_CUDA_DRIVER_CALLS", 0) != 0 {
+            (engine.driver_end)(DRIVER_LAUNCH, c"cuLaunchKernel".as_ptr(), id, start, 0);
+        }
+        SUCCESS
+    })
+}
+
 /// As the runtime's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaLaunchKernel(
@@ -131,19 +151,63 @@ pub extern "C" fn cudaLaunchKernel(
     shared: usize,
     stream: *mut c_void,
 ) -> u32 {
-    call(
-        cbid::CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
-        c"cudaLaunchKernel",
-        |engine, id| {
-            let Some(launch) = launch_of(stub, grid, block, shared) else { return INVALID_VALUE };
-            let start = (engine.now)();
-            (engine.put)(stream, Work::Kernel(launch), id);
-            if number("FAKE_CUDA_DRIVER_CALLS", 0) != 0 {
-                (engine.driver_end)(DRIVER_LAUNCH, c"cuLaunchKernel".as_ptr(), id, start, 0);
-            }
-            SUCCESS
-        },
-    )
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000;
+    launched((number, c"cudaLaunchKernel"), launch_of(stub, grid, block, shared), stream)
+}
+
+/// As the runtime's: the handle by which [`__cudaLaunchKernel`] knows a stub's kernel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cudaGetKernel(kernel: *mut *const c_void, stub: *const c_void) -> u32 {
+    call(cbid::CUPTI_RUNTIME_TRACE_CBID___cudaGetKernel_v13000, c"__cudaGetKernel", |_, _| {
+        let mut handles = HANDLES.lock().unwrap();
+        let stub = stub as usize;
+        let handle = handles
+            .get_or_insert_default()
+            .entry(stub)
+            .or_insert_with(|| Box::leak(Box::new(stub)));
+        // SAFETY: the caller's place for the answer.
+        unsafe { *kernel = (&raw const **handle).cast() };
+        SUCCESS
+    })
+}
+
+/// The stub of a handle's kernel.
+fn stub_of(kernel: *const c_void) -> *const c_void {
+    let handles = HANDLES.lock().unwrap();
+    let known =
+        handles.iter().flatten().find(|(_, handle)| kernel == (&raw const ***handle).cast());
+    known.map_or(std::ptr::null(), |(stub, _)| *stub as *const c_void)
+}
+
+/// As the runtime's: what nvcc has made of `<<<…>>>` since 12.9. CUPTI has a number for it
+/// since 13.0; by which it is reported before is not known, and this stand-in reports it so.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaLaunchKernel(
+    kernel: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    _arguments: *mut *mut c_void,
+    shared: usize,
+    stream: *mut c_void,
+) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000;
+    let launch = launch_of(stub_of(kernel), grid, block, shared);
+    launched((number, c"__cudaLaunchKernel"), launch, stream)
+}
+
+/// As the runtime's, of a program with default streams per thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaLaunchKernel_ptsz(
+    kernel: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    _arguments: *mut *mut c_void,
+    shared: usize,
+    stream: *mut c_void,
+) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000;
+    let launch = launch_of(stub_of(kernel), grid, block, shared);
+    launched((number, c"__cudaLaunchKernel_ptsz"), launch, per_thread(stream))
 }
 
 /// As the runtime's. A first argument whose address is the stub's own marks

@@ -10,6 +10,7 @@
 mod graphs;
 mod kernels;
 mod memory;
+mod other_memory;
 mod streams;
 
 use std::cell::Cell;

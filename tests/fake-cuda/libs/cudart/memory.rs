@@ -1,5 +1,6 @@
 //! Memory, copies and fills.
 
+use crate::streams::per_thread;
 use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
 use std::ffi::{CStr, c_int, c_void};
 use tprof_cupti_sys::bindings as cbid;
@@ -52,15 +53,23 @@ pub extern "C" fn cudaDeviceReset() -> u32 {
 
 /// As the runtime's, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, _stream: *mut c_void) -> u32 {
+pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020;
-    allocate(number, c"cudaMallocAsync", memory::DEVICE, at, bytes)
+    call(number, c"cudaMallocAsync", |engine, id| {
+        let block = (engine.allocate_async)(bytes, stream, id);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *at = block };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
 }
 
-/// As the runtime's: waits for the stream first.
+/// As the runtime's, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaFreeAsync(at: *mut c_void, _stream: *mut c_void) -> u32 {
-    release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, c"cudaFreeAsync", at)
+pub extern "C" fn cudaFreeAsync(at: *mut c_void, stream: *mut c_void) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020;
+    call(number, c"cudaFreeAsync", |engine, id| {
+        if (engine.release_async)(at, stream, id) { SUCCESS } else { INVALID_VALUE }
+    })
 }
 
 /// As the runtime's.
@@ -142,6 +151,21 @@ pub extern "C" fn cudaMemsetAsync(
 ) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020, c"cudaMemsetAsync", |engine, id| {
         (engine.put)(stream, Work::Fill(at, value as u8, bytes), id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's, of a program with default streams per thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemsetAsync_ptsz(
+    at: *mut c_void,
+    value: c_int,
+    bytes: usize,
+    stream: *mut c_void,
+) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_ptsz_v7000;
+    call(number, c"cudaMemsetAsync_ptsz", |engine, id| {
+        (engine.put)(per_thread(stream), Work::Fill(at, value as u8, bytes), id);
         SUCCESS
     })
 }

@@ -5,6 +5,13 @@ use std::ffi::{CStr, c_int, c_void};
 use tprof_cupti_sys::bindings as cbid;
 use tprof_fake_cuda::Work;
 
+/// The stream of a handle in a program with default streams per thread, which mean theirs by
+/// null. The engine has one default stream for all threads.
+pub fn per_thread(stream: *mut c_void) -> *mut c_void {
+    const PER_THREAD: usize = 2;
+    if stream.is_null() { std::ptr::without_provenance_mut(PER_THREAD) } else { stream }
+}
+
 fn create(number: u32, name: &'static CStr, stream: *mut *mut c_void, priority: c_int) -> u32 {
     call(number, name, |engine, _| {
         // SAFETY: the caller's place for the answer.
@@ -39,6 +46,16 @@ pub extern "C" fn cudaStreamSynchronize(stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020;
     call(number, c"cudaStreamSynchronize", |engine, id| {
         (engine.drain)(stream, id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's, of a program with default streams per thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaStreamSynchronize_ptsz(stream: *mut c_void) -> u32 {
+    let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_ptsz_v7000;
+    call(number, c"cudaStreamSynchronize_ptsz", |engine, id| {
+        (engine.drain)(per_thread(stream), id);
         SUCCESS
     })
 }

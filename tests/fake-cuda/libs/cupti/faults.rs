@@ -7,6 +7,7 @@
 //! | `unknown=N` | behind each Nth record comes one of a kind that nobody knows |
 //! | `broken=N` | behind each Nth record comes one of no kind, and the buffer cannot be read on |
 //! | `overhead=N` | behind each Nth kernel's record comes one of time that CUPTI itself took |
+//! | `everything` | also memory of arrays, of other processes, of the program's own and of handles has records: no documentation says whether it has |
 //! | `late` | buffers come one flush later, the last one first |
 //! | `subscriber` | another client holds the subscription |
 //! | `refuse=CALL:RESULT` | this call fails so (`cuptiActivityEnable/10`: for that kind) |

@@ -7,7 +7,9 @@
 mod buffers;
 mod external;
 mod faults;
+mod names;
 mod records;
+mod replay;
 mod subscribers;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -83,6 +85,7 @@ fn feed() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CUptiResult {
     let known = if major() == 12 { 28 } else { 130_500 };
+    let known = replay::replay().map_or(known, |replay| i64::from(replay.version));
     // SAFETY: the caller's place for the answer.
     unsafe { *version = number("FAKE_CUPTI_VERSION", known) as u32 };
     enter("cuptiGetVersion")
@@ -93,7 +96,12 @@ pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CUptiResult {
 pub unsafe extern "C" fn cuptiGetTimestamp(time: *mut u64) -> CUptiResult {
     let engine = engine();
     // SAFETY: the caller's place for the answer.
-    unsafe { *time = (engine.stamp)((engine.now)()) };
+    unsafe {
+        *time = match replay::replay() {
+            Some(replay) => replay.timestamp(),
+            None => (engine.stamp)((engine.now)()),
+        }
+    };
     enter("cuptiGetTimestamp")
 }
 
@@ -126,8 +134,10 @@ pub unsafe extern "C" fn cuptiGetCallbackName(
     name: *mut *const c_char,
 ) -> CUptiResult {
     let found = match domain {
-        CUPTI_CB_DOMAIN_RUNTIME_API => records::name_of(number),
-        CUPTI_CB_DOMAIN_DRIVER_API if number == 307 => Some(c"cuLaunchKernel"),
+        CUPTI_CB_DOMAIN_RUNTIME_API => {
+            records::name_of(number).or_else(|| names::of_runtime(number))
+        }
+        CUPTI_CB_DOMAIN_DRIVER_API => names::of_driver(number),
         _ => None,
     };
     let Some(found) = found else { return CUPTI_ERROR_INVALID_PARAMETER };
@@ -146,6 +156,9 @@ pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
         return CUPTI_ERROR_INVALID_PARAMETER;
     };
     let result = enter("cuptiActivityRegisterCallbacks");
+    if let Some(replay) = replay::replay() {
+        return replay.register(request, complete);
+    }
     if result == CUPTI_SUCCESS {
         buffers::register(request, complete);
     }
@@ -156,6 +169,9 @@ pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
     let mut result = enter("cuptiActivityEnable");
+    if let Some(replay) = replay::replay() {
+        return replay.enable(kind);
+    }
     if result == CUPTI_SUCCESS {
         result = faults::refusal(&format!("cuptiActivityEnable/{kind}"));
     }
@@ -217,6 +233,9 @@ pub extern "C" fn cuptiSetThreadIdType(kind: CUpti_ActivityThreadIdType) -> CUpt
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
     let result = enter("cuptiActivityFlushAll");
+    if let Some(replay) = replay::replay() {
+        return replay.flush();
+    }
     if result == CUPTI_SUCCESS {
         buffers::flush(flags != 0);
     }

@@ -1,6 +1,6 @@
 //! Records, to the byte as CUPTI 12.9 and 13.5 write them.
 
-use crate::{CALLS_FROM, SYSTEM_THREADS, buffers, external, faults, is_on, major};
+use crate::{CALLS_FROM, SYSTEM_THREADS, buffers, external, faults, is_on, major, replay};
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -13,6 +13,9 @@ const UNKNOWN_BYTES: usize = 48;
 
 /// Bytes of a record of this kind; 0 for kinds that are not made here.
 pub fn size(kind: CUpti_ActivityKind) -> usize {
+    if let Some(replay) = replay::replay() {
+        return replay.size(kind);
+    }
     let new = major() == 13;
     let of = |old: usize, now: usize| if new { now } else { old };
     match kind {
@@ -140,14 +143,19 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
             );
         }
         Happened::Memory(operation, kind, address, bytes) if is_on(CUPTI_ACTIVITY_KIND_MEMORY2) => {
-            write(
-                0,
-                &record!(CUpti_ActivityMemory4, CUPTI_ACTIVITY_KIND_MEMORY2,
-                memoryOperationType: *operation, memoryKind: *kind, address: *address,
-                bytes: *bytes, timestamp: start, processId: std::process::id(),
-                deviceId: place.device, contextId: place.context, streamId: place.stream,
-                correlationId: place.correlation),
-            );
+            let kind = match *kind {
+                memory::PINNED | memory::DEVICE | memory::MANAGED => *kind,
+                _ if !faults::is_set("everything") => return,
+                memory::ARRAY => memory::ARRAY,
+                memory::REGISTERED => memory::PINNED,
+                _ => memory::DEVICE,
+            };
+            changed(place, start, (*operation, kind, *address, *bytes), None);
+        }
+        Happened::PoolMemory(operation, address, bytes, pool)
+            if is_on(CUPTI_ACTIVITY_KIND_MEMORY2) =>
+        {
+            changed(place, start, (*operation, memory::DEVICE, *address, *bytes), Some(*pool));
         }
         Happened::Context(null) if is_on(CUPTI_ACTIVITY_KIND_CONTEXT) => {
             versioned!(0, CUpti_ActivityContext3, CUpti_ActivityContext4,
@@ -175,6 +183,27 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
         }
         _ => {}
     }
+}
+
+/// Memory changed hands: operation, kind, address, bytes; and the pool's address, size and use.
+fn changed(
+    place: &Place,
+    time: u64,
+    (operation, kind, address, bytes): (u32, u32, u64, u64),
+    pool: Option<[u64; 3]>,
+) {
+    let mut record = record!(CUpti_ActivityMemory4, CUPTI_ACTIVITY_KIND_MEMORY2,
+        memoryOperationType: operation, memoryKind: kind, address: address, bytes: bytes,
+        timestamp: time, processId: std::process::id(), deviceId: place.device,
+        contextId: place.context, streamId: place.stream, correlationId: place.correlation,
+        isAsync: pool.is_some());
+    if let Some([at, size, used]) = pool {
+        record.memoryPoolConfig.memoryPoolType = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
+        record.memoryPoolConfig.address = at;
+        record.memoryPoolConfig.pool.size = size;
+        record.memoryPoolConfig.utilizedSize = used;
+    }
+    write(0, &record);
 }
 
 /// A call of the runtime's or the driver's.
@@ -313,5 +342,10 @@ pub fn name_of(number: u32) -> Option<&'static CStr> {
         CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000 c"cudaGraphLaunch_v10000"
         CUPTI_RUNTIME_TRACE_CBID_cudaGraphDestroy_v10000 c"cudaGraphDestroy_v10000"
         CUPTI_RUNTIME_TRACE_CBID_cudaGraphExecDestroy_v10000 c"cudaGraphExecDestroy_v10000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_ptsz_v7000 c"cudaMemsetAsync_ptsz_v7000"
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_ptsz_v7000 c"cudaStreamSynchronize_ptsz_v7000"
+        CUPTI_RUNTIME_TRACE_CBID___cudaGetKernel_v13000 c"__cudaGetKernel_v13000"
+        CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000 c"__cudaLaunchKernel_v13000"
+        CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000 c"__cudaLaunchKernel_ptsz_v13000"
     }
 }

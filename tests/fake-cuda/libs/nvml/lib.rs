@@ -7,6 +7,7 @@
 //! | `init=N` | it does not start, with this result |
 //! | `none` | there is no device |
 //! | `nopower` | devices do not report their power |
+//! | `old` | an older driver: no second version of memory, no `…EventReasons`, no `…TemperatureV` |
 //! | `lost=N` | from the Nth reading of utilisation on a device is lost |
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
@@ -20,7 +21,11 @@ const SUCCESS: c_int = 0;
 const INVALID_ARGUMENT: c_int = 2;
 const NOT_SUPPORTED: c_int = 3;
 const DRIVER_NOT_LOADED: c_int = 9;
+const FUNCTION_NOT_FOUND: c_int = 13;
 const GPU_IS_LOST: c_int = 15;
+const ARGUMENT_VERSION_MISMATCH: c_int = 25;
+/// What driver and firmware keep: the first version of the memory function adds it to what is used.
+const RESERVED: u64 = 613 << 20;
 /// Devices are numbered from 1 here, so that none is a null pointer.
 const MOST: usize = 16;
 
@@ -222,15 +227,53 @@ pub struct Memory {
     used: u64,
 }
 
+/// `nvmlMemory_v2_t`.
+#[repr(C)]
+pub struct MemoryV2 {
+    version: c_uint,
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
+
+/// The `version` that a structure must have: its size, its number in the highest byte.
+const fn version_of<T>(number: c_uint) -> c_uint {
+    size_of::<T>() as c_uint | number << 24
+}
+
+/// Bytes in use by programs, at a reading.
+fn used(at: u64, n: u64, with_reserve: bool) -> u64 {
+    let used = ((1 + n) << 30) + if with_reserve { RESERVED } else { 0 };
+    if n > 0 {
+        log(at as usize, "gpu_memory_used_bytes", used as f64);
+    }
+    used
+}
+
 /// As NVML's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(of: *mut c_void, to: *mut Memory) -> c_int {
     answer(of, to, |at, n| {
-        let (total, used) = (80 << 30, (1 + n) << 30);
-        if n > 0 {
-            log(at as usize, "gpu_memory_used_bytes", used as f64);
-        }
+        let (total, used) = (80 << 30, used(at, n, true));
         Ok(Memory { total, free: total - used, used })
+    })
+}
+
+/// As NVML's, from R510 on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(of: *mut c_void, to: *mut MemoryV2) -> c_int {
+    if fault("old").is_some() {
+        return FUNCTION_NOT_FOUND;
+    }
+    // SAFETY: the caller's structure, which says its version.
+    let version = unsafe { (*to).version };
+    if version != version_of::<MemoryV2>(2) {
+        return ARGUMENT_VERSION_MISMATCH;
+    }
+    answer(of, to, |at, n| {
+        let (total, used) = (80 << 30, used(at, n, false));
+        Ok(MemoryV2 { version, total, reserved: RESERVED, free: total - used - RESERVED, used })
     })
 }
 
@@ -297,12 +340,58 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(
     })
 }
 
-/// As NVML's: at first none, then the power's limit, then heat too.
+/// `nvmlTemperature_v1_t`.
+#[repr(C)]
+pub struct Temperature {
+    version: c_uint,
+    sensor: c_uint,
+    celsius: c_int,
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetTemperatureV(of: *mut c_void, to: *mut Temperature) -> c_int {
+    if fault("old").is_some() {
+        return FUNCTION_NOT_FOUND;
+    }
+    // SAFETY: the caller's structure, which says its version and sensor.
+    let (version, sensor) = unsafe { ((*to).version, (*to).sensor) };
+    if version != version_of::<Temperature>(1) {
+        return ARGUMENT_VERSION_MISMATCH;
+    }
+    let mut celsius = 0;
+    // SAFETY: a place of this call's.
+    let result = unsafe { nvmlDeviceGetTemperature(of, sensor, &raw mut celsius) };
+    if result == SUCCESS {
+        // SAFETY: the caller's structure.
+        unsafe { (*to).celsius = celsius as c_int };
+    }
+    result
+}
+
+/// As NVML's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksEventReasons(
+    of: *mut c_void,
+    to: *mut u64,
+) -> c_int {
+    match fault("old") {
+        Some(_) => FUNCTION_NOT_FOUND,
+        None => reasons(of, to),
+    }
+}
+
+/// As NVML's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
     of: *mut c_void,
     to: *mut u64,
 ) -> c_int {
+    reasons(of, to)
+}
+
+/// At first none, then the power's limit, then heat too.
+fn reasons(of: *mut c_void, to: *mut u64) -> c_int {
     answer(of, to, |at, n| {
         let reasons = [0, 0x4, 0x44][n as usize % 3];
         log(at as usize, "gpu_throttle_reasons", reasons as f64);

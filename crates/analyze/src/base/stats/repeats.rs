@@ -80,7 +80,7 @@ mod tests {
         let range = |from: u32| (from..from + 6).map(f64::from).collect::<Vec<f64>>();
         let (a, b) = (Repeats::of(&range(0)).unwrap(), Repeats::of(&range(3)).unwrap());
         // Equal variances and sizes: 10 degrees of freedom, for which any table of
-        // Student's t says 2.228; variance 3.5, standard error sqrt(3.5 / 3).
+        // Student's t is 2.228; variance 3.5, standard error sqrt(3.5 / 3).
         let error = difference_error(&a, &b).unwrap();
         assert!((error - 2.228 * (3.5_f64 / 3.0).sqrt()).abs() < 0.001, "{error}");
         // A single noisy side: Welch's freedom is that side's own, 5, and t 2.571.

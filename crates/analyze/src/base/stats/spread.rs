@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_have_no_outliers_and_few_odd_ones_are_told() {
+    fn equal_values_have_no_outliers_and_few_odd_ones_are_found() {
         let spread = Spread::of(&[7, 7, 7]).unwrap();
         assert!(!spread.is_outlier(7) && spread.is_outlier(8));
         // More than half are equal: the mean absolute deviation, 20/9, takes over.

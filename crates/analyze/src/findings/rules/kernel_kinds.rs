@@ -72,7 +72,7 @@ mod tests {
     use super::{KernelKind, kind};
 
     #[test]
-    fn kernels_are_told_apart_by_name() {
+    fn kernels_are_distinguished_by_name() {
         use KernelKind::{Elementwise, Matrix, Reduction, Unknown};
         for (name, what) in [
             ("volta_sgemm_128x32_nt", Matrix),

@@ -28,7 +28,7 @@ impl Rule for LowUtilization {
             return verdict;
         }
         let low = low_parts(&scene.window, &scene.idle);
-        let busy = 1.0 - scene.share(scene.idle.length() + scene.untold_ns);
+        let busy = 1.0 - scene.share(scene.idle.length() + scene.unknown_ns);
         if low.is_empty() {
             let busy = percent(busy);
             return Verdict::clear(format!(

@@ -17,7 +17,7 @@ use crate::rank::{RankTrace, StreamIndex};
 ///   the device although nothing ran; if it was launched before any such work began;
 /// - before work of a stream's beginning without a recorded launch;
 /// - while the host waited for a device, and no work with a recorded launch had begun.
-pub(super) fn untold(rank: &RankTrace<'_>, gaps: &[Gap]) -> Cover {
+pub(super) fn unknown(rank: &RankTrace<'_>, gaps: &[Gap]) -> Cover {
     let mut first_of: FxHashMap<StreamIndex, usize> = FxHashMap::default();
     let launched = |at: &usize| rank.launches.call_of(*at).is_some();
     for at in (0..rank.work.len()).filter(launched) {

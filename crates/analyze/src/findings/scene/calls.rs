@@ -1,5 +1,7 @@
 //! Names of runtime calls that block their thread.
 
+use tprof_trace::calls::function;
+
 /// Calls that wait for a device, by the end of their names: the runtime and the
 /// driver of CUDA, and HIP.
 const WAITS: [&str; 7] = [
@@ -12,13 +14,11 @@ const WAITS: [&str; 7] = [
     "StreamWaitValue64Host",
 ];
 
-/// A call's name without the suffix of its version: `cuMemcpyHtoD_v2`.
+/// The function of CUDA or HIP that a call was of; empty for any other library's.
 fn plain(name: &str) -> &str {
-    let is_library = ["cuda", "cu", "hip"].iter().any(|prefix| name.starts_with(prefix));
-    if !is_library {
-        return "";
-    }
-    name.split_once('_').map_or(name, |(plain, _)| plain)
+    let plain = function(name);
+    let is_library = ["cuda", "cu", "hip"].iter().any(|prefix| plain.starts_with(prefix));
+    if is_library { plain } else { "" }
 }
 
 /// Whether a call is of a library with names that are known here: the runtime and the driver
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_apart_by_name() {
+    fn calls_are_distinguished_by_name() {
         for name in [
             "cudaStreamSynchronize",
             "cuCtxSynchronize",
@@ -84,7 +84,8 @@ mod tests {
         for name in ["cudaStreamWaitEvent", "cudaEventQuery", "MyStreamSynchronize", "cudaMemcpy"] {
             assert!(!is_wait(name), "{name}");
         }
-        assert!(is_known("hipLaunchKernel") && !is_known("urEnqueueKernelLaunch"));
+        assert!(is_known("__cudaLaunchKernel_ptsz") && is_known("hipLaunchKernel"));
+        assert!(!is_known("urEnqueueKernelLaunch"));
         assert!(is_synchronous_copy("cudaMemcpy") && is_synchronous_copy("cuMemcpyHtoD_v2"));
         assert!(is_synchronous_copy("hipMemcpyWithStream"));
         assert!(

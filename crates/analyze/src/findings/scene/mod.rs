@@ -52,7 +52,7 @@ pub(super) struct Scene<'a> {
     pub window: Cover,
     /// Time in the window that is neither busy nor idle: devices may have had work in it
     /// from before the recording.
-    pub untold_ns: u64,
+    pub unknown_ns: u64,
     /// Kernels that compute, in the window.
     pub compute: Cover,
     /// Kernels that communicate, in the window.
@@ -88,17 +88,17 @@ impl<'a> Scene<'a> {
         let of_time = || {
             let idle = window.without(&of_devices(rank, |busy| &busy.any));
             let gaps = Gap::all(rank, &idle);
-            let untold = beginning::untold(rank, &gaps);
-            let (idle, gaps) = match untold.is_empty() {
+            let unknown = beginning::unknown(rank, &gaps);
+            let (idle, gaps) = match unknown.is_empty() {
                 true => (idle, gaps),
                 false => {
-                    let idle = idle.without(&untold);
+                    let idle = idle.without(&unknown);
                     let gaps = Gap::all(rank, &idle);
                     (idle, gaps)
                 }
             };
             let late = Cover::of(gaps.iter().map(Gap::late));
-            (untold.length(), idle, gaps, late)
+            (unknown.length(), idle, gaps, late)
         };
         let of_work = || {
             let measure = window.measure();
@@ -110,14 +110,15 @@ impl<'a> Scene<'a> {
             let main_threads = MainThreads::of(rank, &steps);
             (work_in_window_ns, compute, communication, main_threads, copies::all(rank))
         };
-        let ((untold_ns, idle, gaps, late), of_work) = parallel::both(rank.cores, of_time, of_work);
+        let ((unknown_ns, idle, gaps, late), of_work) =
+            parallel::both(rank.cores, of_time, of_work);
         let (work_in_window_ns, compute, communication, main_threads, copy_rows) = of_work;
         Scene {
             clock,
             steps: steps.len(),
             later_steps: steps.iter().skip(1).map(|step| step.interval).collect(),
             window,
-            untold_ns,
+            unknown_ns,
             compute,
             communication,
             idle,

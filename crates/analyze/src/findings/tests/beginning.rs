@@ -21,7 +21,7 @@ fn work_that_waits_for_what_the_trace_lacks_costs_nothing() {
     }
     let file = cropped().fixture.finish();
     // Until its launch had time to arrive, 100 us, nothing is known to have been queued.
-    assert_eq!(judged(&file, "rank 0").untold_ns, 493 * MS - 101 * US);
+    assert_eq!(judged(&file, "rank 0").unknown_ns, 493 * MS - 101 * US);
 }
 
 #[test]
@@ -44,9 +44,9 @@ fn a_wait_that_is_open_at_the_start_waits_for_what_the_trace_lacks() {
     job.call(0, 493 * MS, "cudaDeviceSynchronize");
     job.kernel(493 * MS, 493 * MS + 5 * US, 1000 * MS, "k");
     let file = job.fixture.finish();
-    let said = judged(&file, "rank 0");
-    assert_eq!(said.untold_ns, 493 * MS);
-    assert!(said.outcomes.iter().all(|outcome| outcome.found.is_empty()));
+    let findings = judged(&file, "rank 0");
+    assert_eq!(findings.unknown_ns, 493 * MS);
+    assert!(findings.outcomes.iter().all(|outcome| outcome.found.is_empty()));
 }
 
 #[test]
@@ -66,7 +66,11 @@ fn gaps_between_work_from_before_the_trace_are_nobodys() {
     }
     job.kernel(309 * MS, 310 * MS, 1000 * MS, "k");
     let file = job.fixture.finish();
-    let said = judged(&file, "rank 0");
-    assert_eq!(said.untold_ns, 290 * MS);
-    assert!(said.outcomes.iter().all(|outcome| outcome.found.is_empty()), "{:?}", said.outcomes);
+    let findings = judged(&file, "rank 0");
+    assert_eq!(findings.unknown_ns, 290 * MS);
+    assert!(
+        findings.outcomes.iter().all(|outcome| outcome.found.is_empty()),
+        "{:?}",
+        findings.outcomes
+    );
 }

@@ -53,10 +53,10 @@ fn ranks_whose_collectives_were_not_recorded_may_have_stragglers() {
     let mut one_of_two = vec![rank("rank 0", Some(r#"{"backend":"gloo","world_size":2}"#))];
     for ranks in [&mut two, &mut one_of_two] {
         stragglers::judge(ranks);
-        let said = last(&ranks[0]);
-        let why = said.undecided.as_ref().map(|said| said.why.as_str());
+        let outcome = last(&ranks[0]);
+        let why = outcome.undecided.as_ref().map(|undecided| undecided.why.as_str());
         assert_eq!(why, Some("no collective was recorded; those of gloo and MPI never are"));
-        assert_eq!(said.clear, None);
+        assert_eq!(outcome.clear, None);
     }
 }
 
@@ -106,7 +106,7 @@ fn ranks_that_come_together_are_no_stragglers() {
 }
 
 #[test]
-fn one_ranks_file_cannot_tell_who_is_late() {
+fn one_ranks_file_cannot_show_who_is_late() {
     let ranks = stragglers_of(&[9000]);
     assert!(last(&ranks[0]).undecided.is_some());
 }

@@ -89,20 +89,20 @@ fn ranges_that_load_data_elsewhere_are_not_denied() {
     let why = |job: Job| job.ask("DataLoadBound").undecided.unwrap().why;
     let mut job = Job::new(1, 100 * MS);
     job.range(200 * MS, 50 * MS, NEXT);
-    let said = why(job);
+    let reason = why(job);
     assert!(
-        said.starts_with(
+        reason.starts_with(
             "no range with the name of a data loader lies in the steps on a main thread, only \
              elsewhere; no CPU sample in PyTorch's DataLoader was recorded"
         ),
-        "{said}"
+        "{reason}"
     );
-    let said = why(Job::new(1, 100 * MS));
-    assert!(said.starts_with("no range with the name of a data loader was recorded"), "{said}");
+    let reason = why(Job::new(1, 100 * MS));
+    assert!(reason.starts_with("no range with the name of a data loader was recorded"), "{reason}");
 }
 
 /// A job whose thread waits for a batch for 30 of 100 ms and unpickles it for 10, while
-/// a worker augments; only samples tell.
+/// a worker augments; only samples show it.
 fn sampled() -> Job {
     let mut job = Job::new(1, 100 * MS);
     let stacks: [&[(&str, &str)]; 4] = [
@@ -150,7 +150,7 @@ const LOADER: &str = "/lib/torch/utils/data/dataloader.py";
 const WORKER: &str = "/lib/torch/utils/data/_utils/worker.py";
 
 #[test]
-fn samples_tell_that_a_job_waits_for_pytorchs_loader() {
+fn samples_show_that_a_job_waits_for_pytorchs_loader() {
     let outcome = sampled().ask("DataLoadBound");
     let (finding, _) = &outcome.found[0];
     assert_eq!((finding.bound_ns, finding.places), (40 * MS, 2));
@@ -227,13 +227,13 @@ fn code_that_is_loaded_after_the_first_step_is_compiled_again() {
 }
 
 #[test]
-fn a_trace_that_cannot_show_compilation_says_so() {
+fn a_trace_that_cannot_show_compilation_leaves_it_undecided() {
     let mut job = Job::new(2, 100 * MS);
     job.busy(0, 200 * MS);
-    let said = job.ask("Recompilation").undecided.unwrap();
-    assert_eq!(said.why, "the trace has no calls or ranges that show compilation");
+    let undecided = job.ask("Recompilation").undecided.unwrap();
+    assert_eq!(undecided.why, "the trace has no calls or ranges that show compilation");
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
-    let said = job.ask("Recompilation").undecided.unwrap();
-    assert_eq!(said.why, "one step: later compilation cannot be separated from the first");
+    let undecided = job.ask("Recompilation").undecided.unwrap();
+    assert_eq!(undecided.why, "one step: later compilation cannot be separated from the first");
 }

@@ -48,7 +48,7 @@ fn a_long_gap_is_named_with_what_the_host_did_in_it() {
 }
 
 #[test]
-fn a_long_gap_of_launched_work_is_told_from_a_late_host() {
+fn a_long_gap_of_launched_work_differs_from_a_late_host() {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 40 * MS);
     job.kernel(MS, 60 * MS, 100 * MS, "k");
@@ -71,10 +71,10 @@ fn parts_that_are_idle_for_more_than_half_are_low() {
 }
 
 #[test]
-fn without_a_device_rules_about_it_cannot_tell() {
+fn without_a_device_rules_about_it_are_undecided() {
     for rule in ["LowUtilization", "GpuGaps", "LaunchBound", "SyncBound", "SmallBatches"] {
-        let said = Job::new(1, MS).ask(rule).undecided.unwrap();
-        assert_eq!(said.why, "no kernel, copy or memset was recorded", "{rule}");
+        let undecided = Job::new(1, MS).ask(rule).undecided.unwrap();
+        assert_eq!(undecided.why, "no kernel, copy or memset was recorded", "{rule}");
     }
 }
 
@@ -83,8 +83,8 @@ fn without_calls_a_launch_cannot_be_late() {
     let mut job = Job::new(0, MS);
     let row = tprof_trace::model::Kernel { duration_ns: MS, ..Default::default() };
     job.fixture.kernel(row, "k");
-    let said = job.ask("LaunchBound").undecided.unwrap();
-    assert_eq!(said.why, "which call launched which kernel was not recorded");
+    let undecided = job.ask("LaunchBound").undecided.unwrap();
+    assert_eq!(undecided.why, "which call launched which kernel was not recorded");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn calls_of_a_library_whose_names_are_not_known_are_not_denied() {
             ..Default::default()
         };
         job.fixture.kernel(row, "k");
-        let said = job.ask(rule).undecided.unwrap();
-        assert_eq!(said.why, "no CUDA or HIP runtime call was recorded", "{rule}");
+        let undecided = job.ask(rule).undecided.unwrap();
+        assert_eq!(undecided.why, "no CUDA or HIP runtime call was recorded", "{rule}");
     }
 }

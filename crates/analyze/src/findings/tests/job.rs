@@ -123,7 +123,7 @@ impl Job {
         self.fixture.copy(row, "");
     }
 
-    /// What a rule says.
+    /// A rule's verdict.
     pub fn ask(self, rule: &str) -> Outcome {
         ask(&self.fixture.finish(), rule)
     }
@@ -136,13 +136,13 @@ impl Job {
     }
 }
 
-/// What a rule says of a file.
+/// A rule's verdict on a file.
 pub fn ask(file: &TraceFile, rule: &str) -> Outcome {
     let mut all = judged(file, "rank 0").outcomes.into_iter();
     all.find(|outcome| outcome.rule == rule).expect("no such rule")
 }
 
-/// What all rules say of a file.
+/// All rules' verdicts on a file.
 pub fn judged(file: &TraceFile, label: &str) -> RankFindings {
     let rank = RankTrace::load(file, Needs::ALL);
     let scene = Scene::of(&rank, Clock::default());

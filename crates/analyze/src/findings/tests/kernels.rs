@@ -34,7 +34,7 @@ fn kernels_that_leave_little_empty_are_no_finding() {
 }
 
 #[test]
-fn unknown_grids_or_devices_cannot_tell() {
+fn unknown_grids_or_devices_decide_nothing() {
     let mut job = Job::new(1, 100 * MS);
     job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
     assert!(job.ask("SmallBatches").undecided.is_some());
@@ -95,7 +95,7 @@ fn counted(counter: &str, percent: f64) -> Job {
 }
 
 #[test]
-fn counters_tell_what_limits_a_kernel() {
+fn counters_show_what_limits_a_kernel() {
     let memory = "dram__throughput.avg.pct_of_peak_sustained_elapsed";
     let compute = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
     assert_eq!(counted(memory, 60.0).bound("MemoryBound"), Some(20 * MS));
@@ -106,7 +106,7 @@ fn counters_tell_what_limits_a_kernel() {
 }
 
 #[test]
-fn without_counters_names_tell_how_much_a_limit_may_concern() {
+fn without_counters_names_show_how_much_a_limit_may_concern() {
     let mut job = Job::new(1, 100 * MS);
     job.kernel(0, 0, 25 * MS, "ampere_sgemm_128x64_nn");
     job.kernel(0, 25 * MS, 100 * MS, "void at::native::reduce_kernel<512, 1>");

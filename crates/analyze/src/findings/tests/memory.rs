@@ -92,6 +92,6 @@ fn samples_in_the_allocator_are_what_may_be_gained() {
 
 #[test]
 fn without_samples_the_cost_of_allocations_is_unknown() {
-    let said = Job::new(1, MS).ask("AllocationChurn").undecided.unwrap();
-    assert!(said.why.starts_with("host allocations were not recorded"), "{}", said.why);
+    let undecided = Job::new(1, MS).ask("AllocationChurn").undecided.unwrap();
+    assert!(undecided.why.starts_with("host allocations were not recorded"), "{}", undecided.why);
 }

@@ -53,10 +53,10 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec((0_u8..11, 0_u64..500, 0_u64..60), 0..40)
 }
 
-/// What is said of a rank, without the order of anything.
-fn said(rank: &RankFindings) -> Vec<String> {
+/// The verdicts on a rank, without the order of anything.
+fn verdicts(rank: &RankFindings) -> Vec<String> {
     let outcomes = rank.outcomes.iter();
-    let mut said: Vec<String> = outcomes
+    let mut verdicts: Vec<String> = outcomes
         .map(|outcome| {
             let found = outcome.found.iter().map(|(finding, places)| {
                 (finding.subject.clone(), finding.bound_ns, finding.places, places.clone())
@@ -64,8 +64,8 @@ fn said(rank: &RankFindings) -> Vec<String> {
             format!("{} {:?} {:?}", outcome.rule, found.collect::<Vec<_>>(), outcome.clear)
         })
         .collect();
-    said.sort();
-    said
+    verdicts.sort();
+    verdicts
 }
 
 proptest! {
@@ -88,7 +88,7 @@ proptest! {
         let mut turned = rows.clone();
         turned.rotate_left(turn.min(rows.len()));
         let other = judged(&file(&turned, 2), "rank 0");
-        prop_assert_eq!(said(&one), said(&other));
+        prop_assert_eq!(verdicts(&one), verdicts(&other));
     }
 
     #[test]

@@ -69,17 +69,17 @@ fn without_steps_there_is_no_gain_for_a_step() {
 }
 
 #[test]
-fn every_rule_says_something_of_a_rank() {
+fn every_rule_has_a_row_for_a_rank() {
     let body = report(1, &[0]);
     let rules = |key: &str, column: &str| -> Vec<String> {
         let table = body.tables.iter().find(|table| table.key == key).unwrap();
         let text = |row| format!("{:?}", cell(table, row, column).value());
         (0..table.rows.len()).map(text).collect()
     };
-    let said =
+    let rules_shown =
         [rules("findings", "rule"), rules("undecided", "rules"), rules("clear", "rule")].concat();
     for rule in super::super::RULES.iter().map(|rule| rule.name()).chain(["Stragglers"]) {
-        assert!(said.iter().any(|text| text.contains(rule)), "{rule}: {said:?}");
+        assert!(rules_shown.iter().any(|text| text.contains(rule)), "{rule}: {rules_shown:?}");
     }
 }
 

@@ -37,17 +37,17 @@ fn what_lies_outside_of_the_steps_is_not_denied() {
         ("SmallBatches", "compute kernel"),
         ("MemoryBound", "compute kernel"),
     ] {
-        let said = |file| {
+        let reason = |file| {
             let outcome = ask(&file, rule);
-            outcome.clear.or(outcome.undecided.map(|said| said.why)).unwrap()
+            outcome.clear.or(outcome.undecided.map(|undecided| undecided.why)).unwrap()
         };
-        let there = said(outside());
+        let there = reason(outside());
         assert!(there.starts_with(&format!("no {thing} lies in the steps")), "{rule}: {there}");
         assert!(
             there.ends_with(", only outside") || there.ends_with(", only elsewhere"),
             "{there}"
         );
-        assert_eq!(said(without()), format!("no {thing} was recorded"), "{rule}");
+        assert_eq!(reason(without()), format!("no {thing} was recorded"), "{rule}");
     }
     let pageable = ask(&outside(), "PageableCopies").clear.unwrap();
     assert_eq!(pageable, "all copies between host and device in the steps use pinned memory");
@@ -71,10 +71,10 @@ fn a_rank_denies_nothing_for_another() {
     let clear = body.tables.iter().find(|table| table.key == "clear").unwrap();
     let rows = text(clear, "rule").into_iter().zip(text(clear, "on")).zip(text(clear, "measured"));
     let of_rule = rows.filter(|((rule, _), _)| rule.contains("DeviceAllocations"));
-    let said: Vec<(String, String)> = of_rule.map(|((_, on), said)| (on, said)).collect();
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[0].0.contains("rank 0") && said[0].1.contains("was recorded"), "{said:?}");
-    assert!(said[1].0.contains("rank 1") && said[1].1.contains("only elsewhere"), "{said:?}");
+    let rows: Vec<(String, String)> = of_rule.map(|((_, on), measured)| (on, measured)).collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert!(rows[0].0.contains("rank 0") && rows[0].1.contains("was recorded"), "{rows:?}");
+    assert!(rows[1].0.contains("rank 1") && rows[1].1.contains("only elsewhere"), "{rows:?}");
     let outside = "10.0 ms of device work, of rank 1, lies outside of the steps and is not judged";
     assert!(body.notes.iter().any(|note| note == outside), "{:?}", body.notes);
 }

@@ -1,10 +1,13 @@
 //! Memory of devices: how much was taken, when most, and what held it then.
 
+mod driver;
 mod phases;
 mod pools;
 mod replay;
 mod resets;
 mod sites;
+mod sources;
+mod stream_pools;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -12,10 +15,13 @@ mod tests;
 use tprof_trace::model::DeviceAllocation;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::gpu::report_gpu::of_file;
 use crate::rank::{Needs, RankTrace};
+use driver::DriverReadings;
 use pools::{Pool, PoolMemory, pool_of};
 use resets::Resets;
 use sites::DeviceSite;
+use sources::RecordedBy;
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -49,6 +55,10 @@ struct RankDeviceMemory {
     pools: Vec<PoolMemory>,
     sites: Vec<DeviceSite>,
     resets: Resets,
+    /// Which of hooks and CUPTI recorded changes; none if only one of them could.
+    sources: Option<RecordedBy>,
+    host: String,
+    driver: Vec<DriverReadings>,
 }
 
 /// `tprof report device-memory`.
@@ -64,10 +74,15 @@ impl Analysis for DeviceMemory {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankDeviceMemory {
-        let (rows, resets) = resets::told_by_block(&rank.allocations);
-        let pools = of_rows(rank, &rows, &resets);
+        let (rows, resets) = resets::expand(&rank.allocations);
+        let mut pools = of_rows(rank, &rows, &resets);
+        let held = stream_pools::held(rank.file);
+        stream_pools::add_held(&mut pools, &held);
         let sites = sites::of_rank(rank.file, &rows, &pools);
-        RankDeviceMemory { pools, sites, resets }
+        let samples = of_file(rank.file);
+        let driver = driver::readings(rank, &rows, &held, &samples);
+        let sources = sources::of_file(rank.file);
+        RankDeviceMemory { pools, sites, resets, sources, host: samples.host, driver }
     }
 
     fn join(&self, parts: Vec<(RankAt, RankDeviceMemory)>, _: &Options) -> Body {

@@ -57,6 +57,8 @@ pub struct PoolMemory {
     pub curve: Vec<Level>,
     /// Whether operators were recorded, and addresses, which define the categories.
     pub has_categories: bool,
+    /// Whether any block's size was recorded.
+    pub is_sized: bool,
     /// Whether every block's address was recorded, by which its free is found.
     pub is_placed: bool,
 }

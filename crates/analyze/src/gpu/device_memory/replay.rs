@@ -81,6 +81,7 @@ pub(super) fn replay(
         last: level,
         curve: Vec::new(),
         has_categories: !operators.is_empty() && is_placed,
+        is_sized: rows.iter().any(|row| row.bytes.is_some()),
         is_placed,
     };
     let bucket_ns = ((end.time_ns - first.time_ns) / BUCKETS).max(1);

@@ -20,7 +20,7 @@ pub struct Resets {
 }
 
 /// Puts frees of its blocks in the place of each reset. Rows lie in order of time.
-pub fn told_by_block(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>, Resets) {
+pub fn expand(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>, Resets) {
     let mut resets = Resets::default();
     if !rows.iter().any(is_reset) {
         return (Cow::Borrowed(rows), resets);

@@ -6,8 +6,10 @@ use tprof_facts::units::{bytes, counted};
 use tprof_trace::model::Allocator;
 
 use super::RankDeviceMemory;
+use super::driver::{gaps, in_use};
 use super::phases::Category;
 use super::pools::{Level, Pool, PoolMemory};
+use super::sources::{sources, without_stacks};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
@@ -15,6 +17,7 @@ const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch
 const NO_STACKS: &str = "no stack was recorded with these allocations";
 const NO_RESERVED: &str = "this allocator has no total of what it holds";
 const NO_OPERATORS: &str = "no operators were recorded, which separate the phases";
+const NO_SIZES: &str = "the sizes of these blocks are not among their calls' arguments";
 const HOST_ALONE: &str = "no allocation of device memory was recorded, only of the host's";
 const NO_ADDRESSES: &str = "the addresses of blocks, which join frees to allocations, were not \
                             recorded; PyTorch writes them from 1.10 on";
@@ -26,7 +29,9 @@ pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
         // The host's memory in a framework's allocator is no answer to the question.
         (row.pool.device.is_none(), Reverse(row.peak.allocated_bytes))
     });
-    let mut tables = vec![pools(&rows), sites(parts), at_peak(&rows)];
+    let driver = gaps(parts.iter().map(|(at, part)| (at, &part.host[..], &part.driver[..])));
+    let by = parts.iter().map(|(at, part)| (at, part.sources));
+    let mut tables = vec![pools(&rows), sites(parts), at_peak(&rows), in_use(&driver), sources(by)];
     if let Some((at, row)) = rows.first().filter(|_| parts.len() == 1) {
         tables.push(curve(at, row));
         tables.push(by_category(at, row));
@@ -40,6 +45,10 @@ pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
         );
     }
     notes.extend(parts.iter().filter_map(|(at, part)| of_resets(at, part)));
+    notes.extend(parts.iter().filter_map(|(at, part)| without_stacks(at, part.sources)));
+    if driver.iter().any(|gap| gap.includes_reserve) {
+        notes.push("the driver counts its own reserve as memory in use".to_owned());
+    }
     Body { tables, notes }
 }
 
@@ -68,7 +77,11 @@ fn of_resets(at: &RankAt, part: &RankDeviceMemory) -> Option<String> {
 
 fn allocator(pool: Pool) -> &'static str {
     match (pool.device, pool.allocator) {
+        (None, Allocator::Registered) => "registered",
         (None, _) => "host",
+        (_, Allocator::Virtual) => "virtual",
+        (_, Allocator::Imported) => "imported",
+        (_, Allocator::Registered) => "registered",
         (_, Allocator::Library) => "device",
         (_, Allocator::Framework) => "framework",
         (_, Allocator::Pool) => "pool",
@@ -96,21 +109,22 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
         .about("held: most device memory of the allocator")
         .empty(NO_ALLOCATIONS);
     for (at, row) in rows {
+        let sized = |bytes: u64| Cell::known(row.is_sized.then_some(bytes), NO_SIZES);
         let unused =
             |level: &Level| Some(level.reserved_bytes?.saturating_sub(level.allocated_bytes));
         table.row(vec![
             at.label.as_str().into(),
             Cell::applies(row.pool.device),
             allocator(row.pool).into(),
-            row.peak.allocated_bytes.into(),
+            sized(row.peak.allocated_bytes),
             at.clock.since_start(row.peak.time_ns).into(),
             Cell::known(row.peak_reserved_bytes, NO_RESERVED),
-            row.last.allocated_bytes.into(),
+            sized(row.last.allocated_bytes),
             row.allocations.into(),
             row.frees.into(),
             row.reset_frees.into(),
             row.reset_bytes.into(),
-            row.taken_bytes.into(),
+            sized(row.taken_bytes),
             Cell::known(unused(&row.peak), NO_RESERVED),
             row.exact.into(),
         ]);

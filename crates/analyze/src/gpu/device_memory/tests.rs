@@ -18,7 +18,7 @@ fn event(time_ns: u64, address: u64, bytes: i64, total: Option<u64>) -> DeviceAl
 
 /// Memory of a rank's pools.
 fn of_rank(rank: &RankTrace<'_>) -> Vec<PoolMemory> {
-    let (rows, resets) = resets::told_by_block(&rank.allocations);
+    let (rows, resets) = resets::expand(&rank.allocations);
     of_rows(rank, &rows, &resets)
 }
 
@@ -29,7 +29,7 @@ fn memory(made: Fixture) -> PoolMemory {
 }
 
 #[test]
-fn blocks_are_told_by_when_they_were_taken_and_given_back() {
+fn blocks_are_distinguished_by_when_they_were_taken_and_given_back() {
     let mut made = Fixture::new();
     let span =
         |start_ns, duration_ns, kind| Span { start_ns, duration_ns, kind, ..Span::default() };
@@ -78,7 +78,7 @@ fn without_totals_what_was_recorded_is_added_up() {
 }
 
 #[test]
-fn without_addresses_bytes_are_added_up_and_nothing_is_told_apart() {
+fn without_addresses_bytes_are_added_up_and_nothing_is_distinguished() {
     let mut made = Fixture::new();
     let row = Span { start_ns: 1, duration_ns: 90, kind: SpanKind::Operator, ..Span::default() };
     made.span(row, "aten::mm");
@@ -145,7 +145,7 @@ fn a_reset_gives_back_what_its_process_has_on_the_device() {
         made.allocations.extend(other.map(|device| taken(6, 0, Some(device), 0x4000)));
         let file = made.finish();
         let rank = RankTrace::load(&file, Needs::ALLOCATIONS | Needs::OPERATORS);
-        (of_rank(&rank), resets::told_by_block(&rank.allocations).1)
+        (of_rank(&rank), resets::expand(&rank.allocations).1)
     };
     let facts = |pool: &PoolMemory| (pool.frees, pool.reset_frees, pool.last.allocated_bytes);
     let (pools, resets) = of_both(None);

@@ -53,7 +53,7 @@ fn busy_and_idle_make_up_a_streams_time() {
 }
 
 #[test]
-fn streams_of_two_devices_are_told_apart_and_none_of_them_is_denied_a_gap() {
+fn streams_of_two_devices_are_distinguished_and_none_of_them_is_denied_a_gap() {
     let idle_of = |devices: &[u32]| {
         let mut made = Fixture::new();
         for &device in devices {

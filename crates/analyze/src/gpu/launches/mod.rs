@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_trace::calls::function;
 
 use crate::base::names::Names;
 use crate::base::stats::quantile;
@@ -62,7 +63,7 @@ impl Launch {
 /// Every launch of a rank, in order of calls: one for each piece of work.
 pub fn launches<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = Launch> + 'r {
     let is_launch =
-        move |call: &HostSpan| !rank.hta || HTA_LAUNCHES.contains(&rank.name(call.name));
+        move |call: &HostSpan| !rank.hta || HTA_LAUNCHES.contains(&function(rank.name(call.name)));
     rank.calls.iter().enumerate().filter(move |(_, call)| is_launch(call)).flat_map(
         move |(at, call)| {
             let of = move |work: &u32| Launch::of(at as u32, call, &rank.work[*work as usize]);
@@ -265,6 +266,25 @@ mod tests {
     use super::*;
     use crate::fixture::Fixture;
     use tprof_trace::model::Kernel;
+
+    #[test]
+    fn with_hta_a_launch_counts_in_each_form_of_its_name() {
+        let mut made = Fixture::new();
+        let forms = ["cudaLaunchKernel", "__cudaLaunchKernel", "cudaLaunchKernelExC_ptsz"];
+        for (correlation, name) in (1..).zip(forms) {
+            made.call(0, 10 * correlation, 5, name, correlation);
+            let start_ns = 10_000 + 10 * correlation;
+            let correlation = Some(correlation);
+            made.kernel(Kernel { start_ns, duration_ns: 1, correlation, ..Kernel::default() }, "k");
+        }
+        let file = made.finish();
+        let mut rank = RankTrace::load(&file, Needs::WORK | Needs::CALLS);
+        rank.hta = true;
+        assert_eq!(launches(&rank).count(), forms.len());
+        let waiting: usize =
+            crate::gpu::queue::series(&rank).iter().map(|(_, points)| points.len()).sum();
+        assert_eq!(waiting, 2 * forms.len());
+    }
 
     #[test]
     fn a_launch_is_measured_from_call_to_kernel() {

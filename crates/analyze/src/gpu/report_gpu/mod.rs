@@ -54,6 +54,12 @@ impl Analysis for Devices {
         if tables.iter().any(|table| !table.rows.is_empty()) {
             for (name, host) in &hosts {
                 notes.extend(host.missing().map(|why| format!("{name} has no readings: {why}")));
+                if host.devices().any(|facts| facts["used_includes_reserved"] == true) {
+                    notes.push(format!(
+                        "{name}: memory in use includes the driver's own reserve, which this \
+                         driver does not report apart"
+                    ));
+                }
             }
         }
         Body { tables: tables.into(), notes }

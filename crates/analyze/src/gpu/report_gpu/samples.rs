@@ -32,9 +32,12 @@ const HOLDS_READINGS: u64 = 5;
 /// What a file has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileSamples {
-    pub(super) host: String,
-    pub(super) facts: Option<Value>,
-    pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
+    /// Name of the host.
+    pub(crate) host: String,
+    /// The library's facts, as the sampler wrote them.
+    pub(crate) facts: Option<Value>,
+    /// Readings in order of time, by the library's number of a device and the counter.
+    pub(crate) series: BTreeMap<(u32, &'static str), SampleSeries>,
     /// Devices that its processes see: UUID, number.
     pub(super) sees: BTreeSet<(String, u32)>,
 }

@@ -17,7 +17,7 @@ pub(super) const REASONS: [(&str, bool); 9] = [
 ];
 
 /// Readings by time, ns.
-pub(super) type SampleSeries = BTreeMap<u64, f64>;
+pub(crate) type SampleSeries = BTreeMap<u64, f64>;
 
 /// A series in numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]

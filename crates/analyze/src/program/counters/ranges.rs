@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
+use tprof_trace::calls::is_launch;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, SpanKind};
 
 use crate::base::intervals::Interval;
@@ -64,13 +65,13 @@ fn operators(rank: &RankTrace, tree: &CallTree, call: u32) -> Option<(String, St
 fn launches(rank: &RankTrace, spans: &[&DeviceSpan]) -> (Vec<Option<usize>>, Option<String>) {
     let mut by_correlation: FxHashMap<(u32, u64), usize> = FxHashMap::default();
     let mut in_order = Vec::new();
-    let mut is_launch: FxHashMap<_, bool> = FxHashMap::default();
+    let mut launches: FxHashMap<_, bool> = FxHashMap::default();
     for (at, call) in rank.calls.iter().enumerate() {
         if let Some(correlation) = call.correlation.get() {
             by_correlation.entry((call.process, correlation)).or_insert(at);
         }
-        let named = || is_kernel_launch(rank.name(call.name));
-        if *is_launch.entry(call.name).or_insert_with(named) {
+        let named = || is_launch(rank.name(call.name));
+        if *launches.entry(call.name).or_insert_with(named) {
             in_order.push(at);
         }
     }
@@ -88,12 +89,6 @@ fn launches(rank: &RankTrace, spans: &[&DeviceSpan]) -> (Vec<Option<usize>>, Opt
         in_order.len()
     );
     (vec![None; spans.len()], Some(why))
-}
-
-fn is_kernel_launch(name: &str) -> bool {
-    ["cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cuLaunchKernel", "hipLaunchKernel"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
 }
 
 /// Numbers of a JSON object, and the floating-point operations in them.
@@ -132,7 +127,7 @@ mod tests {
         trace.span(operator(0, 100), "conv2d");
         trace.span(operator(10, 80), "cudnn_convolution");
         for at in 0..launches {
-            trace.call(0, 20 + at, 1, "cudaLaunchKernel", 1 + at);
+            trace.call(0, 20 + at, 1, "__cudaLaunchKernel_ptsz", 1 + at);
         }
         let args = r#"{"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 10,
             "smsp__sass_thread_inst_executed_op_dadd_pred_on.sum": 3, "note": "x"}"#;

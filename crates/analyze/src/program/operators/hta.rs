@@ -6,6 +6,7 @@
 //! count as one.
 
 use rustc_hash::FxHashMap;
+use tprof_trace::calls::function;
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::costs::{Launched, OperatorCosts};
@@ -51,8 +52,9 @@ fn by_start<'r>(rank: &'r RankTrace, passes: impl Fn(&str) -> bool) -> Vec<&'r H
 }
 
 /// HTA's pattern `(cuda.*LaunchKernel)|(cuLaunchKernel)|(^runFunction)`, at the
-/// beginning of a name.
+/// beginning of a function's name.
 fn is_launch(name: &str) -> bool {
+    let name = function(name);
     name.strip_prefix("cuda").is_some_and(|rest| rest.contains("LaunchKernel"))
         || name.starts_with("cuLaunchKernel")
         || name.starts_with("runFunction")

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_steps_say_so() {
+    fn too_few_steps_are_reported_as_such() {
         let judged = judged(&[900, 100, 100]);
         assert!(matches!(judged.warm_up(), Reading::Missing(_)));
         assert!(matches!(judged.outlier_count(), Reading::Missing(_)));

@@ -107,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn unseen_waits_are_told_as_the_seen_ones_of_their_thread() {
+    fn unsampled_waits_count_as_the_sampled_ones_of_their_thread() {
         use ThreadState::{Blocked, Gil, Lock, Runnable, Running, Sleep};
         let mut stretches = [
             stretch(1, Running, &[1], 500),
             stretch(1, Gil, &[1], 30),
             stretch(1, Lock, &[2], 10),
-            // Long ones say nothing about short ones.
+            // Long ones are no evidence for short ones.
             stretch(1, Sleep, &[3], 700),
             // Of this, 60 are one long wait.
             stretch(1, Blocked, &[], 461),

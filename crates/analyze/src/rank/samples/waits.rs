@@ -200,13 +200,13 @@ mod tests {
         (names, ids)
     }
 
-    fn told(frames: &[(&str, &str, Layer)]) -> ThreadState {
+    fn wait_by(frames: &[(&str, &str, Layer)]) -> ThreadState {
         let (names, ids) = stack(frames);
         wait_of(ThreadState::Blocked, &ids, &names)
     }
 
     #[test]
-    fn the_stack_tells_what_was_waited_for() {
+    fn the_stack_shows_what_was_waited_for() {
         use Layer::{Kernel, Native, Python};
         let libc = "libc.so.6";
         let futex = [
@@ -214,25 +214,25 @@ mod tests {
             ("futex_wait_queue", "[kernel]", Kernel),
             ("__futex_abstimed_wait_common", libc, Native),
         ];
-        assert_eq!(told(&futex), ThreadState::Lock);
+        assert_eq!(wait_by(&futex), ThreadState::Lock);
         let mut gil = futex.to_vec();
         gil.push(("take_gil", "python3.11", Native));
-        assert_eq!(told(&gil), ThreadState::Gil);
+        assert_eq!(wait_by(&gil), ThreadState::Gil);
         *gil.last_mut().unwrap() = ("drop_gil", "python3.8", Native);
-        assert_eq!(told(&gil), ThreadState::Gil);
-        assert_eq!(told(&[("clock_nanosleep", libc, Native)]), ThreadState::Sleep);
-        assert_eq!(told(&[("__poll", libc, Native)]), ThreadState::Poll);
-        assert_eq!(told(&[("__libc_recvmsg", libc, Native)]), ThreadState::Io);
+        assert_eq!(wait_by(&gil), ThreadState::Gil);
+        assert_eq!(wait_by(&[("clock_nanosleep", libc, Native)]), ThreadState::Sleep);
+        assert_eq!(wait_by(&[("__poll", libc, Native)]), ThreadState::Poll);
+        assert_eq!(wait_by(&[("__libc_recvmsg", libc, Native)]), ThreadState::Io);
         let sync = [("ioctl", libc, Native), ("cuStreamSynchronize", "libcuda.so.1", Native)];
-        assert_eq!(told(&sync), ThreadState::Device);
-        assert_eq!(told(&[("__clock_nanosleep", "static", Native)]), ThreadState::Sleep);
+        assert_eq!(wait_by(&sync), ThreadState::Device);
+        assert_eq!(wait_by(&[("__clock_nanosleep", "static", Native)]), ThreadState::Sleep);
         // A function of the program's own that is only called like one of libc's.
-        assert_eq!(told(&[("read", "train", Native)]), ThreadState::Blocked);
-        assert_eq!(told(&[("sleep", "train.py", Python)]), ThreadState::Blocked);
+        assert_eq!(wait_by(&[("read", "train", Native)]), ThreadState::Blocked);
+        assert_eq!(wait_by(&[("sleep", "train.py", Python)]), ThreadState::Blocked);
     }
 
     #[test]
-    fn what_the_row_says_stands() {
+    fn the_rows_own_state_stands() {
         let (names, ids) = stack(&[("poll", "libc.so.6", Layer::Native)]);
         for state in [ThreadState::Runnable, ThreadState::Sleep, ThreadState::Gil] {
             assert_eq!(wait_of(state, &ids, &names), state);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_lock_it_was_functions_further_out_tell() {
+    fn functions_further_out_show_which_lock_it_was() {
         let of = |outer| {
             let (names, ids) = stack(&[
                 ("__futex_abstimed_wait_common", "libc.so.6", Layer::Native),

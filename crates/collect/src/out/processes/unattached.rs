@@ -10,21 +10,21 @@ pub struct Unattached {
     /// Those that samples show.
     sampled: HashMap<u32, Vec<usize>>,
     /// Those that only a parent, or the launcher, has reported so far.
-    told: HashMap<u32, Vec<usize>>,
+    reported: HashMap<u32, Vec<usize>>,
 }
 
 impl Unattached {
     /// Samples show a program; its row.
     pub fn sampled(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) -> usize {
-        let told = self.told.entry(info.pid).or_default();
-        let same = |row: &usize| rows.get(*row).is_some_and(|told| is_same(told, &info));
+        let waiting = self.reported.entry(info.pid).or_default();
+        let same = |row: &usize| rows.get(*row).is_some_and(|row| is_same(row, &info));
         let pid = info.pid;
-        let row = match told.iter().position(same) {
+        let row = match waiting.iter().position(same) {
             Some(at) => {
-                let row = told.remove(at);
+                let row = waiting.remove(at);
                 if let Some(place) = rows.get_mut(row) {
-                    let told = std::mem::replace(place, info);
-                    join(place, told);
+                    let reported = std::mem::replace(place, info);
+                    join(place, reported);
                 }
                 row
             }
@@ -44,7 +44,7 @@ impl Unattached {
         match sampled.copied().find(|row| same(&row)).and_then(|row| rows.get_mut(row)) {
             Some(row) => join(row, info),
             None => {
-                self.told.entry(info.pid).or_default().push(rows.len());
+                self.reported.entry(info.pid).or_default().push(rows.len());
                 rows.push(info);
             }
         }
@@ -57,22 +57,23 @@ impl Unattached {
 }
 
 /// Whether both are one program: a parent stamps before it begins and after it ended.
-fn is_same(told: &ProcessInfo, sampled: &ProcessInfo) -> bool {
-    told.start_ns <= sampled.start_ns && told.end_ns.is_none_or(|end| sampled.start_ns <= end)
+fn is_same(reported: &ProcessInfo, sampled: &ProcessInfo) -> bool {
+    reported.start_ns <= sampled.start_ns
+        && reported.end_ns.is_none_or(|end| sampled.start_ns <= end)
 }
 
 /// Adds to a sampled program's row what else is known of it. When it began stays as its file has it.
-fn join(sampled: &mut ProcessInfo, told: ProcessInfo) {
-    if told.exit_status.is_some() || told.signal.is_some() {
-        (sampled.exit_status, sampled.signal) = (told.exit_status, told.signal);
-        sampled.ended_by = told.ended_by;
+fn join(sampled: &mut ProcessInfo, reported: ProcessInfo) {
+    if reported.exit_status.is_some() || reported.signal.is_some() {
+        (sampled.exit_status, sampled.signal) = (reported.exit_status, reported.signal);
+        sampled.ended_by = reported.ended_by;
     }
-    sampled.end_ns = told.end_ns.or(sampled.end_ns);
+    sampled.end_ns = reported.end_ns.or(sampled.end_ns);
     if sampled.command.is_empty() {
-        sampled.command = told.command;
+        sampled.command = reported.command;
     }
     if sampled.parent == 0 {
-        sampled.parent = told.parent;
+        sampled.parent = reported.parent;
     }
 }
 
@@ -86,15 +87,15 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_samples_and_its_parent_tell_of_is_one_row_in_either_order() {
+    fn a_program_that_samples_and_its_parent_report_is_one_row_in_either_order() {
         let sampled = row(7, "", 110, None);
-        let told = ProcessInfo { exit_status: Some(3), ..row(7, "leave", 100, Some(150)) };
+        let reported = ProcessInfo { exit_status: Some(3), ..row(7, "leave", 100, Some(150)) };
         for samples_first in [true, false] {
             let (mut all, mut rows) = (Unattached::default(), Vec::new());
             if samples_first {
                 assert_eq!(all.sampled(sampled.clone(), &mut rows), 0);
             }
-            all.reported(told.clone(), &mut rows);
+            all.reported(reported.clone(), &mut rows);
             if !samples_first {
                 assert_eq!(all.sampled(sampled.clone(), &mut rows), 0);
             }

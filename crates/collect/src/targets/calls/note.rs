@@ -14,6 +14,8 @@ pub enum CallNote {
     Memory {
         /// The function.
         function: &'static Function,
+        /// Its number.
+        number: u32,
         /// Address.
         address: u64,
         /// Bytes; 0 for a free.
@@ -60,6 +62,7 @@ impl CallNote {
             }
             ExtKind::HostMemory => CallNote::Memory {
                 function,
+                number,
                 address: at(0)?,
                 bytes: at(1)?,
                 stream: at(2)?,

@@ -84,9 +84,9 @@ impl Image {
 
     /// Where a chunk's records end: in it, at a slot, whatever is in its head.
     fn end_of(&mut self, next: u64, bytes: usize) -> usize {
-        let said = if next == 0 { bytes } else { (next >> 32) as usize };
-        let end = said.min(bytes) & !(SLOT_BYTES - 1);
-        self.refused += u64::from(end != said);
+        let stated = if next == 0 { bytes } else { (next >> 32) as usize };
+        let end = stated.min(bytes) & !(SLOT_BYTES - 1);
+        self.refused += u64::from(end != stated);
         end
     }
 

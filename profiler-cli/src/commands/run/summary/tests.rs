@@ -27,7 +27,7 @@ fn config() -> Config {
 }
 
 #[test]
-fn a_summary_says_what_happened_and_what_to_type() {
+fn a_summary_lists_what_happened_and_what_to_type() {
     let blind = |process: &str| Blind {
         process: process.to_owned(),
         what: "everything".to_owned(),
@@ -61,7 +61,7 @@ fn what_is_unknown_is_not_zero() {
 }
 
 #[test]
-fn a_recording_of_a_part_says_which() {
+fn a_recording_of_a_part_names_it() {
     let ran =
         |seconds: u64| RunInfo { end_ns: Some(seconds * 1_000_000_000), ..RunInfo::default() };
     let shown = |seconds, delay: Option<u64>, duration: Option<u64>, paused| {

@@ -2,6 +2,7 @@
 //! it started.
 
 use rustc_hash::FxHashMap;
+use tprof_trace::calls::function;
 
 use super::events::Events;
 use crate::rank::{RankTrace, StreamIndex};
@@ -40,8 +41,9 @@ pub fn launches(rank: &RankTrace, events: &Events) -> Vec<SeenLaunch> {
     let mut is_launch = FxHashMap::default();
     let mut found = Vec::new();
     for (call, at) in rank.calls.iter().zip(0..) {
-        let named =
-            is_launch.entry(call.name).or_insert_with(|| LAUNCHES.contains(&rank.name(call.name)));
+        let named = is_launch
+            .entry(call.name)
+            .or_insert_with(|| LAUNCHES.contains(&function(rank.name(call.name))));
         let row = events.device_of_call.get(&at).filter(|_| *named);
         let stream = row.and_then(|row| events.device[*row as usize].stream);
         if let (Some(&row), Some(stream)) = (row, stream) {

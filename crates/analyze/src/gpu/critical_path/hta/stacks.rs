@@ -5,6 +5,8 @@
 
 use std::cmp::Reverse;
 
+use tprof_trace::calls::function;
+
 use super::events::HostEvent;
 use super::graph::{EdgeKind, Graph, Node};
 
@@ -20,7 +22,7 @@ const BLOCKING: [&str; 6] = [
 
 /// Whether a call's own time counts for nothing.
 pub fn is_blocking(name: &str) -> bool {
-    BLOCKING.contains(&name)
+    BLOCKING.contains(&function(name))
 }
 
 /// Adds the edges of all threads. Events are host rows by index.

@@ -1,6 +1,7 @@
 //! What waits for an event wait for: the last work before the event was recorded.
 
 use rustc_hash::FxHashMap;
+use tprof_trace::calls::function;
 
 use super::events::{DeviceEvent, Events};
 use super::queue::SeenLaunch;
@@ -35,7 +36,7 @@ impl Waits {
         for call in &rank.calls {
             let Some(correlation) = call.correlation.get() else { continue };
             let Some(stream) = recorded.get(&correlation) else { continue };
-            if rank.name(call.name) != "cudaEventRecord" {
+            if function(rank.name(call.name)) != "cudaEventRecord" {
                 continue;
             }
             let launches = by_stream.get(stream).map_or(&[][..], Vec::as_slice);

@@ -1,13 +1,10 @@
-"""Trains a small transformer and says as JSON what it took: `train.py --out FILE …`.
+"""Trains a small transformer and writes the time of a step as JSON: `train.py --out FILE …`.
 
-The work of a step is the same each time, so that counts of kernels can be compared
-between a run alone, one under tprof, and one under torch.profiler.
+The work of a step is the same each time, so that a run without tprof and one with it compare.
 """
 
 import argparse
 import json
-import os
-import signal
 import statistics
 import time
 
@@ -20,8 +17,6 @@ def arguments():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--mode", default="plain", choices=["plain", "graph", "streams", "compile"])
-    parser.add_argument("--profiler", help="write what torch.profiler saw to this file")
-    parser.add_argument("--kill", action="store_true", help="end by SIGKILL half a second after the last step")
     return parser.parse_args()
 
 
@@ -34,7 +29,7 @@ class Trainer:
         self.model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device)
         self.input = torch.randn(16, 128, 256).to(device)
         self.target = torch.randn(16, 128, 256).to(device)
-        # Momentum alone: an optimizer that can be captured in a graph everywhere.
+        # Momentum only: an optimizer that can be captured in a graph everywhere.
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
 
     def step(self):
@@ -79,13 +74,6 @@ def main():
     args = arguments()
     cuda = args.device == "cuda"
     wait = torch.cuda.synchronize if cuda else lambda: None
-    profiler = None
-    if args.profiler:
-        kinds = [torch.profiler.ProfilerActivity.CPU]
-        if cuda:
-            kinds.append(torch.profiler.ProfilerActivity.CUDA)
-        profiler = torch.profiler.profile(activities=kinds)
-        profiler.start()
     trainer = Trainer(args.device)
     step = trainer.step
     if args.mode == "graph":
@@ -109,32 +97,7 @@ def main():
         # The first steps warm up; the middle one of the others stands for them.
         "median_step_s": statistics.median(times[len(times) // 3 :]),
     }
-    if profiler:
-        profiler.stop()
-        write(args.profiler, kernels_of(profiler))
-    write(args.out, found)
-    if args.kill:
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def kernels_of(profiler):
-    """Count and time of each kernel, as torch.profiler saw them."""
-    kernels = {}
-    for event in profiler.events():
-        if event.device_type != torch.autograd.DeviceType.CUDA:
-            continue
-        # Annotations are drawn on devices too, and copies are no kernels.
-        if event.name.startswith(("Memcpy", "Memset")) or getattr(event, "is_user_annotation", False):
-            continue
-        kernel = kernels.setdefault(event.name, {"count": 0, "total_ns": 0})
-        kernel["count"] += 1
-        kernel["total_ns"] += round(event.time_range.elapsed_us() * 1000)
-    return kernels
-
-
-def write(path, found):
-    with open(path, "w", encoding="utf-8") as file:
+    with open(args.out, "w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
 
 

@@ -1,0 +1,175 @@
+//! What was recorded beside what the driver reports as used: the rest is the contexts' own memory,
+//! CUPTI's buffers, other processes, and what is taken in ways that neither CUPTI nor a hook records.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, counter};
+
+use super::stream_pools::{HeldBytes, held_at};
+use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::gpu::report_gpu::FileSamples;
+use crate::rank::RankTrace;
+
+const NO_READINGS: &str = "no memory in use was read from the driver for a device that a recorded \
+                           process uses (needs `--activities gpu`, the default)";
+const MORE_RECORDED: &str = "more is recorded as live than the driver reports in use";
+
+/// Memory of a device by the driver, in all of its readings, and what a rank had of it then.
+pub(super) struct DriverReadings {
+    /// UUID.
+    uuid: String,
+    /// The driver's number of it.
+    gpu: u32,
+    /// Whether the driver counts its own reserve as used.
+    includes_reserve: bool,
+    /// When, what the driver reports, what was recorded as live; bytes, in order of time.
+    readings: Vec<(u64, u64, u64)>,
+}
+
+/// A device when most of its memory was in use.
+pub(super) struct DriverGap {
+    /// Its host.
+    pub host: String,
+    /// The driver's number of it.
+    pub gpu: u32,
+    /// When, on the run's clock, ns since its start.
+    pub at_ns: u64,
+    /// Bytes in use by all processes, as the driver reports.
+    pub used_bytes: u64,
+    /// Bytes that all ranks had then, by what was recorded.
+    pub recorded_bytes: u64,
+    /// Whether the driver counts its own reserve as used.
+    pub includes_reserve: bool,
+}
+
+/// Whether an allocation takes memory of the device for itself. Managed memory may lie elsewhere,
+/// and another process's memory is that process's.
+fn is_on_device(row: &DeviceAllocation) -> bool {
+    let kind = matches!(
+        row.kind,
+        MemoryKind::Device | MemoryKind::Array | MemoryKind::DeviceStatic | MemoryKind::Unknown
+    );
+    let own = matches!(row.allocator, Allocator::Library | Allocator::Virtual | Allocator::Pool);
+    row.device.is_some() && kind && own
+}
+
+/// Of a rank; `rows` have no resets, and lie in order of time.
+pub(super) fn readings(
+    rank: &RankTrace<'_>,
+    rows: &[DeviceAllocation],
+    pools: &BTreeMap<u32, HeldBytes>,
+    samples: &FileSamples,
+) -> Vec<DriverReadings> {
+    let uuids: HashMap<(ProcessIndex, u32), &str> = (rank.file.devices().iter())
+        .map(|row| ((row.process, row.device), rank.file.name(row.uuid)))
+        .collect();
+    let devices = samples.facts.as_ref().and_then(|facts| facts["devices"].as_array());
+    let of_device = |facts: &Value| {
+        let (gpu, uuid) = (facts["index"].as_u64()? as u32, facts["uuid"].as_str()?);
+        let series = samples.series.get(&(gpu, counter::GPU_MEMORY_BYTES))?;
+        let numbers: Vec<(ProcessIndex, u32)> =
+            uuids.iter().filter(|(_, of)| **of == uuid).map(|(key, _)| *key).collect();
+        if uuid.is_empty() || numbers.is_empty() {
+            return None;
+        }
+        let own: Vec<&DeviceAllocation> = rows
+            .iter()
+            .filter(|row| row.device.is_some_and(|of| numbers.contains(&(row.process, of))))
+            .collect();
+        let held: Vec<&HeldBytes> =
+            numbers.iter().filter_map(|(_, number)| pools.get(number)).collect();
+        let mut live = LiveBytes { blocks: HashMap::new(), sum: 0, counts_pools: held.is_empty() };
+        let mut next = own.iter().peekable();
+        let mut readings = Vec::new();
+        for (time_ns, used) in series {
+            while let Some(row) = next.next_if(|row| row.time_ns <= *time_ns) {
+                live.apply(row);
+            }
+            let held: u64 = held.iter().map(|held| held_at(held, *time_ns)).sum();
+            readings.push((*time_ns, *used as u64, live.sum + held));
+        }
+        let includes_reserve = facts["used_includes_reserved"] == true;
+        Some(DriverReadings { uuid: uuid.to_owned(), gpu, includes_reserve, readings })
+    };
+    devices.into_iter().flatten().filter_map(of_device).collect()
+}
+
+/// Blocks that live on a device.
+struct LiveBytes {
+    blocks: HashMap<(ProcessIndex, u64), u64>,
+    sum: u64,
+    /// Whether blocks of pools count: not where it is known what the pools hold.
+    counts_pools: bool,
+}
+
+impl LiveBytes {
+    fn apply(&mut self, row: &DeviceAllocation) {
+        let key = (row.process, row.address);
+        if row.free {
+            self.sum -= self.blocks.remove(&key).unwrap_or(0);
+        } else if is_on_device(row) && (self.counts_pools || row.allocator != Allocator::Pool) {
+            let bytes = row.bytes.unwrap_or(0);
+            self.sum += bytes;
+            self.sum -= self.blocks.insert(key, bytes).unwrap_or(0);
+        }
+    }
+}
+
+/// Each device of each host at the reading with most memory in use, all ranks together.
+pub(super) fn gaps<'p>(
+    parts: impl Iterator<Item = (&'p RankAt, &'p str, &'p [DriverReadings])>,
+) -> Vec<DriverGap> {
+    type Ranks<'p> = Vec<(&'p RankAt, &'p DriverReadings)>;
+    let mut devices: BTreeMap<(&str, u32, &str), Ranks<'p>> = BTreeMap::new();
+    for (at, host, readings) in parts {
+        for one in readings {
+            devices.entry((host, one.gpu, &one.uuid)).or_default().push((at, one));
+        }
+    }
+    let of_device = |((host, gpu, _), ranks): ((&str, u32, &str), Ranks<'p>)| {
+        let all = ranks.iter().flat_map(|(at, one)| one.readings.iter().map(move |row| (at, row)));
+        let (at, most) = all.max_by_key(|(_, (_, used, _))| *used)?;
+        let (time_ns, used_bytes, _) = *most;
+        let had = |(_, one): &(&RankAt, &DriverReadings)| {
+            let after = one.readings.partition_point(|(time, ..)| *time <= time_ns);
+            one.readings[..after].last().map_or(0, |(.., recorded)| *recorded)
+        };
+        Some(DriverGap {
+            host: host.to_owned(),
+            gpu,
+            at_ns: at.clock.since_start(time_ns),
+            used_bytes,
+            recorded_bytes: ranks.iter().map(had).sum(),
+            includes_reserve: ranks.iter().any(|(_, one)| one.includes_reserve),
+        })
+    };
+    devices.into_iter().filter_map(of_device).collect()
+}
+
+/// The table of them.
+pub(super) fn in_use(driver: &[DriverGap]) -> Table {
+    let columns = vec![
+        Column::data("host", Unit::Text),
+        Column::new("gpu", "GPU", Unit::Id),
+        Column::new("used_bytes", "in use", Unit::Bytes),
+        Column::new("recorded_bytes", "recorded", Unit::Bytes),
+        Column::new("unexplained_bytes", "rest", Unit::Bytes),
+        Column::new("at_ns", "at", Unit::Time),
+    ];
+    let mut table = Table::new("in_use", "Device memory in use, by the driver", columns)
+        .about("rest: contexts, CUPTI's buffers, other processes, what no call shows")
+        .empty(NO_READINGS);
+    for gap in driver {
+        let rest = gap.used_bytes.checked_sub(gap.recorded_bytes);
+        table.row(vec![
+            gap.host.as_str().into(),
+            gap.gpu.into(),
+            gap.used_bytes.into(),
+            gap.recorded_bytes.into(),
+            Cell::known(rest, MORE_RECORDED),
+            gap.at_ns.into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,304 @@
+//! Changes of device memory that CUPTI recorded and those that the hooks recorded: the same
+//! change is one row, the hook's, which has a stack; what only CUPTI recorded is a row of its own.
+//! NCCL and cuBLAS carry a CUDA runtime in themselves, past which no hook gets: CUPTI records
+//! what they take.
+//!
+//! Two records are the same change if the address and the direction agree and CUPTI's moment lies
+//! in the hook's call, by the clocks' joins. Calls of one direction on one address never overlap.
+
+use super::virtual_memory::MappingCall;
+use std::collections::{HashMap, HashSet, VecDeque};
+use tprof_trace::model::DeviceAllocation;
+use tprof_wire::calls::Mapping;
+
+/// How far the joined clocks may lie apart at a call's ends, ns.
+const APART_NS: u64 = 1_000_000;
+/// How long the hooks may take to record what CUPTI has recorded: a first stack waits for the
+/// collector, which is longer than CUPTI takes.
+const HOOKS_LATE_NS: u64 = 5_000_000_000;
+/// Calls of the hooks that wait for CUPTI's record, at most: beyond it the oldest go unmatched.
+const CALLS_MOST: usize = 1 << 18;
+/// Resets, and calls of the virtual memory management, that are kept.
+const OTHERS_MOST: usize = 1 << 16;
+/// Records of CUPTI's that wait, at most: beyond it the oldest are not held back any longer.
+const ROWS_MOST: usize = 1 << 20;
+
+/// A call that changed memory, as the hooks recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryCall {
+    /// Address, or handle of physical memory; 0 of a reset.
+    pub address: u64,
+    /// Bytes that it took; 0 where they are not known.
+    pub bytes: u64,
+    /// Whether it gave back.
+    pub free: bool,
+    /// When it began.
+    pub from_ns: u64,
+    /// When it returned.
+    pub to_ns: u64,
+    /// What else CUPTI may record of it.
+    pub how: CallKind,
+}
+
+/// Kinds of [`MemoryCall`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// At its address.
+    Plain,
+    /// All that lives on this device.
+    Reset(u32),
+    /// By the driver's virtual memory management: which address CUPTI would give is not documented.
+    Virtual,
+}
+
+impl MemoryCall {
+    /// The change that a call of the virtual memory management may be to CUPTI.
+    pub fn of_mapping(call: &MappingCall) -> MemoryCall {
+        let free = matches!(call.how, Mapping::Unmap | Mapping::Release);
+        let MappingCall { what: address, bytes, time_ns, .. } = *call;
+        let how = CallKind::Virtual;
+        MemoryCall { address, bytes, free, from_ns: time_ns, to_ns: time_ns, how }
+    }
+}
+
+/// How often which side recorded a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// Both.
+    pub both: u64,
+    /// Only CUPTI.
+    pub only_cupti: u64,
+    /// Only the hooks.
+    pub only_hooks: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Matching {
+    calls: HashMap<(u64, bool), VecDeque<MemoryCall>>,
+    /// Calls in the order in which they came: those that are matched stay until they are passed.
+    order: VecDeque<((u64, bool), u64)>,
+    /// Calls in `calls`.
+    waiting: usize,
+    resets: Vec<(u32, MemoryCall)>,
+    /// Calls that made or mapped physical memory.
+    virtual_calls: Vec<MemoryCall>,
+    /// Where CUPTI has memory that such a call made.
+    virtual_addresses: HashSet<u64>,
+    rows: Vec<DeviceAllocation>,
+    /// What was found.
+    pub found: Matched,
+}
+
+impl Matching {
+    /// A hook recorded a call.
+    pub fn called(&mut self, call: MemoryCall) {
+        match call.how {
+            CallKind::Reset(device) => {
+                self.resets.truncate(OTHERS_MOST);
+                self.resets.push((device, call));
+            }
+            CallKind::Virtual if call.free => {}
+            CallKind::Virtual => {
+                if self.virtual_calls.len() >= OTHERS_MOST {
+                    self.virtual_calls.drain(..OTHERS_MOST / 2);
+                }
+                self.virtual_calls.push(call);
+            }
+            CallKind::Plain => {
+                let key = (call.address, call.free);
+                self.calls.entry(key).or_default().push_back(call);
+                self.order.push_back((key, call.from_ns));
+                self.waiting += 1;
+            }
+        }
+        while self.waiting > CALLS_MOST || self.order.len() > 4 * CALLS_MOST {
+            let Some((key, from_ns)) = self.order.pop_front() else { break };
+            if let Some(calls) = self.calls.get_mut(&key)
+                && let Some(at) = calls.iter().position(|call| call.from_ns == from_ns)
+            {
+                calls.remove(at);
+                self.found.only_hooks += 1;
+                self.forget(key);
+            }
+        }
+    }
+
+    /// CUPTI recorded a change.
+    pub fn recorded(&mut self, row: DeviceAllocation) {
+        self.rows.push(row);
+    }
+
+    /// Rows that only CUPTI recorded, as far as that is certain: all of them at the end.
+    pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
+        if self.rows.is_empty() {
+            return Vec::new();
+        }
+        self.rows.sort_by_key(|row| row.time_ns);
+        let until = now_ns.saturating_sub(HOOKS_LATE_NS);
+        let ripe = match last {
+            true => self.rows.len(),
+            false => {
+                let old = self.rows.partition_point(|row| row.time_ns <= until);
+                old.max(self.rows.len().saturating_sub(ROWS_MOST))
+            }
+        };
+        let mut rows: Vec<DeviceAllocation> = self.rows.drain(..ripe).collect();
+        rows.retain(|row| !self.take(row));
+        self.found.only_cupti += rows.len() as u64;
+        rows
+    }
+
+    /// Counts what is left at the end.
+    pub fn finish(&mut self) -> Matched {
+        self.found.only_hooks += self.waiting as u64;
+        self.waiting = 0;
+        self.calls.clear();
+        self.found
+    }
+
+    /// Whether a hook recorded this change too; its call is then taken out.
+    fn take(&mut self, row: &DeviceAllocation) -> bool {
+        let key = (row.address, row.free);
+        let found = self.calls.get_mut(&key).and_then(|calls| {
+            let near = calls.iter().map(|call| distance(call, row.time_ns)).enumerate();
+            let (at, apart) = near.min_by_key(|(_, apart)| *apart)?;
+            (apart <= APART_NS).then(|| calls.remove(at))
+        });
+        if found.is_some() {
+            self.forget(key);
+            self.found.both += 1;
+            return true;
+        }
+        let within = |call: &MemoryCall| distance(call, row.time_ns) <= APART_NS;
+        // The hooks' one row of a reset ends every block.
+        let is_reset = |(device, call): &(u32, MemoryCall)| {
+            row.free && row.device.is_none_or(|of| of == *device) && within(call)
+        };
+        if self.resets.iter().any(is_reset) {
+            self.found.both += 1;
+            return true;
+        }
+        let is_virtual = match row.free {
+            true => self.virtual_addresses.remove(&row.address),
+            false => {
+                let is_same = |call: &MemoryCall| row.bytes == Some(call.bytes) && within(call);
+                let found = self.virtual_calls.iter().position(is_same);
+                found.map(|at| self.virtual_calls.remove(at)).is_some()
+                    && self.virtual_addresses.insert(row.address)
+            }
+        };
+        self.found.both += u64::from(is_virtual);
+        is_virtual
+    }
+
+    fn forget(&mut self, key: (u64, bool)) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if self.calls.get(&key).is_some_and(VecDeque::is_empty) {
+            self.calls.remove(&key);
+        }
+    }
+}
+
+/// How far a moment lies from a call, ns; 0 within it.
+fn distance(call: &MemoryCall, time_ns: u64) -> u64 {
+    call.from_ns.saturating_sub(time_ns).max(time_ns.saturating_sub(call.to_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn call(address: u64, free: bool, from_ns: u64, to_ns: u64) -> MemoryCall {
+        MemoryCall { address, bytes: 64, free, from_ns, to_ns, how: CallKind::Plain }
+    }
+
+    fn row(address: u64, free: bool, time_ns: u64) -> DeviceAllocation {
+        let (device, bytes) = (Some(0), Some(64));
+        DeviceAllocation { address, free, time_ns, device, bytes, ..DeviceAllocation::default() }
+    }
+
+    fn addresses(rows: &[DeviceAllocation]) -> Vec<(u64, bool)> {
+        rows.iter().map(|row| (row.address, row.free)).collect()
+    }
+
+    #[test]
+    fn only_what_a_hook_recorded_too_is_dropped() {
+        let mut all = Matching::default();
+        // A library of the program's takes the address first, past the hooks.
+        for (free, at) in [(false, 100), (true, 200), (false, 302), (true, 400)] {
+            all.recorded(row(7, free, at * MS));
+        }
+        all.recorded(row(8, false, 310 * MS));
+        all.called(call(7, false, 300 * MS, 305 * MS));
+        all.called(call(7, true, 400 * MS, 420 * MS));
+        all.called(call(9, false, 500 * MS, 501 * MS));
+        assert_eq!(addresses(&all.settle(1000 * MS, true)), [(7, false), (7, true), (8, false)]);
+        assert_eq!(all.finish(), Matched { both: 2, only_cupti: 3, only_hooks: 1 });
+    }
+
+    #[test]
+    fn changes_in_quick_turn_find_each_their_own_call() {
+        let mut all = Matching::default();
+        for turn in 0..1000 {
+            let at = 10 * MS + turn * 7_000;
+            all.called(call(7, false, at, at + 5_000));
+            all.called(call(7, true, at + 5_100, at + 6_900));
+            // By a clock that is 3 us late.
+            all.recorded(row(7, false, at + 3_500));
+            all.recorded(row(7, true, at + 8_300));
+        }
+        assert!(all.settle(1000 * MS, true).is_empty());
+        assert_eq!(all.finish(), Matched { both: 2000, only_cupti: 0, only_hooks: 0 });
+        assert!(all.calls.is_empty());
+    }
+
+    #[test]
+    fn a_change_waits_for_a_hook_that_is_late() {
+        let mut all = Matching::default();
+        all.recorded(row(7, false, 100 * MS));
+        assert!(all.settle(5_000 * MS, false).is_empty());
+        all.called(call(7, false, 99 * MS, 101 * MS));
+        assert!(all.settle(6_000 * MS, false).is_empty());
+        assert_eq!(all.finish(), Matched { both: 1, only_cupti: 0, only_hooks: 0 });
+        all.recorded(row(7, true, 6_000 * MS));
+        assert_eq!(all.settle(11_001 * MS, false).len(), 1);
+    }
+
+    #[test]
+    fn a_reset_ends_what_only_cupti_recorded() {
+        let mut all = Matching::default();
+        let reset = MemoryCall { how: CallKind::Reset(0), ..call(0, true, 100 * MS, 120 * MS) };
+        all.called(reset);
+        all.recorded(row(7, true, 110 * MS));
+        all.recorded(DeviceAllocation { device: Some(1), ..row(8, true, 110 * MS) });
+        all.recorded(row(9, false, 110 * MS));
+        assert_eq!(addresses(&all.settle(1000 * MS, true)), [(8, true), (9, false)]);
+    }
+
+    #[test]
+    fn physical_memory_is_matched_by_its_size_at_whatever_address() {
+        let mut all = Matching::default();
+        let create = MemoryCall { how: CallKind::Virtual, ..call(3, false, 100 * MS, 101 * MS) };
+        all.called(create);
+        all.recorded(row(0xabc, false, 100 * MS));
+        // Of another size, and of the same size at another time.
+        all.recorded(DeviceAllocation { bytes: Some(65), ..row(0xdef, false, 100 * MS) });
+        all.recorded(row(0x123, false, 200 * MS));
+        all.recorded(row(0xabc, true, 900 * MS));
+        all.recorded(row(0xabc, true, 950 * MS));
+        let left = [(0xdef, false), (0x123, false), (0xabc, true)];
+        assert_eq!(addresses(&all.settle(1000 * MS, true)), left);
+    }
+
+    #[test]
+    fn calls_without_a_record_of_cuptis_are_forgotten_and_counted() {
+        let mut all = Matching::default();
+        for at in 0..CALLS_MOST as u64 + 10 {
+            all.called(call(at + 1, false, at, at));
+        }
+        assert_eq!((all.waiting, all.found.only_hooks), (CALLS_MOST, 10));
+    }
+}

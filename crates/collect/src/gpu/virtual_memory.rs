@@ -1,0 +1,247 @@
+//! Physical memory of the driver's virtual memory management (`cuMemCreate`, `cuMemMap`): rows
+//! of when it was taken and when it was given back.
+//!
+//! It lives as long as any reference to its handle or any mapping of it, so that its end is
+//! that of several calls. Threads' records come one thread after the other: they wait until all
+//! have come, and are applied in order of time.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use tprof_trace::model::{
+    Allocator, DeviceAllocation, MemoryKind, ProcessIndex, StackId, ThreadIndex,
+};
+use tprof_wire::calls::Mapping;
+
+/// How late a thread's record may come, ns.
+const LATE_NS: u64 = 5_000_000_000;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const ON_DEVICE: u32 = 1;
+
+/// A call that succeeded.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingCall {
+    /// What it did.
+    pub how: Mapping,
+    /// When it took effect.
+    pub time_ns: u64,
+    /// By whom.
+    pub thread: ThreadIndex,
+    /// Handle, or address.
+    pub what: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Of a creation the kind of place and, in the high half, its number; of a mapping the handle.
+    pub of: u64,
+    /// Stack of a creation.
+    pub stack: StackId,
+}
+
+/// Physical memory.
+#[derive(Clone, Copy, Debug)]
+struct Physical {
+    row: DeviceAllocation,
+    references: u32,
+    mappings: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct VirtualMemory {
+    process: ProcessIndex,
+    calls: Vec<MappingCall>,
+    /// By serial number.
+    living: HashMap<u64, Physical>,
+    next: u64,
+    /// Handles with references: serial number of their memory.
+    handles: HashMap<u64, u64>,
+    /// Address → bytes, and serial number; none for memory that another process took.
+    mappings: BTreeMap<u64, (u64, Option<u64>)>,
+    /// Numbers of rows that live: a handle may come again while its memory is still mapped.
+    numbers: HashSet<u64>,
+}
+
+impl VirtualMemory {
+    /// Of a process.
+    pub fn new(process: ProcessIndex) -> VirtualMemory {
+        VirtualMemory {
+            process,
+            calls: Vec::new(),
+            living: HashMap::new(),
+            next: 0,
+            handles: HashMap::new(),
+            mappings: BTreeMap::new(),
+            numbers: HashSet::new(),
+        }
+    }
+
+    /// A call came.
+    pub fn called(&mut self, call: MappingCall) {
+        self.calls.push(call);
+    }
+
+    /// Rows of what is old enough: all of them at the end.
+    pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
+        self.calls.sort_by_key(|call| call.time_ns);
+        let until = if last { u64::MAX } else { now_ns.saturating_sub(LATE_NS) };
+        let ripe = self.calls.partition_point(|call| call.time_ns <= until);
+        let calls: Vec<MappingCall> = self.calls.drain(..ripe).collect();
+        let mut rows = Vec::new();
+        for call in calls {
+            self.apply(&call, &mut rows);
+        }
+        rows
+    }
+
+    fn apply(&mut self, call: &MappingCall, rows: &mut Vec<DeviceAllocation>) {
+        match call.how {
+            Mapping::Create => self.create(call, rows),
+            Mapping::Import => {}
+            Mapping::Retain => {
+                if let Some(one) = self.of_handle(call.what) {
+                    one.references += 1;
+                }
+            }
+            Mapping::Map => {
+                let serial = self.handles.get(&call.of).copied();
+                if let Some(one) = self.of_handle(call.of) {
+                    one.mappings += 1;
+                }
+                self.mappings.insert(call.what, (call.bytes, serial));
+            }
+            Mapping::Unmap => {
+                let end = call.what.saturating_add(call.bytes);
+                let within: Vec<u64> =
+                    self.mappings.range(call.what..end).map(|(at, _)| *at).collect();
+                for at in within {
+                    let Some((_, Some(serial))) = self.mappings.remove(&at) else { continue };
+                    if let Some(one) = self.living.get_mut(&serial) {
+                        one.mappings = one.mappings.saturating_sub(1);
+                    }
+                    self.end(serial, call, rows);
+                }
+            }
+            Mapping::Release => {
+                let Some(serial) = self.handles.get(&call.what).copied() else { return };
+                if let Some(one) = self.living.get_mut(&serial) {
+                    one.references = one.references.saturating_sub(1);
+                    if one.references == 0 {
+                        self.handles.remove(&call.what);
+                    }
+                }
+                self.end(serial, call, rows);
+            }
+        }
+    }
+
+    fn create(&mut self, call: &MappingCall, rows: &mut Vec<DeviceAllocation>) {
+        let mut address = call.what;
+        while !self.numbers.insert(address) {
+            address = address.wrapping_add(1);
+        }
+        let on_device = call.of as u32 == ON_DEVICE;
+        let row = DeviceAllocation {
+            time_ns: call.time_ns,
+            process: self.process,
+            thread: call.thread,
+            allocator: Allocator::Virtual,
+            device: on_device.then_some((call.of >> 32) as u32),
+            address,
+            bytes: Some(call.bytes),
+            kind: if on_device { MemoryKind::Device } else { MemoryKind::Pinned },
+            stack: call.stack,
+            ..DeviceAllocation::default()
+        };
+        self.next += 1;
+        self.living.insert(self.next, Physical { row, references: 1, mappings: 0 });
+        self.handles.insert(call.what, self.next);
+        rows.push(row);
+    }
+
+    fn of_handle(&mut self, handle: u64) -> Option<&mut Physical> {
+        self.living.get_mut(self.handles.get(&handle)?)
+    }
+
+    /// Ends memory without references and mappings.
+    fn end(&mut self, serial: u64, call: &MappingCall, rows: &mut Vec<DeviceAllocation>) {
+        let gone = |one: &Physical| one.references == 0 && one.mappings == 0;
+        if !self.living.get(&serial).is_some_and(gone) {
+            return;
+        }
+        if let Some(Physical { row, .. }) = self.living.remove(&serial) {
+            self.numbers.remove(&row.address);
+            let MappingCall { time_ns, thread, .. } = *call;
+            rows.push(DeviceAllocation { time_ns, thread, free: true, bytes: None, ..row });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(how: Mapping, time_ns: u64, what: u64, bytes: u64, of: u64) -> MappingCall {
+        MappingCall { how, time_ns, thread: 0, what, bytes, of, stack: 5 }
+    }
+
+    /// On device 3.
+    fn create(time_ns: u64, handle: u64) -> MappingCall {
+        call(Mapping::Create, time_ns, handle, 2 << 20, 1 | 3 << 32)
+    }
+
+    fn rows(calls: &[MappingCall]) -> Vec<(u64, u64, bool)> {
+        let mut memory = VirtualMemory::new(0);
+        calls.iter().for_each(|one| memory.called(*one));
+        let rows = memory.settle(0, true);
+        assert!(rows.iter().all(|row| row.device == Some(3) && row.stack == 5));
+        rows.iter().map(|row| (row.time_ns, row.address, row.free)).collect()
+    }
+
+    #[test]
+    fn memory_lives_as_long_as_its_last_mapping() {
+        // As PyTorch does it, from two threads: the later call comes first.
+        let calls = [
+            call(Mapping::Unmap, 50, 0x9000, 2 << 20, 0),
+            create(10, 77),
+            call(Mapping::Map, 20, 0x9000, 2 << 20, 77),
+            call(Mapping::Release, 30, 77, 0, 0),
+        ];
+        assert_eq!(rows(&calls), [(10, 77, false), (50, 77, true)]);
+    }
+
+    #[test]
+    fn memory_lives_as_long_as_its_last_reference() {
+        let calls = [
+            create(10, 77),
+            call(Mapping::Map, 20, 0x9000, 2 << 20, 77),
+            call(Mapping::Retain, 25, 77, 0, 0),
+            call(Mapping::Unmap, 30, 0x9000, 2 << 20, 0),
+            call(Mapping::Release, 40, 77, 0, 0),
+            call(Mapping::Release, 60, 77, 0, 0),
+        ];
+        assert_eq!(rows(&calls), [(10, 77, false), (60, 77, true)]);
+    }
+
+    #[test]
+    fn a_handle_that_comes_again_is_other_memory() {
+        let calls = [
+            create(10, 77),
+            call(Mapping::Map, 20, 0x9000, 2 << 20, 77),
+            call(Mapping::Release, 30, 77, 0, 0),
+            create(40, 77),
+            call(Mapping::Release, 50, 77, 0, 0),
+            call(Mapping::Unmap, 60, 0x9000, 2 << 20, 0),
+        ];
+        let wanted = [(10, 77, false), (40, 78, false), (50, 78, true), (60, 77, true)];
+        assert_eq!(rows(&calls), wanted);
+    }
+
+    #[test]
+    fn memory_of_another_process_takes_none() {
+        let calls = [
+            call(Mapping::Import, 10, 77, 0, 0),
+            call(Mapping::Map, 20, 0x9000, 2 << 20, 77),
+            call(Mapping::Unmap, 30, 0x9000, 2 << 20, 0),
+            call(Mapping::Release, 40, 77, 0, 0),
+        ];
+        assert_eq!(rows(&calls), []);
+    }
+}

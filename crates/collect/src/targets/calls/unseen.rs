@@ -1,0 +1,45 @@
+//! What programs have devices start by themselves, of which there are no records: counted by the
+//! calls that prepare it.
+
+use tprof_wire::calls::{Does, Function};
+
+/// `cudaGraphInstantiateFlagDeviceLaunch`.
+const DEVICE_LAUNCH: u64 = 2;
+
+/// How many graphs a device may launch, or decides on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnseenLaunches {
+    /// Executable graphs that kernels may launch.
+    pub device_graphs: u64,
+    /// Handles of conditions, by which nodes of graphs run, or not, or again.
+    pub conditions: u64,
+}
+
+impl UnseenLaunches {
+    /// A call returned.
+    pub fn called(&mut self, function: &Function, result: u32, detail: u64) {
+        match function.does {
+            _ if result != 0 => {}
+            Does::Instantiates { .. } if detail & DEVICE_LAUNCH != 0 => self.device_graphs += 1,
+            Does::Conditions => self.conditions += 1,
+            _ => {}
+        }
+    }
+
+    /// What is not recorded, and why, in words; nothing where there is none.
+    pub fn words(&self) -> Vec<(String, &'static str)> {
+        let graphs = "launches of graphs by kernels";
+        let nodes = "how often conditional nodes of graphs ran";
+        let words = |count: u64, what: &str, of: &str| format!("{what} ({count} {of})");
+        [
+            (self.device_graphs, graphs, "graphs instantiated for it"),
+            (self.conditions, nodes, "conditions made"),
+        ]
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, of)| {
+            (words(count, what, of), "the device starts them; only the host's launch is recorded")
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,47 @@
+//! Bytes of CUDA arrays, by what a program asks for: width, height, depth and elements. The
+//! device lays them out as it likes, so that this is the least that an array takes.
+
+use crate::frame::{Frame, word};
+use tprof_wire::calls::Bytes;
+
+/// Of an array of the runtime's: elements of a `cudaChannelFormatDesc` at argument 1.
+pub fn of_channels(frame: &Frame, bytes: Bytes) -> u64 {
+    let desc = frame.register(1);
+    // SAFETY: the function has read a `cudaChannelFormatDesc` there: four numbers of bits, a kind.
+    let (xy, zw) = unsafe { (word(desc, 0), word(desc, 8)) };
+    let bits = [xy, xy >> 32, zw, zw >> 32].into_iter().map(|bits| bits & 0xffff_ffff).sum::<u64>();
+    let element = bits / 8;
+    match bytes {
+        Bytes::Array => {
+            element.wrapping_mul(frame.register(2)).wrapping_mul(frame.register(3).max(1))
+        }
+        Bytes::Levels => (0..frame.register(2).min(64) as u32)
+            .map(|level| extent(frame, element, level))
+            .fold(0, u64::wrapping_add),
+        _ => extent(frame, element, 0),
+    }
+}
+
+/// A level of an array with a `cudaExtent` on the stack.
+fn extent(frame: &Frame, element: u64, level: u32) -> u64 {
+    let size = |at: u8| frame.stack(at).unbounded_shr(level).max(1);
+    element.wrapping_mul(size(0)).wrapping_mul(size(1)).wrapping_mul(size(2))
+}
+
+/// Of an array of the driver's, by its descriptor; 0 for a format with packed elements.
+pub fn of_descriptor(frame: &Frame, bytes: Bytes) -> u64 {
+    let at = frame.register(1);
+    let depth = matches!(bytes, Bytes::Descriptor3D);
+    // SAFETY: the function has read a descriptor there: width, height, of three dimensions the
+    // depth, then format and number of channels.
+    let [width, height, third, format] =
+        [0, 8, 16, if depth { 24 } else { 16 }].map(|offset| unsafe { word(at, offset) });
+    let sizes = [width, height.max(1), if depth { third.max(1) } else { 1 }];
+    let channel = match format as u32 {
+        0x01 | 0x08 => 1,
+        0x02 | 0x09 | 0x10 => 2,
+        0x03 | 0x0a | 0x20 => 4,
+        _ => 0,
+    };
+    sizes.into_iter().fold(channel * (format >> 32), u64::wrapping_mul)
+}

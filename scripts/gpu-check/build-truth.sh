@@ -1,0 +1,48 @@
+#!/bin/sh
+# Builds the programs of known truth (truth.cu) into DIR: `build-truth.sh DIR [NVCC]`.
+#   truth-12          by a C++ compiler; kernels by the driver, from PTX; on libcudart.so.12
+#   truth-13, -static, -threads   by nvcc 13: on libcudart.so.13, with the runtime inside, and
+#                     with a default stream for each thread; only where NVCC is given
+# No program needs CUDA to be built: each is linked with a library that has only the names.
+# `CXX` links; release.sh's zig makes programs for old glibc of them.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out=$1 nvcc=${2:-}
+cxx=${CXX:-c++}
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+system='-lpthread -ldl -lrt'
+
+# names OBJECT MAJOR: a library under the runtime's name with the functions that it wants.
+names() {
+    nm --undefined-only "$1" | awk '$2 ~ /^_?_?cuda/ { print "int " $2 "(void) { return 0; }" }' >"$work/names.c"
+    cc -shared -fPIC -w -fno-builtin -o "$work/libcudart.so.$2" "$work/names.c" -Wl,-soname,"libcudart.so.$2"
+}
+
+# Looked up at their first call, and some perhaps never: -z lazy.
+link() {
+    # shellcheck disable=SC2086
+    $cxx -o "$out/$1" "$2" $3 -Wl,-z,lazy $system
+}
+
+host='-O1 -g -fno-exceptions -fno-rtti'
+# shellcheck disable=SC2086
+$cxx $host -std=c++17 -Wall -Wextra -x c++ -c "$here/truth.cu" -o "$work/12.o"
+names "$work/12.o" 12
+link truth-12 "$work/12.o" "$work/libcudart.so.12"
+
+[ -n "$nvcc" ] || exit 0
+lib=$(dirname "$nvcc")/../lib
+compile() {
+    to=$1
+    shift
+    "$nvcc" -std=c++17 -O1 -arch=all-major -Xcompiler -fno-exceptions "$@" -c "$here/truth.cu" -o "$work/$to"
+}
+compile 13.o
+names "$work/13.o" 13
+link truth-13 "$work/13.o" "$work/libcudart.so.13"
+link truth-13-static "$work/13.o" "$lib/libcudart_static.a"
+compile threads.o -DPER_THREAD --default-stream per-thread
+names "$work/threads.o" 13
+link truth-13-threads "$work/threads.o" "$work/libcudart.so.13"

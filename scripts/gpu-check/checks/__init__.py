@@ -1,0 +1,1 @@
+"""What is judged, one subject a file: each has `judge(bundle, findings)`."""

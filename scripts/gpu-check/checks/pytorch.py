@@ -1,0 +1,141 @@
+"""What PyTorch did under tprof, against what PyTorch states itself."""
+
+import checks.journal
+import checks.rows
+
+MEMORY_STEP = 2 << 20  # PyTorch and the driver take memory in pieces of 2 MiB
+GROWTH_KIB = 64 << 10
+MOST_CLOCK_MARKS = 2
+OF_DEVICE = ("device", "managed")
+
+
+def with_word(kernels, word):
+    return sum(word in row.name for row in kernels)
+
+
+def judge_takeover(what, folder, findings):
+    found = folder.json("takeover.json")
+    if found is None:
+        return findings.add(f"{what}: torch.profiler within tprof", False, why="the program did not end well")
+    kernels, run = folder.table("kernels"), folder.json("run.json")
+    cycles = found["cycles"]
+    findings.add(f"{what}: torch.profiler has all its cycles", len(cycles) == found["wanted_cycles"], cycles=len(cycles))
+    wrong = [f"{one['kernels']} of {found['kernels_of_a_cycle']}" for one in cycles
+             if one["kernels"] != found["kernels_of_a_cycle"]]
+    findings.compare(f"{what}: torch.profiler has its kernels", wrong, len(cycles))
+    findings.compare(f"{what}: torch.profiler's times are plausible",
+                     [f"{one['implausible']} are not" for one in cycles if one["implausible"]], len(cycles))
+    for time in ("before", "after"):
+        count = with_word(kernels, found[time]["word"])
+        findings.add(f"{what}: tprof has the kernels {time} torch.profiler", count == found[time]["count"],
+                     tprof=count, ran=found[time]["count"])
+    within = with_word(kernels, found["within"]["word"])
+    noted = run and (run["completeness"]["blind"] or run["completeness"]["losses"])
+    findings.add(f"{what}: kernels within torch.profiler are recorded or the gap is noted",
+                 within == found["within"]["count"] or bool(noted), tprof=within, ran=found["within"]["count"])
+    resident = found["resident_kib"]
+    third = max(1, len(resident) // 3)
+    growth = resident[-1] - max(resident[:third])
+    findings.add(f"{what}: memory does not grow after torch.profiler", growth <= GROWTH_KIB, growth_kib=growth)
+    marks = [row for row in folder.table("marks") if "clock" in str(row.get("text") or row.get("name") or row).lower()]
+    findings.add(f"{what}: CUPTI's clock stays as it is", len(marks) <= MOST_CLOCK_MARKS, marks=len(marks))
+    return None
+
+
+def live_bytes(allocations):
+    """What the library's own allocations leave at the end, by address."""
+    live = {}
+    for row in sorted(allocations, key=lambda row: row.time_ns):
+        if row.allocator != "library" or row.memory not in OF_DEVICE:
+            continue
+        key = row.device, row.address
+        if row.free:
+            live.pop(key, None)
+        else:
+            live[key] = row.bytes or 0
+    return sum(live.values())
+
+
+def judge_memory(what, folder, findings):
+    for name in folder.folders("memory-"):
+        inside = folder.folder(name)
+        found, run = inside.json("memory.json"), inside.json("run.json")
+        check = f"{what}: device memory is PyTorch's, {name.removeprefix('memory-')}"
+        if found is None or run is None:
+            findings.not_checked(check, "PyTorch did not run with this allocator")
+            continue
+        live = live_bytes(inside.table("device_allocations"))
+        reserved = found["reserved_bytes"]
+        # All that PyTorch reserved, and what its libraries took beside.
+        findings.add(check, reserved - MEMORY_STEP <= live <= max(reserved, found["driver_bytes"]) * 1.05 + (64 << 20),
+                     tprof_bytes=live, reserved_bytes=reserved, driver_bytes=found["driver_bytes"])
+        nvml = found["nvml_bytes"]
+        if nvml is None:
+            findings.not_checked(f"{check}: against NVML", "pynvml is not there")
+        else:
+            taken = reserved - found["reserved_before_bytes"]
+            findings.add(f"{check}: against NVML", abs(nvml - taken) <= 64 << 20, nvml_bytes=nvml, taken_bytes=taken)
+
+
+def judge_training(what, folder, findings):
+    for name in folder.folders("train-"):
+        inside, mode = folder.folder(name), name.removeprefix("train-")
+        native, traced, run = inside.json("native.json"), inside.json("traced.json"), inside.json("run.json")
+        if not native:
+            findings.not_checked(f"{what}: {mode}", "it did not end well without tprof")
+            continue
+        if not traced or not run:
+            findings.add(f"{what}: {mode} runs under tprof", False, why="it did not end well under tprof")
+            continue
+        kernels = len(inside.table("kernels"))
+        findings.add(f"{what}: {mode} runs under tprof", kernels > 0, kernels=kernels,
+                     step_ratio=round(traced["median_step_s"] / native["median_step_s"], 4))
+        findings.add(f"{what}: {mode} loses nothing", run["completeness"]["lost"] == 0 and not run["completeness"]["blind"],
+                     losses=run["completeness"]["losses"][:3], blind=run["completeness"]["blind"][:3])
+
+
+def judge_loader(what, folder, findings):
+    found = folder.json("loader.json")
+    if found is None:
+        return findings.add(f"{what}: forked workers", False, why="the program did not end well")
+    count = with_word(folder.table("kernels"), found["kernel"]["word"])
+    findings.add(f"{what}: forked workers", found["sum"] == found["wanted"] and count == found["kernel"]["count"],
+                 sum=found["sum"], kernels=count, wanted=found["kernel"]["count"])
+    return None
+
+
+def judge_collectives(what, folder, findings):
+    for name in folder.folders("collectives-"):
+        inside = folder.folder(name)
+        found = inside.json("collectives.json")
+        check = f"{what}: collectives, {name.removeprefix('collectives-')}"
+        if found is None:
+            findings.add(check, False, why="the program did not end well")
+            continue
+        rows, wrong = inside.table("collectives"), []
+        for one in found["collectives"]:
+            count = sum(row.name == one["name"] and row.bytes == one["bytes"] for row in rows)
+            if count != one["count"]:
+                wrong.append(f"{one['name']} of {one['bytes']} bytes: {count} of {one['count']}")
+        wrong += [f"{row.name} has no group" for row in rows if row.group_size is None][:1]
+        findings.compare(check, wrong, len(found["collectives"]), nccl=found["nccl"])
+
+
+def judge(bundle, findings):
+    names = bundle.folders("torch-")
+    steps = {one["name"]: one for one in bundle.json("steps.json") or []}
+    if not names:
+        why = steps.get("torch", {}).get("skipped") or "no torch with CUDA was there"
+        return findings.not_checked("PyTorch: takeover, memory, training, forked workers, collectives", why)
+    for name in names:
+        what, folder = name.replace("-", " ", 1), bundle.folder(name)
+        judge_takeover(what, folder.folder("takeover"), findings)
+        judge_memory(what, folder, findings)
+        judge_training(what, folder, findings)
+        judge_loader(what, folder.folder("loader"), findings)
+        checks.rows.judge(f"{what}, training", folder.folder("rows"), findings)
+        checks.journal.judge(f"{what}, training", folder.folder("rows"), None, findings)
+        if not folder.folders("collectives-"):
+            findings.not_checked(f"{what}: collectives", "there is one device")
+        judge_collectives(what, folder, findings)
+    return None

@@ -1,0 +1,53 @@
+"""Takes device memory through PyTorch's allocator, and states what PyTorch and the driver count.
+
+`memory.py OUT`: the allocator is what PYTORCH_CUDA_ALLOC_CONF names. The memory is held to the end.
+"""
+
+import json
+import os
+import sys
+
+import torch
+
+BLOCKS = [3 << 20, 40 << 20, 100 << 20, 250 << 20]
+
+
+def nvml_bytes():
+    """Used memory of the device, without the driver's reserve (version 2 of the call); None without NVML."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
+        return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2).used
+    except Exception as error:  # whatever it lacks: the figure is then not there
+        print(f"NVML: {error}", file=sys.stderr)
+        return None
+
+
+def main():
+    torch.cuda.init()
+    torch.empty(1, device="cuda")
+    torch.cuda.synchronize()
+    free, nvml = torch.cuda.mem_get_info()[0], nvml_bytes()
+    reserved = torch.cuda.memory_reserved()
+    held = [torch.ones(size // 4, device="cuda") for size in BLOCKS]
+    for size in BLOCKS:
+        torch.ones(size // 4, device="cuda")
+    torch.cuda.synchronize()
+    after = nvml_bytes()
+    found = {
+        "allocator": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""), "held_bytes": sum(BLOCKS), "tensors": len(held),
+        "reserved_bytes": torch.cuda.memory_reserved(), "reserved_before_bytes": reserved,
+        "driver_bytes": free - torch.cuda.mem_get_info()[0],
+        "nvml_bytes": after - nvml if nvml is not None and after is not None else None,
+    }
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+        file.flush()
+    # What is freed as the process ends is no part of the question.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

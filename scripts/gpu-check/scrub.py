@@ -1,0 +1,120 @@
+"""Takes names of hosts, users and places out of what is given away, and packs it."""
+
+import gzip
+import os
+import re
+import socket
+import tarfile
+
+# Lines of nvidia-smi -q that name a piece of hardware, and addresses of networks.
+IDENTITIES = re.compile(
+    r"(?m)^(\s*(?:Serial Number|GPU UUID|Board ID|Board Part Number|GPU Part Number|Chassis Serial Number|"
+    r"Module Id|Host ID|Minor Number|Process ID|Name\s*:\s*/\S*)\s*:).*$"
+)
+UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+NETWORK = re.compile(r"\b(?!127\.)(?:10|172|192|100)\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
+MAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b")
+SERIAL = re.compile(r"(?m)^\s*(?:Chassis )?Serial Number\s*:\s*(\w{4,})\s*$")
+SHORTEST = 2
+# Names that identify nobody, and are words of the evidence.
+PLAIN = {
+    "root", "user", "home", "tmp", "localhost", "none", "null", "true", "false", "linux", "python", "ubuntu", "debian",
+    "cuda", "gpu", "host", "node", "name", "part", "kernel", "kernels", "train", "device", "driver", "runtime", "main",
+}
+
+
+class Scrubber:
+    """Replaces what names this machine, its users and its folders."""
+
+    def __init__(self, out, places=()):
+        words = {}
+        for place in (out, os.getcwd(), os.path.expanduser("~"), os.environ.get("TMPDIR", ""), *places):
+            if place and len(place) > len("/tmp"):
+                words[os.path.abspath(place)] = "PLACE"
+                words[os.path.realpath(place)] = "PLACE"
+        names = {socket.gethostname(), socket.gethostname().partition(".")[0], socket.getfqdn(), os.uname().nodename}
+        for variable in ("HOSTNAME", "RUNPOD_POD_ID", "CONTAINER_ID", "VAST_CONTAINERLABEL"):
+            names.add(os.environ.get(variable, ""))
+        words |= {name: "HOST" for name in names if usable(name)}
+        users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")} | {account(os.getuid())}
+        words |= {name: "USER" for name in users if usable(name)}
+        # The longest first: a folder within another is named after it.
+        self.words = sorted(words.items(), key=lambda pair: -len(pair[0]))
+
+    def learn(self, smi):
+        """Serial numbers in what `nvidia-smi -q` printed."""
+        found = {number: "SERIAL" for number in SERIAL.findall(smi)}
+        self.words = sorted({**dict(self.words), **found}.items(), key=lambda pair: -len(pair[0]))
+
+    def text(self, text):
+        for word, to in self.words:
+            # A name within a longer word is another word; a path stands anywhere.
+            edge = "" if "/" in word else r"(?![A-Za-z0-9_])"
+            front = "" if "/" in word else r"(?<![A-Za-z0-9_])"
+            text = re.sub(front + re.escape(word) + edge, to, text)
+        text = IDENTITIES.sub(r"\1 REMOVED", text)
+        text = UUID.sub("00000000-0000-0000-0000-000000000000", text)
+        text = NETWORK.sub("ADDRESS", text)
+        text = MAIL.sub("MAIL", text)
+        return re.sub(r"/(home|Users)/[^/\s\"']+", r"/\1/USER", text)
+
+    def binary(self, data):
+        """Raw buffers: lengths stay, so a name becomes as many letters."""
+        for word, _ in self.words:
+            if len(word) >= 5:
+                data = data.replace(word.encode(), b"x" * len(word.encode()))
+        return data
+
+
+def usable(name):
+    return len(name) >= SHORTEST and name.lower() not in PLAIN
+
+
+def account(uid):
+    try:
+        import pwd
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return ""
+
+
+def file_into(scrubber, path, to):
+    """Writes what may be given away of a file."""
+    os.makedirs(os.path.dirname(to), exist_ok=True)
+    with open(path, "rb") as file:
+        data = file.read()
+    if path.endswith(".gz"):
+        text = scrubber.text(gzip.decompress(data).decode(errors="replace"))
+        # Without a time: the same contents are the same bytes.
+        data = gzip.compress(text.encode(), mtime=0)
+    elif path.endswith(".cupti"):
+        data = scrubber.binary(data)
+    else:
+        data = scrubber.text(data.decode(errors="replace")).encode()
+    with open(to, "wb") as file:
+        file.write(data)
+
+
+def pack(scrubber, folder, archive):
+    """Everything in a folder, scrubbed, as ARCHIVE with one folder of its name in it."""
+    name = os.path.basename(archive).removesuffix(".tar.gz")
+    clean = folder.rstrip("/") + ".scrubbed"
+    smi = os.path.join(folder, "nvidia-smi.txt")
+    if os.path.exists(smi):
+        with open(smi, encoding="utf-8", errors="replace") as file:
+            scrubber.learn(file.read())
+
+    def anonymous(info):
+        info.uid = info.gid = info.mtime = 0
+        info.uname = info.gname = ""
+        return info
+
+    for at, _, files in os.walk(folder):
+        for file in sorted(files):
+            path = os.path.join(at, file)
+            if not os.path.islink(path):
+                file_into(scrubber, path, os.path.join(clean, os.path.relpath(path, folder)))
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(clean, arcname=name, filter=anonymous)
+    return clean

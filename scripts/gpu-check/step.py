@@ -1,0 +1,121 @@
+"""Runs one command with a limit of time, and keeps what it left: its end, its last lines, and
+where its threads stood if it had to be killed."""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+TAIL_BYTES = 4000
+
+
+class Steps:
+    """All steps of a check: none runs past the end of the whole, none takes the others down."""
+
+    def __init__(self, out, limit_s):
+        self.out = out
+        self.ends_at = time.monotonic() + limit_s
+        self.list = []
+
+    def left_s(self):
+        return self.ends_at - time.monotonic()
+
+    def skip(self, name, why):
+        print(f"== {name}: not run: {why}", flush=True)
+        self.list.append({"name": name, "status": None, "seconds": 0, "hung": False, "skipped": why})
+        self._write()
+
+    def run(self, name, command, limit_s=60, env=None, less_s=0):
+        """True if it ended with 0. `less_s` of its seconds are its own rest, not counted."""
+        if self.left_s() < 5:
+            self.skip(name, "the time for the whole check is used up")
+            return False
+        limit_s = min(limit_s, self.left_s())
+        log = os.path.join(self.out, "logs", name.replace(" ", "-").replace(",", "") + ".txt")
+        os.makedirs(os.path.dirname(log), exist_ok=True)
+        began, stacks = time.monotonic(), None
+        with open(log, "wb") as output:
+            job = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})}, start_new_session=True,
+            )
+            try:
+                status = job.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                stacks = where_threads_are(job.pid)
+                os.killpg(job.pid, signal.SIGKILL)
+                status = job.wait()
+        seconds = time.monotonic() - began - less_s
+        keep_tail(log)
+        self.list.append({
+            "name": name, "status": status, "seconds": round(seconds, 3), "hung": stacks is not None,
+            "stacks": stacks, "limit_s": round(limit_s, 1),
+        })
+        self._write()
+        how = "hung" if stacks else "ok" if status == 0 else f"status {status}"
+        print(f"== {name}: {how}, {seconds:.1f} s", flush=True)
+        return status == 0
+
+    def _write(self):
+        with open(os.path.join(self.out, "steps.json"), "w", encoding="utf-8") as file:
+            json.dump(self.list, file, indent=1)
+
+
+def keep_tail(path):
+    """Of the output the last lines; nothing of a step without any."""
+    size = os.path.getsize(path)
+    if size == 0:
+        os.remove(path)
+    elif size > TAIL_BYTES:
+        with open(path, "rb") as file:
+            file.seek(size - TAIL_BYTES)
+            tail = file.read()
+        with open(path, "wb") as file:
+            file.write(tail)
+
+
+def family(pid):
+    """A process and all that came of it, parents first."""
+    children = {}
+    for stat in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(stat, encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except OSError:
+            continue
+        parent = int(text.rpartition(")")[2].split()[1])
+        children.setdefault(parent, []).append(int(stat.split("/")[2]))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
+def where_threads_are(pid):
+    """{process: stacks}: by gdb where there is one, else what the kernel states of each thread."""
+    found = {}
+    for one in family(pid):
+        if shutil.which("gdb"):
+            command = ["gdb", "-p", str(one), "-batch", "-nx", "-ex", "thread apply all bt 30"]
+            try:
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL, timeout=20, check=False)
+                found[str(one)] = done.stdout.decode(errors="replace")[-20000:]
+                continue
+            except subprocess.TimeoutExpired:
+                pass
+        threads = {}
+        for task in glob.glob(f"/proc/{one}/task/*"):
+            read = {}
+            for name in ("comm", "wchan", "syscall", "stack"):
+                try:
+                    with open(f"{task}/{name}", encoding="utf-8", errors="replace") as file:
+                        read[name] = file.read().strip()
+                except OSError:
+                    pass
+            threads[task.rpartition("/")[2]] = read
+        found[str(one)] = threads
+    return found

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Fetches NVIDIA's compiler and runtime for the tests with real CUDA programs: wheels on PyPI,
+# pinned and checked, into the cache of scripts/test-readers.sh. 125 MB to download, 250 MB on
+# disk. Nothing of it goes into tprof.
+set -eu
+cd "$(dirname "$0")"
+here=$PWD
+
+cache=${TPROF_TEST_READERS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-test-readers}
+mkdir -p "$cache"
+cd "$cache"
+
+wanted=$(sha256sum "$here/test-cuda.txt" | cut -c1-16)
+if [ ! -e "cuda/.$wanted" ]; then
+    rm -rf cuda
+    python3 -m pip install --quiet --root-user-action ignore --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary :all: --target cuda -r "$here/test-cuda.txt"
+    # Libraries for compilers inside other programs; and the name by which a linker finds the runtime.
+    rm -f cuda/nvidia/cu13/lib/libnvvm.so.4
+    ln -s libcudart.so.13 cuda/nvidia/cu13/lib/libcudart.so
+    touch "cuda/.$wanted"
+fi

@@ -1,0 +1,156 @@
+//! Arrays, memory of other processes, memory of the program's own, and functions of the driver's.
+
+use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use tprof_fake_cuda::memory;
+
+/// `cudaChannelFormatDesc`.
+#[repr(C)]
+pub struct Channels {
+    bits: [c_int; 4],
+    kind: c_int,
+}
+
+/// `cudaExtent`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Extent {
+    width: usize,
+    height: usize,
+    depth: usize,
+}
+
+/// `cudaIpcMemHandle_t`: here the bytes and the address that the other process has.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct IpcHandle {
+    bytes: usize,
+    rest: [u64; 7],
+}
+
+unsafe fn array(
+    (number, name): (u32, &'static CStr),
+    to: *mut *mut c_void,
+    channels: *const Channels,
+    extent: Extent,
+) -> u32 {
+    call(number, name, |engine, id| {
+        // SAFETY: the caller's structure.
+        let bits: c_int = unsafe { (*channels).bits }.iter().sum();
+        let elements = extent.width * extent.height.max(1) * extent.depth.max(1);
+        let block = (engine.allocate)(memory::ARRAY, elements * bits as usize / 8, id);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *to = block };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaMallocArray(
+    to: *mut *mut c_void,
+    channels: *const Channels,
+    width: usize,
+    height: usize,
+    _flags: c_uint,
+) -> u32 {
+    // SAFETY: as the caller calls this.
+    unsafe { array((23, c"cudaMallocArray"), to, channels, Extent { width, height, depth: 0 }) }
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaMalloc3DArray(
+    to: *mut *mut c_void,
+    channels: *const Channels,
+    extent: Extent,
+    _flags: c_uint,
+) -> u32 {
+    // SAFETY: as the caller calls this.
+    unsafe { array((141, c"cudaMalloc3DArray"), to, channels, extent) }
+}
+
+fn release(number: u32, name: &'static CStr, at: *mut c_void) -> u32 {
+    call(number, name, |engine, id| {
+        if at.is_null() || (engine.release)(at, id) { SUCCESS } else { INVALID_VALUE }
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaFreeArray(at: *mut c_void) -> u32 {
+    release(24, c"cudaFreeArray", at)
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaHostRegister(at: *mut c_void, bytes: usize, _flags: c_uint) -> u32 {
+    call(152, c"cudaHostRegister", |engine, id| {
+        (engine.adopt)(at, memory::REGISTERED, bytes, id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaHostUnregister(at: *mut c_void) -> u32 {
+    release(153, c"cudaHostUnregister", at)
+}
+
+/// As the runtime's, for one mebibyte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaIpcGetMemHandle(to: *mut IpcHandle, at: *mut c_void) -> u32 {
+    call(178, c"cudaIpcGetMemHandle", |_, _| {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *to = IpcHandle { bytes: 1 << 20, rest: [at as u64; 7] } };
+        SUCCESS
+    })
+}
+
+/// As the runtime's, but that the two processes share nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaIpcOpenMemHandle(
+    to: *mut *mut c_void,
+    handle: IpcHandle,
+    _flags: c_uint,
+) -> u32 {
+    call(179, c"cudaIpcOpenMemHandle", |engine, id| {
+        if handle.rest.iter().any(|word| *word != handle.rest[0]) {
+            return INVALID_VALUE;
+        }
+        let block = (engine.allocate)(memory::IMPORTED, handle.bytes, id);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *to = block };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaIpcCloseMemHandle(at: *mut c_void) -> u32 {
+    release(180, c"cudaIpcCloseMemHandle", at)
+}
+
+/// As the runtime's, from 12.5 on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_uint,
+    flags: u64,
+    status: *mut c_int,
+) -> u32 {
+    type Find =
+        unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> u32;
+    call(468, c"cudaGetDriverEntryPointByVersion", |_, _| {
+        // SAFETY: the driver's library, which is loaded, and its function of this type; past all
+        // symbols, as the real runtime gets it.
+        unsafe {
+            let handle = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
+            let find = libc::dlsym(handle, c"cuGetProcAddress_v2".as_ptr());
+            let find: Find = std::mem::transmute(find);
+            find(name, function, version as c_int, flags, status);
+        }
+        SUCCESS
+    })
+}

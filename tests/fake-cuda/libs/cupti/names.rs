@@ -1,0 +1,46 @@
+//! Names of calls by number, of the driver and of the runtime's calls that `tprof-cupti-sys` does
+//! not list.
+
+use std::ffi::CStr;
+
+/// Of a call of the runtime's.
+pub fn of_runtime(number: u32) -> Option<&'static CStr> {
+    Some(match number {
+        23 => c"cudaMallocArray_v3020",
+        24 => c"cudaFreeArray_v3020",
+        141 => c"cudaMalloc3DArray_v3020",
+        152 => c"cudaHostRegister_v4000",
+        153 => c"cudaHostUnregister_v4000",
+        178 => c"cudaIpcGetMemHandle_v4010",
+        179 => c"cudaIpcOpenMemHandle_v4010",
+        180 => c"cudaIpcCloseMemHandle_v4010",
+        377 => c"cudaMemPoolTrimTo_v11020",
+        418 => c"cudaGraphInstantiateWithFlags_v11040",
+        454 => c"cudaGraphConditionalHandleCreate_v12030",
+        468 => c"cudaGetDriverEntryPointByVersion_v12050",
+        _ => return None,
+    })
+}
+
+/// Of a call of the driver's.
+pub fn of_driver(number: u32) -> Option<&'static CStr> {
+    Some(match number {
+        17 => c"cuCtxSynchronize",
+        243 => c"cuMemAlloc_v2",
+        245 => c"cuMemFree_v2",
+        307 => c"cuLaunchKernel",
+        514 => c"cuGraphLaunch",
+        545 => c"cuDevicePrimaryCtxReset_v2",
+        547 => c"cuMemAddressReserve",
+        548 => c"cuMemAddressFree",
+        549 => c"cuMemCreate",
+        550 => c"cuMemRelease",
+        551 => c"cuMemMap",
+        552 => c"cuMemUnmap",
+        553 => c"cuMemSetAccess",
+        565 => c"cuMemRetainAllocationHandle",
+        677 => c"cuGetProcAddress_v2",
+        800 => c"cuCtxSynchronize_v2",
+        _ => return None,
+    })
+}

@@ -1,0 +1,180 @@
+/* Takes device memory in every way, on the stand-in for CUDA, and prints what it did.
+ *
+ * memory WORD…: `workspace` takes 1 and 2 MiB through a library with a CUDA runtime of its own and gives back 1, around
+ * 3 MiB of the program's own at an address that the library had before; `pool` takes 8 times 5 MiB in the order of a
+ * stream, gives 6 back and takes 1 MiB; `arrays` takes an array of 64 KiB and one of 128 KiB, and gives back the first;
+ * `register` pins 1 MiB of its own twice, and unpins it once; `ipc` opens 1 MiB of another process twice and closes one;
+ * `virtual` makes 4 times 2 MiB by functions that the runtime finds, maps them, releases two handles before and two after
+ * their mappings end, and ends three; `direct` does it by the driver's symbols; `reset` resets the device by the driver;
+ * `both`: two threads do what is said; `wait` ends only after some readings of NVML. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct { size_t width, height, depth; } extent_t;
+typedef struct { int bits[4], kind; } channels_t;
+typedef struct { char bytes[64]; } ipc_t;
+typedef struct { int type, handle_types, place, number; void *rest[4]; } properties_t;
+typedef unsigned long long handle_t, device_t;
+extern int cudaSetDevice(int), cudaMalloc(void **, size_t), cudaFree(void *), cudaStreamCreateWithFlags(void **, unsigned);
+extern int cudaMallocAsync(void **, size_t, void *), cudaFreeAsync(void *, void *), cudaDeviceSynchronize(void);
+extern int cudaMallocArray(void **, const channels_t *, size_t, size_t, unsigned), cudaFreeArray(void *);
+extern int cudaMalloc3DArray(void **, const channels_t *, extent_t, unsigned);
+extern int cudaHostRegister(void *, size_t, unsigned), cudaHostUnregister(void *);
+extern int cudaIpcGetMemHandle(ipc_t *, void *), cudaIpcOpenMemHandle(void **, ipc_t, unsigned), cudaIpcCloseMemHandle(void *);
+extern int cudaGetDriverEntryPointByVersion(const char *, void **, unsigned, unsigned long long, int *);
+extern int cuMemCreate(handle_t *, size_t, const properties_t *, unsigned long long), cuMemRelease(handle_t);
+extern int cuMemMap(device_t, size_t, size_t, handle_t, unsigned long long), cuMemUnmap(device_t, size_t);
+extern int cuMemRetainAllocationHandle(handle_t *, void *), cuMemAddressReserve(device_t *, size_t, size_t, device_t, unsigned long long);
+extern int cuMemSetAccess(device_t, size_t, const void *, size_t), cuMemAddressFree(device_t, size_t);
+extern int cuDevicePrimaryCtxReset_v2(int);
+extern void *workspace_take(size_t);
+extern int workspace_give(void *);
+
+#define MIB ((size_t)1 << 20)
+#define CHECK(call) check(call, #call)
+static void check(int error, const char *what)
+{
+    if (error) {
+        fprintf(stderr, "memory: %s failed with %d\n", what, error);
+        exit(1);
+    }
+}
+
+static void workspace(void)
+{
+    void *first = workspace_take(MIB), *second = workspace_take(2 * MIB), *own;
+    CHECK(workspace_give(first));
+    CHECK(cudaMalloc(&own, 3 * MIB));
+    CHECK(cudaFree(own));
+    CHECK(cudaMalloc(&own, 3 * MIB));
+    printf("workspace: %d of 2 blocks, %d of the program's own\n", second != 0, own != 0);
+}
+
+static void pool(void)
+{
+    void *stream, *blocks[8], *last;
+    CHECK(cudaStreamCreateWithFlags(&stream, 1));
+    for (int i = 0; i < 8; i++) CHECK(cudaMallocAsync(&blocks[i], 5 * MIB, stream));
+    for (int i = 0; i < 6; i++) CHECK(cudaFreeAsync(blocks[i], stream));
+    CHECK(cudaMallocAsync(&last, MIB, stream));
+    puts("pool: 11 MiB of 64");
+}
+
+static void arrays(void)
+{
+    void *flat, *deep;
+    channels_t channels = {{32, 32, 0, 0}, 2};
+    CHECK(cudaMallocArray(&flat, &channels, 128, 64, 0));
+    CHECK(cudaMalloc3DArray(&deep, &channels, (extent_t){32, 32, 16}, 0));
+    CHECK(cudaFreeArray(flat));
+    puts("arrays: 128 KiB");
+}
+
+static void pin(void)
+{
+    char *first = aligned_alloc(4096, 2 * MIB);
+    memset(first, 1, 2 * MIB);
+    CHECK(cudaHostRegister(first, MIB, 0));
+    CHECK(cudaHostRegister(first + MIB, MIB, 0));
+    CHECK(cudaHostUnregister(first));
+    puts("register: 1 MiB");
+}
+
+static void ipc(void)
+{
+    ipc_t handle;
+    void *own, *first, *second;
+    CHECK(cudaMalloc(&own, MIB));
+    CHECK(cudaIpcGetMemHandle(&handle, own));
+    CHECK(cudaIpcOpenMemHandle(&first, handle, 1));
+    CHECK(cudaIpcOpenMemHandle(&second, handle, 1));
+    CHECK(cudaIpcCloseMemHandle(first));
+    puts("ipc: 1 of 2");
+}
+
+static struct {
+    int (*create)(handle_t *, size_t, const properties_t *, unsigned long long), (*release)(handle_t);
+    int (*map)(device_t, size_t, size_t, handle_t, unsigned long long), (*unmap)(device_t, size_t);
+    int (*retain)(handle_t *, void *), (*reserve)(device_t *, size_t, size_t, device_t, unsigned long long);
+    int (*access)(device_t, size_t, const void *, size_t);
+} driver;
+static void find(const char *name, void *to)
+{
+    int status = -1;
+    CHECK(cudaGetDriverEntryPointByVersion(name, to, 12000, 0, &status));
+    CHECK(status);
+}
+
+static void segments(void)
+{
+    const size_t each = 2 * MIB;
+    properties_t properties = {.type = 1, .place = 1};
+    handle_t handles[4], again;
+    device_t at;
+    CHECK(driver.reserve(&at, 4 * each, 0, 0, 0));
+    for (int i = 0; i < 4; i++) {
+        CHECK(driver.create(&handles[i], each, &properties, 0));
+        CHECK(driver.map(at + i * each, each, 0, handles[i], 0));
+    }
+    CHECK(driver.access(at, 4 * each, 0, 0));
+    memset((void *)at, 7, 4 * each);
+    CHECK(driver.release(handles[0]));
+    CHECK(driver.release(handles[1]));
+    CHECK(driver.retain(&again, (void *)(at + 2 * each + 17)));
+    CHECK(again != handles[2]);
+    CHECK(driver.unmap(at, 3 * each));
+    CHECK(driver.release(handles[2]));
+    CHECK(driver.release(again));
+    CHECK(driver.release(handles[3]));
+    if (*(char *)(at + 3 * each) != 7) check(-1, "memory that is still mapped");
+    puts("virtual: 2 MiB of 8");
+}
+
+static int argc_;
+static char **argv_;
+static int has(const char *word)
+{
+    for (int i = 1; i < argc_; i++)
+        if (!strcmp(argv_[i], word)) return 1;
+    return 0;
+}
+
+static void *all(void *unused)
+{
+    CHECK(cudaSetDevice(0));
+    if (has("workspace")) workspace();
+    if (has("pool")) pool();
+    if (has("arrays")) arrays();
+    if (has("register")) pin();
+    if (has("ipc")) ipc();
+    if (has("virtual") || has("direct")) segments();
+    return unused;
+}
+
+int main(int argc, char **argv)
+{
+    argc_ = argc, argv_ = argv;
+    CHECK(cudaSetDevice(0));
+    if (has("direct")) {
+        driver.create = cuMemCreate, driver.release = cuMemRelease, driver.map = cuMemMap;
+        driver.unmap = cuMemUnmap, driver.retain = cuMemRetainAllocationHandle;
+        driver.reserve = cuMemAddressReserve, driver.access = cuMemSetAccess;
+    } else {
+        find("cuMemCreate", &driver.create), find("cuMemRelease", &driver.release);
+        find("cuMemMap", &driver.map), find("cuMemUnmap", &driver.unmap);
+        find("cuMemRetainAllocationHandle", &driver.retain);
+        find("cuMemAddressReserve", &driver.reserve), find("cuMemSetAccess", &driver.access);
+    }
+    pthread_t second;
+    if (has("both")) pthread_create(&second, 0, all, 0);
+    all(0);
+    if (has("both")) pthread_join(second, 0);
+    CHECK(cudaDeviceSynchronize());
+    if (has("wait")) usleep(600000);
+    if (has("reset")) CHECK(cuDevicePrimaryCtxReset_v2(0));
+    return 0;
+}

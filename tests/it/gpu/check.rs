@@ -1,0 +1,84 @@
+//! What a stranger runs on a real GPU (docs/gpu-check.md), from its package, on the stand-ins:
+//! the parts work together, and a judge that only has the archive fails on each planted fault.
+
+use super::*;
+use std::process::Command;
+use tprof_tests::tprof_at;
+
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/gpu-check");
+
+/// What a command printed; panics with it if it failed.
+#[track_caller]
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{text}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+/// The only entry of a folder with this beginning.
+fn entry(folder: &Path, beginning: &str) -> PathBuf {
+    let mut found = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(beginning));
+    let one = found.next().unwrap_or_else(|| panic!("no {beginning} in {folder:?}"));
+    assert!(found.next().is_none());
+    one
+}
+
+#[test]
+fn steps_that_hang_end_and_archives_name_nobody() {
+    printed(Command::new("python3").arg(format!("{SCRIPTS}/test_parts.py")));
+}
+
+#[test]
+fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
+    let home = need_some!(stand_ins());
+    let scratch = Scratch::new();
+    let archive = scratch.join("package.tar.gz");
+    let mut package = Command::new(format!("{SCRIPTS}/package.sh"));
+    package.arg("-t").arg(tprof_at());
+    printed(package.arg(&archive));
+    let empty = scratch.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    printed(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&empty));
+    let unpacked = entry(&empty, "tprof-gpu-check-");
+
+    // Nothing of this machine's environment, and nothing of the sources.
+    let mut check = Command::new("sh");
+    check.arg(unpacked.join("scripts/gpu-check.sh")).arg("--quick");
+    check.arg("--cuda").arg(home.join("12")).arg("--cuda").arg(home.join("13"));
+    check.current_dir(&empty).env_clear();
+    check.env("PATH", "/usr/bin:/bin").env("FAKE_CUDA_BLOCK_NS", "500000");
+    let text = printed(&mut check);
+    let bundle = entry(&empty, "gpu-check-simulated-");
+    assert!(text.contains("ok           truth-12: kernels are CUPTI's records"), "{text}");
+    // What cannot run here has not passed.
+    assert!(text.contains("not checked  PyTorch"), "{text}");
+    assert!(text.contains("not checked  facts of the machine"), "{text}");
+
+    // Offline: only the archive and the judge.
+    let judge = unpacked.join("scripts/gpu-check/judge.py");
+    let again = printed(Command::new("python3").arg(judge).arg(&bundle));
+    assert_eq!(again.lines().last(), text.lines().find(|line| line.ends_with(" not checked")));
+    let faults =
+        printed(Command::new("python3").arg(format!("{SCRIPTS}/test_judge.py")).arg(&bundle));
+    assert!(faults.contains("each check failed on its fault"), "{faults}");
+
+    // What CUPTI did there, it does again; and so for what real ones did.
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/gpu");
+    let kept = std::fs::read_dir(kept).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let archives = kept.filter(|path| path.to_str().is_some_and(|name| name.ends_with(".tar.gz")));
+    for archive in archives.chain([bundle]) {
+        let mut replay = Command::new("python3");
+        replay.arg(format!("{SCRIPTS}/replay.py")).arg(tprof_at()).arg(home).arg(&archive);
+        let text = printed(&mut replay);
+        assert!(text.contains("ok           the same records come in the same buffers"), "{text}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Device memory, whoever took it and however, against what the program on the stand-ins did.
+
+use super::*;
+use tprof_trace::model::DeviceAllocation;
+
+const MIB: u64 = 1 << 20;
+
+/// Runs the program that takes memory in these ways.
+fn took(major: u32, words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Ran), String> {
+    let scratch = Scratch::new();
+    let (mut job, log) = memory(major, words, &scratch)?;
+    for (name, value) in env {
+        job = job.env(name, value);
+    }
+    let traced = traced(&job, GPU, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let ran = read(traced, &log, 0);
+    Ok((scratch, ran))
+}
+
+/// The report's row of an allocator.
+fn pool(report: &Value, allocator: &str) -> Value {
+    let rows = report["tables"]["pools"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["allocator"] == allocator);
+    row.unwrap_or_else(|| panic!("no {allocator} in {rows:#?}")).clone()
+}
+
+fn sources(report: &Value) -> [u64; 3] {
+    let row = &report["tables"]["sources"][0];
+    ["both", "only_cupti", "only_hooks"].map(|key| number(row, key))
+}
+
+#[test]
+fn memory_of_a_library_with_its_own_runtime_counts_beside_the_programs() {
+    for major in [12, 13] {
+        let (_scratch, ran) = need_some!(took(major, &["workspace"], &[]));
+        let mut rows = rows::<DeviceAllocation>(&ran.file);
+        rows.sort_by_key(|row| row.time_ns);
+        // Each change once, whichever recorded it, in the order in which they were made.
+        let of_log: Vec<(bool, u64)> = of_kind(&ran.log, "memory")
+            .into_iter()
+            .map(|line| (line["operation"] == 2, number(line, "address")))
+            .collect();
+        let of_run: Vec<(bool, u64)> = rows.iter().map(|row| (row.free, row.address)).collect();
+        assert_eq!(of_run, of_log);
+        // The program's own have stacks, the library's none.
+        let with_stack = rows.iter().filter(|row| row.stack != 0).count();
+        assert_eq!((rows.len(), with_stack), (6, 2), "{rows:#?}");
+        let report = document("device-memory", &ran.traced.run);
+        assert_eq!(sources(&report), [3, 3, 0]);
+        let device = pool(&report, "device");
+        assert_eq!(number(&device, "last_bytes"), 5 * MIB);
+        assert_eq!(number(&device, "peak_bytes"), 5 * MIB);
+        let notes = report["notes"].to_string();
+        assert!(notes.contains("3 changes were recorded only by CUPTI"), "{notes}");
+    }
+}
+
+#[test]
+fn pools_show_what_they_hold_beside_what_they_gave() {
+    let (_scratch, ran) = need_some!(took(13, &["pool"], &[]));
+    let report = document("device-memory", &ran.traced.run);
+    assert_eq!(sources(&report), [15, 0, 0]);
+    let row = pool(&report, "pool");
+    let of = |key: &str| number(&row, key) / MIB;
+    assert_eq!([of("peak_bytes"), of("last_bytes"), of("peak_reserved_bytes")], [40, 11, 64]);
+    assert_eq!(of("unused_at_peak_bytes"), 24);
+    assert_eq!((number(&row, "allocations"), number(&row, "frees")), (9, 6));
+}
+
+#[test]
+fn arrays_other_processes_memory_and_pinned_memory_are_recorded() {
+    // No documentation says whether CUPTI records them: both must come to the same.
+    for faults in ["", "everything"] {
+        let env = [("FAKE_CUPTI_FAULTS", faults)];
+        let (_scratch, ran) = need_some!(took(12, &["arrays", "register", "ipc"], &env));
+        let report = document("device-memory", &ran.traced.run);
+        let of = |allocator: &str, keys: [&str; 3]| {
+            let row = pool(&report, allocator);
+            keys.map(|key| row[key].as_u64())
+        };
+        const COUNTS: [&str; 3] = ["last_bytes", "allocations", "frees"];
+        // One block of a mebibyte, and two arrays of which one is given back.
+        assert_eq!(of("device", COUNTS), [Some(MIB + (128 << 10)), Some(3), Some(1)], "{faults}");
+        assert_eq!(of("registered", COUNTS), [Some(MIB), Some(2), Some(1)], "{faults}");
+        // How much another process has there is not known, and not zero.
+        assert_eq!(of("imported", COUNTS), [None, Some(2), Some(1)], "{faults}");
+        let counts = if faults.is_empty() { [1, 0, 9] } else { [10, 0, 0] };
+        assert_eq!(sources(&report), counts, "{faults}");
+        let mut kinds = BTreeMap::new();
+        for row in rows::<DeviceAllocation>(&ran.file) {
+            *kinds.entry(format!("{:?}", row.kind)).or_insert(0) += 1;
+            assert!(row.free || row.stack != 0, "{row:?}");
+        }
+        let wanted = [("Array", 3), ("Device", 4), ("Pinned", 3)];
+        assert!(kinds.iter().map(|(kind, n)| (&kind[..], *n)).eq(wanted), "{kinds:?}");
+    }
+}
+
+#[test]
+fn physical_memory_lives_until_its_last_handle_and_mapping() {
+    for (word, faults) in [("virtual", ""), ("direct", ""), ("virtual", "everything")] {
+        let env = [("FAKE_CUPTI_FAULTS", faults)];
+        let (_scratch, ran) = need_some!(took(13, &[word, "both"], &env));
+        let rows = rows::<DeviceAllocation>(&ran.file);
+        assert!(rows.iter().all(|row| row.allocator == Allocator::Virtual), "{rows:#?}");
+        // As the driver did it, change by change.
+        let change = |line: &&Value| (line["operation"] == 2, number(line, "start"));
+        let mut of_log: Vec<_> = of_kind(&ran.log, "memory").iter().map(change).collect();
+        let mut of_run: Vec<_> = rows.iter().map(|row| (row.free, row.time_ns)).collect();
+        of_log.sort_unstable();
+        of_run.sort_unstable();
+        assert_eq!((of_run.len(), of_log.len()), (2 * 7, 2 * 7), "{word} {faults}");
+        for ((free, wanted), (also, got)) in of_log.iter().zip(&of_run) {
+            assert!(free == also && wanted.abs_diff(*got) < 50_000_000, "{wanted}, not {got}");
+        }
+        let report = document("device-memory", &ran.traced.run);
+        let row = pool(&report, "virtual");
+        assert_eq!(number(&row, "last_bytes"), 2 * 2 * MIB, "{word} {faults}");
+        assert_eq!((number(&row, "allocations"), number(&row, "frees")), (8, 6));
+        let sites = report["tables"]["sites"].as_array().unwrap();
+        assert!(sites[0]["stack"].as_str().unwrap().contains("segments"), "{sites:#?}");
+    }
+}
+
+#[test]
+fn a_function_that_the_driver_gave_by_name_still_does_its_work() {
+    let scratch = Scratch::new();
+    for words in [&["virtual", "workspace"][..], &["direct", "arrays", "pool"]] {
+        let (job, _) = need_some!(memory(12, words, &scratch));
+        assert_unchanged(&job, &[GPU, &[]], &scratch);
+    }
+}
+
+#[test]
+fn a_reset_by_the_driver_ends_what_was_live_whoever_took_it() {
+    let (_scratch, ran) = need_some!(took(12, &["workspace", "pool", "reset"], &[]));
+    let report = document("device-memory", &ran.traced.run);
+    for allocator in ["device", "pool"] {
+        assert_eq!(number(&pool(&report, allocator), "last_bytes"), 0, "{allocator}");
+    }
+}
+
+#[test]
+fn memory_in_use_by_the_driver_stands_beside_what_was_recorded() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(memory(13, &["workspace", "virtual", "pool", "wait"], &scratch));
+    let run = traced(&job, &["--activities", "gpu", "--gpu-interval", "100ms"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let ran = read(run, &log, 0);
+    let report = document("device-memory", &ran.traced.run);
+    let row = &report["tables"]["in_use"][0];
+    // Blocks of 2 and 3 MiB, one segment of 2, and what the pool holds.
+    assert_eq!(number(row, "recorded_bytes"), (2 + 3 + 2 + 64) * MIB, "{row}");
+    let readings = of_kind(&ran.log, "nvml").into_iter();
+    let used = readings.filter(|line| line["key"] == "gpu_memory_used_bytes");
+    let used: Vec<f64> = used.map(|line| line["value"].as_f64().unwrap()).collect();
+    assert!(used.contains(&row["used_bytes"].as_f64().unwrap()), "{row} not in {used:?}");
+    let rest = number(row, "used_bytes") - number(row, "recorded_bytes");
+    assert_eq!(number(row, "unexplained_bytes"), rest);
+}
