@@ -45,7 +45,9 @@ types="$types|CUpti_SubscriberParams|CUpti_BuffersCallback(Request|Complete)Func
 functions='cuptiGetVersion|cuptiGetTimestamp|cuptiGetResultString|cuptiGetCallbackName'
 functions="$functions|cuptiActivity(Register(Callbacks)|Enable|Disable|SetAttribute|FlushAll|GetNextRecord)(_v2)?"
 functions="$functions|cuptiActivityGetNumDroppedRecords(_v2)?|cuptiSetThreadIdType|cuptiSubscribe(_v2)?|cuptiUnsubscribe"
-functions="$functions|cuptiActivityRegisterTimestampCallback"
+functions="$functions|cuptiActivityRegisterTimestampCallback|cuptiActivity(Enable|Disable)Context"
+functions="$functions|cuptiActivityGetAttribute|cuptiActivityEnable(Runtime|Driver)Api|cuptiGetThreadIdType"
+functions="$functions|cuptiFinalize|cuptiEnableDomain"
 
 printf '#include <cupti.h>\n#include <cupti_activity_deprecated.h>\n' >"$work/all.h"
 "$cache/tools/bin/bindgen" "$work/all.h" \
@@ -70,6 +72,9 @@ calls="$calls|cudaGraphExecDestroy_v10000|cudaGraphDestroy_v10000|cudaProfilerSt
     cat "$work/raw.rs"
     sed -nE "s/^ *(CUPTI_RUNTIME_TRACE_CBID_($calls)) *= *([0-9]+),.*/pub const \1: u32 = \3;/p" \
         "$cache/$declared/cupti_runtime_cbid.h"
+    driver_calls='cuCtxGetDevice|cuCtxGetCurrent|cuDevicePrimaryCtxGetState|cuKernelGetAttribute'
+    sed -nE "s/^ *(CUPTI_DRIVER_TRACE_CBID_($driver_calls)) *= *([0-9]+),.*/pub const \1: u32 = \3;/p" \
+        "$cache/$declared/cupti_driver_cbid.h"
 } | rustfmt --edition 2024 --config newline_style=Unix >"$work/bindings.rs"
 # shellcheck disable=SC2086
 python3 scripts/bindgen/offsets.py $includes >"$work/offsets.txt"

@@ -11,6 +11,7 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use tprof_inject::gpu::agent;
+use tprof_inject::gpu::client::functions;
 use tprof_inject::nccl;
 use tprof_inject::nvtx::{self, GetExportTable};
 
@@ -29,6 +30,13 @@ fn stopped(_: &core::panic::PanicInfo) -> ! {
 pub extern "C" fn InitializeInjection() -> c_int {
     agent::start();
     1
+}
+
+/// The preloaded library's hooks call this, for a function of CUPTI's with this number and
+/// address: what to call in its place, or that address.
+#[unsafe(no_mangle)]
+pub extern "C" fn tprof_cupti_instead(number: u32, real: usize) -> usize {
+    functions::instead(number, real)
 }
 
 /// Every copy of NVTX calls this, at its first use. 0: nothing is recorded, and the

@@ -23,7 +23,7 @@ functions! {
     WAIT "wait" WAITPID "waitpid" WAIT3 "wait3" WAIT4 "wait4" WAITID "waitid"
     EXIT "exit" QUICK_EXIT "quick_exit" UNDERSCORE_EXIT "_exit" CAPITAL_EXIT "_Exit"
     PTHREAD_CREATE "pthread_create" PTHREAD_EXIT "pthread_exit" PTHREAD_SETNAME "pthread_setname_np"
-    DLCLOSE "dlclose" PRCTL "prctl" SYSCALL "syscall" CLOCK_GETTIME "clock_gettime"
+    DLCLOSE "dlclose" DLSYM "dlsym" PRCTL "prctl" SYSCALL "syscall" CLOCK_GETTIME "clock_gettime"
 }
 
 static RESOLVED: AtomicU32 = AtomicU32::new(0);

@@ -1081,6 +1081,39 @@ unsafe extern "C" {
 }
 pub type CUpti_TimestampCallbackFunc = ::core::option::Option<unsafe extern "C" fn() -> u64>;
 unsafe extern "C" {
+    pub fn cuptiActivityEnableContext(context: CUcontext, kind: CUpti_ActivityKind) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityDisableContext(context: CUcontext, kind: CUpti_ActivityKind)
+    -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityGetAttribute(
+        attr: CUpti_ActivityAttribute,
+        valueSize: *mut usize,
+        value: *mut core::ffi::c_void,
+    ) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiGetThreadIdType(type_: *mut CUpti_ActivityThreadIdType) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiFinalize() -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityEnableDriverApi(cbid: CUpti_CallbackId, enable: u8) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityEnableRuntimeApi(cbid: CUpti_CallbackId, enable: u8) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiEnableDomain(
+        enable: u32,
+        subscriber: CUpti_SubscriberHandle,
+        domain: CUpti_CallbackDomain,
+    ) -> CUptiResult;
+}
+unsafe extern "C" {
     pub fn cuptiActivityRegisterTimestampCallback(
         funcTimestamp: CUpti_TimestampCallbackFunc,
     ) -> CUptiResult;
@@ -1513,3 +1546,7 @@ pub const CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000: u32 = 443;
 pub const CUPTI_RUNTIME_TRACE_CBID___cudaGetKernel_v13000: u32 = 504;
 pub const CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000: u32 = 505;
 pub const CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000: u32 = 506;
+pub const CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice: u32 = 16;
+pub const CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent: u32 = 304;
+pub const CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxGetState: u32 = 392;
+pub const CUPTI_DRIVER_TRACE_CBID_cuKernelGetAttribute: u32 = 686;

@@ -50,6 +50,44 @@ function!(
         cuptiActivitySetAttribute(CUpti_ActivityAttribute, *mut usize, *mut c_void)
 );
 function!(
+    /// Reads a limit or a mode.
+    ActivityGetAttribute =
+        cuptiActivityGetAttribute(CUpti_ActivityAttribute, *mut usize, *mut c_void)
+);
+function!(
+    /// Begins to collect a kind of record in one context.
+    ActivityEnableContext = cuptiActivityEnableContext(CUcontext, CUpti_ActivityKind)
+);
+function!(
+    /// Stops collecting a kind of record in one context.
+    ActivityDisableContext = cuptiActivityDisableContext(CUcontext, CUpti_ActivityKind)
+);
+function!(
+    /// Chooses whether one call of the runtime's is recorded (CUDA 12.6 and newer).
+    ActivityEnableRuntimeApi = cuptiActivityEnableRuntimeApi(CUpti_CallbackId, u8)
+);
+function!(
+    /// Chooses whether one call of the driver's is recorded (CUDA 12.6 and newer).
+    ActivityEnableDriverApi = cuptiActivityEnableDriverApi(CUpti_CallbackId, u8)
+);
+function!(
+    /// Takes the times of records from a function.
+    ActivityRegisterTimestampCallback =
+        cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc)
+);
+function!(
+    /// Whether threads are named by pthread or by the kernel.
+    GetThreadIdType = cuptiGetThreadIdType(*mut CUpti_ActivityThreadIdType)
+);
+function!(
+    /// Detaches CUPTI from the process.
+    Finalize = cuptiFinalize()
+);
+function!(
+    /// Switches the callbacks of all calls of a domain on or off.
+    EnableDomain = cuptiEnableDomain(u32, CUpti_SubscriberHandle, CUpti_CallbackDomain)
+);
+function!(
     /// Hands over buffers.
     ActivityFlushAll = cuptiActivityFlushAll(u32)
 );

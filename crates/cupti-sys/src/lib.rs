@@ -27,5 +27,6 @@
 pub mod bindings;
 pub mod functions;
 pub mod record;
+pub mod times;
 
 pub use bindings::*;

@@ -417,6 +417,16 @@ pub mod trouble {
     pub const NAMES_CUT: u32 = 10;
     /// CUPTI is newer than any that the agent supports: its version.
     pub const NEWER: u32 = 14;
+    /// Another client of CUPTI registered, and gets its records through the agent.
+    pub const SHARED: u32 = 20;
+    /// Bytes behind the first record of work that had not ended at a forced flush.
+    pub const NOT_ENDED: u32 = 21;
+    /// Bytes of records in buffers that were lent where a refusal would crash CUPTI.
+    pub const SPARE_BUFFERS: u32 = 22;
+    /// Another client detached CUPTI from the process: buffers that were lost by it.
+    pub const DETACHED: u32 = 23;
+    /// CUPTI records again after that.
+    pub const ATTACHED: u32 = 24;
     /// NCCL's profiler plugin is another library's: the text names it.
     pub const OTHER_PROFILER: u32 = 40;
     /// From here on CUPTI records the CUDA runtime's calls.

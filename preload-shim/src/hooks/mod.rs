@@ -1,6 +1,7 @@
 //! The interposed functions, one file per family.
 
 mod calls;
+mod cupti;
 mod dl;
 mod environment;
 mod exec;

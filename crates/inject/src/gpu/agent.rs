@@ -1,11 +1,11 @@
 //! Begins, goes on, and ends: what `InitializeInjection` starts.
 //!
-//! One thread of ours flushes ten times a second, so that a job that is killed
-//! has lost no more than that, and turns records into ours; the job's own
-//! threads only lend and mark buffers. At each flush, and before each buffer is
-//! read, CUPTI's clock is read between two readings of ours.
+//! One thread of ours flushes once a second while CUPTI has buffers of ours, so that a
+//! job that is killed has lost no more than that, and turns records into ours as soon as
+//! a buffer is full; the job's own threads only lend and mark buffers. At each flush, and
+//! before each buffer is read, CUPTI's clock is read between two readings of ours.
 
-use super::buffers;
+use super::client::{deliver::Busy, functions};
 use super::clock::join_clocks;
 use super::cupti::{Cupti, Unfit};
 use super::journal::{self, What};
@@ -14,45 +14,30 @@ use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
 use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
-use super::texts;
+use super::{buffers, detach, kinds, started, texts};
 use crate::block::Thread;
-use crate::state::WIPED;
 use crate::{attach, calls_made, environment, gate, loaded, sys};
-use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
 use tprof_wire::gpu::trouble;
 use tprof_wire::handshake::hello_flags;
 
 /// What a kill can lose.
-const FLUSH_NS: u64 = 100_000_000;
-/// Buffers that wait before the flush thread is woken for them.
-const WAKE_AT: u32 = 4;
+const FLUSH_NS: u64 = 1_000_000_000;
+/// Flushes without a buffer that comes back, after which the next ones are put off: a kernel runs
+/// long, or another client has taken the callbacks over and gets what is flushed.
+const IN_VAIN: u32 = 3;
+/// Longest time between two flushes, as a multiple of [`FLUSH_NS`].
+const LONGEST: u64 = 64;
+/// Without work there is nothing to wait for but a request.
+const IDLE_NS: u64 = 3600 * FLUSH_NS;
 /// How long the end of the process waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
 /// Newest version with known records: 13.5 with its updates.
 const NEWEST: u32 = 130_599;
-
-const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
-    (CUPTI_ACTIVITY_KIND_DEVICE, b"devices"),
-    (CUPTI_ACTIVITY_KIND_CONTEXT, b"contexts"),
-    (CUPTI_ACTIVITY_KIND_STREAM, b"streams"),
-    (CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, b"kernels"),
-    (CUPTI_ACTIVITY_KIND_MEMCPY, b"copies"),
-    (CUPTI_ACTIVITY_KIND_MEMCPY2, b"peer copies"),
-    (CUPTI_ACTIVITY_KIND_MEMSET, b"memsets"),
-    (CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, b"synchronisations"),
-    (CUPTI_ACTIVITY_KIND_RUNTIME, b"calls of the CUDA runtime"),
-    (CUPTI_ACTIVITY_KIND_DRIVER, b"calls of the CUDA driver"),
-    (CUPTI_ACTIVITY_KIND_MEMORY2, b"device memory"),
-    (CUPTI_ACTIVITY_KIND_OVERHEAD, b"CUPTI's own overhead"),
-    // Only of threads that push ids, those of the job's own profiler: else there are none.
-    (CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, b"external ids"),
-];
 
 /// Where the agent stands.
 static PHASE: AtomicU32 = AtomicU32::new(IDLE);
@@ -60,25 +45,6 @@ const IDLE: u32 = 0;
 const STARTED: u32 = 1;
 const STOPPING: u32 = 2;
 const DONE: u32 = 3;
-/// The process's generation when it started: a forked child has another.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
-/// Futex: raised to wake the flush thread.
-static WAKE: AtomicU32 = AtomicU32::new(0);
-
-/// CUPTI's functions, written once before [`PHASE`] becomes [`STARTED`].
-struct CuptiCell(UnsafeCell<MaybeUninit<Cupti>>);
-// SAFETY: written by one thread, read only after PHASE has changed.
-unsafe impl Sync for CuptiCell {}
-static CUPTI: CuptiCell = CuptiCell(UnsafeCell::new(MaybeUninit::uninit()));
-
-fn cupti() -> Option<Cupti> {
-    if PHASE.load(Acquire) == IDLE {
-        return None;
-    }
-    // SAFETY: written before PHASE left IDLE, and never again.
-    Some(unsafe { (*CUPTI.0.get()).assume_init() })
-}
-
 unsafe extern "C" {
     fn __cxa_atexit(call: extern "C" fn(*mut c_void), data: *mut c_void, of: *mut c_void) -> c_int;
 }
@@ -144,40 +110,23 @@ fn begin(thread: &Thread, loader: &Loader) {
     if cupti.version > NEWEST {
         note(thread, trouble::NEWER, u64::from(cupti.version), b"");
     }
-    if !buffers::prepare() {
+    if !buffers::prepare(&cupti) {
         return without(thread, b"there is no address space for CUPTI's buffers", b"");
     }
     let Some(create) = loaded::libc_function(c"pthread_create") else {
         return without(thread, b"the C library has no pthread_create", b"");
     };
     cupti.set_up();
-    // SAFETY: CUPTI's function with two functions of the types that it wants.
-    let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
-    journal::keep(What::Registered, [u64::from(result), 0, 0]);
+    functions::prepare(loader, found.handle);
+    let result = kinds::register(&cupti);
     if result != CUPTI_SUCCESS {
         refused(thread, &cupti, b"all records of devices", result);
         return;
     }
-    GENERATION.store(WIPED.generation.load(Acquire), Release);
-    // SAFETY: no reader before PHASE changes.
-    unsafe { (*CUPTI.0.get()).write(cupti) };
+    started::start(cupti);
     PHASE.store(STARTED, Release);
     join_clocks(thread, &cupti);
-    let mut on = 0;
-    for (kind, what) in KINDS {
-        // SAFETY: a number that CUPTI defines.
-        let result = unsafe { (cupti.enable)(kind) };
-        journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 0]);
-        if result == CUPTI_SUCCESS {
-            on += 1;
-            if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
-                // The hooks' records of calls that begin from here on are not needed.
-                note(thread, trouble::RECORDS_CALLS, 0, b"");
-            }
-        } else {
-            refused(thread, &cupti, what, result);
-        }
-    }
+    let on = kinds::enable(thread, &cupti);
     // Last, so that no other thread calls CUPTI while it is being set up.
     if !spawn(create) {
         PHASE.store(DONE, Release);
@@ -227,84 +176,139 @@ fn spawn(create: usize) -> bool {
     error == 0
 }
 
-/// CUPTI gives a buffer back.
-unsafe extern "C" fn complete(
-    context: CUcontext,
-    stream: u32,
-    buffer: *mut u8,
-    bytes: usize,
-    valid: usize,
-) {
-    // SAFETY: as CUPTI called this.
-    unsafe { buffers::complete(context.cast(), stream, buffer, bytes, valid) };
-    if buffers::WAITING.load(Acquire) >= WAKE_AT {
-        wake();
-    }
-}
-
-fn wake() {
-    WAKE.fetch_add(1, Release);
-    sys::futex_wake(WAKE.as_ptr(), 1);
-}
-
-/// Whether this is still the process that started the agent.
-fn is_own_process() -> bool {
-    let generation = GENERATION.load(Acquire);
-    generation != 0 && WIPED.generation.load(Acquire) == generation
-}
-
 extern "C" fn work(_: *mut c_void) -> *mut c_void {
-    let (Some(cupti), Some(thread)) = (cupti(), gate::recording()) else {
+    let (Some(cupti), Some(thread)) = (started::cupti(), gate::recording()) else {
         PHASE.store(DONE, Release);
         return core::ptr::null_mut();
     };
     thread.masked.set(true);
     sys::name_thread(c"tprof-cupti");
-    let mut names = Interner::new(cupti);
-    let raw = Raw::wanted(cupti.version);
-    let mut seen = WAKE.load(Acquire);
+    let mut flushing = Flushing {
+        cupti,
+        thread,
+        names: Interner::new(cupti),
+        raw: Raw::wanted(cupti.version),
+        due_ns: 0,
+        in_vain: 0,
+        requests: 0,
+    };
     loop {
-        // First of all: the driver is not up yet when this thread begins.
-        sys::futex_wait(WAKE.as_ptr(), seen, FLUSH_NS);
-        seen = WAKE.load(Acquire);
+        let seen = buffers::wakes();
         let last = PHASE.load(Acquire) == STOPPING;
-        join_clocks(thread, &cupti);
-        // At the end also what is not complete, since it never will be.
-        let how = if last { CUPTI_ACTIVITY_FLAG_FLUSH_FORCED } else { 0 };
-        let began_ns = journal::now_ns();
-        // SAFETY: from a thread of ours, outside any callback of CUPTI's; no other flushes.
-        let result = unsafe { (cupti.flush)(how) };
-        let took_ns = journal::now_ns().wrapping_sub(began_ns);
-        journal::keep_at(What::Flushed, began_ns, [u64::from(how), u64::from(result), took_ns]);
-        while let Some(done) = buffers::next() {
-            join_clocks(thread, &cupti);
-            if let Some(raw) = &raw {
-                keep(raw, &cupti, &done);
-            }
-            read(thread, &cupti, &mut names, &done);
-            buffers::recycle(done);
-        }
-        count_lost(thread, &cupti);
-        if last {
-            join_clocks(thread, &cupti);
-        }
-        if let Some(raw) = &raw {
-            journal::write(raw);
-        }
+        let is_attached = detach::inside(|| flushing.round(last));
         if last {
             PHASE.store(DONE, Release);
             sys::futex_wake(PHASE.as_ptr(), u32::MAX >> 1);
             return core::ptr::null_mut();
+        }
+        if is_attached {
+            buffers::wait(seen, flushing.rest_ns());
+        } else {
+            // The client that detaches CUPTI may still be in a callback of it.
+            buffers::wait(buffers::wakes(), FLUSH_NS);
+            detach::attach_again();
+        }
+    }
+}
+
+/// State of the flush thread.
+struct Flushing {
+    cupti: Cupti,
+    thread: &'static Thread,
+    names: Interner,
+    raw: Option<Raw>,
+    /// When the next flush is due (CLOCK_MONOTONIC); 0 while CUPTI has no buffer.
+    due_ns: u64,
+    /// Flushes since a buffer came back or was requested.
+    in_vain: u32,
+    requests: u64,
+}
+
+impl Flushing {
+    /// Flushes if it is time, and reads what came back. CUPTI is not called before it has asked
+    /// for a buffer: nothing could come back, and the driver may still be starting.
+    fn round(&mut self, last: bool) {
+        let requests = buffers::REQUESTS.load(Acquire);
+        if requests == 0 {
+            return;
+        }
+        if requests != self.requests {
+            (self.requests, self.in_vain) = (requests, 0);
+        }
+        let is_out = buffers::OUT.load(Acquire) > 0;
+        let now_ns = sys::monotonic_ns();
+        let due = is_out && self.due_ns != 0 && now_ns >= self.due_ns;
+        if last || due {
+            self.flush(last);
+        }
+        if self.read(last) || !is_out {
+            self.in_vain = 0;
+        }
+        if last || due {
+            count_lost(self.thread, &self.cupti);
+        }
+        if last {
+            join_clocks(self.thread, &self.cupti);
+        }
+        if let Some(raw) = &self.raw {
+            journal::write(raw);
+        }
+        if buffers::OUT.load(Acquire) == 0 {
+            self.due_ns = 0;
+        } else if self.due_ns == 0 || due {
+            if self.due_ns == 0 && requests > 1 {
+                // After a rest: records that come now lie near to this reading.
+                join_clocks(self.thread, &self.cupti);
+            }
+            let times = 1 << self.in_vain.saturating_sub(IN_VAIN).min(LONGEST.ilog2());
+            self.due_ns = now_ns + times * FLUSH_NS;
+        }
+    }
+
+    fn flush(&mut self, last: bool) {
+        join_clocks(self.thread, &self.cupti);
+        // At the end also what is not complete, since it never will be.
+        let how = if last { CUPTI_ACTIVITY_FLAG_FLUSH_FORCED } else { 0 };
+        let _busy = Busy::new();
+        let began_ns = journal::now_ns();
+        // SAFETY: from a thread of ours, outside any callback of CUPTI's.
+        let result = unsafe { (self.cupti.flush)(how) };
+        let took_ns = journal::now_ns().wrapping_sub(began_ns);
+        journal::keep_at(What::Flushed, began_ns, [u64::from(how), u64::from(result), took_ns]);
+        self.in_vain = self.in_vain.saturating_add(1);
+    }
+
+    /// Reads what came back, if anything did.
+    fn read(&mut self, last: bool) -> bool {
+        let mut any = false;
+        while let Some(done) = buffers::next() {
+            any = true;
+            join_clocks(self.thread, &self.cupti);
+            if let Some(raw) = &self.raw {
+                keep(raw, &self.cupti, &done);
+            }
+            read(self.thread, &self.cupti, &mut self.names, &done, last);
+            buffers::recycle(done);
+        }
+        any
+    }
+
+    /// How long nothing is to be done, unless it is woken.
+    fn rest_ns(&self) -> u64 {
+        match self.due_ns {
+            0 => IDLE_NS,
+            due_ns => due_ns.saturating_sub(sys::monotonic_ns()).max(1),
         }
     }
 }
 
 /// `exit` runs this, before CUPTI's own destructors.
 extern "C" fn leave(_: *mut c_void) {
-    if !is_own_process() || PHASE.compare_exchange(STARTED, STOPPING, AcqRel, Acquire).is_err() {
+    let is_first = || PHASE.compare_exchange(STARTED, STOPPING, AcqRel, Acquire).is_ok();
+    if started::cupti().is_none() || !is_first() {
         return;
     }
-    wake();
+    buffers::wake();
     let mut left = LAST_NS;
     const ROUND_NS: u64 = 10_000_000;
     while PHASE.load(Acquire) != DONE && left > 0 {

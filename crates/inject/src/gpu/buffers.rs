@@ -1,23 +1,29 @@
-//! Buffers that CUPTI fills: one reserve of address space, opened piece by
-//! piece, zeroed by the flush thread before a buffer is lent again (CUPTI would
-//! do it on the job's own threads).
+//! Buffers that CUPTI fills: one reserve of address space, opened piece by piece. CUPTI zeroes
+//! them itself: an attribute would spare it that, for all clients of the process.
+//!
+//! Before CUDA 12.9 CUPTI crashes where a request is refused: it then gets a spare buffer, of
+//! which the records are counted and dropped.
 
+use super::client::wants;
+use super::cupti::Cupti;
 use super::journal::{self, What};
 use crate::sys::{self, flags};
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// Bytes of a buffer: about a thousand kernels, so that few are ever held back
-/// by one that still runs.
-pub const BYTES: usize = 256 << 10;
+/// Bytes of a buffer: NVIDIA recommends 1 to 10 MiB. About five thousand kernels.
+pub const BYTES: usize = 1 << 20;
 /// Buffers at most: 128 MiB, touched as needed.
-pub const MOST: usize = 512;
+pub const MOST: usize = 128;
+/// Spare ones behind them. The last is lent to all that come when no other is left.
+const SPARE: usize = 64;
+const ALL: usize = MOST + SPARE;
 
 /// Where a buffer is.
 mod state {
     /// Never opened.
     pub const CLOSED: u32 = 0;
-    /// Zeroed, and without an owner.
+    /// Without an owner.
     pub const FREE: u32 = 1;
     /// CUPTI's.
     pub const LENT: u32 = 2;
@@ -25,33 +31,71 @@ mod state {
     pub const DONE: u32 = 3;
     /// Being read.
     pub const READ: u32 = 4;
+    /// Still CUPTI's when it was detached: never used again, since CUPTI may write there.
+    pub const LOST: u32 = 5;
 }
 
 static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-static STATES: [AtomicU32; MOST] = [const { AtomicU32::new(state::CLOSED) }; MOST];
-static VALID: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
-static ORDER: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+static STATES: [AtomicU32; ALL] = [const { AtomicU32::new(state::CLOSED) }; ALL];
+static VALID: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
+static ORDER: [AtomicU64; ALL] = [const { AtomicU64::new(0) }; ALL];
+/// How often another client's wishes had changed when each was lent.
+static LENT_AT: [AtomicU32; ALL] = [const { AtomicU32::new(0) }; ALL];
 static TURNS: AtomicU64 = AtomicU64::new(1);
+static MAY_REFUSE: AtomicBool = AtomicBool::new(true);
+/// Buffers that CUPTI has.
+pub static OUT: AtomicU32 = AtomicU32::new(0);
+/// Requests, ever.
+pub static REQUESTS: AtomicU64 = AtomicU64::new(0);
 /// Buffers that wait for the flush thread.
 pub static WAITING: AtomicU32 = AtomicU32::new(0);
 /// Requests that could not be met since the flush thread asked.
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// Bytes of records that were dropped with spare buffers since the flush thread asked.
+pub static DROPPED_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Futex: raised to wake the flush thread.
+static WAKE: AtomicU32 = AtomicU32::new(0);
+
+/// Wakes the flush thread.
+pub fn wake() {
+    WAKE.fetch_add(1, Release);
+    sys::futex_wake(WAKE.as_ptr(), 1);
+}
+
+/// How often it was woken.
+pub fn wakes() -> u32 {
+    WAKE.load(Acquire)
+}
+
+/// Waits until it was woken once more than `seen`, at most `ns`.
+pub fn wait(seen: u32, ns: u64) {
+    sys::futex_wait(WAKE.as_ptr(), seen, ns);
+}
 
 /// Reserves the address space; false if that is refused.
-pub fn prepare() -> bool {
+pub fn prepare(cupti: &Cupti) -> bool {
+    MAY_REFUSE.store(cupti.may_be_refused(), Relaxed);
+    reserve()
+}
+
+fn reserve() -> bool {
     if !BASE.load(Acquire).is_null() {
         return true;
     }
     let how = flags::MAP_PRIVATE | flags::MAP_ANONYMOUS | flags::MAP_NORESERVE;
-    let Some(base) = sys::map(MOST * BYTES, flags::PROT_NONE, how, -1) else { return false };
+    let Some(base) = sys::map(ALL * BYTES, flags::PROT_NONE, how, -1) else { return false };
     // SAFETY: just mapped; contents stay as they are.
-    unsafe { sys::advise(base, MOST * BYTES, flags::MADV_DONTDUMP) };
+    unsafe { sys::advise(base, ALL * BYTES, flags::MADV_DONTDUMP) };
     BASE.store(base, Release);
     true
 }
 
 fn address(index: usize) -> *mut u8 {
     BASE.load(Relaxed).wrapping_add(index * BYTES)
+}
+
+fn index_of(buffer: *mut u8) -> usize {
+    (buffer as usize).wrapping_sub(BASE.load(Relaxed) as usize) / BYTES
 }
 
 /// CUPTI wants a buffer.
@@ -71,31 +115,45 @@ pub unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, most: 
         *most = 0;
     }
     journal::keep(What::Requested, [found as u64, lent as u64, 0]);
+    REQUESTS.fetch_add(1, Relaxed);
+    if let Some(lent) = LENT_AT.get(index_of(found)) {
+        lent.store(wants::turn(), Relaxed);
+    }
+    if !found.is_null() && OUT.fetch_add(1, AcqRel) == 0 {
+        // The flush thread sleeps while there is nothing to flush.
+        wake();
+    }
 }
 
 fn lend() -> *mut u8 {
-    let take = |index: usize, from: u32| {
-        let place = STATES.get(index)?;
-        place.compare_exchange(from, state::LENT, AcqRel, Relaxed).ok().map(|_| address(index))
-    };
-    for index in 0..MOST {
-        if let Some(at) = take(index, state::FREE) {
-            return at;
-        }
-    }
-    for index in 0..MOST {
-        if let Some(at) = take(index, state::CLOSED) {
+    let all = if MAY_REFUSE.load(Relaxed) { 0..MOST } else { 0..ALL };
+    for from in [state::FREE, state::CLOSED] {
+        for index in all.clone() {
+            let Some(place) = STATES.get(index) else { break };
+            if place.compare_exchange(from, state::LENT, AcqRel, Relaxed).is_err() {
+                continue;
+            }
+            let at = address(index);
             // SAFETY: a buffer of ours, which becomes writable.
-            if unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) } {
+            if from == state::FREE
+                || unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) }
+            {
                 return at;
             }
-            if let Some(place) = STATES.get(index) {
-                place.store(state::CLOSED, Release);
-            }
+            place.store(state::CLOSED, Release);
             break;
         }
     }
-    core::ptr::null_mut()
+    match all.end {
+        // Two owners write over each other what is dropped anyway.
+        ALL => address(ALL - 1),
+        _ => core::ptr::null_mut(),
+    }
+}
+
+/// How often another client's wishes had changed when a buffer was lent ([`wants::turn`]).
+pub fn lent_at(buffer: *mut u8) -> u32 {
+    LENT_AT.get(index_of(buffer)).map_or(0, |lent| lent.load(Relaxed))
 }
 
 /// CUPTI gives a buffer back, on any thread: it is only marked.
@@ -109,17 +167,34 @@ pub unsafe extern "C" fn complete(
     _bytes: usize,
     valid: usize,
 ) {
-    let index = (buffer as usize).wrapping_sub(BASE.load(Relaxed) as usize) / BYTES;
+    let index = index_of(buffer);
     let (Some(place), Some(len), Some(order)) =
         (STATES.get(index), VALID.get(index), ORDER.get(index))
     else {
         return;
     };
     journal::keep(What::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
+    let _ = OUT.fetch_update(AcqRel, Relaxed, |out| out.checked_sub(1));
+    if index >= MOST {
+        DROPPED_BYTES.fetch_add(valid as u64, Relaxed);
+        place.store(state::FREE, Release);
+        return;
+    }
     len.store(valid.min(BYTES), Relaxed);
     order.store(TURNS.fetch_add(1, Relaxed), Relaxed);
     place.store(state::DONE, Release);
     WAITING.fetch_add(1, Release);
+    wake();
+}
+
+/// CUPTI is detached: what it has it never gives back. How many buffers these are.
+pub fn abandon() -> u64 {
+    let lost = STATES.iter().filter(|place| {
+        place.compare_exchange(state::LENT, state::LOST, AcqRel, Relaxed).is_ok()
+    });
+    let lost = lost.count() as u64;
+    OUT.store(0, Release);
+    lost
 }
 
 /// A buffer to read.
@@ -154,10 +229,8 @@ pub fn next() -> Option<Done> {
     Some(Done { index, at: address(index), valid })
 }
 
-/// Zeroes a buffer, so that it may be lent again.
+/// A buffer may be lent again.
 pub fn recycle(done: Done) {
-    // SAFETY: the buffer is open, and without another owner between `next` and here.
-    unsafe { core::ptr::write_bytes(done.at, 0, done.valid) };
     if let Some(place) = STATES.get(done.index) {
         place.store(state::FREE, Release);
     }
@@ -175,25 +248,23 @@ mod tests {
         at
     }
 
+    fn give(at: *mut u8, valid: usize) {
+        // SAFETY: lent by `ask`.
+        unsafe { complete(std::ptr::null_mut(), 0, at, BYTES, valid) };
+    }
+
+    // One test: the reserve is the process's.
     #[test]
-    fn buffers_come_back_in_order_and_are_lent_again_zeroed() {
-        assert!(prepare());
+    fn buffers_come_back_in_order_and_requests_beyond_the_last_one_are_counted() {
+        assert!(reserve());
         let (one, two) = (ask(), ask());
         assert!(!one.is_null() && one != two);
-        for (at, valid) in [(two, 300), (one, 100)] {
-            // SAFETY: lent above, BYTES long.
-            unsafe {
-                std::ptr::write_bytes(at, 7, valid);
-                complete(std::ptr::null_mut(), 0, at, BYTES, valid);
-            }
-        }
+        give(two, 300);
+        give(one, 100);
         let first = next().unwrap();
         assert_eq!((first.at, first.valid), (two, 300));
         recycle(first);
-        let again = ask();
-        assert_eq!(again, two);
-        // SAFETY: lent, and zeroed as far as it was used.
-        assert!(unsafe { std::slice::from_raw_parts(again, 400) }.iter().all(|byte| *byte == 0));
+        assert_eq!(ask(), two);
         recycle(next().unwrap());
         assert!(next().is_none());
         // All of them: the rest of the reserve, and then none.
@@ -203,5 +274,19 @@ mod tests {
         }
         assert_eq!(lent, MOST);
         assert_eq!(REFUSED.load(Relaxed), 1);
+        // A CUPTI that crashes when it is refused gets spare ones, and never none.
+        MAY_REFUSE.store(false, Relaxed);
+        let spare: Vec<*mut u8> = (0..SPARE + 2).map(|_| ask()).collect();
+        assert!(spare.iter().all(|at| !at.is_null()));
+        assert_eq!(spare[SPARE - 1], spare[SPARE + 1]);
+        assert_eq!(REFUSED.load(Relaxed), 1);
+        spare.into_iter().for_each(|at| give(at, 10));
+        assert!(next().is_none(), "what is in a spare buffer is dropped");
+        assert_eq!(DROPPED_BYTES.load(Relaxed), 10 * (SPARE as u64 + 2));
+        assert_eq!(OUT.load(Relaxed), MOST as u32);
+        // What CUPTI has when it is detached is not lent again.
+        assert_eq!(abandon(), MOST as u64);
+        MAY_REFUSE.store(true, Relaxed);
+        assert!(ask().is_null());
     }
 }

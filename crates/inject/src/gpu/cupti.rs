@@ -1,6 +1,5 @@
 //! CUPTI's functions, by address.
 
-use super::journal::{self, What};
 use super::loader::{Loader, function};
 use super::places::CuptiLibrary;
 use core::ffi::CStr;
@@ -24,7 +23,10 @@ pub struct Cupti {
     pub next: f::ActivityGetNextRecord,
     /// See CUPTI.
     pub dropped: f::ActivityGetNumDroppedRecords,
-    set: Option<f::ActivitySetAttribute>,
+    /// Whether a call of the runtime's is recorded: since CUDA 12.6.
+    pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
+    /// Whether a call of the driver's is recorded: since CUDA 12.6.
+    pub choose_driver_call: Option<f::ActivityEnableDriverApi>,
     thread_ids: Option<f::SetThreadIdType>,
     name: Option<f::GetCallbackName>,
     text: Option<f::GetResultString>,
@@ -76,8 +78,10 @@ impl Cupti {
                 at(c"cuptiActivityGetNumDroppedRecords")?,
                 f::ActivityGetNumDroppedRecords
             ),
-            set: at(c"cuptiActivitySetAttribute")
-                .map(|address| function!(address, f::ActivitySetAttribute)),
+            choose_runtime_call: at(c"cuptiActivityEnableRuntimeApi")
+                .map(|address| function!(address, f::ActivityEnableRuntimeApi)),
+            choose_driver_call: at(c"cuptiActivityEnableDriverApi")
+                .map(|address| function!(address, f::ActivityEnableDriverApi)),
             thread_ids: at(c"cuptiSetThreadIdType")
                 .map(|address| function!(address, f::SetThreadIdType)),
             name: at(c"cuptiGetCallbackName").map(|address| function!(address, f::GetCallbackName)),
@@ -85,24 +89,25 @@ impl Cupti {
         })
     }
 
-    /// Threads by the kernel's ids, buffers zeroed by us and one set per thread:
-    /// set explicitly, since defaults changed between versions. Not knowing an
-    /// attribute is no failure.
+    /// Names threads by the kernel's ids. No attribute is set: how buffers are zeroed and
+    /// shared would hold for the job's own profiler too.
     pub fn set_up(&self) {
         if let Some(thread_ids) = self.thread_ids {
             // SAFETY: a number that CUPTI defines.
             unsafe { thread_ids(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM) };
         }
-        self.set(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER);
-        self.set(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER);
     }
 
-    fn set(&self, attribute: CUpti_ActivityAttribute) {
-        let Some(set) = self.set else { return };
-        let (mut bytes, mut on) = (1usize, 1u8);
-        // SAFETY: both attributes take one byte.
-        let result = unsafe { set(attribute, &raw mut bytes, (&raw mut on).cast()) };
-        journal::keep(What::Attribute, [u64::from(attribute), 1, u64::from(result)]);
+    /// Whether records of CUPTI's own overhead name threads by the kernel's ids too: since CUDA
+    /// 12.4, by its release notes. Before, the number is a cut `pthread_t`.
+    pub fn names_threads_of_overhead(&self) -> bool {
+        self.version >= 22
+    }
+
+    /// Whether a request for a buffer may be refused: since CUDA 12.9, by its release notes.
+    /// Before, CUPTI crashes.
+    pub fn may_be_refused(&self) -> bool {
+        self.version >= 27
     }
 
     /// Name of a call.

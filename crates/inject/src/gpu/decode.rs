@@ -43,6 +43,14 @@ pub trait Names {
     fn text(&mut self, text: &[u8]) -> u32;
     /// The id of a call's name, by domain and number.
     fn call(&mut self, domain: CUpti_CallbackDomain, number: u32) -> u32;
+    /// Whether a call is left out.
+    fn is_muted(&self, _driver: bool, _number: u32) -> bool {
+        false
+    }
+    /// Whether records of CUPTI's overhead name threads by the kernel's ids.
+    fn names_threads_of_overhead(&self) -> bool {
+        true
+    }
 }
 
 #[inline(always)]
@@ -89,7 +97,7 @@ pub unsafe fn decode(
             CUPTI_ACTIVITY_KIND_DRIVER => call(&*record.cast::<record::Api>(), true, names),
             CUPTI_ACTIVITY_KIND_SYNCHRONIZATION => wait(&*record.cast::<record::Synchronization>()),
             CUPTI_ACTIVITY_KIND_MEMORY2 => memory(&*record.cast::<record::Memory>()),
-            CUPTI_ACTIVITY_KIND_OVERHEAD => overhead(&*record.cast::<record::Overhead>()),
+            CUPTI_ACTIVITY_KIND_OVERHEAD => overhead(&*record.cast::<record::Overhead>(), names),
             CUPTI_ACTIVITY_KIND_DEVICE => device(&*record.cast::<record::Device>(), names),
             CUPTI_ACTIVITY_KIND_CONTEXT => {
                 let r = &*record.cast::<record::Context>();
@@ -223,6 +231,9 @@ fn fill(r: &record::Memset) -> Result<Decoded, Skip> {
 #[inline(always)]
 fn call(r: &record::Api, driver: bool, names: &mut impl Names) -> Result<Decoded, Skip> {
     has_times(r.start, r.end)?;
+    if names.is_muted(driver, r.cbid) {
+        return Err(Skip::Idle);
+    }
     let domain = if driver { CUPTI_CB_DOMAIN_DRIVER_API } else { CUPTI_CB_DOMAIN_RUNTIME_API };
     let call = gpu::Call {
         start: r.start,
@@ -275,11 +286,12 @@ fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
     decoded(ExtKind::Memory, memory.pack())
 }
 
-fn overhead(r: &record::Overhead) -> Result<Decoded, Skip> {
+fn overhead(r: &record::Overhead, names: &impl Names) -> Result<Decoded, Skip> {
     has_times(r.start, r.end)?;
     // SAFETY: both members of the union are integers; the kind decides which holds.
     let thread = unsafe { r.objectId.pt.threadId };
-    let thread = if r.objectKind == CUPTI_ACTIVITY_OBJECT_THREAD { thread } else { 0 };
+    let known = names.names_threads_of_overhead();
+    let thread = if known && r.objectKind == CUPTI_ACTIVITY_OBJECT_THREAD { thread } else { 0 };
     let overhead = gpu::Overhead { start: r.start, end: r.end, kind: r.overheadKind, thread };
     decoded(ExtKind::Overhead, overhead.pack())
 }

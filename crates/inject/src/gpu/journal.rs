@@ -21,8 +21,11 @@ pub enum What {
     Registered = 3,
     /// `cuptiActivityEnable`: kind, result.
     Enabled = 4,
-    /// `cuptiActivitySetAttribute`: attribute, value, result.
-    Attribute = 5,
+    /// `cuptiActivityEnableRuntimeApi` or `…DriverApi`: kind, call, result.
+    Chosen = 5,
+    /// Another client's call, served by the agent: its number in the list of intercepted
+    /// functions of CUPTI, its first argument, result.
+    Client = 6,
     /// CUPTI asks for a buffer: its address or 0, bytes lent.
     Requested = 7,
     /// CUPTI gives one back: address, bytes of records, stream.

@@ -7,17 +7,22 @@
 //! ```
 //!
 //! The rest of the process is left as it is: no subscriber is held, no timestamp
-//! callback registered, and after a fork the child makes no CUPTI call.
+//! callback registered, no attribute set; the job's own profiler gets its records
+//! ([`client`]), and after a fork the child makes no CUPTI call.
 
 pub mod agent;
 pub mod buffers;
+pub mod client;
 pub mod clock;
 pub mod cupti;
 pub mod decode;
+pub mod detach;
 pub mod journal;
+pub mod kinds;
 pub mod loader;
 pub mod notes;
 pub mod places;
 pub mod raw;
 pub mod reader;
+pub mod started;
 pub mod texts;

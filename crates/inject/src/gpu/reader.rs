@@ -1,9 +1,11 @@
 //! Turns the records of a completed buffer into ours, on the flush thread.
 
 use super::buffers::{self, Done};
+use super::client::wants;
 use super::cupti::Cupti;
 use super::decode::{self, Names, Skip};
 use super::journal::{self, What};
+use super::kinds;
 use super::notes::note;
 use super::raw::Raw;
 use super::texts;
@@ -37,8 +39,9 @@ pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
     raw.buffer(unsafe { core::slice::from_raw_parts(done.at(), done.valid()) });
 }
 
-/// Turns a buffer's records into ours.
-pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
+/// Turns a buffer's records into ours. After a forced flush it may end with records of work that
+/// has not ended, at which CUPTI's reading stops.
+pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done, forced: bool) {
     let mut record = core::ptr::null_mut();
     let (mut no_times, mut unknown) = (0u64, 0u64);
     let clock = thread.clock();
@@ -58,14 +61,19 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
                 }
             }
             Err(Skip::NoTimes) => no_times += 1,
-            Err(Skip::Unknown) => unknown += 1,
+            // SAFETY: as above; another client may have asked for its kind.
+            Err(Skip::Unknown) => unknown += u64::from(!wants::ever(unsafe { (*record).kind })),
             Err(Skip::Idle) => {}
         }
     };
     if result != CUPTI_ERROR_MAX_LIMIT_REACHED {
         let at = if record.is_null() { done.at() as usize } else { record as usize };
         let left = done.valid() - (at - done.at() as usize).min(done.valid());
-        note(thread, trouble::UNREADABLE, left as u64, cupti.result_name(result));
+        let what = match result {
+            CUPTI_ERROR_INVALID_KIND if forced => trouble::NOT_ENDED,
+            _ => trouble::UNREADABLE,
+        };
+        note(thread, what, left as u64, cupti.result_name(result));
     }
     if no_times > 0 {
         note(thread, trouble::NO_TIMES, no_times, b"");
@@ -83,8 +91,17 @@ pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     if dropped > 0 {
         journal::keep(What::Dropped, [dropped as u64, u64::from(result), 0]);
     }
-    if result == CUPTI_SUCCESS && dropped > 0 {
-        note(thread, trouble::DROPPED, dropped as u64, b"");
+    let dropped = if result == CUPTI_SUCCESS { dropped as u64 } else { 0 };
+    if wants::callbacks().is_some() {
+        wants::DROPPED.fetch_add(dropped, Relaxed);
+    }
+    let dropped = dropped + wants::DROPPED_OURS.swap(0, Relaxed);
+    if dropped > 0 {
+        note(thread, trouble::DROPPED, dropped, b"");
+    }
+    let bytes = buffers::DROPPED_BYTES.swap(0, Relaxed);
+    if bytes > 0 {
+        note(thread, trouble::SPARE_BUFFERS, bytes, b"");
     }
     let refused = buffers::REFUSED.swap(0, Relaxed);
     if refused > 0 {
@@ -127,5 +144,14 @@ impl Names for Interner {
             known.store(id, Relaxed);
         }
         id
+    }
+
+    #[inline]
+    fn is_muted(&self, driver: bool, number: u32) -> bool {
+        wants::any_ever() && kinds::is_muted(&self.cupti, driver, number)
+    }
+
+    fn names_threads_of_overhead(&self) -> bool {
+        self.cupti.names_threads_of_overhead()
     }
 }

@@ -1,0 +1,313 @@
+//! What another client's calls of CUPTI do while the agent uses it: each function here takes the
+//! place of CUPTI's own, with its type and its results.
+//!
+//! The types are compared with the header's where they are named (`tprof-cupti-sys`).
+
+use super::super::cupti::Cupti;
+use super::super::detach;
+use super::super::journal::{self, What};
+use super::super::kinds;
+use super::super::loader::function;
+use super::super::notes::{note, refused};
+use super::super::started;
+use super::functions::{Number, real};
+use super::{clock, deliver, wants};
+use crate::gate;
+use core::ffi::c_void;
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_cupti_sys::functions as f;
+use tprof_cupti_sys::*;
+use tprof_wire::gpu::trouble;
+
+/// Calls the real function, which may be absent.
+macro_rules! real {
+    ($name:ident as $type:ty, ($($argument:expr),*)) => {{
+        let address = real(Number::$name);
+        if address == 0 {
+            CUPTI_ERROR_NOT_INITIALIZED
+        } else {
+            let call = function!(address, $type);
+            // SAFETY: a function of this type; the client's own arguments.
+            unsafe { call($($argument),*) }
+        }
+    }};
+}
+
+/// Keeps a client's call in the journal.
+fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {
+    journal::keep(What::Client, [number as u64, argument, u64::from(result)]);
+    result
+}
+
+/// Now, on CUPTI's own clock.
+fn now_ns(cupti: &Cupti) -> u64 {
+    let mut now = 0;
+    // SAFETY: a place for the answer.
+    unsafe { (cupti.timestamp)(&raw mut now) };
+    now
+}
+
+pub(super) extern "C" fn register_callbacks(
+    request: CUpti_BuffersCallbackRequestFunc,
+    complete: CUpti_BuffersCallbackCompleteFunc,
+) -> CUptiResult {
+    let (Some(request), Some(complete)) = (request, complete) else {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    };
+    detach::attach_again();
+    if !wants::register(request, complete) {
+        if let Some(thread) = gate::recording() {
+            note(thread, trouble::SHARED, 1, b"");
+        }
+    }
+    served(Number::cuptiActivityRegisterCallbacks, 0, CUPTI_SUCCESS)
+}
+
+pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
+    let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
+    detach::attach_again();
+    let result = match kinds::is_on(kind) {
+        true => CUPTI_SUCCESS,
+        false => real!(cuptiActivityEnable as f::ActivityEnable, (kind)),
+    };
+    if result == CUPTI_SUCCESS {
+        choose_calls(&cupti, kind, true);
+        wants::begin(kind, now_ns(&cupti));
+    }
+    served(Number::cuptiActivityEnable, kind.into(), result)
+}
+
+/// Calls of a kind that the agent leaves out are recorded while the client wants them.
+fn choose_calls(cupti: &Cupti, kind: CUpti_ActivityKind, on: bool) {
+    let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
+    if !driver && kind != CUPTI_ACTIVITY_KIND_RUNTIME {
+        return;
+    }
+    if on {
+        wants::choose_all(driver, true);
+    }
+    kinds::mute(cupti, kind, |call| !on || !wants::is_chosen(driver, call));
+}
+
+pub(super) extern "C" fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
+    let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
+    wants::end(kind, now_ns(&cupti));
+    if !kinds::is_on(kind) {
+        return real!(cuptiActivityDisable as f::ActivityDisable, (kind));
+    }
+    choose_calls(&cupti, kind, false);
+    served(Number::cuptiActivityDisable, kind.into(), CUPTI_SUCCESS)
+}
+
+/// The agent collects its kinds in all contexts: so does the client then.
+pub(super) extern "C" fn enable_context(
+    context: CUcontext,
+    kind: CUpti_ActivityKind,
+) -> CUptiResult {
+    if kinds::is_on(kind) {
+        return enable(kind);
+    }
+    let result =
+        real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
+    if let Some(cupti) = started::cupti().filter(|_| result == CUPTI_SUCCESS) {
+        wants::begin(kind, now_ns(&cupti));
+    }
+    result
+}
+
+pub(super) extern "C" fn disable_context(
+    context: CUcontext,
+    kind: CUpti_ActivityKind,
+) -> CUptiResult {
+    if kinds::is_on(kind) {
+        return disable(kind);
+    }
+    real!(cuptiActivityDisableContext as f::ActivityDisableContext, (context, kind))
+}
+
+pub(super) extern "C" fn set_attribute(
+    attribute: CUpti_ActivityAttribute,
+    bytes: *mut usize,
+    value: *mut c_void,
+) -> CUptiResult {
+    let Some(kept) = wants::attribute(attribute) else {
+        return real!(
+            cuptiActivitySetAttribute as f::ActivitySetAttribute,
+            (attribute, bytes, value)
+        );
+    };
+    if bytes.is_null() || value.is_null() {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    }
+    // SAFETY: the client's value, of one byte by the header.
+    kept.store(u32::from(unsafe { *value.cast::<u8>() }) + 1, Relaxed);
+    CUPTI_SUCCESS
+}
+
+pub(super) extern "C" fn get_attribute(
+    attribute: CUpti_ActivityAttribute,
+    bytes: *mut usize,
+    value: *mut c_void,
+) -> CUptiResult {
+    let kept = wants::attribute(attribute).map_or(0, |kept| kept.load(Relaxed));
+    if kept == 0 || bytes.is_null() || value.is_null() {
+        return real!(
+            cuptiActivityGetAttribute as f::ActivityGetAttribute,
+            (attribute, bytes, value)
+        );
+    }
+    // SAFETY: the client's places, the second for one byte by the header.
+    unsafe {
+        *bytes = 1;
+        *value.cast::<u8>() = (kept - 1) as u8;
+    }
+    CUPTI_SUCCESS
+}
+
+pub(super) extern "C" fn register_timestamp_callback(
+    clock: CUpti_TimestampCallbackFunc,
+) -> CUptiResult {
+    let (Some(clock), Some(cupti)) = (clock, started::cupti()) else {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    };
+    clock::choose(clock, &cupti);
+    served(Number::cuptiActivityRegisterTimestampCallback, 0, CUPTI_SUCCESS)
+}
+
+/// Corresponds with the client's records, by the header.
+pub(super) extern "C" fn get_timestamp(time: *mut u64) -> CUptiResult {
+    match clock::now() {
+        Some(now) if !time.is_null() => {
+            // SAFETY: the client's place for the answer.
+            unsafe { *time = now };
+            CUPTI_SUCCESS
+        }
+        _ => real!(cuptiGetTimestamp as f::GetTimestamp, (time)),
+    }
+}
+
+pub(super) extern "C" fn flush_all(flags: u32) -> CUptiResult {
+    if wants::callbacks().is_none() {
+        // By the header: no callbacks are registered, as far as the client is concerned.
+        return CUPTI_ERROR_INVALID_OPERATION;
+    }
+    let result = real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags));
+    deliver::wait();
+    served(Number::cuptiActivityFlushAll, flags.into(), result)
+}
+
+pub(super) extern "C" fn dropped_records(
+    context: CUcontext,
+    stream: u32,
+    dropped: *mut usize,
+) -> CUptiResult {
+    let result = real!(
+        cuptiActivityGetNumDroppedRecords as f::ActivityGetNumDroppedRecords,
+        (context, stream, dropped)
+    );
+    if result == CUPTI_SUCCESS && !dropped.is_null() {
+        // SAFETY: the client's place for the answer, where CUPTI has put its own.
+        unsafe {
+            wants::DROPPED_OURS.fetch_add(*dropped as u64, Relaxed);
+            *dropped += wants::DROPPED.swap(0, Relaxed) as usize;
+        }
+    }
+    result
+}
+
+pub(super) extern "C" fn enable_runtime_api(call: CUpti_CallbackId, on: u8) -> CUptiResult {
+    choose_call(CUPTI_ACTIVITY_KIND_RUNTIME, call, on != 0)
+}
+
+pub(super) extern "C" fn enable_driver_api(call: CUpti_CallbackId, on: u8) -> CUptiResult {
+    choose_call(CUPTI_ACTIVITY_KIND_DRIVER, call, on != 0)
+}
+
+/// One call of a domain. Without its kind, by the header, only such calls are recorded.
+fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
+    let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
+    let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
+    if !kinds::is_on(kind) {
+        return match driver {
+            true => real!(
+                cuptiActivityEnableDriverApi as f::ActivityEnableDriverApi,
+                (call, u8::from(on))
+            ),
+            false => real!(
+                cuptiActivityEnableRuntimeApi as f::ActivityEnableRuntimeApi,
+                (call, u8::from(on))
+            ),
+        };
+    }
+    if on && !wants::is_on(kind) {
+        wants::choose_all(driver, false);
+        wants::begin(kind, now_ns(&cupti));
+    }
+    wants::choose(driver, call, on);
+    kinds::mute(&cupti, kind, |call| !wants::is_on(kind) || !wants::is_chosen(driver, call));
+    CUPTI_SUCCESS
+}
+
+/// The agent needs the kernel's ids.
+pub(super) extern "C" fn set_thread_id_type(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
+    wants::THREAD_IDS.store(kind + 1, Relaxed);
+    CUPTI_SUCCESS
+}
+
+pub(super) extern "C" fn get_thread_id_type(kind: *mut CUpti_ActivityThreadIdType) -> CUptiResult {
+    if kind.is_null() {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    }
+    let chosen = wants::THREAD_IDS.load(Relaxed);
+    // SAFETY: the client's place for the answer.
+    unsafe {
+        *kind = chosen.checked_sub(1).unwrap_or(CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT);
+    }
+    CUPTI_SUCCESS
+}
+
+/// Newest CUPTI of which a disabled domain may disable kinds (12.6; its update 1 has the number
+/// of 12.6 too).
+const DOMAIN_DISABLES_KINDS: u32 = 24;
+
+pub(super) extern "C" fn enable_domain(
+    on: u32,
+    subscriber: CUpti_SubscriberHandle,
+    domain: CUpti_CallbackDomain,
+) -> CUptiResult {
+    let result = real!(cuptiEnableDomain as f::EnableDomain, (on, subscriber, domain));
+    if on == 0 {
+        if let Some(cupti) = started::cupti().filter(|c| c.version <= DOMAIN_DISABLES_KINDS) {
+            kinds::enable_again(&cupti);
+        }
+    }
+    result
+}
+
+/// The interface of CUDA 13.3 excludes the older one, which the agent uses: the refusal is noted.
+pub(super) extern "C" fn subscribe_v2(
+    subscriber: *mut CUpti_SubscriberHandle,
+    callback: CUpti_CallbackFunc,
+    data: *mut c_void,
+    parameters: *mut CUpti_SubscriberParams,
+) -> CUptiResult {
+    let result =
+        real!(cuptiSubscribe_v2 as f::SubscribeV2, (subscriber, callback, data, parameters));
+    if let (Some(thread), Some(cupti), true) =
+        (gate::recording(), started::cupti(), result != CUPTI_SUCCESS)
+    {
+        refused(thread, &cupti, b"another client's subscription (cuptiSubscribe_v2)", result);
+    }
+    result
+}
+
+pub(super) extern "C" fn finalize() -> CUptiResult {
+    let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
+    let now = now_ns(&cupti);
+    let result = detach::detached(|| real!(cuptiFinalize as f::Finalize, ()));
+    if result == CUPTI_SUCCESS {
+        wants::forget(now);
+        clock::forget();
+    }
+    result
+}

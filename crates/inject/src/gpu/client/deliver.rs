@@ -1,0 +1,194 @@
+//! Copies the other client's records of a completed buffer into buffers that it lends: on
+//! CUPTI's thread, as CUPTI would, so that they are there when a flush returns.
+
+use super::super::{buffers, kinds, started};
+use super::clock;
+use super::wants::{self, Complete, Request};
+use crate::sys;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use tprof_cupti_sys::*;
+
+/// Threads that deliver, or flush for the agent and may begin to. A futex.
+static BUSY: AtomicU32 = AtomicU32::new(0);
+/// How long a client's flush waits for other threads to deliver.
+const WAIT_NS: u64 = 2_000_000_000;
+
+/// While it lives, a client's flush waits.
+pub struct Busy(());
+
+impl Busy {
+    /// Begins.
+    pub fn new() -> Busy {
+        BUSY.fetch_add(1, AcqRel);
+        Busy(())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if BUSY.fetch_sub(1, AcqRel) == 1 {
+            sys::futex_wake(BUSY.as_ptr(), u32::MAX >> 1);
+        }
+    }
+}
+
+/// Waits until no thread delivers.
+pub fn wait() {
+    const ROUND_NS: u64 = 1_000_000;
+    let mut left = WAIT_NS;
+    loop {
+        let busy = BUSY.load(Acquire);
+        if busy == 0 || left == 0 {
+            return;
+        }
+        sys::futex_wait(BUSY.as_ptr(), busy, ROUND_NS);
+        left = left.saturating_sub(ROUND_NS);
+    }
+}
+
+/// Copies what the client wants of a buffer.
+///
+/// # Safety
+/// CUPTI passed these to the agent's callback, which has not returned.
+pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: usize) {
+    if !wants::any_ever() {
+        return;
+    }
+    let (Some(cupti), Some((request, complete))) = (started::cupti(), wants::callbacks()) else {
+        return;
+    };
+    let _busy = Busy::new();
+    clock::read(&cupti);
+    let lent_at = buffers::lent_at(buffer);
+    let mut copies = Copies { request, complete, context, stream, open: None };
+    let mut record = core::ptr::null_mut();
+    // SAFETY: the buffer that CUPTI completed, and the record before in it.
+    let next = |record: &mut *mut CUpti_Activity| unsafe {
+        (cupti.next)(buffer, valid, record) == CUPTI_SUCCESS && !record.is_null()
+    };
+    let end = buffer as usize + valid;
+    let mut is_there = next(&mut record);
+    while is_there {
+        let this: *mut CUpti_Activity = record;
+        is_there = next(&mut record);
+        // Behind the last record that can be read lies nothing, or what cannot be.
+        let until = if is_there { record as usize } else { end };
+        let Some(bytes) = until.checked_sub(this as usize) else { break };
+        // SAFETY: CUPTI returned the record, in a buffer that it has not got back.
+        if unsafe { is_wanted(this, lent_at) } {
+            // SAFETY: so long is the record.
+            copies.push(unsafe { core::slice::from_raw_parts(this.cast::<u8>(), bytes) });
+        }
+    }
+    copies.hand_over();
+}
+
+/// Whether the client wants a record: its kind was enabled when it began.
+///
+/// # Safety
+/// `record` was returned by CUPTI, in a buffer that is not given back yet.
+unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
+    // SAFETY: every record begins with its kind, by the caller's premise.
+    let kind = unsafe { (*record).kind };
+    if !wants::ever(kind) {
+        return false;
+    }
+    if matches!(kind, CUPTI_ACTIVITY_KIND_RUNTIME | CUPTI_ACTIVITY_KIND_DRIVER) {
+        // SAFETY: a record of these kinds is that of a call.
+        let call = unsafe { (*record.cast::<record::Api>()).cbid };
+        if !wants::is_chosen(kind == CUPTI_ACTIVITY_KIND_DRIVER, call) {
+            return false;
+        }
+    }
+    // CUPTI collects other kinds only for the client.
+    if !kinds::is_on(kind) {
+        return true;
+    }
+    match times::offsets(kind).and_then(<[usize]>::first) {
+        Some(offset) => {
+            // SAFETY: a record of this kind has its beginning there.
+            let start_ns = unsafe { record.byte_add(*offset).cast::<u64>().read_unaligned() };
+            wants::covers_time(kind, start_ns)
+        }
+        None => wants::covers_turn(kind, lent_at),
+    }
+}
+
+/// Buffers that the client lends, one after the other.
+struct Copies {
+    request: Request,
+    complete: Complete,
+    context: CUcontext,
+    stream: u32,
+    open: Option<Open>,
+}
+
+/// A buffer of the client's.
+struct Open {
+    at: *mut u8,
+    bytes: usize,
+    used: usize,
+    /// Records that may still go into it.
+    left: usize,
+}
+
+impl Copies {
+    fn push(&mut self, record: &[u8]) {
+        if self.open.as_ref().is_some_and(|open| open.left == 0 || open.rest() < record.len()) {
+            self.hand_over();
+        }
+        if self.open.is_none() {
+            self.open = self.ask();
+        }
+        let Some(open) = self.open.as_mut().filter(|open| open.rest() >= record.len()) else {
+            wants::DROPPED.fetch_add(1, Relaxed);
+            return;
+        };
+        // SAFETY: the client lent so much memory, for CUPTI to fill.
+        unsafe {
+            let to = open.at.add(open.used);
+            to.copy_from_nonoverlapping(record.as_ptr(), record.len());
+            convert(to, record.len());
+        }
+        open.used += record.len();
+        open.left -= 1;
+    }
+
+    fn ask(&self) -> Option<Open> {
+        let (mut at, mut bytes, mut most) = (core::ptr::null_mut(), 0, 0);
+        // SAFETY: the client's function, with places for its answers.
+        unsafe { (self.request)(&raw mut at, &raw mut bytes, &raw mut most) };
+        let left = if most == 0 { usize::MAX } else { most };
+        (!at.is_null()).then_some(Open { at, bytes, used: 0, left })
+    }
+
+    fn hand_over(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        // SAFETY: the client's function, with a buffer that it lent.
+        unsafe { (self.complete)(self.context, self.stream, open.at, open.bytes, open.used) };
+    }
+}
+
+impl Open {
+    fn rest(&self) -> usize {
+        self.bytes - self.used
+    }
+}
+
+/// Puts a copied record's times on the client's clock.
+///
+/// # Safety
+/// A record that begins with its kind lies there, so long.
+unsafe fn convert(record: *mut u8, bytes: usize) {
+    // SAFETY: by the premise.
+    let kind = unsafe { record.cast::<CUpti_ActivityKind>().read_unaligned() };
+    for offset in times::offsets(kind).unwrap_or_default() {
+        if offset + 8 <= bytes {
+            // SAFETY: within the record.
+            unsafe {
+                let at = record.add(*offset).cast::<u64>();
+                at.write_unaligned(clock::theirs(at.read_unaligned()));
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! CUPTI's functions that act for the whole process: intercepted by the preloaded library.
+
+use super::super::loader::{Handle, Loader};
+use super::super::started;
+use super::calls;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+/// Passes their names to a macro, each with the function here that takes its place.
+#[macro_export]
+macro_rules! cupti_functions {
+    ($take:ident) => {
+        $take! {
+            cuptiActivityRegisterCallbacks register_callbacks,
+            cuptiActivityEnable enable,
+            cuptiActivityDisable disable,
+            cuptiActivityEnableContext enable_context,
+            cuptiActivityDisableContext disable_context,
+            cuptiActivitySetAttribute set_attribute,
+            cuptiActivityGetAttribute get_attribute,
+            cuptiActivityRegisterTimestampCallback register_timestamp_callback,
+            cuptiGetTimestamp get_timestamp,
+            cuptiActivityFlushAll flush_all,
+            cuptiActivityGetNumDroppedRecords dropped_records,
+            cuptiActivityEnableRuntimeApi enable_runtime_api,
+            cuptiActivityEnableDriverApi enable_driver_api,
+            cuptiSetThreadIdType set_thread_id_type,
+            cuptiGetThreadIdType get_thread_id_type,
+            cuptiEnableDomain enable_domain,
+            cuptiSubscribe_v2 subscribe_v2,
+            cuptiFinalize finalize,
+        }
+    };
+}
+
+macro_rules! numbers {
+    ($($name:ident $instead:ident,)*) => {
+        /// Their numbers.
+        #[allow(non_camel_case_types, missing_docs)]
+        #[derive(Clone, Copy)]
+        pub enum Number { $($name),* }
+
+        const ALL: &[(&[u8], extern "C" fn())] = &[$((
+            concat!(stringify!($name), "\0").as_bytes(),
+            // SAFETY: called as the function whose place it takes, which has its type.
+            unsafe { core::mem::transmute::<*const (), extern "C" fn()>(calls::$instead as *const ()) },
+        )),*];
+        static REAL: [AtomicUsize; ALL.len()] = [const { AtomicUsize::new(0) }; ALL.len()];
+    };
+}
+cupti_functions!(numbers);
+
+/// Finds the real functions, before the agent starts.
+pub fn prepare(loader: &Loader, handle: Handle) {
+    for ((name, _), real) in ALL.iter().zip(&REAL) {
+        let address = CStr::from_bytes_with_nul(name).ok().and_then(|n| loader.symbol(handle, n));
+        real.store(address.unwrap_or(0), Relaxed);
+    }
+}
+
+/// Address of the real function in the CUPTI that the agent uses; 0 if it lacks it.
+pub fn real(number: Number) -> usize {
+    REAL.get(number as usize).map_or(0, |real| real.load(Relaxed))
+}
+
+/// What to call for a function of which `real` is the address: while the agent uses that CUPTI,
+/// its own.
+pub fn instead(number: u32, real: usize) -> usize {
+    let index = number as usize;
+    let (Some((_, own)), Some(known)) = (ALL.get(index), REAL.get(index)) else { return real };
+    if known.load(Relaxed) != real || started::cupti().is_none() { real } else { *own as usize }
+}

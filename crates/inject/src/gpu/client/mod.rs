@@ -1,0 +1,17 @@
+//! The job's own profiler beside tprof (torch.profiler, cupti-python, Proton): CUPTI has one set
+//! of activity callbacks per process, and the last client to register has them.
+//!
+//! The preloaded library intercepts the functions with which a client registers, enables and
+//! flushes ([`functions`]), and passes them to [`calls`] here. The agent's callbacks stay: the
+//! client's are kept in [`wants`], and [`deliver`] copies its records of each completed buffer
+//! into buffers that it lends, with their times on the clock that it chose ([`clock`]). What a
+//! client sets that would change the agent's buffers is kept for it and not passed on.
+//!
+//! A client that finds CUPTI's functions past the hooks takes the callbacks over. The flush
+//! thread then has no buffers out that come back, and stops flushing.
+
+pub mod calls;
+pub mod clock;
+pub mod deliver;
+pub mod functions;
+pub mod wants;

@@ -1,0 +1,217 @@
+//! What the other client asked for. There is one at a time, as for CUPTI itself: a later one
+//! replaces its callbacks.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tprof_cupti_sys::*;
+
+/// The client's function that lends a buffer.
+pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+/// The client's function that takes it back.
+pub type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
+
+static REQUEST: AtomicUsize = AtomicUsize::new(0);
+static COMPLETE: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps a client's functions; false if it is the first.
+pub fn register(request: Request, complete: Complete) -> bool {
+    COMPLETE.store(complete as usize, Release);
+    REQUEST.swap(request as usize, AcqRel) != 0
+}
+
+/// The client's functions, if there is one.
+pub fn callbacks() -> Option<(Request, Complete)> {
+    let (request, complete) = (REQUEST.load(Acquire), COMPLETE.load(Acquire));
+    if request == 0 || complete == 0 {
+        return None;
+    }
+    // SAFETY: `register` stored functions of these types.
+    unsafe {
+        Some((
+            core::mem::transmute::<usize, Request>(request),
+            core::mem::transmute::<usize, Complete>(complete),
+        ))
+    }
+}
+
+/// Kinds with a place here; CUPTI has 60.
+const KINDS: usize = 64;
+/// A stretch in which the client wants records of a kind: CUPTI's clock, ns, and turns.
+struct Stretch {
+    from_ns: AtomicU64,
+    until_ns: AtomicU64,
+    from_turn: AtomicU32,
+    until_turn: AtomicU32,
+}
+
+impl Stretch {
+    const fn none() -> Stretch {
+        Stretch {
+            from_ns: AtomicU64::new(u64::MAX),
+            until_ns: AtomicU64::new(0),
+            from_turn: AtomicU32::new(u32::MAX),
+            until_turn: AtomicU32::new(0),
+        }
+    }
+
+    fn copy(&self, from: &Stretch) {
+        self.from_ns.store(from.from_ns.load(Relaxed), Relaxed);
+        self.until_ns.store(from.until_ns.load(Relaxed), Relaxed);
+        self.from_turn.store(from.from_turn.load(Relaxed), Relaxed);
+        self.until_turn.store(from.until_turn.load(Relaxed), Relaxed);
+    }
+}
+
+/// Of each kind the last stretch, and the one before it, of which late records may still come.
+static LAST: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
+static BEFORE: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
+/// Kinds that the client ever enabled, as bits.
+static EVER: AtomicU64 = AtomicU64::new(0);
+/// How often a stretch began or ended.
+static TURN: AtomicU32 = AtomicU32::new(0);
+
+/// How often the client has begun or ended to want a kind.
+pub fn turn() -> u32 {
+    TURN.load(Acquire)
+}
+
+/// Whether the client ever wanted records of a kind.
+pub fn ever(kind: CUpti_ActivityKind) -> bool {
+    kind < KINDS as u32 && EVER.load(Relaxed) >> kind & 1 != 0
+}
+
+/// Whether the client ever wanted any.
+pub fn any_ever() -> bool {
+    EVER.load(Relaxed) != 0
+}
+
+/// Whether the client wants records of a kind now.
+pub fn is_on(kind: CUpti_ActivityKind) -> bool {
+    LAST.get(kind as usize).is_some_and(|last| last.until_ns.load(Relaxed) == u64::MAX)
+}
+
+/// The client wants a kind from now on.
+pub fn begin(kind: CUpti_ActivityKind, now_ns: u64) {
+    let (Some(last), Some(before)) = (LAST.get(kind as usize), BEFORE.get(kind as usize)) else {
+        return;
+    };
+    if is_on(kind) {
+        return;
+    }
+    before.copy(last);
+    last.from_turn.store(TURN.fetch_add(1, AcqRel) + 1, Relaxed);
+    last.until_turn.store(u32::MAX, Relaxed);
+    last.from_ns.store(now_ns, Relaxed);
+    last.until_ns.store(u64::MAX, Release);
+    EVER.fetch_or(1 << kind, Release);
+}
+
+/// The client wants no more of a kind.
+pub fn end(kind: CUpti_ActivityKind, now_ns: u64) {
+    if let Some(last) = LAST.get(kind as usize).filter(|_| is_on(kind)) {
+        last.until_turn.store(TURN.fetch_add(1, AcqRel) + 1, Relaxed);
+        last.until_ns.store(now_ns, Release);
+    }
+}
+
+/// Whether the client wanted a record of a kind that began then.
+pub fn covers_time(kind: CUpti_ActivityKind, start_ns: u64) -> bool {
+    let within = |s: &Stretch| {
+        (s.from_ns.load(Relaxed)..=s.until_ns.load(Relaxed)).contains(&start_ns)
+    };
+    [&LAST, &BEFORE].iter().any(|list| list.get(kind as usize).is_some_and(within))
+}
+
+/// Whether the client wanted records of a kind since that turn.
+pub fn covers_turn(kind: CUpti_ActivityKind, since: u32) -> bool {
+    let within = |s: &Stretch| s.until_turn.load(Relaxed) > since;
+    [&LAST, &BEFORE].iter().any(|list| list.get(kind as usize).is_some_and(within))
+}
+
+/// Forgets the client, as CUPTI does when it is detached.
+pub fn forget(now_ns: u64) {
+    (0..KINDS as u32).for_each(|kind| end(kind, now_ns));
+    REQUEST.store(0, Release);
+    COMPLETE.store(0, Release);
+}
+
+/// Calls of the runtime and of the driver that the client wants, as bits by number.
+const WORDS: usize = 32;
+static CALLS: [[AtomicU64; WORDS]; 2] = [const { [const { AtomicU64::new(!0) }; WORDS] }; 2];
+
+fn word(driver: bool, call: u32) -> Option<&'static AtomicU64> {
+    CALLS.get(usize::from(driver))?.get(call as usize / 64)
+}
+
+/// The client wants all calls of a domain, or none.
+pub fn choose_all(driver: bool, on: bool) {
+    for word in CALLS.get(usize::from(driver)).into_iter().flatten() {
+        word.store(if on { !0 } else { 0 }, Relaxed);
+    }
+}
+
+/// The client wants a call's records, or not.
+pub fn choose(driver: bool, call: u32, on: bool) {
+    if let Some(word) = word(driver, call) {
+        let bit = 1 << (call % 64);
+        if on { word.fetch_or(bit, Relaxed) } else { word.fetch_and(!bit, Relaxed) };
+    }
+}
+
+/// Whether the client wants a call's records.
+pub fn is_chosen(driver: bool, call: u32) -> bool {
+    word(driver, call).is_none_or(|word| word.load(Relaxed) >> (call % 64) & 1 != 0)
+}
+
+/// Attributes that are kept for the client: what it set, plus 1; 0 before.
+static KEPT: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+/// The place of an attribute that would change the agent's buffers too.
+pub fn attribute(attribute: CUpti_ActivityAttribute) -> Option<&'static AtomicU32> {
+    match attribute {
+        CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER => KEPT.first(),
+        CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER => KEPT.get(1),
+        _ => None,
+    }
+}
+
+/// How the client wants threads to be named, plus 1; 0 before it chose.
+pub static THREAD_IDS: AtomicU32 = AtomicU32::new(0);
+/// Records that found no place in the client's buffers since it asked.
+pub static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// Records that CUPTI dropped, of which the client has asked and the agent has not.
+pub static DROPPED_OURS: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_the_last_two_stretches_are_wanted() {
+        const KIND: u32 = 40;
+        assert!(!covers_time(KIND, 5) && !covers_turn(KIND, 0));
+        for (from, until) in [(10, 20), (30, 40), (50, u64::MAX)] {
+            begin(KIND, from);
+            begin(KIND, from + 1);
+            if until < u64::MAX {
+                end(KIND, until);
+                end(KIND, until + 1);
+            }
+        }
+        let wanted: Vec<u64> = (0..60).step_by(5).filter(|t| covers_time(KIND, *t)).collect();
+        assert_eq!(wanted, [30, 35, 40, 50, 55]);
+        assert!(is_on(KIND) && ever(KIND) && !ever(KIND + 1) && covers_turn(KIND, turn()));
+        end(KIND, 60);
+        assert!(covers_turn(KIND, turn() - 1) && !covers_turn(KIND, turn()));
+    }
+
+    #[test]
+    fn calls_are_chosen_one_by_one() {
+        assert!(is_chosen(true, 7) && is_chosen(true, 1 << 20));
+        choose_all(true, false);
+        choose(true, 300, true);
+        assert!(is_chosen(true, 300) && !is_chosen(true, 301) && is_chosen(false, 301));
+        choose(true, 300, false);
+        assert!(!is_chosen(true, 300));
+        choose_all(true, true);
+    }
+}

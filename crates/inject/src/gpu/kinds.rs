@@ -1,0 +1,137 @@
+//! Which records the agent asks CUPTI for: the kinds, and the calls that it leaves out.
+
+use super::buffers;
+use super::client::deliver;
+use super::cupti::Cupti;
+use super::journal::{self, What};
+use super::notes::{note, refused};
+use crate::block::Thread;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tprof_cupti_sys::*;
+use tprof_wire::gpu::trouble;
+
+const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
+    (CUPTI_ACTIVITY_KIND_DEVICE, b"devices"),
+    (CUPTI_ACTIVITY_KIND_CONTEXT, b"contexts"),
+    (CUPTI_ACTIVITY_KIND_STREAM, b"streams"),
+    (CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, b"kernels"),
+    (CUPTI_ACTIVITY_KIND_MEMCPY, b"copies"),
+    (CUPTI_ACTIVITY_KIND_MEMCPY2, b"peer copies"),
+    (CUPTI_ACTIVITY_KIND_MEMSET, b"memsets"),
+    (CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, b"synchronisations"),
+    (CUPTI_ACTIVITY_KIND_RUNTIME, b"calls of the CUDA runtime"),
+    (CUPTI_ACTIVITY_KIND_DRIVER, b"calls of the CUDA driver"),
+    (CUPTI_ACTIVITY_KIND_MEMORY2, b"device memory"),
+    (CUPTI_ACTIVITY_KIND_OVERHEAD, b"CUPTI's own overhead"),
+    // Only of threads that push ids, those of the job's own profiler: else there are none.
+    (CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, b"external ids"),
+];
+
+/// Calls of the runtime's that only read a state of the calling thread: PyTorch makes one after
+/// each launch, and no report has a figure of them.
+const MUTED_RUNTIME: [u32; 4] = [
+    CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaStreamIsCapturing_v10000,
+];
+/// The same of the driver's.
+const MUTED_DRIVER: [u32; 4] = [
+    CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent,
+    CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxGetState,
+    CUPTI_DRIVER_TRACE_CBID_cuKernelGetAttribute,
+];
+
+/// Kinds that CUPTI collects for the agent, as bits.
+static ON: AtomicU64 = AtomicU64::new(0);
+
+/// Whether CUPTI collects a kind for the agent.
+pub fn is_on(kind: CUpti_ActivityKind) -> bool {
+    kind < 64 && ON.load(Relaxed) >> kind & 1 != 0
+}
+
+/// Registers the agent's callbacks.
+pub fn register(cupti: &Cupti) -> CUptiResult {
+    // SAFETY: CUPTI's function with two functions of the types that it wants.
+    let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
+    journal::keep(What::Registered, [u64::from(result), 0, 0]);
+    result
+}
+
+/// CUPTI gives a buffer back: first other clients get their records of it.
+unsafe extern "C" fn complete(
+    context: CUcontext,
+    stream: u32,
+    buffer: *mut u8,
+    bytes: usize,
+    valid: usize,
+) {
+    // SAFETY: as CUPTI called this.
+    unsafe {
+        deliver::deliver(context, stream, buffer, valid);
+        buffers::complete(context.cast::<c_void>(), stream, buffer, bytes, valid);
+    }
+}
+
+/// Switches all kinds on; how many CUPTI accepts. What it refuses is noted.
+pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
+    let mut on = 0;
+    for (kind, what) in KINDS {
+        // SAFETY: a number that CUPTI defines.
+        let result = unsafe { (cupti.enable)(kind) };
+        journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 0]);
+        if result != CUPTI_SUCCESS {
+            ON.fetch_and(!(1 << kind), Relaxed);
+            refused(thread, cupti, what, result);
+            continue;
+        }
+        on += 1;
+        ON.fetch_or(1 << kind, Relaxed);
+        if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
+            // The hooks' records of calls that begin from here on are not needed.
+            note(thread, trouble::RECORDS_CALLS, 0, b"");
+        }
+    }
+    for kind in [CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER] {
+        mute(cupti, kind, |_| true);
+    }
+    on
+}
+
+/// Switches on again what another client's call may have switched off.
+pub fn enable_again(cupti: &Cupti) {
+    for (kind, _) in KINDS {
+        if is_on(kind) {
+            // SAFETY: a number that CUPTI defines.
+            unsafe { (cupti.enable)(kind) };
+        }
+    }
+}
+
+/// Has CUPTI leave out the calls of a kind that nobody reads (CUDA 12.6 and newer), and record
+/// those of them for which `may_be` is false.
+pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind, may_be: impl Fn(u32) -> bool) {
+    let (choose, calls) = match kind {
+        CUPTI_ACTIVITY_KIND_RUNTIME => (cupti.choose_runtime_call, MUTED_RUNTIME),
+        CUPTI_ACTIVITY_KIND_DRIVER => (cupti.choose_driver_call, MUTED_DRIVER),
+        _ => return,
+    };
+    let Some(choose) = choose.filter(|_| is_on(kind)) else { return };
+    for call in calls {
+        // SAFETY: a number that CUPTI defines.
+        let result = unsafe { choose(call, u8::from(!may_be(call))) };
+        journal::keep(What::Chosen, [u64::from(kind), u64::from(call), u64::from(result)]);
+    }
+}
+
+/// Whether a call is left out of the agent's records, also where CUPTI records it for another
+/// client.
+pub fn is_muted(cupti: &Cupti, driver: bool, call: u32) -> bool {
+    let (choose, calls) = match driver {
+        false => (cupti.choose_runtime_call.is_some(), MUTED_RUNTIME),
+        true => (cupti.choose_driver_call.is_some(), MUTED_DRIVER),
+    };
+    choose && calls.contains(&call)
+}

@@ -1,0 +1,121 @@
+//! CUPTI's functions that act for the whole process: while the CUPTI agent uses that CUPTI, it
+//! serves them, so that the job's own profiler and tprof both get their records.
+//!
+//! A hook goes on where the call belongs by a jump: the call returns to its caller, with its
+//! arguments untouched.
+
+use crate::table;
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+use tprof_inject::gpu::client::functions::Number;
+use tprof_inject::{callee, loaded};
+use tprof_wire::env;
+
+/// Their numbers among those of all hooks: behind the others.
+const FIRST: u32 = 8192;
+const PREFIX: &[u8] = b"libcupti.so";
+/// What a call returns where no library has the function: `CUPTI_ERROR_NOT_INITIALIZED`.
+const NO_CUPTI: u32 = 15;
+
+macro_rules! hooks {
+    ($($name:ident $instead:ident,)*) => {
+        static NAMES: &[&[u8]] = &[$(concat!(stringify!($name), "\0").as_bytes()),*];
+        static HOOKS: &[unsafe extern "C" fn()] = &[$($name),*];
+        $(
+            /// Hook.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!(
+                    ".cfi_startproc",
+                    "endbr64",
+                    "push rbp",
+                    ".cfi_adjust_cfa_offset 8",
+                    ".cfi_rel_offset rbp, 0",
+                    "mov rbp, rsp",
+                    ".cfi_def_cfa_register rbp",
+                    "push rdi",
+                    "push rsi",
+                    "push rdx",
+                    "push rcx",
+                    "mov edi, {number}",
+                    "mov rsi, [rbp + 8]",
+                    "call {target}",
+                    "pop rcx",
+                    "pop rdx",
+                    "pop rsi",
+                    "pop rdi",
+                    "pop rbp",
+                    ".cfi_def_cfa rsp, 8",
+                    "jmp rax",
+                    ".cfi_endproc",
+                    number = const Number::$name as u32,
+                    target = sym target,
+                )
+            }
+        )*
+    };
+}
+tprof_inject::cupti_functions!(hooks);
+
+extern "C" fn absent() -> u32 {
+    NO_CUPTI
+}
+
+/// Where a call that returns to `caller` goes on.
+extern "C" fn target(number: u32, caller: usize) -> usize {
+    let Some(name) = NAMES.get(number as usize) else { return absent as *const () as usize };
+    let own = (&raw const NAMES) as usize;
+    match callee::find(name, FIRST + number, caller, PREFIX, own) {
+        0 => absent as *const () as usize,
+        real => instead(number, real),
+    }
+}
+
+/// What the agent has in place of a function of CUPTI's: that function where there is no agent.
+fn instead(number: u32, real: usize) -> usize {
+    type Instead = extern "C" fn(u32, usize) -> usize;
+    static AGENT: AtomicUsize = AtomicUsize::new(0);
+    let mut agent = AGENT.load(Relaxed);
+    if agent == 0 {
+        let function = loaded::named(env::AGENT_LIBRARY.as_bytes())
+            .and_then(|agent| agent.function(c"tprof_cupti_instead"));
+        let Some(found) = function else { return real };
+        agent = found;
+        // The driver never unloads it.
+        AGENT.store(agent, Relaxed);
+    }
+    // SAFETY: the function of this name and type, of a library of this version's.
+    unsafe { core::mem::transmute::<usize, Instead>(agent)(number, real) }
+}
+
+/// What `dlsym` finds for a name that begins with `cupti`: the hook, where the real function that
+/// it found is the one that the hook would call, or the agent's.
+pub unsafe extern "C" fn found_by_name(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+    let address = table::address(&table::DLSYM);
+    if address == 0 {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the function of this name and type, with its caller's arguments.
+    let real = unsafe { core::mem::transmute::<usize, Dlsym>(address)(handle, name) };
+    if real.is_null() {
+        return real;
+    }
+    // SAFETY: the caller's NUL-terminated name.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes_with_nul();
+    let Some(number) = NAMES.iter().position(|known| *known == name) else { return real };
+    let instead = instead(number as u32, real as usize);
+    if instead != real as usize {
+        return instead as *mut c_void;
+    }
+    // The agent comes with the driver, perhaps later than this.
+    let own = (&raw const NAMES) as usize;
+    let hook = HOOKS.get(number).filter(|_| {
+        NAMES.get(number).is_some_and(|name| {
+            callee::find(name, FIRST + number as u32, own, PREFIX, own) == real as usize
+        })
+    });
+    hook.map_or(real, |hook| *hook as *mut c_void)
+}
