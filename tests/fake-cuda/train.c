@@ -4,7 +4,7 @@
  *
  * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them, `overlap` copies on a second
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
- * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, `fork` forks one that
+ * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, past all hooks, `fork` forks one that
  * goes on, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -115,16 +115,20 @@ static void take(void *context, unsigned stream, unsigned char *buffer, size_t b
     taken += valid > 0;
     free(buffer);
 }
+static void *past_hooks(const char *name)
+{
+    void *cupti = dlopen("libcupti.so.12", RTLD_NOW | RTLD_NOLOAD);
+    const char *version = cupti ? "libcupti.so.12" : "libcupti.so.13";
+    if (!cupti) cupti = dlopen(version, RTLD_NOW | RTLD_NOLOAD);
+    if (!cupti) cupti = dlopen(version, RTLD_NOW);
+    if (!cupti) cupti = dlopen(version = "libcupti.so.12", RTLD_NOW);
+    return dlvsym(cupti, name, version);
+}
 static void tool(int on)
 {
-    char name[32] = "libcupti.so.12";
-    void *cupti = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
-    if (!cupti) cupti = dlopen("libcupti.so.13", RTLD_NOW | RTLD_NOLOAD);
-    if (!cupti) cupti = dlopen("libcupti.so.13", RTLD_NOW);
-    if (!cupti) cupti = dlopen(name, RTLD_NOW);
-    int (*callbacks)(void *, void *) = dlsym(cupti, "cuptiActivityRegisterCallbacks");
-    int (*enable)(int) = dlsym(cupti, "cuptiActivityEnable"), (*disable)(int) = dlsym(cupti, "cuptiActivityDisable");
-    int (*flush)(unsigned) = dlsym(cupti, "cuptiActivityFlushAll");
+    int (*callbacks)(void *, void *) = past_hooks("cuptiActivityRegisterCallbacks");
+    int (*enable)(int) = past_hooks("cuptiActivityEnable"), (*disable)(int) = past_hooks("cuptiActivityDisable");
+    int (*flush)(unsigned) = past_hooks("cuptiActivityFlushAll");
     if (on) CHECK(callbacks(lend, take));
     if (on) CHECK(enable(10)); else { CHECK(flush(1)); CHECK(disable(10)); }
     if (!on) printf("the tool saw %s\n", taken ? "kernels" : "nothing");

@@ -35,7 +35,7 @@ pub use report::{
 };
 pub use scratch::Scratch;
 pub use skip::{Refused, Why, skip, skip_for};
-pub use stand_ins::{comms, gemms, memory, stand_ins, train, what_ran};
+pub use stand_ins::{comms, gemms, memory, profiled, stand_ins, train, what_ran};
 pub use synthetic::{Counts, Synthetic, scatter};
 pub use sys::{am_root, can_mount, children_of, host_name, kill, mode_of, state_of};
 pub use tprof::{

@@ -57,6 +57,11 @@ pub fn comms(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, Path
     on_stand_ins("comms", major, words, scratch)
 }
 
+/// The same of a program with a profiler of its own.
+pub fn profiled(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
+    on_stand_ins("profiled", major, words, scratch)
+}
+
 fn on_stand_ins(
     program: &str,
     major: u32,

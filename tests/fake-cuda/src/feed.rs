@@ -157,6 +157,8 @@ pub struct Engine {
     pub replay: extern "C" fn(*mut c_void, *mut c_void, u32),
     /// Sets who receives what happens; none ends that.
     pub attach_sink: extern "C" fn(Option<Sink>),
+    /// Whether another thread is in `cuInit`.
+    pub is_starting: extern "C" fn() -> bool,
     /// Writes a line of JSON to the log.
     pub log: extern "C" fn(*const u8, usize),
 }

@@ -23,7 +23,8 @@
 //! Variables: `FAKE_CUDA_LOG` names a folder for the logs, `FAKE_CUDA_DEVICES`
 //! sets how many devices there are (1), `FAKE_CUDA_BLOCK_NS` how long one block
 //! of a kernel takes (1,000), `FAKE_CUDA_DRIVER_CALLS` that launches are recorded as
-//! driver calls too, `FAKE_CUDA_WRONG` that the one kernel that computes leaves
+//! driver calls too, `FAKE_CUDA_INIT_NS` how long
+//! `cuInit` takes, `FAKE_CUDA_WRONG` that the one kernel that computes leaves
 //! its numbers as they are, `FAKE_CUPTI_FAULTS` what goes wrong (see
 //! `libs/cupti/faults.rs`), `FAKE_CUPTI_OFFSET_NS`, `FAKE_CUPTI_DRIFT_PPM` and
 //! `FAKE_CUPTI_STEP_NS` how CUPTI's clock differs from the host's, `FAKE_CUPTI_REPLAY` a recording

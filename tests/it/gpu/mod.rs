@@ -1,6 +1,7 @@
 //! What devices did, as CUPTI's agent recorded it, against the log of what truly
 //! ran on the stand-ins (a simulation).
 
+mod beside;
 mod check;
 mod clients;
 mod compiled;

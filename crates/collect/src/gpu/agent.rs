@@ -22,6 +22,8 @@ const ROWS: usize = 8_192;
 
 /// What only NCCL's profiler plugin records.
 pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
+/// So many joins in a row at which the clock was set are another clock.
+const OTHER_CLOCK: u32 = 3;
 
 /// The device side of one process.
 pub struct Gpu {
@@ -37,6 +39,8 @@ pub struct Gpu {
     externals: Vec<ExternalId>,
     ranges: Ranges,
     launches: Launches,
+    /// Joins in a row between which CUPTI's clock was set.
+    clock_steps: u32,
     /// From then on CUPTI records the CUDA runtime's calls.
     pub calls_from_ns: Option<u64>,
     /// The runtime call of the last record: its thread and beginning.
@@ -58,6 +62,7 @@ impl Gpu {
             externals: Vec::new(),
             ranges: Ranges::default(),
             launches: Launches::default(),
+            clock_steps: 0,
             calls_from_ns: None,
             last_call: None,
         }
@@ -94,13 +99,16 @@ impl Gpu {
     ) -> Option<()> {
         let payload = record.payload;
         match record.kind {
-            ExtKind::ClockJoin => self.join(gpu::ClockJoin::unpack(payload)?, record, place, clock),
+            ExtKind::ClockJoin => {
+                self.join(gpu::ClockJoin::unpack(payload)?, record, place, clock, losses);
+            }
             ExtKind::Text => self.rows.texts.define(record.argument, payload)?,
             ExtKind::AgentNote => {
                 let [count, text, ..] = payload else { return None };
                 if record.argument == trouble::RECORDS_CALLS {
                     self.calls_from_ns.get_or_insert(clock.ns(record.clock));
                 }
+                self.mark_client(record, place, clock);
                 self.note(record.argument, *count, *text as u32, place, losses);
             }
             ExtKind::Device => self.rows.device(&gpu::Device::unpack(payload)?, place),
@@ -178,12 +186,25 @@ impl Gpu {
         record: &AgentRecord<'_>,
         place: &mut ThreadRows<'_>,
         clock: &Clock,
+        losses: &mut Losses,
     ) {
         let time_ns = clock.ns(record.clock);
-        if let Some(step_ns) = self.rows.joins.add(join.foreign_ns, time_ns) {
+        let step = self.rows.joins.add(join.foreign_ns, time_ns);
+        self.clock_steps = step.map_or(0, |_| self.clock_steps.saturating_add(1));
+        // A clock of another unit is set at each join: it is marked once.
+        if let (Some(step_ns), 1) = (step, self.clock_steps) {
             let name = place.writer().name(&format!("CUPTI's clock was set by {step_ns} ns"));
             let process = Some(self.rows.process);
             place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
+        }
+        if self.clock_steps == OTHER_CLOCK {
+            losses.add_blind(Blind {
+                process: self.label.clone(),
+                what: "times of GPU records".to_owned(),
+                why: "CUPTI's clock does not run as the host's does: another client may have \
+                      chosen it"
+                    .to_owned(),
+            });
         }
         let source = place.writer().name("cupti");
         place.writer().clock_join(ClockJoin {
@@ -202,6 +223,19 @@ impl Gpu {
             what: what.to_owned(),
             why: why.to_owned(),
         });
+    }
+
+    /// Marks what another client of CUPTI does.
+    fn mark_client(&self, record: &AgentRecord<'_>, place: &mut ThreadRows<'_>, clock: &Clock) {
+        let text = match record.argument {
+            trouble::SHARED => "another client of CUPTI records too",
+            trouble::DETACHED => "another client detaches CUPTI",
+            trouble::ATTACHED => "CUPTI records again",
+            _ => return,
+        };
+        let (process, name) = (Some(self.rows.process), place.writer().name(text));
+        let time_ns = clock.ns(record.clock);
+        place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
     }
 
     /// Something that the run must report.
@@ -268,6 +302,19 @@ impl Gpu {
                 let why = format!("CUPTI could not read its buffer on ({text})");
                 losses.lose("bytes of GPU records", &why, count);
             }
+            trouble::NOT_ENDED => {
+                let why = "they are of work that had not ended when the process did, or when \
+                           another client of CUPTI forced them out";
+                losses.lose("bytes of GPU records", why, count);
+            }
+            trouble::SPARE_BUFFERS => {
+                let why = "all buffers were full, and CUPTI before 12.9 crashes without one";
+                losses.lose("bytes of GPU records", why, count);
+            }
+            trouble::DETACHED => blind(
+                "GPU work after a call of cuptiFinalize, for up to a second",
+                &format!("another client detached CUPTI from the process ({count} buffers lost)"),
+            ),
             trouble::NAMES_CUT => losses.lose("ends of names", "they were too long", count),
             _ => {}
         }

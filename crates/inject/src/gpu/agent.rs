@@ -183,6 +183,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
     };
     thread.masked.set(true);
     sys::name_thread(c"tprof-cupti");
+    started::begin_thread();
     let mut flushing = Flushing {
         cupti,
         thread,
@@ -192,9 +193,14 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         in_vain: 0,
         requests: 0,
     };
+    let mut is_up = false;
     loop {
         let seen = buffers::wakes();
         let last = PHASE.load(Acquire) == STOPPING;
+        if !is_up && !last && buffers::REQUESTS.load(Acquire) > 0 {
+            started::wait_for_driver();
+            is_up = true;
+        }
         let is_attached = detach::inside(|| flushing.round(last));
         if last {
             PHASE.store(DONE, Release);
@@ -241,7 +247,7 @@ impl Flushing {
         if last || due {
             self.flush(last);
         }
-        if self.read(last) || !is_out {
+        if self.read() || !is_out {
             self.in_vain = 0;
         }
         if last || due {
@@ -272,14 +278,14 @@ impl Flushing {
         let _busy = Busy::new();
         let began_ns = journal::now_ns();
         // SAFETY: from a thread of ours, outside any callback of CUPTI's.
-        let result = unsafe { (self.cupti.flush)(how) };
+        let result = buffers::during_flush(how, || unsafe { (self.cupti.flush)(how) });
         let took_ns = journal::now_ns().wrapping_sub(began_ns);
         journal::keep_at(What::Flushed, began_ns, [u64::from(how), u64::from(result), took_ns]);
         self.in_vain = self.in_vain.saturating_add(1);
     }
 
     /// Reads what came back, if anything did.
-    fn read(&mut self, last: bool) -> bool {
+    fn read(&mut self) -> bool {
         let mut any = false;
         while let Some(done) = buffers::next() {
             any = true;
@@ -287,7 +293,7 @@ impl Flushing {
             if let Some(raw) = &self.raw {
                 keep(raw, &self.cupti, &done);
             }
-            read(self.thread, &self.cupti, &mut self.names, &done, last);
+            read(self.thread, &self.cupti, &mut self.names, &done);
             buffers::recycle(done);
         }
         any

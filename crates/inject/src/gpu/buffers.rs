@@ -41,6 +41,10 @@ static VALID: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
 static ORDER: [AtomicU64; ALL] = [const { AtomicU64::new(0) }; ALL];
 /// How often another client's wishes had changed when each was lent.
 static LENT_AT: [AtomicU32; ALL] = [const { AtomicU32::new(0) }; ALL];
+/// Whether each came back in a forced flush.
+static FORCED: [AtomicBool; ALL] = [const { AtomicBool::new(false) }; ALL];
+/// Forced flushes that run.
+static FORCING: AtomicU32 = AtomicU32::new(0);
 static TURNS: AtomicU64 = AtomicU64::new(1);
 static MAY_REFUSE: AtomicBool = AtomicBool::new(true);
 /// Buffers that CUPTI has.
@@ -55,6 +59,15 @@ pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 pub static DROPPED_BYTES: AtomicU64 = AtomicU64::new(0);
 /// Futex: raised to wake the flush thread.
 static WAKE: AtomicU32 = AtomicU32::new(0);
+
+/// Runs a flush; a forced one also gives back buffers with records of work that has not ended.
+pub fn during_flush<T>(flags: u32, flush: impl FnOnce() -> T) -> T {
+    let forced = u32::from(flags != 0);
+    FORCING.fetch_add(forced, AcqRel);
+    let result = flush();
+    FORCING.fetch_sub(forced, AcqRel);
+    result
+}
 
 /// Wakes the flush thread.
 pub fn wake() {
@@ -181,6 +194,9 @@ pub unsafe extern "C" fn complete(
         return;
     }
     len.store(valid.min(BYTES), Relaxed);
+    if let Some(forced) = FORCED.get(index) {
+        forced.store(FORCING.load(Acquire) > 0, Relaxed);
+    }
     order.store(TURNS.fetch_add(1, Relaxed), Relaxed);
     place.store(state::DONE, Release);
     WAITING.fetch_add(1, Release);
@@ -189,9 +205,9 @@ pub unsafe extern "C" fn complete(
 
 /// CUPTI is detached: what it has it never gives back. How many buffers these are.
 pub fn abandon() -> u64 {
-    let lost = STATES.iter().filter(|place| {
-        place.compare_exchange(state::LENT, state::LOST, AcqRel, Relaxed).is_ok()
-    });
+    let lost = STATES
+        .iter()
+        .filter(|place| place.compare_exchange(state::LENT, state::LOST, AcqRel, Relaxed).is_ok());
     let lost = lost.count() as u64;
     OUT.store(0, Release);
     lost
@@ -208,6 +224,11 @@ impl Done {
     /// Its records: open, and the flush thread's until it is recycled.
     pub fn at(&self) -> *mut u8 {
         self.at
+    }
+
+    /// Whether it came back in a forced flush: its last records may be of work that has not ended.
+    pub fn is_forced(&self) -> bool {
+        FORCED.get(self.index).is_some_and(|forced| forced.load(Relaxed))
     }
 
     /// Bytes of them.

@@ -43,8 +43,8 @@ pub trait Names {
     fn text(&mut self, text: &[u8]) -> u32;
     /// The id of a call's name, by domain and number.
     fn call(&mut self, domain: CUpti_CallbackDomain, number: u32) -> u32;
-    /// Whether a call is left out.
-    fn is_muted(&self, _driver: bool, _number: u32) -> bool {
+    /// Whether a call of a thread is left out.
+    fn is_left_out(&self, _driver: bool, _number: u32, _thread: u32) -> bool {
         false
     }
     /// Whether records of CUPTI's overhead name threads by the kernel's ids.
@@ -231,7 +231,7 @@ fn fill(r: &record::Memset) -> Result<Decoded, Skip> {
 #[inline(always)]
 fn call(r: &record::Api, driver: bool, names: &mut impl Names) -> Result<Decoded, Skip> {
     has_times(r.start, r.end)?;
-    if names.is_muted(driver, r.cbid) {
+    if names.is_left_out(driver, r.cbid, r.threadId) {
         return Err(Skip::Idle);
     }
     let domain = if driver { CUPTI_CB_DOMAIN_DRIVER_API } else { CUPTI_CB_DOMAIN_RUNTIME_API };

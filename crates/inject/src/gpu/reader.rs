@@ -8,6 +8,7 @@ use super::journal::{self, What};
 use super::kinds;
 use super::notes::note;
 use super::raw::Raw;
+use super::started;
 use super::texts;
 use crate::block::Thread;
 use crate::{gate, ring};
@@ -41,7 +42,7 @@ pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
 
 /// Turns a buffer's records into ours. After a forced flush it may end with records of work that
 /// has not ended, at which CUPTI's reading stops.
-pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done, forced: bool) {
+pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     let mut record = core::ptr::null_mut();
     let (mut no_times, mut unknown) = (0u64, 0u64);
     let clock = thread.clock();
@@ -70,7 +71,7 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done, f
         let at = if record.is_null() { done.at() as usize } else { record as usize };
         let left = done.valid() - (at - done.at() as usize).min(done.valid());
         let what = match result {
-            CUPTI_ERROR_INVALID_KIND if forced => trouble::NOT_ENDED,
+            CUPTI_ERROR_INVALID_KIND if done.is_forced() => trouble::NOT_ENDED,
             _ => trouble::UNREADABLE,
         };
         note(thread, what, left as u64, cupti.result_name(result));
@@ -147,8 +148,9 @@ impl Names for Interner {
     }
 
     #[inline]
-    fn is_muted(&self, driver: bool, number: u32) -> bool {
-        wants::any_ever() && kinds::is_muted(&self.cupti, driver, number)
+    fn is_left_out(&self, driver: bool, number: u32, thread: u32) -> bool {
+        started::is_own_thread(thread)
+            || wants::any_ever() && kinds::is_muted(&self.cupti, driver, number)
     }
 
     fn names_threads_of_overhead(&self) -> bool {

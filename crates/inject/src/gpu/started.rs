@@ -3,9 +3,11 @@
 
 use super::cupti::Cupti;
 use crate::state::WIPED;
+use crate::{loaded, sys};
 use core::cell::UnsafeCell;
+use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// The process's generation when it started; 0 before. A forked child has another.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -31,4 +33,31 @@ pub fn cupti() -> Option<Cupti> {
     }
     // SAFETY: written before GENERATION changed, and never again.
     Some(unsafe { (*CUPTI.0.get()).assume_init() })
+}
+
+/// The agent's thread; 0 before it runs.
+static OWN_THREAD: AtomicU32 = AtomicU32::new(0);
+
+/// The calling thread is the agent's.
+pub fn begin_thread() {
+    OWN_THREAD.store(sys::tid(), Relaxed);
+}
+
+/// Whether a thread is the agent's: its calls are none of the job's.
+pub fn is_own_thread(id: u32) -> bool {
+    id != 0 && OWN_THREAD.load(Relaxed) == id
+}
+
+/// Waits until the driver is up: records come before `cuInit` ends, which takes seconds with many
+/// devices, and its thread may need locks of CUPTI's. Another `cuInit` waits for the first, and
+/// only for that.
+pub fn wait_for_driver() {
+    let function = loaded::named(b"libcuda.so").and_then(|driver| driver.function(c"cuInit"));
+    if let Some(address) = function {
+        // SAFETY: the driver's function of this name and type, which any thread may call.
+        unsafe {
+            let init = core::mem::transmute::<usize, unsafe extern "C" fn(u32) -> c_int>(address);
+            init(0);
+        }
+    }
 }

@@ -50,6 +50,7 @@ static ENGINE: Engine = Engine {
     instantiate: graphs::instantiate,
     replay: graphs::replay,
     attach_sink,
+    is_starting,
     log: log::line,
 };
 
@@ -81,6 +82,7 @@ extern "C" fn inject() {
         return;
     }
     ONCE.call_once(|| {
+        STARTING.store(thread_id(), SeqCst);
         INJECTING.set(true);
         let Ok(path) = std::env::var("CUDA_INJECTION64_PATH") else { return };
         let path = format!("{path}\0");
@@ -97,8 +99,20 @@ extern "C" fn inject() {
             }
         }
         INJECTING.set(false);
+        // With many devices it takes long.
+        let more = number("FAKE_CUDA_INIT_NS", 0) as u64;
+        std::thread::sleep(std::time::Duration::from_nanos(more));
     });
+    STARTING.store(0, SeqCst);
     INJECTING.set(false);
+}
+
+/// The thread in `cuInit`, or 0.
+static STARTING: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn is_starting() -> bool {
+    let thread = STARTING.load(SeqCst);
+    thread != 0 && thread != thread_id()
 }
 thread_local!(static INJECTING: Cell<bool> = const { Cell::new(false) });
 

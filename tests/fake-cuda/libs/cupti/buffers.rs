@@ -1,4 +1,8 @@
 //! Buffers of a client: asked for when needed, handed over when full or flushed.
+//!
+//! Where clients are rude to each other, so is this: the last one to register has all records,
+//! a buffer that should be zeroed and is not comes back with what was in it, and before CUDA 12.9
+//! a client without a buffer is the end of the process.
 
 use crate::{PER_THREAD, ZEROED, complain, faults, lock};
 use std::collections::BTreeMap;
@@ -21,20 +25,37 @@ struct State {
     /// By the thread that fills it; 0 is the device's, or everybody's.
     open: BTreeMap<u32, Buffer>,
     late: Vec<(Buffer, Complete)>,
+    /// Held back until a forced flush.
+    held: Vec<Buffer>,
 }
 
 static STATE: Mutex<State> =
-    Mutex::new(State { client: None, open: BTreeMap::new(), late: Vec::new() });
+    Mutex::new(State { client: None, open: BTreeMap::new(), late: Vec::new(), held: Vec::new() });
 
 /// A client's functions; the one before gets back what it lent, and nothing any more.
 pub fn register(request: Request, complete: Complete) {
     let mut state = lock(&STATE);
     let before = state.client.replace((request, complete));
     let open = std::mem::take(&mut state.open);
+    let held = std::mem::take(&mut state.held);
     drop(state);
-    if let Some((_, complete)) = before {
-        open.into_values().for_each(|buffer| give(buffer, complete));
+    let Some((_, before)) = before else { return };
+    for buffer in held.into_iter().chain(open.into_values()) {
+        if faults::is_set("orphans") {
+            hand_over(buffer, complete);
+        } else if !faults::is_set("lost") {
+            give(buffer, before);
+        }
     }
+}
+
+/// No client, and what it lent is gone.
+pub fn detach() {
+    let mut state = lock(&STATE);
+    state.client = None;
+    state.open.clear();
+    state.late.clear();
+    state.held.clear();
 }
 
 /// Whether there is a client.
@@ -65,9 +86,19 @@ pub fn put(thread: u32, record: &[u8]) {
         // SAFETY: there is room, in memory that the client lent.
         unsafe {
             let at = (buffer.at + buffer.used) as *mut u8;
-            std::ptr::copy_nonoverlapping(record.as_ptr(), at, record.len());
+            match ZEROED.load(Relaxed) {
+                false => std::ptr::copy_nonoverlapping(record.as_ptr(), at, record.len()),
+                // What is zero is not written.
+                true => (0..record.len()).filter(|byte| record[*byte] != 0).for_each(|byte| {
+                    at.add(byte).write(record[byte]);
+                }),
+            }
         }
         buffer.used += record.len();
+    }
+    if faults::is_set("hold") {
+        let open = std::mem::take(&mut state.open);
+        state.held.extend(open.into_values());
     }
     drop(state);
     if let Some(buffer) = full {
@@ -80,6 +111,10 @@ fn ask(request: Request) -> Option<Buffer> {
     // SAFETY: the client's function, with places for its answers.
     unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
     if at.is_null() {
+        if crate::version() < 27 {
+            complain("no buffer was lent, which is the end before CUDA 12.9");
+            std::process::abort();
+        }
         return None;
     }
     // SAFETY: memory that the client lent.
@@ -119,11 +154,17 @@ pub fn flush(forced: bool) {
     let Some((_, complete)) = state.client else { return };
     let late = std::mem::take(&mut state.late);
     let open = std::mem::take(&mut state.open);
+    let held = if forced { std::mem::take(&mut state.held) } else { Vec::new() };
     drop(state);
     for (buffer, complete) in late.into_iter().rev() {
         hand_over(buffer, complete);
     }
-    for (_, buffer) in open {
+    for mut buffer in held.into_iter().chain(open.into_values()) {
+        if forced && faults::is_set("unended") && buffer.used + 8 <= buffer.bytes {
+            // SAFETY: there is room, in memory that the client lent.
+            unsafe { std::ptr::write_bytes((buffer.at + buffer.used) as *mut u8, 0, 8) };
+            buffer.used += 8;
+        }
         if forced { hand_over(buffer, complete) } else { give(buffer, complete) }
     }
 }

@@ -9,6 +9,10 @@
 //! | `overhead=N` | behind each Nth kernel's record comes one of time that CUPTI itself took |
 //! | `everything` | also memory of arrays, of other processes, of the program's own and of handles has records: no documentation says whether it has |
 //! | `late` | buffers come one flush later, the last one first |
+//! | `hold` | a buffer has one record, and comes back only by a forced flush |
+//! | `orphans` | buffers of a client that is replaced go to the next one |
+//! | `lost` | buffers of a client that is replaced are never given back |
+//! | `unended` | a forced flush gives buffers back with a record of work that has not ended behind the others |
 //! | `subscriber` | another client holds the subscription |
 //! | `refuse=CALL:RESULT` | this call fails so (`cuptiActivityEnable/10`: for that kind) |
 

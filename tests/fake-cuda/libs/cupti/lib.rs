@@ -5,8 +5,10 @@
 #![allow(unsafe_code, non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
 
 mod buffers;
+mod clock;
 mod external;
 mod faults;
+mod muted;
 mod names;
 mod records;
 mod replay;
@@ -73,6 +75,9 @@ fn enter(name: &str) -> CUptiResult {
     } else if *first != std::process::id() {
         complain(&format!("{name} in a forked child"));
     }
+    if (engine().is_starting)() {
+        complain(&format!("{name} while another thread is in cuInit"));
+    }
     faults::refusal(name)
 }
 
@@ -81,13 +86,18 @@ fn feed() {
     ONCE.call_once(|| (engine().attach_sink)(Some(records::take)));
 }
 
-/// As CUPTI's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CUptiResult {
+/// Its version.
+fn version() -> u32 {
     let known = if major() == 12 { 28 } else { 130_500 };
     let known = replay::replay().map_or(known, |replay| i64::from(replay.version));
+    number("FAKE_CUPTI_VERSION", known) as u32
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetVersion(known: *mut u32) -> CUptiResult {
     // SAFETY: the caller's place for the answer.
-    unsafe { *version = number("FAKE_CUPTI_VERSION", known) as u32 };
+    unsafe { *known = version() };
     enter("cuptiGetVersion")
 }
 
@@ -99,7 +109,7 @@ pub unsafe extern "C" fn cuptiGetTimestamp(time: *mut u64) -> CUptiResult {
     unsafe {
         *time = match replay::replay() {
             Some(replay) => replay.timestamp(),
-            None => (engine.stamp)((engine.now)()),
+            None => clock::of((engine.stamp)((engine.now)())),
         }
     };
     enter("cuptiGetTimestamp")
@@ -179,6 +189,7 @@ pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
         result = CUPTI_ERROR_INVALID_KIND;
     }
     if result == CUPTI_SUCCESS {
+        muted::none(kind);
         if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
             CALLS_FROM.store((engine().now)(), SeqCst);
         }
@@ -213,13 +224,45 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute(
     let on = unsafe { *size >= 1 && *value.cast::<u8>() != 0 };
     match attribute {
         CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER => ZEROED.store(on, SeqCst),
-        CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER if buffers::is_registered() => {
-            complain("PER_THREAD_ACTIVITY_BUFFER after the callbacks were registered");
+        CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER if KINDS.load(SeqCst) != 0 => {
+            complain("PER_THREAD_ACTIVITY_BUFFER changed while kinds are collected");
         }
         CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER => PER_THREAD.store(on, SeqCst),
         _ => {}
     }
     CUPTI_SUCCESS
+}
+
+/// As CUPTI's: the two attributes that concern buffers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiActivityGetAttribute(
+    attribute: CUpti_ActivityAttribute,
+    size: *mut usize,
+    value: *mut c_void,
+) -> CUptiResult {
+    let on = match attribute {
+        CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER => ZEROED.load(SeqCst),
+        CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER => PER_THREAD.load(SeqCst),
+        _ => return CUPTI_ERROR_INVALID_PARAMETER,
+    };
+    // SAFETY: the caller's places for the answer.
+    unsafe {
+        *size = 1;
+        *value.cast::<u8>() = u8::from(on);
+    }
+    enter("cuptiActivityGetAttribute")
+}
+
+/// As CUPTI's, which detaches itself: buffers that are out never come back.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiFinalize() -> CUptiResult {
+    let result = enter("cuptiFinalize");
+    if result == CUPTI_SUCCESS {
+        KINDS.store(0, SeqCst);
+        clock::forget();
+        buffers::detach();
+    }
+    result
 }
 
 /// As CUPTI's.
@@ -232,9 +275,12 @@ pub extern "C" fn cuptiSetThreadIdType(kind: CUpti_ActivityThreadIdType) -> CUpt
 /// As CUPTI's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
-    let result = enter("cuptiActivityFlushAll");
+    let mut result = enter("cuptiActivityFlushAll");
     if let Some(replay) = replay::replay() {
         return replay.flush();
+    }
+    if result == CUPTI_SUCCESS && !buffers::is_registered() {
+        result = CUPTI_ERROR_INVALID_OPERATION;
     }
     if result == CUPTI_SUCCESS {
         buffers::flush(flags != 0);

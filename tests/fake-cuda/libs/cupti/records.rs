@@ -1,6 +1,8 @@
 //! Records, to the byte as CUPTI 12.9 and 13.5 write them.
 
-use crate::{CALLS_FROM, SYSTEM_THREADS, buffers, external, faults, is_on, major, replay};
+use crate::{
+    CALLS_FROM, SYSTEM_THREADS, buffers, clock, external, faults, is_on, major, muted, replay,
+};
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -95,7 +97,7 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
     if call && start < CALLS_FROM.load(Relaxed) {
         return;
     }
-    let stamp = engine().stamp;
+    let stamp = |time| clock::of((engine().stamp)(time));
     let (start, end) = (stamp(start), stamp(end));
     match what {
         Happened::Kernel(launch) if is_on(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) => {
@@ -215,6 +217,9 @@ fn call_record(
     correlation: u32,
     (start, end): (u64, u64),
 ) {
+    if muted::is(kind, number) {
+        return;
+    }
     // SAFETY: asks for the thread's other name.
     let own = unsafe { libc::pthread_self() } as u32;
     let named = if SYSTEM_THREADS.load(Relaxed) { thread } else { own };
@@ -250,7 +255,11 @@ fn overhead(end: u64) {
     if !is_on(CUPTI_ACTIVITY_KIND_OVERHEAD) || !faults::turn("overhead", &TURNS) {
         return;
     }
-    let (thread, start, end) = (std::process::id(), end, end + 5_000);
+    // SAFETY: asks for the thread's other name.
+    let cut = unsafe { libc::pthread_self() } as u32;
+    // Before CUDA 12.4 its name is a cut `pthread_t`, whatever was chosen.
+    let thread = if crate::version() < 22 { cut } else { std::process::id() };
+    let (start, end) = (end, end + 5_000);
     let kind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH;
     let owner = CUpti_ActivityObjectKindId {
         pt: CUpti_ActivityObjectKindId__bindgen_ty_1 { processId: thread, threadId: thread },

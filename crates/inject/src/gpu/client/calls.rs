@@ -3,6 +3,7 @@
 //!
 //! The types are compared with the header's where they are named (`tprof-cupti-sys`).
 
+use super::super::buffers;
 use super::super::cupti::Cupti;
 use super::super::detach;
 use super::super::journal::{self, What};
@@ -107,8 +108,7 @@ pub(super) extern "C" fn enable_context(
     if kinds::is_on(kind) {
         return enable(kind);
     }
-    let result =
-        real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
+    let result = real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
     if let Some(cupti) = started::cupti().filter(|_| result == CUPTI_SUCCESS) {
         wants::begin(kind, now_ns(&cupti));
     }
@@ -191,7 +191,9 @@ pub(super) extern "C" fn flush_all(flags: u32) -> CUptiResult {
         // By the header: no callbacks are registered, as far as the client is concerned.
         return CUPTI_ERROR_INVALID_OPERATION;
     }
-    let result = real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags));
+    let result = buffers::during_flush(flags, || {
+        real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags))
+    });
     deliver::wait();
     served(Number::cuptiActivityFlushAll, flags.into(), result)
 }

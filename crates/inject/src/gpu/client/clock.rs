@@ -41,9 +41,8 @@ pub fn read(cupti: &Cupti) {
     for _ in 0..3 {
         let (mut before, mut after) = (0, 0);
         // SAFETY: places for the answers.
-        let Some(theirs) = (unsafe { (cupti.timestamp)(&raw mut before) == CUPTI_SUCCESS })
-            .then(now)
-            .flatten()
+        let Some(theirs) =
+            (unsafe { (cupti.timestamp)(&raw mut before) == CUPTI_SUCCESS }).then(now).flatten()
         else {
             return;
         };
@@ -90,14 +89,15 @@ pub fn theirs(cupti_ns: u64) -> u64 {
 }
 
 fn on_line([ours, theirs]: [u64; 2], [ours_after, theirs_after]: [u64; 2], time: u64) -> u64 {
-    let passed = i128::from(ours_after) - i128::from(ours);
+    let passed = ours_after.wrapping_sub(ours) as i64;
     if passed <= 0 {
         return theirs_after.wrapping_add(time.wrapping_sub(ours_after));
     }
-    let moved = i128::from(theirs_after) - i128::from(theirs);
-    let part = i128::from(time) - i128::from(ours);
-    let part = (part * moved).checked_div(passed).unwrap_or(0);
-    (i128::from(theirs) + part) as u64
+    // Far below 2^53: the readings of a line lie hours apart at most, and the result is rounded
+    // to a unit. (Division of 128 bits would bring in a library.)
+    let rate = theirs_after.wrapping_sub(theirs) as i64 as f64 / passed as f64;
+    let part = time.wrapping_sub(ours) as i64 as f64;
+    theirs.wrapping_add_signed((part * rate) as i64)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Copies the other client's records of a completed buffer into buffers that it lends: on
 //! CUPTI's thread, as CUPTI would, so that they are there when a flush returns.
 
+use super::super::cupti::Cupti;
 use super::super::{buffers, kinds, started};
 use super::clock;
 use super::wants::{self, Complete, Request};
@@ -60,6 +61,10 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
     let _busy = Busy::new();
     clock::read(&cupti);
     let lent_at = buffers::lent_at(buffer);
+    if wants::covers_turn(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, lent_at) {
+        // SAFETY: by the premise.
+        unsafe { place_calls(&cupti, buffer, valid) };
+    }
     let mut copies = Copies { request, complete, context, stream, open: None };
     let mut record = core::ptr::null_mut();
     // SAFETY: the buffer that CUPTI completed, and the record before in it.
@@ -83,6 +88,26 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
     copies.hand_over();
 }
 
+/// Notes which calls of a buffer began when: external ids stand before them.
+///
+/// # Safety
+/// CUPTI has completed the buffer, and has not got it back.
+unsafe fn place_calls(cupti: &Cupti, buffer: *mut u8, valid: usize) {
+    let mut record = core::ptr::null_mut();
+    // SAFETY: by the premise; the record before is in the buffer.
+    while unsafe { (cupti.next)(buffer, valid, &raw mut record) } == CUPTI_SUCCESS
+        && !record.is_null()
+    {
+        // SAFETY: every record begins with its kind, and one of a call has these fields.
+        unsafe {
+            if matches!((*record).kind, CUPTI_ACTIVITY_KIND_RUNTIME | CUPTI_ACTIVITY_KIND_DRIVER) {
+                let call = record.cast::<record::Api>();
+                wants::place_call((*call).correlationId, (*call).start);
+            }
+        }
+    }
+}
+
 /// Whether the client wants a record: its kind was enabled when it began.
 ///
 /// # Safety
@@ -95,7 +120,13 @@ unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
     }
     if matches!(kind, CUPTI_ACTIVITY_KIND_RUNTIME | CUPTI_ACTIVITY_KIND_DRIVER) {
         // SAFETY: a record of these kinds is that of a call.
-        let call = unsafe { (*record.cast::<record::Api>()).cbid };
+        let (call, thread) = unsafe {
+            let call = record.cast::<record::Api>();
+            ((*call).cbid, (*call).threadId)
+        };
+        if started::is_own_thread(thread) {
+            return false;
+        }
         if !wants::is_chosen(kind == CUPTI_ACTIVITY_KIND_DRIVER, call) {
             return false;
         }
@@ -109,6 +140,11 @@ unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
             // SAFETY: a record of this kind has its beginning there.
             let start_ns = unsafe { record.byte_add(*offset).cast::<u64>().read_unaligned() };
             wants::covers_time(kind, start_ns)
+        }
+        None if kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => {
+            // SAFETY: a record of this kind is that of an external id.
+            let id = unsafe { &*record.cast::<record::ExternalCorrelation>() };
+            wants::covers_turn(kind, lent_at) && wants::covers_call(id.correlationId)
         }
         None => wants::covers_turn(kind, lent_at),
     }

@@ -53,7 +53,7 @@ cupti_functions!(numbers);
 /// Finds the real functions, before the agent starts.
 pub fn prepare(loader: &Loader, handle: Handle) {
     for ((name, _), real) in ALL.iter().zip(&REAL) {
-        let address = CStr::from_bytes_with_nul(name).ok().and_then(|n| loader.symbol(handle, n));
+        let address = CStr::from_bytes_until_nul(name).ok().and_then(|n| loader.symbol(handle, n));
         real.store(address.unwrap_or(0), Relaxed);
     }
 }

@@ -98,6 +98,9 @@ pub fn begin(kind: CUpti_ActivityKind, now_ns: u64) {
         return;
     }
     before.copy(last);
+    if kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION {
+        CALL_AFTER.store(u32::MAX, Relaxed);
+    }
     last.from_turn.store(TURN.fetch_add(1, AcqRel) + 1, Relaxed);
     last.until_turn.store(u32::MAX, Relaxed);
     last.from_ns.store(now_ns, Relaxed);
@@ -115,9 +118,8 @@ pub fn end(kind: CUpti_ActivityKind, now_ns: u64) {
 
 /// Whether the client wanted a record of a kind that began then.
 pub fn covers_time(kind: CUpti_ActivityKind, start_ns: u64) -> bool {
-    let within = |s: &Stretch| {
-        (s.from_ns.load(Relaxed)..=s.until_ns.load(Relaxed)).contains(&start_ns)
-    };
+    let within =
+        |s: &Stretch| (s.from_ns.load(Relaxed)..=s.until_ns.load(Relaxed)).contains(&start_ns);
     [&LAST, &BEFORE].iter().any(|list| list.get(kind as usize).is_some_and(within))
 }
 
@@ -125,6 +127,26 @@ pub fn covers_time(kind: CUpti_ActivityKind, start_ns: u64) -> bool {
 pub fn covers_turn(kind: CUpti_ActivityKind, since: u32) -> bool {
     let within = |s: &Stretch| s.until_turn.load(Relaxed) > since;
     [&LAST, &BEFORE].iter().any(|list| list.get(kind as usize).is_some_and(within))
+}
+
+/// Numbers of calls (correlation ids, which count up) around the last stretch of external ids,
+/// which have no times: the last call before it, and the first after it.
+static CALL_BEFORE: AtomicU32 = AtomicU32::new(0);
+static CALL_AFTER: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Takes a call's number and when it began, to place external ids by.
+pub fn place_call(correlation: u32, start_ns: u64) {
+    let Some(last) = LAST.get(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION as usize) else { return };
+    if start_ns < last.from_ns.load(Relaxed) {
+        CALL_BEFORE.fetch_max(correlation, Relaxed);
+    } else if start_ns > last.until_ns.load(Relaxed) {
+        CALL_AFTER.fetch_min(correlation, Relaxed);
+    }
+}
+
+/// Whether the client wanted the external ids of a call.
+pub fn covers_call(correlation: u32) -> bool {
+    (CALL_BEFORE.load(Relaxed) + 1..CALL_AFTER.load(Relaxed)).contains(&correlation)
 }
 
 /// Forgets the client, as CUPTI does when it is detached.
@@ -153,7 +175,11 @@ pub fn choose_all(driver: bool, on: bool) {
 pub fn choose(driver: bool, call: u32, on: bool) {
     if let Some(word) = word(driver, call) {
         let bit = 1 << (call % 64);
-        if on { word.fetch_or(bit, Relaxed) } else { word.fetch_and(!bit, Relaxed) };
+        if on {
+            word.fetch_or(bit, Relaxed)
+        } else {
+            word.fetch_and(!bit, Relaxed)
+        };
     }
 }
 

@@ -1,0 +1,68 @@
+//! The clock that a client chose for its records, by two readings of it and of CUPTI's own.
+
+use crate::{KINDS, complain, enter, lock};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use tprof_cupti_sys::bindings::*;
+use tprof_fake_cuda::engine;
+
+type Clock = unsafe extern "C" fn() -> u64;
+
+/// A clock that a client chose: a time on CUPTI's own and on it, and its rate.
+#[derive(Clone, Copy)]
+struct Chosen {
+    own: u64,
+    theirs: u64,
+    rate: f64,
+}
+
+static CHOSEN: Mutex<Option<Chosen>> = Mutex::new(None);
+
+fn own() -> u64 {
+    let engine = engine();
+    (engine.stamp)((engine.now)())
+}
+
+/// Both clocks at one moment: the closest of some readings.
+fn both(clock: Clock) -> (u64, u64) {
+    let read = || {
+        // SAFETY: the client's function.
+        let (before, theirs, after) = (own(), unsafe { clock() }, own());
+        (after - before, before + (after - before) / 2, theirs)
+    };
+    let (_, own, theirs) = (0..20).map(|_| read()).min().unwrap_or_default();
+    (own, theirs)
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityRegisterTimestampCallback(
+    clock: CUpti_TimestampCallbackFunc,
+) -> CUptiResult {
+    let Some(clock) = clock else { return CUPTI_ERROR_INVALID_PARAMETER };
+    let result = enter("cuptiActivityRegisterTimestampCallback");
+    if result == CUPTI_SUCCESS {
+        if KINDS.load(SeqCst) != 0 {
+            complain("a timestamp callback after kinds were enabled");
+        }
+        let (own, theirs) = both(clock);
+        std::thread::sleep(Duration::from_millis(5));
+        let (later, theirs_later) = both(clock);
+        let rate = theirs_later.wrapping_sub(theirs) as f64 / (later - own) as f64;
+        *lock(&CHOSEN) = Some(Chosen { own, theirs, rate });
+    }
+    result
+}
+
+/// Back to CUPTI's own.
+pub fn forget() {
+    *lock(&CHOSEN) = None;
+}
+
+/// A time of CUPTI's own clock on the chosen one.
+pub fn of(time: u64) -> u64 {
+    let Some(chosen) = *lock(&CHOSEN) else { return time };
+    let since = time as f64 - chosen.own as f64;
+    chosen.theirs.wrapping_add_signed((since * chosen.rate) as i64)
+}

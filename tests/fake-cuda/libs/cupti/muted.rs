@@ -1,0 +1,41 @@
+//! Single calls that clients leave out.
+
+use crate::{enter, lock};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use tprof_cupti_sys::bindings::*;
+
+static MUTED: Mutex<BTreeSet<(CUpti_ActivityKind, u32)>> = Mutex::new(BTreeSet::new());
+
+fn choose(kind: CUpti_ActivityKind, call: u32, on: bool) {
+    let mut muted = lock(&MUTED);
+    if on {
+        muted.remove(&(kind, call))
+    } else {
+        muted.insert((kind, call))
+    };
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityEnableRuntimeApi(call: u32, on: u8) -> CUptiResult {
+    choose(CUPTI_ACTIVITY_KIND_RUNTIME, call, on != 0);
+    enter("cuptiActivityEnableRuntimeApi")
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiActivityEnableDriverApi(call: u32, on: u8) -> CUptiResult {
+    choose(CUPTI_ACTIVITY_KIND_DRIVER, call, on != 0);
+    enter("cuptiActivityEnableDriverApi")
+}
+
+/// A kind is enabled, which overrides what was chosen before.
+pub fn none(kind: CUpti_ActivityKind) {
+    lock(&MUTED).retain(|(of, _)| *of != kind);
+}
+
+/// Whether a call is left out.
+pub fn is(kind: CUpti_ActivityKind, call: u32) -> bool {
+    lock(&MUTED).contains(&(kind, call))
+}
