@@ -278,7 +278,7 @@ FAULTS = {
     "cost: graph rate, node_ns": lambda bundle: part_of_cost(bundle, "graph rate", node_ns=0),
     "cost: the flush thread's time is measured": lambda bundle: part_of_cost(bundle, "host", flush_thread_ns=0),
     "cost: device memory that CUPTI takes": lambda bundle: part_of_cost(bundle, "host", device_free_bytes=1),
-    "cost: the run of short kernels is whole": set_in("cost/run.json", "completeness", "lost", value=5),
+    "cost: the run of short kernels is whole": set_in("cost/run.json", "completeness", "losses", value=LOSS),
     "torch made-up: torch.profiler has all its cycles": in_file(
         f"{TORCH}/takeover/takeover.json", lambda found: found["cycles"].pop() and None),
     "torch made-up: torch.profiler has its kernels": set_in(f"{TORCH}/takeover/takeover.json", "cycles", 1, "kernels", value=0),
@@ -299,7 +299,7 @@ FAULTS = {
         f"{TORCH}/memory-default/memory.json", "nvml_bytes", value=912 << 20),
     "torch made-up: plain runs under tprof": in_file(
         f"{TORCH}/train-plain/tables.json.gz", lambda tables: tables["ranks"][0]["tables"]["kernels"].update(rows=[])),
-    "torch made-up: plain loses nothing": set_in(f"{TORCH}/train-plain/run.json", "completeness", "lost", value=1),
+    "torch made-up: plain loses nothing": set_in(f"{TORCH}/train-plain/run.json", "completeness", "losses", value=LOSS),
     "torch made-up: forked workers": set_in(f"{TORCH}/loader/loader.json", "sum", value=79.0),
     "torch made-up: collectives, blocking": rows_of("collectives", with_values(bytes=9), folder=f"{TORCH}/collectives-blocking"),
 }

@@ -65,8 +65,16 @@ cudaError_t cudaRuntimeGetVersion(int *), cudaDriverGetVersion(int *), cudaGetLa
 #pragma weak cudaMemGetInfo
 #pragma weak cudaMallocManaged
 #pragma weak cudaDriverGetVersion
+#pragma weak cudaGetDriverEntryPointByVersion
 typedef cudaError_t (*malloc_managed)(void **, size_t, unsigned);
 typedef cudaError_t (*get_info)(size_t *, size_t *);
+#ifdef __CUDACC__
+typedef cudaDriverEntryPointQueryResult entry_point_result;
+#else
+typedef int entry_point_result;
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **, unsigned, u64, entry_point_result *);
+#endif
+typedef cudaError_t (*get_entry_point)(const char *, void **, unsigned, u64, entry_point_result *);
 
 /* --- numbers ----------------------------------------------------------------------------------------------------- */
 
@@ -136,6 +144,17 @@ template <typename F> static F driver_function(const char *name)
 {
     if (!driver) driver = dlopen("libcuda.so.1", RTLD_NOW);
     return driver ? (F)dlsym(driver, name) : nullptr;
+}
+/* The same, as PyTorch finds them: by the runtime, where it can (CUDA 12.5). */
+static bool has_entry_points;
+template <typename F> static F entry_point(const char *name)
+{
+    entry_point_result result;
+    void *found = nullptr;
+    has_entry_points = (get_entry_point)cudaGetDriverEntryPointByVersion != nullptr;
+    if (!has_entry_points) return driver_function<F>(name);
+    int error = cudaGetDriverEntryPointByVersion(name, &found, 12000, 0, &result);
+    return error ? nullptr : (F)found;
 }
 typedef int (*cu_launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 
@@ -347,14 +366,14 @@ static void virtual_memory()
 {
     struct { int type, handles, location, id; void *security; unsigned char flags[8]; } of = {1, 0, 1, 0, 0, {0}};
     struct { int location, id, flags; } access = {1, 0, 3};
-    auto granularity = driver_function<int (*)(size_t *, const void *, int)>("cuMemGetAllocationGranularity");
-    auto reserve = driver_function<int (*)(u64 *, size_t, size_t, u64, u64)>("cuMemAddressReserve");
-    auto create = driver_function<int (*)(u64 *, size_t, const void *, u64)>("cuMemCreate");
-    auto map = driver_function<int (*)(u64, size_t, size_t, u64, u64)>("cuMemMap");
-    auto allow = driver_function<int (*)(u64, size_t, const void *, size_t)>("cuMemSetAccess");
-    auto unmap = driver_function<int (*)(u64, size_t)>("cuMemUnmap");
-    auto release = driver_function<int (*)(u64)>("cuMemRelease");
-    auto give_back = driver_function<int (*)(u64, size_t)>("cuMemAddressFree");
+    auto granularity = entry_point<int (*)(size_t *, const void *, int)>("cuMemGetAllocationGranularity");
+    auto reserve = entry_point<int (*)(u64 *, size_t, size_t, u64, u64)>("cuMemAddressReserve");
+    auto create = entry_point<int (*)(u64 *, size_t, const void *, u64)>("cuMemCreate");
+    auto map = entry_point<int (*)(u64, size_t, size_t, u64, u64)>("cuMemMap");
+    auto allow = entry_point<int (*)(u64, size_t, const void *, size_t)>("cuMemSetAccess");
+    auto unmap = entry_point<int (*)(u64, size_t)>("cuMemUnmap");
+    auto release = entry_point<int (*)(u64)>("cuMemRelease");
+    auto give_back = entry_point<int (*)(u64, size_t)>("cuMemAddressFree");
     size_t bytes = 0;
     u64 at, handle;
     now_in = "virtual memory";
@@ -371,8 +390,8 @@ static void virtual_memory()
     CHECK(unmap(at, bytes));
     CHECK(release(handle));
     CHECK(give_back(at, bytes));
-    member("{\"part\": \"virtual memory\", \"allocations\": [{\"bytes\": %zu}], "
-        "\"copies\": [{\"kind\": \"memset\", \"bytes\": %zu, \"count\": 1}]}", bytes, bytes);
+    member("{\"part\": \"virtual memory\", \"found_by\": \"%s\", \"allocations\": [{\"bytes\": %zu}], "
+        "\"copies\": [{\"kind\": \"memset\", \"bytes\": %zu, \"count\": 1}]}", has_entry_points ? "entry point" : "dlsym", bytes, bytes);
 }
 
 static void peer(int devices)

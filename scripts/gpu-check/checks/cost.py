@@ -3,6 +3,8 @@ the figures are what this is for."""
 
 import statistics
 
+import checks.truth
+
 FEWEST = 2
 FIGURES = {"rate": ("launch_ns", "kernel_ns"), "graph rate": ("node_ns",)}
 
@@ -33,8 +35,7 @@ def judge(bundle, findings):
         for row in folder.table("spans"):
             if row.kind == "overhead":
                 overhead[row.name] = overhead.get(row.name, 0) + row.duration_ns
-        findings.add("cost: the run of short kernels is whole", run["completeness"]["lost"] == 0,
-                     overhead_ns=overhead, losses=run["completeness"]["losses"][:3])
+        checks.truth.judge_losses("cost: the run of short kernels is whole", run, findings, overhead_ns=overhead)
 
 
 def judge_host(native, traced, findings):

@@ -2,11 +2,13 @@
 
 import checks.journal
 import checks.rows
+import checks.truth
 
 MEMORY_STEP = 2 << 20  # PyTorch and the driver take memory in pieces of 2 MiB
 GROWTH_KIB = 64 << 10
 MOST_CLOCK_MARKS = 2
 OF_DEVICE = ("device", "managed")
+OF_LIBRARY = ("library", "virtual", "pool")
 
 
 def with_word(kernels, word):
@@ -46,7 +48,7 @@ def live_bytes(allocations):
     """What the library's own allocations leave at the end, by address."""
     live = {}
     for row in sorted(allocations, key=lambda row: row.time_ns):
-        if row.allocator != "library" or row.memory not in OF_DEVICE:
+        if row.allocator not in OF_LIBRARY or row.memory not in OF_DEVICE:
             continue
         key = row.device, row.address
         if row.free:
@@ -90,8 +92,7 @@ def judge_training(what, folder, findings):
         kernels = len(inside.table("kernels"))
         findings.add(f"{what}: {mode} runs under tprof", kernels > 0, kernels=kernels,
                      step_ratio=round(traced["median_step_s"] / native["median_step_s"], 4))
-        findings.add(f"{what}: {mode} loses nothing", run["completeness"]["lost"] == 0 and not run["completeness"]["blind"],
-                     losses=run["completeness"]["losses"][:3], blind=run["completeness"]["blind"][:3])
+        checks.truth.judge_losses(f"{what}: {mode} loses nothing", run, findings)
 
 
 def judge_loader(what, folder, findings):

@@ -102,14 +102,20 @@ def judge_copies(what, parts, copies, findings):
 
 
 def judge_allocations(what, parts, allocations, findings):
-    """Each once: neither lost nor counted by the hooks and by CUPTI."""
+    """Each once: neither lost nor counted by the hooks and by CUPTI. Whether CUPTI records what
+    cuMemCreate takes is not documented: where no hook can, that is a fact to learn."""
     for part in parts:
         if "allocations" not in part:
             continue
         taken = collections.Counter(row.bytes for row in allocations if not row.free and row.memory != "pinned")
         wrong = [f"{one['bytes']} bytes: {taken[one['bytes']]} times" for one in part["allocations"]
                  if taken[one["bytes"]] != 1]
-        findings.compare(f"{what}: device memory is counted once: {part['part']}", wrong, len(part["allocations"]))
+        check = f"{what}: device memory is counted once: {part['part']}"
+        only_cupti = "found_by" in part and ("static" in what or part["found_by"] == "dlsym")
+        if only_cupti and all(taken[one["bytes"]] == 0 for one in part["allocations"]):
+            findings.not_checked(check, "no hook sees these calls, and CUPTI recorded no memory of cuMemCreate")
+        else:
+            findings.compare(check, wrong, len(part["allocations"]))
 
 
 def judge_order(what, uncertainty_ns, kernels, spans, findings):
@@ -125,13 +131,13 @@ def judge_order(what, uncertainty_ns, kernels, spans, findings):
                      delays_ns=[at(0), at(0.1), at(0.5), at(0.9), at(1)])
 
 
-def judge_losses(what, run, findings):
+def judge_losses(check, run, findings, **facts):
+    """Nothing of the device may be lost; stacks and samples of the host have nothing to do with it."""
     completeness = run["completeness"]
-    # Stacks and samples of the host have nothing to do with the device.
-    words = ("GPU", "CUDA", "launches", "CUPTI", "kernels", "device")
-    losses = [loss for loss in completeness["losses"] if any(word in loss["what"] for word in words)]
-    findings.add(f"{what}: nothing of the device is lost", not losses and not completeness["blind"],
-                 losses=losses[:3], blind=completeness["blind"][:3])
+    words = ("stack", "sample", "frame", "heap", "allocation")
+    losses = [loss for loss in completeness["losses"] if not any(word in loss["what"] for word in words)]
+    blind = [one for one in completeness["blind"] if "perf" not in str(one) and "sample" not in str(one)]
+    findings.add(check, not losses and not blind, losses=losses[:3], blind=blind[:3], **facts)
 
 
 def judge(what, folder, simulated, findings):
@@ -157,5 +163,5 @@ def judge(what, folder, simulated, findings):
     recorded = folder.raw()
     uncertainty_ns = SLACK_NS + (Clock(recorded).uncertainty_ns() if recorded else 0)
     judge_order(what, uncertainty_ns, kernels, folder.table("spans"), findings)
-    judge_losses(what, run, findings)
+    judge_losses(f"{what}: nothing of the device is lost", run, findings)
     return True
