@@ -4,7 +4,8 @@
 #   truth-13, -static, -threads   by nvcc 13: on libcudart.so.13, with the runtime inside, and
 #                     with a default stream for each thread; only where NVCC is given
 # No program needs CUDA to be built: each is linked with a library that has only the names.
-# `CXX` links; release.sh's zig makes programs for old glibc of them.
+# `CXX` links; release.sh's zig makes programs for old glibc of them. `TRUTH_ARCH` is what nvcc
+# compiles for, in place of every GPU that it knows.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1 nvcc=${2:-}
@@ -37,7 +38,7 @@ lib=$(dirname "$nvcc")/../lib
 compile() {
     to=$1
     shift
-    "$nvcc" -std=c++17 -O1 -arch=all-major -Xcompiler -fno-exceptions "$@" -c "$here/truth.cu" -o "$work/$to"
+    "$nvcc" -std=c++17 -O1 -arch="${TRUTH_ARCH:-all-major}" -Xcompiler -fno-exceptions "$@" -c "$here/truth.cu" -o "$work/$to"
 }
 compile 13.o
 names "$work/13.o" 13

@@ -38,8 +38,8 @@ def program_in(name, simulated, bundle, findings):
     judge_program(name, bundle.folder(name), simulated, findings)
 
 
-def judge(path):
-    """Findings of a bundle's folder."""
+def judge(path, only=None):
+    """Findings of a bundle's folder; of one subject, if it is named."""
     bundle, findings = Folder(path), Findings()
     subjects = [("machine", checks.machine.judge)]
     simulated = bool((bundle.json("facts.json") or {}).get("simulated"))
@@ -49,6 +49,8 @@ def judge(path):
     if not bundle.folders("truth-"):
         findings.not_checked("programs of known truth", "none ran")
     for name, subject in subjects:
+        if only not in (None, name):
+            continue
         try:
             subject(bundle, findings)
         except (KeyError, TypeError, ValueError, StopIteration, AttributeError) as error:

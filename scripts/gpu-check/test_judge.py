@@ -175,7 +175,11 @@ WHOLE_RUN = {"completeness": {"recorded": 1, "lost": 0, "losses": [], "blind": [
 
 
 def complete(bundle):
-    """Completes a bundle of simulated devices with evidence of made-up ones."""
+    """Completes a bundle of simulated devices with evidence of made-up ones. Of several programs and
+    ends, which the same code judges, one stays."""
+    for name in Folder(bundle).folders("truth-") + Folder(bundle).folders("end-"):
+        if name not in (PROGRAM, "end-kill"):
+            shutil.rmtree(f"{bundle}/{name}")
     edit_json(f"{bundle}/facts.json", lambda facts: facts.update(simulated=False, gpu="Made Up", driver="1.2.3"))
     kernels = Folder(f"{bundle}/{PROGRAM}").table("kernels")
 
@@ -333,6 +337,14 @@ def general(check):
     return check
 
 
+def subject_of(check):
+    """The part of the judge that has this check."""
+    if check.startswith("PROGRAM"):
+        return PROGRAM
+    of = {"cost": "cost", "end ": "ends", "repe": "ends", "torc": "PyTorch"}
+    return of.get(check[:4], "machine")
+
+
 def main():
     with tempfile.TemporaryDirectory() as work:
         source = sys.argv[1]
@@ -350,7 +362,7 @@ def main():
             bad = f"{work}/bad"
             shutil.copytree(good, bad)
             plant(bad)
-            failed = [one for one in judge.judge(bad).list if one["passed"] is False and general(one["check"]) == check]
+            failed = [one for one in judge.judge(bad, subject_of(check)).list if one["passed"] is False and general(one["check"]) == check]
             assert failed, f"{check} does not fail on its fault"
             shutil.rmtree(bad)
         print(f"each check failed on its fault: {len(FAULTS)}")

@@ -27,7 +27,7 @@ pub use clients::{client_python, clients, with_real_nvtx};
 pub use job::{Job, Outcome};
 pub use live::Live;
 pub use many_ranks::many_ranks;
-pub use nvcc::{compiled, cuda_libraries};
+pub use nvcc::{compiled, cuda_libraries, nvcc};
 pub use opened::Opened;
 pub use programs::{Kind, build, program};
 pub use report::{

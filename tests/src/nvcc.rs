@@ -17,9 +17,14 @@ pub fn cuda_libraries() -> Result<PathBuf, String> {
     Ok(toolkit()?.join("lib"))
 }
 
+/// NVIDIA's compiler.
+pub fn nvcc() -> Result<PathBuf, String> {
+    Ok(toolkit()?.join("bin/nvcc"))
+}
+
 /// `programs/NAME.cu`, compiled with these options of nvcc: with code for no GPU, only PTX.
 pub fn compiled(name: &str, options: &[&str]) -> Result<PathBuf, String> {
-    let nvcc = toolkit()?.join("bin/nvcc");
+    let nvcc = nvcc()?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.cu"));
     let home = target_dir().join("victims").join(format!("{name}-{}", options.join("")));
     fs::create_dir_all(&home).map_err(|error| error.to_string())?;

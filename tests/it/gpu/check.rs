@@ -3,7 +3,7 @@
 
 use super::*;
 use std::process::Command;
-use tprof_tests::tprof_at;
+use tprof_tests::{nvcc, skip, tprof_at};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/gpu-check");
 
@@ -43,7 +43,11 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
     let scratch = Scratch::new();
     let archive = scratch.join("package.tar.gz");
     let mut package = Command::new(format!("{SCRIPTS}/package.sh"));
-    package.arg("-t").arg(tprof_at());
+    package.arg("-t").arg(tprof_at()).env("TRUTH_ARCH", "compute_90");
+    match nvcc() {
+        Ok(nvcc) => drop(package.arg("-n").arg(nvcc)),
+        Err(why) => skip(why),
+    }
     printed(package.arg(&archive));
     let empty = scratch.join("empty");
     std::fs::create_dir(&empty).unwrap();
