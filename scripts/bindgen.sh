@@ -56,7 +56,7 @@ printf '#include <cupti.h>\n#include <cupti_activity_deprecated.h>\n' >"$work/al
     --allowlist-type "$types" --allowlist-function "$functions" \
     --raw-line '// Made by scripts/bindgen.sh from CUPTI '"$declared"': declarations alone.' \
     -- -I"$cache/$declared" -I"$(gcc -print-file-name=include)" >"$work/raw.rs"
-# The numbers of the few calls that are told apart by number.
+# The numbers of the few calls that are distinguished by number.
 calls='cudaMalloc_v3020|cudaFree_v3020|cudaMemcpy_v3020|cudaMemcpyAsync_v3020|cudaMemset_v3020|cudaMemsetAsync_v3020'
 calls="$calls|cudaLaunchKernel_v7000|cudaLaunchKernelExC_v11060|cudaGraphLaunch_v10000|cudaStreamSynchronize_v3020"
 calls="$calls|cudaDeviceReset_v3020|cudaDeviceSynchronize_v3020|cudaEventSynchronize_v3020|cudaEventRecord_v3020|cudaStreamWaitEvent_v3020"

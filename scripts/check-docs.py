@@ -171,7 +171,7 @@ def kept_files():
 
 
 def check_words():
-    # Where this copy lies, and the folder beside it, if their names tell anything.
+    # Where this copy lies, and the folder beside it, if their names are specific.
     places = [str(ROOT), str(pathlib.Path.home())]
     places = [place.encode() for place in places if place.count("/") > 1]
     for path in kept_files():

@@ -69,7 +69,7 @@ sort "scripts/$exports" >"$work/hooks"
 difference=$(diff "$work/hooks" "$work/exported" | sed -n 's/^</missing:/p; s/^>/not in scripts\/'"$exports"':/p')
 [ -z "$difference" ] || fail "the exported symbols are not those that should be:" "$difference"
 
-# A panic would have nowhere to go. Its callers, to say where to look.
+# A panic would have nowhere to go. Its callers show where it could come from.
 objdump -d --no-show-raw-insn "$library" >"$work/code"
 callers=$(awk '/^[0-9a-f]+ <.*>:$/ { name = $2 } /(call|jmp) .*<.*9panicking/ && name !~ /9panicking/ { print name }' \
     "$work/code" | sort | uniq -c)
@@ -80,8 +80,8 @@ fi
 # Thread-local storage by a call to the loader would cost more than a record.
 ! grep -q '__tls_get_addr' "$work/code" || fail "the library calls __tls_get_addr"
 
-said=$(LD_PRELOAD=$library /bin/true 2>&1) || fail "/bin/true does not run with the library" "$said"
-[ -z "$said" ] || fail "/bin/true says something with the library:" "$said"
+output=$(LD_PRELOAD=$library /bin/true 2>&1) || fail "/bin/true does not run with the library" "$output"
+[ -z "$output" ] || fail "/bin/true prints something with the library:" "$output"
 
 echo "$(basename "$library"): $(wc -l <"$work/exported" | tr -d ' ') symbols, $(wc -l <"$work/strong" | tr -d ' ') symbols of libc," \
     "$(stat -c %s "$library") bytes"

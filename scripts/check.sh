@@ -61,7 +61,7 @@ launchers() {
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} scripts/test-launchers.sh mpi
 }
 
-# The HTML pages in a real browser; says that it skips where there is none.
+# The HTML pages in a real browser; prints that it skips where there is none.
 pages() {
     CARGO_TARGET_DIR=$target TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
         PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/pages

@@ -67,31 +67,31 @@ def section(report, *titles, until="\n\n"):
 
 def shown(desk, name, command, before="", top=3):
     """A recorded command, its own words, and the report."""
-    said = desk.sh(f"tprof run -o {name} -- {command}")
+    output = desk.sh(f"tprof run -o {name} -- {command}")
     report = desk.sh(f"tprof report {name} --top {top}")
     typed = f"{before}tprof run -o {name} -- {command}"
-    return f"```sh\n{typed}\n```\n\n" + fenced(said) + f"\n\n```sh\ntprof report {name} --top {top}\n```\n\n" + fenced(report)
+    return f"```sh\n{typed}\n```\n\n" + fenced(output) + f"\n\n```sh\ntprof report {name} --top {top}\n```\n\n" + fenced(report)
 
 
 def demo(desk):
     """What scripts/demo.sh does, shortened for the first page."""
     desk.sh("mkdir target")
-    said = desk.sh("tprof run -o target/clicks --stacks python -- python3 examples/clicks.py")
+    output = desk.sh("tprof run -o target/clicks --stacks python -- python3 examples/clicks.py")
     memory = desk.sh("tprof report memory target/clicks --top 3")
     sites = section(memory, "Top sites").split("\n")
     rows = [i for i, line in enumerate(sites) if re.match(r" +[~0-9]", line) and "/" not in line]
     first = "\n".join(sites[: rows[1]] if len(rows) > 1 else sites)
     grown = re.search(r"\n(  about [+].*)", section(memory, "Growth"), re.DOTALL)[1]
-    said = said[said.index("tprof ") :]
-    return {"demo": fenced(said, "...", first, "...", grown)}
+    output = output[output.index("tprof ") :]
+    return {"demo": fenced(output, "...", first, "...", grown)}
 
 
 def clicks(desk):
-    said = desk.sh("tprof run -o clicks --stacks python -- python3 examples/clicks.py")
+    output = desk.sh("tprof run -o clicks --stacks python -- python3 examples/clicks.py")
     memory = desk.sh("tprof report memory clicks --top 3")
     fixed = desk.sh("tprof run -o clicks-fixed --stacks python -- python3 examples/clicks.py --keep id")
     return {
-        "guide-summary": fenced(said),
+        "guide-summary": fenced(output),
         "guide-sites": fenced(section(memory, "Top sites")),
         "guide-growth": fenced(section(memory, "Growth")),
         "guide-fixed": fenced(fixed),
@@ -126,12 +126,12 @@ def redis(desk):
     desk.sh(load)
     status = desk.sh("tprof ctl status redis")
     desk.sh(f"redis-cli -p {PORT} shutdown nosave || true")
-    said, _ = job.communicate(timeout=60)
+    output, _ = job.communicate(timeout=60)
     report = desk.sh("tprof report redis --top 3")
     return {
         "redis": f"```sh\ntprof run -o redis -- {server}\n```\n\nFrom another terminal:\n\n```sh\n{load}\n"
         + "tprof ctl status redis\n```\n\n" + fenced(status) + f"\n\n```sh\nredis-cli -p {PORT} shutdown nosave\n```\n\n"
-        + fenced(said) + "\n\n```sh\ntprof report redis --top 3\n```\n\n" + fenced(report)
+        + fenced(output) + "\n\n```sh\ntprof report redis --top 3\n```\n\n" + fenced(report)
     }
 
 
@@ -148,10 +148,10 @@ def train(desk, python):
     desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
     texts = {}
     for name, before in [("train", ""), ("train-one", "OPENBLAS_NUM_THREADS=1 ")]:
-        said = desk.sh(f"{before}tprof run -o {name} -- python3 examples/train.py")
+        output = desk.sh(f"{before}tprof run -o {name} -- python3 examples/train.py")
         report = desk.sh(f"tprof report cpu {name} --top 3")
         parts = [section(report, "Python functions"), section(report, "Modules")]
-        texts[name] = fenced(said[said.index("tprof ") :], "...", "\n\n".join(parts))
+        texts[name] = fenced(output[output.index("tprof ") :], "...", "\n\n".join(parts))
     return texts
 
 

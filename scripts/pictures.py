@@ -3,7 +3,7 @@
     scripts/pictures.py TRACE [--tprof PATH] [-o DIR]
 
 The flame graph is of a run of examples/clicks.py, made now. The timeline and the
-report are of TRACE: README.md says which one, and where it is from.
+report are of TRACE: README.md names which one, and where it is from.
 """
 
 import argparse
@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "tests" / "pages"))
 import chromium  # noqa: E402
 import runs  # noqa: E402
 
-# What is chosen in the picture of the timeline: a collective has most to tell.
+# What is chosen in the picture of the timeline: a collective has the most details.
 CHOSEN = "ncclKernel_AllReduce"
 
 

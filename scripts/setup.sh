@@ -2,7 +2,7 @@
 # Builds tprof: target/release/tprof (or under $CARGO_TARGET_DIR), one file with the injected library inside.
 # Needs a Rust toolchain, a C compiler and linker (for zstd), and nothing else.
 # As root, with apt, it installs the compiler where there is none; otherwise it
-# says what is missing.
+# prints what is missing.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what the tests want and this machine lacks: compilers for every kind
 # of victim program, and the allocators that jobs bring along. Does nothing where
-# all is there; without root, or without apt, says what is missing. Tests that
-# miss something say so and pass, or fail with TPROF_TEST_SKIP=forbid.
+# all is there; without root, or without apt, prints what is missing. Tests that
+# miss something print so and pass, or fail with TPROF_TEST_SKIP=forbid.
 # `scripts/test-deps.sh launchers` also installs what scripts/test-launchers.sh runs, but for
 # PyTorch and the packages of launchers/workers.txt.
 set -eu

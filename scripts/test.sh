@@ -1,6 +1,6 @@
 #!/bin/sh
 # All tests, on a fresh machine: installs what they want where that is permitted
-# (root and apt; else says what is missing, and tests that miss it say so and
+# (root and apt; else prints what is missing, and tests that miss it print so and
 # pass, but in CI), and the tools that must be able to read exports, then checks everything.
 set -eu
 cd "$(dirname "$0")/.."

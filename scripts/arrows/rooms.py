@@ -1,7 +1,7 @@
 """The order inside a crate: circles, floors, and types that share a name.
 
-Three rules, of each crate's own files without their tests (`rust.py` says how they
-are read):
+Three rules, of each crate's own files without their tests (`rust.py` describes how
+they are read):
 
 1. **Circles.** A circle is the largest set of files that all reach each other. The
    only one allowed is a parent and one of its children: `report/mod.rs` uses

@@ -6,7 +6,7 @@ The programs are the tests' own: each function takes a known share, by its threa
 own CPU time, so that a busy machine changes nothing. A share is that of samples of
 running threads with the function anywhere on the stack, of the whole process tree,
 among samples within these functions (starting Python takes time as well); medians of
-the rounds. What is not installed is left out and said.
+the rounds. What is not installed is left out and listed.
 """
 
 import argparse
@@ -98,17 +98,17 @@ def main():
          [("tprof", of_tprof(tprof, args.rate, "python", "name")), *found("py-spy", of_py_spy(args.rate))]),
     ]
     for title, job, known, askers in groups:
-        told = {name: {f: [] for f in known} for name, _ in askers}
+        shares = {name: {f: [] for f in known} for name, _ in askers}
         for _ in range(args.rounds):
             for name, ask in askers:
                 folder = Path(tempfile.mkdtemp(prefix="run-", dir=built))
                 for function, share in ask(job, list(known), folder).items():
-                    told[name][function].append(share)
+                    shares[name][function].append(share)
                 shutil.rmtree(folder)
         print(f"\n{title}: {args.rate} Hz, medians of {args.rounds}")
         print("".join([f"{'':20}{'true':>8}", *(f"{name:>8}" for name, _ in askers)]))
         for function, share in known.items():
-            cells = (f"{statistics.median(told[name][function]):8.1%}" for name, _ in askers)
+            cells = (f"{statistics.median(shares[name][function]):8.1%}" for name, _ in askers)
             print("".join([f"{function:20}{share:8.1%}", *cells]))
     for name in ("perf", "py-spy"):
         if not shutil.which(name):

@@ -149,7 +149,7 @@ class Bench:
         """How far the cores are apart; a virtual machine's may move meanwhile,
         so that it is asked before and after, and the nearer one counts."""
         runs = [Run(self.program("pingpong")) for _ in range(3)]
-        one_way = min((run.said["one_way_ns"] for run in runs if run.status == 0), default=None)
+        one_way = min((run.printed["one_way_ns"] for run in runs if run.status == 0), default=None)
         self.distances.append(one_way or 0)
         self.row(f"cache line, core to core, one way, {when}", one_way, "ns", None)
 
@@ -198,8 +198,8 @@ class Bench:
 
     def memory(self, pairs):
         """What the target holds in addition: its own pages, and rings, which are shared."""
-        own = pairs.median(lambda plain, run: run.said["peak_kib"] - run.said["shared_kib"] - plain.said["peak_kib"])
-        rings = pairs.median(lambda _, run: run.said["shared_kib"])
+        own = pairs.median(lambda plain, run: run.printed["peak_kib"] - run.printed["shared_kib"] - plain.printed["peak_kib"])
+        rings = pairs.median(lambda _, run: run.printed["shared_kib"])
         self.row("target's extra memory without rings", own / 1024, "MiB", 4)
         self.row("rings at the end of malloc_mixed", rings / 1024, "MiB", None)
 
@@ -216,7 +216,7 @@ class Bench:
             self.judged(f"{label}, sampled (the default)", self.section(label, found)[1], target, exact=False)
 
     def threads(self):
-        """CPU per event: with more threads than cores, wall time says nothing."""
+        """CPU per event: with more threads than cores, wall time has no meaning."""
         for mode, options in (("exact, no stacks", ("--mem", "exact", "--stacks", "off")), ("sampled", ())):
             for threads in (1, 2, 4):
                 argv = self.program("malloc_tight", self.rounds(8_000_000, 4_000_000), threads)
@@ -231,8 +231,8 @@ class Bench:
         targets = {"perfetto": (1.5, 20), "chrome": (0.259, None), "parquet": (None, 5), "json": (None, None), "csv": (None, None)}
         for name, (speed, size) in targets.items():
             command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "tprof-export", "--example", "speed", "--", name, str(events)]
-            said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-            found = re.search(r"([\d.]+) million/s, ([\d.]+) bytes/event, peak (\d+) MB", said)
+            output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+            found = re.search(r"([\d.]+) million/s, ([\d.]+) bytes/event, peak (\d+) MB", output)
             self.row(f"export --to {name}: speed", float(found[1]), "M events/s", speed, basis="cpu", at_least=True)
             self.row("  size", float(found[2]), "bytes/event", size)
             self.row("  peak memory", float(found[3]), "MB", None)

@@ -3,7 +3,7 @@
     python3 scripts/bench/cpu.py [--tprof PATH] [--rounds N]
 
 Seconds are CPU time, so that other work on the machine matters less: the job's
-own as it tells it, the sampler's as the kernel does. Each contender runs in
+own as the job prints it, the sampler's as the kernel counts it. Each contender runs in
 turn, the order reversed every other time; medians are printed.
 """
 
@@ -46,7 +46,7 @@ def cost(argv, cwd):
 
 
 def own(stdout):
-    """What the job says it took: its line among those of others."""
+    """What the job printed that it took: its line among those of others."""
     lines = [line for line in stdout.splitlines() if line.replace(".", "").isdigit()]
     return float(lines[-1])
 

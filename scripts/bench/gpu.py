@@ -38,20 +38,20 @@ def compile_all(folder):
 
 
 def run(folder, argv):
-    """What a program says of itself, and the CPU seconds of it and its children."""
+    """What a program prints of itself, and the CPU seconds of it and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
     done = subprocess.run([str(word) for word in argv], env=env, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         raise RuntimeError(f"{argv[0]} failed: {done.stderr[-400:]}")
-    said = {name: float(value) for name, value in re.findall(r"^(\w+)=([\d.]+)$", done.stdout, re.M)}
-    said["cpu_s"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return said
+    printed = {name: float(value) for name, value in re.findall(r"^(\w+)=([\d.]+)$", done.stdout, re.M)}
+    printed["cpu_s"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return printed
 
 
 def lost(path):
-    """How much a run says that it lost, of whatever."""
+    """How much a run reports as lost, of whatever."""
     info = json.loads((path / "run.json").read_text(encoding="utf-8"))
     return sum(max(1, loss["count"]) for loss in info["completeness"]["losses"])
 
@@ -68,13 +68,13 @@ def measure(bench, folder):
         hooked.append(run(folder, [*tprof, folder / "run-calls", "--", folder / "calls", CALLS])["call_ns"])
         alone.append(run(folder, [folder / "matmuls", CALLS])["call_ns"])
         multiplied.append(run(folder, [*tprof, folder / "run-matmuls", "--", folder / "matmuls", CALLS])["call_ns"])
-        said = run(folder, [*tprof, folder / "run-records", "--", folder / "records", KERNELS])
-        agent.append(said["record_ns"])
-        sent.append(said["cpu_s"] * 1e9 / (2 * KERNELS))
+        printed = run(folder, [*tprof, folder / "run-records", "--", folder / "records", KERNELS])
+        agent.append(printed["record_ns"])
+        sent.append(printed["cpu_s"] * 1e9 / (2 * KERNELS))
         sizes.append((folder / "run-records/rank-0.tprof").stat().st_size / KERNELS)
-        said = run(folder, [*tprof, folder / "run-rate", "--", folder / "records", KERNELS, RATE])
-        made.append(said["made_per_s"] / 1e6)
-        missing += int(said["lost"]) + lost(folder / "run-rate")
+        printed = run(folder, [*tprof, folder / "run-rate", "--", folder / "records", KERNELS, RATE])
+        made.append(printed["made_per_s"] / 1e6)
+        missing += int(printed["lost"]) + lost(folder / "run-rate")
     median = statistics.median
     bench.row("call of CUDA through the hook", median(hooked) - median(native), "ns", 150, basis="cpu")
     bench.row("cublasLtMatmul through the hook", median(multiplied) - median(alone), "ns", 150, basis="cpu")

@@ -4,7 +4,7 @@ and of HTA's load and the same analyses.
 
 HTA runs in the Python that TPROF_BENCH_HTA names (HolisticTraceAnalysis 0.5.0,
 pandas 2.3.3); the trace lies in the folder that TPROF_SHARED_DATA names, or in
-one beside the repository. Where either is missing, its rows say so.
+one beside the repository. Where either is missing, its rows have that in place of a number.
 """
 
 import os
@@ -55,7 +55,7 @@ def least(argv, what):
     runs = [Run(argv, timeout=600) for _ in range(ROUNDS)]
     failed = [run for run in runs if run.status != 0]
     if failed:
-        raise RuntimeError(f"{what} failed: {failed[0].talk}")
+        raise RuntimeError(f"{what} failed: {failed[0].output}")
     return min(runs, key=lambda run: run.cpu)
 
 
@@ -71,8 +71,8 @@ def measure(bench, root, folder):
     reports = {kind: least([bench.tprof, "report", kind, run], kind).cpu for kind in kinds(bench.tprof)}
     load, everything = None, None
     if python := os.environ.get("TPROF_BENCH_HTA"):
-        talk = least([python, "-c", HTA, path], "HTA").talk
-        load, everything = (float(re.search(rf"^{key}=(\S+)$", talk, re.M)[1]) for key in ("load", "all"))
+        output = least([python, "-c", HTA, path], "HTA").output
+        load, everything = (float(re.search(rf"^{key}=(\S+)$", output, re.M)[1]) for key in ("load", "all"))
     else:
         print("bench: reports: no HTA: set TPROF_BENCH_HTA", flush=True)
     bench.row("report all on large_v100.json.gz; target: a tenth of HTA's load", together, "s", load and load * OF_LOAD, basis="cpu")

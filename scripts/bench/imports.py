@@ -27,7 +27,7 @@ def cost(tprof, path, rounds):
     runs = [Run([tprof, "import", path, "--quiet", "-o", "{folder}/run"], timeout=300) for _ in range(rounds)]
     failed = [run for run in runs if run.status != 0]
     if failed:
-        raise RuntimeError(f"import failed: {failed[0].talk}")
+        raise RuntimeError(f"import failed: {failed[0].output}")
     return min(run.cpu for run in runs) * 1e3, max(run.peak_kib for run in runs) / 1024
 
 

@@ -57,8 +57,8 @@ class Run:
         self.peaks = watcher.finish() if watcher else []
         text = err.read_text(errors="replace")
         err.unlink()
-        self.said = {name: float(value) for name, value in re.findall(r"^(\w+)=([\d.]+)$", text, re.M)}
-        self.talk = text
+        self.printed = {name: float(value) for name, value in re.findall(r"^(\w+)=([\d.]+)$", text, re.M)}
+        self.output = text
         info = self.folder / "run" / "run.json"
         self.info = json.loads(info.read_text()) if info.exists() else {}
         self.file_bytes = sum(f.stat().st_size for f in self.folder.rglob("*") if f.is_file() and f.name != "run.json")
@@ -66,15 +66,15 @@ class Run:
 
     @property
     def events(self):
-        return self.said.get("events")
+        return self.printed.get("events")
 
     def loop_ns(self, clock):
         """The timed loop by "wall", "cpu" or "slice", ns per event."""
-        return self.said[f"loop_{clock}_ns"] / self.said["events"]
+        return self.printed[f"loop_{clock}_ns"] / self.printed["events"]
 
     @property
     def bytes_per_event(self):
-        return self.file_bytes / self.said.get("all_events", self.events)
+        return self.file_bytes / self.printed.get("all_events", self.events)
 
     @property
     def recorded(self):

@@ -4,7 +4,7 @@ import math
 from html import escape
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 470, 330, 62, 104, 42, 52
-# Told apart by most colour-blind people; Okabe and Ito, 2008.
+# Most colour-blind people can distinguish them; Okabe and Ito, 2008.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#000000", "#a6611a")
 
 

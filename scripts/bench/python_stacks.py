@@ -20,10 +20,10 @@ SHAPES = [(7, "held"), (42, "held"), (7, "given-up"), (42, "given-up")]
 def round_ns(before, folder, *arguments):
     command = [str(word) for word in [*before, PROGRAM, *arguments]]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    said = re.search(r"^round_ns=([\d.]+)$", done.stdout, re.M)
-    if done.returncode != 0 or not said:
+    printed = re.search(r"^round_ns=([\d.]+)$", done.stdout, re.M)
+    if done.returncode != 0 or not printed:
         raise RuntimeError(f"{command[0]} failed: {done.stderr[-400:]}")
-    return float(said[1])
+    return float(printed[1])
 
 
 def measure(bench, folder):

@@ -32,7 +32,7 @@ def least(argv, rounds):
     runs = [Run(argv, timeout=600) for _ in range(rounds)]
     failed = [run for run in runs if run.status != 0]
     if failed:
-        raise RuntimeError(f"{argv} failed: {failed[0].talk}")
+        raise RuntimeError(f"{argv} failed: {failed[0].output}")
     return min(runs, key=lambda run: run.cpu)
 
 

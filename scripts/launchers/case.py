@@ -115,14 +115,14 @@ class LauncherCase(unittest.TestCase):
 
     def report(self, run=None):
         run = run or self.run_directory
-        said = self.run_command([TPROF, "report", "memory", run, "--json"])
-        self.assertEqual(said.status, 0, said)
-        return json.loads(said.stdout)
+        report = self.run_command([TPROF, "report", "memory", run, "--json"])
+        self.assertEqual(report.status, 0, report)
+        return json.loads(report.stdout)
 
     def summary(self, run=None):
-        said = self.run_command([TPROF, "report", run or self.run_directory], environment={"COLUMNS": "200"})
-        self.assertEqual(said.status, 0, said)
-        return said.stdout
+        report = self.run_command([TPROF, "report", run or self.run_directory], environment={"COLUMNS": "200"})
+        self.assertEqual(report.status, 0, report)
+        return report.stdout
 
     # Runs beside the one that was asked for.
     def other_runs(self):

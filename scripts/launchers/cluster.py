@@ -122,10 +122,10 @@ class Cluster:
     def submit(self, script, directory, *options):
         path = pathlib.Path(directory) / "batch.sh"
         path.write_text("#!/bin/sh\n" + script)
-        said = run(["sbatch", "--parsable", "--open-mode=append", "-o", "out", "-e", "err", *options, path], directory, self.environment)
-        if said.status != 0:
-            raise RuntimeError(str(said))
-        return said.stdout.strip()
+        submitted = run(["sbatch", "--parsable", "--open-mode=append", "-o", "out", "-e", "err", *options, path], directory, self.environment)
+        if submitted.status != 0:
+            raise RuntimeError(str(submitted))
+        return submitted.stdout.strip()
 
     def state(self, job):
         text = run(["scontrol", "-o", "show", "job", job], ROOT, self.environment).stdout

@@ -67,8 +67,8 @@ class Processes(LauncherCase):
     def test_another_user_is_recorded_by_tprof_inside(self):
         self.wants("sudo")
         os.chmod(self.directory, 0o777)
-        said = self.run_command(f"sudo -u nobody env HOME={self.directory} {self.per_rank()} {TASK}")
-        self.assertEqual((said.status, said.stdout), (0, "task 0\n"), said)
+        outcome = self.run_command(f"sudo -u nobody env HOME={self.directory} {self.per_rank()} {TASK}")
+        self.assertEqual((outcome.status, outcome.stdout), (0, "task 0\n"), outcome)
         # Complete only where perf events are permitted to that user.
         tasks = [image["command"] for image in self.report()["processes"]]
         self.assertEqual(tasks, [TASK])

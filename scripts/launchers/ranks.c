@@ -1,5 +1,5 @@
 /* A rank of an MPI job: allocates 1,000 blocks and one for each rank before it, adds the
- * ranks of all up, says so in one line, and ends.
+ * ranks of all up, prints the sum in one line, and ends.
  *
  * usage: ranks [fail STATUS | wait SECONDS | spawn COUNT]
  *   fail   rank 1 ends with this status, after all have spoken

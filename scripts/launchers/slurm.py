@@ -30,8 +30,8 @@ class Slurm(LauncherCase):
         job = self.cluster.submit(script, self.directory, *options)
         state = self.cluster.await_end(job)
         status = int(state["ExitCode"].split(":")[0])
-        said = Outcome(status, (self.directory / "out").read_text(), (self.directory / "err").read_text())
-        return said
+        outcome = Outcome(status, (self.directory / "out").read_text(), (self.directory / "err").read_text())
+        return outcome
 
     def hosts(self):
         return set(self.report()["run"]["hosts"])
@@ -147,13 +147,13 @@ class Slurm(LauncherCase):
         self.run_directory = self.directory / "run"
         script = f"srun -n2 {TPROF} run -q -o {self.directory}/RQ-$SLURM_JOB_ID -- {TASK} wait $((6 - 6 * ${{SLURM_RESTART_COUNT:-0}}))\n"
         job = self.cluster.submit(script, self.directory, "-n2", "--requeue")
-        said = self.directory / "out"
-        self.await_line(said, "task 1")
+        out = self.directory / "out"
+        self.await_line(out, "task 1")
         self.run_command(["scontrol", "requeue", job])
         self.cluster.await_state(job, ["PENDING"])
         self.run_command(["scontrol", "update", f"JobId={job}", "StartTime=now"])
         state = self.cluster.await_end(job, 200)
-        text = said.read_text()
+        text = out.read_text()
         self.assertEqual(state["JobState"], "COMPLETED", text + (self.directory / "err").read_text())
         self.assertEqual(text.count("task"), 4, text)
         runs = sorted(path.parent for path in self.directory.glob("RQ-*/run.json"))

@@ -1,5 +1,5 @@
 /* A task of Slurm, or of any launcher that only sets variables: allocates 1,000 blocks and
- * one for each rank before it, says its rank in one line, and ends.
+ * one for each rank before it, prints its rank in one line, and ends.
  *
  * usage: task [fail STATUS | wait SECONDS]
  *   fail   rank 1 ends with this status

@@ -1,4 +1,4 @@
-"""A rank of torchrun: adds the ranks of all up with gloo, says so in one line, and ends.
+"""A rank of torchrun: adds the ranks of all up with gloo, prints the sum in one line, and ends.
 
 usage: train.py [fail]   fail: rank 1 ends with status 7 before its first restart
 """

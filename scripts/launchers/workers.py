@@ -134,8 +134,8 @@ class Workers(LauncherCase):
             kernel.kill()
             kernel.wait()
         self.assertEqual(attached.status, 0, attached)
-        said = self.run_command([TPROF, "report", "cpu", self.run_directory])
-        self.assertRegex(said.stdout, "hot", (self.directory / "log").read_text())
+        outcome = self.run_command([TPROF, "report", "cpu", self.run_directory])
+        self.assertRegex(outcome.stdout, "hot", (self.directory / "log").read_text())
 
     def test_workers_of_xdist_are_whole(self):
         self.needs_package("xdist")

@@ -6,7 +6,7 @@
  * `register` pins 1 MiB of its own twice, and unpins it once; `ipc` opens 1 MiB of another process twice and closes one;
  * `virtual` makes 4 times 2 MiB by functions that the runtime finds, maps them, releases two handles before and two after
  * their mappings end, and ends three; `direct` does it by the driver's symbols; `reset` resets the device by the driver;
- * `both`: two threads do what is said; `wait` ends only after some readings of NVML. */
+ * `both`: two threads do that; `wait` ends only after some readings of NVML. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Calls CUDA's runtime N times and says the CPU time of a call, in nanoseconds. */
+/* Calls CUDA's runtime N times and prints the CPU time of a call, in nanoseconds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

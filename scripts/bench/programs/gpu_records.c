@@ -1,5 +1,5 @@
 /* Has records of N kernels and their launches made, R kernels a second (0: as fast as
- * buffers come), and says what the agent's thread took for one, in nanoseconds. */
+ * buffers come), and prints what the agent's thread took for one, in nanoseconds. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -70,7 +70,7 @@ fn pools_show_what_they_hold_beside_what_they_gave() {
 
 #[test]
 fn arrays_other_processes_memory_and_pinned_memory_are_recorded() {
-    // No documentation says whether CUPTI records them: both must come to the same.
+    // No documentation states whether CUPTI records them: both must come to the same.
     for faults in ["", "everything"] {
         let env = [("FAKE_CUPTI_FAULTS", faults)];
         let (_scratch, ran) = need_some!(took(12, &["arrays", "register", "ipc"], &env));

@@ -266,7 +266,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(of: *mut c_void, to: *mut Me
     if fault("old").is_some() {
         return FUNCTION_NOT_FOUND;
     }
-    // SAFETY: the caller's structure, which says its version.
+    // SAFETY: the caller's structure, which has its version.
     let version = unsafe { (*to).version };
     if version != version_of::<MemoryV2>(2) {
         return ARGUMENT_VERSION_MISMATCH;
@@ -354,7 +354,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperatureV(of: *mut c_void, to: *mut Tem
     if fault("old").is_some() {
         return FUNCTION_NOT_FOUND;
     }
-    // SAFETY: the caller's structure, which says its version and sensor.
+    // SAFETY: the caller's structure, which has its version and sensor.
     let (version, sensor) = unsafe { ((*to).version, (*to).sensor) };
     if version != version_of::<Temperature>(1) {
         return ARGUMENT_VERSION_MISMATCH;
