@@ -1,5 +1,5 @@
-//! `tprof env` attaches by hand: no collector runs beforehand, and whoever
-//! starts it does not notice.
+//! `tprof env` attaches by hand: no collector runs beforehand, and the
+//! process that starts it is not disturbed.
 
 use tprof_tests::{
     Job, Kind, Scratch, attach_script, build, expected, memory_report, need_some, program,
@@ -51,7 +51,7 @@ fn counts_are_exact_without_a_launcher() {
 #[test]
 fn a_command_substitution_ends_when_its_command_does() {
     let scratch = Scratch::new();
-    // The first attached process, whose output the shell waits for, starts the collector.
+    // The first attached process starts the collector; the shell waits for that process's output.
     let body = "x=$(\"$1\" exit 100 60); echo \"$? got $x\"; y=$(\"$1\" exit 10 6 2>&1 | cat); echo \"and $y\"";
     let (outcome, run) = attached(body, &[program("leave")], &scratch);
     assert!(outcome.stdout.starts_with("11 got expect"), "{outcome:?}");
@@ -94,7 +94,7 @@ fn processes_started_together_share_one_run() {
     assert_eq!(memory_report(&run).in_victims("allocations"), 8);
 }
 
-/// A collector on demand leaves half a second after its last process: whoever comes in that
+/// A collector on demand leaves half a second after its last process: a process that comes in that
 /// moment is recorded by it or by the next one.
 #[test]
 fn processes_that_come_as_the_collector_leaves_are_recorded() {

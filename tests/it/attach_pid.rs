@@ -1,4 +1,4 @@
-//! `tprof attach` samples a process that it did not launch, and leaves it alone.
+//! `tprof attach` samples a process that it did not launch, and changes nothing in it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

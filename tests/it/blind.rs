@@ -7,7 +7,7 @@ use tprof_tests::{
     report, tprof, traced, traced_job,
 };
 
-/// Runs a program alone and below a shell: either way it must be named, with a
+/// Runs a program by itself and below a shell: either way it must be named, with a
 /// reason that holds one of these words.
 #[track_caller]
 fn assert_blind(program: &Path, arguments: &[&str], words: &[&str]) {

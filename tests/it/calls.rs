@@ -1,5 +1,5 @@
-//! Calls of CUDA's runtime and of NCCL, as the preloaded library alone sees
-//! them, against the log of what truly ran on the stand-ins (a simulation).
+//! CUDA runtime and NCCL calls, as the preloaded library records them without
+//! CUPTI, against the log of what truly ran on the stand-ins (a simulation).
 
 use serde_json::Value;
 use std::collections::BTreeMap;

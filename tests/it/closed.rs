@@ -1,4 +1,4 @@
-//! Closed to others: nobody else can read a run, follow a name or give orders.
+//! Closed to others: no other user can read a run, follow a name or give orders.
 
 use serde_json::Value;
 use std::fs;
@@ -92,7 +92,7 @@ fn ctl_refuses_other_users() {
     let run = scratch.run();
     let (mut live, info) = start(&run, &scratch);
     let session = PathBuf::from(info["session"].as_str().unwrap());
-    // With the doors open as well, for the peer itself must be looked at.
+    // With the doors open as well, for the peer itself must be checked.
     for open in [false, true] {
         if open {
             fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap();

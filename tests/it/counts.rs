@@ -78,7 +78,7 @@ fn counts_do_not_depend_on_stacks() {
     }
 }
 
-/// Facts about victims of one thread, whose every allocation is their own.
+/// Facts about victims of one thread with only allocations of their own.
 macro_rules! exactly {
     ($($fact:ident: $job:expr;)*) => { $(
         #[test]

@@ -173,7 +173,7 @@ fn switches_and_faults_are_counted() {
     };
     // 50 sleeps.
     assert!((50..80).contains(&count("sleeper", "voluntary_switches")), "{rows:#?}");
-    // What starting takes; of threads that come and go nobody knows.
+    // What starting takes; short threads have no known number.
     assert!((50..1000).contains(&count("cpu_counts", "minor_faults")), "{rows:#?}");
     for name in ["toucher", "forked"] {
         assert!(of(name)["minor_faults"].is_null(), "{rows:#?}");

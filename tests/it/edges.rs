@@ -9,7 +9,7 @@ use tprof_tests::{
 
 const BOTH: &[&[&str]] = &[EXACT, DEFAULT];
 
-/// Whose output does not depend on the environment that the tests run in.
+/// A victim with output that does not depend on the environment of the tests.
 fn victim(name: &str) -> Job {
     Job::new(program(name))
 }

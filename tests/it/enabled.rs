@@ -1,4 +1,4 @@
-//! `TPROF_ENABLED=0`: the command runs as if it had been typed alone.
+//! `TPROF_ENABLED=0`: the command runs as without tprof.
 
 use tprof_tests::{Job, Kind, Scratch, assert_refused, build, program, tprof, tprof_at};
 
@@ -58,7 +58,7 @@ fn a_command_that_cannot_be_run_ends_as_under_a_shell() {
     std::fs::write(cwd.join("plain"), "").unwrap();
     assert_eq!(off(&["./plain"]), Some(126));
     assert_eq!(off(&["sh", "-c", "exit 7"]), Some(7));
-    // A program that tprof would have to leave alone is one like others here.
+    // A program that tprof could not enter runs like others here.
     if let Ok(program) = build("short", Kind::Static) {
         assert_eq!(off(&[program.to_str().unwrap()]), Some(0));
     }

@@ -41,7 +41,7 @@ fn chrome_gives_one_valid_file_per_rank() {
         let events = trace["traceEvents"].as_array().or(trace.as_array()).expect("traceEvents");
         for event in events {
             let phase = event["ph"].as_str().unwrap_or_else(|| panic!("no phase: {event}"));
-            // Marks and losses are nobody's.
+            // Marks and losses belong to no process.
             let whose = event["pid"].is_number() || event["pid"] == "Traces";
             assert!(whose && event["name"].is_string(), "{event}");
             assert!(phase == "M" || event["ts"].is_number(), "{event}");

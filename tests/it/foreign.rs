@@ -1,4 +1,4 @@
-//! Traces of other ages and devices, whose figures are known.
+//! Traces of other ages and devices with known figures.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

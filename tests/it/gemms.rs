@@ -164,7 +164,7 @@ fn groups_have_the_sum_of_their_operations() {
         }
         assert_eq!(wanted.len(), 3);
         assert_eq!(got, wanted, "CUDA {major}");
-        // Of the one whose sizes change each time, a row for each.
+        // The one with sizes that change each time has a row for each.
         assert_eq!(several, 1 + 3, "{report}");
     }
 }

@@ -116,7 +116,7 @@ fn an_imported_trace_is_a_run_like_any_other() {
     assert_eq!(report["completeness"]["complete"], true);
     assert_eq!(report["overhead"]["fraction"], Value::Null);
     assert_eq!(report["ranks"][0]["rank"], 3);
-    // Nobody takes it for what tprof recorded.
+    // It is marked as not recorded by tprof.
     assert_eq!(report["run"]["imported"].as_array().map(Vec::len), Some(1), "{report}");
     let page = scratch.join("report.html");
     let words = [Path::new("export"), &run, Path::new("--to"), Path::new("report")];

@@ -1,4 +1,4 @@
-//! What tprof makes in shared places: gone at its end, swept after a kill, for its user alone.
+//! What tprof makes in shared places: gone at its end, swept after a kill, for its user only.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -28,7 +28,7 @@ fn there(job: Job, place: &Path) -> Job {
     job.env("XDG_RUNTIME_DIR", place).env("TMPDIR", place)
 }
 
-/// A job in mid-run under tprof, whose session is in `place`.
+/// A job in mid-run under tprof with its session in `place`.
 fn live(scratch: &Scratch, place: &Path, name: &str) -> (Live, PathBuf) {
     let run = scratch.join(name);
     let job = traced_job(&Job::new(program("steady")).arg("200"), EXACT, &run);
@@ -38,7 +38,7 @@ fn live(scratch: &Scratch, place: &Path, name: &str) -> (Live, PathBuf) {
     (live, run)
 }
 
-/// A run whose collector is killed; the directory that it left.
+/// A run with a killed collector; the directory that it left.
 fn killed(scratch: &Scratch, place: &Path, name: &str) -> PathBuf {
     let before = left(place);
     let (live, _) = live(scratch, place, name);

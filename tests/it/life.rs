@@ -1,4 +1,4 @@
-//! The processes of a run: who was there, whose child, and how each ended.
+//! The processes of a run: which there were, their parents, and how each ended.
 
 use serde_json::Value;
 use tprof_tests::{EXACT, Job, Scratch, program, report, traced};

@@ -1,4 +1,4 @@
-//! `tprof open` gives its trace to one page and to nobody else.
+//! `tprof open` gives its trace to one page and to no other reader.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

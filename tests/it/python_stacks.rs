@@ -10,7 +10,7 @@ use tprof_tests::{
 
 /// Every block, with Python's frames.
 const EXACT: &[&str] = &["--stacks", "python", "--mem", "exact", "--activities", "mem"];
-/// Every block that is looked at here, since they are larger than the interval.
+/// Every block that counts here, since they are larger than the interval.
 const LARGE: &[&str] = &["--stacks", "python", "--mem", "sampled=40000", "--activities", "mem"];
 
 /// The Pythons from 3.8 on that are installed, each once.
@@ -49,7 +49,7 @@ fn python_frames(site: &Value) -> Vec<&str> {
     stack(site).into_iter().filter(|frame| is_python(frame)).collect()
 }
 
-/// Blocks of one size whose innermost Python frame is this: how many, bytes of those live
+/// Blocks of one size with this innermost Python frame: how many, bytes of those live
 /// at the end. The function's name is taken without its class: older Pythons do not give it.
 fn blocks(sites: &[Value], place: &str, size: i64) -> (i64, i64) {
     let is_it = |frame: &str| {

@@ -1,4 +1,4 @@
-//! Programs that confine themselves: they run as they run alone, and as much of
+//! Programs that confine themselves: they run as without tprof, and as much of
 //! them is recorded as their own rules permit.
 
 use crate::sums::{Recorded, exact_in_threads, recorded};

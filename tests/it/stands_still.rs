@@ -208,8 +208,8 @@ fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
     started.live.obey("1");
     assert!(kill(started.collector, libc::SIGCONT));
     started.is_back();
-    // A process that was not answered looks again every few milliseconds, at an event: it is
-    // time that has to pass, since nothing shows a look that found nothing.
+    // A process that was not answered tries again every few milliseconds, at an event: it is
+    // time that has to pass, since nothing shows a try that found nothing.
     std::thread::sleep(Duration::from_millis(200));
     for command in ["2", "3"] {
         started.live.obey(command);

@@ -64,7 +64,7 @@ pub fn same(report: &Report, wanted: Expected, job: &Job) {
     }
 }
 
-/// Runs a victim with threads, whose creation allocates in the C library:
+/// Runs a victim with threads, which the C library allocates for:
 /// compares the sites of its own functions, and bounds the rest.
 #[track_caller]
 pub fn exact_in_threads(job: &Job) -> (Report, Expected) {

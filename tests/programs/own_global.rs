@@ -1,4 +1,4 @@
-// A Rust program whose global allocator takes its memory from the kernel: 50 blocks of
+// A Rust program with a global allocator that takes its memory from the kernel: 50 blocks of
 // 1 MiB, held.
 //
 // Proves: an allocator of an unknown name is reported as well.
@@ -21,7 +21,7 @@ unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if NEXT.load(Relaxed) == 0 {
             // Readable and writable, private and anonymous.
-            // SAFETY: a new mapping, which nobody else knows.
+            // SAFETY: a new mapping, with no other reference.
             let arena = unsafe { mmap(0, ARENA, 3, 0x22, -1, 0) };
             let _ = NEXT.compare_exchange(0, arena, Relaxed, Relaxed);
         }

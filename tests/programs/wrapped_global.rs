@@ -1,6 +1,6 @@
-// A Rust program whose global allocator counts, and hands on to the system's.
+// A Rust program with a global allocator that counts, and hands on to the system's.
 //
-// Proves: an allocator that leads to malloc is seen.
+// Proves: an allocator that leads to malloc is recorded.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

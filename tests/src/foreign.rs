@@ -109,7 +109,7 @@ pub fn first_kineto(steps: u64) -> Foreign {
     made
 }
 
-/// Steps on an accelerator whose rows have these categories of calls, kernels and copies,
+/// Steps on an accelerator: rows with these categories of calls, kernels and copies,
 /// and these names of kernels and copies.
 ///
 /// Of each step's 100 ms a copy takes 10, right after it 40 go to a kernel on another

@@ -4,7 +4,7 @@
 //! A test builds a victim from `programs/` (`programs`), runs it as a
 //! [`Job`] in a [`Scratch`] folder, natively and under `tprof run`, and reads
 //! the run through `tprof report --json` (`report`), as a user's script
-//! would. Nothing here looks inside tprof.
+//! would. Nothing here uses tprof's inside.
 
 mod clients;
 pub mod foreign;

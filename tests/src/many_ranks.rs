@@ -45,7 +45,7 @@ pub fn many_ranks(source: &Path, output: &Path, ranks: u32) -> Result<(), TraceE
     std::fs::write(output.join("run.json"), text).map_err(io("write"))
 }
 
-/// A row whose times can be moved.
+/// A row with times that can be moved.
 trait Shifted: TraceRow {
     fn shift(&mut self, by_ns: u64);
 }

@@ -94,7 +94,7 @@ pub fn program(name: &str) -> PathBuf {
 
 /// The victim of this name, or why it cannot be built here. A missing
 /// compiler or library is a reason; so is any error of another kind than the
-/// plain one, whose errors are the test's own.
+/// plain one: errors of that are the test's own.
 pub fn build(name: &str, kind: Kind) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     let source = ["c", "cpp", "rs"]

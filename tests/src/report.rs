@@ -114,7 +114,7 @@ impl Report {
 
     /// What was lost of what the job did. Not what a sampler loses that gets no
     /// processor in time, on whichever machine the tests run: the kernel's ring
-    /// for it fills up, and Python's frames are gone when it looks.
+    /// for it fills up, and Python's frames are gone when it reads them.
     #[track_caller]
     pub fn lost(&self) -> i64 {
         const SAMPLERS: [&str; 3] =
@@ -129,7 +129,7 @@ impl Report {
         losses.iter().filter(|loss| loss["what"] == what).map(|loss| number(loss, "count")).sum()
     }
 
-    /// Why a process whose name contains this was not recorded, if the report names it.
+    /// Why a process with this in its name was not recorded, if the report names it.
     pub fn blind(&self, process: &str) -> Option<String> {
         let all = self.0["completeness"]["blind"].as_array().expect("completeness.blind is a list");
         all.iter()
@@ -137,7 +137,7 @@ impl Report {
             .map(|entry| entry["why"].as_str().expect("blind.why is text").to_owned())
     }
 
-    /// Processes whose command contains this.
+    /// Processes with this in their command.
     pub fn processes(&self, command: &str) -> Vec<&Value> {
         let all = self.0["processes"].as_array().expect("processes is a list");
         all.iter()

@@ -2,7 +2,7 @@
 //!
 //! Where everything that a package installs is there, as in continuous integration, such a
 //! test is a failure: with `TPROF_TEST_SKIP=forbid` a test is left only for what [`Refused`]
-//! lists, which nobody can install.
+//! lists, which cannot be installed.
 
 use std::io::Write;
 
@@ -87,8 +87,8 @@ fn judged(why: Why, is_forbidden: bool) -> Result<String, String> {
     }
 }
 
-/// Prints why a test does not run here, past the test harness's capture, so that it is seen
-/// when the test passes. Fails the test where what is missing must be there.
+/// Prints why a test does not run here, past the test harness's capture, so that it is on
+/// the terminal when the test passes. Fails the test where what is missing must be there.
 #[track_caller]
 pub fn skip(why: impl Into<Why>) {
     skip_for(why, "");

@@ -1,4 +1,4 @@
-//! Traces that nobody recorded: training steps as Kineto writes them, of any length.
+//! Traces that were not recorded: training steps as Kineto writes them, of any length.
 //!
 //! Each step has layers; a layer is an operator with its launch and kernel, some with
 //! memory events, a copy or a collective with its arguments. Times follow a fixed
@@ -12,7 +12,7 @@ const LAYERS: u64 = 40;
 /// Which trace to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
-    /// Whose.
+    /// Which rank.
     pub rank: u32,
     /// Ranks of the job.
     pub ranks: u32,
@@ -35,7 +35,7 @@ pub struct Counts {
     pub allocations: u64,
 }
 
-/// The next number of a sequence that looks random (SplitMix64).
+/// The next number of a pseudorandom sequence (SplitMix64).
 pub fn scatter(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -16,8 +16,8 @@ pub fn given(number: u32) -> usize {
     GIVEN.get(number as usize).map_or(0, |place| place.load(Acquire))
 }
 
-/// Only virtual memory management: its names have no versions (`cuMemAlloc` alone is another
-/// function for CUDA 3.1).
+/// Only virtual memory management: its names have no versions (the plain `cuMemAlloc` is another
+/// function, for CUDA 3.1).
 fn is_replaced(function: &Function) -> bool {
     matches!(function.does, Does::Maps(_))
 }

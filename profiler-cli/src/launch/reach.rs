@@ -1,6 +1,6 @@
 //! Whether a job may run on other hosts, which must find the library too.
 //!
-//! The loader of another host looks for the library under the path that it has here. A cache
+//! The loader of another host opens the library by the path that it has here. A cache
 //! on this host's own disk is then no place for it: its ranks would run and not be recorded,
 //! each with a line of the loader's on stderr.
 

@@ -7,7 +7,7 @@
 use super::columns::{cut, width};
 use std::collections::HashMap;
 
-/// Programs whose first word is a script.
+/// Programs that take a script as their first word.
 const INTERPRETERS: [&str; 8] = ["python", "pypy", "sh", "bash", "dash", "perl", "ruby", "node"];
 /// Columns of the beginning, where the rest of a label is what differs.
 const LEAST_BEGINNING: usize = 10;

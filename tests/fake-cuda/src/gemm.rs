@@ -1,6 +1,6 @@
 //! What the stand-ins for cuBLAS and cuBLASLt share: a multiplication is a kernel,
 //! launched as by a runtime that is linked into the library, which the real ones do:
-//! nothing but CUPTI sees the launch.
+//! only CUPTI records the launch.
 
 use crate::feed::{Launch, Work, engine, number};
 use std::ffi::{CStr, c_void};

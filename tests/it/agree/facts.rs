@@ -153,7 +153,7 @@ const SOURCES: &[Source] = &[
     whole(Met, "stragglers", "late_arrivals", |row| number(row, "collectives")),
 ];
 
-/// Names that DataLoadBound knows, as far as the traces here use them.
+/// Names that DataLoadBound has, as far as the traces here use them.
 const LOADING: [&str; 2] = ["dataloader", "data_load"];
 
 fn one(_: &Value) -> f64 {

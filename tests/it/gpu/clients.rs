@@ -38,7 +38,7 @@ fn a_newer_cupti_is_read_as_far_as_it_is_known_and_an_older_one_refused() {
 #[test]
 fn a_cupti_that_cannot_be_used_is_reported_and_harms_nothing() {
     let home = need_some!(stand_ins());
-    // Without CUPTI in the loader's path: TPROF_CUPTI alone counts.
+    // Without CUPTI in the loader's path: only TPROF_CUPTI counts.
     let scratch = Scratch::new();
     let bare = scratch.join("bare");
     std::fs::create_dir_all(&bare).unwrap();

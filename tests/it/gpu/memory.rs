@@ -1,4 +1,4 @@
-//! Device memory, whoever took it and however, against what the program on the stand-ins did.
+//! Device memory of all sources and ways, against what the program on the stand-ins did.
 
 use super::*;
 use tprof_trace::model::DeviceAllocation;

@@ -175,7 +175,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // While it is locked: whoever opened it before finds that the name is gone.
+        // While it is locked: a rank that opened it before finds that the name is gone.
         if let Some((path, _)) = &self.held {
             let _ = fs::remove_file(path);
         }
@@ -266,7 +266,7 @@ fn make(directory: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Creates an info file that must not exist: whoever succeeds owns the name. It has its
+/// Creates an info file that must not exist: the process that succeeds owns the name. It has its
 /// content from the beginning, so that a rank which comes now can compare the jobs.
 fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     let taken = |path: &Path| CollectError::RunExists(path.to_owned());

@@ -82,7 +82,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints where the run is, if not in the directory that was asked for: also under --quiet,
-/// since nobody would look there.
+/// since the run is not where it was asked for.
 pub fn warn_renamed(session: &Session, asked: &Path) {
     if let Some(why) = session.renamed() {
         print_stderr(&renamed(asked, session.run_dir(), why));

@@ -48,7 +48,7 @@ unsafe fn get(
 }
 
 unsafe fn set(of: *mut c_void, number: u32, from: Data, bytes: usize) -> c_int {
-    // SAFETY: made above; nobody else has it during the call.
+    // SAFETY: made above; the call has the only reference.
     let object = unsafe { &mut *of.cast::<Object>() };
     match object.0.get_mut(number as usize) {
         Some(place) if place.1 == bytes => {

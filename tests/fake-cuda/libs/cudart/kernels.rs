@@ -155,7 +155,7 @@ pub extern "C" fn cudaLaunchKernel(
     launched((number, c"cudaLaunchKernel"), launch_of(stub, grid, block, shared), stream)
 }
 
-/// As the runtime's: the handle by which [`__cudaLaunchKernel`] knows a stub's kernel.
+/// As the runtime's: the handle by which [`__cudaLaunchKernel`] finds a stub's kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaGetKernel(kernel: *mut *const c_void, stub: *const c_void) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID___cudaGetKernel_v13000, c"__cudaGetKernel", |_, _| {
@@ -210,7 +210,7 @@ pub extern "C" fn __cudaLaunchKernel_ptsz(
     launched((number, c"__cudaLaunchKernel_ptsz"), launch, per_thread(stream))
 }
 
-/// As the runtime's. A first argument whose address is the stub's own marks
+/// As the runtime's. A first argument at the stub's own address marks
 /// a kernel that waits for others ([`Gated`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaLaunchKernelExC(

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `drop=N` | each Nth kernel's record finds no place, and is counted as dropped |
 //! | `zero=N` | each Nth kernel's record has no times |
-//! | `unknown=N` | behind each Nth record comes one of a kind that nobody knows |
+//! | `unknown=N` | behind each Nth record comes one of an unknown kind |
 //! | `broken=N` | behind each Nth record comes one of no kind, and the buffer cannot be read on |
 //! | `overhead=N` | behind each Nth kernel's record comes one of time that CUPTI itself took |
 //! | `everything` | also memory of arrays, of other processes, of the program's own and of handles has records: no documentation states whether it has |
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use tprof_cupti_sys::bindings::{CUPTI_SUCCESS, CUptiResult};
 use tprof_fake_cuda::engine;
 
-/// Records that found no place since somebody asked.
+/// Records that found no place since the last query.
 pub static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
 fn words() -> &'static [(String, String)] {

@@ -248,7 +248,7 @@ fn make(id: &UniqueId, ranks: c_int, rank: c_int) -> Option<Box<Communicator>> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let (rank, ranks) = (rank as u32, ranks as u32);
     meeting.wait(meeting.next_round());
-    // All have come: nobody will look for it again.
+    // All have come: no rank needs it any more.
     let _ = std::fs::remove_file(&path);
     let mut hash = std::hash::DefaultHasher::new();
     path.hash(&mut hash);

@@ -1,5 +1,5 @@
-//! Stands in for NVML, NVIDIA's management library: devices whose values follow a
-//! series, logged as they are read. What goes wrong, by `FAKE_NVML_FAULTS`, words
+//! Stands in for NVML, NVIDIA's management library: devices with values that follow
+//! a series, logged as they are read. What goes wrong, by `FAKE_NVML_FAULTS`, words
 //! with commas between:
 //!
 //! | word | what happens |
