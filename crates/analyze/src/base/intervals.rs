@@ -26,6 +26,11 @@ impl Interval {
         self.end - self.start
     }
 
+    /// The shortest one that holds all of these; none of none.
+    pub fn hull(intervals: impl Iterator<Item = Interval>) -> Option<Interval> {
+        intervals.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)))
+    }
+
     /// What it has in common with another; empty where they only touch.
     pub fn overlap(self, other: Interval) -> Interval {
         Interval::new(self.start.max(other.start), self.end.min(other.end))

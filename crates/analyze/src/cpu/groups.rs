@@ -40,7 +40,7 @@ impl Group {
     pub(super) fn add_self(&mut self, trace: &CpuTrace, stack: &Stack, sum: (u64, u64)) {
         self.self_ns += sum.0;
         self.self_samples += sum.1;
-        if let Some(func) = representative(trace, &stack.functions) {
+        if let Some(func) = representative_or_kernel(trace, &stack.functions) {
             *self.mostly.entry(func).or_default() += sum.0;
         }
     }
@@ -79,8 +79,17 @@ impl Group {
     }
 }
 
+fn representative_or_kernel(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
+    let mut functions = stack.iter().map(|id| trace.names.get(*id));
+    representative(functions.clone())
+        .or_else(|| functions.find(|f| f.layer == Layer::Kernel))
+        .cloned()
+}
+
 /// The function that helps a person most: Python's innermost, else the code's own.
-fn representative(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
-    let of = |layer| stack.iter().map(|id| trace.names.get(*id)).find(move |f| f.layer == layer);
-    of(Layer::Python).or_else(|| of(Layer::Native)).or_else(|| of(Layer::Kernel)).cloned()
+pub(super) fn representative<'a>(
+    stack: impl Iterator<Item = &'a Func> + Clone,
+) -> Option<&'a Func> {
+    let python = stack.clone().find(|f| f.layer == Layer::Python);
+    python.or_else(|| stack.clone().find(|f| f.layer == Layer::Native))
 }

@@ -6,10 +6,10 @@ use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, Threa
 
 use super::counted::Counted;
 use super::counted_tables::{self, All};
+use super::groups::representative;
 use super::thread_row::ThreadRow;
 use super::thread_tables::{events, processes, switches, threads};
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::rank::samples::{Func, Layer};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind of report.
@@ -62,7 +62,7 @@ impl Analysis for ThreadsReport {
                 row.gil_ns = Some(row.gil_ns.unwrap_or(0) + gil);
             }
             let funcs = || stretch.stack.iter().map(|id| cpu.names.get(*id));
-            let Some(place) = representative(funcs()) else { continue };
+            let Some(place) = representative(funcs()).cloned() else { continue };
             match stretch.state {
                 ThreadState::Running => {
                     row.samples += stretch.samples;
@@ -98,10 +98,4 @@ impl Analysis for ThreadsReport {
         tables.extend(events(&all, ranked, &asked));
         Body { tables, notes: if all.is_empty() { Vec::new() } else { asked.notes() } }
     }
-}
-
-/// The innermost function that a person would know.
-fn representative<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
-    let python = stack.clone().find(|f| f.layer == Layer::Python);
-    python.or_else(|| stack.clone().find(|f| f.layer == Layer::Native)).cloned()
 }

@@ -29,6 +29,13 @@ pub struct Options {
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }
 
+impl Options {
+    /// Whether rows that exist once an event are wanted: as data, of one rank.
+    pub fn lists_single_rows(&self) -> bool {
+        self.data && self.rank.is_some()
+    }
+}
+
 /// A kind of report.
 pub struct DocumentKind {
     /// Name, as typed.

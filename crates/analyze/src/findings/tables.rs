@@ -220,7 +220,7 @@ fn evidence(all: &[Joined<'_>]) -> Table {
 }
 
 /// A rule's verdict on ranks, in the words for the first of them.
-struct Verdict {
+struct VerdictRow {
     rule: &'static str,
     ranks: Vec<String>,
     text: Vec<String>,
@@ -231,8 +231,8 @@ struct Verdict {
 fn verdicts(
     ranks: &[RankFindings],
     text: impl Fn(&Outcome) -> Option<(Vec<String>, bool)>,
-) -> Vec<Verdict> {
-    let mut rows: Vec<Verdict> = Vec::new();
+) -> Vec<VerdictRow> {
+    let mut rows: Vec<VerdictRow> = Vec::new();
     let rules = ranks.first().map_or(0, |rank| rank.outcomes.len());
     for at in 0..rules {
         for rank in ranks {
@@ -240,7 +240,7 @@ fn verdicts(
             let Some((text, denies)) = text(outcome) else { continue };
             // Of figures those of the first rank are shown; that there is none of something
             // may be untrue of another rank.
-            let fits = |row: &Verdict| match denies || row.denies {
+            let fits = |row: &VerdictRow| match denies || row.denies {
                 true => row.text == text,
                 false => true,
             };
@@ -248,7 +248,7 @@ fn verdicts(
                 Some(row) => row.ranks.push(rank.label.clone()),
                 None => {
                     let ranks = vec![rank.label.clone()];
-                    rows.push(Verdict { rule: outcome.rule, ranks, text, denies });
+                    rows.push(VerdictRow { rule: outcome.rule, ranks, text, denies });
                 }
             }
         }
@@ -257,7 +257,7 @@ fn verdicts(
 }
 
 /// `rank 3`, or how many.
-fn which(row: &Verdict, of: usize) -> String {
+fn which(row: &VerdictRow, of: usize) -> String {
     match row.ranks.as_slice() {
         [one] if of > 1 => one.clone(),
         ranks => format!("{} of {of}", ranks.len()),
@@ -279,7 +279,7 @@ fn undecided(ranks: &[RankFindings]) -> Table {
         Some((vec![undecided.why.clone(), undecided.needs.clone()], undecided.denies))
     };
     // Reasons hold figures of a rank; what is needed is the same on all.
-    let mut rows: Vec<(Vec<String>, Verdict)> = Vec::new();
+    let mut rows: Vec<(Vec<String>, VerdictRow)> = Vec::new();
     for row in verdicts(ranks, text) {
         let name = match row.ranks.len() == ranks.len() {
             true => row.rule.to_owned(),

@@ -57,8 +57,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Option<AtOnce> {
     }
     let host: Cover = ranges().chain(&rank.calls).map(HostSpan::interval).collect();
     let of_host = host.span().unwrap_or(of_gpu);
-    let (start, end) = (of_gpu.start.min(of_host.start), of_gpu.end.max(of_host.end));
-    let window_ns = Interval::new(start, end).length();
+    let window_ns = Interval::hull([of_gpu, of_host].into_iter()).map_or(0, Interval::length);
     let (host_ns, both_ns) = (host.length(), host.shared(&gpu));
     let host = WithHost {
         host_ns,

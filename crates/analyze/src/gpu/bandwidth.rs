@@ -175,9 +175,7 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
 
 /// Bytes over time; a copy's are spread evenly over its duration.
 fn curve(rank: &RankTrace<'_>) -> Vec<Bucket> {
-    let whole = rank.work.iter().map(Work::interval);
-    let Some(whole) = whole.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)))
-    else {
+    let Some(whole) = Interval::hull(rank.work.iter().map(Work::interval)) else {
         return Vec::new();
     };
     let length_ns = whole.length().div_ceil(BUCKETS).max(1);
@@ -216,14 +214,14 @@ impl Analysis for Bandwidth {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankCopies {
-        of_rank(rank, options.data && options.rank.is_some())
+        of_rank(rank, options.lists_single_rows())
     }
 
     fn join(&self, parts: Vec<(RankAt, RankCopies)>, options: &Options) -> Body {
         let mut tables = vec![table(&parts)];
         if let [(at, part)] = parts.as_slice() {
             tables.push(curve_table(at, part));
-            if options.data && options.rank.is_some() {
+            if options.lists_single_rows() {
                 tables.push(series_table(at, part));
             }
         }

@@ -9,7 +9,7 @@ use tprof_trace::model::NameId;
 
 use crate::base::intervals::Cover;
 use crate::base::names::{Names, short};
-use crate::base::stats::quantile;
+use crate::base::stats::quantiles;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
 };
@@ -160,18 +160,17 @@ fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
     kernels
 }
 
-fn runs_of(name: Arc<str>, class: Class, durations: Vec<u64>) -> KernelRuns {
-    let mut sorted: Vec<f64> = durations.iter().map(|duration| *duration as f64).collect();
-    sorted.sort_unstable_by(f64::total_cmp);
+fn runs_of(name: Arc<str>, class: Class, mut durations: Vec<u64>) -> KernelRuns {
+    let quantiles_ns = Some(quantiles(&mut durations, QUANTILES));
     KernelRuns {
         name,
         class,
         count: durations.len() as u64,
         total_ns: durations.iter().sum(),
-        min_ns: durations.iter().copied().min().unwrap_or(0),
-        max_ns: durations.iter().copied().max().unwrap_or(0),
-        squares: sorted.iter().map(|duration| duration.powi(2)).sum(),
-        quantiles_ns: Some(QUANTILES.map(|part| quantile(&sorted, part))),
+        min_ns: durations.first().copied().unwrap_or(0),
+        max_ns: durations.last().copied().unwrap_or(0),
+        squares: durations.iter().map(|duration| (*duration as f64).powi(2)).sum(),
+        quantiles_ns,
     }
 }
 

@@ -141,8 +141,7 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
 /// From the first call's or work's start to the last end.
 fn extent(rank: &RankTrace<'_>) -> Option<Interval> {
     let calls = rank.calls.iter().map(|row| row.interval());
-    let all = calls.chain(rank.work.iter().map(|row| row.interval()));
-    all.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)))
+    Interval::hull(calls.chain(rank.work.iter().map(|row| row.interval())))
 }
 
 /// The sum over streams, thinned to its maxima.
@@ -187,14 +186,14 @@ impl Analysis for Queue {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankQueues {
-        of_rank(rank, options.data && options.rank.is_some())
+        of_rank(rank, options.lists_single_rows())
     }
 
     fn join(&self, parts: Vec<(RankAt, RankQueues)>, options: &Options) -> Body {
         let mut tables = vec![table(&parts)];
         if let [(at, part)] = parts.as_slice() {
             tables.push(curve_table(at, part));
-            if options.data && options.rank.is_some() {
+            if options.lists_single_rows() {
                 tables.push(series_table(at, part));
             }
         }

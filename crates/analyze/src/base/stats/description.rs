@@ -45,7 +45,7 @@ impl Description {
 }
 
 /// The value below which this share of sorted values lies, interpolated.
-pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = share * sorted.len().saturating_sub(1) as f64;
     let (low, part) = (at.floor() as usize, at.fract());
     match (sorted.get(low), sorted.get(low + 1)) {
@@ -53,6 +53,13 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
         (Some(below), _) => *below,
         _ => 0.0,
     }
+}
+
+/// As [`quantile`], of durations in any order, which are sorted by it.
+pub fn quantiles<const N: usize>(values: &mut [u64], shares: [f64; N]) -> [f64; N] {
+    values.sort_unstable();
+    let sorted: Vec<f64> = values.iter().map(|value| *value as f64).collect();
+    shares.map(|share| quantile(&sorted, share))
 }
 
 #[cfg(test)]

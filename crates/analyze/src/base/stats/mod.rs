@@ -6,7 +6,7 @@ mod moments;
 mod repeats;
 mod spread;
 
-pub use description::{Description, quantile};
+pub use description::{Description, quantiles};
 pub use moments::median;
 pub use repeats::{Repeats, difference_error};
 pub use spread::Spread;

@@ -43,8 +43,7 @@ impl Analysis for CriticalPath {
 
     fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Option<Named> {
         let within = options.within.as_deref().filter(|text| !text.is_empty())?;
-        let kinds: &[SpanKind] = if options.hta { &hta::RANGES } else { &RANGES };
-        let spans = kinds.iter().flat_map(|kind| rank.spans(*kind));
+        let spans = ranges(options.hta).iter().flat_map(|kind| rank.spans(*kind));
         let name = |span: &HostSpan| rank.name(span.name).to_owned();
         let option = ("--within", "annotations and NVTX ranges");
         Some(Named::of(option, text_and_number(within), spans, name))
@@ -74,21 +73,27 @@ fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
         (Some(within), _) if within.is_empty() => whole,
         (Some(within), hta) => {
             let (text, number) = text_and_number(within);
-            let number = number.unwrap_or(0);
-            if hta { hta::window(rank, text, number) } else { range(rank, text, number) }
+            range(rank, ranges(hta), text, number.unwrap_or(0))
         }
-        (None, true) => hta::window(rank, PROFILER_STEP, 0).or(whole),
+        (None, true) => range(rank, ranges(true), PROFILER_STEP, 0).or(whole),
         (None, false) => extent(rank),
     }
 }
 
-/// What `--within` chooses among.
-const RANGES: [SpanKind; 2] = [SpanKind::Annotation, SpanKind::Nvtx];
+/// What `--within` chooses among, and HTA's `annotation` and `instance_id`.
+fn ranges(hta: bool) -> &'static [SpanKind] {
+    match hta {
+        true => &hta::RANGES,
+        false => &[SpanKind::Annotation, SpanKind::Nvtx],
+    }
+}
 
-fn range(rank: &RankTrace, text: &str, number: usize) -> Option<Interval> {
-    let mut found: Vec<Interval> = RANGES
-        .into_iter()
-        .flat_map(|kind| rank.spans(kind))
+/// The range of that number, from 0, among those with a name that contains a text: in order
+/// of start, which is the order of the file.
+fn range(rank: &RankTrace, kinds: &[SpanKind], text: &str, number: usize) -> Option<Interval> {
+    let mut found: Vec<Interval> = kinds
+        .iter()
+        .flat_map(|kind| rank.spans(*kind))
         .filter(|span| rank.name(span.name).contains(text))
         .map(|span| span.interval())
         .collect();
@@ -98,14 +103,11 @@ fn range(rank: &RankTrace, text: &str, number: usize) -> Option<Interval> {
 
 /// From the first to the last thing on host threads and streams.
 fn extent(rank: &RankTrace) -> Option<Interval> {
-    let both = |all: Interval, one: Interval| {
-        Interval::new(all.start.min(one.start), all.end.max(one.end))
-    };
     let host = || {
         let spans = rank.spans(SpanKind::Operator).iter().chain(&rank.calls);
-        spans.map(|span| span.interval()).reduce(both)
+        Interval::hull(spans.map(|span| span.interval()))
     };
-    let device = || rank.work.iter().map(|work| work.interval()).reduce(both);
+    let device = || Interval::hull(rank.work.iter().map(|work| work.interval()));
     let (host, device) = parallel::both(rank.cores, host, device);
-    host.into_iter().chain(device).reduce(both)
+    Interval::hull(host.into_iter().chain(device))
 }

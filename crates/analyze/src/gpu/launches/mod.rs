@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;
 
 use crate::base::names::Names;
-use crate::base::stats::quantile;
+use crate::base::stats::quantiles;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::{HostSpan, Needs, RankTrace, Work};
 use tables::{by_call, by_graph, each};
@@ -107,15 +107,10 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    fn of(values: &[u64]) -> Quantiles {
-        let mut sorted: Vec<f64> = values.iter().map(|value| *value as f64).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        Quantiles {
-            total_ns: values.iter().sum(),
-            median_ns: quantile(&sorted, 0.5),
-            p99_ns: quantile(&sorted, 0.99),
-            max_ns: values.iter().copied().max().unwrap_or(0),
-        }
+    fn of(mut values: Vec<u64>) -> Quantiles {
+        let [median_ns, p99_ns] = quantiles(&mut values, [0.5, 0.99]);
+        let max_ns = values.last().copied().unwrap_or(0);
+        Quantiles { total_ns: values.iter().sum(), median_ns, p99_ns, max_ns }
     }
 }
 
@@ -189,8 +184,8 @@ fn of_calls(name: Arc<str>, launches: &[Launch]) -> CallLaunches {
         short: count(&|work| work.iter().map(|row| row.work_ns).sum::<u64>() < work[0].call_ns),
         long_calls: count(&|work| work[0].call_ns > LONG_CALL_NS),
         long_delays: count(&|work| work[0].delay_ns > LONG_DELAY_NS),
-        call_ns: Quantiles::of(&call_ns),
-        delay_ns: Quantiles::of(&delay_ns),
+        call_ns: Quantiles::of(call_ns),
+        delay_ns: Quantiles::of(delay_ns),
     }
 }
 
@@ -238,7 +233,7 @@ impl Analysis for LaunchReport {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankLaunches {
-        of_rank(rank, &self.names, options.data && options.rank.is_some())
+        of_rank(rank, &self.names, options.lists_single_rows())
     }
 
     fn join(&self, parts: Vec<(RankAt, RankLaunches)>, options: &Options) -> Body {
@@ -246,7 +241,7 @@ impl Analysis for LaunchReport {
         if parts.iter().any(|(_, part)| !part.graphs.is_empty()) {
             tables.push(by_graph(&parts));
         }
-        if options.data && options.rank.is_some() {
+        if options.lists_single_rows() {
             tables.push(each(&parts));
         }
         let orphans: u64 = parts.iter().map(|(_, part)| part.orphans).sum();

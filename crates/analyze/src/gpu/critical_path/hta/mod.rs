@@ -86,16 +86,3 @@ fn device_bound(name: &str) -> Bound {
 /// What a window can be named after.
 pub const RANGES: [SpanKind; 4] =
     [SpanKind::Annotation, SpanKind::Operator, SpanKind::Nvtx, SpanKind::Other];
-
-/// The window that HTA's `annotation` and `instance_id` name: all rows with a name that
-/// contains a text, in the order of the file.
-pub fn window(rank: &RankTrace, text: &str, instance: usize) -> Option<Interval> {
-    let mut found: Vec<Interval> = RANGES
-        .into_iter()
-        .flat_map(|kind| rank.spans(kind))
-        .filter(|span| rank.name(span.name).contains(text))
-        .map(|span| span.interval())
-        .collect();
-    found.sort_by_key(|window| (window.start, std::cmp::Reverse(window.end)));
-    found.get(instance).copied()
-}
