@@ -31,6 +31,12 @@ use waiting::Waiting;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
+/// Longest sleep while threads come and go. A record is worked off one pass after it was
+/// read: a wait without a stack is then read after some 22 ms. With passes of 50 ms half of
+/// the waits of 30 ms were over before that.
+const BUSY_PASS: Duration = Duration::from_millis(10);
+/// Threads come and go for that long after the last record of one.
+const BUSY_NS: u64 = 1_000_000_000;
 /// Longest sleep where Python's frames must be read and samples do not wake the thread.
 const PYTHON_PASS: Duration = Duration::from_millis(4);
 /// A process that mapped code so lately may be about to run Python: its mappings must
@@ -125,6 +131,8 @@ struct Worker {
     /// A caller waits for everything until then.
     wanted_ns: u64,
     given_ns: u64,
+    /// When records were last read.
+    stirred_ns: u64,
     /// When code was last mapped, or a process began to be watched.
     mapped_ns: u64,
     /// The machine's refusals were reported.
@@ -163,6 +171,7 @@ pub fn run(parts: SamplerParts) {
         settled_ns: 0,
         wanted_ns: 0,
         given_ns: 0,
+        stirred_ns: 0,
         mapped_ns: 0,
         refusal_explained: false,
         scratch: Vec::new(),
@@ -217,6 +226,7 @@ impl Worker {
         let mut time = match hurry {
             true => HURRY,
             false if !self.wanted.wakes() && self.may_be_python() => PYTHON_PASS,
+            false if self.read_ns.saturating_sub(self.stirred_ns) < BUSY_NS => BUSY_PASS,
             false => PASS,
         };
         if let Some(at_ns) = self.next_poll_ns() {
@@ -248,7 +258,11 @@ impl Worker {
     /// Reads all rings, and works off what every ring was read past.
     fn pass(&mut self) {
         let now = sys::monotonic_ns();
+        let kept = self.waiting.len();
         self.drain();
+        if self.waiting.len() > kept {
+            self.stirred_ns = now;
+        }
         self.settled_ns = self.read_ns.saturating_sub(MARGIN_NS);
         self.work_off(self.settled_ns);
         self.read_ns = now;
