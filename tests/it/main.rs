@@ -22,6 +22,7 @@ mod export;
 mod foreign;
 mod gemms;
 mod gpu;
+mod host;
 mod hta;
 mod import;
 mod joining;

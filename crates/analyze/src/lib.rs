@@ -14,6 +14,7 @@
 //! - `rank`: one rank's rows in memory, joined and in order;
 //! - `document`: what an analysis is, and the tables that it makes;
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
+//! - `host`: the wall time of the thread that drives a rank;
 //! - `findings`: rules over a rank's metrics, and what they gain;
 //! - `report`: the one pass over the files, the summary, the list of kinds;
 //! - `diff`: two runs or sets of runs side by side.
@@ -30,6 +31,8 @@ mod cpu;
 mod gpu;
 pub mod memory;
 mod program;
+
+mod host;
 
 mod findings;
 

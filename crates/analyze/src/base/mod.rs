@@ -1,6 +1,7 @@
 //! What every room uses: times, intervals, numbers that may be missing, names,
 //! statistics, work on several cores. Nothing here depends on a trace's meaning.
 
+pub(crate) mod apportion;
 pub mod frames;
 pub mod intervals;
 pub mod names;

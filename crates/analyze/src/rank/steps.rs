@@ -1,5 +1,6 @@
 //! Training steps: when each lasted, and which work belongs to it.
 
+use rustc_hash::FxHashMap;
 use tprof_facts::steps::{self, Annotation};
 use tprof_trace::model::{ProcessIndex, SpanKind};
 
@@ -58,6 +59,20 @@ impl RankTrace<'_> {
         };
         self.work.iter().enumerate().map(at).collect()
     }
+}
+
+/// Steps of the process that has most of them, in order.
+pub(crate) fn steps_of_one_process(rank: &RankTrace<'_>) -> Vec<Step> {
+    let mut steps = rank.steps();
+    let mut counts: FxHashMap<ProcessIndex, usize> = FxHashMap::default();
+    for step in &steps {
+        *counts.entry(step.process).or_default() += 1;
+    }
+    let most = counts.iter().max_by_key(|(process, count)| (**count, std::cmp::Reverse(**process)));
+    if let Some((&process, _)) = most {
+        steps.retain(|step| step.process == process);
+    }
+    steps
 }
 
 /// Whether a step of a process holds a moment, and none begins between.

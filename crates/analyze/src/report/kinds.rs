@@ -5,6 +5,7 @@ use crate::document::DocumentKind;
 /// Every kind but `summary` and `memory`, in the order in which help lists them.
 pub const KINDS: &[DocumentKind] = &[
     crate::findings::KIND,
+    crate::host::KIND,
     crate::gpu::breakdown::KIND,
     crate::gpu::idle::KIND,
     crate::gpu::overlap::KIND,

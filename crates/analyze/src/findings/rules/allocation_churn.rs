@@ -13,33 +13,10 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 use crate::memory::{self, churn::Churn};
+use crate::rank::samples::is_allocator;
 
 /// Samples of stacks within the heap's allocator.
 pub(super) struct AllocationChurn;
-
-/// Functions of allocators: glibc, jemalloc, tcmalloc, mimalloc, C++, Python.
-const FUNCTIONS: [&str; 18] = [
-    "malloc",
-    "free",
-    "calloc",
-    "realloc",
-    "cfree",
-    "posix_memalign",
-    "aligned_alloc",
-    "_int_malloc",
-    "_int_free",
-    "malloc_consolidate",
-    "unlink_chunk",
-    "tcache_put",
-    "sysmalloc",
-    "operator new",
-    "operator delete",
-    "PyObject_Malloc",
-    "PyObject_Free",
-    "_PyObject_Malloc",
-];
-const PREFIXES: [&str; 7] =
-    ["__libc_malloc", "__libc_free", "_int_free", "je_", "tc_", "mi_", "tcmalloc::"];
 
 /// Frames from the innermost on that are examined: the allocator's own.
 const DEPTH: usize = 4;
@@ -139,9 +116,4 @@ fn in_allocator(scene: &Scene<'_>, process: u32, stack: u32) -> bool {
     let Some(stack) = file.stack(process, stack) else { return false };
     let symbols = stack.frames.iter().take(DEPTH).flat_map(|&at| file.symbols(process, at));
     symbols.map(|symbol| file.name(symbol.function)).any(is_allocator)
-}
-
-fn is_allocator(function: &str) -> bool {
-    let base = function.split(['@', '(', '[']).next().unwrap_or(function).trim_end();
-    FUNCTIONS.contains(&base) || PREFIXES.iter().any(|prefix| base.starts_with(prefix))
 }

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
 
-use crate::rank::{HostSpan, RankTrace, Step};
+use crate::rank::{HostSpan, RankTrace, Step, descends};
 
 /// Kinds of spans that show what a thread does where no thread launches work and none
 /// marks steps: named ranges, operators, Python functions.
@@ -87,26 +87,6 @@ fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
         found.extend(longest.map(|(thread, _)| thread));
     }
     found
-}
-
-/// Whether a process of `among` is an ancestor of this one.
-fn descends(
-    of: &Process,
-    by_pid: &FxHashMap<u32, &Process>,
-    among: &FxHashSet<u32>,
-    most: usize,
-) -> bool {
-    let mut at = of;
-    // Numbers of processes are used again: ancestors may form a ring.
-    for _ in 0..most {
-        match by_pid.get(&at.parent) {
-            Some(parent) if parent.process == of.process => return false,
-            Some(parent) if among.contains(&parent.process) => return true,
-            Some(parent) => at = parent,
-            None => return false,
-        }
-    }
-    false
 }
 
 /// How long each thread is in its outermost ranges; those of different kinds count apart.

@@ -21,14 +21,14 @@ use tprof_facts::Clock;
 
 use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
-use crate::rank::RankTrace;
+use crate::rank::{RankTrace, steps_of_one_process};
 pub(super) use copies::Copy;
 pub(super) use gaps::Gap;
 use main_threads::MainThreads;
 pub(super) use places::moment_of_call;
 use ranges::NamedRange;
 use sampled_loading::SampledLoading;
-use window::{of_devices, steps_of_one_process, window};
+use window::{of_devices, window};
 
 /// Shortest gap that is called one, of a short step.
 const LEAST_GAP_NS: u64 = 1_000_000;

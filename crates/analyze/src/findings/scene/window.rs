@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use rustc_hash::FxHashMap;
-
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{Busy, RankTrace, Step, Work};
 
@@ -13,20 +11,6 @@ pub(super) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -
         [one] => Cow::Borrowed(of(one)),
         many => Cow::Owned(many.iter().fold(Cover::default(), |all, one| all.union(of(one)))),
     }
-}
-
-/// Steps of the process that has most of them.
-pub(super) fn steps_of_one_process(rank: &RankTrace<'_>) -> Vec<Step> {
-    let mut steps = rank.steps();
-    let mut counts: FxHashMap<u32, usize> = FxHashMap::default();
-    for step in &steps {
-        *counts.entry(step.process).or_default() += 1;
-    }
-    let most = counts.iter().max_by_key(|(process, count)| (**count, std::cmp::Reverse(**process)));
-    if let Some((&process, _)) = most {
-        steps.retain(|step| step.process == process);
-    }
-    steps
 }
 
 pub(super) fn window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {

@@ -7,6 +7,7 @@ use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState
 use tprof_trace::{Problem, TraceFile};
 
 use super::names::{FrameFunctions, FunctionTable, Stack};
+use super::part::Part;
 use super::stretch::Stretch;
 use super::unseen::{self, Short};
 use super::waits::wait_of;
@@ -27,7 +28,7 @@ pub struct CpuTrace {
 }
 
 /// Of a sample without a stack.
-static NO_STACK: Stack = Stack { functions: Vec::new(), inlined: 0, cut: false };
+static NO_STACK: Stack = Stack { functions: Vec::new(), lines: Vec::new(), inlined: 0, cut: false };
 
 type SampleKey = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
@@ -51,37 +52,54 @@ impl CpuTrace {
         self.stacks.get(&(process, stack)).unwrap_or(&NO_STACK)
     }
 
+    /// What a row of a thread with this stack and state counts as; `None` of a stack that was
+    /// not among the rows that were read.
+    pub(crate) fn part(
+        &self,
+        process: ProcessIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> Option<Part> {
+        let functions = &self.stacks.get(&(process, stack))?.functions;
+        let state = wait_of(state, functions, &self.names);
+        Some(Part::of(state, functions, &self.names))
+    }
+
     /// Reads some of a file's rows.
     pub(crate) fn load_where(
         file: &TraceFile,
         problems: &mut Vec<Problem>,
         keep: impl Fn(&Sample) -> bool,
     ) -> CpuTrace {
+        let mut blocks = file.blocks::<Sample>();
+        let trace = CpuTrace::of_rows(file, blocks.by_ref().flatten().filter(keep));
+        problems.extend(blocks.into_problems());
+        trace
+    }
+
+    /// Adds rows of a file up, which may have been cut to a window.
+    pub(crate) fn of_rows(file: &TraceFile, rows: impl Iterator<Item = Sample>) -> CpuTrace {
         let mut sums: FxHashMap<SampleKey, SampleSums> = FxHashMap::default();
         let mut extent: Option<(u64, u64)> = None;
         let mut count = 0;
-        let mut blocks = file.blocks::<Sample>();
-        for block in blocks.by_ref() {
-            for row in block.into_iter().filter(&keep) {
-                let key = (row.process, row.thread, row.stack, row.state);
-                let sum = sums.entry(key).or_default();
-                sum.weight_ns = sum.weight_ns.saturating_add(row.weight_ns);
-                sum.count += 1;
-                sum.short.add(row.weight_ns);
-                if let Some(held) = row.gil {
-                    let held_ns = if held { row.weight_ns } else { 0 };
-                    sum.gil_ns = Some(sum.gil_ns.unwrap_or(0).saturating_add(held_ns));
-                }
-                let end_ns = match row.state {
-                    ThreadState::Running => row.time_ns,
-                    _ => row.time_ns.saturating_add(row.weight_ns),
-                };
-                let (first, last) = extent.unwrap_or((row.time_ns, end_ns));
-                extent = Some((first.min(row.time_ns), last.max(end_ns)));
-                count += 1;
+        for row in rows {
+            let key = (row.process, row.thread, row.stack, row.state);
+            let sum = sums.entry(key).or_default();
+            sum.weight_ns = sum.weight_ns.saturating_add(row.weight_ns);
+            sum.count += 1;
+            sum.short.add(row.weight_ns);
+            if let Some(held) = row.gil {
+                let held_ns = if held { row.weight_ns } else { 0 };
+                sum.gil_ns = Some(sum.gil_ns.unwrap_or(0).saturating_add(held_ns));
             }
+            let end_ns = match row.state {
+                ThreadState::Running => row.time_ns,
+                _ => row.time_ns.saturating_add(row.weight_ns),
+            };
+            let (first, last) = extent.unwrap_or((row.time_ns, end_ns));
+            extent = Some((first.min(row.time_ns), last.max(end_ns)));
+            count += 1;
         }
-        problems.extend(blocks.into_problems());
         let mut trace = CpuTrace { extent_ns: extent, rows: count, ..CpuTrace::default() };
         let mut frames = FrameFunctions::new(file);
         let mut sums: Vec<_> = sums.into_iter().collect();
@@ -96,6 +114,7 @@ impl CpuTrace {
                 thread,
                 state: wait_of(state, &stack.functions, names),
                 stack: stack.functions.clone(),
+                id,
                 inlined: stack.inlined,
                 cut: stack.cut,
                 weight_ns: rows.weight_ns,

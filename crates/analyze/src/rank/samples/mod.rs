@@ -3,6 +3,8 @@
 
 mod load;
 mod names;
+mod owner;
+mod part;
 mod stretch;
 mod unseen;
 mod waits;
@@ -10,4 +12,7 @@ mod waits;
 pub use load::CpuTrace;
 pub(crate) use names::FrameFunctions;
 pub use names::{Func, FunctionTable, Layer, Stack};
+pub use part::{PARTS, Part};
+pub(crate) use part::{is_allocator, is_interpreter};
+pub use stretch::Stretch;
 pub use waits::word;

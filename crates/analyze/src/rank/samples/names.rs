@@ -67,6 +67,8 @@ impl FunctionTable {
 pub struct Stack {
     /// Innermost first.
     pub functions: Vec<FuncId>,
+    /// Of each function, the source line that it was at; 0 if unknown.
+    pub lines: Vec<u32>,
     /// How many of the first are inlined into the one after them.
     pub inlined: usize,
     /// Whether it was cut.
@@ -77,7 +79,7 @@ pub struct Stack {
 pub(crate) struct FrameFunctions<'a> {
     file: &'a TraceFile,
     frames: frames::Frames<'a>,
-    known: FxHashMap<(ProcessIndex, u64), Vec<FuncId>>,
+    known: FxHashMap<(ProcessIndex, u64), Vec<(FuncId, u32)>>,
 }
 
 impl<'a> FrameFunctions<'a> {
@@ -94,7 +96,8 @@ impl<'a> FrameFunctions<'a> {
     ) -> Stack {
         let Some(found) = self.file.stack(process, stack) else { return Stack::default() };
         let mut inlined = 0;
-        let mut all = Vec::with_capacity(found.frames.len());
+        let mut all: Vec<FuncId> = Vec::with_capacity(found.frames.len());
+        let mut lines = Vec::with_capacity(found.frames.len());
         for &frame in &found.frames {
             if !self.known.contains_key(&(process, frame)) {
                 let named = self.frame(process, frame, names);
@@ -105,15 +108,22 @@ impl<'a> FrameFunctions<'a> {
                 inlined = functions.len().saturating_sub(1);
             }
             // The number of kernel functions without a name has no use.
-            let nameless = functions.last().is_some_and(|id| names.get(*id).is_nameless_kernel());
-            if !nameless || all.last() != functions.last() {
-                all.extend_from_slice(functions);
+            let last = functions.last().map(|(id, _)| id);
+            let nameless = last.is_some_and(|id| names.get(*id).is_nameless_kernel());
+            if !nameless || all.last() != last {
+                all.extend(functions.iter().map(|(id, _)| *id));
+                lines.extend(functions.iter().map(|(_, line)| *line));
             }
         }
-        Stack { functions: all, inlined, cut: found.end != 0 }
+        Stack { functions: all, lines, inlined, cut: found.end != 0 }
     }
 
-    fn frame(&self, process: ProcessIndex, frame: u64, names: &mut FunctionTable) -> Vec<FuncId> {
+    fn frame(
+        &self,
+        process: ProcessIndex,
+        frame: u64,
+        names: &mut FunctionTable,
+    ) -> Vec<(FuncId, u32)> {
         let func = |frame: Frame<'_>| {
             let module = base_name(frame.module);
             let name = match (frame.known, module) {
@@ -127,6 +137,8 @@ impl<'a> FrameFunctions<'a> {
             Func { name, file, module: module.into(), layer: frame.layer }
         };
         let found = self.frames.at(process, frame);
-        found.into_iter().map(|frame| names.id(func(frame))).collect()
+        let line = |frame: Frame<'_>| (frame.line, func(frame));
+        let found = found.into_iter().map(line);
+        found.map(|(line, func)| (names.id(func), line)).collect()
     }
 }

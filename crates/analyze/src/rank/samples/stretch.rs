@@ -1,6 +1,6 @@
 //! Samples of one thread in one place and state, added up.
 
-use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
+use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex, ThreadState};
 
 use super::names::FuncId;
 
@@ -15,6 +15,8 @@ pub struct Stretch {
     pub state: ThreadState,
     /// Functions, innermost first; empty if no stack was taken.
     pub stack: Vec<FuncId>,
+    /// The stack's id: `CpuTrace::stack` has its lines.
+    pub id: StackId,
     /// How many of the first are inlined into the one after them.
     pub inlined: usize,
     /// The stack was cut.

@@ -12,7 +12,7 @@ use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 use super::stretch::Stretch;
 
 /// The collector reads longer waits while they last.
-const LOOKED_AT_NS: u64 = 10_000_000;
+const LOOKED_AT_NS: u64 = 25_000_000;
 
 /// Fewer waits do not represent the others.
 const LEAST_SEEN: u64 = 10;
@@ -97,6 +97,7 @@ mod tests {
             thread,
             state,
             stack: stack.to_vec(),
+            id: 0,
             inlined: 0,
             cut: false,
             weight_ns,

@@ -156,6 +156,12 @@ pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> T
     ThreadState::Blocked
 }
 
+/// Whether a function waits for a device.
+pub(super) fn is_of_device(function: &str) -> bool {
+    let plain = function.split('(').next().unwrap_or_default();
+    ANYWHERE.iter().any(|(name, state)| *name == plain && *state == ThreadState::Device)
+}
+
 fn is_libc(module: &str) -> bool {
     module.starts_with("libc.so")
         || module.starts_with("libpthread")

@@ -1,0 +1,212 @@
+//! A thread's wall time in a window, by part and place.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Sample, ThreadState};
+
+use super::line::Place;
+use crate::base::apportion::apportion;
+use crate::base::intervals::Interval;
+use crate::rank::samples::{CpuTrace, Part, Stretch};
+
+/// Samples may stand for less than the time on a core by so much, and still be a sample of it.
+const LEAST_SAMPLED: f64 = 0.8;
+/// Or by so many periods.
+const MOST_PERIODS: u64 = 4;
+
+/// Time and what it is uncertain by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WallTime {
+    pub ns: u64,
+    /// Samples on a core behind it.
+    pub samples: u64,
+    /// Of waits without a stack that were given to it, ns².
+    pub variance: f64,
+}
+
+impl WallTime {
+    fn add(&mut self, other: WallTime) {
+        self.ns += other.ns;
+        self.samples += other.samples;
+        self.variance += other.variance;
+    }
+}
+
+/// A thread's wall time in a window.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Length of the window, the sum of all parts.
+    pub wall_ns: u64,
+    /// Of it, on a core.
+    pub running_ns: u64,
+    /// Samples on a core.
+    pub samples: u64,
+    pub parts: FxHashMap<Part, WallTime>,
+    pub places: FxHashMap<Place, WallTime>,
+}
+
+impl Ledger {
+    /// Of a thread's rows.
+    pub fn of(file: &TraceFile, rows: &[Sample], window: Interval) -> (Ledger, CpuTrace) {
+        let cut = rows.iter().filter_map(|row| cut(row, window));
+        let trace = CpuTrace::of_rows(file, cut);
+        let mut ledger = Ledger { wall_ns: window.length(), ..Ledger::default() };
+        let (running, off): (Vec<&Stretch>, Vec<&Stretch>) =
+            trace.stretches.iter().partition(|stretch| stretch.state == ThreadState::Running);
+        let sum = |of: &[&Stretch]| -> u64 { of.iter().map(|one| one.weight_ns).sum() };
+        // Waits that were added up before they were written may reach over an edge.
+        let off_ns = sum(&off).min(ledger.wall_ns);
+        ledger.running_ns = ledger.wall_ns - off_ns;
+        let period_ns = rows.iter().filter(|row| row.cpu.is_some()).map(|row| row.weight_ns).max();
+        let sampled_ns = sum(&running);
+        let missing_ns = ledger.running_ns.saturating_sub(sampled_ns);
+        let is_sampled = sampled_ns > 0
+            && (sampled_ns as f64 >= LEAST_SAMPLED * ledger.running_ns as f64
+                || missing_ns <= MOST_PERIODS * period_ns.unwrap_or(0));
+        let known_ns = if is_sampled { ledger.running_ns } else { sampled_ns };
+        ledger.enter(&trace, &off, off_ns);
+        ledger.enter(&trace, &running, known_ns.min(ledger.running_ns));
+        let unknown_ns = ledger.running_ns - known_ns.min(ledger.running_ns);
+        if unknown_ns > 0 {
+            let unknown = WallTime { ns: unknown_ns, ..WallTime::default() };
+            ledger.parts.entry(Part::Unknown).or_default().add(unknown);
+        }
+        (ledger, trace)
+    }
+
+    /// Divides time among stretches by their weights.
+    fn enter(&mut self, trace: &CpuTrace, stretches: &[&Stretch], all_ns: u64) {
+        let weights = stretches.iter().map(|stretch| stretch.weight_ns);
+        for (stretch, ns) in stretches.iter().zip(apportion(all_ns, weights)) {
+            let part = Part::of(stretch.state, &stretch.stack, &trace.names);
+            let is_running = stretch.state == ThreadState::Running;
+            let samples = if is_running && !stretch.stack.is_empty() { stretch.samples } else { 0 };
+            let amount = WallTime { ns, samples, variance: stretch.variance };
+            self.samples += samples;
+            self.parts.entry(part).or_default().add(amount);
+            let place = Place::of(part, trace.stack(stretch.process, stretch.id), &trace.names);
+            self.places.entry(place).or_default().add(amount);
+        }
+    }
+
+    /// Time of a part.
+    pub fn ns(&self, part: Part) -> u64 {
+        self.parts.get(&part).map_or(0, |amount| amount.ns)
+    }
+
+    /// Half the width of the interval in which an amount lies in 95 cases of 100, ns: samples
+    /// on a core are a part of all of them.
+    pub fn error_ns(&self, amount: &WallTime) -> u64 {
+        let share = amount.samples as f64 / self.samples.max(1) as f64;
+        let spread = share * (1.0 - share) / self.samples.max(1) as f64;
+        let of_samples = (self.running_ns as f64).powi(2) * spread;
+        (1.96 * (of_samples + amount.variance).sqrt()).round() as u64
+    }
+
+    /// Places of a part, or of all, most time first.
+    pub fn places(&self, part: Option<Part>) -> Vec<(&Place, &WallTime)> {
+        let of = |place: &&Place| part.is_none_or(|part| place.part == part);
+        let mut all: Vec<_> = self.places.iter().filter(|(place, _)| of(place)).collect();
+        all.retain(|(_, amount)| amount.ns > 0);
+        all.sort_by(|a, b| (b.1.ns, a.0).cmp(&(a.1.ns, b.0)));
+        all
+    }
+}
+
+/// The part of a row in a window; `None` if there is none, or if it is time on a core that no
+/// sample stands for: what is left of the window has it.
+pub(super) fn cut(row: &Sample, window: Interval) -> Option<Sample> {
+    if row.state == ThreadState::Running {
+        let is_in = (window.start..window.end).contains(&row.time_ns);
+        return (is_in && row.cpu.is_some()).then_some(*row);
+    }
+    let lasted = Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
+    let inside = lasted.overlap(window);
+    let weight_ns = inside.length();
+    (weight_ns > 0).then_some(Sample { time_ns: inside.start, weight_ns, ..*row })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use proptest::prelude::*;
+    use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol};
+
+    /// A file with one stack, of a function of Python's.
+    fn file() -> TraceFile {
+        let mut made = Fixture::new();
+        let [function, file, module] = ["train", "/me/train.py", "[python]"].map(|t| made.name(t));
+        let address = SYNTHETIC_FRAME | 1;
+        let symbol = Symbol { process: 0, address, depth: 0, function, file, line: 7, module };
+        made.writer.symbol(&symbol);
+        made.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![address] });
+        made.finish()
+    }
+
+    fn row(time_ns: u64, weight_ns: u64, state: ThreadState, stack: u32) -> Sample {
+        let cpu = (state == ThreadState::Running && stack > 0).then_some(0);
+        Sample { time_ns, weight_ns, state, stack, cpu, ..Sample::default() }
+    }
+
+    fn parts(rows: &[Sample], window: Interval) -> Vec<(Part, u64)> {
+        let (ledger, _) = Ledger::of(&file(), rows, window);
+        let mut parts: Vec<_> = ledger.parts.iter().map(|(part, all)| (*part, all.ns)).collect();
+        parts.retain(|(_, ns)| *ns > 0);
+        parts.sort();
+        parts
+    }
+
+    use ThreadState::{Blocked, Lock, Runnable, Running};
+
+    #[test]
+    fn samples_divide_what_waits_leave_of_the_wall_time() {
+        let rows = [
+            row(90, 20, Lock, 1),
+            row(120, 10, Running, 1),
+            row(130, 10, Running, 1),
+            // It is in what is left already.
+            row(0, 500, Running, 0),
+            row(140, 30, Runnable, 0),
+            row(190, 50, Blocked, 0),
+        ];
+        let expected =
+            [(Part::Python, 50), (Part::Lock, 10), (Part::NoCore, 30), (Part::Unknown, 10)];
+        assert_eq!(parts(&rows, Interval::new(100, 200)), expected);
+    }
+
+    #[test]
+    fn time_on_a_core_that_was_hardly_sampled_is_unknown() {
+        let rows = [row(10, 10, Running, 1), row(400, 100, Lock, 1)];
+        let expected = [(Part::Python, 10), (Part::Lock, 100), (Part::Unknown, 890)];
+        assert_eq!(parts(&rows, Interval::new(0, 1000)), expected);
+        assert_eq!(parts(&[], Interval::new(0, 1000)), [(Part::Unknown, 1000)]);
+    }
+
+    #[test]
+    fn a_line_is_that_of_the_stack() {
+        let rows = [row(10, 10, Running, 1)];
+        let (ledger, _) = Ledger::of(&file(), &rows, Interval::new(0, 20));
+        let (place, amount) = ledger.places(Some(Part::Python))[0];
+        assert_eq!((place.shown(), place.line, amount.ns), ("train (train.py:7)".into(), 7, 20));
+        assert_eq!(ledger.error_ns(amount), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_to_the_wall_time(
+            rows in prop::collection::vec((0_u64..1000, 1_u64..300, 0_u8..4, 0_u32..2), 0..30),
+            start in 0_u64..500,
+            length in 0_u64..800,
+        ) {
+            let states = [Running, Runnable, Lock, Blocked];
+            let rows: Vec<Sample> = rows
+                .into_iter()
+                .map(|(time, weight, state, stack)| row(time, weight, states[state as usize], stack))
+                .collect();
+            let window = Interval::new(start, start + length);
+            let sum: u64 = parts(&rows, window).iter().map(|(_, ns)| ns).sum();
+            prop_assert_eq!(sum, length);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The parts of a driving thread's life: start-up, the time that is judged, the rest.
+
+use tprof_trace::model::{Sample, ThreadState};
+
+use super::driver::Driver;
+use crate::base::intervals::Interval;
+use crate::cpu::Role;
+use crate::rank::Step;
+use crate::rank::samples::{CpuTrace, Func, Layer};
+
+/// Start-up goes on over less than this time without an import.
+const LEAST_BREAK_NS: u64 = 50_000_000;
+/// Or over a share of the time of imports so far.
+const SHARE_OF_BREAK: u64 = 5;
+
+/// Where the judged time begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the first step; it ends with the last one.
+    FirstStep,
+    /// With the first batch that was taken from PyTorch's DataLoader.
+    FirstBatch,
+    /// After start-up. It ends, as with the first batch, where Python was last running.
+    AfterStartUp,
+    /// With the thread's life: it has no Python.
+    Beginning,
+}
+
+impl Start {
+    /// In words, after "from".
+    pub fn words(self) -> &'static str {
+        match self {
+            Start::FirstStep => "the first step to the last",
+            Start::FirstBatch => "the first batch",
+            Start::AfterStartUp => "the end of start-up",
+            Start::Beginning => "its beginning",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// All of it.
+    pub whole: Interval,
+    /// Python's start and imports, from the beginning; empty without Python.
+    pub start_up: Interval,
+    /// What is judged.
+    pub window: Interval,
+    /// Why it begins there.
+    pub start: Start,
+}
+
+impl Life {
+    /// Of a driver with these rows, in order of time.
+    pub fn of(driver: &Driver, steps: &[Step], rows: &[Sample], trace: &CpuTrace) -> Life {
+        let first_ns = rows.first().map_or(driver.start_ns, began);
+        let whole = Interval::new(driver.start_ns.min(first_ns), driver.end_ns);
+        let phases: Vec<RowPhase> = rows.iter().map(|row| RowPhase::of(row, trace)).collect();
+        let start_up_end = end_of_start_up(rows, &phases).clamp(whole.start, whole.end);
+        let has_python = phases.iter().any(RowPhase::is_python);
+        let start_up = match has_python {
+            true => Interval::new(whole.start, start_up_end),
+            false => Interval::new(whole.start, whole.start),
+        };
+        // The end of the interpreter, and of libraries, is no work of the job's.
+        let last = rows.iter().zip(&phases).filter(|(_, phase)| phase.is_python());
+        let last_ns = last.map(|(row, _)| ended(row)).max();
+        let end_ns = last_ns.unwrap_or(whole.end).clamp(start_up.end, whole.end);
+        let first_batch = rows.iter().zip(&phases).find(|(_, phase)| **phase == RowPhase::Batch);
+        let (start, window) = match (steps, first_batch) {
+            ([first, .., last], _) => {
+                let end = steps.iter().map(|step| step.interval.end).max();
+                let end = end.unwrap_or(last.interval.end);
+                (Start::FirstStep, Interval::new(first.interval.start, end))
+            }
+            (_, Some((row, _))) => {
+                let from = began(row).max(start_up.end);
+                (Start::FirstBatch, Interval::new(from, end_ns))
+            }
+            _ if has_python => (Start::AfterStartUp, Interval::new(start_up.end, end_ns)),
+            _ => (Start::Beginning, whole),
+        };
+        Life { whole, start_up, window, start }
+    }
+}
+
+/// When what a row stands for began.
+fn began(row: &Sample) -> u64 {
+    match row.state {
+        ThreadState::Running => row.time_ns.saturating_sub(row.weight_ns),
+        _ => row.time_ns,
+    }
+}
+
+fn ended(row: &Sample) -> u64 {
+    match row.state {
+        ThreadState::Running => row.time_ns,
+        _ => row.time_ns.saturating_add(row.weight_ns),
+    }
+}
+
+/// What a row shows of the phases of a thread's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowPhase {
+    /// No stack.
+    Unknown,
+    /// No Python function.
+    Native,
+    Import,
+    /// A batch is taken from the DataLoader.
+    Batch,
+    Python,
+}
+
+impl RowPhase {
+    fn is_python(&self) -> bool {
+        !matches!(self, RowPhase::Unknown | RowPhase::Native)
+    }
+
+    fn of(row: &Sample, trace: &CpuTrace) -> RowPhase {
+        let stack = trace.stack(row.process, row.stack);
+        if stack.functions.is_empty() {
+            return RowPhase::Unknown;
+        }
+        let functions = || stack.functions.iter().map(|id| trace.names.get(*id));
+        let mut python = functions().filter(|func| func.layer == Layer::Python).peekable();
+        if python.peek().is_none() {
+            return RowPhase::Native;
+        }
+        // What the interpreter begins with is frozen into it.
+        let is_frozen =
+            |func: &Func| func.layer != Layer::Python || func.file.starts_with("<frozen");
+        if functions().any(Func::is_import) || functions().all(is_frozen) {
+            return RowPhase::Import;
+        }
+        let roles = python.filter_map(|func| Role::of(&func.name, &func.file));
+        match Role::of_all(roles) {
+            Some(Role::Consumer) => RowPhase::Batch,
+            _ => RowPhase::Python,
+        }
+    }
+}
+
+/// The end of the last import of a series from the beginning: 0 if there is neither Python nor
+/// an import.
+fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
+    let (mut end_ns, mut imports_ns, mut break_ns) = (0, 0, 0);
+    let mut is_before_python = true;
+    for (row, phase) in rows.iter().zip(phases) {
+        // Time on a core without a sample lies anywhere in the thread's life.
+        if row.state == ThreadState::Running && row.cpu.is_none() {
+            continue;
+        }
+        match phase {
+            RowPhase::Native if is_before_python => end_ns = ended(row),
+            // Python's frames could not be read, as of code that was loaded a moment ago.
+            RowPhase::Unknown | RowPhase::Native => {}
+            RowPhase::Import => {
+                imports_ns += row.weight_ns + std::mem::take(&mut break_ns);
+                end_ns = ended(row);
+                is_before_python = false;
+            }
+            RowPhase::Batch | RowPhase::Python => {
+                is_before_python = false;
+                break_ns += row.weight_ns;
+                if break_ns > LEAST_BREAK_NS.max(imports_ns / SHARE_OF_BREAK) {
+                    break;
+                }
+            }
+        }
+    }
+    end_ns
+}

@@ -1,0 +1,76 @@
+//! Where a thread is: the line of the user's own code, and what that called.
+
+use tprof_facts::labels::base_name;
+
+use crate::rank::samples::{Func, FunctionTable, Layer, Part, Stack, is_interpreter};
+
+/// A part of the time, a line, and the code below it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    pub part: Part,
+    /// The innermost function of the user's own Python code; where there is none, of Python;
+    /// else of compiled code. Empty if the stack is unknown.
+    pub function: String,
+    /// Its file; empty if unknown.
+    pub file: String,
+    /// Its line; 0 if unknown.
+    pub line: u32,
+    /// The innermost function below it, the interpreter's and the kernel's left out; empty if
+    /// there is none.
+    pub below: String,
+    /// Base name of that function's module, where it is compiled code.
+    pub library: String,
+}
+
+impl Place {
+    /// Of a stack.
+    pub fn of(part: Part, stack: &Stack, names: &FunctionTable) -> Place {
+        let frames: Vec<(&Func, u32)> = (stack.functions.iter())
+            .zip(&stack.lines)
+            .map(|(id, line)| (names.get(*id), *line))
+            .filter(|(func, _)| func.layer != Layer::Kernel)
+            .collect();
+        let find = |passes: &dyn Fn(&Func, u32) -> bool| {
+            frames.iter().position(|(func, line)| passes(func, *line))
+        };
+        let is_python = |func: &Func| func.layer == Layer::Python;
+        let at = find(&|func, _| is_python(func) && func.is_own() && !func.is_import())
+            .or_else(|| find(&|func, _| is_python(func) && !func.is_import()))
+            .or_else(|| find(&|func, _| is_python(func)))
+            .or_else(|| find(&|func, line| line > 0 && func.is_own()))
+            .or_else(|| find(&|func, _| !func.is_system()))
+            .or(if frames.is_empty() { None } else { Some(0) });
+        let mut place = Place {
+            part,
+            function: String::new(),
+            file: String::new(),
+            line: 0,
+            below: String::new(),
+            library: String::new(),
+        };
+        let Some(at) = at else { return place };
+        let (func, line) = frames[at];
+        (place.function, place.file, place.line) =
+            (func.name.to_string(), func.file.to_string(), line);
+        let inner = frames[..at].iter().find(|(func, _)| !is_interpreter(&func.module));
+        if let Some((inner, _)) = inner {
+            place.below = inner.name.to_string();
+            if inner.layer == Layer::Native {
+                place.library = inner.module.to_string();
+            }
+        } else if func.layer == Layer::Native {
+            place.library = func.module.to_string();
+        }
+        place
+    }
+
+    /// `function (file.py:12)`.
+    pub fn shown(&self) -> String {
+        match (self.file.is_empty(), self.line) {
+            (true, _) if self.function.is_empty() => "(stack unknown)".to_owned(),
+            (true, _) => self.function.clone(),
+            (false, 0) => format!("{} ({})", self.function, base_name(&self.file)),
+            (false, line) => format!("{} ({}:{line})", self.function, base_name(&self.file)),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! `host`: all of the wall time of the thread that drives each rank, in parts that add up.
+//!
+//! The thread's time off a core is measured, switch by switch; what is left of the wall
+//! time it ran, and its CPU samples divide that. So the parts add up exactly, and what
+//! was not recorded is a part of its own. Start-up is apart, and so is what lies outside
+//! of the steps.
+
+mod driver;
+mod imports;
+mod ledger;
+mod life;
+mod line;
+mod rank_host;
+mod report;
+mod steps;
+mod tables;
+
+pub use report::KIND;

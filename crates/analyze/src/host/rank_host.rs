@@ -1,0 +1,102 @@
+//! All that is known of the thread that drives a rank.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::Sample;
+
+use super::driver::Driver;
+use super::imports;
+use super::ledger::{Ledger, cut};
+use super::life::Life;
+use super::steps::StepTime;
+use crate::base::intervals::Interval;
+use crate::rank::samples::{CpuTrace, Part};
+use crate::rank::{Needs, RankTrace, steps_of_one_process};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct RankHost {
+    pub driver: Driver,
+    pub life: Life,
+    /// The judged time.
+    pub ledger: Ledger,
+    /// Start-up.
+    pub start_up: Ledger,
+    /// Wall time of start-up by imported module, most first; without a module that could be
+    /// named: the rest.
+    pub imports: Vec<(String, u64)>,
+    /// Each step.
+    pub steps: Vec<StepTime>,
+}
+
+impl RankHost {
+    /// Tables that it reads.
+    pub const NEEDS: Needs = Needs::SAMPLES.and(Needs::ANNOTATIONS);
+
+    /// Of a rank with samples and annotations; `None` where no thread was sampled.
+    pub fn of(rank: &RankTrace<'_>) -> Option<RankHost> {
+        let steps = steps_of_one_process(rank);
+        let driver = Driver::of(rank, &steps)?;
+        let is_own = |row: &Sample| row.process == driver.process && row.thread == driver.thread;
+        // What cannot be read was noted when the samples were read first.
+        let mut rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(is_own).collect();
+        rows.sort_by_key(|row| row.time_ns);
+        let life = Life::of(&driver, &steps, &rows, &rank.cpu);
+        let (ledger, _) = Ledger::of(rank.file, &rows, life.window);
+        let before = Interval::new(life.start_up.start, life.start_up.end.min(life.window.start));
+        let (start_up, trace) = Ledger::of(rank.file, &rows, before);
+        let imports = imports_of(&rows, before, &start_up, &trace);
+        let steps = StepTime::all(&steps, &rows, &rank.cpu);
+        Some(RankHost { driver, life, ledger, start_up, imports, steps })
+    }
+
+    /// Wall time outside of start-up and the judged time.
+    pub fn outside_ns(&self) -> u64 {
+        let judged = self.ledger.wall_ns + self.start_up.wall_ns;
+        self.life.whole.length().saturating_sub(judged)
+    }
+
+    /// Time on a core or waiting by line, most first: file, line, function, on a core, waiting.
+    pub fn lines(&self) -> Vec<(LineKey, [u64; 2])> {
+        let mut lines: HashMap<LineKey, [u64; 2]> = HashMap::new();
+        for (place, amount) in &self.ledger.places {
+            if place.part == Part::Unknown || place.function.is_empty() {
+                continue;
+            }
+            let key = (place.file.clone(), place.line, place.function.clone());
+            let at = usize::from(!place.part.is_running());
+            lines.entry(key).or_default()[at] += amount.ns;
+        }
+        let mut lines: Vec<_> = lines.into_iter().filter(|(_, ns)| ns[0] + ns[1] > 0).collect();
+        lines.sort_by(|a, b| (b.1[0] + b.1[1], &a.0).cmp(&(a.1[0] + a.1[1], &b.0)));
+        lines
+    }
+}
+
+/// File, line, function.
+pub type LineKey = (String, u32, String);
+
+/// Divides the wall time of start-up by module, as its rows are.
+fn imports_of(
+    rows: &[Sample],
+    window: Interval,
+    start_up: &Ledger,
+    trace: &CpuTrace,
+) -> Vec<(String, u64)> {
+    let mut names: FxHashMap<u32, Option<String>> = FxHashMap::default();
+    let mut sums: HashMap<Option<String>, u64> = HashMap::new();
+    for row in rows.iter().filter_map(|row| cut(row, window)) {
+        let name = names.entry(row.stack).or_insert_with(|| {
+            let stack = trace.stack(row.process, row.stack);
+            imports::module(stack.functions.iter().map(|id| trace.names.get(*id)))
+        });
+        *sums.entry(name.clone()).or_default() += row.weight_ns;
+    }
+    let all_ns: u64 = sums.values().sum();
+    let scale = start_up.wall_ns as f64 / all_ns.max(1) as f64;
+    let named = sums.into_iter().filter_map(|(name, ns)| Some((name?, (ns as f64 * scale) as u64)));
+    let mut named: Vec<(String, u64)> = named.collect();
+    named.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    named
+}

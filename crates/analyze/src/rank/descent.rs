@@ -1,0 +1,24 @@
+//! Which process began within which.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::model::Process;
+
+/// Whether a process of `among` is an ancestor of this one.
+pub(crate) fn descends(
+    of: &Process,
+    by_pid: &FxHashMap<u32, &Process>,
+    among: &FxHashSet<u32>,
+    most: usize,
+) -> bool {
+    let mut at = of;
+    // Numbers of processes are used again: ancestors may form a ring.
+    for _ in 0..most {
+        match by_pid.get(&at.parent) {
+            Some(parent) if parent.process == of.process => return false,
+            Some(parent) if among.contains(&parent.process) => return true,
+            Some(parent) => at = parent,
+            None => return false,
+        }
+    }
+    false
+}

@@ -1,0 +1,257 @@
+//! What a moment of a thread counts as: one definition of each kind of wait and of running
+//! for all reports.
+//!
+//! The parts are exclusive, so that they add up. Of a wait the most specific cause decides:
+//! Python's lock, a device, a page fault, a collective, data from a worker, then the kind
+//! of system call.
+
+mod names;
+
+use tprof_trace::model::ThreadState;
+
+use super::names::{Func, FuncId, FunctionTable, Layer};
+pub(crate) use names::is_allocator;
+
+/// A part of a thread's wall time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// On a core in the interpreter, for Python code.
+    Python,
+    /// On a core in compiled code, or in the kernel for it.
+    Native,
+    /// Waiting for what a worker process or thread makes: batches, results, queues.
+    Data,
+    /// Waiting for Python's global lock.
+    Gil,
+    /// Waiting for another lock, a condition or a thread.
+    Lock,
+    /// Waiting for a file, a pipe or a disk.
+    FileIo,
+    /// Waiting for a peer at a socket.
+    Socket,
+    /// In a collective operation, waiting or polling.
+    Collective,
+    /// In a call that waits for a device, waiting or polling.
+    Device,
+    /// Ready to run, without a free core.
+    NoCore,
+    /// On a core in the heap's allocator.
+    Allocator,
+    /// In the kernel for a page that was not there.
+    PageFault,
+    /// On a core in Python's garbage collector.
+    Gc,
+    /// Waiting for something else: a sleep, a child process, events.
+    Other,
+    /// What the thread did was not recorded.
+    Unknown,
+}
+
+/// All parts, in the order of tables.
+pub const PARTS: [Part; 15] = [
+    Part::Python,
+    Part::Native,
+    Part::Data,
+    Part::Gil,
+    Part::Lock,
+    Part::FileIo,
+    Part::Socket,
+    Part::Collective,
+    Part::Device,
+    Part::NoCore,
+    Part::Allocator,
+    Part::PageFault,
+    Part::Gc,
+    Part::Other,
+    Part::Unknown,
+];
+
+impl Part {
+    /// As JSON has it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Part::Python => "python",
+            Part::Native => "native",
+            Part::Data => "data",
+            Part::Gil => "gil",
+            Part::Lock => "lock",
+            Part::FileIo => "file_io",
+            Part::Socket => "socket",
+            Part::Collective => "collective",
+            Part::Device => "device",
+            Part::NoCore => "no_core",
+            Part::Allocator => "allocator",
+            Part::PageFault => "page_fault",
+            Part::Gc => "gc",
+            Part::Other => "other",
+            Part::Unknown => "unknown",
+        }
+    }
+
+    /// For a person.
+    pub fn word(self) -> &'static str {
+        match self {
+            Part::Python => "running Python",
+            Part::Native => "running native code",
+            Part::Data => "waiting for data",
+            Part::Gil => "waiting for the GIL",
+            Part::Lock => "waiting for a lock",
+            Part::FileIo => "file or pipe I/O",
+            Part::Socket => "socket",
+            Part::Collective => "collective",
+            Part::Device => "waiting for a device",
+            Part::NoCore => "ready, no free core",
+            Part::Allocator => "malloc and free",
+            Part::PageFault => "page faults",
+            Part::Gc => "garbage collection",
+            Part::Other => "other waits",
+            Part::Unknown => "unknown",
+        }
+    }
+
+    /// Of a thread in a state, with these functions on its stack, innermost first.
+    pub fn of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> Part {
+        let frames: Vec<&Func> = stack.iter().map(|id| names.get(*id)).collect();
+        match state {
+            ThreadState::Running => running(&frames),
+            ThreadState::Runnable => Part::NoCore,
+            ThreadState::Gil => Part::Gil,
+            state => waiting(state, &frames),
+        }
+    }
+
+    /// Whether the thread was on a core.
+    pub fn is_running(self) -> bool {
+        matches!(self, Part::Python | Part::Native | Part::Allocator | Part::Gc | Part::PageFault)
+    }
+}
+
+fn running(frames: &[&Func]) -> Part {
+    let Some(user) = frames.iter().find(|func| func.layer != Layer::Kernel) else {
+        return if frames.is_empty() { Part::Unknown } else { Part::Native };
+    };
+    if names::is_page_fault(frames) {
+        return Part::PageFault;
+    }
+    if names::is_in_allocator(frames) {
+        return Part::Allocator;
+    }
+    if names::is_collection(frames) {
+        return Part::Gc;
+    }
+    if names::is_collective(frames) {
+        return Part::Collective;
+    }
+    if names::waits_for_device(frames) {
+        return Part::Device;
+    }
+    match user.layer == Layer::Python || is_interpreter(&user.module) {
+        true => Part::Python,
+        false => Part::Native,
+    }
+}
+
+fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
+    if frames.is_empty() && state == ThreadState::Blocked {
+        return Part::Unknown;
+    }
+    if names::is_page_fault(frames) {
+        return Part::PageFault;
+    }
+    if names::is_collective(frames) {
+        return Part::Collective;
+    }
+    if state == ThreadState::Device {
+        return Part::Device;
+    }
+    if frames.iter().any(|func| takes_data(func)) {
+        return Part::Data;
+    }
+    match state {
+        ThreadState::Lock => Part::Lock,
+        ThreadState::Io | ThreadState::Poll if names::is_socket(frames) => Part::Socket,
+        ThreadState::Io => Part::FileIo,
+        _ => Part::Other,
+    }
+}
+
+/// Whether code is CPython's own.
+pub(crate) fn is_interpreter(module: &str) -> bool {
+    module.starts_with("python3") || module.starts_with("libpython3") || module == "python"
+}
+
+/// Whether one of Python's functions takes what a worker makes.
+pub(crate) fn takes_data(func: &Func) -> bool {
+    let own = func.name.rsplit('.').next().unwrap_or(&func.name);
+    let of =
+        |(file, functions): &(&str, &[&str])| func.file.ends_with(file) && functions.contains(&own);
+    func.layer == Layer::Python && names::TAKES_DATA.iter().any(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(state: ThreadState, frames: &[(&str, &str, Layer)]) -> Part {
+        let mut table = FunctionTable::default();
+        let func = |(name, place, layer): &(&str, &str, Layer)| Func {
+            name: (*name).into(),
+            file: if *layer == Layer::Python { *place } else { "" }.into(),
+            module: if *layer == Layer::Python { "[python]" } else { *place }.into(),
+            layer: *layer,
+        };
+        let ids: Vec<FuncId> = frames.iter().map(|frame| table.id(func(frame))).collect();
+        Part::of(state, &ids, &table)
+    }
+
+    use Layer::{Kernel, Native, Python};
+    use ThreadState::{Blocked, Gil, Io, Lock, Poll, Runnable, Running, Sleep};
+
+    #[test]
+    fn a_running_thread_is_in_python_in_a_library_or_in_the_allocator() {
+        let main = ("main", "/home/me/train.py", Python);
+        assert_eq!(part(Running, &[main]), Part::Python);
+        let of_interpreter = ("list_sort", "libpython3.11.so.1.0", Native);
+        assert_eq!(part(Running, &[of_interpreter, main]), Part::Python);
+        let library = ("gemm", "libopenblas.so.0", Native);
+        assert_eq!(part(Running, &[library, main]), Part::Native);
+        let malloc = ("_int_malloc", "libc.so.6", Native);
+        assert_eq!(part(Running, &[malloc, library, main]), Part::Allocator);
+        let fault = ("asm_exc_page_fault", "[kernel]", Kernel);
+        assert_eq!(part(Running, &[fault, library, main]), Part::PageFault);
+        assert_eq!(part(Running, &[("gc_collect_main", "python3.11", Native), main]), Part::Gc);
+        assert_eq!(part(Running, &[("ksys_write", "[kernel]", Kernel), main]), Part::Python);
+        assert_eq!(part(Running, &[]), Part::Unknown);
+    }
+
+    #[test]
+    fn the_most_specific_cause_of_a_wait_decides() {
+        let main = ("main", "/home/me/train.py", Python);
+        let next = ("_BaseDataLoaderIter.__next__", "/x/torch/utils/data/dataloader.py", Python);
+        let get = ("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", Python);
+        assert_eq!(part(Poll, &[next, main]), Part::Data);
+        assert_eq!(part(Io, &[get, main]), Part::Data);
+        assert_eq!(part(Gil, &[next, main]), Part::Gil);
+        assert_eq!(part(Runnable, &[]), Part::NoCore);
+        assert_eq!(part(Lock, &[main]), Part::Lock);
+        assert_eq!(part(Io, &[main]), Part::FileIo);
+        let peer = ("unix_stream_data_wait", "[kernel]", Kernel);
+        assert_eq!(part(Io, &[peer, main]), Part::Socket);
+        let receive = ("recv", "libc.so.6", Native);
+        assert_eq!(part(Io, &[receive, main]), Part::Socket);
+        let library = ("SSLSocket.read", "/usr/lib/python3.11/ssl.py", Python);
+        assert_eq!(part(Poll, &[library, main]), Part::Socket);
+        assert_eq!(part(Poll, &[main]), Part::Other);
+        assert_eq!(part(Sleep, &[main]), Part::Other);
+        let gloo = ("c10d::Work::wait(std::chrono::duration)", "libtorch_cpu.so", Native);
+        assert_eq!(part(Lock, &[gloo, main]), Part::Collective);
+        assert_eq!(part(Blocked, &[]), Part::Unknown);
+        assert_eq!(part(Blocked, &[("wait4", "libc.so.6", Native), main]), Part::Other);
+    }
+
+    #[test]
+    fn a_file_of_ones_own_is_not_taken_for_a_library_of_that_name() {
+        let own = ("Queue.get", "/home/me/my_queue.py", Python);
+        assert_eq!(part(Lock, &[own]), Part::Lock);
+    }
+}

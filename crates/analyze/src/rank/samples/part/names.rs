@@ -1,0 +1,178 @@
+//! Names of functions that show what a thread does: of Linux, glibc, CPython, PyTorch, MPI,
+//! NCCL and allocators.
+
+use super::super::names::{Func, Layer};
+use super::super::waits;
+
+/// Frames from the innermost on in which an allocator's functions are searched.
+const ALLOCATOR_DEPTH: usize = 4;
+/// Frames from the innermost on in which others are.
+const DEPTH: usize = 40;
+
+/// Python's functions that wait for what a worker makes, by the end of their file.
+pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
+    ("torch/utils/data/dataloader.py", &["__next__", "_next_data"]),
+    ("multiprocessing/queues.py", &["get"]),
+    ("multiprocessing/connection.py", &["recv", "recv_bytes", "recv_bytes_into", "poll", "wait"]),
+    ("multiprocessing/pool.py", &["next", "get", "wait"]),
+    ("concurrent/futures/_base.py", &["result", "wait", "as_completed", "result_iterator"]),
+    ("/queue.py", &["get"]),
+    ("tensorflow/python/data/ops/iterator_ops.py", &["__next__", "_next_internal"]),
+    ("datasets/iterable_dataset.py", &["__iter__"]),
+];
+
+/// Functions of allocators: glibc, jemalloc, tcmalloc, mimalloc, C++, Python.
+const ALLOCATORS: [&str; 18] = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "cfree",
+    "posix_memalign",
+    "aligned_alloc",
+    "_int_malloc",
+    "_int_free",
+    "malloc_consolidate",
+    "unlink_chunk",
+    "tcache_put",
+    "sysmalloc",
+    "operator new",
+    "operator delete",
+    "PyObject_Malloc",
+    "PyObject_Free",
+    "_PyObject_Malloc",
+];
+const ALLOCATOR_PREFIXES: [&str; 7] =
+    ["__libc_malloc", "__libc_free", "_int_free", "je_", "tc_", "mi_", "tcmalloc::"];
+
+/// The kernel's functions for a page that is not there.
+const FAULTS: [&str; 6] = [
+    "asm_exc_page_fault",
+    "exc_page_fault",
+    "do_user_addr_fault",
+    "handle_mm_fault",
+    "do_page_fault",
+    "el0_da",
+];
+
+/// CPython's garbage collector, by the beginning of names.
+const COLLECTORS: [&str; 6] = [
+    "gc_collect",
+    "_PyGC_Collect",
+    "PyGC_Collect",
+    "deduce_unreachable",
+    "_Py_RunGC",
+    "subtract_refs",
+];
+
+/// Beginnings of names of collectives' functions.
+const COLLECTIVES: [&str; 9] =
+    ["MPI_", "PMPI_", "MPIR_", "MPID", "ompi_", "opal_progress", "nccl", "pncc", "horovod::"];
+/// Parts of names of collectives' functions.
+const COLLECTIVE_PARTS: [&str; 4] = ["c10d::", "gloo::", "ProcessGroup", "TCPStore"];
+/// Beginnings of names of modules in which nothing else is done.
+const COLLECTIVE_MODULES: [&str; 4] = ["libmpi.so", "libnccl.so", "libopen-pal.so", "libgloo"];
+/// Files of Python's functions for collectives.
+const COLLECTIVE_FILES: [&str; 2] =
+    ["torch/distributed/distributed_c10d.py", "horovod/torch/mpi_ops.py"];
+
+/// Beginnings of names of the kernel's functions in which a socket is waited for.
+const KERNEL_SOCKETS: [&str; 11] = [
+    "unix_stream_",
+    "unix_dgram_",
+    "__skb_wait",
+    "sk_wait",
+    "tcp_",
+    "udp_",
+    "inet_",
+    "sock_",
+    "__sys_recv",
+    "__sys_accept",
+    "__sys_connect",
+];
+/// The C library's functions for sockets, without leading underscores, and the beginnings of
+/// CPython's.
+const SOCKETS: [&str; 18] = [
+    "recv",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "send",
+    "sendto",
+    "sendmsg",
+    "accept",
+    "accept4",
+    "connect",
+    "libc_recv",
+    "libc_recvfrom",
+    "libc_recvmsg",
+    "libc_send",
+    "libc_sendto",
+    "libc_sendmsg",
+    "libc_accept",
+    "libc_connect",
+];
+const SOCKET_PREFIXES: [&str; 1] = ["sock_"];
+/// Files of Python's functions for sockets.
+const SOCKET_FILES: [&str; 4] = ["/socket.py", "/ssl.py", "http/client.py", "/socketserver.py"];
+
+/// Whether a function is one of an allocator's.
+pub(crate) fn is_allocator(function: &str) -> bool {
+    let base = function.split(['@', '(', '[']).next().unwrap_or(function).trim_end();
+    ALLOCATORS.contains(&base) || ALLOCATOR_PREFIXES.iter().any(|start| base.starts_with(start))
+}
+
+/// Whether a stack's inner end is in an allocator.
+pub(super) fn is_in_allocator(frames: &[&Func]) -> bool {
+    let native = native(frames).take(ALLOCATOR_DEPTH);
+    native.take_while(|func| func.layer == Layer::Native).any(|func| is_allocator(&func.name))
+}
+
+/// Whether the kernel works on a page fault.
+pub(super) fn is_page_fault(frames: &[&Func]) -> bool {
+    let kernel = frames.iter().take_while(|func| func.layer == Layer::Kernel);
+    kernel.into_iter().any(|func| FAULTS.contains(&&*func.name))
+}
+
+/// Whether Python's garbage is collected, by no Python function further in.
+pub(super) fn is_collection(frames: &[&Func]) -> bool {
+    let inner = native(frames).take_while(|func| func.layer == Layer::Native);
+    inner.take(DEPTH).any(|func| COLLECTORS.iter().any(|start| func.name.starts_with(start)))
+}
+
+/// Whether a call that waits for a device polls.
+pub(super) fn waits_for_device(frames: &[&Func]) -> bool {
+    let native = native(frames).take(DEPTH).filter(|func| func.layer == Layer::Native);
+    native.into_iter().any(|func| waits::is_of_device(&func.name))
+}
+
+/// Whether a stack is in a collective.
+pub(super) fn is_collective(frames: &[&Func]) -> bool {
+    frames.iter().take(DEPTH).any(|func| match func.layer {
+        Layer::Kernel => false,
+        Layer::Python => COLLECTIVE_FILES.iter().any(|end| func.file.ends_with(end)),
+        Layer::Native => {
+            COLLECTIVES.iter().any(|start| func.name.starts_with(start))
+                || COLLECTIVE_PARTS.iter().any(|part| func.name.contains(part))
+                || COLLECTIVE_MODULES.iter().any(|start| func.module.starts_with(start))
+        }
+    })
+}
+
+/// Whether a stack waits at a socket.
+pub(super) fn is_socket(frames: &[&Func]) -> bool {
+    frames.iter().take(DEPTH).any(|func| match func.layer {
+        Layer::Kernel => KERNEL_SOCKETS.iter().any(|start| func.name.starts_with(start)),
+        Layer::Python => SOCKET_FILES.iter().any(|end| func.file.ends_with(end)),
+        Layer::Native => {
+            let plain = func.name.trim_start_matches('_').trim_start_matches("GI_");
+            let plain = plain.trim_start_matches('_').split('@').next().unwrap_or_default();
+            SOCKETS.contains(&plain) || SOCKET_PREFIXES.iter().any(|start| plain.starts_with(start))
+        }
+    })
+}
+
+/// What the user's code called, innermost first.
+fn native<'f>(frames: &'f [&'f Func]) -> impl Iterator<Item = &'f &'f Func> {
+    frames.iter().skip_while(|func| func.layer == Layer::Kernel)
+}
