@@ -111,7 +111,9 @@ fn what_the_library_returned_is_what_is_recorded_and_reported() {
         assert!(gpu["throttled"].is_number(), "{gpu}");
     }
     // By their UUIDs, which CUPTI records as well.
-    assert_eq!([&gpus[0], &gpus[1]].map(|gpu| &gpu["visible_to"]), ["rank 0 as 0", "rank 0 as 1"]);
+    // The program could use both.
+    assert_eq!(gpus[0]["visible_to"], "rank 0 as 0");
+    assert_eq!(gpus[1]["visible_to_missing"], "no recorded process uses it");
 
     // The summary has them in short.
     let summary = document("summary", &run.run);
@@ -145,7 +147,8 @@ fn what_the_library_returned_is_what_is_recorded_and_reported() {
     points.sort_by(|a, b| a["ts"].as_f64().unwrap().total_cmp(&b["ts"].as_f64().unwrap()));
     let exported = changes(points.into_iter().map(|event| {
         let (pid, value) = (event["pid"].as_u64().unwrap(), event["args"]["value"].as_f64());
-        (pid, event["name"].as_str().unwrap().to_owned(), value.unwrap())
+        // A device without a recorded process has no stream lanes: its own lane is beside theirs.
+        (pid % 1000, event["name"].as_str().unwrap().to_owned(), value.unwrap())
     }));
     assert_eq!(exported, recorded);
 }

@@ -8,6 +8,7 @@ mod compiled;
 mod doctor;
 mod losses;
 mod memory;
+mod places;
 mod records;
 mod run_kernel;
 

@@ -36,6 +36,8 @@ pub struct Gpu {
     matching: Matching,
     /// CUPTI records memory.
     records_memory: bool,
+    /// CUPTI's version.
+    version: u64,
     externals: Vec<ExternalId>,
     ranges: Ranges,
     launches: Launches,
@@ -59,6 +61,7 @@ impl Gpu {
             spans: Vec::new(),
             matching: Matching::default(),
             records_memory: true,
+            version: 0,
             externals: Vec::new(),
             ranges: Ranges::default(),
             launches: Launches::default(),
@@ -111,27 +114,41 @@ impl Gpu {
                 self.mark_client(record, place, clock);
                 self.note(record.argument, *count, *text as u32, place, losses);
             }
-            ExtKind::Device => self.rows.device(&gpu::Device::unpack(payload)?, place),
-            ExtKind::Stream => self.rows.stream(&gpu::Stream::unpack(payload)?, place),
+            ExtKind::Device => {
+                self.rows.devices.describe(gpu::Device::unpack(payload)?);
+                self.place_streams(place);
+            }
+            ExtKind::Stream => {
+                self.rows.devices.stream(gpu::Stream::unpack(payload)?);
+                self.place_streams(place);
+            }
             ExtKind::Context => {
                 let context = gpu::Context::unpack(payload)?;
-                self.rows.contexts.insert(context.context, (context.device, context.null_stream));
+                self.on_device(context.context, context.device, place);
             }
             ExtKind::Kernel => {
                 let kernel = gpu::Kernel::unpack(payload)?;
                 if kernel.graph == 0 {
                     self.launches.ran(kernel.correlation);
                 }
+                self.on_device(kernel.context, kernel.device, place);
                 let row = self.rows.kernel(&kernel, place);
                 self.kernels.push(row);
             }
             ExtKind::Copy => {
-                let row = self.rows.copy(&gpu::Copy::unpack(payload)?);
+                let copy = gpu::Copy::unpack(payload)?;
+                self.on_device(copy.context, copy.device, place);
+                let row = self.rows.copy(&copy);
                 self.copies.push(row);
             }
             ExtKind::Call => {
                 let call = gpu::Call::unpack(payload)?;
+                // The agent's own questions to the driver are none of the job's.
+                if place.threads.get(&call.thread) == Some(&record.thread) {
+                    return Some(());
+                }
                 let row = self.rows.call(&call, place);
+                self.wait_of_call(&call, &row);
                 if row.kind == SpanKind::Runtime {
                     self.last_call = Some((row.thread, row.start_ns));
                     let call_made = RuntimeCall {
@@ -178,6 +195,49 @@ impl Gpu {
             }
         }
         Some(())
+    }
+
+    /// Work of a context ran on a device.
+    #[inline]
+    fn on_device(&mut self, context: u32, device: u32, place: &mut ThreadRows<'_>) {
+        if self.rows.devices.context(context, device) {
+            self.place_streams(place);
+        }
+    }
+
+    /// Adds the wait of a call that waits for a device, where CUPTI records none of it: 13.0 as it
+    /// came out, by the notes of its first update.
+    fn wait_of_call(&mut self, call: &gpu::Call, row: &Span) {
+        const WITHOUT_WAITS: u64 = 130_000;
+        const NEAR: usize = 64;
+        if self.version != WITHOUT_WAITS || call.result != 0 {
+            return;
+        }
+        let name = self.rows.texts.text(call.name).unwrap_or_default();
+        let waits = ["cudaDeviceSynchronize", "cuCtxSynchronize"];
+        let correlation = Some(u64::from(call.correlation));
+        // A call of the runtime's and the driver's within it are one wait.
+        let is_known =
+            self.waits.iter().rev().take(NEAR).any(|wait| wait.correlation == correlation);
+        if is_known || !waits.iter().any(|of| name.starts_with(of)) {
+            return;
+        }
+        let context = self.rows.devices.only_context();
+        self.waits.push(Synchronization {
+            start_ns: row.start_ns,
+            duration_ns: row.duration_ns,
+            process: row.process,
+            device: context.map(|(_, device)| device),
+            context: context.map_or(0, |(context, _)| context),
+            kind: SyncKind::Context,
+            correlation,
+            ..Synchronization::default()
+        });
+    }
+
+    fn place_streams(&mut self, place: &mut ThreadRows<'_>) {
+        let Rows { process, texts, devices, .. } = &mut self.rows;
+        devices.write(*process, texts, place);
     }
 
     fn join(
@@ -268,6 +328,7 @@ impl Gpu {
             trouble::NOT_CHAINED => blind("another injected library", text),
             trouble::OTHER_PROFILER => blind(NCCL_CHOICES, text),
             trouble::USES => {
+                self.version = count;
                 let key = place.writer().name("cupti");
                 let value = serde_json::json!({
                     "process": self.rows.process, "version": count, "path": text,
@@ -356,6 +417,10 @@ impl Gpu {
             &mut self.rows.texts,
         );
         write_rows(&mut self.kernels, |row| row.start_ns, writer, losses);
+        // A context may have come behind the first wait for it.
+        for wait in self.waits.iter_mut().filter(|wait| wait.device.is_none()) {
+            wait.device = self.rows.devices.of_context(wait.context);
+        }
         write_rows(&mut self.copies, |row| row.start_ns, writer, losses);
         write_rows(&mut self.waits, |row| row.start_ns, writer, losses);
         write_rows(&mut self.spans, |row| row.start_ns, writer, losses);
@@ -376,6 +441,7 @@ impl Gpu {
         let unrecorded = self.ranges.close(end_ns);
         self.write(threads, writer, losses);
         for (what, why, count) in [
+            ("streams", "no record shows their device", self.rows.devices.unplaced()),
             ("NVTX ranges", "their names were lost", unrecorded.nameless),
             ("NVTX ranges", "their ends were not recorded", unrecorded.endless),
             ("ends of NVTX ranges", "their process ended first", unrecorded.cut),

@@ -6,6 +6,7 @@
 
 mod agent;
 pub mod coverage;
+mod devices;
 mod joins;
 mod launches;
 pub mod matching;

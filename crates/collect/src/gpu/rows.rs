@@ -1,5 +1,6 @@
 //! Rows of the trace from payloads of the agent.
 
+use super::devices::Devices;
 use super::joins::Joins;
 use super::texts::Texts;
 use crate::out::files::OpenFile;
@@ -43,8 +44,7 @@ pub struct Rows {
     pub process: ProcessIndex,
     pub joins: Joins,
     pub texts: Texts,
-    /// Device and default stream of each context.
-    pub contexts: HashMap<u32, (u32, u32)>,
+    pub devices: Devices,
     /// Stream-ordered pools, by device and address: bytes held and given out.
     pools: HashMap<(u32, u64), [u64; 2]>,
 }
@@ -56,7 +56,7 @@ impl Rows {
             process,
             joins: Joins::default(),
             texts: Texts::default(),
-            contexts: HashMap::new(),
+            devices: Devices::default(),
             pools: HashMap::new(),
         }
     }
@@ -139,7 +139,7 @@ impl Rows {
             start_ns,
             duration_ns,
             process: self.process,
-            device: self.contexts.get(&w.context).map(|(device, _)| *device),
+            device: self.devices.of_context(w.context),
             context: w.context,
             stream: there(w.stream),
             kind: match w.kind {
@@ -226,53 +226,6 @@ impl Rows {
             name: place.writer().name(name),
             ..Span::default()
         }
-    }
-
-    pub fn device(&mut self, d: &gpu::Device, place: &mut ThreadRows<'_>) {
-        let uuid = [d.uuid_low.to_le_bytes(), d.uuid_high.to_le_bytes()].concat();
-        let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-        let known = uuid.iter().any(|byte| *byte != 0);
-        let uuid = if known { format!("GPU-{}", parts.join("-")) } else { String::new() };
-        place.file.devices.insert(uuid.clone());
-        let properties = serde_json::json!({
-            "regsPerBlock": d.registers_block,
-            "regsPerMultiprocessor": d.registers,
-            "sharedMemPerBlock": d.shared_block,
-            "sharedMemPerMultiprocessor": d.shared,
-            "maxThreadsPerBlock": d.threads,
-            "maxThreadsPerMultiprocessor": d.warps.saturating_mul(d.warp),
-            "maxBlocksPerMultiprocessor": d.blocks,
-            "warpSize": d.warp,
-            "clockRateKHz": d.clock,
-            "l2CacheBytes": d.cache,
-            "memoryBandwidthKBps": d.bandwidth,
-        });
-        let name = self.texts.plain(d.name, place.writer()).unwrap_or_default();
-        let row = Device {
-            process: self.process,
-            device: d.device,
-            name,
-            uuid: place.writer().name(&uuid),
-            memory_bytes: Some(d.memory),
-            processors: Some(d.processors),
-            compute_major: Some(d.major),
-            compute_minor: Some(d.minor),
-            properties: place.writer().name(&properties.to_string()),
-        };
-        place.writer().device(&row);
-    }
-
-    pub fn stream(&mut self, s: &gpu::Stream, place: &mut ThreadRows<'_>) {
-        let device = self.contexts.get(&s.context).map_or(0, |(device, _)| *device);
-        place.writer().stream(&Stream {
-            process: self.process,
-            device,
-            context: s.context,
-            stream: u64::from(s.stream),
-            name: NameId::default(),
-            priority: Some(s.priority.wrapping_add(1 << 31)),
-        });
     }
 }
 

@@ -8,6 +8,7 @@
 use super::client::{deliver::Busy, functions};
 use super::clock::join_clocks;
 use super::cupti::{Cupti, Unfit};
+use super::devices;
 use super::journal::{self, What};
 use super::loader::Loader;
 use super::notes::{note, reason, refused, without};
@@ -252,6 +253,9 @@ impl Flushing {
         }
         if last || due {
             count_lost(self.thread, &self.cupti);
+        }
+        if due && !last {
+            devices::describe(self.thread);
         }
         if last {
             join_clocks(self.thread, &self.cupti);

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod cupti;
 pub mod decode;
 pub mod detach;
+pub mod devices;
 pub mod journal;
 pub mod kinds;
 pub mod loader;

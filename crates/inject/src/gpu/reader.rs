@@ -4,6 +4,7 @@ use super::buffers::{self, Done};
 use super::client::wants;
 use super::cupti::Cupti;
 use super::decode::{self, Names, Skip};
+use super::devices;
 use super::journal::{self, What};
 use super::kinds;
 use super::notes::note;
@@ -55,6 +56,7 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
         // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
         match unsafe { decode::decode(record, names) } {
             Ok(decoded) => {
+                devices::seen(&decoded);
                 let lasting =
                     matches!(decoded.kind, ExtKind::Device | ExtKind::Context | ExtKind::Stream);
                 if lasting || thread.is_on() {

@@ -120,7 +120,7 @@ extern "C" fn attach_sink(sink: Option<Sink>) {
     SINK.store(sink.map_or(0, |f| f as usize), SeqCst);
     if sink.is_some() {
         for device in 0..devices() {
-            streams::introduce(device);
+            streams::describe(device);
         }
     }
 }
@@ -186,6 +186,7 @@ fn thread_id() -> u32 {
 extern "C" fn choose(device: u32) -> bool {
     if device < devices() {
         DEVICE.set(device);
+        streams::enter(device);
     }
     device < devices()
 }

@@ -21,6 +21,7 @@ const POOL_STEP: u64 = 32 << 20;
 const NO_STREAM: u32 = u32::MAX;
 
 fn place(device: u32, stream: u32, correlation: u32) -> Place {
+    streams::enter(device);
     let context = streams::context_of(device);
     Place { device, context, stream, correlation, ..Place::default() }
 }

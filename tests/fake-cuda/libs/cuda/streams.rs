@@ -36,15 +36,26 @@ pub fn context_of(device: u32) -> u32 {
     device + 1
 }
 
-/// Reports a device, its context and the default stream.
-pub fn introduce(device: u32) {
-    let place = Place { device, context: context_of(device), ..Place::default() };
+/// Reports a device: of all that are visible, when the driver starts.
+pub fn describe(device: u32) {
+    let place = Place { device, ..Place::default() };
     let now = time::now();
     crate::report(&place, now, now, &Happened::Device);
-    crate::report(&place, now, now, &Happened::Context(NULL_STREAM));
+}
+
+/// Makes the context of a device, and its default stream, where there is none yet: when a program
+/// selects the device, or first uses it.
+pub fn enter(device: u32) {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    if MADE.fetch_or(1 << device, SeqCst) >> device & 1 == 0 {
+        let place = Place { device, context: context_of(device), ..Place::default() };
+        let now = time::now();
+        crate::report(&place, now, now, &Happened::Context(NULL_STREAM));
+    }
 }
 
 fn start(id: u32, device: u32) -> Arc<Stream> {
+    enter(device);
     let stream = Arc::new(Stream {
         id,
         device,

@@ -8,6 +8,8 @@
 //! | `broken=N` | behind each Nth record comes one of no kind, and the buffer cannot be read on |
 //! | `overhead=N` | behind each Nth kernel's record comes one of time that CUPTI itself took |
 //! | `everything` | also memory of arrays, of other processes, of the program's own and of handles has records: no documentation states whether it has |
+//! | `devices` | devices have no records: they were made before anybody asked |
+//! | `contexts` | records of contexts come last of all |
 //! | `late` | buffers come one flush later, the last one first |
 //! | `hold` | a buffer has one record, and comes back only by a forced flush |
 //! | `orphans` | buffers of a client that is replaced go to the next one |

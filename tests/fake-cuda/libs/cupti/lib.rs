@@ -87,7 +87,7 @@ fn feed() {
 }
 
 /// Its version.
-fn version() -> u32 {
+pub fn version() -> u32 {
     let known = if major() == 12 { 28 } else { 130_500 };
     let known = replay::replay().map_or(known, |replay| i64::from(replay.version));
     number("FAKE_CUPTI_VERSION", known) as u32
@@ -283,6 +283,9 @@ pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
         result = CUPTI_ERROR_INVALID_OPERATION;
     }
     if result == CUPTI_SUCCESS {
+        if flags != 0 {
+            records::late_contexts();
+        }
         buffers::flush(flags != 0);
     }
     result

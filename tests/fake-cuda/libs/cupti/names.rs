@@ -25,6 +25,7 @@ pub fn of_runtime(number: u32) -> Option<&'static CStr> {
 /// Of a call of the driver's.
 pub fn of_driver(number: u32) -> Option<&'static CStr> {
     Some(match number {
+        5 => c"cuDeviceGetName",
         17 => c"cuCtxSynchronize",
         243 => c"cuMemAlloc_v2",
         245 => c"cuMemFree_v2",
@@ -39,6 +40,7 @@ pub fn of_driver(number: u32) -> Option<&'static CStr> {
         552 => c"cuMemUnmap",
         553 => c"cuMemSetAccess",
         565 => c"cuMemRetainAllocationHandle",
+        647 => c"cuDeviceGetUuid_v2",
         677 => c"cuGetProcAddress_v2",
         800 => c"cuCtxSynchronize_v2",
         _ => return None,

@@ -2,9 +2,11 @@
 
 use crate::{
     CALLS_FROM, SYSTEM_THREADS, buffers, clock, external, faults, is_on, major, muted, replay,
+    version,
 };
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_cupti_sys::bindings::*;
 use tprof_fake_cuda::{Happened, Launch, Place, engine, memory};
@@ -98,6 +100,7 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
         return;
     }
     let stamp = |time| clock::of((engine().stamp)(time));
+    let is_late = end == u64::MAX;
     let (start, end) = (stamp(start), stamp(end));
     match what {
         Happened::Kernel(launch) if is_on(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) => {
@@ -136,6 +139,8 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
                 correlationId: place.correlation, graphId: place.graph, graphNodeId: place.node),
             );
         }
+        // As 13.0 came out.
+        Happened::Wait(CONTEXT_WAIT, _) if version() == 130_000 => {}
         Happened::Wait(kind, event) if is_on(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION) => {
             write(
                 0,
@@ -159,6 +164,9 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
         {
             changed(place, start, (*operation, memory::DEVICE, *address, *bytes), Some(*pool));
         }
+        Happened::Context(null) if faults::is_set("contexts") && !is_late => {
+            LATE.lock().unwrap().push((*place, *null));
+        }
         Happened::Context(null) if is_on(CUPTI_ACTIVITY_KIND_CONTEXT) => {
             versioned!(0, CUpti_ActivityContext3, CUpti_ActivityContext4,
                 CUPTI_ACTIVITY_KIND_CONTEXT, contextId: place.context, deviceId: place.device,
@@ -172,6 +180,7 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
                 correlationId: place.correlation),
             );
         }
+        Happened::Device if faults::is_set("devices") => {}
         Happened::Device if is_on(CUPTI_ACTIVITY_KIND_DEVICE) => {
             versioned!(0, CUpti_ActivityDevice5, CUpti_ActivityDevice6, CUPTI_ACTIVITY_KIND_DEVICE,
                 id: place.device, name: c"Simulated GPU".as_ptr(), computeCapabilityMajor: 9,
@@ -206,6 +215,19 @@ fn changed(
         record.memoryPoolConfig.utilizedSize = used;
     }
     write(0, &record);
+}
+
+/// `CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE`.
+const CONTEXT_WAIT: u32 = 4;
+
+/// Contexts with records that come last.
+static LATE: Mutex<Vec<(Place, u32)>> = Mutex::new(Vec::new());
+
+/// Writes the records of contexts that were held back.
+pub fn late_contexts() {
+    for (place, null) in std::mem::take(&mut *LATE.lock().unwrap()) {
+        take(&raw const place, 0, u64::MAX, &Happened::Context(null));
+    }
 }
 
 /// A call of the runtime's or the driver's.

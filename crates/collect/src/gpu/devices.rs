@@ -1,0 +1,136 @@
+//! Devices that a process uses, and their contexts and streams, from records that come in any
+//! order.
+//!
+//! CUPTI describes every device that is visible to a process, used or not. One that the process has
+//! a context on is one that it uses: with eight ranks on eight devices each has one, not eight.
+//! Records of contexts and of streams may lie in buffers of different threads, so that a stream may
+//! come before the context that places it on a device.
+
+use super::rows::ThreadRows;
+use super::texts::Texts;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use tprof_trace::model::*;
+use tprof_wire::gpu;
+
+/// See the module.
+#[derive(Default)]
+pub struct Devices {
+    /// Context → device.
+    contexts: HashMap<u32, u32>,
+    described: BTreeMap<u32, gpu::Device>,
+    written: HashSet<u32>,
+    /// Streams of contexts that did not come yet.
+    streams: Vec<gpu::Stream>,
+    /// Context and device of the last work: nearly always those of the next.
+    last: Option<(u32, u32)>,
+}
+
+impl Devices {
+    /// The device of a context.
+    pub fn of_context(&self, context: u32) -> Option<u32> {
+        self.contexts.get(&context).copied()
+    }
+
+    /// The only context of a process, and its device.
+    pub fn only_context(&self) -> Option<(u32, u32)> {
+        let mut all = self.contexts.iter();
+        let (context, device) = all.next()?;
+        all.next().is_none().then_some((*context, *device))
+    }
+
+    /// A device was described; the first description counts.
+    pub fn describe(&mut self, device: gpu::Device) {
+        self.described.entry(device.device).or_insert(device);
+    }
+
+    /// A stream was made.
+    pub fn stream(&mut self, stream: gpu::Stream) {
+        self.streams.push(stream);
+    }
+
+    /// A context is on a device; whether that is news.
+    #[inline]
+    pub fn context(&mut self, context: u32, device: u32) -> bool {
+        if self.last == Some((context, device)) {
+            return false;
+        }
+        self.last = Some((context, device));
+        self.contexts.insert(context, device) != Some(device)
+    }
+
+    /// Writes devices that are used and described, and streams with a known device.
+    pub fn write(&mut self, process: ProcessIndex, texts: &mut Texts, place: &mut ThreadRows<'_>) {
+        let used: HashSet<u32> = self.contexts.values().copied().collect();
+        for (number, device) in &self.described {
+            if used.contains(number) && self.written.insert(*number) {
+                write_device(process, device, texts, place);
+            }
+        }
+        let contexts = &self.contexts;
+        self.streams.retain(|stream| match contexts.get(&stream.context) {
+            None => true,
+            Some(device) => {
+                place.writer().stream(&Stream {
+                    process,
+                    device: *device,
+                    context: stream.context,
+                    stream: u64::from(stream.stream),
+                    name: NameId::default(),
+                    priority: Some(stream.priority.wrapping_add(1 << 31)),
+                });
+                false
+            }
+        });
+    }
+
+    /// Streams of which no record has shown the device.
+    pub fn unplaced(&self) -> u64 {
+        self.streams.len() as u64
+    }
+}
+
+fn write_device(
+    process: ProcessIndex,
+    d: &gpu::Device,
+    texts: &mut Texts,
+    place: &mut ThreadRows<'_>,
+) {
+    let uuid = [d.uuid_low.to_le_bytes(), d.uuid_high.to_le_bytes()].concat();
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    let known = uuid.iter().any(|byte| *byte != 0);
+    let uuid = if known { format!("GPU-{}", parts.join("-")) } else { String::new() };
+    place.file.devices.insert(uuid.clone());
+    // The driver's own answers leave some out.
+    let some = |number: u32| (number != 0).then_some(number);
+    let properties: serde_json::Map<_, _> = [
+        ("regsPerBlock", u64::from(d.registers_block)),
+        ("regsPerMultiprocessor", d.registers.into()),
+        ("sharedMemPerBlock", d.shared_block.into()),
+        ("sharedMemPerMultiprocessor", d.shared.into()),
+        ("maxThreadsPerBlock", d.threads.into()),
+        ("maxThreadsPerMultiprocessor", d.warps.saturating_mul(d.warp).into()),
+        ("maxBlocksPerMultiprocessor", d.blocks.into()),
+        ("warpSize", d.warp.into()),
+        ("clockRateKHz", d.clock.into()),
+        ("l2CacheBytes", d.cache.into()),
+        ("memoryBandwidthKBps", d.bandwidth),
+    ]
+    .into_iter()
+    .filter(|(_, value)| *value != 0)
+    .map(|(key, value)| (key.to_owned(), value.into()))
+    .collect();
+    let name = texts.plain(d.name, place.writer()).unwrap_or_default();
+    let row = Device {
+        process,
+        device: d.device,
+        name,
+        uuid: place.writer().name(&uuid),
+        memory_bytes: (d.memory != 0).then_some(d.memory),
+        processors: some(d.processors),
+        compute_major: some(d.major),
+        compute_minor: some(d.major).map(|_| d.minor),
+        properties: place.writer().name(&serde_json::Value::from(properties).to_string()),
+    };
+    place.writer().device(&row);
+}

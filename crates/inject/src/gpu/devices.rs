@@ -1,0 +1,143 @@
+//! Devices that CUPTI does not describe: its records of devices are made when CUDA starts, which
+//! may be before they are switched on. Once a process has a context on such a device, the driver
+//! is asked for its name, UUID and size.
+//!
+//! Only the flush thread comes here, and only while the process runs: a context exists, so that the
+//! driver is up, and what is asked changes nothing.
+
+use super::decode::Decoded;
+use super::loader::function;
+use super::texts;
+use crate::block::Thread;
+use crate::{loaded, ring};
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tprof_wire::gpu;
+use tprof_wire::record::ExtKind;
+
+/// Devices with a description, as bits.
+static DESCRIBED: AtomicU64 = AtomicU64::new(0);
+/// Devices with a context, as bits.
+static USED: AtomicU64 = AtomicU64::new(0);
+
+/// Takes a record of CUPTI's.
+pub fn seen(decoded: &Decoded) {
+    let (place, device) = match decoded.kind {
+        ExtKind::Device => (&DESCRIBED, gpu::Device::unpack(decoded.payload()).map(|d| d.device)),
+        ExtKind::Context => (&USED, gpu::Context::unpack(decoded.payload()).map(|c| c.device)),
+        _ => return,
+    };
+    if let Some(device) = device.filter(|device| *device < u64::BITS) {
+        place.fetch_or(1 << device, Relaxed);
+    }
+}
+
+/// Describes devices that are used and that no record has described, once.
+pub fn describe(thread: &Thread) {
+    let missing = USED.load(Relaxed) & !DESCRIBED.load(Relaxed);
+    if missing == 0 {
+        return;
+    }
+    DESCRIBED.fetch_or(missing, Relaxed);
+    let Some(driver) = Driver::find() else { return };
+    for number in (0..u64::BITS).filter(|number| missing >> number & 1 != 0) {
+        if let Some(device) = driver.device(thread, number) {
+            ring::ext(thread, ExtKind::Device, 0, thread.clock(), &device.pack());
+        }
+    }
+}
+
+type Get = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
+type Uuid = unsafe extern "C" fn(*mut [u64; 2], c_int) -> c_int;
+type Name = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+type Memory = unsafe extern "C" fn(*mut usize, c_int) -> c_int;
+type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+
+/// Bytes of a name, at most.
+const NAME_MOST: usize = 128;
+
+/// Numbers of `CUdevice_attribute`.
+mod attribute {
+    pub const THREADS_BLOCK: i32 = 1;
+    pub const SHARED_BLOCK: i32 = 8;
+    pub const WARP: i32 = 10;
+    pub const REGISTERS_BLOCK: i32 = 12;
+    pub const CLOCK: i32 = 13;
+    pub const PROCESSORS: i32 = 16;
+    pub const L2_CACHE: i32 = 38;
+    pub const THREADS: i32 = 39;
+    pub const MAJOR: i32 = 75;
+    pub const MINOR: i32 = 76;
+    pub const SHARED: i32 = 81;
+    pub const REGISTERS: i32 = 82;
+    pub const BLOCKS: i32 = 106;
+}
+
+/// The driver's functions.
+struct Driver {
+    get: Get,
+    uuid: Uuid,
+    name: Name,
+    memory: Memory,
+    attribute: Attribute,
+}
+
+impl Driver {
+    fn find() -> Option<Driver> {
+        let driver = loaded::named(b"libcuda.so")?;
+        let at = |name: &CStr| driver.function(name);
+        Some(Driver {
+            get: function!(at(c"cuDeviceGet")?, Get),
+            uuid: function!(at(c"cuDeviceGetUuid_v2")?, Uuid),
+            name: function!(at(c"cuDeviceGetName")?, Name),
+            memory: function!(at(c"cuDeviceTotalMem_v2")?, Memory),
+            attribute: function!(at(c"cuDeviceGetAttribute")?, Attribute),
+        })
+    }
+
+    /// What the driver reports of a device; 0 where it does not.
+    fn device(&self, thread: &Thread, number: u32) -> Option<gpu::Device> {
+        let (mut device, mut uuid, mut memory) = (0, [0u64; 2], 0usize);
+        let mut name = [0 as c_char; NAME_MOST];
+        // SAFETY: places for the answers, of the types that the functions of these names have.
+        let known = unsafe {
+            (self.get)(&raw mut device, number as c_int) == 0
+                && (self.uuid)(&raw mut uuid, device) == 0
+                && (self.name)(name.as_mut_ptr(), NAME_MOST as c_int - 1, device) == 0
+                && (self.memory)(&raw mut memory, device) == 0
+        };
+        if !known {
+            return None;
+        }
+        let of = |which: i32| {
+            let mut value = 0;
+            // SAFETY: as above.
+            let known = unsafe { (self.attribute)(&raw mut value, which, device) } == 0;
+            if known { value.max(0) as u32 } else { 0 }
+        };
+        let warp = of(attribute::WARP);
+        // SAFETY: the last byte is 0.
+        let text = unsafe { CStr::from_ptr(name.as_ptr()) };
+        Some(gpu::Device {
+            memory: memory as u64,
+            uuid_low: uuid.first().copied().unwrap_or(0),
+            uuid_high: uuid.last().copied().unwrap_or(0),
+            device: number,
+            name: texts::id(thread, text.to_bytes()),
+            processors: of(attribute::PROCESSORS),
+            major: of(attribute::MAJOR),
+            minor: of(attribute::MINOR),
+            clock: of(attribute::CLOCK),
+            cache: of(attribute::L2_CACHE),
+            warp,
+            threads: of(attribute::THREADS_BLOCK),
+            warps: of(attribute::THREADS).checked_div(warp).unwrap_or(0),
+            blocks: of(attribute::BLOCKS),
+            shared: of(attribute::SHARED),
+            shared_block: of(attribute::SHARED_BLOCK),
+            registers: of(attribute::REGISTERS),
+            registers_block: of(attribute::REGISTERS_BLOCK),
+            ..gpu::Device::default()
+        })
+    }
+}
