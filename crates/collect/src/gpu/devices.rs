@@ -6,15 +6,15 @@
 //! Records of contexts and of streams may lie in buffers of different threads, so that a stream may
 //! come before the context that places it on a device.
 
-use super::rows::ThreadRows;
 use super::texts::Texts;
+use super::thread_rows::ThreadRows;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::*;
 use tprof_wire::gpu;
 
 /// See the module.
 #[derive(Default)]
-pub struct Devices {
+pub struct UsedDevices {
     /// Context → device.
     contexts: HashMap<u32, u32>,
     described: BTreeMap<u32, gpu::Device>,
@@ -25,7 +25,7 @@ pub struct Devices {
     last: Option<(u32, u32)>,
 }
 
-impl Devices {
+impl UsedDevices {
     /// The device of a context.
     pub fn of_context(&self, context: u32) -> Option<u32> {
         self.contexts.get(&context).copied()

@@ -13,7 +13,8 @@ pub mod matching;
 mod ranges;
 mod rows;
 mod texts;
+mod thread_rows;
 pub mod virtual_memory;
 
 pub use agent::{AgentRecord, Gpu, NCCL_CHOICES};
-pub use rows::ThreadRows;
+pub use thread_rows::ThreadRows;

@@ -1,50 +1,23 @@
 //! Rows of the trace from payloads of the agent.
 
-use super::devices::Devices;
+use super::devices::UsedDevices;
 use super::joins::Joins;
 use super::texts::Texts;
+use super::thread_rows::ThreadRows;
 use crate::out::files::OpenFile;
 use std::collections::HashMap;
-use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 use tprof_wire::gpu;
 
 /// CUPTI's number for "no stream", "no event".
 const NONE: u32 = u32::MAX;
 
-/// Where rows go, and the threads that are known there.
-pub struct ThreadRows<'a> {
-    /// The file.
-    pub file: &'a mut OpenFile,
-    /// Rows of the process's threads, by their ids.
-    pub threads: &'a mut HashMap<u32, ThreadIndex>,
-}
-
-impl ThreadRows<'_> {
-    /// The file's writer.
-    pub fn writer(&mut self) -> &mut TraceWriter {
-        &mut self.file.writer
-    }
-
-    /// The row of a thread, which is made where there is none.
-    pub fn thread(&mut self, process: ProcessIndex, tid: u32, start_ns: u64) -> ThreadIndex {
-        if let Some(index) = self.threads.get(&tid) {
-            return *index;
-        }
-        let index = self.file.threads;
-        self.file.threads += 1;
-        self.file.writer.thread(&Thread { thread: index, process, tid, start_ns });
-        self.threads.insert(tid, index);
-        index
-    }
-}
-
 /// What rows are made with.
 pub struct Rows {
     pub process: ProcessIndex,
     pub joins: Joins,
     pub texts: Texts,
-    pub devices: Devices,
+    pub devices: UsedDevices,
     /// Stream-ordered pools, by device and address: bytes held and given out.
     pools: HashMap<(u32, u64), [u64; 2]>,
 }
@@ -56,7 +29,7 @@ impl Rows {
             process,
             joins: Joins::default(),
             texts: Texts::default(),
-            devices: Devices::default(),
+            devices: UsedDevices::default(),
             pools: HashMap::new(),
         }
     }

@@ -39,7 +39,7 @@ pub fn describe(thread: &Thread) {
         return;
     }
     DESCRIBED.fetch_or(missing, Relaxed);
-    let Some(driver) = Driver::find() else { return };
+    let Some(driver) = DriverFunctions::find() else { return };
     for number in (0..u64::BITS).filter(|number| missing >> number & 1 != 0) {
         if let Some(device) = driver.device(thread, number) {
             ring::ext(thread, ExtKind::Device, 0, thread.clock(), &device.pack());
@@ -47,11 +47,11 @@ pub fn describe(thread: &Thread) {
     }
 }
 
-type Get = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-type Uuid = unsafe extern "C" fn(*mut [u64; 2], c_int) -> c_int;
-type Name = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
-type Memory = unsafe extern "C" fn(*mut usize, c_int) -> c_int;
-type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+type GetDevice = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
+type GetUuid = unsafe extern "C" fn(*mut [u64; 2], c_int) -> c_int;
+type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+type GetMemory = unsafe extern "C" fn(*mut usize, c_int) -> c_int;
+type GetAttribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
 /// Bytes of a name, at most.
 const NAME_MOST: usize = 128;
@@ -74,24 +74,24 @@ mod attribute {
 }
 
 /// The driver's functions.
-struct Driver {
-    get: Get,
-    uuid: Uuid,
-    name: Name,
-    memory: Memory,
-    attribute: Attribute,
+struct DriverFunctions {
+    get: GetDevice,
+    uuid: GetUuid,
+    name: GetName,
+    memory: GetMemory,
+    attribute: GetAttribute,
 }
 
-impl Driver {
-    fn find() -> Option<Driver> {
+impl DriverFunctions {
+    fn find() -> Option<DriverFunctions> {
         let driver = loaded::named(b"libcuda.so")?;
         let at = |name: &CStr| driver.function(name);
-        Some(Driver {
-            get: function!(at(c"cuDeviceGet")?, Get),
-            uuid: function!(at(c"cuDeviceGetUuid_v2")?, Uuid),
-            name: function!(at(c"cuDeviceGetName")?, Name),
-            memory: function!(at(c"cuDeviceTotalMem_v2")?, Memory),
-            attribute: function!(at(c"cuDeviceGetAttribute")?, Attribute),
+        Some(DriverFunctions {
+            get: function!(at(c"cuDeviceGet")?, GetDevice),
+            uuid: function!(at(c"cuDeviceGetUuid_v2")?, GetUuid),
+            name: function!(at(c"cuDeviceGetName")?, GetName),
+            memory: function!(at(c"cuDeviceTotalMem_v2")?, GetMemory),
+            attribute: function!(at(c"cuDeviceGetAttribute")?, GetAttribute),
         })
     }
 
