@@ -252,10 +252,8 @@ impl Flushing {
             self.in_vain = 0;
         }
         if last || due {
-            count_lost(self.thread, &self.cupti);
-        }
-        if due && !last {
             devices::describe(self.thread);
+            count_lost(self.thread, &self.cupti);
         }
         if last {
             join_clocks(self.thread, &self.cupti);

@@ -2,8 +2,8 @@
 //! may be before they are switched on. Once a process has a context on such a device, the driver
 //! is asked for its name, UUID and size.
 //!
-//! Only the flush thread comes here, and only while the process runs: a context exists, so that the
-//! driver is up, and what is asked changes nothing.
+//! Only the flush thread comes here, at its flushes: a context exists, so that the driver is up (it
+//! ends after the agent), and what is asked changes nothing.
 
 use super::decode::Decoded;
 use super::loader::function;
