@@ -46,7 +46,7 @@ functions='cuptiGetVersion|cuptiGetTimestamp|cuptiGetResultString|cuptiGetCallba
 functions="$functions|cuptiActivity(Register(Callbacks)|Enable|Disable|SetAttribute|FlushAll|GetNextRecord)(_v2)?"
 functions="$functions|cuptiActivityGetNumDroppedRecords(_v2)?|cuptiSetThreadIdType|cuptiSubscribe(_v2)?|cuptiUnsubscribe"
 functions="$functions|cuptiActivityRegisterTimestampCallback|cuptiActivity(Enable|Disable)Context"
-functions="$functions|cuptiActivityGetAttribute|cuptiActivityEnable(Runtime|Driver)Api|cuptiGetThreadIdType"
+functions="$functions|cuptiActivityGetAttribute|cuptiActivityEnable(Runtime|Driver)Api|cuptiGetThreadIdType|cuptiActivityFlushPeriod"
 functions="$functions|cuptiFinalize|cuptiEnableDomain"
 
 printf '#include <cupti.h>\n#include <cupti_activity_deprecated.h>\n' >"$work/all.h"

@@ -141,6 +141,10 @@ static void end(int session, uint64_t from)
     uint64_t until;
     int seen[64] = {0}, wild = 0, dirty = 0, early = 0, calls = 0, get_device = 0, get_error = 0, lost = 0;
     CHECK(cuptiGetTimestamp_(&until));
+    /* As Kineto: without a buffer there is nothing to flush. */
+    pthread_mutex_lock(&lock);
+    if (!buffers) puts("no buffer was asked for");
+    pthread_mutex_unlock(&lock);
     for (int i = 0; i < KINDS; i++) CHECK(cuptiActivityDisable_(kinds[i]));
     int flushed = cuptiActivityFlushAll_(1);
     if (has("threads")) CHECK(cuptiActivityGetAttribute_(9, &size, &on));
@@ -164,6 +168,7 @@ static void end(int session, uint64_t from)
         }
         if (lent[i].done) free(lent[i].at);
     }
+    if (has("mean")) lost = 0;
     int other = 0;
     for (int kind = 0; kind < 64; kind++) {
         int mine = 0;

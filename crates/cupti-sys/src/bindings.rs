@@ -1088,6 +1088,9 @@ unsafe extern "C" {
     -> CUptiResult;
 }
 unsafe extern "C" {
+    pub fn cuptiActivityFlushPeriod(time: u32) -> CUptiResult;
+}
+unsafe extern "C" {
     pub fn cuptiActivityGetAttribute(
         attr: CUpti_ActivityAttribute,
         valueSize: *mut usize,

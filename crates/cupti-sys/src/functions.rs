@@ -88,6 +88,10 @@ function!(
     EnableDomain = cuptiEnableDomain(u32, CUpti_SubscriberHandle, CUpti_CallbackDomain)
 );
 function!(
+    /// Has CUPTI hand over buffers at regular times.
+    ActivityFlushPeriod = cuptiActivityFlushPeriod(u32)
+);
+function!(
     /// Hands over buffers.
     ActivityFlushAll = cuptiActivityFlushAll(u32)
 );

@@ -12,7 +12,7 @@ use super::super::loader::function;
 use super::super::notes::{note, refused};
 use super::super::started;
 use super::functions::{Number, real};
-use super::{clock, deliver, wants};
+use super::{clock, deliver, lent, wants};
 use crate::gate;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
@@ -56,10 +56,18 @@ pub(super) extern "C" fn register_callbacks(
         return CUPTI_ERROR_INVALID_PARAMETER;
     };
     detach::attach_again();
+    let is_other = |(had, _): (wants::Request, _)| had as usize != request as usize;
+    if wants::callbacks().is_none_or(is_other) {
+        // What a client before it has lent is that one's.
+        lent::flush();
+    }
     if !wants::register(request, complete) {
         if let Some(thread) = gate::recording() {
             note(thread, trouble::SHARED, 1, b"");
         }
+    }
+    if wants::is_any_on() {
+        lent::prepare((request, complete));
     }
     served(Number::cuptiActivityRegisterCallbacks, 0, CUPTI_SUCCESS)
 }
@@ -74,6 +82,9 @@ pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     if result == CUPTI_SUCCESS {
         choose_calls(&cupti, kind, true);
         wants::begin(kind, now_ns(&cupti));
+    }
+    if let Some(callbacks) = wants::callbacks().filter(|_| result == CUPTI_SUCCESS) {
+        lent::prepare(callbacks);
     }
     served(Number::cuptiActivityEnable, kind.into(), result)
 }
@@ -195,7 +206,16 @@ pub(super) extern "C" fn flush_all(flags: u32) -> CUptiResult {
         real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags))
     });
     deliver::wait();
+    lent::flush();
     served(Number::cuptiActivityFlushAll, flags.into(), result)
+}
+
+pub(super) extern "C" fn flush_period(milliseconds: u32) -> CUptiResult {
+    let result = real!(cuptiActivityFlushPeriod as f::ActivityFlushPeriod, (milliseconds));
+    if result == CUPTI_SUCCESS {
+        wants::IS_PERIODIC.store(milliseconds != 0, Relaxed);
+    }
+    result
 }
 
 pub(super) extern "C" fn dropped_records(

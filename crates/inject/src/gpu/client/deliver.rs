@@ -4,6 +4,7 @@
 use super::super::cupti::Cupti;
 use super::super::{buffers, kinds, started};
 use super::clock;
+use super::lent::{self, Lent};
 use super::wants::{self, Complete, Request};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -55,9 +56,7 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
     if !wants::any_ever() {
         return;
     }
-    let (Some(cupti), Some((request, complete))) = (started::cupti(), wants::callbacks()) else {
-        return;
-    };
+    let (Some(cupti), Some(callbacks)) = (started::cupti(), wants::callbacks()) else { return };
     let _busy = Busy::new();
     clock::read(&cupti);
     let lent_at = buffers::lent_at(buffer);
@@ -65,7 +64,7 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
         // SAFETY: by the premise.
         unsafe { place_calls(&cupti, buffer, valid) };
     }
-    let mut copies = Copies { request, complete, context, stream, open: None };
+    let mut copies = Copies { callbacks, context, stream, open: None };
     let mut record = core::ptr::null_mut();
     // SAFETY: the buffer that CUPTI completed, and the record before in it.
     let next = |record: &mut *mut CUpti_Activity| unsafe {
@@ -85,7 +84,7 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
             copies.push(unsafe { core::slice::from_raw_parts(this.cast::<u8>(), bytes) });
         }
     }
-    copies.hand_over();
+    copies.end();
 }
 
 /// Notes which calls of a buffer began when: external ids stand before them.
@@ -150,64 +149,44 @@ unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
     }
 }
 
-/// Buffers that the client lends, one after the other.
+/// Copies into buffers that the client lends, one after the other.
 struct Copies {
-    request: Request,
-    complete: Complete,
+    callbacks: (Request, Complete),
     context: CUcontext,
     stream: u32,
-    open: Option<Open>,
-}
-
-/// A buffer of the client's.
-struct Open {
-    at: *mut u8,
-    bytes: usize,
-    used: usize,
-    /// Records that may still go into it.
-    left: usize,
+    open: Option<Lent>,
 }
 
 impl Copies {
     fn push(&mut self, record: &[u8]) {
-        if self.open.as_ref().is_some_and(|open| open.left == 0 || open.rest() < record.len()) {
-            self.hand_over();
+        if self.open.is_none() {
+            self.open = lent::take();
+        }
+        if let Some(full) = self.open.take_if(|open| !open.has_room(record.len())) {
+            full.give_back(self.context, self.stream);
         }
         if self.open.is_none() {
-            self.open = self.ask();
+            self.open = Lent::ask(self.callbacks);
         }
-        let Some(open) = self.open.as_mut().filter(|open| open.rest() >= record.len()) else {
+        let Some(open) = self.open.as_mut().filter(|open| open.has_room(record.len())) else {
             wants::DROPPED.fetch_add(1, Relaxed);
             return;
         };
-        // SAFETY: the client lent so much memory, for CUPTI to fill.
-        unsafe {
-            let to = open.at.add(open.used);
-            to.copy_from_nonoverlapping(record.as_ptr(), record.len());
-            convert(to, record.len());
-        }
-        open.used += record.len();
-        open.left -= 1;
+        let copy = open.push(record);
+        // SAFETY: so long is the copied record.
+        unsafe { convert(copy, record.len()) };
     }
 
-    fn ask(&self) -> Option<Open> {
-        let (mut at, mut bytes, mut most) = (core::ptr::null_mut(), 0, 0);
-        // SAFETY: the client's function, with places for its answers.
-        unsafe { (self.request)(&raw mut at, &raw mut bytes, &raw mut most) };
-        let left = if most == 0 { usize::MAX } else { most };
-        (!at.is_null()).then_some(Open { at, bytes, used: 0, left })
-    }
-
-    fn hand_over(&mut self) {
+    /// What is not full stays for the next records, but for a client that wants it regularly.
+    fn end(&mut self) {
         let Some(open) = self.open.take() else { return };
-        // SAFETY: the client's function, with a buffer that it lent.
-        unsafe { (self.complete)(self.context, self.stream, open.at, open.bytes, open.used) };
-    }
-}
-
-impl Open {
-    fn rest(&self) -> usize {
-        self.bytes - self.used
+        let rest = match wants::IS_PERIODIC.load(Relaxed) {
+            true => Some(open),
+            false => lent::put(open),
+        };
+        if let Some(rest) = rest {
+            rest.give_back(self.context, self.stream);
+        }
     }
 }
 

@@ -21,6 +21,7 @@ macro_rules! cupti_functions {
             cuptiActivityRegisterTimestampCallback register_timestamp_callback,
             cuptiGetTimestamp get_timestamp,
             cuptiActivityFlushAll flush_all,
+            cuptiActivityFlushPeriod flush_period,
             cuptiActivityGetNumDroppedRecords dropped_records,
             cuptiActivityEnableRuntimeApi enable_runtime_api,
             cuptiActivityEnableDriverApi enable_driver_api,

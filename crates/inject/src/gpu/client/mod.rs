@@ -4,7 +4,7 @@
 //! The preloaded library intercepts the functions with which a client registers, enables and
 //! flushes ([`functions`]), and passes them to [`calls`] here. The agent's callbacks stay: the
 //! client's are kept in [`wants`], and [`deliver`] copies its records of each completed buffer
-//! into buffers that it lends, with their times on the clock that it chose ([`clock`]). What a
+//! into buffers that it lends ([`lent`]), with their times on the clock that it chose ([`clock`]). What a
 //! client sets that would change the agent's buffers is kept for it and not passed on.
 //!
 //! A client that finds CUPTI's functions past the hooks takes the callbacks over. The flush
@@ -14,4 +14,5 @@ pub mod calls;
 pub mod clock;
 pub mod deliver;
 pub mod functions;
+pub mod lent;
 pub mod wants;

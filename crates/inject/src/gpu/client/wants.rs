@@ -1,7 +1,7 @@
 //! What the other client asked for. There is one at a time, as for CUPTI itself: a later one
 //! replaces its callbacks.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_cupti_sys::*;
 
 /// The client's function that lends a buffer.
@@ -89,6 +89,11 @@ pub fn is_on(kind: CUpti_ActivityKind) -> bool {
     LAST.get(kind as usize).is_some_and(|last| last.until_ns.load(Relaxed) == u64::MAX)
 }
 
+/// Whether the client wants records of any kind now.
+pub fn is_any_on() -> bool {
+    (0..KINDS as u32).any(is_on)
+}
+
 /// The client wants a kind from now on.
 pub fn begin(kind: CUpti_ActivityKind, now_ns: u64) {
     let (Some(last), Some(before)) = (LAST.get(kind as usize), BEFORE.get(kind as usize)) else {
@@ -152,6 +157,7 @@ pub fn covers_call(correlation: u32) -> bool {
 /// Forgets the client, as CUPTI does when it is detached.
 pub fn forget(now_ns: u64) {
     (0..KINDS as u32).for_each(|kind| end(kind, now_ns));
+    IS_PERIODIC.store(false, Relaxed);
     REQUEST.store(0, Release);
     COMPLETE.store(0, Release);
 }
@@ -200,6 +206,8 @@ pub fn attribute(attribute: CUpti_ActivityAttribute) -> Option<&'static AtomicU3
     }
 }
 
+/// Whether the client has CUPTI flush at regular times.
+pub static IS_PERIODIC: AtomicBool = AtomicBool::new(false);
 /// How the client wants threads to be named, plus 1; 0 before it chose.
 pub static THREAD_IDS: AtomicU32 = AtomicU32::new(0);
 /// Records that found no place in the client's buffers since it asked.

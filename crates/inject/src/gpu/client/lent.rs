@@ -1,0 +1,105 @@
+//! The buffer that the other client has lent and that is not full: requested as soon as the client
+//! wants records, since Kineto only flushes where it has lent one, and kept until it is full or
+//! the client flushes.
+
+use super::wants::{Complete, Request};
+use crate::sys;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering::*};
+use tprof_cupti_sys::CUcontext;
+
+/// A buffer of the client's.
+pub struct Lent {
+    complete: Complete,
+    at: *mut u8,
+    bytes: usize,
+    used: usize,
+    /// Records that may still go into it.
+    left: usize,
+}
+
+impl Lent {
+    /// Asks the client for one.
+    pub fn ask((request, complete): (Request, Complete)) -> Option<Lent> {
+        let (mut at, mut bytes, mut most) = (core::ptr::null_mut(), 0, 0);
+        // SAFETY: the client's function, with places for its answers.
+        unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
+        let left = if most == 0 { usize::MAX } else { most };
+        (!at.is_null()).then_some(Lent { complete, at, bytes, used: 0, left })
+    }
+
+    /// Whether a record of so many bytes goes into it.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.left > 0 && self.bytes - self.used >= bytes
+    }
+
+    /// Whether it has records.
+    pub fn has_records(&self) -> bool {
+        self.used > 0
+    }
+
+    /// Copies a record for which there is room; where it is.
+    pub fn push(&mut self, record: &[u8]) -> *mut u8 {
+        // SAFETY: the client lent so much memory, for CUPTI to fill.
+        let to = unsafe {
+            let to = self.at.add(self.used);
+            to.copy_from_nonoverlapping(record.as_ptr(), record.len());
+            to
+        };
+        self.used += record.len();
+        self.left -= 1;
+        to
+    }
+
+    /// Gives it back to the client.
+    pub fn give_back(self, context: CUcontext, stream: u32) {
+        // SAFETY: the client's function, with a buffer that it lent.
+        unsafe { (self.complete)(context, stream, self.at, self.bytes, self.used) };
+    }
+}
+
+/// The one that is not full. Threads hold the place for a few instructions only.
+struct Place {
+    is_held: AtomicBool,
+    lent: UnsafeCell<Option<Lent>>,
+}
+// SAFETY: `with` lets one thread at a time to it.
+unsafe impl Sync for Place {}
+static PLACE: Place = Place { is_held: AtomicBool::new(false), lent: UnsafeCell::new(None) };
+
+fn with<T>(change: impl FnOnce(&mut Option<Lent>) -> T) -> T {
+    while PLACE.is_held.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+        sys::yield_now();
+    }
+    // SAFETY: this thread holds the place, and calls nothing that could want it.
+    let result = change(unsafe { &mut *PLACE.lent.get() });
+    PLACE.is_held.store(false, Release);
+    result
+}
+
+/// Takes it, if there is one.
+pub fn take() -> Option<Lent> {
+    with(Option::take)
+}
+
+/// Puts one there; another thread's that is there already comes back.
+pub fn put(lent: Lent) -> Option<Lent> {
+    with(|place| place.replace(lent))
+}
+
+/// Asks the client for one, if there is none.
+pub fn prepare(callbacks: (Request, Complete)) {
+    if with(|place| place.is_none()) {
+        let other = Lent::ask(callbacks).and_then(put);
+        if let Some(other) = other {
+            other.give_back(core::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Gives it back, at a flush of the client's.
+pub fn flush() {
+    if let Some(lent) = take() {
+        lent.give_back(core::ptr::null_mut(), 0);
+    }
+}

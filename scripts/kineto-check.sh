@@ -1,0 +1,50 @@
+#!/bin/sh
+# Real Kineto (PyTorch's own binary with CUDA, from PyPI) on the stand-ins for CUDA: what
+# torch.profiler records must be the same with tprof and without, and tprof must record all.
+# By hand, with network: it downloads 540 MB once, and needs Python 3 with pip, gcc and 2 GB of disk.
+#
+#   scripts/kineto-check.sh [TPROF]      a built program; else `cargo build -p tprof` makes one
+#
+# KINETO_CACHE names the cache (~/.cache/tprof/kineto), TORCH the version (2.15.0).
+set -eu
+cd "$(dirname "$0")/.."
+version=${TORCH:-2.15.0}
+cache=${KINETO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof/kineto}/$version
+[ $# -gt 0 ] || cargo build --quiet -p tprof
+tprof=${1:-target/debug/tprof}
+mkdir -p "$cache"
+if [ ! -d "$cache/torch" ]; then
+    python3 -m pip install --quiet --no-deps --target "$cache/new" "torch==$version"
+    python3 -m pip install --quiet --target "$cache/new" typing_extensions filelock sympy networkx jinja2
+    mv "$cache"/new/* "$cache/"
+fi
+needed=$(readelf -dW "$cache/torch/lib/libtorch_cpu.so" | sed -n 's/.*\[libcupti\.so\.\(1[23]\)\].*/\1/p')
+sh tests/fake-cuda/build.sh "$PWD/target/stand-ins"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+stand_ins=$PWD/target/stand-ins/$needed
+python3 scripts/kineto/stubs.py "$cache/torch/lib" "$stand_ins" "$work/stubs"
+gcc -shared -fPIC -O1 -o "$work/work.so" scripts/kineto/work.c "$stand_ins/libcudart.so.$needed"
+
+# job NAME WORD…: runs the job, by way of these words.
+job() {
+    name=$1
+    shift
+    mkdir "$work/log-$name"
+    PYTHONPATH=$cache LD_LIBRARY_PATH=$work/stubs:$stand_ins FAKE_CUDA_LOG=$work/log-$name \
+        "$@" python3 scripts/kineto/job.py "$work/work.so" "$work/traces-$name" \
+        >"$work/out-$name" 2>"$work/err-$name" || { cat "$work/err-$name"; exit 1; }
+    grep '^trace-' "$work/out-$name" >"$work/result-$name"
+    ! grep -h '"complaint"' "$work/log-$name"/*
+}
+for faults in '' orphans lost late; do
+    rm -rf "$work"/*-alone "$work"/*-beside
+    export FAKE_CUPTI_FAULTS="$faults"
+    job alone env
+    job beside "$tprof" run --quiet --activities gpu -o "$work/run-beside" --
+    diff "$work/result-alone" "$work/result-beside"
+    ran=$(cat "$work"/log-beside/* | grep -c '"what":"kernel"')
+    recorded=$("$tprof" report kernels --format json "$work/run-beside" | grep -o '"runs": *[0-9]*' | head -1 | tr -dc 0-9)
+    [ "$recorded" = "$ran" ] || { echo "tprof recorded $recorded of $ran kernels"; exit 1; }
+    echo "torch $version, stand-ins ${faults:+($faults) }of CUDA $needed: the same $(wc -l <"$work/result-alone") traces, and $ran kernels"
+done

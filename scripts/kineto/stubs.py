@@ -1,0 +1,48 @@
+"""Makes libraries for what PyTorch needs and the stand-ins for CUDA do not have: stubs.py TORCH_LIB STAND_INS OUT.
+
+Each needed library that is not there becomes an empty one of its name; what no library defines
+becomes a function of libmissing.so, which returns an error of CUDA (CUPTI: success).
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+NOT_SUPPORTED = 801
+OF_CUDA = re.compile(r"lib(cu|nv|nccl)")
+
+
+def lines(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def names(library, which):
+    found = (line.split()[-1] for line in lines("nm", "-D", which, str(library)))
+    return {name.split("@")[0] for name in found}
+
+
+def main():
+    torch, stand_ins, out = map(pathlib.Path, sys.argv[1:])
+    out.mkdir(parents=True, exist_ok=True)
+    there = {path.name: path for folder in (torch, stand_ins) for path in folder.glob("lib*.so*")}
+    needed, wanted, defined = set(), set(), set()
+    for path in there.values():
+        defined |= names(path, "--defined-only")
+    for path in torch.glob("lib*.so*"):
+        needed |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", "\n".join(lines("readelf", "-dW", str(path)))))
+        undefined = (line.split() for line in lines("nm", "-D", "--undefined-only", str(path)))
+        # Symbols of the C and C++ libraries have versions of these.
+        wanted |= {n.split("@")[0] for kind, n in undefined if kind == "U" and not re.search("@(GLIBC|CXXABI|GCC|GOMP|GFORTRAN|OMP)", n)}
+    missing = sorted(n for n in wanted - defined if re.match(r"cu|nv|nccl|__cuda", n))
+    source = "".join(f"int {n}(void) {{ return {0 if n.startswith('cupti') else NOT_SUPPORTED}; }}\n" for n in missing)
+    build = ["gcc", "-shared", "-fPIC", "-w", "-x", "c", "-"]
+    subprocess.run([*build, "-Wl,-soname,libmissing.so", "-o", str(out / "libmissing.so")], input=source, text=True, check=True)
+    for name in needed - set(there):
+        if OF_CUDA.match(name):
+            link = [f"-Wl,-soname,{name}", "-L", str(out), "-Wl,--no-as-needed", "-lmissing", "-o", str(out / name)]
+            subprocess.run([*build, *link], input="", text=True, check=True)
+    print(len(missing), "functions are missing")
+
+
+main()
