@@ -8,7 +8,9 @@ mod settings;
 mod terminal;
 
 use cli::{Cli, Command, usage};
-use commands::{attach, completions, ctl, diff, doctor, env, export, import, open, report, run};
+use commands::{
+    attach, completions, ctl, diff, doctor, env, export, import, ls, open, report, rm, run,
+};
 use launch::system;
 use std::process::ExitCode;
 use terminal::errors;
@@ -31,7 +33,11 @@ fn main() -> ExitCode {
 fn act(cli: Cli) -> anyhow::Result<ExitCode> {
     if matches!(
         cli.command,
-        Command::Report(_) | Command::Diff(_) | Command::Export(_) | Command::Import(_)
+        Command::Report(_)
+            | Command::Ls(_)
+            | Command::Diff(_)
+            | Command::Export(_)
+            | Command::Import(_)
     ) {
         system::keep_freed_memory();
     }
@@ -41,6 +47,8 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Attach(args) => attach::run(args),
         Command::Ctl(args) => ctl::run(args),
         Command::Report(words) => report::run(words.resolve()?),
+        Command::Ls(args) => ls::run(args),
+        Command::Rm(args) => rm::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Export(args) => export::run(args),
         Command::Import(args) => import::run(args),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tprof_analyze::KINDS;
-use tprof_analyze::document::Options;
+use tprof_analyze::document::{LineTables, Options};
 use tprof_trace::model::*;
 use tprof_trace::{TraceHeader, TraceWriter};
 
@@ -130,7 +130,8 @@ fn every_table_and_key_of_every_report_is_documented() {
             missing.push(format!("report {}", kind.name));
         }
         for rank in [None, Some(0)] {
-            let options = Options { rank, data: true, ..Options::default() };
+            let lines = LineTables::Too;
+            let options = Options { rank, lines, data: true, ..Options::default() };
             let document = kind.make(dir.path(), &options, None).unwrap();
             for table in &document.tables {
                 tables.push((kind.name, table.key));

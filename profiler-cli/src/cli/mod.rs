@@ -17,8 +17,10 @@ use crate::commands::doctor::{self, DoctorArgs};
 use crate::commands::env::EnvArgs;
 use crate::commands::export::ExportArgs;
 use crate::commands::import::ImportArgs;
+use crate::commands::ls::LsArgs;
 use crate::commands::open::OpenArgs;
 use crate::commands::report::ReportWords;
+use crate::commands::rm::RmArgs;
 use crate::commands::run::RunArgs;
 use crate::runs::formats;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -30,7 +32,7 @@ const EXAMPLES: &str = "\
 Examples:
   tprof run -- python train.py              record a job
   tprof run --mem exact -o r1 -- ./server   record every allocation into r1
-  tprof report r1                           print a summary of the run
+  tprof report                              print a summary of the newest run here
   tprof report memory r1                    print where memory was allocated
   tprof diff r1 r2                          print what changed from r1 to r2
   tprof export r1 --to chrome               write a trace for Perfetto
@@ -88,6 +90,10 @@ pub enum Command {
     Report(ReportWords),
     /// Compare two runs
     Diff(DiffArgs),
+    /// List the runs in a directory
+    Ls(LsArgs),
+    /// Delete runs
+    Rm(RmArgs),
     /// Write a run in another tool's format
     #[command(after_help = formats::help())]
     Export(ExportArgs),

@@ -19,8 +19,8 @@ const HABITS: [(&[&str], &str); 9] = [
     (&["flame", "flamegraph"], "tprof open RUN --as flame"),
     (&["timeline"], "tprof open RUN --as timeline"),
     (&["top", "status", "live"], "tprof ctl status RUN, for a run in progress"),
-    (&["ls", "list"], "ls: a run is a directory, tprof-COMMAND-TIME without -o"),
-    (&["rm", "delete", "clean"], "rm -r RUN: a run is a directory"),
+    (&["list", "runs"], "tprof ls"),
+    (&["delete", "remove", "clean"], "tprof rm RUN"),
 ];
 
 /// The answer to it.
@@ -63,8 +63,8 @@ mod tests {
         assert_eq!(hint("record"), "tprof run -- COMMAND");
         assert_eq!(hint("stat"), "tprof run -- COMMAND");
         assert!(hint("top").starts_with("tprof ctl status RUN"));
-        assert!(hint("ls").starts_with("ls:"));
-        assert!(hint("rm").starts_with("rm -r RUN"));
+        assert_eq!(hint("list"), "tprof ls");
+        assert_eq!(hint("delete"), "tprof rm RUN");
         assert_eq!(hint("flame"), "tprof open RUN --as flame");
         assert_eq!(hint("kernels"), "tprof report kernels RUN");
     }

@@ -8,6 +8,8 @@ pub mod doctor;
 pub mod env;
 pub mod export;
 pub mod import;
+pub mod ls;
 pub mod open;
 pub mod report;
+pub mod rm;
 pub mod run;

@@ -39,7 +39,10 @@ fn nothing_named(named: &Named) -> Failure {
             .cause(format!("{matching} {what} match `{bare}`, numbered from 0"))
             .hint(format!("{option} {bare}:{last}"));
     }
-    let failure = Failure::new(format!("{option} `{text}` matches nothing"));
+    let failure = Failure::new(match text.as_str() {
+        "" => format!("{option} leaves nothing"),
+        text => format!("{option} `{text}` matches nothing"),
+    });
     let mut there: Vec<(&str, u64)> =
         named.there.iter().map(|(name, count)| (name.as_str(), *count)).collect();
     there.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -52,16 +55,23 @@ fn nothing_named(named: &Named) -> Failure {
     if there.len() > MOST_NAMES {
         list += &format!(" and {} more", there.len() - MOST_NAMES);
     }
-    failure
-        .cause(format!("the {what} are {list}"))
-        .hint(format!("{option} {}", quote::word(OsStr::new(right))))
+    let failure = failure.cause(format!("the {what} are {list}"));
+    if text.is_empty() {
+        return failure.hint(format!("leave out {option}"));
+    }
+    failure.hint(format!("{option} {}", quote::word(OsStr::new(right))))
 }
 
 /// An option was given that no kind that was asked for honours.
 pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
+    let value = match option {
+        "--lines" | "--mine" => "",
+        "--sort" => " total",
+        _ => " TEXT",
+    };
     Failure::new(format!("{option} does not apply to {}", asked.join(" and ")))
-        .cause(format!("{option} selects a part of {}", takers.join(" and ")))
-        .hint(format!("tprof report {} RUN {option} TEXT", takers[0]))
+        .cause(format!("{option} is for {}", takers.join(" and ")))
+        .hint(format!("tprof report {} RUN {option}{value}", takers[0]))
 }
 
 /// A rank that a run does not have.

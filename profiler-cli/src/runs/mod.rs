@@ -1,9 +1,11 @@
 //! The runs that commands read, and what they write.
 
+pub mod contents;
 pub mod directory;
 pub mod failure;
 pub mod foreign;
 pub mod formats;
 mod import_failure;
+pub mod newest;
 pub mod scratch;
 pub mod symbols;

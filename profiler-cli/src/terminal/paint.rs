@@ -26,6 +26,38 @@ pub fn label(label: &str) -> String {
     painted(label, BOLD, &std::io::stderr())
 }
 
+/// Severities of findings, as pages of text write them.
+const SEVERITIES: [(&str, Style); 5] = [
+    ("CRITICAL", RED),
+    ("HIGH", AnsiColor::Red.on_default()),
+    ("MEDIUM", AnsiColor::Yellow.on_default()),
+    ("LOW", AnsiColor::Cyan.on_default()),
+    ("NOT COMPLETE", YELLOW),
+];
+
+/// A page for stdout, with the severities of findings in colour. Only whole words in
+/// capitals at the place of a severity: behind the beginning of a line or two spaces.
+pub fn severities(page: &str) -> String {
+    if AutoStream::choice(&std::io::stdout()) == ColorChoice::Never {
+        return page.to_owned();
+    }
+    let lines: Vec<String> = page.split('\n').map(with_severity).collect();
+    lines.join("\n")
+}
+
+/// A line with the first severity in it painted.
+fn with_severity(line: &str) -> String {
+    for (word, style) in SEVERITIES {
+        let Some(at) = line.find(word) else { continue };
+        let (before, after) = (&line[..at], &line[at + word.len()..]);
+        let begins = before.is_empty() || before.ends_with("  ") || before.ends_with(". ");
+        if begins && after.starts_with([' ', ':', ',', '\u{a0}']) || begins && after.is_empty() {
+            return format!("{before}{style}{word}{style:#}{after}");
+        }
+    }
+    line.to_owned()
+}
+
 /// A verdict of `doctor`, for stdout.
 pub fn verdict(word: &str) -> String {
     let style = match word.trim() {

@@ -31,7 +31,7 @@ pub(crate) fn shown(func: &Func) -> String {
 }
 
 /// The last two parts of a path.
-fn short_path(path: &str) -> &str {
+pub(super) fn short_path(path: &str) -> &str {
     let mut parts = path.rmatch_indices('/').map(|(at, _)| at);
     parts.nth(1).map_or(path, |at| &path[at + 1..])
 }

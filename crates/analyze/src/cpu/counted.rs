@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{EventSample, ProcessIndex, ThreadIndex, property};
 
+use super::kept::Kept;
 use super::steps::{Label, StepLookup};
-use super::windows::Windows;
 use crate::rank::RankTrace;
 use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 
@@ -178,10 +178,10 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Adds up the rows in `windows`, or all. `by_step`: by step too; steps must have
+    /// Adds up the rows that are kept, or all. `by_step`: by step too; steps must have
     /// been read.
-    pub(super) fn of(rank: &RankTrace<'_>, by_step: bool, windows: Option<&Windows>) -> Counted {
-        let whole = windows.is_none();
+    pub(super) fn of(rank: &RankTrace<'_>, by_step: bool, kept: Option<&Kept>) -> Counted {
+        let whole = kept.is_none();
         let file = rank.file;
         let mut counted = Counted { asked: Asked::of(file), ..Counted::default() };
         if counted.asked.counted().next().is_none() {
@@ -190,7 +190,7 @@ impl Counted {
         let steps = by_step.then(|| StepLookup::of(rank)).filter(|steps| !steps.is_empty());
         let mut stacks: FxHashMap<_, Counts> = FxHashMap::default();
         for row in file.blocks::<EventSample>().flatten() {
-            if windows.is_some_and(|windows| !windows.hold_at(row.thread, row.time_ns)) {
+            if kept.is_some_and(|kept| !kept.holds_at(row.process, row.thread, row.time_ns)) {
                 continue;
             }
             let event = file.name(row.event);

@@ -8,6 +8,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::ThreadState;
 
+use crate::document::SortBy;
 use crate::rank::samples::CpuTrace;
 use crate::rank::samples::{Func, Layer};
 
@@ -148,10 +149,25 @@ impl Functions {
         modules
     }
 
-    /// Functions in order of a sum, the largest first; equal ones by name.
-    pub fn by(&self, key: impl Fn(&FunctionTime) -> u64) -> Vec<(&Func, &FunctionTime)> {
-        let mut all: Vec<_> = self.all.iter().filter(|(_, sum)| key(sum) > 0).collect();
-        all.sort_by(|a, b| key(b.1).cmp(&key(a.1)).then_with(|| a.0.name.cmp(&b.0.name)));
+    /// Functions in order, the largest first; equal ones by name. `own`: what their self
+    /// time is. `mine`: only a person's own.
+    pub fn sorted(
+        &self,
+        sort: SortBy,
+        mine: bool,
+        own: impl Fn(&FunctionTime) -> u64,
+    ) -> Vec<(&Func, &FunctionTime)> {
+        let times = |sum: &FunctionTime| {
+            let (own, total, waited) = (own(sum), sum.total_ns, sum.waited_ns);
+            match sort {
+                SortBy::SelfTime => [own, total + waited, 0],
+                SortBy::Total => [total, own, waited],
+                SortBy::Waited => [waited, own, total],
+            }
+        };
+        let mut all: Vec<_> = self.all.iter().collect();
+        all.retain(|(func, sum)| times(sum) != [0; 3] && (!mine || func.is_own()));
+        all.sort_by(|a, b| times(b.1).cmp(&times(a.1)).then_with(|| a.0.name.cmp(&b.0.name)));
         all
     }
 }

@@ -1,7 +1,10 @@
 //! `tprof report cpu`: in which functions the time of running threads went, and
 //! where threads waited.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
+use tprof_facts::sources::Sources;
 use tprof_facts::units::{duration, percent};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, SpanKind, ThreadState, property};
@@ -9,14 +12,15 @@ use tprof_trace::model::{Sample, SpanKind, ThreadState, property};
 use super::counted::Counted;
 use super::counted_tables::{self, All};
 use super::functions::Functions;
+use super::kept::{self, Kept};
+use super::lines::Lines;
 use super::ranges::range_name;
 use super::split::Split;
 use super::tables::{self, Waited};
 use super::tree::FunctionTree;
-use super::windows::Windows;
-use super::{NO_SAMPLES, loading, split_tables};
+use super::{NO_SAMPLES, line_tables, loading, split_tables};
 use crate::document::{
-    Analysis, Body, DocumentKind, Named, Options, RankAt, boxed, text_and_number,
+    Analysis, Body, DocumentKind, LineTables, Named, Options, RankAt, boxed, text_and_number,
 };
 use crate::rank::samples::CpuTrace;
 use crate::rank::samples::{Func, Layer};
@@ -38,6 +42,8 @@ pub struct CpuReport;
 /// What is kept of a rank.
 pub struct RankCpu {
     functions: Functions,
+    lines: Lines,
+    sources: Sources,
     top_down: FunctionTree,
     bottom_up: FunctionTree,
     waits: FxHashMap<(ThreadState, Option<Func>), Waited>,
@@ -53,7 +59,7 @@ pub struct RankCpu {
 
 impl Analysis for CpuReport {
     const HTA: bool = false;
-    const TAKES: &'static [&'static str] = &["--within"];
+    const TAKES: &'static [&'static str] = &["--within", "--lines", "--sort", "--mine", "--thread"];
     const KIND: &'static str = "cpu";
     type Part = RankCpu;
 
@@ -61,40 +67,57 @@ impl Analysis for CpuReport {
         Needs::SAMPLES | Needs::ANNOTATIONS | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Option<Named> {
-        let within = options.within.as_deref().filter(|text| !text.is_empty())?;
-        let name = |span: &HostSpan| range_name(rank, span.category, span.name);
-        let spans = rank.spans(SpanKind::Nvtx).iter();
-        let option = ("--within", "NVTX ranges");
-        Some(Named::of(option, text_and_number(within), spans, name))
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
+        let mut named = Vec::new();
+        if let Some(within) = options.within.as_deref().filter(|text| !text.is_empty()) {
+            let name = |span: &HostSpan| range_name(rank, span.category, span.name);
+            let spans = rank.spans(SpanKind::Nvtx).iter();
+            let option = ("--within", "NVTX ranges");
+            named.push(Named::of(option, text_and_number(within), spans, name));
+        }
+        if let Some(thread) = options.thread.as_deref() {
+            named.push(kept::named(rank, thread));
+        }
+        if options.mine && rank.cpu.rows > 0 {
+            named.push(own_files(&rank.cpu));
+        }
+        named
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> RankCpu {
-        let within = options.within.as_deref().filter(|text| !text.is_empty());
-        let windows = within.map(|text| Windows::of(rank, text));
-        let keep = |row: &Sample| windows.as_ref().is_none_or(|windows| windows.hold(row));
+        let kept = Kept::of(rank, options);
+        let keep = |row: &Sample| kept.holds(row);
         // What cannot be read was noted when all of it was read.
-        let cut = windows.as_ref().map(|_| CpuTrace::load_where(rank.file, &mut Vec::new(), keep));
+        let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, &mut Vec::new(), keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
         let mut part = RankCpu {
             functions: Functions::default(),
+            lines: Lines::default(),
+            sources: Sources::default(),
             top_down: FunctionTree::default(),
             bottom_up: FunctionTree::default(),
             waits: FxHashMap::default(),
             loading: loading::Loading::of(cpu),
             split: Split::of(rank, cpu, keep, options.data),
-            ranges_within: windows.as_ref().map_or(0, |windows| windows.count),
+            ranges_within: kept.ranges(),
             rows: rank.cpu.rows,
-            counted: Counted::of(rank, true, windows.as_ref()),
+            counted: Counted::of(rank, true, kept.is_cut().then_some(&kept)),
             hidden: why_hidden(rank.file),
         };
         part.functions.add_file(cpu);
+        if options.lines != LineTables::No {
+            part.lines.add_file(cpu, options.mine);
+            part.sources = Sources::of(rank.file);
+        }
+        let in_tree = cpu.names.which(|func| !func.is_import() && (!options.mine || func.is_own()));
         for stretch in &cpu.stretches {
             let funcs = || stretch.stack.iter().map(|id| cpu.names.get(*id));
             match stretch.state {
                 ThreadState::Running if !stretch.stack.is_empty() => {
-                    part.top_down.add(funcs().rev(), stretch.weight_ns);
-                    part.bottom_up.add(funcs().take(CALLERS), stretch.weight_ns);
+                    let kept = || stretch.stack.iter().filter(|id| in_tree[**id as usize]);
+                    let named = |id: &u32| cpu.names.get(*id);
+                    part.top_down.add(kept().rev().map(named), stretch.weight_ns);
+                    part.bottom_up.add(kept().take(CALLERS).map(named), stretch.weight_ns);
                 }
                 ThreadState::Running | ThreadState::Runnable => {}
                 state => {
@@ -111,6 +134,7 @@ impl Analysis for CpuReport {
 
     fn join(&self, parts: Vec<(RankAt, RankCpu)>, options: &Options) -> Body {
         let mut all = Functions::default();
+        let (mut lines, mut sources) = (Lines::default(), Sources::default());
         let (mut top_down, mut bottom_up) = (FunctionTree::default(), FunctionTree::default());
         let mut waits: FxHashMap<(ThreadState, Option<Func>), Waited> = FxHashMap::default();
         let mut loading = loading::Loading::default();
@@ -124,6 +148,8 @@ impl Analysis for CpuReport {
         for (_, part) in parts {
             hidden = hidden.or(part.hidden);
             all.add(&part.functions);
+            lines.add(part.lines);
+            sources.add(part.sources);
             top_down.merge(&part.top_down);
             bottom_up.merge(&part.bottom_up);
             for (key, sum) in part.waits {
@@ -187,8 +213,30 @@ impl Analysis for CpuReport {
             Some(_) => "no sample lies within these ranges",
             None => "no running thread was sampled",
         };
-        let mut made = vec![tables::functions(&all, why)];
-        made.extend(tables::python(&all));
+        let mut made = Vec::new();
+        if options.lines != LineTables::No {
+            made.push(line_tables::by_function(&lines, options.sort, &mut sources, why));
+            made.push(line_tables::flat(&lines, options.sort, &mut sources, why));
+            notes.extend(line_tables::without_source(&lines, &mut sources));
+        }
+        if options.mine {
+            let rest = all.running_ns.saturating_sub(lines.listed_ns);
+            if options.lines != LineTables::No && rest > 0 {
+                notes.push(format!(
+                    "only files outside of site-packages and the standard library; {} of CPU \
+                     time is below none of them",
+                    percent(share(rest))
+                ));
+            }
+        }
+        if options.lines == LineTables::Only {
+            if within.is_none() {
+                made.push(tables::waiting(&waits, rows));
+            }
+            return Body { tables: made, notes };
+        }
+        made.push(tables::functions(&all, options, why));
+        made.extend(tables::python(&all, options));
         if options.data {
             made.extend(tables::python_modules(&all));
         }
@@ -220,7 +268,7 @@ fn why_hidden(file: &TraceFile) -> Option<String> {
 /// The innermost function that explains a wait best: not the kernel's, and
 /// not the C library's, if another is there.
 fn place_of_wait<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
-    let own = |func: &&Func| func.layer == Layer::Python || !is_system(func);
+    let own = |func: &&Func| func.layer == Layer::Python || !func.is_system();
     let user = |func: &&Func| func.layer != Layer::Kernel;
     stack
         .clone()
@@ -230,8 +278,16 @@ fn place_of_wait<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Fu
         .cloned()
 }
 
-fn is_system(func: &Func) -> bool {
-    let starts =
-        ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]", "libtprof"];
-    func.layer == Layer::Kernel || starts.iter().any(|start| func.module.starts_with(start))
+/// Files of the functions on sampled stacks: `--mine` chooses those of a person's own.
+fn own_files(cpu: &CpuTrace) -> Named {
+    let mut there: BTreeMap<String, u64> = BTreeMap::new();
+    let mut chosen = false;
+    for func in cpu.names.all() {
+        chosen |= func.is_own();
+        if !func.file.is_empty() && func.layer == Layer::Python {
+            *there.entry(func.file.to_string()).or_default() += 1;
+        }
+    }
+    let (option, what) = ("--mine", "files");
+    Named { option, what, text: String::new(), chosen, matching: 0, there }
 }

@@ -6,9 +6,9 @@ use tprof_trace::model::ThreadState;
 
 use super::NO_SAMPLES;
 use super::cells::{WHERE, estimated, place_cells, sampled, shown};
-use super::functions::{FunctionTime, Functions};
+use super::functions::Functions;
 use super::tree::FunctionTree;
-use crate::document::{Cell, Column, Table, Unit};
+use crate::document::{Cell, Column, Options, SortBy, Table, Unit};
 use crate::rank::samples::{Func, Layer, word};
 
 /// Share of all time below which a node of a tree is left out.
@@ -23,7 +23,7 @@ pub(super) struct Waited {
     pub variance: f64,
 }
 
-pub(super) fn functions(all: &Functions, why: &str) -> Table {
+pub(super) fn functions(all: &Functions, options: &Options, why: &str) -> Table {
     let mut columns = vec![
         Column::new("self_ns", "self", Unit::Duration),
         Column::new("self_share", "share", Unit::Share),
@@ -33,13 +33,18 @@ pub(super) fn functions(all: &Functions, why: &str) -> Table {
         Column::data("samples", Unit::Count),
     ];
     columns.extend(WHERE);
-    let mut table = Table::new("functions", "Functions, by self time on a core", columns)
-        .about("total: callees included")
-        .empty(why);
+    if options.sort == SortBy::Waited {
+        columns[4].heading = "waited";
+    }
+    let title = format!("Functions, by {}", options.sort.words());
+    let mut table =
+        Table::new("functions", title, columns).about("total: callees included").empty(why);
     let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
-    let mut rows = all.by(|sum| sum.self_ns);
-    rows.extend(all.by(|sum| sum.total_ns).into_iter().filter(|(_, sum)| sum.self_ns == 0));
-    for (func, sum) in rows {
+    for (func, sum) in all.sorted(options.sort, options.mine, |sum| sum.self_ns) {
+        // What only waited is in the table of waits.
+        if sum.total_ns == 0 && options.sort != SortBy::Waited {
+            continue;
+        }
         let mut row = vec![
             sampled(sum.self_ns, sum.self_samples),
             share(sum.self_ns).into(),
@@ -55,7 +60,7 @@ pub(super) fn functions(all: &Functions, why: &str) -> Table {
 }
 
 /// Python's functions, the native code that they call counted as theirs.
-pub(super) fn python(all: &Functions) -> Option<Table> {
+pub(super) fn python(all: &Functions, options: &Options) -> Option<Table> {
     let columns = vec![
         Column::new("self_ns", "self", Unit::Duration),
         Column::new("self_share", "share", Unit::Share),
@@ -70,10 +75,8 @@ pub(super) fn python(all: &Functions) -> Option<Table> {
         "self: native callees included, mostly of that module; waited: all callees included",
     );
     let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
-    let own = |sum: &FunctionTime| sum.own_ns;
-    let mut rows = all.by(own);
-    rows.extend(all.by(|s| s.total_ns + s.waited_ns).into_iter().filter(|(_, s)| s.own_ns == 0));
-    for (func, sum) in rows.into_iter().filter(|(func, _)| func.layer == Layer::Python) {
+    let rows = all.sorted(options.sort, options.mine, |sum| sum.own_ns).into_iter();
+    for (func, sum) in rows.filter(|(func, _)| func.layer == Layer::Python) {
         table.row(vec![
             sum.own_ns.into(),
             share(sum.own_ns).into(),
@@ -102,7 +105,7 @@ pub(super) fn python_modules(all: &Functions) -> Option<Table> {
         Column::data("name", Unit::Text),
     ];
     let mut table = Table::new("python_modules", "Python functions by module below", columns);
-    for (func, _) in all.by(|sum| sum.own_ns) {
+    for (func, _) in all.sorted(SortBy::SelfTime, false, |sum| sum.own_ns) {
         for (module, ns) in all.under(func) {
             table.row(vec![
                 ns.into(),

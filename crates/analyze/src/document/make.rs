@@ -22,6 +22,14 @@ pub struct Options {
     /// Only within this range, where a report can be cut: text that its name contains,
     /// and `:N` for the Nth such range from 0.
     pub within: Option<String>,
+    /// Only threads with this in their names, or of this number, where a report can be cut.
+    pub thread: Option<String>,
+    /// Time by line of source, where a report has it.
+    pub lines: LineTables,
+    /// Order of functions and lines, where a report has several.
+    pub sort: SortBy,
+    /// Only a person's own files, where a report can be cut.
+    pub mine: bool,
     /// Long tables too that a person does not see ([`super::View::Data`]).
     pub data: bool,
     /// Whether the collector of an unfinished run in a directory is still at work; `None`: it
@@ -33,6 +41,45 @@ impl Options {
     /// Whether rows that exist once an event are wanted: as data, of one rank.
     pub fn lists_single_rows(&self) -> bool {
         self.data && self.rank.is_some()
+    }
+}
+
+/// Whether time by line of source is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineTables {
+    /// No.
+    #[default]
+    No,
+    /// In place of tables by function.
+    Only,
+    /// And tables by function.
+    Too,
+}
+
+/// By what functions and lines are ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    /// Time on a core, of their own.
+    #[default]
+    SelfTime,
+    /// Time on a core, callees included.
+    Total,
+    /// Time of waits.
+    Waited,
+}
+
+impl SortBy {
+    /// All of them, as typed.
+    pub const NAMES: [(&'static str, SortBy); 3] =
+        [("self", SortBy::SelfTime), ("total", SortBy::Total), ("waited", SortBy::Waited)];
+
+    /// In a title: `self time`.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            SortBy::SelfTime => "self time on a core",
+            SortBy::Total => "total time on a core",
+            SortBy::Waited => "time of waits",
+        }
     }
 }
 
@@ -84,15 +131,15 @@ pub trait Analysis: Send + Sync {
     /// What is kept of a rank. Small: there may be thousands.
     type Part: Send;
 
-    /// Options that it honours, of those that not all do: `--within`, `--operator`.
+    /// Options that it honours, of those that not all do: `--within`, `--sort`.
     const TAKES: &'static [&'static str] = &[];
 
     /// Tables that it reads. It may be given more of them.
     fn needs(&self, options: &Options) -> Needs;
 
-    /// What a rank has of what an option names that was given.
-    fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Option<Named> {
-        None
+    /// What a rank has of what each option names that was given.
+    fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<Named> {
+        Vec::new()
     }
 
     /// Reads a rank.
@@ -111,7 +158,7 @@ pub(crate) trait Begun: Any + Send + Sync {
     /// [`Analysis::TAKES`].
     fn takes(&self) -> &'static [&'static str];
     /// [`Analysis::named`], of all ranks so far.
-    fn named(&self) -> Option<Named>;
+    fn named(&self) -> Vec<Named>;
     /// [`Analysis::needs`].
     fn needs(&self, options: &Options) -> Needs;
     /// Reads the rank of this place among the run's files.
@@ -134,7 +181,7 @@ pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn Begun> {
 pub(crate) struct UnjoinedAnalysis<A: Analysis> {
     analysis: A,
     parts: Mutex<Vec<(usize, RankAt, A::Part)>>,
-    named: Mutex<Option<Named>>,
+    named: Mutex<Vec<Named>>,
 }
 
 impl<A: Analysis> UnjoinedAnalysis<A> {
@@ -169,8 +216,8 @@ impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
         A::TAKES
     }
 
-    fn named(&self) -> Option<Named> {
-        self.named.lock().ok()?.clone()
+    fn named(&self) -> Vec<Named> {
+        self.named.lock().map_or_else(|_| Vec::new(), |named| named.clone())
     }
 
     fn needs(&self, options: &Options) -> Needs {
@@ -178,12 +225,13 @@ impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
     }
 
     fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options) {
-        if let (Some(found), Ok(mut named)) =
-            (self.analysis.named(rank, options), self.named.lock())
-        {
-            match &mut *named {
-                Some(all) => all.add(found),
-                none => *none = Some(found),
+        let found = self.analysis.named(rank, options);
+        if let Ok(mut named) = self.named.lock() {
+            for one in found {
+                match named.iter_mut().find(|all| all.option == one.option) {
+                    Some(all) => all.add(one),
+                    None => named.push(one),
+                }
             }
         }
         let part = self.analysis.rank(rank, at, options);

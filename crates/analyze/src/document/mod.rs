@@ -15,7 +15,7 @@ pub(crate) mod over_ranks;
 pub use cell::{Cell, Value};
 pub use json::REPORT_VERSION;
 pub(crate) use json::Tables;
-pub use make::{Analysis, Body, DocumentKind, Options, RankAt};
+pub use make::{Analysis, Body, DocumentKind, LineTables, Options, RankAt, SortBy};
 pub(crate) use make::{Begun, UnjoinedAnalysis, begin, boxed};
 pub use named::Named;
 pub(crate) use named::text_and_number;
@@ -92,6 +92,19 @@ impl Table {
         self
     }
 
+    /// How many rows a cut counts ([`View::Groups`]: groups), and how many rows the first
+    /// `top` of those are.
+    pub fn counted(&self, top: usize) -> (usize, usize) {
+        let depth = self.columns.iter().position(|column| column.key == "depth");
+        let Some(depth) = depth.filter(|_| self.view == View::Groups) else {
+            return (self.rows.len(), top.min(self.rows.len()));
+        };
+        let is_first = |row: &Vec<Cell>| row[depth] == Cell::from(0_u64);
+        let firsts = || self.rows.iter().enumerate().filter(|(_, row)| is_first(row));
+        let end = firsts().nth(top).map_or(self.rows.len(), |(at, _)| at);
+        (firsts().count(), end)
+    }
+
     /// Adds a row.
     ///
     /// # Panics
@@ -109,6 +122,9 @@ pub enum View {
     /// As rows.
     #[default]
     Rows,
+    /// As rows in groups, each of which begins with a row of depth 0 (column `depth`): a cut
+    /// counts groups.
+    Groups,
     /// As curves over the first column, which is a time.
     Curve,
     /// As a block for each row: the first cell is its first line, the others are

@@ -101,7 +101,7 @@ pub fn report_with(
 
 /// An option by which none of the analyses that honour it finds anything.
 fn chooses_nothing(begun: &[&dyn Begun]) -> Option<Named> {
-    let all: Vec<Named> = begun.iter().filter_map(|one| one.named()).collect();
+    let all: Vec<Named> = begun.iter().flat_map(|one| one.named()).collect();
     let is_chosen = |of: &Named| all.iter().any(|one| one.option == of.option && one.chosen);
     let mut none: Vec<Named> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
     // The one with the largest choice helps most.

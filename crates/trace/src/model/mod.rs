@@ -23,7 +23,7 @@ pub use device::{
 pub use heap::{HeapEvent, HeapTotals, HeapWhat, MapEvent, MapKind};
 pub use ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 pub use measured::{Counter, counter};
-pub use notes::{Loss, Mark, MarkKind, Property, loss, property};
+pub use notes::{Loss, Mark, MarkKind, Property, SourceStamp, loss, property};
 pub use process::{MemoryRecording, Process, ProcessEnd, Thread};
 pub use span::{
     EventSample, FlowEnd, FlowPoint, Sample, SampleOutline, Span, SpanKind, SpanOutline,

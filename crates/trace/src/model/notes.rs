@@ -56,6 +56,9 @@ pub mod property {
     pub const NO_PSS: &str = "tprof.no_pss";
     /// Why the kernel's functions have no names, where they were sampled: a text.
     pub const KERNEL_NAMES_HIDDEN: &str = "tprof.kernel_names_hidden";
+    /// What the key of a source file begins with: its path follows. The value is a
+    /// [`SourceStamp`](super::SourceStamp).
+    pub const SOURCE: &str = "tprof.source:";
 }
 
 /// Something that was not recorded.
@@ -71,4 +74,35 @@ pub struct Loss {
     pub count: u64,
     /// Why.
     pub why: NameId,
+}
+
+/// A source file as it was when a stack first named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceStamp {
+    /// Its size.
+    pub bytes: u64,
+    /// Its last change, nanoseconds since 1970.
+    pub changed_unix_ns: i64,
+    /// That change came after the code that ran was made: a program's after its file was
+    /// written, a script's after its process began.
+    pub is_newer: bool,
+}
+
+impl SourceStamp {
+    /// As the value of a property.
+    pub fn to_json(self) -> String {
+        let SourceStamp { bytes, changed_unix_ns, is_newer } = self;
+        let newer = if is_newer { ",\"newer\":true" } else { "" };
+        format!("{{\"bytes\":{bytes},\"changed_unix_ns\":{changed_unix_ns}{newer}}}")
+    }
+
+    /// From the value of a property; `None` if it is none.
+    pub fn from_json(text: &str) -> Option<SourceStamp> {
+        let value: serde_json::Value = serde_json::from_str(text).ok()?;
+        Some(SourceStamp {
+            bytes: value.get("bytes")?.as_u64()?,
+            changed_unix_ns: value.get("changed_unix_ns")?.as_i64()?,
+            is_newer: value.get("newer").is_some_and(|newer| newer == true),
+        })
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tprof_analyze::document::{
-    Cell, Column, Document, Options as Analyze, Table, Unit, Value, View,
+    Cell, Column, Document, LineTables, Options as Analyze, Table, Unit, Value, View,
 };
 use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
 use tprof_export::report_page::{self, Chart, Complete, Fact, ReportPage, Section};
@@ -47,7 +47,8 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     kinds.sort_by_key(|kind| {
         ORDER.iter().position(|name| *name == kind.name).unwrap_or(ORDER.len())
     });
-    let asked = Analyze { rank, is_running: Some(collector_lives), ..Analyze::default() };
+    let lines = LineTables::Too;
+    let asked = Analyze { rank, lines, is_running: Some(collector_lives), ..Analyze::default() };
     let wanted = Wanted { reports: &[Kind::Memory], kinds: &kinds };
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| failed(&error))?;
@@ -224,7 +225,7 @@ fn section(about: &str, document: Document) -> Section {
     let tables: Vec<&Table> = document
         .tables
         .iter()
-        .filter(|table| matches!(table.view, View::Rows | View::Cards))
+        .filter(|table| matches!(table.view, View::Rows | View::Groups | View::Cards))
         .collect();
     let is_empty = document.tables.iter().all(|table| table.rows.is_empty());
     let why = document.tables.iter().map(|table| table.empty.as_str()).find(|why| !why.is_empty());
@@ -284,7 +285,7 @@ fn table(table: &Table) -> report_page::Table {
     let shown: Vec<(usize, &Column)> =
         table.columns.iter().enumerate().filter(|(_, column)| !column.heading.is_empty()).collect();
     let mut reasons: Vec<String> = Vec::new();
-    let rows = table.rows.iter().take(MOST_ROWS).map(|row| {
+    let rows = table.rows.iter().take(table.counted(MOST_ROWS).1).map(|row| {
         let cell = |(at, column): &(usize, &Column)| {
             let cell = &row[*at];
             if let Cell::Missing(why) = cell {
@@ -308,7 +309,7 @@ fn table(table: &Table) -> report_page::Table {
             .collect(),
         rows,
         cards: table.view == View::Cards,
-        left_out: table.rows.len().saturating_sub(MOST_ROWS),
+        left_out: table.counted(MOST_ROWS).0.saturating_sub(MOST_ROWS),
         reasons,
         empty: table.empty.clone(),
     }

@@ -1,20 +1,22 @@
 //! `tprof report [KIND] RUN`: which word is the kind, and which the run.
 
 use super::kinds::{kinds_help, report_kind_names, report_kinds};
+use crate::runs::newest;
 use crate::terminal::errors::{Failure, nearest};
 use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use tprof_analyze::document::SortBy;
 
-/// `tprof report` as typed: one word is the run, two are the kind and the run.
+/// `tprof report` as typed: a kind and a run, in either order; either may be left out.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "tprof report [OPTIONS] [KIND[,KIND...]] RUN",
+    override_usage = "tprof report [OPTIONS] [KIND[,KIND...]] [RUN]",
     after_help = kinds_help()
 )]
 pub struct ReportWords {
-    /// Run directory or rank file; put KIND before it
-    #[arg(required = true, num_args = 1..=2, value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
+    /// Run directory or rank file; without one, the newest run in this directory
+    #[arg(num_args = 0..=2, value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub words: Vec<OsString>,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
@@ -45,6 +47,19 @@ pub struct ReportWords {
     /// cpu); omit :N to include every match (cpu only)
     #[arg(long, value_name = "TEXT[:N]")]
     pub within: Option<String>,
+    /// Time by line of source, with the source where it is unchanged (cpu)
+    #[arg(long)]
+    pub lines: bool,
+    /// Order of functions and lines: self, total or waited (cpu) [default: self]
+    #[arg(long, value_name = "KEY")]
+    pub sort: Option<String>,
+    /// Only code in your own files: outside of site-packages, Python's standard
+    /// library and system directories (cpu)
+    #[arg(long)]
+    pub mine: bool,
+    /// Only threads with this text in their names, of this id, or `main` (cpu)
+    #[arg(long, value_name = "TEXT")]
+    pub thread: Option<String>,
 }
 
 /// `tprof report`, with kinds and run separated.
@@ -72,39 +87,64 @@ pub struct ReportArgs {
     pub operator: Option<String>,
     /// Only within this range.
     pub within: Option<String>,
+    /// Time by line of source.
+    pub lines: bool,
+    /// Order of functions and lines.
+    pub sort: Option<SortBy>,
+    /// Only own files.
+    pub mine: bool,
+    /// Only these threads.
+    pub thread: Option<String>,
 }
 
 impl ReportWords {
     /// Separates kind and run, and refuses a kind that does not exist.
     pub fn resolve(self) -> Result<ReportArgs, Failure> {
+        let summary = || vec!["summary".to_owned()];
         let (kinds, path) = match self.words.as_slice() {
-            [word] if kinds_in(word).is_some() && !PathBuf::from(word).exists() => {
-                let kind = word.to_string_lossy();
-                return Err(Failure::new(format!("no run given to `tprof report {kind}`"))
-                    .cause("a report needs a run directory or one of its files")
-                    .hint(format!("tprof report {kind} RUN")));
-            }
-            [path] => (vec!["summary".to_owned()], path),
-            [kind, path] => match (kinds_in(kind), kinds_in(path)) {
-                (Some(kinds), _) => (kinds, path),
-                (None, Some(_)) => {
-                    let (kind, path) = (path.to_string_lossy(), kind.to_string_lossy());
-                    return Err(Failure::new(format!("unknown report kind `{path}`"))
-                        .cause("the kind comes before the run")
-                        .hint(format!("tprof report {kind} {path}")));
-                }
-                (None, None) => return Err(unknown_kind(kind)),
+            [] => (summary(), None),
+            [word] => match kinds_in(word) {
+                Some(kinds) if !PathBuf::from(word).exists() => (kinds, None),
+                _ => (summary(), Some(word)),
             },
-            _ => unreachable!("clap requires one word or two"),
+            [one, other] => match (kinds_in(one), kinds_in(other)) {
+                (Some(kinds), _) => (kinds, Some(other)),
+                (None, Some(kinds)) => (kinds, Some(one)),
+                // What is no run was to be the kind.
+                (None, None) if PathBuf::from(one).exists() => return Err(unknown_kind(other)),
+                (None, None) => return Err(unknown_kind(one)),
+            },
+            _ => unreachable!("clap takes two words at most"),
         };
-        let path = PathBuf::from(path);
+        let path = match path {
+            Some(path) => PathBuf::from(path),
+            None => newest::run_here()?,
+        };
+        let sort = self.sort.as_deref().map(sort_key).transpose()?;
         let Self { json, csv, table, output, top, rank, hta, operator, within, .. } = self;
+        let (lines, mine, thread) = (self.lines, self.mine, self.thread);
         if kinds.len() > 1 && csv && output.is_none() {
             return Err(Failure::new("several reports do not fit into one CSV table")
                 .cause("each report has its own tables")
                 .hint("-o DIR, to write each table into a file"));
         }
-        Ok(ReportArgs { kinds, path, json, csv, table, output, top, rank, hta, operator, within })
+        Ok(ReportArgs {
+            kinds,
+            path,
+            json,
+            csv,
+            table,
+            output,
+            top,
+            rank,
+            hta,
+            operator,
+            within,
+            lines,
+            sort,
+            mine,
+            thread,
+        })
     }
 }
 
@@ -123,6 +163,18 @@ fn kinds_in(word: &OsStr) -> Option<Vec<String>> {
     Some(kinds)
 }
 
+/// What `--sort` names.
+fn sort_key(word: &str) -> Result<SortBy, Failure> {
+    if let Some((_, key)) = SortBy::NAMES.iter().find(|(name, _)| *name == word) {
+        return Ok(*key);
+    }
+    let names = SortBy::NAMES.map(|(name, _)| name);
+    let right = nearest(word, names).unwrap_or(names[0]);
+    Err(Failure::new(format!("unknown sort key `{word}`"))
+        .cause(format!("the keys are {}", names.join(", ")))
+        .hint(format!("--sort {right}")))
+}
+
 fn unknown_kind(word: &OsStr) -> Failure {
     let word = word.to_string_lossy();
     let names = report_kind_names();
@@ -138,22 +190,14 @@ fn unknown_kind(word: &OsStr) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command, parse_from};
 
     fn resolve(words: &[&str]) -> Result<ReportArgs, Failure> {
-        let words = words.iter().map(OsString::from).collect();
-        let words = ReportWords {
-            words,
-            json: false,
-            csv: false,
-            table: None,
-            output: None,
-            top: 10,
-            rank: None,
-            hta: false,
-            operator: None,
-            within: None,
-        };
-        words.resolve()
+        let words = [&["tprof", "report"], words].concat();
+        match parse_from(words).unwrap() {
+            Cli { command: Command::Report(words) } => words.resolve(),
+            _ => panic!("not `report`"),
+        }
     }
 
     #[test]
@@ -164,22 +208,23 @@ mod tests {
     }
 
     #[test]
-    fn one_word_is_the_run_and_two_are_kind_and_run() {
+    fn one_word_is_the_run_and_two_are_kind_and_run_in_either_order() {
         let args = resolve(&["r1"]).unwrap();
         assert_eq!((args.kinds, args.path), (vec!["summary".to_owned()], PathBuf::from("r1")));
-        let args = resolve(&["memory", "r1"]).unwrap();
-        assert_eq!((args.kinds, args.path), (vec!["memory".to_owned()], PathBuf::from("r1")));
+        for words in [["memory", "r1"], ["r1", "memory"]] {
+            let args = resolve(&words).unwrap();
+            assert_eq!((args.kinds, args.path), (vec!["memory".to_owned()], PathBuf::from("r1")));
+        }
     }
 
     #[test]
-    fn several_kinds_are_reported_once_each() {
+    fn several_kinds_are_listed_once_each() {
         let kinds = |word| resolve(&[word, "r1"]).unwrap().kinds;
         assert_eq!(kinds("steps,kernels,steps"), ["steps", "kernels"]);
         assert_eq!(kinds("all").len(), report_kinds().count());
         let failure = resolve(&["steps,kernel", "r1"]).unwrap_err();
         assert_eq!(failure.what, "unknown report kind `kernel`");
         assert_eq!(failure.hint.as_deref(), Some("tprof report steps,kernels RUN"));
-        assert_eq!(resolve(&["all"]).unwrap_err().what, "no run given to `tprof report all`");
     }
 
     #[test]
@@ -187,12 +232,16 @@ mod tests {
         let failure = resolve(&["memroy", "r1"]).unwrap_err();
         assert_eq!(failure.what, "unknown report kind `memroy`");
         assert_eq!(failure.hint.as_deref(), Some("tprof report memory RUN"));
+        let failure = resolve(&[".", "memroy"]).unwrap_err();
+        assert_eq!(failure.what, "unknown report kind `memroy`");
     }
 
     #[test]
-    fn a_kind_without_a_run_and_words_in_the_wrong_order_are_reported() {
-        assert_eq!(resolve(&["memory"]).unwrap_err().what, "no run given to `tprof report memory`");
-        let failure = resolve(&["r1", "memory"]).unwrap_err();
-        assert_eq!(failure.hint.as_deref(), Some("tprof report memory r1"));
+    fn a_sort_key_that_does_not_exist_is_named_with_the_nearest() {
+        assert_eq!(resolve(&["cpu", "r1", "--sort", "total"]).unwrap().sort, Some(SortBy::Total));
+        let failure = resolve(&["cpu", "r1", "--sort", "wait"]).unwrap_err();
+        assert_eq!(failure.what, "unknown sort key `wait`");
+        assert_eq!(failure.cause.as_deref(), Some("the keys are self, total, waited"));
+        assert_eq!(failure.hint.as_deref(), Some("--sort waited"));
     }
 }

@@ -24,7 +24,7 @@ pub fn text(document: &Document, top: usize, width: usize) -> String {
 pub fn tables(page: &mut Page, tables: &[Table], top: usize) {
     for table in tables {
         match table.view {
-            View::Rows => rows(page, table, top),
+            View::Rows | View::Groups => rows(page, table, top),
             View::Curve => curves(page, table),
             View::Cards => cards(page, table, top),
             View::Data => {}
@@ -33,9 +33,9 @@ pub fn tables(page: &mut Page, tables: &[Table], top: usize) {
 }
 
 fn title(page: &mut Page, table: &Table, top: usize) {
-    let is_cut = table.view != View::Curve && table.rows.len() > top;
-    let cut = match is_cut {
-        true => format!(", {} of {}", top, count(table.rows.len() as u64)),
+    let (all, _) = table.counted(top);
+    let cut = match table.view != View::Curve && all > top {
+        true => format!(", {} of {}", top, count(all as u64)),
         false => String::new(),
     };
     page.gap();
@@ -60,7 +60,8 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
         shown.iter().map(|(_, column)| (column.heading, left(column))).collect();
     let mut out = page::Table::aligned(&headings);
     let mut reasons: Vec<String> = Vec::new();
-    for row in table.rows.iter().take(top) {
+    let (_, rows) = table.counted(top);
+    for row in table.rows.iter().take(rows) {
         let cell = |(at, column): &(usize, &Column)| {
             let cell = &row[*at];
             if let Cell::Missing(why) = cell {

@@ -7,7 +7,7 @@ use super::{csv, document, many, memory, summary};
 use std::io::Write;
 use std::process::ExitCode;
 
-use tprof_analyze::document::{Document, DocumentKind, Options, Table};
+use tprof_analyze::document::{Document, DocumentKind, LineTables, Options, Table};
 use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
 use tprof_trace::live::collector_lives;
 
@@ -45,9 +45,17 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     let reports: Vec<Kind> =
         REPORTS.into_iter().filter(|kind| is_wanted(kind_name(*kind))).collect();
     let kinds: Vec<&DocumentKind> = KINDS.iter().filter(|kind| is_wanted(kind.name)).collect();
-    for (option, given) in [("--within", &args.within), ("--operator", &args.operator)] {
+    let given = [
+        ("--within", args.within.is_some()),
+        ("--operator", args.operator.is_some()),
+        ("--lines", args.lines),
+        ("--sort", args.sort.is_some()),
+        ("--mine", args.mine),
+        ("--thread", args.thread.is_some()),
+    ];
+    for (option, is_given) in given {
         let takes = |kind: &DocumentKind| kind.takes(option);
-        if given.is_some() && !kinds.iter().any(|kind| takes(kind)) {
+        if is_given && !kinds.iter().any(|kind| takes(kind)) {
             let takers: Vec<_> =
                 KINDS.iter().filter(|one| takes(one)).map(|one| one.name).collect();
             return Err(failure::not_taken(option, &args.kinds, &takers).into());
@@ -64,6 +72,13 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         hta: args.hta,
         operator: args.operator.clone(),
         within: args.within.clone(),
+        thread: args.thread.clone(),
+        lines: match args.lines {
+            true => LineTables::Only,
+            false => LineTables::No,
+        },
+        sort: args.sort.unwrap_or_default(),
+        mine: args.mine,
         data: args.json || args.csv,
         is_running: Some(collector_lives),
     };

@@ -71,7 +71,7 @@ fn findings(page: &mut Page, report: &Report) {
             Some(gain_ns) => format!("{} a step", duration(gain_ns)),
             None => duration(line.gain_total_ns),
         };
-        table.row(vec![line.severity.to_owned(), gain, line.what.clone()]);
+        table.row(vec![line.severity.to_uppercase(), gain, line.what.clone()]);
     }
     if !lines.is_empty() {
         page.table(&table);

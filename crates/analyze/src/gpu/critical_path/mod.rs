@@ -41,12 +41,14 @@ impl Analysis for CriticalPath {
         Needs::ALL_SPANS | Needs::WORK | Needs::SYNCHRONIZATIONS
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Option<Named> {
-        let within = options.within.as_deref().filter(|text| !text.is_empty())?;
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
+        let Some(within) = options.within.as_deref().filter(|text| !text.is_empty()) else {
+            return Vec::new();
+        };
         let spans = ranges(options.hta).iter().flat_map(|kind| rank.spans(*kind));
         let name = |span: &HostSpan| rank.name(span.name).to_owned();
         let option = ("--within", "annotations and NVTX ranges");
-        Some(Named::of(option, text_and_number(within), spans, name))
+        vec![Named::of(option, text_and_number(within), spans, name)]
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Option<PathTimes> {

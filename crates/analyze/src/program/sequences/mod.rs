@@ -68,12 +68,14 @@ impl Analysis for Sequences {
         }
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Option<Named> {
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
         // Holistic Trace Analysis answers with nothing, which is what is compared.
-        let operator = options.operator.as_deref().filter(|_| !options.hta)?;
+        let Some(operator) = options.operator.as_deref().filter(|_| !options.hta) else {
+            return Vec::new();
+        };
         let spans = rank.spans(SpanKind::Operator).iter();
         let name = |span: &HostSpan| rank.name(span.name).to_owned();
-        Some(Named::of(("--operator", "operators"), (operator, None), spans, name))
+        vec![Named::of(("--operator", "operators"), (operator, None), spans, name)]
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Patterns {

@@ -50,6 +50,16 @@ impl FunctionTable {
         &self.all[id as usize]
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Func] {
+        &self.all
+    }
+
+    /// Of each id, whether its function passes: asked once for each, not for each frame.
+    pub(crate) fn which(&self, passes: impl Fn(&Func) -> bool) -> Vec<bool> {
+        self.all.iter().map(passes).collect()
+    }
+
     /// The id of a function.
     pub fn id(&mut self, func: Func) -> FuncId {
         if let Some(id) = self.ids.get(&func) {

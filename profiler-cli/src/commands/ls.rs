@@ -1,0 +1,263 @@
+//! `tprof ls`: the runs in a directory, the newest first.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use serde_json::{Value, json};
+use tprof_analyze::{Kind, Reading, Report, report};
+use tprof_facts::labels::base_name;
+use tprof_facts::units::{bytes, count, duration};
+
+use crate::runs::contents::Contents;
+use crate::runs::newest::{FoundRun, runs_in};
+use crate::terminal::columns;
+use crate::terminal::errors::{Failure, reason};
+use crate::terminal::page::{Page, Table};
+use crate::terminal::paint;
+
+/// Version of the JSON.
+const LS_VERSION: u32 = 1;
+
+/// `tprof ls`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  tprof ls; tprof report; tprof rm tprof-train-*")]
+pub struct LsArgs {
+    /// Directory that contains runs
+    #[arg(value_name = "DIR", default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    pub directory: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Leave out the worst finding, for which all of each run is read
+    #[arg(long)]
+    pub no_findings: bool,
+}
+
+/// Prints the list.
+pub fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
+    let found = runs_in(&args.directory).map_err(|error| {
+        Failure::new(format!("cannot list `{}`", args.directory.display()))
+            .cause(reason(&error))
+            .hint("tprof ls DIR, with the directory that contains the runs")
+    })?;
+    let rows: Vec<Row> = found.iter().map(|run| Row::of(run, !args.no_findings)).collect();
+    let text = match args.json {
+        true => {
+            let runs: Vec<Value> = rows.iter().map(Row::json).collect();
+            let all = json!({ "version": LS_VERSION, "runs": runs });
+            serde_json::to_string_pretty(&all)? + "\n"
+        }
+        false => text(&rows, &args.directory),
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A run in the list.
+struct Row {
+    path: PathBuf,
+    command: Vec<String>,
+    state: &'static str,
+    start_unix_ns: Reading<u64>,
+    wall_ns: Reading<u64>,
+    ranks: usize,
+    bytes: u64,
+    /// Events known to be lost.
+    lost: u64,
+    complete: bool,
+    /// Severity and text of the worst finding; `None` where no rule found anything.
+    worst: Reading<Option<Worst>>,
+}
+
+/// The worst finding of a run.
+#[derive(Clone)]
+struct Worst {
+    severity: &'static str,
+    rule: &'static str,
+    what: String,
+}
+
+impl Row {
+    /// `judge`: with the worst finding.
+    fn of(run: &FoundRun, judge: bool) -> Row {
+        let path = run.dir.path();
+        let contents = Contents::of(path);
+        let found = if judge { report(path, Kind::Summary, None).ok() } else { None };
+        let infos = run.dir.infos();
+        let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
+        let state = match (finished, run.is_live()) {
+            (true, _) => "finished",
+            (false, true) => "running",
+            (false, false) => "cut off",
+        };
+        let mut ranks: Vec<u32> = run.dir.files().iter().filter_map(|file| file.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let losses = infos.iter().map(|info| &info.completeness);
+        Row {
+            path: path.to_owned(),
+            command: infos.first().map(|info| info.command.clone()).unwrap_or_default(),
+            state,
+            start_unix_ns: match run.start_unix_ns {
+                0 => Reading::missing("neither run.json nor a rank file has it"),
+                ns => Reading::Is(ns),
+            },
+            wall_ns: match &found {
+                Some(report) => report.run.wall_ns.clone(),
+                None => wall_ns(run, finished),
+            },
+            ranks: ranks.len(),
+            bytes: contents.bytes(),
+            lost: match &found {
+                Some(report) => report.completeness.lost,
+                None => losses.clone().map(|of| of.lost).sum(),
+            },
+            complete: match &found {
+                Some(report) => report.completeness.complete,
+                None => {
+                    finished
+                        && losses
+                            .clone()
+                            .all(|of| of.lost == 0 && of.losses.is_empty() && of.blind.is_empty())
+                }
+            },
+            worst: match &found {
+                Some(report) => worst(report),
+                None if judge => Reading::missing("the run cannot be read"),
+                None => Reading::missing("--no-findings"),
+            },
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let unknown = || "?".to_owned();
+        vec![
+            self.start_unix_ns.get().map_or_else(unknown, ago),
+            match self.state {
+                "finished" => self.wall_ns.get().map_or_else(unknown, duration),
+                state => state.to_owned(),
+            },
+            count(self.ranks as u64),
+            bytes(self.bytes),
+            match (self.lost, self.complete) {
+                (0, true) => "0".to_owned(),
+                // Of unknown size, or processes that were not recorded.
+                (0, false) => unknown(),
+                (lost, _) => count(lost),
+            },
+            format!("{}  {}", self.path.display(), shown_command(&self.command)),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let mut row = json!({
+            "path": self.path.to_string_lossy(),
+            "command": self.command,
+            "state": self.state,
+            "ranks": self.ranks,
+            "bytes": self.bytes,
+            "lost": self.lost,
+            "complete": self.complete,
+        });
+        let mut set = |key: &str, value: Value, why: Option<&str>| {
+            row[key] = value;
+            if let Some(why) = why {
+                row[format!("{key}_missing")] = why.into();
+            }
+        };
+        for (key, reading) in [("start_unix_ns", &self.start_unix_ns), ("wall_ns", &self.wall_ns)] {
+            set(key, reading.get().into(), why(reading));
+        }
+        let worst = self.worst.value().and_then(|worst| worst.as_ref()).map(
+            |worst| json!({ "severity": worst.severity, "rule": worst.rule, "what": worst.what }),
+        );
+        set("worst_finding", worst.into(), why(&self.worst));
+        row
+    }
+}
+
+fn why<T>(reading: &Reading<T>) -> Option<&str> {
+    match reading {
+        Reading::Missing(why) => Some(why),
+        _ => None,
+    }
+}
+
+/// From `run.json`, where the run ended.
+fn wall_ns(run: &FoundRun, finished: bool) -> Reading<u64> {
+    let infos = run.dir.infos();
+    let lengths = infos.iter().filter_map(|info| Some(info.end_ns?.saturating_sub(info.start_ns)));
+    match lengths.max().filter(|_| finished) {
+        Some(ns) => Reading::Is(ns),
+        None => Reading::missing("the run has no end"),
+    }
+}
+
+fn worst(report: &Report) -> Reading<Option<Worst>> {
+    match &report.findings {
+        Reading::Missing(why) => Reading::Missing(why.clone()),
+        Reading::Is(lines) | Reading::Estimate { value: lines, .. } => {
+            Reading::Is(lines.first().map(|line| Worst {
+                severity: line.severity,
+                rule: line.rule,
+                what: line.what.clone(),
+            }))
+        }
+    }
+}
+
+fn text(rows: &[Row], directory: &Path) -> String {
+    let mut page = Page::new(columns::of_stdout());
+    if rows.is_empty() {
+        page.line(&format!("no run in {}", directory.display()));
+        return page.into_text();
+    }
+    let headings = [
+        ("when", true),
+        ("took", false),
+        ("ranks", false),
+        ("size", false),
+        ("lost", false),
+        ("run", true),
+    ];
+    let mut table = Table::aligned(&headings);
+    for row in rows {
+        table.row(row.cells());
+    }
+    // A row may take two lines: its finding follows its last one.
+    let lines = table.lines(page.width());
+    let per_row = (lines.len() - 1) / rows.len();
+    page.line(&lines[0]);
+    for (row, lines) in rows.iter().zip(lines[1..].chunks(per_row)) {
+        for line in lines {
+            page.line(line);
+        }
+        if let Some(Some(worst)) = row.worst.value() {
+            let severity = worst.severity.to_uppercase();
+            page.line(&format!("      {severity} {}: {}", worst.rule, worst.what));
+        }
+    }
+    paint::severities(&page.into_text())
+}
+
+/// A command without the path of its program.
+fn shown_command(command: &[String]) -> String {
+    let mut words = command.iter().map(String::as_str);
+    let program = words.next().map(base_name).unwrap_or_default();
+    std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// How long ago a moment is.
+fn ago(unix_ns: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = now.saturating_sub(unix_ns / 1_000_000_000);
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}

@@ -1,0 +1,145 @@
+//! `tprof rm`: deletes runs: the files that tprof wrote, nothing else.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use tprof_facts::units::{bytes, count};
+
+use crate::runs::contents::Contents;
+use crate::runs::newest::{FoundRun, runs_in};
+use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
+use crate::terminal::quote;
+
+/// Other files of a directory that are named.
+const MOST_OTHERS: usize = 4;
+
+/// `tprof rm`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Only files that tprof wrote are deleted; a directory with others in it stays.\n\n\
+                  Example:\n  tprof rm --yes tprof-train-*"
+)]
+pub struct RmArgs {
+    /// Run directories
+    #[arg(value_name = "RUN", required = true, value_hint = clap::ValueHint::DirPath)]
+    pub runs: Vec<PathBuf>,
+    /// Delete without a question
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// A run that can be deleted.
+struct Doomed {
+    path: PathBuf,
+    contents: Contents,
+}
+
+/// Deletes the runs: all, or none where one of them cannot be.
+pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
+    let mut doomed: Vec<Doomed> = Vec::new();
+    for path in &args.runs {
+        let one = judged(path)?;
+        // Named twice, it is deleted once.
+        if !doomed.iter().any(|other| other.path.canonicalize().ok() == path.canonicalize().ok()) {
+            doomed.push(one);
+        }
+    }
+    if !args.yes && !is_agreed(&doomed)? {
+        print_stderr("nothing was deleted\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for one in doomed {
+        delete(&one)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A run that has ended.
+fn judged(path: &PathBuf) -> Result<Doomed, Failure> {
+    let shown = path.display();
+    if path.is_file() {
+        return Err(Failure::new(format!("`{shown}` is not a run directory"))
+            .cause("the path is a file")
+            .hint("tprof rm with the run directory that contains the file"));
+    }
+    let Some(run) = FoundRun::at(path) else { return Err(no_run(path)) };
+    if run.is_live() {
+        return Err(Failure::new(format!("the run in `{shown}` is in progress"))
+            .cause("its collector still writes")
+            .hint("wait for the end of its job"));
+    }
+    Ok(Doomed { path: path.clone(), contents: Contents::of(path) })
+}
+
+fn no_run(path: &PathBuf) -> Failure {
+    let failure = Failure::new(format!("`{}` is not a run", path.display()));
+    let failure = match path.exists() {
+        true => failure.cause("the directory holds no file of tprof's"),
+        false => failure.cause("the directory does not exist"),
+    };
+    let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let runs = runs_in(beside.unwrap_or(std::path::Path::new("."))).unwrap_or_default();
+    let names: Vec<String> =
+        runs.iter().map(|run| run.dir.path().to_string_lossy().into_owned()).collect();
+    match nearest(&path.to_string_lossy(), names.iter().map(String::as_str)) {
+        Some(right) => failure.hint(format!("tprof rm {}", quote::word(right.as_ref()))),
+        None => failure.hint("tprof ls"),
+    }
+}
+
+/// Asks, on a terminal.
+fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new("nothing was deleted")
+            .cause("stdin is no terminal, so nobody can be asked")
+            .hint("tprof rm --yes RUN"));
+    }
+    let size = doomed.iter().map(|one| one.contents.bytes()).sum();
+    let names: Vec<String> = doomed.iter().map(|one| one.path.display().to_string()).collect();
+    let what = match names.as_slice() {
+        [one] => one.clone(),
+        many => format!("{} runs ({})", count(many.len() as u64), many.join(", ")),
+    };
+    print_stderr(&format!("delete {what}, {}? [y/N] ", bytes(size)));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    Ok(read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+fn delete(run: &Doomed) -> Result<(), Failure> {
+    let shown = run.path.display();
+    let failed = |error: std::io::Error| {
+        Failure::new(format!("cannot delete all of `{shown}`"))
+            .cause(reason(&error))
+            .hint("delete it as the user who recorded it")
+    };
+    for (file, _) in &run.contents.files {
+        std::fs::remove_file(file).map_err(failed)?;
+    }
+    for directory in &run.contents.directories {
+        std::fs::remove_dir(directory).map_err(failed)?;
+    }
+    let size = bytes(run.contents.bytes());
+    let mut text = format!("deleted {shown}, {size}");
+    if run.contents.others.is_empty() {
+        // A run in the working directory, or a mount point, leaves an empty directory.
+        if let Err(error) = std::fs::remove_dir(&run.path) {
+            text += &format!("; the empty directory stays: {}", reason(&error));
+        }
+    } else {
+        let names = run.contents.others.iter().filter_map(|path| path.file_name());
+        let mut names: Vec<String> =
+            names.take(MOST_OTHERS).map(|name| name.to_string_lossy().into_owned()).collect();
+        if run.contents.others.len() > MOST_OTHERS {
+            names.push(format!("{} more", run.contents.others.len() - MOST_OTHERS));
+        }
+        text += &format!(
+            "; the directory stays, with files that are not tprof's: {}",
+            names.join(", ")
+        );
+    }
+    let _ = writeln!(std::io::stderr(), "{text}");
+    Ok(())
+}

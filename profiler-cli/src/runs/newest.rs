@@ -1,0 +1,85 @@
+//! Runs in a directory, and the newest of them.
+
+use std::path::{Path, PathBuf};
+
+use tprof_trace::live::collector_lives;
+use tprof_trace::run::RunInfo;
+use tprof_trace::{RunDir, TraceFile};
+
+use crate::terminal::errors::{Failure, print_stderr, reason};
+
+/// A run that lies in a directory.
+pub struct FoundRun {
+    /// The run, without its ranks' rows.
+    pub dir: RunDir,
+    /// When it began, nanoseconds since 1970; 0 if neither `run.json` nor a file has it.
+    pub start_unix_ns: u64,
+}
+
+impl FoundRun {
+    /// A run at a path; `None` if there is none.
+    pub fn at(path: &Path) -> Option<FoundRun> {
+        let dir = RunDir::open(path).ok()?;
+        let of_info = dir.infos().iter().map(|info| info.start_unix_ns).filter(|ns| *ns > 0).min();
+        let of_file = || {
+            let headers = dir.files().iter().filter_map(|f| TraceFile::read_header(&f.path).ok());
+            headers.map(|header| header.start_unix_ns).filter(|ns| *ns > 0).min()
+        };
+        let start_unix_ns = of_info.or_else(of_file).unwrap_or(0);
+        Some(FoundRun { dir, start_unix_ns })
+    }
+
+    /// Whether a collector still writes it.
+    pub fn is_live(&self) -> bool {
+        let lives = |info: &RunInfo| collector_lives(info, self.dir.path());
+        self.dir.infos().iter().any(lives)
+    }
+}
+
+/// The runs that lie in a directory, the newest first; of the same time, by name.
+pub fn runs_in(directory: &Path) -> std::io::Result<Vec<FoundRun>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        // One that went meanwhile is none.
+        let Ok(entry) = entry else { continue };
+        let path = match directory {
+            here if here == Path::new(".") => PathBuf::from(entry.file_name()),
+            _ => entry.path(),
+        };
+        if path.is_dir() {
+            found.extend(FoundRun::at(&path));
+        }
+    }
+    found.sort_by(|a, b| {
+        b.start_unix_ns.cmp(&a.start_unix_ns).then_with(|| a.dir.path().cmp(b.dir.path()))
+    });
+    Ok(found)
+}
+
+/// The run that a report without one is of: this directory where it is one, else the newest
+/// in it. Its name goes to stderr.
+pub fn run_here() -> Result<PathBuf, Failure> {
+    let here = Path::new(".");
+    if FoundRun::at(here).is_some() {
+        print_stderr("note: report of the run in this directory\n");
+        return Ok(here.canonicalize().unwrap_or_else(|_| here.to_owned()));
+    }
+    let runs = runs_in(here).map_err(|error| {
+        Failure::new("cannot list the runs in this directory")
+            .cause(reason(&error))
+            .hint("tprof report RUN")
+    })?;
+    let Some(newest) = runs.first() else {
+        return Err(Failure::new("no run given to `tprof report`")
+            .cause("there is no run in this directory either")
+            .hint("tprof run -- COMMAND; tprof report"));
+    };
+    let path = newest.dir.path().to_owned();
+    let others = match runs.len() - 1 {
+        0 => "the only run in this directory".to_owned(),
+        1 => "the newest of 2 runs in this directory".to_owned(),
+        more => format!("the newest of {} runs in this directory", more + 1),
+    };
+    print_stderr(&format!("note: report of {}, {others}\n", path.display()));
+    Ok(path)
+}
