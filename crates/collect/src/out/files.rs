@@ -3,6 +3,8 @@
 use crate::error::CollectError;
 use crate::os::sys;
 use crate::out::ranks::Rank;
+use crate::out::sources::SourceFiles;
+use crate::symbols::ModuleFile;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -61,6 +63,8 @@ pub struct OpenFile {
     pub sizes_missing: Option<String>,
     /// UUIDs of the devices that processes in it see.
     pub devices: HashSet<String>,
+    /// Source files that its stacks name.
+    sources: SourceFiles,
 }
 
 /// The newest reading of a quantity.
@@ -89,6 +93,7 @@ impl OpenFile {
             read: HashMap::new(),
             sizes_missing: None,
             devices: HashSet::new(),
+            sources: SourceFiles::default(),
         }
     }
 
@@ -132,6 +137,20 @@ impl OpenFile {
     pub fn fact(&mut self, key: &str, value: &str) {
         let (key, value) = (self.writer.name(key), self.writer.name(value));
         self.writer.property(Property { key, value });
+    }
+
+    /// Writes size and time of a file of Python's code, the first time that it is named.
+    pub fn python_source(&mut self, path: &str, pid: u32) {
+        if let Some((key, value)) = self.sources.of_python(path, pid) {
+            self.fact(&key, &value);
+        }
+    }
+
+    /// The same of a file that a module was compiled from.
+    pub fn module_source(&mut self, path: &str, module: &ModuleFile) {
+        if let Some((key, value)) = self.sources.of_module(path, module) {
+            self.fact(&key, &value);
+        }
     }
 
     /// Writes a reading. One that equals the last row waits until that is

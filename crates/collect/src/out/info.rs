@@ -28,11 +28,15 @@ pub fn write_symbols(
     let process = target as u32;
     let nameless = [ResolvedFrame::default()];
     for (address, module, frames) in symbols {
+        let module_file = &*module;
         let path = shown_path(&module.path, redact);
         let module = open.writer.name(&path);
         // An address without a name still has its module.
         let frames = if frames.is_empty() { &nameless[..] } else { &frames[..] };
         for (depth, frame) in frames.iter().enumerate() {
+            if !redact {
+                open.module_source(&frame.file, module_file);
+            }
             let function = open.writer.name(&frame.function);
             let file = if redact { base(&frame.file) } else { &frame.file };
             let file = open.writer.name(file);

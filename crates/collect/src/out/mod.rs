@@ -6,5 +6,6 @@ pub mod losses;
 pub mod output;
 pub mod processes;
 pub mod ranks;
+pub mod sources;
 pub mod standstill;
 pub mod survivors;

@@ -211,6 +211,9 @@ impl CpuRows {
                 }
                 let writer = &mut sink.open.writer;
                 python::write_name(next, named, sink.process, sink.redact, writer);
+                if !sink.redact {
+                    sink.open.python_source(&named.file, sink.pid);
+                }
                 self.named.insert(Arc::clone(named), next);
                 next
             }
