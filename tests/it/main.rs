@@ -28,6 +28,8 @@ mod import;
 mod joining;
 mod leftovers;
 mod life;
+mod lines;
+mod listed;
 mod loss;
 mod nccl;
 mod no_perf;

@@ -24,10 +24,42 @@ pub struct Completeness {
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
     pub blind: Vec<Blind>,
+    /// Where nothing is missing but a few samples, stacks and names, as [`MINOR`] defines it:
+    /// their share of what was recorded and lost.
+    pub minor_loss_share: Option<f64>,
 }
 object! { Completeness {
     plain complete, plain recorded, plain samples, plain lost, plain losses, plain blind,
+    plain minor_loss_share,
 } }
+
+/// Up to this share, losses that only leave a part of the samples without their place are a
+/// note and no headline.
+const MINOR: f64 = 0.01;
+
+/// What such losses are of: CPU samples, their stacks, and names. None of them changes a
+/// count, a size or a time, unlike a lost record of an allocation or of device work.
+const MINOR_LOSSES: [&str; 8] = [
+    "CPU samples",
+    "Python frames of CPU samples",
+    "Python frames in stacks of allocations",
+    "stacks",
+    "whole stacks",
+    "names of functions",
+    "names of Python functions",
+    "ends of names",
+];
+
+/// The share of minor losses, where there is no other gap.
+fn minor_loss_share(whole: bool, all: u64, losses: &[LossInfo], blind: &[Blind]) -> Option<f64> {
+    let is_minor = |loss: &LossInfo| loss.count > 0 && MINOR_LOSSES.contains(&loss.what.as_str());
+    if !whole || losses.is_empty() || !blind.is_empty() || !losses.iter().all(is_minor) {
+        return None;
+    }
+    let lost: u64 = losses.iter().map(|loss| loss.count).sum();
+    let share = lost as f64 / all.saturating_add(lost) as f64;
+    (share <= MINOR).then_some(share)
+}
 
 /// What one file has.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +112,10 @@ impl Completeness {
             let losses = merge(of_run.into_iter().chain(of_processes));
             (losses.iter().map(|loss| loss.count).sum(), losses)
         };
+        let all = events.saturating_add(samples);
+        let minor_loss_share = minor_loss_share(whole, all, &losses, &blind);
         Completeness {
+            minor_loss_share,
             complete: whole && losses.is_empty() && lost == 0 && blind.is_empty(),
             recorded: events,
             samples,
@@ -154,6 +189,23 @@ mod tests {
         let sum = Completeness::of(&[], false, false, vec![seen(10, 2), seen(5, 1)]);
         assert_eq!((sum.recorded, sum.samples), (15, 4));
         assert_eq!((sum.lost, sum.losses.len(), sum.complete), (3 + 7, 2, false));
+    }
+
+    #[test]
+    fn a_few_lost_stacks_are_minor_and_any_other_gap_is_not() {
+        let share = |whole, losses: &[LossInfo]| {
+            let recorded = Recorded { events: 900, samples: 90 };
+            let seen = Seen { recorded, losses: losses.to_vec(), of_run: Vec::new() };
+            let sum = Completeness::of(&[], false, whole, vec![seen]);
+            assert!(!sum.complete);
+            sum.minor_loss_share
+        };
+        assert_eq!(share(true, &[loss("whole stacks", 10)]), Some(0.01));
+        assert_eq!(share(true, &[loss("whole stacks", 11)]), None);
+        assert_eq!(share(true, &[loss("whole stacks", 9), loss("CPU samples", 1)]), Some(0.01));
+        assert_eq!(share(true, &[loss("whole stacks", 0)]), None);
+        assert_eq!(share(true, &[loss("whole stacks", 1), loss("heap events", 1)]), None);
+        assert_eq!(share(false, &[loss("whole stacks", 1)]), None);
     }
 
     #[test]

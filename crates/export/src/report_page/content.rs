@@ -67,6 +67,8 @@ pub struct Table {
     pub rows: Vec<Vec<TableCell>>,
     /// Each row as a block: the first cell its headline.
     pub cards: bool,
+    /// Of each row, `critical`, `high`, `medium`, `low` or `note`; empty where rows have none.
+    pub severities: Vec<String>,
     /// Rows that are not in the page.
     pub left_out: usize,
     /// Reasons for unknown values.

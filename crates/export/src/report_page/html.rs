@@ -8,6 +8,8 @@ use crate::page::escape;
 
 /// Rows of a table that are visible at once; the others unfold.
 const ROWS: usize = 12;
+/// Severities that have a colour; the headline has the word, too.
+const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
 pub(super) fn body(title: &str, report: &ReportPage) -> String {
     let mut out = String::new();
@@ -168,10 +170,13 @@ fn data(out: &mut String, cell: &TableCell, words: bool) {
 
 fn cards(out: &mut String, table: &Table) {
     head(out, table);
-    for row in &table.rows {
+    for (at, row) in table.rows.iter().enumerate() {
         let mut cells = row.iter().zip(&table.headings);
+        let given = table.severities.get(at);
+        let severity = SEVERITIES.iter().find(|one| given.is_some_and(|given| given == *one));
+        let class = severity.map_or(String::new(), |severity| format!(" {severity}"));
         let headline = cells.next().map_or("", |(cell, _)| &cell.text);
-        let _ = write!(out, "<article class=\"card\"><h4>{}</h4><dl>", escape(headline));
+        let _ = write!(out, "<article class=\"card{class}\"><h4>{}</h4><dl>", escape(headline));
         for (cell, (heading, _)) in cells.filter(|(cell, _)| !cell.text.is_empty()) {
             let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(heading), escape(&cell.text));
         }
@@ -188,6 +193,19 @@ mod tests {
     use crate::report_page::{Chart, Complete, Fact};
 
     const HOSTILE: &str = "<img src=x onerror=\"a('b')\"></script>";
+
+    #[test]
+    fn a_card_has_the_class_of_its_severity() {
+        let cell = TableCell { text: "1. HIGH".into(), ..TableCell::default() };
+        let severities = vec!["high".into(), "\" onclick=\"a()".into()];
+        let rows = vec![vec![cell.clone()], vec![cell]];
+        let headings = vec![("finding".into(), true)];
+        let table = Table { headings, rows, cards: true, severities, ..Table::default() };
+        let mut out = String::new();
+        cards(&mut out, &table);
+        assert!(out.contains("class=\"card high\""), "{out}");
+        assert!(out.contains("class=\"card\"") && !out.contains("onclick"), "{out}");
+    }
 
     #[test]
     fn no_text_becomes_markup() {

@@ -18,6 +18,7 @@ use tprof_trace::run::blind_alike;
 use super::args::ExportArgs;
 use super::failure;
 use crate::commands::report::document::shown_cell;
+use crate::commands::report::small_share;
 use crate::runs::failure::analyze_failure;
 use crate::terminal::errors::Failure;
 
@@ -183,9 +184,12 @@ fn complete(report: &Report) -> Complete {
     gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded: {why}")));
     gaps.extend(report.problems.iter().cloned());
     gaps.extend(report.notes.iter().cloned());
-    let sentence = match seen.complete {
-        true => format!("Complete: {recorded}, no event lost, every process recorded."),
-        false => format!(
+    let sentence = match (seen.complete, seen.minor_loss_share) {
+        (true, _) => format!("Complete: {recorded}, no event lost, every process recorded."),
+        (false, Some(share)) => {
+            format!("Complete but for {}: {recorded}, every process recorded.", small_share(share))
+        }
+        (false, None) => format!(
             "Not complete: {recorded}, at least {} lost; the run {}.",
             count(seen.lost),
             match report.run.state {
@@ -195,7 +199,8 @@ fn complete(report: &Report) -> Complete {
             }
         ),
     };
-    Complete { whole: seen.complete, sentence, gaps }
+    let whole = seen.complete || seen.minor_loss_share.is_some();
+    Complete { whole, sentence, gaps }
 }
 
 /// The figure of a report that belongs on top of the page.
@@ -309,10 +314,17 @@ fn table(table: &Table) -> report_page::Table {
             .collect(),
         rows,
         cards: table.view == View::Cards,
+        severities: severities(table),
         left_out: table.counted(MOST_ROWS).0.saturating_sub(MOST_ROWS),
         reasons,
         empty: table.empty.clone(),
     }
+}
+
+/// The severity of each row, where a table has one.
+fn severities(table: &Table) -> Vec<String> {
+    let Some(at) = column(table, "severity") else { return Vec::new() };
+    table.rows.iter().map(|row| shown_cell(&row[at], &table.columns[at])).collect()
 }
 
 fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell {

@@ -8,7 +8,7 @@ use tprof_analyze::processes::{Ended, ProcessRow, REPLACED};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{Document, Reading, Report};
 use tprof_facts::units::{self, bytes, count, duration, percent, signal};
-use tprof_trace::run::blind_alike;
+use tprof_trace::run::{LossInfo, blind_alike};
 
 use crate::terminal::columns::width;
 use crate::terminal::commands;
@@ -51,6 +51,19 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         notes(page, head.notes);
         return;
     }
+    let lost = losses(sum);
+    if let Some(share) = sum.minor_loss_share {
+        let share = small_share(share);
+        page.paragraph(
+            0,
+            &format!(
+                "COMPLETE but for {share}: {recorded}, every process recorded; without a place: {}.",
+                lost.join("; ")
+            ),
+        );
+        notes(page, head.notes);
+        return;
+    }
     page.line(&format!("NOT COMPLETE: {recorded}, but"));
     match head.run.state {
         // Without a collector's account it is not known whether there was more.
@@ -66,11 +79,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         }
         _ => {}
     }
-    let lost = sum.losses.iter().map(|loss| match loss.count {
-        0 => format!("{} lost ({}), count unknown", loss.what, loss.why),
-        n => format!("{} {} lost ({})", count(n), loss.what, loss.why),
-    });
-    list(page, lost.collect(), "kinds of loss");
+    list(page, lost, "kinds of loss");
     if sum.lost > 0 && sum.losses.is_empty() {
         page.item(&format!("{} events lost", count(sum.lost)));
     }
@@ -79,6 +88,23 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     list(page, blind.collect(), "groups of processes not recorded");
     list(page, head.problems.to_vec(), "problems");
     notes(page, head.notes);
+}
+
+/// Each kind of loss, in words.
+fn losses(sum: &Completeness) -> Vec<String> {
+    let words = |loss: &LossInfo| match loss.count {
+        0 => format!("{} lost ({}), count unknown", loss.what, loss.why),
+        n => format!("{} {} lost ({})", count(n), loss.what, loss.why),
+    };
+    sum.losses.iter().map(words).collect()
+}
+
+/// A share below one percent, never as none.
+pub fn small_share(share: f64) -> String {
+    match share {
+        share if share < 0.0001 => "less than 0.01 %".to_owned(),
+        share => format!("{:.2} %", share * 100.0),
+    }
 }
 
 /// Notes, a paragraph each.
