@@ -8,6 +8,7 @@ in either is a difference. Lengths of each version's records are in `sizes.txt`,
 
 import bisect
 import ctypes
+import functools
 import os
 from ctypes import c_char, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
 
@@ -72,6 +73,7 @@ STRUCTS = {
 STRUCTS[KERNEL] = STRUCTS[CONCURRENT_KERNEL]
 
 
+@functools.cache
 def read_sizes(path=os.path.join(os.path.dirname(os.path.abspath(__file__)), "sizes.txt")):
     """[(CUPTI's version, {kind: bytes})], oldest first."""
     rows = []

@@ -2,6 +2,7 @@
 virtual environment with torch, where one is wanted."""
 
 import glob
+import json
 import os
 import platform
 import re
@@ -92,7 +93,17 @@ def builds(cuda):
 
 
 def has_torch(python):
-    return output(python, "-c", "import torch; print(torch.__version__)", limit_s=120)
+    return output(python, "-c", "import torch", limit_s=120) is not None
+
+
+def packages(python):
+    """{name: version} of what is installed for a Python, with or without pip."""
+    program = (
+        "import importlib.metadata as m, json; "
+        "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions() if d.metadata['Name']}))"
+    )
+    text = output(python, "-c", program)
+    return json.loads(text) if text else {}
 
 
 def bootstrap(steps, folder, build):
@@ -109,8 +120,11 @@ def bootstrap(steps, folder, build):
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if not made:
         return None
-    wanted = [f"torch{version}", "numpy", "--index-url", INDEX + build, "--extra-index-url", "https://pypi.org/simple"]
-    return python if steps.run(f"torch {build}", [*install, *wanted], 480) else None
+    # Only of this index: PyPI's torch is newer, and for a newer driver.
+    if steps.run(f"torch {build}", [*install, f"torch{version}", "numpy", "--index-url", INDEX + build], 480):
+        return python
+    newest = build == BUILDS[0][1]
+    return python if newest and steps.run("torch of PyPI", [*install, "torch", "numpy"], 480) else None
 
 
 def bootstrap_cuda(steps, folder, major, cuda):

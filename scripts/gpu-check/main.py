@@ -27,6 +27,8 @@ PROGRAMS = os.path.join(HERE, "programs")
 ENDS = ("return", "exit", "_exit", "abort", "term", "kill", "fork")
 # Tables that a judge reads; the rest has names of files and users.
 TABLES = ("spans", "kernels", "copies", "synchronizations", "device_allocations", "marks", "losses", "collectives", "devices")
+# Fetching a build of PyTorch and checking it take about as long.
+NEXT_TORCH_S = 360
 TORCH_MODES = ("plain", "graph", "streams", "compile")
 
 
@@ -130,17 +132,21 @@ class Check:
     # --- PyTorch
 
     def pythons(self, cuda):
-        """{name: Python with torch}: the one that was named, or those that are made here."""
+        """(name, Python with torch): the one that was named, or those that are made here, each when
+        the one before has been checked."""
         if self.args.python:
-            return {"torch-own": self.args.python} if machine.has_torch(self.args.python) else {}
+            yield "torch-own", self.args.python
         if not self.args.bootstrap:
-            return {}
-        found, wanted = {}, self.args.torch.split(",") if self.args.torch else machine.builds(cuda)[:1]
-        for build in wanted:
+            return
+        builds = machine.builds(cuda)
+        wanted = {"": builds[:1], "all": builds}.get(self.args.torch, self.args.torch.split(","))
+        for number, build in enumerate(wanted):
+            if number and self.steps.left_s() < NEXT_TORCH_S:
+                self.steps.skip(f"torch {build}", "too little is left of the time for the whole check (--limit)")
+                continue
             python = machine.bootstrap(self.steps, os.path.join(self.args.work, f"venv-{build}"), build)
             if python:
-                found[f"torch-{build}"] = python
-        return found
+                yield f"torch-{build}", python
 
     def program(self, name, python, *words):
         return [python, os.path.join(PROGRAMS, name), *words]
@@ -197,27 +203,25 @@ class Check:
             self.truth(program, env)
         usable = [name for name in environments if Folder(self.out).folder(name).has("traced.json")]
         if usable:
-            # The newest that runs: by nvcc where it can.
-            program = max(usable, key=lambda name: ("-1" in name[-3:], name))
+            # The newest that runs, with a runtime that the hooks find too.
+            program = max(usable, key=lambda name: (name.count("-") == 1, name))
             for how in ENDS:
                 self.end(how, program, environments[program])
             self.repeats(program, environments[program])
             self.cost(program, environments[program])
         else:
             self.steps.skip("ends", "no program of known truth runs here")
-        pythons = self.pythons(cuda)
-        if not pythons:
-            self.steps.skip("torch", "no Python with torch was named, and none was made (--bootstrap)")
-        for name, python in pythons.items():
-            if not machine.output(python, "-c", "import torch; assert torch.cuda.is_available()", limit_s=120):
-                if machine.output(python, "-c", "import torch; torch.zeros(1).cuda()", limit_s=120) is None:
-                    self.steps.skip("torch", f"{name} finds no device")
-                    continue
-            freeze = machine.output(python, "-m", "pip", "freeze", limit_s=60)
-            if freeze:
-                with open(self.path(name, "packages.txt"), "w", encoding="utf-8") as file:
-                    file.write(freeze)
+        ran = 0
+        for name, python in self.pythons(cuda):
+            if machine.output(python, "-c", "import torch; torch.zeros(1).cuda()", limit_s=120) is None:
+                self.steps.skip("torch", f"the torch of {name} finds no device")
+                continue
+            ran += 1
+            self.keep(f"{name}/packages.json", machine.packages(python))
             self.torch(name, python)
+        if not ran and not any(one["name"] == "torch" for one in self.steps.list):
+            why = "it could not be made" if self.args.bootstrap else "none was named, and none was made (--bootstrap)"
+            self.steps.skip("torch", f"no Python with torch: {why}")
         return facts
 
 
@@ -276,8 +280,9 @@ def archive_name(facts):
 def arguments():
     parser = argparse.ArgumentParser(prog="gpu-check.sh", description=(
         "Checks tprof on this machine's NVIDIA GPU, in at most 20 minutes, and packs what it found."))
-    parser.add_argument("--bootstrap", action="store_true", help="fetch PyTorch and CUDA's libraries from PyPI into WORK")
-    parser.add_argument("--torch", help="with --bootstrap: PyTorch builds, e.g. cu126,cu130 (default: the newest for this driver)")
+    parser.add_argument("--bootstrap", action="store_true", help="fetch PyTorch and CUDA's libraries into --work")
+    parser.add_argument("--torch", default="", metavar="BUILDS", help=(
+        "with --bootstrap: PyTorch builds as cu126,cu130, or all that this driver runs (default: the newest of them)"))
     parser.add_argument("--python", help="a Python that has torch, in place of --bootstrap")
     parser.add_argument("--cuda", action="append", default=[], metavar="DIR", help="where CUDA's libraries are; repeatable")
     parser.add_argument("--out", default="gpu-check", help="folder for what is gathered; must not exist (default: gpu-check)")
