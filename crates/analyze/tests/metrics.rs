@@ -27,7 +27,7 @@ fn rank(dir: &Path, rank: u32) {
     writer.thread(&Thread { thread: 0, process: 0, tid: 10, start_ns: 0 });
     let (mut spans, mut kernels, mut copies) = (Vec::new(), Vec::new(), Vec::new());
     let (mut collectives, mut allocations) = (Vec::new(), Vec::new());
-    let mut device_spans = Vec::new();
+    let (mut device_spans, mut channel_work) = (Vec::new(), Vec::new());
     let at = |start_ns, duration_ns, kind, name| Span {
         start_ns,
         duration_ns,
@@ -78,8 +78,11 @@ fn rank(dir: &Path, rank: u32) {
                         bytes: Some(1 << 20),
                         group_size: Some(2),
                         correlation,
+                        algorithm: Some(names[5]),
                         ..Collective::default()
                     });
+                    let row = ChannelWork { name: names[5], ..ChannelWork::default() };
+                    channel_work.push(row);
                 }
                 3 => {
                     kernels.push(Kernel { name: names[3], ..row });
@@ -110,6 +113,7 @@ fn rank(dir: &Path, rank: u32) {
     writer.write(&mut kernels).unwrap();
     writer.write(&mut copies).unwrap();
     writer.write(&mut collectives).unwrap();
+    writer.write(&mut channel_work).unwrap();
     writer.write(&mut allocations).unwrap();
     writer.write(&mut device_spans).unwrap();
     writer.finish().unwrap();
@@ -144,6 +148,9 @@ fn every_table_and_key_of_every_report_is_documented() {
                 }
             }
         }
+    }
+    for table in [("comm", "comm_choices"), ("comm", "comm_channels")] {
+        assert!(tables.contains(&table), "the run of this test lacks {table:?}");
     }
     for table in [("launches", "graphs"), ("launches", "each"), ("breakdown", "over_ranks")] {
         assert!(tables.contains(&table), "the run of this test lacks {table:?}");

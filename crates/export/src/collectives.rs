@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
+use tprof_trace::hash::{fnv1a, joined};
 use tprof_trace::model::{Collective, Kernel, ProcessIndex};
 
 use crate::Window;
@@ -16,6 +17,13 @@ pub(crate) struct Placed {
     pub row: Collective,
     pub start_ns: u64,
     pub end_ns: u64,
+}
+
+/// A number that is the same on all ranks that take part in an operation, and that no arrow
+/// within a rank has. A library may number the operations of each name by themselves.
+pub(crate) fn meeting(trace: &TraceFile, row: &Collective) -> Option<u64> {
+    let name = fnv1a(trace.name(row.name).as_bytes());
+    Some(joined(&[row.communicator?, name, row.sequence?]) | 1 << 63)
 }
 
 /// The collectives that ran in a window, by time.

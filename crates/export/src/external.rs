@@ -37,6 +37,7 @@ macro_rules! called {
 called! { Span Kernel MemoryCopy Synchronization DeviceAllocation }
 impl Called for DeviceSpan {}
 impl Called for Collective {}
+impl Called for ChannelWork {}
 impl Called for Sample {}
 impl Called for FlowPoint {}
 

@@ -11,7 +11,7 @@ mod small;
 
 use tprof_facts::frames::Frames;
 use tprof_trace::TraceFile;
-use tprof_trace::model::ExternalId;
+use tprof_trace::model::{ChannelWork, ExternalId};
 
 pub(crate) use column::{Cell, Column, Context, Sink, Type};
 
@@ -32,6 +32,7 @@ pub(crate) fn each<S: Sink>(part: &OpenRank<'_>, sink: &mut S) -> Result<(), S::
     large(sink, "synchronizations", device::SYNCHRONIZATIONS, &context, wanted)?;
     large(sink, "device_spans", device::DEVICE_SPANS, &context, wanted)?;
     large(sink, "collectives", host::COLLECTIVES, &context, wanted)?;
+    large(sink, "channel_work", host::CHANNEL_WORK, &context, wanted)?;
     large(sink, "device_allocations", device::ALLOCATIONS, &context, wanted)?;
     large(sink, "samples", host::SAMPLES, &context, wanted)?;
     large(sink, "flow_points", host::FLOW_POINTS, &context, wanted)?;
@@ -103,6 +104,7 @@ fn batches<R>(rows: &mut dyn Iterator<Item = R>) -> impl Iterator<Item = Vec<R>>
 pub(crate) fn count(trace: &TraceFile) -> u64 {
     let small = trace.totals().len() + trace.counters().len() + trace.marks().len();
     crate::in_order::count(trace)
+        + trace.row_count::<ChannelWork>()
         + trace.heap_event_count()
         + trace.map_events().count() as u64
         + small as u64

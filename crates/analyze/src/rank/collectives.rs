@@ -23,6 +23,13 @@ pub struct Operation {
     pub communicator: Option<u64>,
     /// Number on its communicator.
     pub sequence: Option<u64>,
+    /// Algorithm and protocol that its library chose; empty if unknown, or not one for all that
+    /// were grouped.
+    pub algorithm: String,
+    /// See `algorithm`.
+    pub protocol: String,
+    /// Channels; of grouped operations, if all have as many.
+    pub channels: Option<u32>,
     /// When its kernel began, and index in the rank's work.
     pub start_ns: u64,
     /// How long its kernel took.
@@ -84,6 +91,10 @@ fn of_group(
     let size = |row: &Collective| {
         row.group_size.or_else(|| sizes.get(&(row.process, row.communicator?)).copied())
     };
+    let chosen = |of: fn(&Collective) -> Option<NameId>| {
+        let one = of(first).filter(|_| group.iter().all(|row| of(row) == of(first)));
+        one.map_or(String::new(), |name| rank.name(name).to_owned())
+    };
     Operation {
         name: names.join("+"),
         element_type: match same(|row| row.element_type) {
@@ -95,6 +106,11 @@ fn of_group(
             .filter(|of_first| group.iter().all(|row| size(row) == Some(*of_first))),
         communicator: first.communicator,
         sequence: first.sequence,
+        algorithm: chosen(|row| row.algorithm),
+        protocol: chosen(|row| row.protocol),
+        channels: first
+            .channels
+            .filter(|of_first| group.iter().all(|row| row.channels == Some(*of_first))),
         start_ns: 0,
         duration_ns: 0,
         work: 0,
@@ -112,6 +128,9 @@ fn of_kernel(name: &str) -> Operation {
         group_size: None,
         communicator: None,
         sequence: None,
+        algorithm: String::new(),
+        protocol: String::new(),
+        channels: None,
         start_ns: 0,
         duration_ns: 0,
         work: 0,

@@ -249,6 +249,12 @@ impl<'a> Rows<'a> {
             args.number("Out msg nelems", row.elements_out);
             args.number("Group size", row.group_size.map(u64::from));
             args.number("Seq", row.sequence);
+            for (key, name) in [("Algorithm", row.algorithm), ("Protocol", row.protocol)] {
+                if let Some(name) = name {
+                    args.string(key, trace.name(name));
+                }
+            }
+            args.number("Channels", row.channels.map(u64::from));
             if let Some(group) = group {
                 args.string("Process Group Name", trace.name(group.name));
                 args.string("Process Group Description", trace.name(group.description));

@@ -19,7 +19,7 @@ use super::fields::{event, interned, packet, sample};
 use super::interned::Interned;
 use super::out::{Clock, Out, Sequence};
 use super::tracks::{Row, Shared, Tracks};
-use crate::collectives::Placed;
+use crate::collectives::{Placed, meeting};
 use crate::correlations::Correlations;
 use crate::proto::Proto;
 use crate::{OpenRank, words};
@@ -212,9 +212,11 @@ impl<'a, 's, W: Write> Scene<'a, 's, W> {
         args::number("peer", row.peer.map(u64::from), names, to);
         args::number("stream", row.stream, names, to);
         args::number("correlation", row.correlation, names, to);
-        if let (Some(communicator), Some(sequence)) = (row.communicator, row.sequence) {
-            // The same on all ranks, and no number that arrows within a rank have.
-            let id = joined(&[communicator, sequence]) | 1 << 63;
+        for (key, name) in [("algorithm", row.algorithm), ("protocol", row.protocol)] {
+            args::text(key, name.map_or("", |name| trace.name(name)), names, to);
+        }
+        args::number("channels", row.channels.map(u64::from), names, to);
+        if let Some(id) = meeting(trace, &row) {
             self.begun[self.count - 1].fields.fixed64(event::FLOW, id);
         }
         Ok(())

@@ -40,6 +40,31 @@ columns! { pub COLLECTIVES of Collective:
     "peer" Uint "root, or the other rank" |r, _| Cell::opt(r.peer);
     "stream" Uint "stream" |r, _| Cell::opt(r.stream);
     "correlation" Uint "of its kernel" |r, _| Cell::opt(r.correlation);
+    "algorithm" Text "algorithm that NCCL chose" |r, c| r.algorithm.map_or(Cell::Null, |name| c.name(name));
+    "protocol" Text "protocol that NCCL chose" |r, c| r.protocol.map_or(Cell::Null, |name| c.name(name));
+    "channels" Uint "channels that it runs on" |r, _| Cell::opt(r.channels);
+}
+
+columns! { pub CHANNEL_WORK of ChannelWork:
+    "start_ns" Int "when it began, nanoseconds since the run began" |r, c| c.time(r.start_ns);
+    "duration_ns" Int "how long it took" |r, _| Cell::Int(r.duration_ns as i64);
+    "kind" Text "kernel, send or receive" |r, _| Cell::Text(match r.kind {
+        ChannelWorkKind::Kernel => "kernel",
+        ChannelWorkKind::Send => "send",
+        ChannelWorkKind::Receive => "receive",
+    });
+    "name" Text "operation" |r, c| c.name(r.name);
+    "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
+    "thread" Uint "row of `threads`" |r, _| Cell::Uint(r.thread.into());
+    "communicator" Uint "row of `communicators`" |r, _| Cell::opt(r.communicator);
+    "sequence" Uint "number of the operation, as in `collectives`" |r, _| Cell::opt(r.sequence);
+    "channel" Uint "channel" |r, _| Cell::Uint(r.channel.into());
+    "peer" Uint "the other rank" |r, _| Cell::opt(r.peer);
+    "steps" Uint "steps" |r, _| Cell::opt(r.steps);
+    "bytes" Uint "bytes that were moved" |r, _| Cell::opt(r.bytes);
+    "device_wait_ns" Uint "time that steps waited for the device, summed" |r, _| Cell::opt(r.device_wait_ns);
+    "peer_wait_ns" Uint "time that steps waited for the other rank, summed" |r, _| Cell::opt(r.peer_wait_ns);
+    "network_ns" Uint "time that steps were on the network, summed" |r, _| Cell::opt(r.network_ns);
 }
 
 columns! { pub SAMPLES of Sample:

@@ -6,13 +6,13 @@ use std::fmt::Write;
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::Communication;
 use tprof_facts::{copies, labels};
-use tprof_trace::hash::joined;
 use tprof_trace::model::{
     Collective, CopyKind, DeviceSpan, Kernel, MemoryCopy, MemoryKind, ProcessIndex, Synchronization,
 };
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
+use crate::collectives::meeting;
 use crate::rows::wanted;
 use crate::words::sync_name;
 use crate::{OpenRank, Written};
@@ -133,8 +133,8 @@ fn collectives(
     for row in wanted::<Collective>(part, written) {
         let Some(correlation) = row.correlation else { continue };
         let described = known.entry((row.process, correlation)).or_default();
-        if let (Some(communicator), Some(sequence)) = (row.communicator, row.sequence) {
-            described.kin = joined(&[communicator, sequence]) | 1 << 63;
+        if let Some(meeting) = meeting(&part.trace, &row) {
+            described.kin = meeting;
         }
         let text = &mut described.text;
         if !text.is_empty() {
@@ -153,6 +153,10 @@ fn collectives(
         }
         if let Some(size) = row.group_size {
             let _ = write!(text, " among {size} ranks");
+        }
+        if let Some(algorithm) = row.algorithm {
+            let protocol = row.protocol.map_or("", |protocol| part.trace.name(protocol));
+            let _ = write!(text, ", {} {protocol}", part.trace.name(algorithm));
         }
     }
     known

@@ -1,12 +1,18 @@
 //! `comm`: how long collectives take by size, and the bandwidth that this makes.
 //!
 //! Bandwidths are those of NVIDIA's nccl-tests: of the algorithm, bytes over time;
-//! of the bus, what each link had to carry, which can be held against its speed.
+//! of the bus, what each link had to carry, which can be held against its speed. Where NCCL's
+//! profiler plugin was loaded, also by algorithm, protocol and channel.
 
 mod bandwidth;
+mod channels;
+mod choices;
 mod tables;
 
 use std::collections::BTreeMap;
+
+use channels::ChannelSums;
+use choices::Choices;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::collectives::{Operation, operations};
@@ -15,7 +21,7 @@ use crate::rank::{Needs, RankTrace};
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "comm",
-    about: "collectives by message size: time and bandwidth",
+    about: "collectives by message size and algorithm: time and bandwidth",
     analysis: || boxed(Comm),
 };
 
@@ -49,6 +55,11 @@ pub struct Times {
 }
 
 impl Times {
+    /// Of one that took so long.
+    fn one(time_ns: u64) -> Times {
+        Times { calls: 1, sum_ns: time_ns, min_ns: time_ns, max_ns: time_ns }
+    }
+
     fn add(&mut self, other: &Times) {
         self.calls += other.calls;
         self.sum_ns += other.sum_ns;
@@ -64,12 +75,15 @@ pub struct CollectiveTimes {
     pub times: BTreeMap<OperationKey, Times>,
     /// Operations without a recorded kernel.
     pub without_kernel: u64,
+    choices: Choices,
+    channels: ChannelSums,
 }
 
 impl CollectiveTimes {
     /// Of these operations.
     pub fn of(operations: &[Operation], without_kernel: u64) -> CollectiveTimes {
-        let mut sums = CollectiveTimes { without_kernel, ..CollectiveTimes::default() };
+        let choices = Choices::of(operations);
+        let mut sums = CollectiveTimes { without_kernel, choices, ..CollectiveTimes::default() };
         for operation in operations {
             let key = OperationKey {
                 name: operation.name.clone(),
@@ -77,8 +91,7 @@ impl CollectiveTimes {
                 bytes: operation.bytes,
                 group_size: operation.group_size,
             };
-            let time = operation.duration_ns;
-            sums.put(key, &Times { calls: 1, sum_ns: time, min_ns: time, max_ns: time });
+            sums.put(key, &Times::one(operation.duration_ns));
         }
         sums
     }
@@ -90,6 +103,8 @@ impl CollectiveTimes {
     fn add(&mut self, other: &CollectiveTimes) {
         other.times.iter().for_each(|(key, times)| self.put(key.clone(), times));
         self.without_kernel += other.without_kernel;
+        self.choices.add(&other.choices);
+        self.channels.add(&other.channels);
     }
 }
 
@@ -103,7 +118,8 @@ impl Analysis for Comm {
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> CollectiveTimes {
         let (operations, without_kernel) = operations(rank);
-        CollectiveTimes::of(&operations, without_kernel)
+        let channels = ChannelSums::of(rank.file);
+        CollectiveTimes { channels, ..CollectiveTimes::of(&operations, without_kernel) }
     }
 
     fn join(&self, parts: Vec<(RankAt, CollectiveTimes)>, _options: &Options) -> Body {

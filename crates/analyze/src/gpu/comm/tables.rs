@@ -29,7 +29,9 @@ pub(super) fn body(parts: &[(RankAt, CollectiveTimes)]) -> Body {
     let notes = (all.without_kernel > 0).then(|| {
         format!("{} collectives have no recorded kernel, and no time", all.without_kernel)
     });
-    Body { tables: vec![table, by_rank], notes: notes.into_iter().collect() }
+    let further = [all.choices.table(), all.channels.table()];
+    let tables = [table].into_iter().chain(further.into_iter().flatten()).chain([by_rank]);
+    Body { tables: tables.collect(), notes: notes.into_iter().collect() }
 }
 
 fn columns(key: &'static str, first: &[Column]) -> Table {
@@ -102,6 +104,9 @@ mod tests {
             group_size: Some(4),
             communicator: None,
             sequence: None,
+            algorithm: "RING".to_owned(),
+            protocol: "LL".to_owned(),
+            channels: Some(4),
             start_ns: 0,
             duration_ns,
             work: 0,
