@@ -2,7 +2,7 @@
  * callbacks, enables kinds, leaves out calls, and at the end disables them, flushes with force and reads what it got.
  *
  * profiled SESSIONS [WORD…]: `ticks` has the processor's ticks as timestamps, `threads` asks for buffers by thread, `zeroed` lends
- * zeroed buffers and says so, `finalize` detaches CUPTI after each session, `dlsym` finds CUPTI's functions by name, `bypass` finds
+ * zeroed buffers and sets the attribute of that, `finalize` detaches CUPTI after each session, `dlsym` finds CUPTI's functions by name, `bypass` finds
  * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3.
  * It prints what each session saw: the same whether another tool is there or not. Memory that it lends is dirty. */
 #define _GNU_SOURCE

@@ -37,7 +37,7 @@ impl Frame {
         Frame { start: 1, result: 0, registers, fp: 0, caller: 0 }
     }
 
-    /// Clock before the real call, of the frame of a call whose stack pointer was `sp`.
+    /// Clock before the real call, of the frame of a call with the stack pointer `sp`.
     ///
     /// # Safety
     /// `sp` is what [`Frame::sp`] returned on this thread, and that memory still belongs to its

@@ -52,8 +52,9 @@ const DENIED: [(&str, Subject); 28] = [
 ];
 
 /// Beginnings of sentences that deny what no report counts, or only a part of it that they name.
-const UNCOUNTED: [&str; 28] = [
+const UNCOUNTED: [&str; 29] = [
     "no GPU samples in this run",
+    "no memory in use was read from the driver",
     "no steps were recorded on ",
     "there are no findings, or none has a moment",
     "no operator, call or annotation",

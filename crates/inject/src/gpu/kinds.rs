@@ -110,7 +110,7 @@ pub fn enable_again(cupti: &Cupti) {
     }
 }
 
-/// Has CUPTI leave out the calls of a kind that nobody reads (CUDA 12.6 and newer), and record
+/// Has CUPTI leave out the calls of a kind that no report uses (CUDA 12.6 and newer), and record
 /// those of them for which `may_be` is false.
 pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind, may_be: impl Fn(u32) -> bool) {
     let (choose, calls) = match kind {

@@ -15,7 +15,7 @@ pub enum Sort {
     Context = 1,
     /// What is handed to the device together.
     Group = 2,
-    /// A call of NCCL's.
+    /// An NCCL call.
     Call = 3,
     /// An operation as enqueued.
     Task = 4,

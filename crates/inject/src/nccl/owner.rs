@@ -62,7 +62,7 @@ fn own_plugin(loader: &Loader) -> Option<Handle> {
     // The loader's lock is held: one thread at a time, and a search may come back here.
     if STATE.compare_exchange(NEW, SEARCHING, AcqRel, Acquire).is_ok() {
         let found = search(loader);
-        // SAFETY: this thread alone has SEARCHING, and none reads before KNOWN.
+        // SAFETY: only this thread has SEARCHING, and none reads before KNOWN.
         unsafe { *FOUND.0.get() = found };
         STATE.store(KNOWN, Release);
     }

@@ -266,7 +266,7 @@ impl Profiled {
         event as usize
     }
 
-    /// A function was called, alone or in a group.
+    /// A function was called, by itself or in a group.
     pub fn called(&'static self, mut asked: Asked, grouped: bool) {
         let Some(plugin) = plugin() else { return };
         if plugin.version >= 5 {

@@ -2,7 +2,7 @@
 //!
 //! - A call of the plugin's belongs to the hook's row on its thread that lies around it. It is a
 //!   row by itself once no hook can report it any more: the thread has gone on to another call, or
-//!   no call of NCCL passes through hooks here.
+//!   no NCCL call passes through hooks here.
 //! - A task that names its call (from version 5 on) belongs to that call's row. Later tasks of
 //!   the same call are replays of a graph: a kernel each, and no call.
 //! - A task before version 5 belongs to the first row of a hook's that began before it, with the

@@ -79,7 +79,7 @@ pub struct Collectives {
     communicators: Communicators,
     reported: Reported,
     channels: Channels,
-    /// The process's calls of NCCL pass through hooks, as far as one did.
+    /// The process's NCCL calls pass through hooks, as far as one did.
     is_hooked: bool,
     /// Threads with tasks that belonged to calls of their own.
     own_tasks: HashSet<ThreadIndex>,

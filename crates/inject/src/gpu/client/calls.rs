@@ -1,4 +1,4 @@
-//! What another client's calls of CUPTI do while the agent uses it: each function here takes the
+//! What another client's CUPTI calls do while the agent uses it: each function here takes the
 //! place of CUPTI's own, with its type and its results.
 //!
 //! The types are compared with the header's where they are named (`tprof-cupti-sys`).

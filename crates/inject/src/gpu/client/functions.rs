@@ -43,7 +43,7 @@ macro_rules! numbers {
 
         const ALL: &[(&[u8], extern "C" fn())] = &[$((
             concat!(stringify!($name), "\0").as_bytes(),
-            // SAFETY: called as the function whose place it takes, which has its type.
+            // SAFETY: called in the place of a CUPTI function of the same type.
             unsafe { core::mem::transmute::<*const (), extern "C" fn()>(calls::$instead as *const ()) },
         )),*];
         static REAL: [AtomicUsize; ALL.len()] = [const { AtomicUsize::new(0) }; ALL.len()];
