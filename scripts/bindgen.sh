@@ -17,7 +17,7 @@ mkdir -p "$cache"
 
 includes=
 for version in $versions; do
-    includes="$includes $(python3 scripts/bindgen/headers.py "$cache" "$version")"
+    includes="$includes $(python3 scripts/cuda/headers.py "$cache" "$version")"
 done
 
 # bindgen and the libclang that it loads, of fixed versions.

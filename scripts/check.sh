@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format build lints arrows library docs unit-tests process-tests launchers pages'
+steps='format build lints arrows signatures library docs unit-tests process-tests launchers pages'
 # The injected libraries' own workspaces are checked here, and built by `tprof`'s
 # build script.
 injected='preload-shim cupti-agent'
@@ -33,6 +33,17 @@ lints() {
 arrows() {
     python3 -B scripts/arrows/test_rooms.py
     python3 scripts/check-arrows.py
+}
+
+# Hooks and records against NVIDIA's headers, where scripts/test-cuda.sh has put them.
+signatures() {
+    python3 -B scripts/cuda/test_signatures.py
+    headers=${TPROF_TEST_READERS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-test-readers}/cuda-headers
+    if [ -d "$headers" ] || [ -n "${TPROF_TEST_NEED_READERS:-}" ]; then
+        python3 -B scripts/cuda/signatures.py "$headers"
+    else
+        echo "skipped: $headers is not there (scripts/test-cuda.sh)"
+    fi
 }
 
 library() {

@@ -69,8 +69,9 @@ def has(text, struct, field):
     return re.search(rf"\b{field};", body) is not None
 
 
-def measure(include):
-    """{(record, field): offset} and {record: (struct, size)} of one version."""
+def measure(include, more=()):
+    """{(record, field): offset} and {record: (struct, size)} of one version; what its folder
+    lacks is taken from more of them."""
     text = (include / "cupti_activity.h").read_text()
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
     structs = {record: newest(text, record) for record in FIELDS}
@@ -85,7 +86,8 @@ def measure(include):
     with tempfile.TemporaryDirectory() as folder:
         source, binary = pathlib.Path(folder, "o.c"), pathlib.Path(folder, "o")
         source.write_text(program)
-        subprocess.run(["gcc", "-w", f"-I{include}", str(source), "-o", str(binary)], check=True)
+        folders = [f"-I{folder}" for folder in (include, *more)]
+        subprocess.run(["gcc", "-w", *folders, str(source), "-o", str(binary)], check=True)
         out = subprocess.run([str(binary)], stdout=subprocess.PIPE, text=True, check=True).stdout
     offsets, sizes = {}, {}
     for line in out.splitlines():

@@ -479,6 +479,8 @@ functions! {
     Nccl ncclAlltoAllConfig 1 talks(2, 3, None, Register(4), Register(5));
     Nccl ncclGatherConfig 2 talks(2, 3, Some(4), Register(5), Stack(0));
     Nccl ncclScatterConfig 2 talks(2, 3, Some(4), Register(5), Stack(0));
+    Runtime cudaMemcpy2D_ptds 1 NOTHING;
+    Runtime cudaMemcpy2DAsync_ptsz 2 NOTHING;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's

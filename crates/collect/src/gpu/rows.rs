@@ -188,6 +188,7 @@ impl Rows {
             0x5_0000 => "lazy function loading",
             0x6_0000 => "command buffer full",
             0x7_0000 => "CUPTI buffer request",
+            0x8_0000 => "setting up unified memory",
             _ => "CUPTI overhead",
         };
         Span {
