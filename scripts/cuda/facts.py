@@ -11,6 +11,9 @@ OVERHEAD = "CUPTI_ACTIVITY_OVERHEAD_"
 EXTERNAL = "CUPTI_EXTERNAL_CORRELATION_KIND_"
 ROWS = "crates/collect/src/gpu/rows.rs"
 WORDS = "crates/collect/src/targets/calls/words.rs"
+TYPES = "crates/collect/src/targets/collectives/words.rs"
+ARRAYS = "crates/inject/src/array_bytes.rs"
+CALLS = "crates/inject/src/calls.rs"
 GEMM = "crates/wire/src/gemm.rs"
 GEMMS = "crates/collect/src/targets/gemms.rs"
 HOOKS = "preload-shim/src/hooks/calls.rs"
@@ -21,6 +24,19 @@ NUMBERS = [
     (HOOKS, r"NO_RUNTIME: u64 = (\d+)", "cudaErrorSharedObjectInitFailed"),
     (HOOKS, r"NO_NCCL: u64 = (\d+)", "ncclSystemError"),
     (HOOKS, r"NO_CUBLAS: u64 = (\d+)", "CUBLAS_STATUS_NOT_INITIALIZED"),
+    ("preload-shim/src/hooks/cupti.rs", r"NO_CUPTI: u32 = (\d+)", "CUPTI_ERROR_NOT_INITIALIZED"),
+    (CALLS, r"IN_PROGRESS: u32 = (\d+)", "ncclInProgress"),
+    (CALLS, r"pitch = unsafe { word\(frame\.register\(0\), (\d+)\)", "offsetof(struct cudaPitchedPtr, pitch)"),
+    (CALLS, r"place = unsafe { word\(frame\.register\(2\), (\d+)\)", "offsetof(CUmemAllocationProp, location)"),
+    ("crates/collect/src/gpu/virtual_memory.rs", r"ON_DEVICE: u32 = (\d+)", "CU_MEM_LOCATION_TYPE_DEVICE"),
+    (ARRAYS, r"\[0, (\d+), 16, if depth", "offsetof(CUDA_ARRAY_DESCRIPTOR, Height)"),
+    (ARRAYS, r"\[0, 8, (\d+), if depth", "offsetof(CUDA_ARRAY3D_DESCRIPTOR, Depth)"),
+    (ARRAYS, r"if depth { (\d+) } else", "offsetof(CUDA_ARRAY3D_DESCRIPTOR, Format)"),
+    (ARRAYS, r"if depth { 24 } else { (\d+) }", "offsetof(CUDA_ARRAY_DESCRIPTOR, Format)"),
+    *((ARRAYS, rf"({number})(?= \||  ?=>)", "CU_AD_FORMAT_" + name) for number, name in [
+        ("0x01", "UNSIGNED_INT8"), ("0x08", "SIGNED_INT8"), ("0x02", "UNSIGNED_INT16"),
+        ("0x09", "SIGNED_INT16"), ("0x10", "HALF"), ("0x03", "UNSIGNED_INT32"),
+        ("0x0a", "SIGNED_INT32"), ("0x20", "FLOAT")]),
     (TABLE, r"cudaLaunchKernelExC \d+ launches\(1, Field\((\d+)\)\)", "offsetof(cudaLaunchConfig_t, stream)"),
     (GEMM, r"FLOAT: u8 = (\d+)", "CUDA_R_32F"), (GEMM, r"DOUBLE: u8 = (\d+)", "CUDA_R_64F"),
     (GEMM, r"HALF: u8 = (\d+)", "CUDA_R_16F"), (GEMM, r"COMPLEX_FLOAT: u8 = (\d+)", "CUDA_C_32F"),
@@ -63,12 +79,12 @@ NUMBERS = [
         ("Float8_e4m3fn", "R_8F_E4M3"), ("Float8_e5m2", "R_8F_E5M2"), ("Float8_e8m0fnu", "R_8F_UE8M0"),
         ("Float4_e2m1fn", "R_4F_E2M1")]),
 ]
-# Lists by number: source, name of the list, NVIDIA's names in order.
+# Lists by number: source, the list (the group), what a word of it is, NVIDIA's names in order.
 LISTS = [
-    (WORDS, r"const TYPES: [^=]*= \[(.*?)\];", [
+    (TYPES, r"const TYPES: [^=]*= \[(.*?)\];", r'"(nccl\w+)"', [
         "ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32", "ncclInt64", "ncclUint64", "ncclFloat16",
         "ncclFloat32", "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"]),
-    (WORDS, r'let name = \[("HtoH".*?)\];', [
+    (WORDS, r'let name = \[("HtoH".*?)\];', r'"(\w+)"', [
         "cudaMemcpyHostToHost", "cudaMemcpyHostToDevice", "cudaMemcpyDeviceToHost",
         "cudaMemcpyDeviceToDevice", "cudaMemcpyDefault"]),
 ]
@@ -81,9 +97,10 @@ def ours():
         if len(set(found)) != 1:
             raise SystemExit(f"{source}: {len(found)} places for {pattern}")
         yield source, expression, int(found[0].replace("_", ""), 0)
-    for source, pattern, names in LISTS:
+    for source, pattern, word, names in LISTS:
         found = re.search(pattern, (ROOT / source).read_text(), re.S)
-        if not found or len(re.findall(r'"\w+"', found.group(1))) != len(names):
+        words = re.findall(word, found.group(1)) if found else []
+        if len(words) != len(names) or word.startswith('"(nccl') and words != names:
             raise SystemExit(f"{source}: not {len(names)} words in {pattern}")
         yield from ((source, name, number) for number, name in enumerate(names))
 

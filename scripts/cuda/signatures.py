@@ -24,6 +24,8 @@ SMALL = ("12.0", "12.9", "13.5")
 NEWEST = "13.5"
 # Without arguments, of a header in a wheel of its own; and of CUDA 11.3, for programs of its time.
 UNDECLARED = {"cudaProfilerStart", "cudaProfilerStop", "cuGetProcAddress"}
+# What `preload-shim/src/hooks/cupti.rs` keeps of a call.
+CLIENT_REGISTERS = 4
 STREAM = r"\b(cudaStream_t|CUstream)\b"
 SIZE = r"\bsize_t\b"
 KERNEL = r"\bvoid\b|\bcudaKernel_t\b"
@@ -91,6 +93,15 @@ def wrong_hooks(read, texts, table, seen):
                 yield f"{name}: {at} is `{there}`, not {kind}"
 
 
+def wrong_clients(read, hooked):
+    """CUPTI's functions with more arguments than the registers that their hooks keep."""
+    found = {name: parameters(read.text, name) for name in hooked if name.startswith("cupti")}
+    found = {name: given for name, given in found.items() if given is not None}
+    for name, (words, floats, registers, _) in places(read, found).items():
+        if words or floats or len(registers) > CLIENT_REGISTERS:
+            yield f"{name}: takes more than {CLIENT_REGISTERS} words in registers"
+
+
 def wrong_twins(include, hooked):
     """Hooked functions that programs with streams per thread call by a name without a hook."""
     text = (include / "cuda_runtime_api.h").read_text(errors="replace")
@@ -146,7 +157,7 @@ def main():
         texts = " ".join(path.read_text(errors="replace") for path in only_in_cpp)
         texts = re.sub(r"/\*.*?\*/|//[^\n]*", " ", texts, flags=re.S)
         found = [*wrong_hooks(read, " ".join(texts.split()), table, seen), *wrong_numbers(read, numbers, known),
-                 *wrong_twins(include, table.keys()), *wrong_offsets(include, [newest])]
+                 *wrong_clients(read, hooks.exported()), *wrong_twins(include, table.keys()), *wrong_offsets(include, [newest])]
         read.close()
         wrong += [f"CUDA {version}: {line}" for line in found]
         print(f"CUDA {version}: {len(found)} wrong")
