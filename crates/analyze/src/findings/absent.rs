@@ -40,7 +40,7 @@ impl Scene<'_> {
     pub fn place(&self) -> &'static str {
         match (self.steps, self.has_device()) {
             (0, true) => "from the first work on a device to the last",
-            (0, false) => "in the life of the job",
+            (0, false) => "in the judged time",
             _ => "in the steps",
         }
     }

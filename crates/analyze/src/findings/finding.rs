@@ -21,6 +21,10 @@ pub(super) struct Finding {
     pub advice: String,
     /// No more than this is gained in the window by fixing it.
     pub bound_ns: u64,
+    /// The time of which that is a share, where it is not the window.
+    pub of_ns: Option<u64>,
+    /// The line that has it, if one was recorded.
+    pub line: Option<SourceLine>,
     /// Worth a note although little or no time is gained.
     pub keep: bool,
     /// Where to look, longest first.
@@ -29,6 +33,17 @@ pub(super) struct Finding {
     pub places: usize,
     /// The places are not needed: none are kept or counted.
     pub is_brief: bool,
+}
+
+/// A line of source code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SourceLine {
+    /// Its function.
+    pub function: String,
+    /// Its file; empty if unknown.
+    pub file: String,
+    /// Its number; 0 if unknown.
+    pub line: u32,
 }
 
 /// An interval that one can open in a timeline.
@@ -77,6 +92,8 @@ impl Finding {
             seen: String::new(),
             advice: String::new(),
             bound_ns: 0,
+            of_ns: None,
+            line: None,
             keep: false,
             evidence: Vec::new(),
             places: 0,
@@ -105,6 +122,18 @@ impl Finding {
     /// What may be gained in the window.
     pub(super) fn bound(mut self, bound_ns: u64) -> Finding {
         self.bound_ns = bound_ns;
+        self
+    }
+
+    /// The time of which the gain is a share.
+    pub(super) fn of(mut self, of_ns: u64) -> Finding {
+        self.of_ns = Some(of_ns);
+        self
+    }
+
+    /// The line that has it.
+    pub(super) fn on_line(mut self, line: Option<SourceLine>) -> Finding {
+        self.line = line;
         self
     }
 

@@ -24,12 +24,16 @@ impl Joined<'_> {
 
     /// The same as a part of the time.
     pub fn share(&self) -> f64 {
-        self.finding.bound_ns as f64 / self.worst.window_ns.max(1) as f64
+        share(self.finding, self.worst)
     }
 
     pub fn severity(&self) -> Severity {
         Severity::of(self.share())
     }
+}
+
+fn share(finding: &Finding, rank: &RankFindings) -> f64 {
+    finding.bound_ns as f64 / finding.of_ns.unwrap_or(rank.window_ns).max(1) as f64
 }
 
 /// All findings, those with the largest share of their rank's time first.
@@ -49,9 +53,6 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
                         let Some(last) = all.last_mut() else { continue };
                         last
                     }
-                };
-                let share = |finding: &Finding, rank: &RankFindings| {
-                    finding.bound_ns as f64 / rank.window_ns.max(1) as f64
                 };
                 // Of equal ranks the first in order is the worst.
                 if share(finding, rank) > share(one.finding, one.worst) {

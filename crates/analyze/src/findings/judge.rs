@@ -40,8 +40,10 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
         Verdict::Found(findings) => {
             let most = findings.iter().map(|finding| finding.bound_ns).max().unwrap_or(0);
             for mut finding in findings {
-                finding.bound_ns = finding.bound_ns.min(scene.window_ns());
-                if finding.keep || scene.share(finding.bound_ns) >= LEAST_SHARE {
+                let of_ns = finding.of_ns.unwrap_or(scene.window_ns());
+                finding.bound_ns = finding.bound_ns.min(of_ns);
+                let share = finding.bound_ns as f64 / of_ns.max(1) as f64;
+                if finding.keep || share >= LEAST_SHARE {
                     let places = finding.evidence.iter().map(|one| row(scene, one)).collect();
                     outcome.found.push((finding, places));
                 }

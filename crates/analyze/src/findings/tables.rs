@@ -83,6 +83,9 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
         Column::new("what", "what", Unit::Text),
         Column::new("seen", "evidence", Unit::Text),
         Column::new("ranks", "on", Unit::Text),
+        Column::data("function", Unit::Text),
+        Column::data("file", Unit::Text),
+        Column::data("line", Unit::Id),
         Column::new("look_at", "where", Unit::Text),
         Column::new("try", "try", Unit::Text),
     ];
@@ -99,6 +102,7 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
             0 => Cell::missing(NO_STEPS),
             _ => Cell::from(ns),
         };
+        let line = one.finding.line.as_ref();
         table.row(vec![
             headline(one, number).into(),
             number.into(),
@@ -112,6 +116,9 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
             one.finding.what.as_str().into(),
             one.finding.seen.as_str().into(),
             Cell::applies((ranks.len() > 1).then(|| on(one, ranks.len()))),
+            Cell::applies(line.map(|line| line.function.clone())),
+            Cell::applies(line.map(|line| line.file.clone()).filter(|file| !file.is_empty())),
+            Cell::applies(line.map(|line| line.line).filter(|line| *line > 0)),
             Cell::applies(look_at(one)),
             one.finding.advice.as_str().into(),
         ]);

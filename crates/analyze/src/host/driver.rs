@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::labels;
 use tprof_trace::model::{Process, ProcessIndex, SpanKind, Thread, ThreadIndex, ThreadState};
 
-use crate::rank::samples::Layer;
+use crate::rank::samples::{CpuTrace, Layer};
 use crate::rank::{RankTrace, Step, descends};
 
 /// The thread that drives a rank.
@@ -33,9 +33,9 @@ impl Driver {
     /// The thread that marks the steps; without steps, the first thread of the outermost
     /// process with Python, or of the outermost one that does half as much as any. `None`
     /// where no thread was sampled.
-    pub fn of(rank: &RankTrace<'_>, steps: &[Step]) -> Option<Driver> {
+    pub fn of(rank: &RankTrace<'_>, cpu: &CpuTrace, steps: &[Step]) -> Option<Driver> {
         let file = rank.file;
-        let activity = activity(rank);
+        let activity = activity(cpu);
         let process = match steps.first() {
             Some(step) => step.process,
             None => outermost(rank, &activity)?,
@@ -80,14 +80,14 @@ fn first_thread<'t>(
     threads.clone().find(is_first).or_else(|| threads.min_by_key(|row| (row.start_ns, row.thread)))
 }
 
-fn activity(rank: &RankTrace<'_>) -> FxHashMap<ProcessIndex, Activity> {
+fn activity(cpu: &CpuTrace) -> FxHashMap<ProcessIndex, Activity> {
     let mut all: FxHashMap<ProcessIndex, Activity> = FxHashMap::default();
-    for stretch in &rank.cpu.stretches {
+    for stretch in &cpu.stretches {
         let of = all.entry(stretch.process).or_default();
         if stretch.state == ThreadState::Running {
             of.running_ns += stretch.weight_ns;
         }
-        let mut functions = stretch.stack.iter().map(|id| rank.cpu.names.get(*id));
+        let mut functions = stretch.stack.iter().map(|id| cpu.names.get(*id));
         of.has_python |= functions.any(|func| func.layer == Layer::Python);
     }
     all

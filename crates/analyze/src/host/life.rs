@@ -69,9 +69,9 @@ impl Life {
         let end_ns = last_ns.unwrap_or(whole.end).clamp(start_up.end, whole.end);
         let first_batch = rows.iter().zip(&phases).find(|(_, phase)| **phase == RowPhase::Batch);
         let (start, window) = match (steps, first_batch) {
-            ([first, .., last], _) => {
+            ([first, ..], _) => {
                 let end = steps.iter().map(|step| step.interval.end).max();
-                let end = end.unwrap_or(last.interval.end);
+                let end = end.unwrap_or(first.interval.end);
                 (Start::FirstStep, Interval::new(first.interval.start, end))
             }
             (_, Some((row, _))) => {

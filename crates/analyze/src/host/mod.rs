@@ -10,9 +10,14 @@ mod imports;
 mod ledger;
 mod life;
 mod line;
+mod others;
 mod rank_host;
 mod report;
 mod steps;
 mod tables;
 
+pub(crate) use ledger::WallTime;
+pub(crate) use line::Place;
+pub(crate) use others::Others;
+pub(crate) use rank_host::RankHost;
 pub use report::KIND;

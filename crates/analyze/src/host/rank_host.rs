@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::Sample;
+use tprof_trace::model::{Sample, ThreadState};
 
 use super::driver::Driver;
 use super::imports;
 use super::ledger::{Ledger, cut};
 use super::life::Life;
+use super::others::Others;
 use super::steps::StepTime;
 use crate::base::intervals::Interval;
 use crate::rank::samples::{CpuTrace, Part};
@@ -28,27 +29,44 @@ pub struct RankHost {
     pub imports: Vec<(String, u64)>,
     /// Each step.
     pub steps: Vec<StepTime>,
+    /// Other threads of the rank.
+    pub others: Others,
+    /// The longest waits and samples of each part in the judged time.
+    pub longest: Vec<(Part, Interval)>,
 }
+
+/// So many of each part.
+const LONGEST: usize = 20;
 
 impl RankHost {
     /// Tables that it reads.
     pub const NEEDS: Needs = Needs::SAMPLES.and(Needs::ANNOTATIONS);
 
-    /// Of a rank with samples and annotations; `None` where no thread was sampled.
+    /// Of a rank with annotations, and samples if they were read; `None` where no thread was sampled.
     pub fn of(rank: &RankTrace<'_>) -> Option<RankHost> {
+        let own;
+        let cpu = match rank.needs.has(Needs::SAMPLES) {
+            true => &rank.cpu,
+            false => {
+                own = CpuTrace::load(rank.file, &mut Vec::new());
+                &own
+            }
+        };
         let steps = steps_of_one_process(rank);
-        let driver = Driver::of(rank, &steps)?;
+        let driver = Driver::of(rank, cpu, &steps)?;
         let is_own = |row: &Sample| row.process == driver.process && row.thread == driver.thread;
         // What cannot be read was noted when the samples were read first.
         let mut rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(is_own).collect();
         rows.sort_by_key(|row| row.time_ns);
-        let life = Life::of(&driver, &steps, &rows, &rank.cpu);
-        let (ledger, _) = Ledger::of(rank.file, &rows, life.window);
+        let life = Life::of(&driver, &steps, &rows, cpu);
+        let (ledger, of_window) = Ledger::of(rank.file, &rows, life.window);
         let before = Interval::new(life.start_up.start, life.start_up.end.min(life.window.start));
         let (start_up, trace) = Ledger::of(rank.file, &rows, before);
         let imports = imports_of(&rows, before, &start_up, &trace);
-        let steps = StepTime::all(&steps, &rows, &rank.cpu);
-        Some(RankHost { driver, life, ledger, start_up, imports, steps })
+        let steps = StepTime::all(&steps, &rows, cpu);
+        let others = Others::of(&driver, cpu);
+        let longest = longest(&rows, life.window, &of_window);
+        Some(RankHost { driver, life, ledger, start_up, imports, steps, others, longest })
     }
 
     /// Wall time outside of start-up and the judged time.
@@ -76,6 +94,23 @@ impl RankHost {
 
 /// File, line, function.
 pub type LineKey = (String, u32, String);
+
+fn longest(rows: &[Sample], window: Interval, trace: &CpuTrace) -> Vec<(Part, Interval)> {
+    let mut found: Vec<(Part, Interval)> = Vec::new();
+    for row in rows.iter().filter_map(|row| cut(row, window)) {
+        let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+        let start_ns = match row.state {
+            ThreadState::Running => row.time_ns.saturating_sub(row.weight_ns),
+            _ => row.time_ns,
+        };
+        found.push((part, Interval::new(start_ns, start_ns.saturating_add(row.weight_ns))));
+    }
+    found.sort_by_key(|(part, interval)| (*part, std::cmp::Reverse(interval.length()), *interval));
+    found
+        .chunk_by(|a, b| a.0 == b.0)
+        .flat_map(|of_part| of_part.iter().take(LONGEST).copied())
+        .collect()
+}
 
 /// Divides the wall time of start-up by module, as its rows are.
 fn imports_of(

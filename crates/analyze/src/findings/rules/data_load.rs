@@ -46,6 +46,9 @@ impl Rule for DataLoadBound {
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let spans = spans(scene);
         let idle = scene.late.length();
+        if spans.is_empty() && !scene.has_device() && !scene.sampled_loading().is_empty() {
+            return Verdict::none("a job without device work: DataWait judges its samples");
+        }
         if spans.is_empty() {
             return match scene.sampled_loading().is_empty() {
                 false => judge_samples(scene),

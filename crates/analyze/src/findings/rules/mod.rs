@@ -1,21 +1,29 @@
 //! The rules, one per file.
 
 mod allocation_churn;
+mod blocking_io;
 mod compute_bound;
 mod copies;
 mod counters;
 mod data_load;
+mod data_wait;
 mod device_allocations;
 mod exposed_communication;
 mod fragmented_memory;
+mod gil_contention;
 mod gpu_gaps;
+mod host_part;
+mod hot_function;
 mod kernel_kinds;
 mod launch_bound;
+mod lock_contention;
 mod low_utilization;
 mod memory_bound;
+mod no_free_core;
 mod pageable_copies;
 mod recompilation;
 mod small_batches;
+mod start_up;
 pub(super) mod stragglers;
 mod sync_bound;
 mod synchronous_copies;
@@ -25,7 +33,7 @@ mod unoptimized_op;
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 17] = [
+pub(super) const RULES: [&dyn Rule; 24] = [
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
@@ -43,4 +51,11 @@ pub(super) const RULES: [&dyn Rule; 17] = [
     &device_allocations::DeviceAllocations,
     &allocation_churn::AllocationChurn,
     &recompilation::Recompilation,
+    &hot_function::HotFunction,
+    &data_wait::DataWait,
+    &gil_contention::GilContention,
+    &lock_contention::LockContention,
+    &blocking_io::BlockingIo,
+    &no_free_core::NoFreeCore,
+    &start_up::StartUp,
 ];

@@ -18,9 +18,11 @@ mod window;
 use std::sync::OnceLock;
 
 use tprof_facts::Clock;
+use tprof_trace::model::Sample;
 
 use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
+use crate::host::RankHost;
 use crate::rank::{RankTrace, steps_of_one_process};
 pub(super) use copies::Copy;
 pub(super) use gaps::Gap;
@@ -78,13 +80,22 @@ pub(super) struct Scene<'a> {
     ranges: OnceLock<Vec<NamedRange>>,
     /// PyTorch's DataLoader in CPU samples; once a rule asked.
     sampled_loading: OnceLock<SampledLoading>,
+    /// The driving thread's wall time; once a rule asked.
+    host: OnceLock<Option<RankHost>>,
 }
 
 impl<'a> Scene<'a> {
     /// Reads a rank.
     pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
         let steps = steps_of_one_process(rank);
-        let window = window(rank, &steps);
+        // Start-up would make all else look small.
+        let is_sampled = rank.file.row_count::<Sample>() > 0;
+        let host =
+            (is_sampled && steps.is_empty() && rank.work.is_empty()).then(|| RankHost::of(rank));
+        let window = match &host {
+            Some(Some(host)) => Cover::of([host.life.window]),
+            _ => window(rank, &steps),
+        };
         let of_time = || {
             let idle = window.without(&of_devices(rank, |busy| &busy.any));
             let gaps = Gap::all(rank, &idle);
@@ -130,6 +141,7 @@ impl<'a> Scene<'a> {
             is_brief: false,
             ranges: OnceLock::new(),
             sampled_loading: OnceLock::new(),
+            host: host.map_or_else(OnceLock::new, OnceLock::from),
             rank,
         }
     }
@@ -173,6 +185,15 @@ impl<'a> Scene<'a> {
     /// 1 % of a step, but between 1 ms and 500 ms.
     pub fn long_gap_ns(&self) -> u64 {
         (self.step_ns() / 100).clamp(LEAST_GAP_NS, MOST_GAP_NS)
+    }
+
+    /// The wall time of the thread that drives the rank, if it was sampled.
+    pub fn host(&self) -> Option<&RankHost> {
+        let of_rank = || match self.rank.file.row_count::<Sample>() {
+            0 => None,
+            _ => RankHost::of(self.rank),
+        };
+        self.host.get_or_init(of_rank).as_ref()
     }
 
     /// CPU samples in PyTorch's DataLoader.

@@ -151,14 +151,27 @@ const WORKER: &str = "/lib/torch/utils/data/_utils/worker.py";
 
 #[test]
 fn samples_show_that_a_job_waits_for_pytorchs_loader() {
-    let outcome = sampled().ask("DataLoadBound");
+    // Without a device the driving thread's own time is judged, of which 30 ms is a wait.
+    assert!(sampled().ask("DataLoadBound").found.is_empty());
+    let outcome = sampled().ask("DataWait");
+    let (finding, _) = &outcome.found[0];
+    assert_eq!((finding.bound_ns, finding.of_ns, finding.places), (30 * MS, Some(100 * MS), 1));
+    assert_eq!(
+        finding.seen,
+        "It waits for 30.0 ms (30.0 %): Queue.get (queues.py) 30.0 ms. No worker process was \
+         sampled on a core."
+    );
+    let mut job = sampled();
+    job.busy(0, MS);
+    job.busy(90 * MS, MS);
+    let outcome = job.ask("DataLoadBound");
     let (finding, _) = &outcome.found[0];
     assert_eq!((finding.bound_ns, finding.places), (40 * MS, 2));
     assert_eq!(
         finding.seen,
-        "A main thread is in PyTorch's DataLoader for 40.0 ms a step (40.0 %), estimated from 2 \
-         waits and samples a step: it waits for 30.0 ms of that. The workers run in augment \
-         (25.0 ms)."
+        "The device is idle for 40.0 ms a step (40.0 %) while a main thread is in PyTorch's \
+         DataLoader for 40.0 ms a step (40.0 %), estimated from 2 waits and samples a step: it \
+         waits for 30.0 ms of that. The workers run in augment (25.0 ms)."
     );
     // A device that is busy meanwhile waits for nobody.
     let mut job = sampled();

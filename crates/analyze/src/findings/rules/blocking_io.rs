@@ -1,0 +1,52 @@
+//! BlockingIo: the driving thread waits for files, pipes or peers.
+
+use super::host_part::{amount, finding, hardly, host, is_found, line, lines};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::rank::samples::Part;
+
+const OF_FILES: &str = "Do it on another thread while the job goes on (asynchronous checkpoints, \
+     read-ahead), in fewer and larger calls, without a flush for each.";
+const OF_SOCKETS: &str = "Ask ahead on another thread, ask for more at once, or keep what was \
+     received; the peer may be slow itself.";
+
+/// Waiting in system calls for input and output.
+pub(super) struct BlockingIo;
+
+impl Rule for BlockingIo {
+    fn name(&self) -> &'static str {
+        "BlockingIo"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let kinds = [
+            (Part::FileIo, "files", "the job waits for a file, a pipe or a disk", OF_FILES),
+            (Part::Socket, "sockets", "the job waits for a peer", OF_SOCKETS),
+        ];
+        let mut found = Vec::new();
+        for (part, subject, what, advice) in kinds {
+            let ns = host.ledger.ns(part);
+            if !is_found(host, ns) {
+                continue;
+            }
+            let places = host.ledger.places(Some(part));
+            found.push(
+                finding(scene, host, what, part, ns)
+                    .about(subject)
+                    .seen(format!("It waits for {}: {}.", amount(host, ns), lines(&places)))
+                    .advice(advice)
+                    .on_line(places.first().and_then(|(place, _)| line(place))),
+            );
+        }
+        if found.is_empty() {
+            let ns = host.ledger.ns(Part::FileIo) + host.ledger.ns(Part::Socket);
+            return hardly(host, ns, "waiting for files and peers");
+        }
+        Verdict::Found(found)
+    }
+}

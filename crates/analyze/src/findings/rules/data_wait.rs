@@ -1,0 +1,75 @@
+//! DataWait: the driving thread waits for what worker processes or threads make.
+
+use tprof_facts::units::{duration, percent};
+
+use super::host_part::{amount, finding, functions, hardly, host, is_found, line, lines};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::host::Others;
+use crate::rank::samples::Part;
+
+/// Share of the workers' time without a core from which more workers gain nothing.
+const MUCH_READY: f64 = 0.3;
+
+/// Waiting below functions that take batches and results.
+pub(super) struct DataWait;
+
+impl Rule for DataWait {
+    fn name(&self) -> &'static str {
+        "DataWait"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        if scene.has_device() {
+            return Verdict::none("a job with device work: DataLoadBound judges it");
+        }
+        let ns = host.ledger.ns(Part::Data);
+        if !is_found(host, ns) {
+            return hardly(host, ns, "waiting for data");
+        }
+        let places = host.ledger.places(Some(Part::Data));
+        let workers = &host.others;
+        let made = match workers.workers.is_empty() {
+            true => "No worker process was sampled on a core.".to_owned(),
+            false => format!(
+                "The workers ran for {}, most in {}, and were ready without a core for {}.",
+                duration(workers.workers_running_ns),
+                functions(&workers.workers),
+                duration(workers.workers_ready_ns),
+            ),
+        };
+        let seen = format!("It waits for {}: {}. {made}", amount(host, ns), lines(&places));
+        Verdict::Found(vec![
+            finding(scene, host, "the job waits for its next data", Part::Data, ns)
+                .seen(seen)
+                .advice(advice(workers))
+                .on_line(places.first().and_then(|(place, _)| line(place))),
+        ])
+    }
+}
+
+/// More workers only help where a core is free.
+fn advice(workers: &Others) -> String {
+    let active_ns = workers.workers_running_ns + workers.workers_ready_ns;
+    let ready = workers.workers_ready_ns as f64 / active_ns.max(1) as f64;
+    let hottest = workers.workers.first().map(|(function, _)| function.as_str());
+    match hottest {
+        Some(function) if ready >= MUCH_READY => format!(
+            "Make {function} cheaper, or free cores: the workers lacked a core for {} of their \
+             active time, so more of them gain nothing.",
+            percent(ready)
+        ),
+        Some(function) => format!(
+            "Make {function} cheaper, load ahead (prefetch), or start more workers \
+             (DataLoader(num_workers=…)) as far as cores are free."
+        ),
+        None => "The workers wait, too: load ahead (prefetch), and shorten what they wait for; \
+             `tprof report threads` lists them."
+            .to_owned(),
+    }
+}

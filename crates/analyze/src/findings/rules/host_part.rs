@@ -1,0 +1,102 @@
+//! What the rules on the driving thread's wall time share.
+
+use tprof_facts::units::{duration, percent};
+use tprof_trace::model::ThreadIndex;
+
+use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::host::{Place, RankHost, WallTime};
+use crate::rank::samples::Part;
+
+/// Share of the judged time that may be unknown where a part counts as absent.
+const MOST_UNKNOWN: f64 = 0.25;
+/// Least share of a part that is found.
+pub(super) const LEAST_SHARE: f64 = 0.01;
+
+/// The driving thread's wall time, or why there is none.
+pub(super) fn host<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
+    scene.host().ok_or_else(|| {
+        Verdict::undecided(
+            "the driving thread was not sampled",
+            "CPU samples (`tprof run --activities cpu`)",
+        )
+    })
+}
+
+/// That parts take too little time to be found, or that too much is unknown for that.
+pub(super) fn hardly(host: &RankHost, ns: u64, what: &str) -> Verdict {
+    let share = |ns: u64| ns as f64 / host.ledger.wall_ns.max(1) as f64;
+    let unknown = share(host.ledger.ns(Part::Unknown));
+    if unknown >= MOST_UNKNOWN {
+        return Verdict::undecided(
+            format!("{} of the driving thread's time is unknown", percent(unknown)),
+            "samples of all of it: perf events, and a recording without losses",
+        );
+    }
+    Verdict::clear(format!("{what} takes {} ({})", duration(ns), percent(share(ns))))
+}
+
+/// Whether a part of the judged time is found.
+pub(super) fn is_found(host: &RankHost, ns: u64) -> bool {
+    ns > 0 && ns as f64 >= LEAST_SHARE * host.ledger.wall_ns as f64
+}
+
+/// `1.2 s (34 %)`.
+pub(super) fn amount(host: &RankHost, ns: u64) -> String {
+    let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
+    format!("{} ({})", duration(ns), percent(share))
+}
+
+/// A finding on a part of the driving thread's time. With a device, no more is gained than the
+/// device waits for the host.
+pub(super) fn finding(
+    scene: &Scene<'_>,
+    host: &RankHost,
+    what: &str,
+    part: Part,
+    ns: u64,
+) -> Finding {
+    let bound_ns = match scene.has_device() {
+        true => ns.min(scene.late.length()),
+        false => ns,
+    };
+    let thread: ThreadIndex = host.driver.thread;
+    let places = host.longest.iter().filter(move |(of, _)| *of == part);
+    let places = places.map(move |(part, interval)| Evidence {
+        interval: *interval,
+        place: Track::Thread(thread),
+        name: part.word().into(),
+    });
+    scene.finding(what).bound(bound_ns).of(host.ledger.wall_ns).at(places)
+}
+
+/// The line of a place.
+pub(super) fn line(place: &Place) -> Option<SourceLine> {
+    (!place.function.is_empty()).then(|| SourceLine {
+        function: place.function.clone(),
+        file: place.file.clone(),
+        line: place.line,
+    })
+}
+
+/// The places with most of some time: `at f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
+pub(super) fn lines(places: &[(&Place, &WallTime)]) -> String {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for (place, time) in places.iter().filter(|(place, _)| !place.function.is_empty()) {
+        let shown = place.shown();
+        match sums.iter_mut().find(|(known, _)| *known == shown) {
+            Some((_, ns)) => *ns += time.ns,
+            None => sums.push((shown, time.ns)),
+        }
+    }
+    sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    let shown = sums.iter().take(2).map(|(name, ns)| format!("{name} {}", duration(*ns)));
+    shown.collect::<Vec<String>>().join(", ")
+}
+
+/// Functions with their time: `f (1.2 s), g (0.2 s)`.
+pub(super) fn functions(of: &[(String, u64)]) -> String {
+    let shown = of.iter().take(2).map(|(name, ns)| format!("{name} ({})", duration(*ns)));
+    shown.collect::<Vec<String>>().join(", ")
+}

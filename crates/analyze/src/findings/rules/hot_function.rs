@@ -1,0 +1,104 @@
+//! HotFunction: one function of the user's own has much of the driving thread's CPU time.
+
+use std::collections::BTreeMap;
+
+use tprof_facts::units::{counted, duration};
+
+use super::host_part::{amount, finding, hardly, host, is_found, line};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::host::{Place, WallTime};
+use crate::rank::samples::Part;
+
+/// Functions that are named, most.
+const MOST: usize = 3;
+/// Least share of the judged time.
+const LEAST_SHARE: f64 = 0.05;
+
+/// Time on a core by function and line of the user's own code.
+pub(super) struct HotFunction;
+
+impl Rule for HotFunction {
+    fn name(&self) -> &'static str {
+        "HotFunction"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let mut functions: BTreeMap<(&str, &str), Vec<(&Place, &WallTime)>> = BTreeMap::new();
+        for (place, time) in host.ledger.places(None) {
+            if place.part.is_running() && !place.function.is_empty() {
+                functions.entry((&place.file, &place.function)).or_default().push((place, time));
+            }
+        }
+        let sum = |places: &[(&Place, &WallTime)]| places.iter().map(|(_, t)| t.ns).sum::<u64>();
+        let mut functions: Vec<Vec<(&Place, &WallTime)>> = functions.into_values().collect();
+        functions.sort_by_key(|places| std::cmp::Reverse(sum(places)));
+        let most_ns = functions.first().map_or(0, |places| sum(places));
+        functions.retain(|places| {
+            let share = sum(places) as f64 / host.ledger.wall_ns.max(1) as f64;
+            share >= LEAST_SHARE && is_found(host, sum(places))
+        });
+        if functions.is_empty() {
+            return hardly(host, most_ns, "the hottest function");
+        }
+        let found = functions.iter().take(MOST).map(|places| {
+            let ns = sum(places);
+            let hottest = hottest_line(places);
+            let samples = places.iter().map(|(_, time)| time.samples).sum::<u64>();
+            let library = library(places);
+            let function = &hottest.0.function;
+            let below = match &library {
+                Some((name, of)) => format!("; {} of it in {name}", duration(*of)),
+                None => String::new(),
+            };
+            let advice = match library.filter(|(_, of)| *of * 2 > ns) {
+                Some((name, _)) => format!(
+                    "Most of it is compiled code of {name} below this line: call it with larger \
+                     inputs or less often, or give it more threads if cores are free."
+                ),
+                None => "Change what this line does: another algorithm, a vectorised call, a \
+                     cache, or compiled code. `tprof report cpu` has its callers."
+                    .to_owned(),
+            };
+            finding(scene, host, "one function takes much of the CPU time", hottest.0.part, ns)
+                .about(function.clone())
+                .seen(format!(
+                    "{} ran for {}, by {}; line with most of it: {} ({}){below}.",
+                    function,
+                    amount(host, ns),
+                    counted(samples, "sample", "samples"),
+                    hottest.0.shown(),
+                    duration(hottest.1),
+                ))
+                .advice(advice)
+                .on_line(line(hottest.0))
+        });
+        Verdict::Found(found.collect())
+    }
+}
+
+/// The line of a function with most time.
+fn hottest_line<'p>(places: &[(&'p Place, &WallTime)]) -> (&'p Place, u64) {
+    let of_line = |line: u32| -> u64 {
+        places.iter().filter(|(place, _)| place.line == line).map(|(_, time)| time.ns).sum()
+    };
+    let hottest = places.iter().map(|(place, _)| *place).max_by_key(|place| of_line(place.line));
+    let hottest = hottest.unwrap_or(places[0].0);
+    (hottest, of_line(hottest.line))
+}
+
+/// The library with most of the time below a function.
+fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for (place, time) in places.iter().filter(|(place, _)| place.part != Part::Python) {
+        if !place.library.is_empty() {
+            *sums.entry(&place.library).or_default() += time.ns;
+        }
+    }
+    sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(name, ns)| (name.to_owned(), ns))
+}

@@ -1,0 +1,42 @@
+//! LockContention: the driving thread waits for a lock, a condition or a thread.
+
+use super::host_part::{amount, finding, hardly, host, is_found, line, lines};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::rank::samples::Part;
+
+/// Waiting for a lock that is not Python's own.
+pub(super) struct LockContention;
+
+impl Rule for LockContention {
+    fn name(&self) -> &'static str {
+        "LockContention"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let ns = host.ledger.ns(Part::Lock);
+        if !is_found(host, ns) {
+            return hardly(host, ns, "waiting for locks and threads");
+        }
+        let places = host.ledger.places(Some(Part::Lock));
+        let seen = format!(
+            "It waits for {}: {}. The holder is not recorded.",
+            amount(host, ns),
+            lines(&places)
+        );
+        Verdict::Found(vec![
+            finding(scene, host, "the job waits for a lock or a thread", Part::Lock, ns)
+                .seen(seen)
+                .advice(
+                    "Hold the lock for less time or less data, or do other work before the wait; \
+                     `tprof report threads` has what the other threads do.",
+                )
+                .on_line(places.first().and_then(|(place, _)| line(place))),
+        ])
+    }
+}

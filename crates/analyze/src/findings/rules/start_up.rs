@@ -1,0 +1,48 @@
+//! StartUp: the job takes long to begin.
+
+use tprof_facts::units::{duration, percent};
+
+use super::host_part::{functions, host};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+
+/// Shorter start-ups of Python are those of every program.
+const LEAST_NS: u64 = 500_000_000;
+
+/// Time before the judged time: the interpreter's start, and imports.
+pub(super) struct StartUp;
+
+impl Rule for StartUp {
+    fn name(&self) -> &'static str {
+        "StartUp"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let (ns, life_ns) = (host.start_up.wall_ns, host.life.whole.length());
+        let share = ns as f64 / life_ns.max(1) as f64;
+        if ns < LEAST_NS {
+            return Verdict::clear(format!("start-up takes {} ({})", duration(ns), percent(share)));
+        }
+        let imports = match host.imports.is_empty() {
+            true => "No import was sampled.".to_owned(),
+            false => format!("Most in imports of {}.", functions(&host.imports)),
+        };
+        let seen = format!(
+            "The process takes {} of its {} to begin, {} of that on a core. {imports}",
+            duration(ns),
+            duration(life_ns),
+            duration(host.start_up.running_ns)
+        );
+        Verdict::Found(vec![
+            scene.finding("the job takes long to begin").bound(ns).of(life_ns).seen(seen).advice(
+                "Import where it is used, leave out what is not, and keep environments on a \
+                     local disk; `tprof report host` lists the modules.",
+            ),
+        ])
+    }
+}
