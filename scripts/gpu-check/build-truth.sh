@@ -5,7 +5,7 @@
 #                     with a default stream for each thread; only where NVCC is given
 # No program needs CUDA to be built: each is linked with a library that has only the names.
 # `CXX` links; release.sh's zig makes programs for old glibc of them. `TRUTH_ARCH` is what nvcc
-# compiles for, in place of every GPU that it knows.
+# compiles for, in place of every GPU.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1 nvcc=${2:-}

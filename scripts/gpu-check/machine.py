@@ -75,7 +75,7 @@ def facts(tprof, folders):
 
 
 def find(name, folders):
-    """A library in these folders, in what the loader knows, in toolkits and in wheels."""
+    """A library in these folders, in the loader's cache, in toolkits and in wheels."""
     for folder in folders:
         for path in (os.path.join(folder, name), *glob.glob(f"{folder}/**/{name}", recursive=True)):
             if os.path.exists(path):

@@ -5,236 +5,22 @@ hardware gives (PyTorch, times by the device's own clock) is completed with made
 it shows that these checks can pass and fail, and nothing of a device.
 """
 
-import gzip
-import json
 import os
 import shutil
-import struct
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import checks.truth
 import judge
-import raw
-from evidence import Folder
+from test_made_up import complete
+from test_planting import (
+    PROGRAM, bytes_of_first_buffer, drop, entries_of, in_file, keep_only_journal, numbers, other_kind, part_fault,
+    part_of_cost, rows_of, set_in, step_fault, twice, with_values,
+)
 
-PROGRAM = "truth-12"
-
-
-# --- changing evidence
-
-
-def edit_json(path, change):
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        value = json.load(file)
-    value = change(value) or value
-    with opener(path, "wt", encoding="utf-8") as file:
-        json.dump(value, file)
-
-
-def write_json(path, value):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "wt", encoding="utf-8") as file:
-        json.dump(value, file)
-
-
-def rows_of(table, change, folder=PROGRAM, first=None):
-    """A fault: `change(row)` on the first row of a table, or on the first for which `first` holds."""
-
-    def plant(bundle):
-        def edit(tables):
-            for rank in tables["ranks"]:
-                columns = rank["tables"][table]["columns"]
-                rows = rank["tables"][table]["rows"]
-                for at, row in enumerate(rows):
-                    named = dict(zip(columns, row))
-                    if first is None or first(named):
-                        changed = change(named)
-                        rows[at : at + 1] = [] if changed is None else [[one[c] for c in columns] for one in changed]
-                        return
-            raise AssertionError(f"no such row of {table}")
-
-        edit_json(f"{bundle}/{folder}/tables.json.gz", edit)
-
-    return plant
-
-
-def with_values(**values):
-    return lambda row: [{**row, **values}]
-
-
-def drop(row):
-    return None
-
-
-def twice(row):
-    return [row, row]
-
-
-def entries_of(what, change, only=None, folder=PROGRAM):
-    """A fault in the journal: `change` makes of the first entry's numbers others, or None for none."""
-    number = next(number for number, name in raw.WHAT.items() if name == what)
-
-    def plant(bundle):
-        path = f"{bundle}/{folder}/raw.cupti"
-        data, out, done, at = open(path, "rb").read(), b"", False, 0
-        while at < len(data):
-            head = raw.HEAD.unpack_from(data, at)
-            body = data[at + raw.HEAD.size : at + raw.HEAD.size + head[4]]
-            at += raw.HEAD.size + head[4]
-            if head[1] == raw.JOURNAL:
-                kept = b""
-                for entry in raw.ENTRY.iter_unpack(body):
-                    if entry[0] == number and not done and (only is None or only(entry)):
-                        changed = change(entry)
-                        done = True
-                        kept += b"".join(raw.ENTRY.pack(*one) for one in changed)
-                    else:
-                        kept += raw.ENTRY.pack(*entry)
-                body = kept
-            out += raw.HEAD.pack(*head[:4], len(body)) + body
-        assert done, f"no entry {what}"
-        with open(path, "wb") as file:
-            file.write(out)
-
-    return plant
-
-
-def numbers(*, at=None, one=None, two=None, three=None):
-    def change(entry):
-        what, thread, at_ns, *rest = entry
-        given = [rest[i] if new is None else new for i, new in enumerate((one, two, three))]
-        return [(what, thread, at_ns if at is None else at, *given)]
-
-    return change
-
-
-def bytes_of_first_buffer(change):
-    def plant(bundle):
-        path = f"{bundle}/{PROGRAM}/raw.cupti"
-        data, at = bytearray(open(path, "rb").read()), 0
-        while raw.HEAD.unpack_from(data, at)[1] != raw.BUFFER:
-            at += raw.HEAD.size + raw.HEAD.unpack_from(data, at)[4]
-        change(data, at + raw.HEAD.size, raw.HEAD.unpack_from(data, at)[4])
-        with open(path, "wb") as file:
-            file.write(data)
-
-    return plant
-
-
-def other_kind(data, at, length):
-    struct.pack_into("=I", data, at, 999)
-
-
-def in_file(name, change):
-    return lambda bundle: edit_json(f"{bundle}/{name}", change)
-
-
-def set_in(name, *keys, value):
-    def change(whole):
-        at = whole
-        for key in keys[:-1]:
-            at = at[key]
-        at[keys[-1]] = value
-
-    return in_file(name, change)
-
-
-def step_fault(name, **values):
-    def change(steps):
-        next(one for one in steps if one["name"].startswith(name)).update(values)
-
-    return in_file("steps.json", change)
-
-
-def part_fault(folder, part, **values):
-    def change(truth):
-        next(one for one in truth["parts"] if one["part"] == part).update(values)
-
-    return in_file(f"{folder}/traced.json", change)
-
-
-# --- what only hardware gives, made up
-
-
-def table(columns, *rows):
-    return {"columns": list(columns), "rows": [list(row) for row in rows]}
-
-
-def kernel_rows(*words):
-    names = [f"void at::native::vectorized_elementwise_kernel<4, {word}_kernel>" for word, n in words for _ in range(n)]
-    return {"kernels": table(["name"], *([name] for name in names))}
-
-
-WHOLE_RUN = {"completeness": {"recorded": 1, "lost": 0, "losses": [], "blind": []}, "start_ns": 0}
-
-
-def complete(bundle):
-    """Completes a bundle of simulated devices with evidence of made-up ones. Of several programs and
-    ends, which the same code judges, one stays."""
-    for name in Folder(bundle).folders("truth-") + Folder(bundle).folders("end-"):
-        if name not in (PROGRAM, "end-kill"):
-            shutil.rmtree(f"{bundle}/{name}")
-    edit_json(f"{bundle}/facts.json", lambda facts: facts.update(simulated=False, gpu="Made Up", driver="1.2.3"))
-    kernels = Folder(f"{bundle}/{PROGRAM}").table("kernels")
-
-    def measure(truth):
-        for part in truth["parts"]:
-            if "measured_ns" in part:
-                part["measured_ns"] = sum(k.duration_ns for k in kernels if k.name == part["kernel"])
-            if "events_ns" in part:
-                part["events_ns"] = checks.truth.on_first_stream(kernels, part["kernel"])
-
-    edit_json(f"{bundle}/{PROGRAM}/traced.json", measure)
-    for one in ("rate", "host"):
-        for number in range(2):
-            for of, free in (("native", 10 << 30), ("traced", 9 << 30)):
-                edit_json(f"{bundle}/cost/{of}-{number}.json", lambda truth, free=free: [
-                    part.update(device_free_bytes=free, flush_thread_ns=5) for part in truth["parts"] if part["part"] == "host"
-                ] and None)
-    for name in Folder(bundle).folders("end-"):
-        edit_json(f"{bundle}/{name}/native.json", lambda truth: truth.update(compiler="nvcc"))
-        edit_json(f"{bundle}/{name}/run.json", lambda run: run["completeness"].update(losses=[{"what": "kernels", "count": 1, "why": "made up"}]))
-    complete_torch(f"{bundle}/torch-made-up")
-
-
-def complete_torch(at):
-    write_json(f"{at}/takeover/takeover.json", {
-        "before": {"word": "sin", "count": 5}, "within": {"word": "cos", "count": 30}, "after": {"word": "tan", "count": 7},
-        "cycles": [{"kernels": 6, "implausible": 0}] * 3, "kernels_of_a_cycle": 6, "wanted_cycles": 3,
-        "resident_kib": [1000, 1000, 1000, 1100],
-    })
-    tables = kernel_rows(("sin", 5), ("cos", 30), ("tan", 7)) | {"marks": table(["text"])}
-    write_json(f"{at}/takeover/tables.json.gz", {"ranks": [{"tables": tables}]})
-    write_json(f"{at}/takeover/run.json", WHOLE_RUN)
-    taken = table(["time_ns", "allocator", "memory", "device", "address", "free", "bytes"],
-                  [1, "library", "device", 0, 4096, False, 400 << 20], [2, "library", "device", 0, 8192, False, 5],
-                  [3, "library", "device", 0, 8192, True, None])
-    write_json(f"{at}/memory-default/memory.json", {
-        "reserved_bytes": 400 << 20, "reserved_before_bytes": 2 << 20, "driver_bytes": 410 << 20, "nvml_bytes": 398 << 20,
-    })
-    write_json(f"{at}/memory-default/tables.json.gz", {"ranks": [{"tables": {"device_allocations": taken}}]})
-    write_json(f"{at}/memory-default/run.json", WHOLE_RUN)
-    for of in ("native", "traced"):
-        write_json(f"{at}/train-plain/{of}.json", {"median_step_s": 0.01})
-    write_json(f"{at}/train-plain/run.json", WHOLE_RUN)
-    write_json(f"{at}/train-plain/tables.json.gz", {"ranks": [{"tables": kernel_rows(("gemm", 9))}]})
-    write_json(f"{at}/loader/loader.json", {"sum": 80.0, "wanted": 80.0, "kernel": {"word": "exp2", "count": 20}})
-    write_json(f"{at}/loader/tables.json.gz", {"ranks": [{"tables": kernel_rows(("exp2", 20))}]})
-    shutil.copytree(f"{at}/../{PROGRAM}", f"{at}/rows")
-    write_json(f"{at}/collectives-blocking/collectives.json", {
-        "nccl": "2.27.7", "collectives": [{"name": "all_reduce", "count": 2, "bytes": 8}],
-    })
-    rows = table(["name", "bytes", "group_size"], ["all_reduce", 8, 2], ["all_reduce", 8, 2])
-    write_json(f"{at}/collectives-blocking/tables.json.gz", {"ranks": [{"tables": {"collectives": rows}}]})
-
-
-# --- a fault for each check; checks of several programs, parts and ends have the same code
+# A fault for each check; checks of several programs, parts and ends have the same code.
 
 spin = lambda row: row["name"] == "spin_streams"
 TORCH = "torch-made-up"
@@ -307,23 +93,6 @@ FAULTS = {
     "torch made-up: forked workers": set_in(f"{TORCH}/loader/loader.json", "sum", value=79.0),
     "torch made-up: collectives, blocking": rows_of("collectives", with_values(bytes=9), folder=f"{TORCH}/collectives-blocking"),
 }
-
-
-def keep_only_journal(path):
-    data, out, at = open(path, "rb").read(), b"", 0
-    while at < len(data):
-        head = raw.HEAD.unpack_from(data, at)
-        end = at + raw.HEAD.size + head[4]
-        out += data[at:end] if head[1] == raw.JOURNAL else b""
-        at = end
-    with open(path, "wb") as file:
-        file.write(out)
-
-
-def part_of_cost(bundle, part, **values):
-    for number in range(2):
-        edit_json(f"{bundle}/cost/traced-{number}.json", lambda truth: [
-            one.update(values) for one in truth["parts"] if one["part"] == part] and None)
 
 
 def general(check):

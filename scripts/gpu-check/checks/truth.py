@@ -1,4 +1,4 @@
-"""What tprof recorded of `truth`, against what that program knows of itself."""
+"""What tprof recorded of `truth`, against what that program counted itself."""
 
 import collections
 
@@ -113,7 +113,7 @@ def judge_allocations(what, parts, allocations, findings):
         check = f"{what}: device memory is counted once: {part['part']}"
         only_cupti = "found_by" in part and ("static" in what or part["found_by"] == "dlsym")
         if only_cupti and all(taken[one["bytes"]] == 0 for one in part["allocations"]):
-            findings.not_checked(check, "no hook sees these calls, and CUPTI recorded no memory of cuMemCreate")
+            findings.not_checked(check, "no hook records these calls, and CUPTI recorded no memory of cuMemCreate")
         else:
             findings.compare(check, wrong, len(part["allocations"]))
 

@@ -6,8 +6,10 @@
 //! the recorded results, the clock goes on from the recorded time. A program waits for the end
 //! by `cuptiReplayed`, which no CUPTI has.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ffi::CString;
+use crate::recording::{
+    CLOCKS, COMPLETED, DROPPED, ENABLED, Entry, FLUSHED, REGISTERED, REQUESTED, Recording,
+};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, mpsc};
 use std::time::Duration;
@@ -17,33 +19,7 @@ use tprof_fake_cuda::engine;
 type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
-/// Bytes of records by CUPTI's version, by NVIDIA's headers.
-const SIZES: &str = include_str!("../../../../scripts/gpu-check/sizes.txt");
-const HEAD: usize = 24;
-const ENTRY: usize = 40;
-/// Kinds of blocks.
-const BUFFER: u32 = 1;
-const TEXT: u32 = 2;
-const JOURNAL: u32 = 3;
-/// Entries of the journal.
-const REGISTERED: u32 = 3;
-const ENABLED: u32 = 4;
-const REQUESTED: u32 = 7;
-const COMPLETED: u32 = 8;
-const FLUSHED: u32 = 9;
-const CLOCKS: u32 = 10;
-const DROPPED: u32 = 11;
-const READ: u32 = 12;
-
-#[derive(Clone, Copy)]
-struct Entry {
-    what: u32,
-    thread: u32,
-    at_ns: u64,
-    numbers: [u64; 3],
-}
-
-/// A recording.
+/// A recording that happens again.
 pub struct Replay {
     /// CUPTI's version.
     pub version: u32,
@@ -74,71 +50,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The recording, if there is one to replay.
 pub fn replay() -> Option<&'static Replay> {
     static REPLAY: OnceLock<Option<Replay>> = OnceLock::new();
-    REPLAY
-        .get_or_init(|| Replay::of(&std::fs::read(std::env::var("FAKE_CUPTI_REPLAY").ok()?).ok()?))
-        .as_ref()
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
-}
-
-fn wide(bytes: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
-}
-
-fn sizes_of(version: u32) -> HashMap<u32, usize> {
-    let rows = SIZES.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
-        let (of, rest) = line.split_once(' ')?;
-        Some((of.parse::<u32>().ok()?, rest))
-    });
-    let newest = rows.filter(|(of, _)| *of <= version).max_by_key(|(of, _)| *of);
-    let pairs = newest.map_or("", |(_, rest)| rest).split(' ');
-    pairs
-        .filter_map(|pair| pair.split_once(':')?.into())
-        .filter_map(|(k, b): (&str, &str)| Some((k.parse().ok()?, b.parse().ok()?)))
-        .collect()
+    REPLAY.get_or_init(|| Replay::of(&std::env::var("FAKE_CUPTI_REPLAY").ok()?)).as_ref()
 }
 
 impl Replay {
-    /// Of a file's bytes; `None` if it holds none.
-    fn of(file: &[u8]) -> Option<Replay> {
-        let first = file.get(..HEAD)?;
-        let (pid, version) = (word(first, 12), word(first, 16));
-        let (mut texts, mut buffers, mut entries, mut at) =
-            (BTreeMap::new(), VecDeque::new(), Vec::new(), 0);
-        while let Some(head) = file.get(at..at + HEAD) {
-            let body = file.get(at + HEAD..at + HEAD + word(head, 20) as usize)?;
-            at += HEAD + body.len();
-            match word(head, 8) {
-                _ if word(head, 12) != pid => {}
-                BUFFER => {
-                    let mut buffer = body.to_vec();
-                    name_texts(&mut buffer, &sizes_of(version), &texts);
-                    buffers.push_back(buffer);
-                }
-                TEXT => {
-                    let text = CString::new(&body[8..]).ok()?;
-                    // Names outlive the process.
-                    texts.insert(wide(body, 0), text.into_raw() as u64);
-                }
-                JOURNAL => entries.extend(body.chunks_exact(ENTRY).map(|e| Entry {
-                    what: word(e, 0),
-                    thread: word(e, 4),
-                    at_ns: wide(e, 8),
-                    numbers: [wide(e, 16), wide(e, 24), wide(e, 32)],
-                })),
-                _ => {}
-            }
-        }
-        // Entries of several threads were kept in the order in which they took their places.
-        entries.sort_by_key(|entry| entry.at_ns);
-        let contents = number_loans(&mut entries, buffers);
+    fn of(path: &str) -> Option<Replay> {
+        let recording = Recording::of(&std::fs::read(path).ok()?)?;
         Some(Replay {
-            version,
-            sizes: sizes_of(version),
-            entries,
-            contents: Mutex::new(contents),
+            version: recording.version,
+            sizes: recording.sizes,
+            entries: recording.entries,
+            contents: Mutex::new(recording.contents),
             started_ns: (engine().now)(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -275,60 +197,6 @@ impl Replay {
             std::ptr::copy_nonoverlapping(data.as_ptr(), at as *mut u8, valid);
             complete(std::ptr::null_mut(), stream, at as *mut u8, bytes, valid);
         }
-    }
-}
-
-/// Puts a loan's number in the place of its buffer's address, which is lent again and again; and
-/// finds what was in it when it was read.
-fn number_loans(entries: &mut [Entry], mut buffers: VecDeque<Vec<u8>>) -> HashMap<u64, Vec<u8>> {
-    let mut loans = 0;
-    let (mut lent, mut full) = (HashMap::new(), HashMap::<u64, VecDeque<u64>>::new());
-    let mut contents = HashMap::new();
-    for entry in entries {
-        let address = entry.numbers[0];
-        match entry.what {
-            REQUESTED if address != 0 => {
-                loans += 1;
-                lent.insert(address, loans);
-                entry.numbers[0] = loans;
-            }
-            COMPLETED => {
-                entry.numbers[0] = lent.remove(&address).unwrap_or(0);
-                full.entry(address).or_default().push_back(entry.numbers[0]);
-            }
-            READ => {
-                let loan = full.get_mut(&address).and_then(VecDeque::pop_front);
-                if let (Some(loan), Some(buffer)) = (loan, buffers.pop_front()) {
-                    contents.insert(loan, buffer);
-                }
-            }
-            _ => {}
-        }
-    }
-    contents
-}
-
-/// Records name texts by address, which were another process's.
-fn name_texts(buffer: &mut [u8], sizes: &HashMap<u32, usize>, texts: &BTreeMap<u64, u64>) {
-    let mut at = 0;
-    while at + 4 <= buffer.len() {
-        let kind = word(buffer, at);
-        let Some(size) = sizes.get(&kind).copied().filter(|size| at + size <= buffer.len()) else {
-            return;
-        };
-        let name = match kind {
-            CUPTI_ACTIVITY_KIND_KERNEL | CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL => {
-                std::mem::offset_of!(CUpti_ActivityKernel9, name)
-            }
-            CUPTI_ACTIVITY_KIND_DEVICE => std::mem::offset_of!(CUpti_ActivityDevice4, name),
-            CUPTI_ACTIVITY_KIND_MEMORY2 => std::mem::offset_of!(CUpti_ActivityMemory3, name),
-            _ => 0,
-        };
-        if name > 0 {
-            let text = texts.get(&wide(buffer, at + name)).copied().unwrap_or(0);
-            buffer[at + name..at + name + 8].copy_from_slice(&text.to_ne_bytes());
-        }
-        at += size;
     }
 }
 

@@ -1,0 +1,85 @@
+"""Evidence that only hardware gives, made up: it shows that checks can pass and fail, and
+nothing of a device."""
+
+import os
+import shutil
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import checks.truth
+from evidence import Folder
+from test_planting import PROGRAM, edit_json, write_json
+
+
+def table(columns, *rows):
+    return {"columns": list(columns), "rows": [list(row) for row in rows]}
+
+
+def kernel_rows(*words):
+    names = [f"void at::native::vectorized_elementwise_kernel<4, {word}_kernel>" for word, n in words for _ in range(n)]
+    return {"kernels": table(["name"], *([name] for name in names))}
+
+
+WHOLE_RUN = {"completeness": {"recorded": 1, "lost": 0, "losses": [], "blind": []}, "start_ns": 0}
+
+
+def complete(bundle):
+    """Completes a bundle of simulated devices with evidence of made-up ones. Of several programs and
+    ends, which the same code judges, one stays."""
+    for name in Folder(bundle).folders("truth-") + Folder(bundle).folders("end-"):
+        if name not in (PROGRAM, "end-kill"):
+            shutil.rmtree(f"{bundle}/{name}")
+    edit_json(f"{bundle}/facts.json", lambda facts: facts.update(simulated=False, gpu="Made Up", driver="1.2.3"))
+    kernels = Folder(f"{bundle}/{PROGRAM}").table("kernels")
+
+    def measure(truth):
+        for part in truth["parts"]:
+            if "measured_ns" in part:
+                part["measured_ns"] = sum(k.duration_ns for k in kernels if k.name == part["kernel"])
+            if "events_ns" in part:
+                part["events_ns"] = checks.truth.on_first_stream(kernels, part["kernel"])
+
+    edit_json(f"{bundle}/{PROGRAM}/traced.json", measure)
+    for one in ("rate", "host"):
+        for number in range(2):
+            for of, free in (("native", 10 << 30), ("traced", 9 << 30)):
+                edit_json(f"{bundle}/cost/{of}-{number}.json", lambda truth, free=free: [
+                    part.update(device_free_bytes=free, flush_thread_ns=5) for part in truth["parts"] if part["part"] == "host"
+                ] and None)
+    for name in Folder(bundle).folders("end-"):
+        edit_json(f"{bundle}/{name}/native.json", lambda truth: truth.update(compiler="nvcc"))
+        edit_json(f"{bundle}/{name}/run.json", lambda run: run["completeness"].update(losses=[{"what": "kernels", "count": 1, "why": "made up"}]))
+    complete_torch(f"{bundle}/torch-made-up")
+
+
+def complete_torch(at):
+    write_json(f"{at}/takeover/takeover.json", {
+        "before": {"word": "sin", "count": 5}, "within": {"word": "cos", "count": 30}, "after": {"word": "tan", "count": 7},
+        "cycles": [{"kernels": 6, "implausible": 0}] * 3, "kernels_of_a_cycle": 6, "wanted_cycles": 3,
+        "resident_kib": [1000, 1000, 1000, 1100],
+    })
+    tables = kernel_rows(("sin", 5), ("cos", 30), ("tan", 7)) | {"marks": table(["text"])}
+    write_json(f"{at}/takeover/tables.json.gz", {"ranks": [{"tables": tables}]})
+    write_json(f"{at}/takeover/run.json", WHOLE_RUN)
+    taken = table(["time_ns", "allocator", "memory", "device", "address", "free", "bytes"],
+                  [1, "library", "device", 0, 4096, False, 400 << 20], [2, "library", "device", 0, 8192, False, 5],
+                  [3, "library", "device", 0, 8192, True, None])
+    write_json(f"{at}/memory-default/memory.json", {
+        "reserved_bytes": 400 << 20, "reserved_before_bytes": 2 << 20, "driver_bytes": 410 << 20, "nvml_bytes": 398 << 20,
+    })
+    write_json(f"{at}/memory-default/tables.json.gz", {"ranks": [{"tables": {"device_allocations": taken}}]})
+    write_json(f"{at}/memory-default/run.json", WHOLE_RUN)
+    for of in ("native", "traced"):
+        write_json(f"{at}/train-plain/{of}.json", {"median_step_s": 0.01})
+    write_json(f"{at}/train-plain/run.json", WHOLE_RUN)
+    write_json(f"{at}/train-plain/tables.json.gz", {"ranks": [{"tables": kernel_rows(("gemm", 9))}]})
+    write_json(f"{at}/loader/loader.json", {"sum": 80.0, "wanted": 80.0, "kernel": {"word": "exp2", "count": 20}})
+    write_json(f"{at}/loader/tables.json.gz", {"ranks": [{"tables": kernel_rows(("exp2", 20))}]})
+    shutil.copytree(f"{at}/../{PROGRAM}", f"{at}/rows")
+    write_json(f"{at}/collectives-blocking/collectives.json", {
+        "nccl": "2.27.7", "collectives": [{"name": "all_reduce", "count": 2, "bytes": 8}],
+    })
+    rows = table(["name", "bytes", "group_size"], ["all_reduce", 8, 2], ["all_reduce", 8, 2])
+    write_json(f"{at}/collectives-blocking/tables.json.gz", {"ranks": [{"tables": {"collectives": rows}}]})
