@@ -38,13 +38,26 @@ fn line_of(marker: &str) -> u64 {
     1 + SOURCE.lines().position(|line| line.ends_with(&marker)).unwrap() as u64
 }
 
+/// The row of a line of a function; what a generator in it does is a function of its own.
 #[track_caller]
-fn row(report: &Value, line: u64) -> Value {
+fn row(report: &Value, function: &str, line: u64) -> Value {
     let rows = report["tables"]["lines"].as_array().unwrap();
     let is_it = |row: &&Value| {
-        row["line"] == line && row["file"].as_str().is_some_and(|file| file.ends_with("/lines.py"))
+        row["line"] == line
+            && row["function"] == function
+            && row["file"].as_str().is_some_and(|file| file.ends_with("/lines.py"))
     };
     rows.iter().find(is_it).unwrap_or_else(|| panic!("no line {line} in {rows:#?}")).clone()
+}
+
+/// Time of a function over all its lines.
+#[track_caller]
+fn of_function(report: &Value, function: &str, key: &str) -> Value {
+    let rows = report["tables"]["line_functions"].as_array().unwrap();
+    let begins = format!("{function} (");
+    let is_it =
+        |row: &&Value| row["place"].as_str().is_some_and(|place| place.starts_with(&begins));
+    rows.iter().find(is_it).unwrap_or_else(|| panic!("no {function} in {rows:#?}"))[key].clone()
 }
 
 /// Within 10 %: samples of a second on a busy machine.
@@ -61,11 +74,13 @@ fn the_line_that_runs_and_the_line_that_waits_have_their_time_and_source() {
     let Some((run, _)) = recorded(&scratch) else { return };
     let report = lines(&run, &[]);
     let first = &report["tables"]["lines"][0];
-    let hot = row(&report, line_of("hot"));
+    let hot = row(&report, "hot", line_of("hot"));
     assert_eq!(first["file"], hot["file"], "{first:#?}");
-    is_near(&hot["total_ns"], 0.6);
+    is_near(&of_function(&report, "hot", "total_ns"), 0.6);
+    // A sample of Python is read a moment after it was taken, now and then on another line.
+    assert!(hot["total_ns"].as_u64() > Some(300_000_000), "{hot:#?}");
     assert_eq!(hot["own"], true);
-    let text = "total += sum(i * i for i in range(2000))  # line: hot";
+    let text = "total += sum(i * i for i in range(50000))  # line: hot";
     assert_eq!(hot["source"], text);
     let waited = lines(&run, &["--sort", "waited", "--mine"]);
     let idle = &waited["tables"]["lines"][0];
@@ -79,16 +94,16 @@ fn libraries_count_for_the_own_line_that_calls_them() {
     let scratch = Scratch::new();
     let Some((run, _)) = recorded(&scratch) else { return };
     let line = line_of("library");
-    let all = row(&lines(&run, &[]), line);
+    let all = row(&lines(&run, &[]), "through_library", line);
     let mine = lines(&run, &["--mine"]);
-    let own = row(&mine, line);
-    is_near(&own["self_ns"], 0.3);
+    let own = row(&mine, "through_library", line);
+    is_near(&of_function(&mine, "through_library", "self_ns"), 0.3);
     assert!(all["self_ns"].as_u64() < own["self_ns"].as_u64(), "{all:#?} {own:#?}");
     let rows = mine["tables"]["lines"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["own"] == true), "{rows:#?}");
     let sum: u64 = rows.iter().map(|row| row["self_ns"].as_u64().unwrap()).sum();
-    let most = rows.iter().map(|row| row["total_ns"].as_u64().unwrap()).max().unwrap();
-    assert!(sum <= most * 101 / 100, "lines are counted twice: {sum} of {most}");
+    // The program's own functions run for 0.9 s.
+    is_near(&sum.into(), 0.9);
 }
 
 #[test]
@@ -98,7 +113,7 @@ fn a_source_that_changed_since_is_named_and_not_shown() {
     let Some((run, script)) = recorded(&scratch) else { return };
     std::fs::write(&script, SOURCE.replace("hot", "fast")).unwrap();
     let report = lines(&run, &[]);
-    let hot = row(&report, line_of("hot"));
+    let hot = row(&report, "hot", line_of("hot"));
     assert_eq!(hot["source"], Value::Null);
     assert_eq!(hot["source_missing"], "the file changed since it was recorded");
     let text = tprof(["report", "cpu", "--lines"]).arg(&run).run_in(scratch.path()).stdout;
@@ -109,7 +124,7 @@ fn a_source_that_changed_since_is_named_and_not_shown() {
     );
     assert!(!text.contains("# line: hot"), "{text}");
     std::fs::remove_file(&script).unwrap();
-    let hot = row(&lines(&run, &[]), line_of("hot"));
+    let hot = row(&lines(&run, &[]), "hot", line_of("hot"));
     assert_eq!(hot["source_missing"], "the file cannot be read here");
 }
 
@@ -121,7 +136,7 @@ fn the_page_shows_lines_with_their_source() {
     tprof(["export", "--to", "report"]).arg(&run).run_in(scratch.path()).expect_code(0);
     let page = std::fs::read_to_string(run.join("report.html")).unwrap();
     assert!(page.contains("Functions and their lines"), "no lines in the page");
-    assert!(page.contains("json.dumps(list(range(2000)), indent=1)"), "no source in the page");
+    assert!(page.contains("json.dumps(list(range(20000)), indent=1)"), "no source in the page");
 }
 
 #[test]
@@ -162,7 +177,7 @@ fn a_name_that_is_not_there_is_named_with_the_nearest() {
     let job = tprof(["report", "kernels", run, "--sort", "total"]);
     assert_refused(&job.run_in(scratch.path()), &["--sort", "cpu"]);
     let main = lines(Path::new(run), &["--thread", "main"]);
-    is_near(&row(&main, line_of("hot"))["total_ns"], 0.6);
+    is_near(&of_function(&main, "hot", "total_ns"), 0.6);
     let other = Scratch::new();
     let sleep = traced(&Job::new("sleep").arg("0.2"), OFTEN, &other);
     let job = tprof(["report", "cpu", "--mine"]).arg(&sleep.run);

@@ -11,14 +11,14 @@ def hot(seconds):
     end = time.thread_time() + seconds
     total = 0
     while time.thread_time() < end:
-        total += sum(i * i for i in range(2000))  # line: hot
+        total += sum(i * i for i in range(50000))  # line: hot
     return total
 
 
 def through_library(seconds):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
-        json.dumps(list(range(2000)), indent=1)  # line: library
+        json.dumps(list(range(20000)), indent=1)  # line: library
 
 
 def idle():

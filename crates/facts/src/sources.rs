@@ -30,6 +30,8 @@ pub enum NoSource {
     NoText,
     /// It has no such line.
     NoLine,
+    /// The code came from text that is in no file (`python -c`, `exec`).
+    NoFile,
 }
 
 impl fmt::Display for NoSource {
@@ -41,6 +43,7 @@ impl fmt::Display for NoSource {
             NoSource::Newer => "the file is newer than the code that ran",
             NoSource::NoText => "the file is no text, or larger than 8 MiB",
             NoSource::NoLine => "the file has no such line",
+            NoSource::NoFile => "the code is in no file",
         })
     }
 }
@@ -97,6 +100,9 @@ impl Sources {
     }
 
     fn lines(&self, path: &str) -> Result<Vec<String>, NoSource> {
+        if path.starts_with('<') {
+            return Err(NoSource::NoFile);
+        }
         let stamp = self.stamps.get(path).ok_or(NoSource::Unrecorded)?;
         if stamp.is_newer {
             return Err(NoSource::Newer);

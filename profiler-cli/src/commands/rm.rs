@@ -1,7 +1,7 @@
 //! `tprof rm`: deletes runs: the files that tprof wrote, nothing else.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -57,7 +57,7 @@ pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A run that has ended.
-fn judged(path: &PathBuf) -> Result<Doomed, Failure> {
+fn judged(path: &Path) -> Result<Doomed, Failure> {
     let shown = path.display();
     if path.is_file() {
         return Err(Failure::new(format!("`{shown}` is not a run directory"))
@@ -70,17 +70,17 @@ fn judged(path: &PathBuf) -> Result<Doomed, Failure> {
             .cause("its collector still writes")
             .hint("wait for the end of its job"));
     }
-    Ok(Doomed { path: path.clone(), contents: Contents::of(path) })
+    Ok(Doomed { path: path.to_owned(), contents: Contents::of(path) })
 }
 
-fn no_run(path: &PathBuf) -> Failure {
+fn no_run(path: &Path) -> Failure {
     let failure = Failure::new(format!("`{}` is not a run", path.display()));
     let failure = match path.exists() {
         true => failure.cause("the directory holds no file of tprof's"),
         false => failure.cause("the directory does not exist"),
     };
     let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let runs = runs_in(beside.unwrap_or(std::path::Path::new("."))).unwrap_or_default();
+    let runs = runs_in(beside.unwrap_or(Path::new("."))).unwrap_or_default();
     let names: Vec<String> =
         runs.iter().map(|run| run.dir.path().to_string_lossy().into_owned()).collect();
     match nearest(&path.to_string_lossy(), names.iter().map(String::as_str)) {

@@ -51,7 +51,7 @@ fn with_severity(line: &str) -> String {
         let Some(at) = line.find(word) else { continue };
         let (before, after) = (&line[..at], &line[at + word.len()..]);
         let begins = before.is_empty() || before.ends_with("  ") || before.ends_with(". ");
-        if begins && after.starts_with([' ', ':', ',', '\u{a0}']) || begins && after.is_empty() {
+        if begins && (after.is_empty() || after.starts_with([' ', ':', ',', '\u{a0}'])) {
             return format!("{before}{style}{word}{style:#}{after}");
         }
     }
@@ -67,4 +67,24 @@ pub fn verdict(word: &str) -> String {
         _ => BOLD,
     };
     painted(word, style, &std::io::stdout())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_severity_in_its_place_has_a_colour() {
+        let is_painted = |line: &str| with_severity(line) != line;
+        for line in [
+            "1. HIGH, up to 2.0 s: DataLoadBound",
+            "NOT COMPLETE: 3 events",
+            "      LOW Stragglers",
+        ] {
+            assert!(is_painted(line), "{line}");
+        }
+        for line in ["  10 ms  mod_HIGH (a.py)", "  10 ms  HIGHER", "a job with HIGH load", ""] {
+            assert!(!is_painted(line), "{line}");
+        }
+    }
 }

@@ -168,6 +168,7 @@ pub(super) fn without_source(lines: &Lines, sources: &mut Sources) -> Vec<String
             *files.entry((why, &*func.file)).or_default() += time;
         }
     }
+    files.retain(|(why, _), _| *why != NoSource::NoFile);
     let mut reasons: Vec<NoSource> = files.keys().map(|(why, _)| *why).collect();
     reasons.sort_unstable();
     reasons.dedup();

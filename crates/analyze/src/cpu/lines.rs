@@ -96,7 +96,7 @@ impl Lines {
     pub fn add_file(&mut self, trace: &CpuTrace, mine: bool) {
         let mut functions: FxHashMap<u32, FunctionIds> = FxHashMap::default();
         let (mut seen, mut seen_lines) = (FxHashSet::default(), FxHashSet::default());
-        let frames = Frames::of(trace, mine);
+        let frames = ListedFunctions::of(trace, mine);
         for stretch in trace.stretches.iter().filter(|s| s.state != ThreadState::Runnable) {
             let is_running = stretch.state == ThreadState::Running;
             self.running_ns += if is_running { stretch.weight_ns } else { 0 };
@@ -169,7 +169,7 @@ struct FunctionIds {
 }
 
 /// Which functions of a file are listed.
-struct Frames<'a> {
+struct ListedFunctions<'a> {
     trace: &'a CpuTrace,
     mine: bool,
     /// By function: where a line is known.
@@ -179,11 +179,11 @@ struct Frames<'a> {
     system: Vec<bool>,
 }
 
-impl<'a> Frames<'a> {
-    fn of(trace: &'a CpuTrace, mine: bool) -> Frames<'a> {
+impl<'a> ListedFunctions<'a> {
+    fn of(trace: &'a CpuTrace, mine: bool) -> ListedFunctions<'a> {
         let listed =
             |func: &Func| !func.is_system() && !func.is_import() && (!mine || func.is_own());
-        Frames {
+        ListedFunctions {
             trace,
             mine,
             listed: trace.names.which(listed),

@@ -224,7 +224,7 @@ impl Analysis for CpuReport {
             if options.lines != LineTables::No && rest > 0 {
                 notes.push(format!(
                     "only files outside of site-packages and the standard library; {} of CPU \
-                     time is below none of them",
+                     time has none of them on its stack",
                     percent(share(rest))
                 ));
             }
