@@ -226,11 +226,16 @@ fn assert_waits(ran: &Ran) {
     assert_same(lines.map(of_line).collect(), rows.iter().map(of_row).collect(), off);
 }
 
+/// Calls without a row: no report has a figure of them.
+const MUTED: [&str; 4] =
+    ["cudaGetLastError", "cudaPeekAtLastError", "cudaGetDevice", "cudaStreamIsCapturing"];
+
 /// Each call once, recorded by CUPTI or by the hooks, never by both.
 #[track_caller]
 fn assert_calls(ran: &Ran) {
     let mut wanted = BTreeMap::new();
-    for line in of_kind(&ran.log, "call") {
+    let has_row = |line: &&&Value| !MUTED.contains(&line["name"].as_str().unwrap());
+    for line in of_kind(&ran.log, "call").iter().filter(has_row) {
         *wanted.entry((line["name"].as_str().unwrap(), number(line, "thread"))).or_insert(0) += 1;
     }
     let spans = rows::<Span>(&ran.file);
