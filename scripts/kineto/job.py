@@ -43,10 +43,10 @@ def summary(path):
     wild = sum(not (first - 1000 <= e["ts"] and e["ts"] + e["dur"] <= last + 1e6) for e in work if ranges)
     long = sum(e["dur"] > 1e6 or e["dur"] < 0 for e in work)
     calls = {e["args"].get("correlation") for e in events if e.get("cat") == "cuda_runtime"}
-    alone = sum(e["args"].get("correlation") not in calls for e in work)
+    orphans = sum(e["args"].get("correlation") not in calls for e in work)
     threads = {e["tid"] for e in events if e.get("cat") == "cuda_runtime"}
     kept = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync", "user_annotation")
-    return {k: kinds[k] for k in kept} | {"wild": wild, "long": long, "without_call": alone, "threads": len(threads)}
+    return {k: kinds[k] for k in kept} | {"wild": wild, "long": long, "without_call": orphans, "threads": len(threads)}
 
 
 assert torch.cuda.is_available()

@@ -53,6 +53,6 @@ pub use config::{
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
-pub use os::proc;
+pub use os::{GpuHost, gpu_host, proc};
 pub use out::ranks;
 pub use session::{Libraries, RunPath, Session, collect_on_demand, control, free, injections};

@@ -10,6 +10,7 @@
 #![no_std]
 
 pub mod calls;
+pub mod cupti;
 pub mod env;
 pub mod gemm;
 pub mod gpu;

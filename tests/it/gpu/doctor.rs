@@ -7,6 +7,51 @@ fn check<'d>(doctor: &'d Value, part: &str, name: &str) -> Option<&'d Value> {
     doctor[part].as_array()?.iter().find(|check| check["name"] == name)
 }
 
+/// A wheel of CUPTI as pip leaves it, of this version.
+fn wheel(scratch: &Scratch, version: &str) -> PathBuf {
+    let packages = scratch.join(version);
+    let library = packages.join("nvidia/cu13/lib/libcupti.so.13");
+    std::fs::create_dir_all(library.parent().unwrap()).unwrap();
+    std::fs::write(&library, "").unwrap();
+    let about = format!("nvidia_cuda_cupti-{version}.dist-info");
+    std::fs::create_dir_all(packages.join(about)).unwrap();
+    library
+}
+
+#[test]
+fn the_doctor_names_versions_of_cupti_with_known_faults() {
+    let home = need_some!(stand_ins());
+    let scratch = Scratch::new();
+    for (version, release) in [
+        ("13.0.48", Some("CUPTI 13.0 (")),
+        ("13.4.58", Some("CUPTI 13.4 (")),
+        ("13.4.92", None),
+        ("13.5.25", None),
+    ] {
+        let job = tprof(["doctor", "--json"])
+            .env("LD_LIBRARY_PATH", home.join("13"))
+            .env("TPROF_CUPTI", wheel(&scratch, version));
+        let found: Value = serde_json::from_str(&job.run_in(scratch.cwd()).stdout).unwrap();
+        let fault = check(&found, "machine", "cupti faults");
+        let named = fault.map(|fault| fault["found"].as_str().unwrap());
+        match release {
+            Some(release) => assert!(named.unwrap().starts_with(release), "{version}: {named:?}"),
+            None => assert_eq!(named, None, "{version}"),
+        }
+    }
+}
+
+#[test]
+fn a_run_names_known_faults_of_the_cupti_that_it_uses() {
+    for (version, is_gap) in [("130000", true), ("130300", false), ("130401", false)] {
+        let (_scratch, ran) = need_some!(ran(13, &["2"], &[("FAKE_CUPTI_VERSION", version)]));
+        assert_eq!(blind(&ran, "CUPTI 13.0: a flush may crash"), is_gap, "{version}");
+        let marks = ran.file.marks().iter().map(|mark| ran.file.name(mark.name));
+        let named = marks.filter(|name| name.starts_with("CUPTI 13.3: its CPU time grows")).count();
+        assert_eq!(named, usize::from(version == "130300"), "{version}");
+    }
+}
+
 #[test]
 fn the_doctor_prints_what_of_gpus_can_be_recorded() {
     let home = need_some!(stand_ins());

@@ -2,7 +2,10 @@
 //! cgroup show of processes.
 
 pub mod cgroup;
+mod gpu_host;
 pub mod maps;
 pub mod proc;
 mod socket;
 pub mod sys;
+
+pub use gpu_host::{GpuHost, gpu_host};

@@ -2,7 +2,7 @@
 
 use super::job::JobId;
 use crate::config::Config;
-use crate::os::{proc, sys};
+use crate::os::{gpu_host, proc, sys};
 use crate::out::ranks::Rank;
 use crate::shared::clock::Clock;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,12 @@ pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         "memory_bytes": memory,
         "clock": if clock.is_tsc() { "tsc" } else { "CLOCK_MONOTONIC" },
     });
+    let mps = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map(PathBuf::from);
+    let host = gpu_host(Path::new("/"), mps.as_deref());
+    if !host.is_empty() {
+        let effects = host.into_iter().map(|found| (found.name.to_owned(), found.effect.into()));
+        machine["gpu_host"] = serde_json::Value::Object(effects.collect());
+    }
     for (key, value) in own.machine.as_object().into_iter().flatten() {
         machine[key] = value.clone();
     }

@@ -15,7 +15,7 @@ use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tprof_wire::env;
+use tprof_wire::{cupti, env};
 
 /// What no run can do about it, and what still works.
 const NO_DRIVER: &str = "no NVIDIA driver: GPU work cannot be recorded; NVTX ranges can";
@@ -26,8 +26,9 @@ pub fn machine() -> Vec<Check> {
     let mut checks = driver(&libraries);
     let driver_is_there = checks[0].verdict != Verdict::Note;
     if driver_is_there {
-        checks.push(cupti(&libraries));
-        checks.extend(counters());
+        checks.push(library_of_cupti(&libraries));
+        checks.extend(host());
+        checks.extend(faults(&libraries));
         checks.extend(found("nccl", &libraries.named("libnccl.so")));
     }
     checks.extend(owner(
@@ -107,7 +108,7 @@ fn cuda_of(library: &Path) -> Option<i32> {
     (status == 0 && version > 0).then_some(version)
 }
 
-fn cupti(libraries: &Libraries) -> Check {
+fn library_of_cupti(libraries: &Libraries) -> Check {
     if let Some(named) = std::env::var_os(env::CUPTI).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(named);
         return match path.is_file() {
@@ -142,6 +143,45 @@ fn cupti(libraries: &Libraries) -> Check {
     }
 }
 
+/// Faults of the CUPTI that is found, by NVIDIA's release notes, where its version is known.
+fn faults(libraries: &Libraries) -> Option<Check> {
+    let named = std::env::var_os(env::CUPTI).map(PathBuf::from);
+    let found = named.into_iter().chain(libraries.named("libcupti.so")).next()?;
+    fault(&found)
+}
+
+/// The fault of one library.
+fn fault(library: &Path) -> Option<Check> {
+    let version = version_of(library)?;
+    let fault = cupti::known_fault(version)?;
+    let name = format!("{} ({}): {fault}", cupti::Release(version), library.display());
+    Some(
+        Check::new("cupti faults", Verdict::Part, name)
+            .hint("a CUPTI of CUDA 13.4 update 1 or newer"),
+    )
+}
+
+/// CUPTI's version by the package that the library is in: a wheel's, or the toolkit's list.
+/// It is not called: without a driver some versions end the process.
+fn version_of(library: &Path) -> Option<u32> {
+    let library = library.canonicalize().ok()?;
+    let above = |levels| library.ancestors().nth(levels);
+    let wheel = above(4)
+        .into_iter()
+        .chain(above(3))
+        .flat_map(|folder| in_folder(folder, "nvidia_cuda_cupti-"))
+        .find_map(|path| {
+            let name = path.file_name()?.to_str()?.strip_prefix("nvidia_cuda_cupti-")?;
+            name.strip_suffix(".dist-info").map(str::to_owned)
+        });
+    let toolkit = || {
+        let list = std::fs::read_to_string(above(4)?.join("version.json")).ok()?;
+        let list: serde_json::Value = serde_json::from_str(&list).ok()?;
+        list["cuda_cupti"]["version"].as_str().map(str::to_owned)
+    };
+    cupti::version_of_package(&wheel.or_else(toolkit)?)
+}
+
 fn toolkit(home: &Path) -> Vec<PathBuf> {
     [12, 13]
         .map(|major| home.join(format!("extras/CUPTI/lib64/libcupti.so.{major}")))
@@ -150,15 +190,11 @@ fn toolkit(home: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Who may read the devices' counters. Kernels and copies need no such permission.
-fn counters() -> Option<Check> {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/params").ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?.trim();
-    let found = match value {
-        "0" => "open to all users",
-        _ => "only for root; kernels, copies and calls are recorded anyway",
-    };
-    Some(Check::new("counters", Verdict::Note, found))
+/// What stands between jobs and devices: WSL, MPS, MIG, and who may read counters.
+fn host() -> Vec<Check> {
+    let mps = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map(PathBuf::from);
+    let found = tprof_collect::gpu_host(Path::new("/"), mps.as_deref());
+    found.into_iter().map(|host| Check::new(host.name, Verdict::Note, host.effect)).collect()
 }
 
 /// A library that a variable names in tprof's place.
@@ -311,6 +347,8 @@ fn wheels(program: &Path) -> Vec<Check> {
         let parts = packages.iter().flat_map(|folder| in_folder(folder, ""));
         parts.flat_map(|part| in_folder(&part.join("lib"), prefix)).collect()
     };
-    let cupti = found("cupti", &libraries("libcupti.so"));
-    cupti.into_iter().chain(found("nccl", &libraries("libnccl.so"))).collect()
+    let libraries_of_cupti = libraries("libcupti.so");
+    let own = found("cupti", &libraries_of_cupti);
+    let faults = libraries_of_cupti.first().and_then(|library| fault(library));
+    own.into_iter().chain(faults).chain(found("nccl", &libraries("libnccl.so"))).collect()
 }
