@@ -68,7 +68,7 @@ class Check:
         env = dict(env or {})
         if raw:
             env["TPROF_CUPTI_RECORD"] = self.path(folder, "raw.cupti")
-        whole = [self.tprof, "run", "--quiet", "--force", "-o", run, "--", *command]
+        whole = [self.tprof, "run", "--quiet", "--force", "--cuda-graphs", "node", "-o", run, "--", *command]
         ended = self.steps.run(name, whole, limit_s, env, less_s)
         if os.path.isdir(run):
             export(self.tprof, run, os.path.dirname(run))

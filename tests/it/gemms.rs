@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use tprof_tests::{Scratch, document, gemms, need_some, traced, what_ran};
 
-const GPU: &[&str] = &["--activities", "gpu"];
+const GPU: &[&str] = &["--activities", "gpu", "--cuda-graphs", "node"];
 
 fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or_else(|| panic!("no {key} in {line}"))

@@ -26,6 +26,8 @@ pub struct Config {
     /// What NCCL reports beside its operations.
     #[serde(default)]
     pub nccl: Vec<NcclEvent>,
+    /// What is recorded of CUDA graphs that run.
+    pub cuda_graphs: GraphDetail,
     /// Time between readings of RSS, mapped bytes, live heap and cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
@@ -88,6 +90,17 @@ pub enum Activity {
     Comm,
     /// NVTX ranges.
     Nvtx,
+}
+
+/// `--cuda-graphs`: what is recorded of CUDA graphs that run.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum GraphDetail {
+    /// Each run of a graph as a whole, where CUPTI can.
+    #[default]
+    Graph,
+    /// Each node of each run, which costs as much as launching it by itself.
+    Node,
 }
 
 /// `--nccl`: what NCCL's profiler plugin records beside operations, which costs more.

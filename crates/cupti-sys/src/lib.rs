@@ -26,6 +26,7 @@
 )]
 pub mod bindings;
 pub mod functions;
+pub mod graph_trace;
 pub mod record;
 pub mod times;
 

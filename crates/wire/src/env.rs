@@ -23,6 +23,8 @@ pub const CUPTI: &str = "TPROF_CUPTI";
 /// File to which the agent appends CUPTI's buffers as they are: see
 /// `tprof-inject`'s `gpu::raw`. For those who work on tprof.
 pub const CUPTI_RECORD: &str = "TPROF_CUPTI_RECORD";
+/// `1` where each node of CUDA graphs is to be recorded.
+pub const GRAPH_NODES: &str = "TPROF_GRAPH_NODES";
 /// The library that `CUDA_INJECTION64_PATH` named before tprof's took its place.
 pub const NEXT_INJECTION: &str = "TPROF_NEXT_INJECTION";
 /// The driver loads the library that this names, in `cuInit`.

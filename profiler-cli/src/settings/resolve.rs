@@ -68,6 +68,7 @@ fn from_layers(
             sample_rate: DEFAULT_SAMPLE_RATE,
             counters: PerfEvent::STANDARD.to_vec(),
             nccl: Vec::new(),
+            cuda_graphs: tprof_collect::GraphDetail::Graph,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             on_full: OnFull::Wait,

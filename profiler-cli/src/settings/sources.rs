@@ -20,7 +20,7 @@ use tprof_wire::env as names;
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
 /// Variables that mean something to another part of tprof.
-const OTHER_VARIABLES: [&str; 11] = [
+const OTHER_VARIABLES: [&str; 12] = [
     names::SESSION,
     names::BIN,
     names::HOST,
@@ -29,6 +29,7 @@ const OTHER_VARIABLES: [&str; 11] = [
     names::CUPTI_RECORD,
     names::NEXT_INJECTION,
     names::NCCL_EVENTS,
+    names::GRAPH_NODES,
     CONFIG_FILE,
     LIBRARY_DIR,
     ENABLED,

@@ -8,7 +8,8 @@
 use super::given::Given;
 use super::resolved::Resolved;
 use super::values::{
-    self, ACTIVITIES, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL, STACK_MODES, name_of,
+    self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL, STACK_MODES,
+    name_of,
 };
 use crate::runs::formats;
 use crate::terminal::errors::Failure;
@@ -57,7 +58,7 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 20] = [
+pub const SETTINGS: [&Setting; 21] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -66,6 +67,7 @@ pub const SETTINGS: [&Setting; 20] = [
     &STACKS,
     &SAMPLE_RATE,
     &COUNTERS,
+    &CUDA_GRAPHS,
     &NCCL,
     &RSS_INTERVAL,
     &GPU_INTERVAL,
@@ -203,6 +205,19 @@ pub static COUNTERS: Setting = Setting {
             false => counters.iter().map(|event| event.name()).collect::<Vec<_>>().into(),
         })
     },
+};
+
+/// What is recorded of CUDA graphs.
+pub static CUDA_GRAPHS: Setting = Setting {
+    name: "cuda-graphs",
+    short: None,
+    help: "CUDA graphs as a whole, or each node: graph or node [default: graph]",
+    kind: ValueKind::Text("MODE", || values::names(&GRAPH_DETAILS)),
+    set: |resolved, given| {
+        resolved.config.cuda_graphs = values::one_of(given, &GRAPH_DETAILS)?;
+        Ok(())
+    },
+    show: |resolved| Some(name_of(resolved.config.cuda_graphs, &GRAPH_DETAILS).into()),
 };
 
 /// What NCCL reports beside its operations.

@@ -5,8 +5,8 @@ use crate::terminal::errors::{Failure, nearest};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
-    Activity, DEFAULT_SAMPLE_INTERVAL, IfExists, MemMode, NcclEvent, OnFull, PerfEvent, StackMode,
-    highest_sample_rate,
+    Activity, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, MemMode, NcclEvent, OnFull,
+    PerfEvent, StackMode, highest_sample_rate,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 
@@ -29,6 +29,9 @@ pub const MEM_MODES: [(&str, MemMode); 3] = [
 /// What NCCL reports beside operations.
 pub const NCCL_EVENTS: [(&str, NcclEvent); 2] =
     [("proxy", NcclEvent::Proxy), ("kernels", NcclEvent::Kernels)];
+/// What is recorded of CUDA graphs.
+pub const GRAPH_DETAILS: [(&str, GraphDetail); 2] =
+    [("graph", GraphDetail::Graph), ("node", GraphDetail::Node)];
 /// Ways to unwind stacks.
 pub const STACK_MODES: [(&str, StackMode); 5] = [
     ("auto", StackMode::Auto),

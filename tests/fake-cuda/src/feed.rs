@@ -43,6 +43,8 @@ pub enum Work {
     Record(*mut c_void),
     /// Waits for an event's last mark that was asked for by then: the driver fills in which.
     Wait(*mut c_void, u64),
+    /// All nodes of a graph are behind.
+    GraphEnds,
 }
 // SAFETY: the pointers are the caller's business, as on a real stream.
 unsafe impl Send for Work {}
@@ -94,6 +96,8 @@ pub enum Happened {
     Context(u32),
     /// A stream was made: priority.
     Stream(u32),
+    /// A graph ran, from its first node to its last.
+    Graph,
     /// A device is there.
     Device,
 }

@@ -6,6 +6,7 @@ mod check;
 mod clients;
 mod compiled;
 mod doctor;
+mod graphs;
 mod losses;
 mod memory;
 mod places;
@@ -23,7 +24,8 @@ use tprof_trace::calls::is_launch;
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
 
-const GPU: &[&str] = &["--activities", "gpu"];
+/// Each node of graphs: what ran is compared kernel by kernel.
+const GPU: &[&str] = &["--activities", "gpu", "--cuda-graphs", "node"];
 
 /// What CUPTI's clock and ours may be apart beyond a join's own uncertainty.
 const JOIN_SLACK_NS: u64 = 100_000;

@@ -43,6 +43,8 @@ impl Rows {
     pub fn kernel(&mut self, k: &gpu::Kernel, place: &mut ThreadRows<'_>) -> Kernel {
         let (start_ns, duration_ns) = self.span_of(k.start, k.end);
         let name = self.texts.demangled(k.name, place.writer());
+        // A graph as a whole has no blocks.
+        let of_kernel = |value: u32| (k.grid_x != 0).then_some(value);
         let measured = |ns: u64| (ns != 0).then(|| self.joins.ns(ns));
         Kernel {
             start_ns,
@@ -55,9 +57,9 @@ impl Rows {
             correlation: Some(u64::from(k.correlation)),
             grid: [k.grid_x, k.grid_y, k.grid_z],
             block: [k.block_x, k.block_y, k.block_z],
-            registers: Some(k.registers),
-            shared_static_bytes: Some(k.shared_static),
-            shared_dynamic_bytes: Some(k.shared_dynamic),
+            registers: of_kernel(k.registers),
+            shared_static_bytes: of_kernel(k.shared_static),
+            shared_dynamic_bytes: of_kernel(k.shared_dynamic),
             graph: (k.graph != 0).then_some(k.graph),
             graph_node: (k.node != 0).then_some(k.node),
             queued_ns: measured(k.queued),

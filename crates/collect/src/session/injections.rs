@@ -1,7 +1,7 @@
 //! What is injected into the job, and by which variables.
 
 use super::nccl_conf;
-use crate::config::{Activity, Config};
+use crate::config::{Activity, Config, GraphDetail};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use tprof_wire::env;
@@ -35,6 +35,9 @@ pub fn injections(
         pairs.push((env::CUDA_INJECTION, agent.as_os_str().to_owned()));
         if let Some(next) = foreign(env::CUDA_INJECTION) {
             pairs.push((env::NEXT_INJECTION, next));
+        }
+        if config.cuda_graphs == GraphDetail::Node {
+            pairs.push((env::GRAPH_NODES, "1".into()));
         }
     }
     if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {

@@ -18,6 +18,8 @@ pub struct Cupti {
     /// See CUPTI.
     pub enable: f::ActivityEnable,
     /// See CUPTI.
+    pub disable: Option<f::ActivityDisable>,
+    /// See CUPTI.
     pub flush: f::ActivityFlushAll,
     /// See CUPTI.
     pub next: f::ActivityGetNextRecord,
@@ -72,6 +74,8 @@ impl Cupti {
                 f::ActivityRegisterCallbacks
             ),
             enable: function!(at(c"cuptiActivityEnable")?, f::ActivityEnable),
+            disable: at(c"cuptiActivityDisable")
+                .map(|address| function!(address, f::ActivityDisable)),
             flush: function!(at(c"cuptiActivityFlushAll")?, f::ActivityFlushAll),
             next: function!(at(c"cuptiActivityGetNextRecord")?, f::ActivityGetNextRecord),
             dropped: function!(

@@ -2,6 +2,7 @@
 //! that every CUDA 12 and 13 has at one place (see `tprof-cupti-sys`).
 
 use core::ffi::{CStr, c_char};
+use tprof_cupti_sys::graph_trace::{GraphTrace, GraphTrace2, ON_HOST};
 use tprof_cupti_sys::*;
 use tprof_wire::gpu;
 use tprof_wire::record::ExtKind;
@@ -90,6 +91,7 @@ pub unsafe fn decode(
             CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL | CUPTI_ACTIVITY_KIND_KERNEL => {
                 kernel(&*record.cast::<record::Kernel>(), names)
             }
+            CUPTI_ACTIVITY_KIND_GRAPH_TRACE => whole_graph(record.cast(), names),
             CUPTI_ACTIVITY_KIND_MEMCPY => copy(&*record.cast::<record::Memcpy>()),
             CUPTI_ACTIVITY_KIND_MEMCPY2 => peer_copy(&*record.cast::<record::MemcpyPeer>()),
             CUPTI_ACTIVITY_KIND_MEMSET => fill(&*record.cast::<record::Memset>()),
@@ -160,6 +162,46 @@ unsafe fn kernel(r: &record::Kernel, names: &mut impl Names) -> Result<Decoded, 
         registers: u32::from(r.registersPerThread),
         shared_static: r.staticSharedMemory as u32,
         shared_dynamic: r.dynamicSharedMemory as u32,
+    };
+    decoded(ExtKind::Kernel, kernel.pack())
+}
+
+/// A graph that ran as a whole: a kernel without blocks, named by the graph's number.
+///
+/// # Safety
+/// `record` is CUPTI's record of a graph.
+unsafe fn whole_graph(record: *const GraphTrace, names: &mut impl Names) -> Result<Decoded, Skip> {
+    // SAFETY: the caller's premise.
+    let r = unsafe { &*record };
+    has_times(r.start, r.end)?;
+    let (device, context) = match r.deviceId {
+        // SAFETY: only the second version has such a device, and it has where the graph ended.
+        ON_HOST => unsafe {
+            let end = &*record.cast::<GraphTrace2>();
+            (end.endDeviceId, end.endContextId)
+        },
+        device => (device, r.contextId),
+    };
+    let mut text = *b"CUDA graph 4294967295";
+    const PREFIX: usize = b"CUDA graph ".len();
+    let (mut rest, mut len) = (r.graphId, PREFIX);
+    let digits = r.graphId.checked_ilog10().unwrap_or(0) as usize + 1;
+    for at in (PREFIX..PREFIX + digits).rev() {
+        if let Some(place) = text.get_mut(at) {
+            *place = b'0' + (rest % 10) as u8;
+        }
+        (rest, len) = (rest / 10, len + 1);
+    }
+    let kernel = gpu::Kernel {
+        start: r.start,
+        end: r.end,
+        correlation: r.correlationId,
+        stream: r.streamId,
+        name: names.text(text.get(..len).unwrap_or(&text)),
+        graph: r.graphId,
+        device,
+        context,
+        ..gpu::Kernel::default()
     };
     decoded(ExtKind::Kernel, kernel.pack())
 }

@@ -1,14 +1,16 @@
 //! Which records the agent asks CUPTI for: the kinds, and the calls that it leaves out.
 
 use super::buffers;
-use super::client::deliver;
+use super::client::{deliver, wants};
 use super::cupti::Cupti;
 use super::journal::{self, What};
 use super::notes::{note, refused};
 use crate::block::Thread;
+use crate::environment;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
+use tprof_wire::env;
 use tprof_wire::gpu::trouble;
 
 const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
@@ -97,12 +99,48 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     for kind in [CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER] {
         mute(cupti, kind, |_| true);
     }
+    choose_graphs(cupti);
     on
+}
+
+/// Before CUDA 12.5 a copy or fill in a graph could crash the program where whole graphs were
+/// traced (12.4 Update 1 mends it, and has the version of 12.4).
+const WHOLE_GRAPHS_FROM: u32 = 23;
+/// Kinds of which records of whole graphs take the place: a client that wants these wants nodes.
+const NODES: [CUpti_ActivityKind; 4] = [
+    CUPTI_ACTIVITY_KIND_KERNEL,
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+    CUPTI_ACTIVITY_KIND_MEMCPY,
+    CUPTI_ACTIVITY_KIND_MEMSET,
+];
+
+/// Has CUPTI record each run of a graph as a whole, unless nodes are asked for or another client
+/// wants them: the traces of the job's own profiler have what they have without tprof. Called where
+/// a client's wants change; a CUPTI that refuses goes on with nodes.
+pub fn choose_graphs(cupti: &Cupti) {
+    const WHOLE: CUpti_ActivityKind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
+    let asked = environment::variable(env::GRAPH_NODES).is_some_and(|text| text == b"1");
+    let by_client = wants::is_on(WHOLE);
+    let wanted = by_client
+        || !asked
+            && cupti.version >= WHOLE_GRAPHS_FROM
+            && !NODES.iter().any(|kind| wants::is_on(*kind));
+    if wanted == is_on(WHOLE) {
+        return;
+    }
+    let Some(disable) = cupti.disable else { return };
+    // SAFETY: a number that CUPTI defines.
+    let result = unsafe { if wanted { (cupti.enable)(WHOLE) } else { disable(WHOLE) } };
+    journal::keep(What::Enabled, [u64::from(WHOLE), u64::from(result), u64::from(!wanted)]);
+    if result == CUPTI_SUCCESS {
+        ON.fetch_xor(1 << WHOLE, Relaxed);
+    }
 }
 
 /// Switches on again what another client's call may have switched off.
 pub fn enable_again(cupti: &Cupti) {
-    for (kind, _) in KINDS {
+    let whole = (CUPTI_ACTIVITY_KIND_GRAPH_TRACE, &b""[..]);
+    for (kind, _) in KINDS.into_iter().chain([whole]) {
         if is_on(kind) {
             // SAFETY: a number that CUPTI defines.
             unsafe { (cupti.enable)(kind) };

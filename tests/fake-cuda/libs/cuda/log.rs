@@ -76,6 +76,7 @@ pub fn happened(at: &Place, start: u64, end: u64, what: &Happened) {
         ),
         Happened::Context(_) => "\"what\":\"context\"".to_owned(),
         Happened::Stream(priority) => format!("\"what\":\"stream\",\"priority\":{priority}"),
+        Happened::Graph => "\"what\":\"graph\"".to_owned(),
         Happened::Device => "\"what\":\"device\"".to_owned(),
         Happened::Call(..) | Happened::DriverCall(..) => return,
     };

@@ -1,6 +1,7 @@
 //! Streams: each is a thread that does one thing after another.
 
 use crate::{events, graphs, happened, memory, time};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -192,8 +193,27 @@ impl Stream {
     }
 }
 
+thread_local! {
+    /// When the first node of the graph that runs began, and when the last one ended.
+    static GRAPH: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
+
 fn perform(work: Work, place: Place) {
+    if let Work::GraphEnds = work {
+        if let Some((start, end)) = GRAPH.take() {
+            happened(&place, start, end, &Happened::Graph);
+        }
+        return;
+    }
     let start = time::now();
+    perform_at(start, work, place);
+    if place.graph != 0 {
+        let first = GRAPH.get().map_or(start, |(first, _)| first);
+        GRAPH.set(Some((first, time::now())));
+    }
+}
+
+fn perform_at(start: u64, work: Work, place: Place) {
     let what = match work {
         Work::Kernel(launch) => {
             if let Some(gate) = launch.gate {
@@ -219,6 +239,7 @@ fn perform(work: Work, place: Place) {
         }
         Work::Record(event) => return events::mark(event),
         Work::Wait(event, due) => return events::pass(event, due),
+        Work::GraphEnds => return,
     };
     happened(&place, start, time::now(), &what);
 }
@@ -237,4 +258,5 @@ pub fn push_graph(handle: *mut c_void, graph: &graphs::Executable, correlation: 
         let node = u64::from(graph.id) << 32 | (index as u64 + 1);
         stream.push(*work, Place { graph: graph.id, node, ..stream.place(correlation) });
     }
+    stream.push(Work::GraphEnds, Place { graph: graph.id, ..stream.place(correlation) });
 }

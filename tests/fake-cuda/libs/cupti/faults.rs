@@ -8,6 +8,7 @@
 //! | `broken=N` | behind each Nth record comes one of no kind, and the buffer cannot be read on |
 //! | `overhead=N` | behind each Nth kernel's record comes one of time that CUPTI itself took |
 //! | `everything` | also memory of arrays, of other processes, of the program's own and of handles has records: no documentation states whether it has |
+//! | `hoststart` | graphs begin with a node of the host |
 //! | `devices` | devices have no records: they were made before anybody asked |
 //! | `contexts` | records of contexts come last of all |
 //! | `late` | buffers come one flush later, the last one first |

@@ -9,6 +9,7 @@ use std::mem::{size_of, zeroed};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_cupti_sys::bindings::*;
+use tprof_cupti_sys::graph_trace::{GraphTrace, GraphTrace2, ON_HOST};
 use tprof_fake_cuda::{Happened, Launch, Place, engine, memory};
 
 /// A kind of record that no CUPTI has.
@@ -43,6 +44,7 @@ pub fn size(kind: CUpti_ActivityKind) -> usize {
         CUPTI_ACTIVITY_KIND_DEVICE => {
             of(size_of::<CUpti_ActivityDevice5>(), size_of::<CUpti_ActivityDevice6>())
         }
+        CUPTI_ACTIVITY_KIND_GRAPH_TRACE => size_of::<GraphTrace2>(),
         CUPTI_ACTIVITY_KIND_STREAM => size_of::<CUpti_ActivityStream>(),
         CUPTI_ACTIVITY_KIND_NAME => size_of::<CUpti_ActivityName>(),
         CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => size_of::<CUpti_ActivityExternalCorrelation>(),
@@ -102,7 +104,30 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
     let stamp = |time| clock::of((engine().stamp)(time));
     let is_late = end == u64::MAX;
     let (start, end) = (stamp(start), stamp(end));
+    // Nodes have no records of their own where whole graphs have.
+    let whole = is_on(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+    if whole && place.graph != 0 && !matches!(what, Happened::Graph) {
+        return;
+    }
     match what {
+        Happened::Graph if whole => {
+            let record = GraphTrace2 {
+                trace: GraphTrace {
+                    kind: CUPTI_ACTIVITY_KIND_GRAPH_TRACE,
+                    correlationId: place.correlation,
+                    start,
+                    end,
+                    deviceId: if faults::is_set("hoststart") { ON_HOST } else { place.device },
+                    graphId: place.graph,
+                    contextId: if faults::is_set("hoststart") { ON_HOST } else { place.context },
+                    streamId: place.stream,
+                    reserved: std::ptr::null_mut(),
+                },
+                endDeviceId: place.device,
+                endContextId: place.context,
+            };
+            write(0, &record);
+        }
         Happened::Kernel(launch) if is_on(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) => {
             kernel(place, start, end, launch);
         }

@@ -82,6 +82,7 @@ pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     if result == CUPTI_SUCCESS {
         choose_calls(&cupti, kind, true);
         wants::begin(kind, now_ns(&cupti));
+        kinds::choose_graphs(&cupti);
     }
     if let Some(callbacks) = wants::callbacks().filter(|_| result == CUPTI_SUCCESS) {
         lent::prepare(callbacks);
@@ -104,6 +105,7 @@ fn choose_calls(cupti: &Cupti, kind: CUpti_ActivityKind, on: bool) {
 pub(super) extern "C" fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
     let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
     wants::end(kind, now_ns(&cupti));
+    kinds::choose_graphs(&cupti);
     if !kinds::is_on(kind) {
         return real!(cuptiActivityDisable as f::ActivityDisable, (kind));
     }

@@ -13,6 +13,7 @@ fn config() -> Config {
         sample_rate: 99,
         counters: Vec::new(),
         nccl: Vec::new(),
+        cuda_graphs: tprof_collect::GraphDetail::Graph,
         rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
         gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
         on_full: OnFull::Wait,

@@ -1,0 +1,69 @@
+//! Graphs as a whole, and what devices start by themselves.
+
+use super::*;
+
+/// Trains under tprof with these words, graphs as they are recorded by default.
+fn by_default(major: u32, words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Ran), String> {
+    let scratch = Scratch::new();
+    let (mut job, log) = train(major, words, &scratch)?;
+    for (name, value) in env {
+        job = job.env(name, value);
+    }
+    let traced = traced(&job, &["--activities", "gpu"], &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let ran = read(traced, &log, 0);
+    Ok((scratch, ran))
+}
+
+fn of_graphs(ran: &Ran) -> Vec<Kernel> {
+    rows::<Kernel>(&ran.file).into_iter().filter(|row| row.graph.is_some()).collect()
+}
+
+#[test]
+fn a_graph_is_recorded_as_a_whole_from_its_first_node_to_its_last() {
+    for (major, fault) in [(12, ""), (13, ""), (13, "hoststart")] {
+        let env = [("FAKE_CUPTI_FAULTS", fault)];
+        let (_scratch, ran) = need_some!(by_default(major, &["7", "graph"], &env));
+        let graphs = of_graphs(&ran);
+        let facts = |row: &Kernel| {
+            assert_eq!((ran.file.name(row.name), row.graph_node), ("CUDA graph 1", None));
+            assert_eq!((row.device, row.context, row.registers), (0, 1, None));
+            ((row.correlation.unwrap(), row.stream, row.duration_ns), row.start_ns)
+        };
+        let of_line = |line: &&Value| {
+            let n = |key: &str| number(line, key);
+            ((n("correlation"), n("stream"), n("end") - n("start")), n("start"))
+        };
+        let wanted: Vec<_> = of_kind(&ran.log, "graph").iter().map(of_line).collect();
+        assert_eq!(wanted.len(), 7);
+        assert_same(wanted, graphs.iter().map(facts).collect(), uncertainty(&ran.file));
+        // Its call is known, and what is launched beside graphs is recorded as ever.
+        let spans = rows::<Span>(&ran.file);
+        for row in &graphs {
+            let call = spans.iter().find(|span| span.correlation == row.correlation).unwrap();
+            assert_eq!(ran.file.name(call.name), "cudaGraphLaunch");
+        }
+        let beside = rows::<Kernel>(&ran.file).iter().filter(|row| row.graph.is_none()).count();
+        assert_eq!(beside, 7);
+        assert_eq!(losses(&ran, "", ""), 0);
+    }
+}
+
+#[test]
+fn a_cupti_that_may_crash_on_whole_graphs_records_their_nodes() {
+    for version in ["18", "22"] {
+        let env = [("FAKE_CUPTI_VERSION", version)];
+        let (_scratch, ran) = need_some!(by_default(12, &["7", "graph"], &env));
+        assert_kernels(&ran);
+        assert_eq!(of_graphs(&ran).len(), 7 * 5);
+    }
+}
+
+#[test]
+fn a_cupti_that_refuses_whole_graphs_records_their_nodes() {
+    let env = [("FAKE_CUPTI_FAULTS", "refuse=cuptiActivityEnable/51:1")];
+    let (_scratch, ran) = need_some!(by_default(13, &["7", "graph"], &env));
+    assert_kernels(&ran);
+    assert_eq!(of_graphs(&ran).len(), 7 * 5);
+    assert_eq!(losses(&ran, "", ""), 0);
+}
