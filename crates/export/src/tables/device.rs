@@ -96,7 +96,7 @@ columns! { pub ALLOCATIONS of DeviceAllocation:
     "time_ns" Int "when, nanoseconds since the run began" |r, c| c.time(r.time_ns);
     "process" Uint "row of `processes`" |r, _| Cell::Uint(r.process.into());
     "thread" Uint "row of `threads`" |r, _| Cell::Uint(r.thread.into());
-    "allocator" Text "library (cudaMalloc), framework or pool" |r, _| Cell::Text(match r.allocator {
+    "allocator" Text "library (cudaMalloc), framework, pool, virtual (cuMemCreate), imported or registered" |r, _| Cell::Text(match r.allocator {
         Allocator::Library => "library",
         Allocator::Framework => "framework",
         Allocator::Pool => "pool",
