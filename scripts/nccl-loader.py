@@ -110,8 +110,10 @@ def check(path):
             sys.exit(f"{path}: NCCL did not load the plugin\n{ran.stdout}{ran.stderr}")
         subprocess.run([tprof, "export", "--to", "csv", "-o", tables, run], check=True,
                        capture_output=True)
-        with open(f"{tables}/collectives.csv") as file:
-            rows = list(csv.DictReader(file)) if versions else []
+        rows = []
+        if versions:
+            with open(f"{tables}/collectives.csv") as file:
+                rows = list(csv.DictReader(file))
     keys = ("name", "bytes", "sequence", "algorithm", "protocol", "channels", "peer", "communicator")
     found = [tuple(row[key] for key in keys) for row in rows]
     wanted = []

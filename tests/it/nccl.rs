@@ -222,7 +222,7 @@ fn communicators_are_known_whichever_call_made_them() {
         assert_eq!(distinct.len(), 6, "two splits of one colour are two");
         assert!(rows.iter().all(|row| row.communicator.is_some()));
         let sized = rows[..6].iter().filter(|row| row.group_size == Some(1)).count();
-        // Of a split, the hooks do not see the size.
+        // Of a split, the hooks do not have the size.
         assert_eq!(sized, if version.is_some() { 6 } else { 4 }, "version {version:?}");
         let known: BTreeSet<_> =
             file.communicators().iter().map(|row| Some(row.communicator)).collect();

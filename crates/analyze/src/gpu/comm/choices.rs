@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::Times;
 use super::bandwidth::{bus_factor, per_second};
+use super::times::Times;
 use crate::document::{Cell, Column, Table, Unit};
 use crate::rank::collectives::Operation;
 

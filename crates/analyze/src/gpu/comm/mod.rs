@@ -8,11 +8,13 @@ mod bandwidth;
 mod channels;
 mod choices;
 mod tables;
+mod times;
 
 use std::collections::BTreeMap;
 
 use channels::ChannelSums;
 use choices::Choices;
+pub use times::Times;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
 use crate::rank::collectives::{Operation, operations};
@@ -39,33 +41,6 @@ pub struct OperationKey {
     pub bytes: Option<u64>,
     /// Ranks that take part.
     pub group_size: Option<u32>,
-}
-
-/// Times of operations of one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    /// How many.
-    pub calls: u64,
-    /// Sum of their kernels' durations.
-    pub sum_ns: u64,
-    /// Shortest.
-    pub min_ns: u64,
-    /// Longest.
-    pub max_ns: u64,
-}
-
-impl Times {
-    /// Of one that took so long.
-    fn one(time_ns: u64) -> Times {
-        Times { calls: 1, sum_ns: time_ns, min_ns: time_ns, max_ns: time_ns }
-    }
-
-    fn add(&mut self, other: &Times) {
-        self.calls += other.calls;
-        self.sum_ns += other.sum_ns;
-        self.min_ns = self.min_ns.min(other.min_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-    }
 }
 
 /// Times by key, and operations without a kernel.

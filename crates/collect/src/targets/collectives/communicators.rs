@@ -1,4 +1,4 @@
-//! Communicators, as hooks and NCCL's profiler plugin see them being made.
+//! Communicators, as hooks and NCCL's profiler plugin record them.
 //!
 //! The plugin numbers a communicator alike in all ranks, whichever call made it; the hooks only
 //! know the arguments. Where both report one, the plugin's number counts: a hook's communicator

@@ -1,0 +1,29 @@
+//! How long operations took.
+
+/// Times of operations of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// How many.
+    pub calls: u64,
+    /// Sum of their kernels' durations.
+    pub sum_ns: u64,
+    /// Shortest.
+    pub min_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+impl Times {
+    /// Of one that took so long.
+    pub fn one(time_ns: u64) -> Times {
+        Times { calls: 1, sum_ns: time_ns, min_ns: time_ns, max_ns: time_ns }
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, other: &Times) {
+        self.calls += other.calls;
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
