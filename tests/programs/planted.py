@@ -197,7 +197,7 @@ def imports():
         import victim_slow  # noqa: F401
     after = Watch()
     with after:
-        victim_spins(0.3)
+        victim_spins(0.8)
     expect(start_up=WATCH.wall, imported=WATCH.cpu, after=after.cpu)
 
 
