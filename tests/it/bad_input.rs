@@ -71,7 +71,7 @@ fn an_unknown_command_or_format_is_named_with_the_nearest() {
     refused(&["rum", "--", "true"], &["rum", "run"]);
     refused(&["record", "true"], &["record", "tprof run -- COMMAND"]);
     refused(&["top"], &["top", "tprof ctl status"]);
-    refused(&["ls"], &["a run is a directory"]);
+    refused(&["list"], &["list", "tprof ls"]);
     refused(&["zzyzx"], &["zzyzx", "tprof --help"]);
     refused(&["report", "run", "--rank", "x"], &["--rank 0"]);
     refused(&["ctl", "strat", "run"], &["strat", "start"]);
