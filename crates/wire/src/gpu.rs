@@ -433,75 +433,12 @@ pub mod trouble {
     pub const RECORDS_CALLS: u32 = 13;
 }
 
-/// CUPTI's version by its package's: `13.4.58` is 13.4, of which update 1 begins with `13.4.92`.
-pub fn cupti_of_package(version: &str) -> Option<u32> {
-    /// The first package of update 1, by NVIDIA's headers in the wheels.
-    const UPDATES: [(u32, u32); 2] = [(0, 85), (4, 92)];
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
-    let (major, minor, build) = (parts.next()??, parts.next()??, parts.next()??);
-    let is_update = UPDATES.iter().any(|(of, first)| *of == minor && build >= *first);
-    (major >= 13).then_some(major * 10_000 + minor * 100 + u32::from(is_update))
-}
-
-/// What a CUPTI of CUDA 13 is called.
-pub fn release(version: u32) -> Release {
-    Release(version)
-}
-
-/// See [`release`].
-#[derive(Clone, Copy, Debug)]
-pub struct Release(u32);
-
-impl core::fmt::Display for Release {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "CUPTI {}.{}", self.0 / 10_000, self.0 % 10_000 / 100)?;
-        match self.0 % 100 {
-            0 => Ok(()),
-            update => write!(f, " update {update}"),
-        }
-    }
-}
-
-/// What NVIDIA's release notes say was mended after a version, where it bears on a recording that
-/// is always on.
-pub fn known_fault(version: u32) -> Option<&'static str> {
-    match version {
-        130_000 => Some(
-            "a flush may crash, disabling kernels may deadlock, waits of cudaDeviceSynchronize have \
-             no records, and its own CPU time grows (mended in 13.0 update 1 and 13.4 update 1)",
-        ),
-        130_001..=130_400 => Some(
-            "its own CPU time grows in long recordings, and kernels may have the names of an \
-             unloaded module (mended in 13.4 update 1)",
-        ),
-        _ => None,
-    }
-}
-
 /// Longest text of one record, bytes.
 pub const TEXT_MOST: usize = 3_800;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn faults_are_of_versions_by_their_packages() {
-        for (package, version, faulty) in [
-            ("13.0.48", 130_000, true),
-            ("13.0.85", 130_001, true),
-            ("13.3.75", 130_300, true),
-            ("13.4.58", 130_400, true),
-            ("13.4.92", 130_401, false),
-            ("13.5.25", 130_500, false),
-        ] {
-            assert_eq!(cupti_of_package(package), Some(version));
-            assert_eq!(known_fault(version).is_some(), faulty, "{package}");
-        }
-        assert_eq!(cupti_of_package("12.9.79"), None);
-        assert_eq!(cupti_of_package("13.x"), None);
-        assert_eq!(known_fault(28), None);
-    }
 
     #[test]
     fn payloads_round_trip() {

@@ -5,9 +5,10 @@
 //! a buffer is full; the job's own threads only lend and mark buffers. At each flush, and
 //! before each buffer is read, CUPTI's clock is read between two readings of ours.
 
-use super::client::{deliver::Busy, functions};
+use super::client::functions;
 use super::clock::join_clocks;
 use super::cupti::{Cupti, Unfit};
+use super::deliver::{self, Delivering};
 use super::devices;
 use super::journal::{self, What};
 use super::loader::Loader;
@@ -119,7 +120,7 @@ fn begin(thread: &Thread, loader: &Loader) {
     };
     cupti.set_up();
     functions::prepare(loader, found.handle);
-    let result = kinds::register(&cupti);
+    let result = deliver::register(&cupti);
     if result != CUPTI_SUCCESS {
         refused(thread, &cupti, b"all records of devices", result);
         return;
@@ -277,7 +278,7 @@ impl Flushing {
         join_clocks(self.thread, &self.cupti);
         // At the end also what is not complete, since it never will be.
         let how = if last { CUPTI_ACTIVITY_FLAG_FLUSH_FORCED } else { 0 };
-        let _busy = Busy::new();
+        let _busy = Delivering::begin();
         let began_ns = journal::now_ns();
         // SAFETY: from a thread of ours, outside any callback of CUPTI's.
         let result = buffers::during_flush(how, || unsafe { (self.cupti.flush)(how) });

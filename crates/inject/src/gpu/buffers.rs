@@ -4,9 +4,9 @@
 //! Before CUDA 12.9 CUPTI crashes where a request is refused: it then gets a spare buffer, of
 //! which the records are counted and dropped.
 
-use super::client::wants;
 use super::cupti::Cupti;
 use super::journal::{self, What};
+use super::wants;
 use crate::sys::{self, flags};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -148,9 +148,8 @@ fn lend() -> *mut u8 {
             }
             let at = address(index);
             // SAFETY: a buffer of ours, which becomes writable.
-            if from == state::FREE
-                || unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) }
-            {
+            let open = || unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) };
+            if from == state::FREE || open() {
                 return at;
             }
             place.store(state::CLOSED, Release);

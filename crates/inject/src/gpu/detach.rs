@@ -3,7 +3,7 @@
 //! next call of a client, or by that thread a moment later.
 
 use super::notes::note;
-use super::{buffers, kinds, started};
+use super::{buffers, deliver, kinds, started};
 use crate::{gate, sys};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
@@ -67,7 +67,7 @@ pub fn attach_again() {
     }
     if let (Some(cupti), Some(thread)) = (started::cupti(), gate::recording()) {
         cupti.set_up();
-        if kinds::register(&cupti) == CUPTI_SUCCESS {
+        if deliver::register(&cupti) == CUPTI_SUCCESS {
             kinds::enable(thread, &cupti);
             note(thread, trouble::ATTACHED, 1, b"");
         }

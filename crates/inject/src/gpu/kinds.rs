@@ -1,13 +1,11 @@
 //! Which records the agent asks CUPTI for: the kinds, and the calls that it leaves out.
 
-use super::buffers;
-use super::client::{deliver, wants};
 use super::cupti::Cupti;
 use super::journal::{self, What};
 use super::notes::{note, refused};
+use super::wants;
 use crate::block::Thread;
 use crate::environment;
-use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
@@ -52,29 +50,6 @@ static ON: AtomicU64 = AtomicU64::new(0);
 /// Whether CUPTI collects a kind for the agent.
 pub fn is_on(kind: CUpti_ActivityKind) -> bool {
     kind < 64 && ON.load(Relaxed) >> kind & 1 != 0
-}
-
-/// Registers the agent's callbacks.
-pub fn register(cupti: &Cupti) -> CUptiResult {
-    // SAFETY: CUPTI's function with two functions of the types that it wants.
-    let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
-    journal::keep(What::Registered, [u64::from(result), 0, 0]);
-    result
-}
-
-/// CUPTI gives a buffer back: first other clients get their records of it.
-unsafe extern "C" fn complete(
-    context: CUcontext,
-    stream: u32,
-    buffer: *mut u8,
-    bytes: usize,
-    valid: usize,
-) {
-    // SAFETY: as CUPTI called this.
-    unsafe {
-        deliver::deliver(context, stream, buffer, valid);
-        buffers::complete(context.cast::<c_void>(), stream, buffer, bytes, valid);
-    }
 }
 
 /// Switches all kinds on; how many CUPTI accepts. What it refuses is noted.

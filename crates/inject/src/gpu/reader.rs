@@ -1,7 +1,6 @@
 //! Turns the records of a completed buffer into ours, on the flush thread.
 
 use super::buffers::{self, Done};
-use super::client::wants;
 use super::cupti::Cupti;
 use super::decode::{self, Names, Skip};
 use super::devices;
@@ -11,6 +10,7 @@ use super::notes::note;
 use super::raw::Raw;
 use super::started;
 use super::texts;
+use super::wants;
 use crate::block::Thread;
 use crate::{gate, ring};
 use core::ffi::CStr;

@@ -4,6 +4,7 @@
 //! The types are compared with the header's where they are named (`tprof-cupti-sys`).
 
 use super::super::buffers;
+use super::super::client_clock as clock;
 use super::super::cupti::Cupti;
 use super::super::detach;
 use super::super::journal::{self, What};
@@ -11,8 +12,8 @@ use super::super::kinds;
 use super::super::loader::function;
 use super::super::notes::{note, refused};
 use super::super::started;
+use super::super::{deliver, lent, wants};
 use super::functions::{Number, real};
-use super::{clock, deliver, lent, wants};
 use crate::gate;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
@@ -61,10 +62,9 @@ pub(super) extern "C" fn register_callbacks(
         // What a client before it has lent is that one's.
         lent::flush();
     }
-    if !wants::register(request, complete) {
-        if let Some(thread) = gate::recording() {
-            note(thread, trouble::SHARED, 1, b"");
-        }
+    let is_first = !wants::register(request, complete);
+    if let Some(thread) = gate::recording().filter(|_| is_first) {
+        note(thread, trouble::SHARED, 1, b"");
     }
     if wants::is_any_on() {
         lent::prepare((request, complete));
@@ -300,10 +300,9 @@ pub(super) extern "C" fn enable_domain(
     domain: CUpti_CallbackDomain,
 ) -> CUptiResult {
     let result = real!(cuptiEnableDomain as f::EnableDomain, (on, subscriber, domain));
-    if on == 0 {
-        if let Some(cupti) = started::cupti().filter(|c| c.version <= DOMAIN_DISABLES_KINDS) {
-            kinds::enable_again(&cupti);
-        }
+    let is_concerned = |cupti: &Cupti| on == 0 && cupti.version <= DOMAIN_DISABLES_KINDS;
+    if let Some(cupti) = started::cupti().filter(is_concerned) {
+        kinds::enable_again(&cupti);
     }
     result
 }

@@ -3,16 +3,12 @@
 //!
 //! The preloaded library intercepts the functions with which a client registers, enables and
 //! flushes ([`functions`]), and passes them to [`calls`] here. The agent's callbacks stay: the
-//! client's are kept in [`wants`], and [`deliver`] copies its records of each completed buffer
-//! into buffers that it lends ([`lent`]), with their times on the clock that it chose ([`clock`]). What a
+//! client's are kept in [`super::wants`], and [`super::deliver`] copies its records of each completed buffer
+//! into buffers that it lends ([`super::lent`]), with their times on the clock that it chose ([`super::client_clock`]). What a
 //! client sets that would change the agent's buffers is kept for it and not passed on.
 //!
 //! A client that finds CUPTI's functions past the hooks takes the callbacks over. The flush
 //! thread then has no buffers out that come back, and stops flushing.
 
 pub mod calls;
-pub mod clock;
-pub mod deliver;
 pub mod functions;
-pub mod lent;
-pub mod wants;

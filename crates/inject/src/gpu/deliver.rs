@@ -1,11 +1,12 @@
 //! Copies the other client's records of a completed buffer into buffers that it lends: on
 //! CUPTI's thread, as CUPTI would, so that they are there when a flush returns.
 
-use super::super::cupti::Cupti;
-use super::super::{buffers, kinds, started};
-use super::clock;
+use super::client_clock as clock;
+use super::cupti::Cupti;
+use super::journal::{self, What};
 use super::lent::{self, Lent};
 use super::wants::{self, Complete, Request};
+use super::{buffers, kinds, started};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
@@ -16,17 +17,17 @@ static BUSY: AtomicU32 = AtomicU32::new(0);
 const WAIT_NS: u64 = 2_000_000_000;
 
 /// While it lives, a client's flush waits.
-pub struct Busy(());
+pub struct Delivering(());
 
-impl Busy {
+impl Delivering {
     /// Begins.
-    pub fn new() -> Busy {
+    pub fn begin() -> Delivering {
         BUSY.fetch_add(1, AcqRel);
-        Busy(())
+        Delivering(())
     }
 }
 
-impl Drop for Busy {
+impl Drop for Delivering {
     fn drop(&mut self) {
         if BUSY.fetch_sub(1, AcqRel) == 1 {
             sys::futex_wake(BUSY.as_ptr(), u32::MAX >> 1);
@@ -48,6 +49,29 @@ pub fn wait() {
     }
 }
 
+/// Registers the agent's callbacks.
+pub fn register(cupti: &Cupti) -> CUptiResult {
+    // SAFETY: CUPTI's function with two functions of the types that it wants.
+    let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
+    journal::keep(What::Registered, [u64::from(result), 0, 0]);
+    result
+}
+
+/// CUPTI gives a buffer back: first other clients get their records of it.
+unsafe extern "C" fn complete(
+    context: CUcontext,
+    stream: u32,
+    buffer: *mut u8,
+    bytes: usize,
+    valid: usize,
+) {
+    // SAFETY: as CUPTI called this.
+    unsafe {
+        deliver(context, stream, buffer, valid);
+        buffers::complete(context.cast(), stream, buffer, bytes, valid);
+    }
+}
+
 /// Copies what the client wants of a buffer.
 ///
 /// # Safety
@@ -57,7 +81,7 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
         return;
     }
     let (Some(cupti), Some(callbacks)) = (started::cupti(), wants::callbacks()) else { return };
-    let _busy = Busy::new();
+    let _busy = Delivering::begin();
     clock::read(&cupti);
     let lent_at = buffers::lent_at(buffer);
     if wants::covers_turn(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, lent_at) {

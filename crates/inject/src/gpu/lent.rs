@@ -52,6 +52,7 @@ impl Lent {
     }
 
     /// Gives it back to the client.
+    #[allow(clippy::not_unsafe_ptr_arg_deref)] // passed on, not read
     pub fn give_back(self, context: CUcontext, stream: u32) {
         // SAFETY: the client's function, with a buffer that it lent.
         unsafe { (self.complete)(context, stream, self.at, self.bytes, self.used) };

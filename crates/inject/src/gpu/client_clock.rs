@@ -3,7 +3,7 @@
 //! enabled, and the agent's always are, so CUPTI keeps its own clock, and the times of the
 //! client's copies are converted: on straight lines between readings of both clocks.
 
-use super::super::cupti::Cupti;
+use super::cupti::Cupti;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use tprof_cupti_sys::CUPTI_SUCCESS;
 
