@@ -109,7 +109,10 @@ pub static IF_EXISTS: Setting = Setting {
     short: None,
     help: "If the directory has a run: rename (the new one), join, force or fail [default: rename]",
     kind: ValueKind::Text("MODE", || values::names(&IF_EXISTS_MODES)),
-    set: |resolved, given| Ok(resolved.config.if_exists = values::one_of(given, &IF_EXISTS_MODES)?),
+    set: |resolved, given| {
+        resolved.config.if_exists = values::one_of(given, &IF_EXISTS_MODES)?;
+        Ok(())
+    },
     show: |resolved| Some(name_of(resolved.config.if_exists, &IF_EXISTS_MODES).into()),
 };
 
