@@ -24,7 +24,7 @@ pub struct Completeness {
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
     pub blind: Vec<Blind>,
-    /// Where nothing is missing but a few samples, stacks and names, as [`MINOR`] defines it:
+    /// Where nothing is missing but a few samples, stacks and names, as `MINOR` defines it:
     /// their share of what was recorded and lost.
     pub minor_loss_share: Option<f64>,
 }

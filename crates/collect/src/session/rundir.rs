@@ -44,7 +44,7 @@ pub fn create(config: &Config) -> Result<(RunPath, PathBuf), CollectError> {
     info.map(|info| (path, info)).ok_or_else(|| CollectError::RunExists(config.output.clone()))
 }
 
-/// As [`create`], for processes that will be recorded later: makes nothing, and takes a run
+/// Settles the directory of processes that will be recorded later: makes nothing, and takes a run
 /// away only under [`IfExists::Force`].
 pub fn free(config: &Config) -> Result<RunPath, CollectError> {
     settle(config, &mut |directory| vacate(directory, config))
