@@ -30,8 +30,8 @@ impl core::fmt::Display for Release {
 pub fn known_fault(version: u32) -> Option<&'static str> {
     match version {
         130_000 => Some(
-            "a flush may crash, a profiler's end may deadlock, waits of cudaDeviceSynchronize \
-             have no records, its CPU time grows",
+            "a flush may crash, a profiler's end may deadlock, waits for a device have only calls, \
+             its CPU time grows",
         ),
         130_001..=130_400 => Some(
             "its CPU time grows in long recordings; kernels may have names of an unloaded module",

@@ -116,7 +116,7 @@ impl Gpu {
                 self.mark_client(record, place, clock);
                 if record.argument == trouble::USES {
                     let version = u32::try_from(*count).unwrap_or_default();
-                    self.name_fault(version, clock.ns(record.clock), place, losses);
+                    self.mark_fault(version, clock.ns(record.clock), place);
                 }
                 self.note(record.argument, *count, *text as u32, place, losses);
             }
@@ -291,28 +291,12 @@ impl Gpu {
         });
     }
 
-    /// Names a known fault of the CUPTI in use: as a gap if records are missing by it, else as a mark.
-    fn name_fault(
-        &self,
-        version: u32,
-        time_ns: u64,
-        place: &mut ThreadRows<'_>,
-        losses: &mut Losses,
-    ) {
-        /// Update 1 writes the records that this one lacks.
-        const LACKS_WAITS: u32 = 130_000;
+    /// Marks a known fault of the CUPTI in use.
+    fn mark_fault(&self, version: u32, time_ns: u64, place: &mut ThreadRows<'_>) {
         let Some(fault) = cupti::known_fault(version) else { return };
         let text = format!("{}: {fault}", cupti::Release(version));
-        if version == LACKS_WAITS {
-            losses.add_blind(Blind {
-                process: self.label.clone(),
-                what: "waits of cudaDeviceSynchronize as waits".to_owned(),
-                why: text,
-            });
-        } else {
-            let (process, name) = (Some(self.rows.process), place.writer().name(&text));
-            place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
-        }
+        let (process, name) = (Some(self.rows.process), place.writer().name(&text));
+        place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
     }
 
     /// Marks what another client of CUPTI does.
@@ -358,6 +342,7 @@ impl Gpu {
             trouble::NOT_CHAINED => blind("another injected library", text),
             trouble::OTHER_PROFILER => blind(NCCL_CHOICES, text),
             trouble::USES => {
+                self.version = count;
                 let key = place.writer().name("cupti");
                 let value = serde_json::json!({
                     "process": self.rows.process, "version": count, "path": text,
