@@ -1,8 +1,8 @@
 //! Ranks that a launcher started and no file holds.
 //!
 //! The number of ranks is in each rank's environment, so one rank is enough to know of the
-//! others. A rank is missing where its host could not load tprof's library, or where it was
-//! started without tprof's variables.
+//! others. A rank is missing where its host could not load tprof's library, where it was
+//! started without tprof's variables, or where each rank records into a run of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use tprof_trace::run::{Blind, RunInfo};
 
 /// Ranks that are named one by one.
 const MOST_NAMED: usize = 8;
-const WHY: &str = "not recorded; its host may not find tprof's library, or it was started \
-                   without tprof's variables";
+const WHY: &str = "not in this run; its host may not find tprof's library, it was started \
+                   without tprof's variables, or it has a run of its own";
 
 /// The ranks that are missing, those of a launch together. A run that is not over has ranks
 /// that may still come.
