@@ -157,16 +157,25 @@ fn a_directory_of_another_user_is_refused() {
 }
 
 #[test]
-fn an_existing_run_is_refused_without_force() {
+fn an_existing_run_is_kept_refused_or_replaced_as_asked() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let first = traced_job(&Job::new(program("short")), EXACT, &run).run_in(scratch.cwd());
     assert_eq!(first.code, Some(0), "{first:?}");
     let before = std::fs::read(run.join("rank-0.tprof")).unwrap();
     let cwd = scratch.cwd();
-    let refused = traced_job(&marking(), EXACT, &run).run_in(&cwd);
+    let refused = ["--mem", "exact", "--if-exists", "fail"];
+    let refused = traced_job(&marking(), &refused, &run).run_in(&cwd);
     assert_refused(&refused, &["--force"]);
     assert!(!cwd.join("started").exists());
+
+    // By default no job is stopped for a directory: the run lies beside.
+    let beside = traced_job(&Job::new(program("short")).arg("5"), EXACT, &run);
+    let beside = beside.run_in(scratch.cwd());
+    let name = format!("{}-2", run.file_name().unwrap().to_str().unwrap());
+    assert_eq!(beside.code, Some(5));
+    assert!(beside.stderr.contains(&name), "{beside:?}");
+    assert_eq!(report(&run.with_file_name(name)).processes("short").len(), 1);
     assert_eq!(std::fs::read(run.join("rank-0.tprof")).unwrap(), before);
 
     let forced =

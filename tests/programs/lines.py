@@ -3,7 +3,7 @@
 Prints `cpu=SECONDS` of the hot function and `waited=SECONDS` of the other, by its own clocks.
 """
 
-import json
+import copy
 import time
 
 
@@ -11,14 +11,14 @@ def hot(seconds):
     end = time.thread_time() + seconds
     total = 0
     while time.thread_time() < end:
-        total += sum(i * i for i in range(50000))  # line: hot
+        total += sum(list(range(50000)))  # line: hot
     return total
 
 
 def through_library(seconds):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
-        json.dumps(list(range(20000)), indent=1)  # line: library
+        copy.deepcopy([[i] for i in range(2000)])  # line: library
 
 
 def idle():

@@ -93,7 +93,7 @@ fn no_run(path: &Path) -> Failure {
 fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new("nothing was deleted")
-            .cause("stdin is no terminal, so nobody can be asked")
+            .cause("stdin is no terminal, so the question cannot be asked")
             .hint("tprof rm --yes RUN"));
     }
     let size = doomed.iter().map(|one| one.contents.bytes()).sum();

@@ -163,7 +163,7 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
     );
     let mut job = sampled();
     job.busy(0, MS);
-    job.busy(90 * MS, MS);
+    job.busy(90 * MS, 91 * MS);
     let outcome = job.ask("DataLoadBound");
     let (finding, _) = &outcome.found[0];
     assert_eq!((finding.bound_ns, finding.places), (40 * MS, 2));
