@@ -58,7 +58,7 @@ pub fn reaches_other_hosts(command: &[OsString]) -> bool {
     let program = command.first().and_then(|word| Path::new(word).file_name()?.to_str());
     let hosts =
         |name: &&str| std::env::var(name).is_ok_and(|n| n.parse().is_ok_and(|n: u32| n > 1));
-    program.is_some_and(|program| LAUNCHERS.contains(&program)) || HOSTS.iter().any(|n| hosts(n))
+    program.is_some_and(|program| LAUNCHERS.contains(&program)) || HOSTS.iter().any(hosts)
 }
 
 /// Whether another host that has the directory `shared` may lack what lies in `place`.
