@@ -1,7 +1,7 @@
 //! The processes of a run: which there were, their parents, and how each ended.
 
 use serde_json::Value;
-use tprof_tests::{EXACT, Job, Scratch, program, report, traced};
+use tprof_tests::{EXACT, Job, Kind, Scratch, build, program, report, traced};
 
 fn ends(processes: &[&Value]) -> Vec<(Option<i64>, Option<i64>)> {
     processes
@@ -55,6 +55,31 @@ fn parents_are_recorded() {
     for process in short {
         assert_eq!(process["parent"].as_i64(), Some(shell), "{}", report.0["processes"]);
         assert!(process["start_ns"].as_i64() < process["end_ns"].as_i64(), "{process}");
+    }
+}
+
+#[test]
+fn a_program_that_is_slow_to_load_is_there_once() {
+    let scratch = Scratch::new();
+    let library = build("slow_to_load", Kind::Plain).unwrap();
+    let (source, slow) = (scratch.join("slow.c"), scratch.join("slow"));
+    std::fs::write(&source, "int main(void) { return 3; }\n").unwrap();
+    let directory = library.parent().unwrap();
+    let rpath = format!("-Wl,--no-as-needed,-rpath,{}", directory.display());
+    let built = Job::new("gcc")
+        .arg(&rpath)
+        .args([&source, &library])
+        .arg("-o")
+        .arg(&slow)
+        .run_in(scratch.path());
+    assert_eq!(built.code, Some(0), "{built:?}");
+    // The first image of the run, and one that a process becomes.
+    for job in [Job::new(&slow), Job::sh("\"$1\"; true").arg(&slow)] {
+        let run = traced(&job, EXACT, &scratch);
+        let report = report(&run.run);
+        let mut images = report.processes("slow");
+        images.retain(|image| !image["command"].as_str().unwrap().contains("sh -c"));
+        assert_eq!(ends(&images), [(Some(3), None)], "{}", report.0["processes"]);
     }
 }
 

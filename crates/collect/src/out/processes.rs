@@ -7,6 +7,7 @@ mod unseen;
 
 use crate::out::losses::Losses;
 use crate::out::ranks::Rank;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::ProcessInfo;
@@ -76,6 +77,8 @@ pub struct Processes {
     unattached: Unattached,
     /// Pid that the launcher started.
     pub root: Option<u32>,
+    /// Whether its program does not keep it from attaching, once that was asked.
+    root_may_attach: OnceCell<bool>,
     /// It has ended.
     pub root_ended: bool,
     /// End of the last process that ended.

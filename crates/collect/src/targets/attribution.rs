@@ -13,12 +13,18 @@ use crate::targets::code::Code;
 use crate::targets::code::Unresolved;
 use crate::targets::cpu_rows::{CpuRows, RowSink};
 use crate::targets::target::Targets;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use tprof_trace::model::*;
 use tprof_trace::run::{Blind, ProcessInfo};
 
-/// How long a sample waits for its process to attach.
+/// How long samples wait for a process to attach that may not.
 const HOLD_NS: u64 = 250_000_000;
+/// How long they wait where nothing is known that keeps the program from attaching: it does so
+/// when its libraries are loaded and their constructors ran, which takes seconds where they are
+/// many and not in memory.
+const LOAD_NS: u64 = 60_000_000_000;
+/// How many samples may wait beyond [`HOLD_NS`].
+const MOST_HELD: usize = 16_384;
 
 /// A process in samples that did not attach.
 struct SampledOnly {
@@ -53,6 +59,14 @@ struct Epoch {
     met: Vec<(u64, LoadedModule)>,
 }
 
+/// Samples that wait for their program to attach.
+#[derive(Default)]
+struct Held {
+    /// When the first arrived, ns.
+    since_ns: u64,
+    samples: Vec<CpuSample>,
+}
+
 /// What is known of a pid.
 #[derive(Default)]
 struct SampledPid {
@@ -69,8 +83,8 @@ struct SampledPid {
 #[derive(Default)]
 pub struct Attribution {
     pids: HashMap<u32, SampledPid>,
-    /// Arrival, program, sample.
-    held: VecDeque<(u64, usize, CpuSample)>,
+    /// Samples of programs whose owner is not known, by pid and index among its epochs.
+    held: BTreeMap<(u32, usize), Held>,
     own: Vec<SampledOnly>,
     ended_programs: Vec<EndedProgram>,
     redact: bool,
@@ -120,7 +134,9 @@ impl Attribution {
                     let epochs = &self.known(taken.pid).epochs;
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
                     let program = began.saturating_sub(1);
-                    self.held.push_back((now, program, taken));
+                    let held = self.held.entry((taken.pid, program));
+                    let held = held.or_insert_with(|| Held { since_ns: now, samples: Vec::new() });
+                    held.samples.push(taken);
                 }
             }
             SamplerEvent::EventShares(shares) => {
@@ -240,34 +256,38 @@ impl Attribution {
         }
     }
 
-    /// Writes the samples of known processes, and those that waited until
-    /// `waited_ns` after they came; of one process, or of all.
+    /// Writes the samples of known processes, and those that waited long enough at `now_ns`; of
+    /// one process, or of all.
     pub fn assign(&mut self, to: &mut Destination<'_>, only: Option<u32>, now_ns: u64) {
-        let mut left = VecDeque::new();
-        while let Some((arrived, program, taken)) = self.held.pop_front() {
-            if only.is_some_and(|pid| pid != taken.pid) {
-                left.push_back((arrived, program, taken));
+        let pids = only.map_or(0..=u32::MAX, |pid| pid..=pid);
+        let programs = (*pids.start(), 0)..=(*pids.end(), usize::MAX);
+        let waiting: Vec<_> = self.held.range(programs).map(|(key, of)| (*key, of.since_ns)).collect();
+        let is_full = self.held.values().map(|of| of.samples.len()).sum::<usize>() > MOST_HELD;
+        for ((pid, program), since_ns) in waiting {
+            let waited = now_ns.saturating_sub(since_ns);
+            let loads = || waited <= LOAD_NS && !is_full && to.out.processes.may_attach(pid);
+            let force = waited > HOLD_NS && !loads();
+            let mut owner = self.owner(pid, program, false, to);
+            let last = self.known(pid).epochs.len() - 1;
+            // Between fork and exec a child is about to be what it becomes, and runs its
+            // parent's code.
+            let is_before = owner == Owner::Unknown && program < last;
+            if owner == Owner::Unknown && force {
+                owner = self.owner(pid, last, true, to);
+            }
+            if owner == Owner::Unknown && !force {
                 continue;
             }
-            let force = now_ns.saturating_sub(arrived) > HOLD_NS;
-            let mut taken = taken;
-            let mut owner = self.owner(taken.pid, program, false, to);
-            let last = self.known(taken.pid).epochs.len() - 1;
-            if owner == Owner::Unknown && force {
-                // Between fork and exec a child is about to be what it becomes,
-                // and runs its parent's code.
-                owner = self.owner(taken.pid, last, true, to);
-                if program < last {
+            for mut taken in self.held.remove(&(pid, program)).unwrap_or_default().samples {
+                if is_before {
                     taken.frames.clear();
                 }
-            }
-            match owner {
-                Owner::Unknown if force => lose_sample(&taken, "no trace file could be made", to),
-                Owner::Unknown => left.push_back((arrived, program, taken)),
-                owner => self.write(owner, taken, to),
+                match owner {
+                    Owner::Unknown => lose_sample(&taken, "no trace file could be made", to),
+                    owner => self.write(owner, taken, to),
+                }
             }
         }
-        self.held = left;
     }
 
     /// The owner of a program's samples; a row is made for it if need be and `force`.

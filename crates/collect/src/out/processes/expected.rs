@@ -5,14 +5,17 @@ use crate::elf;
 use std::path::Path;
 use tprof_trace::run::{Blind, ProcessInfo};
 
-/// Verdicts of an exec, as `tprof_wire::record::ExecVerdict` numbers them.
+/// Verdicts of an exec, as records carry them.
 mod verdict {
-    pub const NO_ENVIRONMENT: u32 = 1;
-    pub const STATIC: u32 = 2;
-    pub const OTHER_CLASS: u32 = 3;
-    pub const SETUID: u32 = 4;
-    pub const SANITIZER: u32 = 5;
-    pub const FILTERED: u32 = 6;
+    use tprof_wire::record::ExecVerdict;
+
+    pub const FOLLOWED: u32 = ExecVerdict::Followed as u32;
+    pub const NO_ENVIRONMENT: u32 = ExecVerdict::NoEnvironment as u32;
+    pub const STATIC: u32 = ExecVerdict::Static as u32;
+    pub const OTHER_CLASS: u32 = ExecVerdict::OtherClass as u32;
+    pub const SETUID: u32 = ExecVerdict::Setuid as u32;
+    pub const SANITIZER: u32 = ExecVerdict::Sanitizer as u32;
+    pub const FILTERED: u32 = ExecVerdict::Filtered as u32;
 }
 
 /// Why nothing was recorded of a process for which there is no better reason.
@@ -44,6 +47,18 @@ impl Processes {
     /// `pid` was spawned from `path`, which may have attached before this was read.
     pub fn spawned(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
         self.executes(pid, parent, path, verdict, time_ns);
+    }
+
+    /// Whether a process has become a program that has not attached, and nothing is known that
+    /// keeps it from doing so.
+    pub fn may_attach(&self, pid: u32) -> bool {
+        match self.expected.get(&pid) {
+            Some(expected) => expected.verdict == verdict::FOLLOWED,
+            None if self.root != Some(pid) || self.newest.contains_key(&pid) => false,
+            None => *self.root_may_attach.get_or_init(|| {
+                elf::blind_reason(Path::new(&format!("/proc/{pid}/exe"))).is_none()
+            }),
+        }
     }
 
     /// Whether a process has become another program that did not attach; that
