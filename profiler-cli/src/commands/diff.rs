@@ -8,7 +8,7 @@ use tprof_analyze::diff::{Comparison, Gate, Metric, Side, SideOptions, find, key
 use tprof_analyze::document::Value;
 use tprof_trace::live::collector_lives;
 
-use crate::commands::report::{document, small_share};
+use crate::commands::report::document;
 use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
 use crate::terminal::columns;
@@ -178,9 +178,9 @@ fn side_text(side: &Side) -> String {
         steps => format!("{steps} steps"),
     };
     let ranks = if side.ranks == 1 { "1 rank".to_owned() } else { format!("{} ranks", side.ranks) };
-    let complete = match (side.completeness.complete, side.completeness.minor_loss_share) {
+    let complete = match (side.completeness.complete, side.completeness.but_for()) {
         (true, _) => "complete".to_owned(),
-        (false, Some(share)) => format!("complete but for {}", small_share(share)),
+        (false, Some(gaps)) => format!("complete but for {gaps}"),
         (false, None) => "NOT COMPLETE".to_owned(),
     };
     format!("{}: {ranks}, {steps}, {complete}", side.run.path.display())

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use tprof_facts::units;
-use tprof_trace::run::{Blind, LossInfo, RunInfo};
+use tprof_trace::run::{Blind, LossInfo, RunInfo, blind_alike};
 use tprof_trace::{Recorded, RunDir, TraceFile};
 
 use crate::base::reading::object;
-use crate::run::missing;
+use crate::run::{minor, missing};
 
 /// What was recorded, what was lost, which processes were not recorded.
 #[derive(Clone, Debug)]
@@ -24,42 +24,17 @@ pub struct Completeness {
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
     pub blind: Vec<Blind>,
-    /// Where nothing is missing but a few samples, stacks and names, as `MINOR` defines it:
-    /// their share of what was recorded and lost.
+    /// Where all gaps are minor, and CPU samples, stacks and names were lost: their share of
+    /// what was recorded and lost, 0.01 at most.
     pub minor_loss_share: Option<f64>,
+    /// Where all gaps are minor, and processes of at most a second are blind: their share of
+    /// the time that all program images lasted, 0.01 at most.
+    pub minor_blind_share: Option<f64>,
 }
 object! { Completeness {
     plain complete, plain recorded, plain samples, plain lost, plain losses, plain blind,
-    plain minor_loss_share,
+    plain minor_loss_share, plain minor_blind_share,
 } }
-
-/// Up to this share, losses that only leave a part of the samples without their place are a
-/// note and no headline.
-const MINOR: f64 = 0.01;
-
-/// What such losses are of: CPU samples, their stacks, and names. None of them changes a
-/// count, a size or a time, unlike a lost record of an allocation or of device work.
-const MINOR_LOSSES: [&str; 8] = [
-    "CPU samples",
-    "Python frames of CPU samples",
-    "Python frames in stacks of allocations",
-    "stacks",
-    "whole stacks",
-    "names of functions",
-    "names of Python functions",
-    "ends of names",
-];
-
-/// The share of minor losses, where there is no other gap.
-fn minor_loss_share(whole: bool, all: u64, losses: &[LossInfo], blind: &[Blind]) -> Option<f64> {
-    let is_minor = |loss: &LossInfo| loss.count > 0 && MINOR_LOSSES.contains(&loss.what.as_str());
-    if !whole || losses.is_empty() || !blind.is_empty() || !losses.iter().all(is_minor) {
-        return None;
-    }
-    let lost: u64 = losses.iter().map(|loss| loss.count).sum();
-    let share = lost as f64 / all.saturating_add(lost) as f64;
-    (share <= MINOR).then_some(share)
-}
 
 /// What one file has.
 #[derive(Clone, Debug, Default)]
@@ -113,9 +88,13 @@ impl Completeness {
             (losses.iter().map(|loss| loss.count).sum(), losses)
         };
         let all = events.saturating_add(samples);
-        let minor_loss_share = minor_loss_share(whole, all, &losses, &blind);
+        let (of_losses, of_blind) = (minor::losses(all, &losses), minor::blind(infos, &blind));
+        let minor = |share: Option<f64>, is_there: bool| {
+            share.filter(|_| is_there && whole && of_losses.is_some() && of_blind.is_some())
+        };
         Completeness {
-            minor_loss_share,
+            minor_loss_share: minor(of_losses, !losses.is_empty()),
+            minor_blind_share: minor(of_blind, !blind.is_empty()),
             complete: whole && losses.is_empty() && lost == 0 && blind.is_empty(),
             recorded: events,
             samples,
@@ -123,6 +102,18 @@ impl Completeness {
             losses,
             blind,
         }
+    }
+
+    /// Minor gaps in words, e.g. `0.42 %` or `0.42 % and 7 ldconfig (0.08 % of the time)`;
+    /// nothing if there is none, or one that is not minor.
+    pub fn but_for(&self) -> Option<String> {
+        let lost = self.minor_loss_share.map(units::small_share);
+        let blind = self.minor_blind_share.map(|share| {
+            let whom: Vec<String> = blind_alike(&self.blind).into_iter().map(|of| of.1).collect();
+            format!("{} ({} of the time)", whom.join(" and "), units::small_share(share))
+        });
+        let words: Vec<String> = [lost, blind].into_iter().flatten().collect();
+        (!words.is_empty()).then(|| words.join(" and "))
     }
 
     /// How much was recorded, in words.

@@ -3,6 +3,7 @@
 
 pub mod completeness;
 pub mod info;
+mod minor;
 mod missing;
 pub mod overhead;
 pub mod processes;

@@ -261,7 +261,8 @@ impl Attribution {
     pub fn assign(&mut self, to: &mut Destination<'_>, only: Option<u32>, now_ns: u64) {
         let pids = only.map_or(0..=u32::MAX, |pid| pid..=pid);
         let programs = (*pids.start(), 0)..=(*pids.end(), usize::MAX);
-        let waiting: Vec<_> = self.held.range(programs).map(|(key, of)| (*key, of.since_ns)).collect();
+        let waiting: Vec<_> =
+            self.held.range(programs).map(|(key, of)| (*key, of.since_ns)).collect();
         let is_full = self.held.values().map(|of| of.samples.len()).sum::<usize>() > MOST_HELD;
         for ((pid, program), since_ns) in waiting {
             let waited = now_ns.saturating_sub(since_ns);

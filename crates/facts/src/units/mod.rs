@@ -1,5 +1,5 @@
 //! Numbers with their units: as they are shown ([`count`], [`bytes`], [`rate`],
-//! [`duration`], [`percent`]), and as a command line has them ([`parse_size`],
+//! [`duration`], [`percent`], [`small_share`]), and as a command line has them ([`parse_size`],
 //! [`parse_duration`]).
 //!
 //! What is shown is rounded: a number that a person may give back to a command is written
@@ -11,4 +11,4 @@ mod write;
 
 pub use read::{exact_duration, exact_size, parse_duration, parse_size};
 pub use things::{counted, processes, recorded, signal};
-pub use write::{bytes, count, duration, percent, rate, signed_bytes};
+pub use write::{bytes, count, duration, percent, rate, signed_bytes, small_share};

@@ -73,6 +73,14 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
+/// A share below one percent, never as none.
+pub fn small_share(share: f64) -> String {
+    match share {
+        share if share < 0.0001 => "less than 0.01 %".to_owned(),
+        share => format!("{:.2} %", share * 100.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

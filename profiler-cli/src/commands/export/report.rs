@@ -18,7 +18,6 @@ use tprof_trace::run::blind_alike;
 use super::args::ExportArgs;
 use super::failure;
 use crate::commands::report::document::shown_cell;
-use crate::commands::report::small_share;
 use crate::runs::failure::analyze_failure;
 use crate::terminal::errors::Failure;
 
@@ -184,11 +183,11 @@ fn complete(report: &Report) -> Complete {
     gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded: {why}")));
     gaps.extend(report.problems.iter().cloned());
     gaps.extend(report.notes.iter().cloned());
-    let sentence = match (seen.complete, seen.minor_loss_share) {
+    let but_for = seen.but_for();
+    let whole = seen.complete || but_for.is_some();
+    let sentence = match (seen.complete, but_for) {
         (true, _) => format!("Complete: {recorded}, no event lost, every process recorded."),
-        (false, Some(share)) => {
-            format!("Complete but for {}: {recorded}, every process recorded.", small_share(share))
-        }
+        (false, Some(gaps)) => format!("Complete but for {gaps}: {recorded}."),
         (false, None) => format!(
             "Not complete: {recorded}, at least {} lost; the run {}.",
             count(seen.lost),
@@ -199,7 +198,6 @@ fn complete(report: &Report) -> Complete {
             }
         ),
     };
-    let whole = seen.complete || seen.minor_loss_share.is_some();
     Complete { whole, sentence, gaps }
 }
 

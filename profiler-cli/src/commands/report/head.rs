@@ -52,15 +52,16 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         return;
     }
     let lost = losses(sum);
-    if let Some(share) = sum.minor_loss_share {
-        let share = small_share(share);
-        page.paragraph(
-            0,
-            &format!(
-                "COMPLETE but for {share}: {recorded}, every process recorded; without a place: {}.",
-                lost.join("; ")
-            ),
-        );
+    if let Some(gaps) = sum.but_for() {
+        let mut words = vec![format!("COMPLETE but for {gaps}: {recorded}")];
+        match sum.blind.is_empty() {
+            true => words.push("every process recorded".to_owned()),
+            false => words.extend(blind(sum)),
+        }
+        if !lost.is_empty() {
+            words.push(format!("without a place: {}", lost.join("; ")));
+        }
+        page.paragraph(0, &format!("{}.", words.join("; ")));
         notes(page, head.notes);
         return;
     }
@@ -83,11 +84,15 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     if sum.lost > 0 && sum.losses.is_empty() {
         page.item(&format!("{} events lost", count(sum.lost)));
     }
-    let blind = blind_alike(&sum.blind).into_iter();
-    let blind = blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded ({why})"));
-    list(page, blind.collect(), "groups of processes not recorded");
+    list(page, blind(sum), "groups of processes not recorded");
     list(page, head.problems.to_vec(), "problems");
     notes(page, head.notes);
+}
+
+/// What was not recorded of processes, in words.
+fn blind(sum: &Completeness) -> Vec<String> {
+    let words = |(what, whom, why)| format!("{whom}: {what} not recorded ({why})");
+    blind_alike(&sum.blind).into_iter().map(words).collect()
 }
 
 /// Each kind of loss, in words.
@@ -97,14 +102,6 @@ fn losses(sum: &Completeness) -> Vec<String> {
         n => format!("{} {} lost ({})", count(n), loss.what, loss.why),
     };
     sum.losses.iter().map(words).collect()
-}
-
-/// A share below one percent, never as none.
-pub fn small_share(share: f64) -> String {
-    match share {
-        share if share < 0.0001 => "less than 0.01 %".to_owned(),
-        share => format!("{:.2} %", share * 100.0),
-    }
 }
 
 /// Notes, a paragraph each.

@@ -19,6 +19,5 @@ mod summary;
 mod tests;
 
 pub use args::ReportWords;
-pub use head::small_share;
 pub use kinds::report_kinds;
 pub use print::run;

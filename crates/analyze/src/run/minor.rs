@@ -1,0 +1,125 @@
+//! Gaps that are a note and no headline: a few samples without their place, helpers of a
+//! moment that were not recorded.
+
+use tprof_trace::run::{Blind, LossInfo, ProcessInfo, RunInfo};
+
+/// Up to this share a gap is minor.
+const MINOR: f64 = 0.01;
+/// How long a process may last, ns, to be a helper of a moment: `ldconfig -p`, which PyTorch
+/// starts with an empty environment, takes 3 ms.
+const MOMENT_NS: u64 = 1_000_000_000;
+
+/// What minor losses are of: CPU samples, their stacks, and names. None of them changes a
+/// count, a size or a time, unlike a lost record of an allocation or of device work.
+const LOSSES: [&str; 8] = [
+    "CPU samples",
+    "Python frames of CPU samples",
+    "Python frames in stacks of allocations",
+    "stacks",
+    "whole stacks",
+    "names of functions",
+    "names of Python functions",
+    "ends of names",
+];
+
+/// The share of the losses among the `all` events and samples that were recorded, and them;
+/// nothing if one of them is not minor.
+pub(super) fn losses(all: u64, losses: &[LossInfo]) -> Option<f64> {
+    if losses.iter().any(|loss| loss.count == 0 || !LOSSES.contains(&loss.what.as_str())) {
+        return None;
+    }
+    let lost: u64 = losses.iter().map(|loss| loss.count).sum();
+    at_most(lost, all.saturating_add(lost))
+}
+
+/// The share of blind processes in the time that all program images lasted, added up; nothing
+/// if it is not known of one how long it lasted, or that was more than a moment.
+pub(super) fn blind(infos: &[RunInfo], blind: &[Blind]) -> Option<f64> {
+    let mut lasted_ns = 0u64;
+    for one in blind {
+        if !one.what.starts_with("everything") {
+            return None;
+        }
+        lasted_ns += infos.iter().find_map(|info| of_blind(info, one))?;
+    }
+    let all = infos.iter().flat_map(|info| {
+        let end_ns = info.end_ns.unwrap_or(0);
+        info.processes.iter().map(move |of| of.end_ns.unwrap_or(end_ns).saturating_sub(of.start_ns))
+    });
+    at_most(lasted_ns, all.fold(0, u64::saturating_add))
+}
+
+/// How long a process lasted that a run names as blind, ns.
+fn of_blind(info: &RunInfo, blind: &Blind) -> Option<u64> {
+    if !info.completeness.blind.iter().any(|one| one.process == blind.process) {
+        return None;
+    }
+    let (pid, name) = blind.process.split_once(' ')?;
+    let pid: u32 = pid.parse().ok()?;
+    let is_it = |of: &&ProcessInfo| {
+        let program = of.command.split(' ').next().unwrap_or_default();
+        of.pid == pid && program.rsplit('/').next() == Some(name)
+    };
+    let mut images = info.processes.iter().filter(is_it);
+    let of = images.next()?;
+    let lasted_ns = of.end_ns?.checked_sub(of.start_ns)?;
+    (images.next().is_none() && lasted_ns <= MOMENT_NS).then_some(lasted_ns)
+}
+
+fn at_most(part: u64, whole: u64) -> Option<f64> {
+    let share = part as f64 / whole.max(1) as f64;
+    (share <= MINOR).then_some(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(end_ns: Option<u64>) -> (RunInfo, Vec<Blind>) {
+        let image = |pid, command: &str, start_ns, end_ns| ProcessInfo {
+            pid,
+            command: command.into(),
+            start_ns,
+            end_ns,
+            ..ProcessInfo::default()
+        };
+        let blind = vec![Blind {
+            process: "7 ldconfig".into(),
+            what: "everything".into(),
+            ..Blind::default()
+        }];
+        let mut info = RunInfo { end_ns: Some(1_000_000_000), ..RunInfo::default() };
+        info.processes = vec![
+            image(6, "python train.py", 0, None),
+            image(7, "/sbin/ldconfig -p", 100_000_000, end_ns),
+        ];
+        info.completeness.blind = blind.clone();
+        (info, blind)
+    }
+
+    #[test]
+    fn a_helper_of_a_moment_is_minor_and_a_longer_process_is_not() {
+        let share = |end_ns| {
+            let (info, named) = run(end_ns);
+            blind(&[info], &named)
+        };
+        assert_eq!(share(Some(105_000_000)), Some(5e6 / 1.005e9));
+        assert_eq!(share(Some(120_000_000)), None, "2 % of the time");
+        assert_eq!(share(None), None, "its end is not known");
+    }
+
+    #[test]
+    fn what_is_no_whole_process_is_not_minor() {
+        let (info, named) = run(Some(105_000_000));
+        let of = |process: &str, what: &str| {
+            let one = Blind { process: process.into(), what: what.into(), ..Blind::default() };
+            let mut info = info.clone();
+            info.completeness.blind = vec![one.clone()];
+            blind(&[info], &[one])
+        };
+        assert!(of("7 ldconfig", &named[0].what).is_some());
+        assert_eq!(of("7 ldconfig", "allocations"), None);
+        assert_eq!(of("rank 3 of 4", "everything"), None);
+        assert_eq!(of("8 ldconfig", "everything"), None);
+    }
+}
