@@ -177,7 +177,7 @@ fn sentences(reports: &Value) -> Vec<Sentence> {
         visit(report, kind, &Ranks::All, &mut all);
     }
     let ranks = reports["summary"]["ranks"].as_array().map_or(0, Vec::len);
-    for (table, key) in [("undecided", "why"), ("clear", "measured")] {
+    for (table, key) in [("not_checked", "why"), ("clear", "measured")] {
         for row in rows(&reports["findings"], table) {
             let number = |text: &str| text.split(' ').next().and_then(|first| first.parse().ok());
             let of = match (row["ranks"].as_u64(), row["on"].as_str()) {
@@ -256,7 +256,7 @@ pub fn unlike_text(reports: &Value, text: &str) -> Vec<String> {
             unlike.push(format!("only in text: none: {reason}"));
         }
     }
-    for (table, key) in [("undecided", "why"), ("clear", "measured")] {
+    for (table, key) in [("not_checked", "why"), ("clear", "measured")] {
         for row in rows(&reports["findings"], table) {
             let cell = row[key].as_str().unwrap();
             let cell = cell.split_whitespace().collect::<Vec<_>>().join(" ");

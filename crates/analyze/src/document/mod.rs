@@ -130,6 +130,8 @@ pub enum View {
     /// As a block for each row: the first cell is its first line, the others are
     /// paragraphs behind their headings.
     Cards,
+    /// As a paragraph for each row: its first cell.
+    Lines,
     /// Not at all: only JSON and CSV have it.
     Data,
 }

@@ -28,10 +28,11 @@ impl Thing {
     }
 }
 
-/// Any kernel, copy or memset.
-const WORK: Thing = Thing::new("kernel, copy or memset");
 /// Kernels that compute.
 pub(super) const COMPUTE: Thing = Thing::new("compute kernel");
+
+/// Why rules on devices have nothing to judge, where nothing ran on one.
+pub(super) const NO_WORK: &str = "no kernel, copy or memset was recorded";
 
 const NEEDS_WORK: &str = "kernels and copies: record a job that uses a GPU with GPU activities";
 
@@ -60,7 +61,7 @@ impl Scene<'_> {
 
     /// For rules about devices, where nothing ran on one.
     pub fn no_device(&self) -> Option<Verdict> {
-        (!self.has_device()).then(|| Verdict::none_to_judge(self.none(&WORK, false), NEEDS_WORK))
+        (!self.has_device()).then(|| Verdict::none_to_judge(NO_WORK, NEEDS_WORK))
     }
 
     /// For rules about kernels that compute, where none does in the window.

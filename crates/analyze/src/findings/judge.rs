@@ -36,7 +36,7 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
     match rule.judge(scene) {
         Verdict::Clear(why) => outcome.clear = Some(why),
         Verdict::None(why) => (outcome.clear, outcome.denies) = (Some(why), true),
-        Verdict::Undecided(why) => outcome.undecided = Some(why),
+        Verdict::Unchecked(why) => outcome.unchecked = Some(why),
         Verdict::Found(findings) => {
             let most = findings.iter().map(|finding| finding.bound_ns).max().unwrap_or(0);
             for mut finding in findings {

@@ -2,7 +2,7 @@
 
 use super::company::Company;
 use super::finding::Finding;
-use super::verdict::Undecided;
+use super::verdict::Unchecked;
 
 /// The rules' verdicts on a rank.
 #[derive(Clone, Debug)]
@@ -36,14 +36,14 @@ pub(super) struct Outcome {
     pub clear: Option<String>,
     /// Whether `clear` denies something: it may be untrue of another rank.
     pub denies: bool,
-    /// Why it is undecided.
-    pub undecided: Option<Undecided>,
+    /// Why it is unchecked.
+    pub unchecked: Option<Unchecked>,
 }
 
 impl Outcome {
     /// A rule without a verdict yet.
     pub(super) fn of(rule: &'static str) -> Outcome {
-        Outcome { rule, found: Vec::new(), clear: None, denies: false, undecided: None }
+        Outcome { rule, found: Vec::new(), clear: None, denies: false, unchecked: None }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Findings as tables.
 
+use tprof_facts::labels::base_name;
 use tprof_facts::units::{count, counted, duration, percent};
 
+use super::absent;
 use super::join::{Joined, joined};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
@@ -18,7 +20,7 @@ pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these f
 pub(super) fn body(ranks: &[RankFindings]) -> Body {
     let all = joined(ranks);
     let notes = notes(ranks, &all);
-    let tables = vec![findings(&all, ranks), evidence(&all), undecided(ranks), clear(ranks)];
+    let tables = vec![findings(&all, ranks), evidence(&all), not_checked(ranks), clear(ranks)];
     Body { tables, notes }
 }
 
@@ -81,13 +83,13 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
         Column::data("gain_total_ns", Unit::Duration),
         Column::data("step_ns", Unit::Duration),
         Column::new("what", "what", Unit::Text),
+        Column::new("try", "try", Unit::Text),
         Column::new("seen", "evidence", Unit::Text),
         Column::new("ranks", "on", Unit::Text),
         Column::data("function", Unit::Text),
         Column::data("file", Unit::Text),
         Column::data("line", Unit::Id),
         Column::new("look_at", "where", Unit::Text),
-        Column::new("try", "try", Unit::Text),
     ];
     let none = match ranks.is_empty() {
         true => "no rank was recorded",
@@ -114,19 +116,19 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
             one.finding.bound_ns.into(),
             per_step(one.worst.step_ns),
             one.finding.what.as_str().into(),
+            one.finding.advice.as_str().into(),
             one.finding.seen.as_str().into(),
             Cell::applies((ranks.len() > 1).then(|| on(one, ranks.len()))),
             Cell::applies(line.map(|line| line.function.clone())),
             Cell::applies(line.map(|line| line.file.clone()).filter(|file| !file.is_empty())),
             Cell::applies(line.map(|line| line.line).filter(|line| *line > 0)),
             Cell::applies(look_at(one)),
-            one.finding.advice.as_str().into(),
         ]);
     }
     table
 }
 
-/// `1. HIGH, up to 120.3 ms a step (23.5 %): LaunchBound`.
+/// `1. HIGH, up to 120.3 ms a step (23.5 %): HotFunction, f, at train.py:12`.
 fn headline(one: &Joined<'_>, number: u64) -> String {
     let gain = match one.finding.bound_ns {
         0 => "no time to gain".to_owned(),
@@ -137,7 +139,12 @@ fn headline(one: &Joined<'_>, number: u64) -> String {
         "" => String::new(),
         subject => format!(", {subject}"),
     };
-    format!("{number}. {severity}, {gain}: {}{about}", one.rule)
+    let line = one.finding.line.as_ref().filter(|line| line.line > 0 && !line.file.is_empty());
+    let at = match line {
+        Some(line) => format!(", at {}:{}", base_name(&line.file), line.line),
+        None => String::new(),
+    };
+    format!("{number}. {severity}, {gain}: {}{about}{at}", one.rule)
 }
 
 fn gain(one: &Joined<'_>) -> String {
@@ -271,19 +278,23 @@ fn which(row: &VerdictRow, of: usize) -> String {
     }
 }
 
-fn undecided(ranks: &[RankFindings]) -> Table {
+/// Rules that lack the same data share a row from so many on: their names are only data.
+const MANY_RULES: usize = 4;
+
+fn not_checked(ranks: &[RankFindings]) -> Table {
     let columns = vec![
-        Column::new("rules", "rules", Unit::Text),
-        Column::new("why", "why", Unit::Text),
-        Column::new("needs", "needs", Unit::Text),
+        Column::new("line", "not checked", Unit::Text),
+        Column::data("rules", Unit::Text),
+        Column::data("why", Unit::Text),
+        Column::data("needs", Unit::Text),
         Column::data("ranks", Unit::Count),
     ];
-    let mut table = Table::new("undecided", "Undecided", columns)
-        .view(View::Cards)
+    let mut table = Table::new("not_checked", "Not checked", columns)
+        .view(View::Lines)
         .empty("every rule had enough data");
     let text = |outcome: &Outcome| {
-        let undecided = outcome.undecided.as_ref()?;
-        Some((vec![undecided.why.clone(), undecided.needs.clone()], undecided.denies))
+        let unchecked = outcome.unchecked.as_ref()?;
+        Some((vec![unchecked.why.clone(), unchecked.needs.clone()], unchecked.denies))
     };
     // Reasons hold figures of a rank; what is needed is the same on all.
     let mut rows: Vec<(Vec<String>, VerdictRow)> = Vec::new();
@@ -292,18 +303,23 @@ fn undecided(ranks: &[RankFindings]) -> Table {
             true => row.rule.to_owned(),
             false => format!("{} ({})", row.rule, which(&row, ranks.len())),
         };
-        // Rules that lack the same data share a row.
         match rows.iter_mut().find(|(_, known)| known.text == row.text) {
             Some((names, _)) => names.push(name),
             None => rows.push((vec![name], row)),
         }
     }
     for (names, row) in rows {
-        let mut text = row.text.into_iter();
+        let [why, needs] = row.text.as_slice() else { continue };
+        let shown = match (names.len() >= MANY_RULES, why.as_str()) {
+            (true, absent::NO_WORK) => format!("{} rules on devices", names.len()),
+            (true, _) => format!("{} and {} more rules", names[0], names.len() - 1),
+            (false, _) => names.join(", "),
+        };
         table.row(vec![
+            format!("{shown} ({why})").into(),
             names.join(", ").into(),
-            text.next().unwrap_or_default().into(),
-            text.next().unwrap_or_default().into(),
+            why.as_str().into(),
+            needs.as_str().into(),
             row.ranks.len().into(),
         ]);
     }
@@ -317,7 +333,7 @@ fn clear(ranks: &[RankFindings]) -> Table {
         Column::new("measured", "measured", Unit::Name),
     ];
     let mut table = Table::new("clear", "Checked, not found", columns)
-        .empty("every rule found something, or is undecided");
+        .empty("every rule found something, or was not checked");
     let text = |outcome: &Outcome| Some((vec![outcome.clear.clone()?], outcome.denies));
     for row in verdicts(ranks, text) {
         let on = which(&row, ranks.len());

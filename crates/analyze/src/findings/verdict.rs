@@ -12,7 +12,7 @@ pub(super) enum Verdict {
     /// There is none of what it searches.
     None(String),
     /// The data is not enough.
-    Undecided(Undecided),
+    Unchecked(Unchecked),
 }
 
 impl Verdict {
@@ -24,20 +24,20 @@ impl Verdict {
         Verdict::None(why.into())
     }
 
-    pub(super) fn undecided(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
+    pub(super) fn unchecked(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
         let (why, needs) = (why.into(), needs.into());
-        Verdict::Undecided(Undecided { why, needs, denies: false })
+        Verdict::Unchecked(Unchecked { why, needs, denies: false })
     }
 
     /// There is none of what it would need.
     pub(super) fn none_to_judge(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
-        Verdict::Undecided(Undecided { why: why.into(), needs: needs.into(), denies: true })
+        Verdict::Unchecked(Unchecked { why: why.into(), needs: needs.into(), denies: true })
     }
 }
 
 /// Why a rule cannot answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Undecided {
+pub(super) struct Unchecked {
     /// What is missing, and what is known all the same.
     pub why: String,
     /// Which data it needs, and how to get it.

@@ -15,6 +15,7 @@ mod rank_host;
 mod report;
 mod steps;
 mod tables;
+mod visible;
 
 pub(crate) use ledger::WallTime;
 pub(crate) use line::Place;

@@ -11,6 +11,7 @@ use super::ledger::{Ledger, cut};
 use super::life::Life;
 use super::others::Others;
 use super::steps::StepTime;
+use super::visible::Visible;
 use crate::base::intervals::Interval;
 use crate::rank::samples::{CpuTrace, Part};
 use crate::rank::{Needs, RankTrace, steps_of_one_process};
@@ -31,6 +32,8 @@ pub struct RankHost {
     pub steps: Vec<StepTime>,
     /// Other threads of the rank.
     pub others: Others,
+    /// What samples could show.
+    pub visible: Visible,
     /// The longest waits and samples of each part in the judged time.
     pub longest: Vec<(Part, Interval)>,
 }
@@ -66,7 +69,8 @@ impl RankHost {
         let steps = StepTime::all(&steps, &rows, cpu);
         let others = Others::of(&driver, cpu);
         let longest = longest(&rows, life.window, &of_window);
-        Some(RankHost { driver, life, ledger, start_up, imports, steps, others, longest })
+        let visible = Visible::of(cpu);
+        Some(RankHost { driver, life, ledger, start_up, imports, steps, others, visible, longest })
     }
 
     /// Wall time outside of start-up and the judged time.

@@ -228,7 +228,7 @@ fn section(about: &str, document: Document) -> Section {
     let tables: Vec<&Table> = document
         .tables
         .iter()
-        .filter(|table| matches!(table.view, View::Rows | View::Groups | View::Cards))
+        .filter(|table| matches!(table.view, View::Rows | View::Groups | View::Cards | View::Lines))
         .collect();
     let is_empty = document.tables.iter().all(|table| table.rows.is_empty());
     let why = document.tables.iter().map(|table| table.empty.as_str()).find(|why| !why.is_empty());
@@ -327,7 +327,7 @@ fn severities(table: &Table) -> Vec<String> {
 
 fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell {
     // A card has room for sentences, a table has not.
-    let room = if view == View::Cards { 4_000 } else { 240 };
+    let room = if matches!(view, View::Cards | View::Lines) { 4_000 } else { 240 };
     let number = cell.value().and_then(Value::number);
     let text = match cell {
         Cell::Empty => String::new(),

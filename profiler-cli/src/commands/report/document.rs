@@ -15,9 +15,26 @@ const MOST_REASONS: usize = 3;
 /// The whole page; `top` rows in each table.
 pub fn text(document: &Document, top: usize, width: usize) -> String {
     let mut page = Page::new(width);
-    head::completeness(&mut page, &Head::of_document(document), document.kind);
-    tables(&mut page, &document.tables, top);
+    let head = Head::of_document(document);
+    // Causes come first; their notes are on how to read the gains.
+    let (notes, late): (&[String], &[String]) = match is_of_causes(document) {
+        true => (&[], &document.notes),
+        false => (&document.notes, &[]),
+    };
+    head::completeness(&mut page, &Head { notes, ..head }, document.kind);
+    let (first, rest) = document.tables.split_at(document.tables.len().min(1));
+    tables(&mut page, first, top);
+    if !late.is_empty() {
+        page.gap();
+        head::notes(&mut page, late);
+    }
+    tables(&mut page, rest, top);
     page.into_text()
+}
+
+/// Whether its first table is one that a person acts on: notes on how to read it come later.
+fn is_of_causes(document: &Document) -> bool {
+    document.tables.first().is_some_and(|table| table.view == View::Cards)
 }
 
 /// Tables, each as a person should see it.
@@ -27,6 +44,7 @@ pub fn tables(page: &mut Page, tables: &[Table], top: usize) {
             View::Rows | View::Groups => rows(page, table, top),
             View::Curve => curves(page, table),
             View::Cards => cards(page, table, top),
+            View::Lines => lines(page, table),
             View::Data => {}
         }
     }
@@ -100,6 +118,14 @@ fn cards(page: &mut Page, table: &Table, top: usize) {
                 cell => page.field(column.heading, &shown_cell(cell, column)),
             }
         }
+    }
+}
+
+/// Each row as a paragraph. None is left out.
+fn lines(page: &mut Page, table: &Table) {
+    title(page, table, usize::MAX);
+    for row in &table.rows {
+        page.item(&shown_cell(&row[0], &table.columns[0]));
     }
 }
 

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
+use super::host_part::unseen_native;
 use crate::base::intervals::Interval;
 use crate::base::reading::Reading;
 use crate::findings::absent::Thing;
@@ -39,13 +40,16 @@ impl Rule for AllocationChurn {
                 (true, None) => "the host's rate of allocation is unknown".to_owned(),
                 (false, None) => "host allocations were not recorded".to_owned(),
             };
-            return Verdict::undecided(
+            return Verdict::unchecked(
                 format!("{why}; their cost was not measured"),
                 "CPU samples (`tprof run --activities cpu,mem`), with the allocator on their \
                  stacks",
             );
         }
         let (threads, samples, is_recorded) = allocator_time(scene);
+        if !is_recorded && let Some(unseen) = unseen_native(scene) {
+            return unseen;
+        }
         let Some((_, most)) = threads.iter().max_by_key(|(thread, ns)| (**ns, **thread)) else {
             return Verdict::none(scene.none(&SAMPLE, is_recorded));
         };

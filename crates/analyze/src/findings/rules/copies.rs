@@ -89,7 +89,7 @@ pub(super) fn judge_synchronous(
     }
     let all = scene.copies(|_| true);
     match !all.is_empty() && all.iter().all(|copy| copy.is_asynchronous(scene.rank).is_none()) {
-        true => Verdict::undecided(
+        true => Verdict::unchecked(
             "which call started which copy was not recorded",
             "CUDA or HIP runtime calls with the correlations of their copies",
         ),

@@ -38,10 +38,10 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
         return verdict;
     }
     if measured.is_empty() && scene.is_brief {
-        return Verdict::undecided("not measured", "");
+        return Verdict::unchecked("not measured", "");
     }
     if measured.is_empty() {
-        return Verdict::undecided(
+        return Verdict::unchecked(
             by_kind(scene, limit),
             format!("a range profiler's counter {}, for each kernel", limit.counter),
         );

@@ -58,10 +58,12 @@ impl Rule for FragmentedMemory {
         }
         let Some(pool) = pools.values().max_by_key(|pool| (pool.grown_bytes, pool.peak_allocated))
         else {
-            return Verdict::undecided(
-                "the totals of the framework's allocator were not recorded",
-                "allocator events with both totals: torch.profiler(profile_memory=True)",
-            );
+            return scene.no_device().unwrap_or_else(|| {
+                Verdict::unchecked(
+                    "the totals of the framework's allocator were not recorded",
+                    "allocator events with both totals: torch.profiler(profile_memory=True)",
+                )
+            });
         };
         let free = pool.peak_reserved.saturating_sub(pool.peak_allocated);
         let peak = format!(

@@ -17,9 +17,21 @@ pub(super) const LEAST_SHARE: f64 = 0.01;
 /// The driving thread's wall time, or why there is none.
 pub(super) fn host<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
     scene.host().ok_or_else(|| {
-        Verdict::undecided(
+        Verdict::unchecked(
             "the driving thread was not sampled",
             "CPU samples (`tprof run --activities cpu`)",
+        )
+    })
+}
+
+/// For rules that recognise what they judge by names of compiled functions, where no sample has
+/// one.
+pub(super) fn unseen_native(scene: &Scene<'_>) -> Option<Verdict> {
+    let is_unseen = scene.host().is_some_and(|host| !host.visible.native);
+    is_unseen.then(|| {
+        Verdict::unchecked(
+            "no compiled function was sampled",
+            "samples of native code: perf events, which `tprof doctor` checks",
         )
     })
 }
@@ -29,7 +41,7 @@ pub(super) fn hardly(host: &RankHost, ns: u64, what: &str) -> Verdict {
     let share = |ns: u64| ns as f64 / host.ledger.wall_ns.max(1) as f64;
     let unknown = share(host.ledger.ns(Part::Unknown));
     if unknown >= MOST_UNKNOWN {
-        return Verdict::undecided(
+        return Verdict::unchecked(
             format!("{} of the driving thread's time is unknown", percent(unknown)),
             "samples of all of it: perf events, and a recording without losses",
         );

@@ -28,7 +28,7 @@ impl Rule for LaunchBound {
             return verdict;
         }
         if (0..scene.rank.work.len()).all(|at| scene.rank.launches.call_of(at).is_none()) {
-            return Verdict::undecided(
+            return Verdict::unchecked(
                 "which call launched which kernel was not recorded",
                 "CUDA or HIP runtime calls with the correlations of their kernels",
             );

@@ -55,7 +55,7 @@ impl Rule for PageableCopies {
             _ => copy.row.to,
         };
         if copies.iter().all(|copy| host_side(copy) == MemoryKind::Unknown) {
-            return Verdict::undecided(
+            return Verdict::unchecked(
                 format!(
                     "no copy {} has a record of whether the host's memory is pinned",
                     scene.place()

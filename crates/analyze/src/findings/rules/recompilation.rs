@@ -94,7 +94,7 @@ impl Rule for Recompilation {
 /// Why nothing was found: there is none, or it could not be recorded.
 fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     if scene.later_steps.is_empty() {
-        return Verdict::undecided(
+        return Verdict::unchecked(
             "one step: later compilation cannot be separated from the first",
             "two steps or more (torch.profiler's schedule, or marks of steps)",
         );
@@ -103,7 +103,7 @@ fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     let has_python = !scene.rank.spans(SpanKind::Python).is_empty();
     match has_driver || has_python || !compiled.is_empty() {
         true => Verdict::clear("no step after the first compiles or loads code"),
-        false => Verdict::undecided(
+        false => Verdict::unchecked(
             "the trace has no calls or ranges that show compilation",
             "CUDA driver calls (loading of modules), Python functions (with_stack=True), or Dynamo \
              ranges",

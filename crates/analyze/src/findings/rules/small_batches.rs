@@ -27,7 +27,7 @@ impl Rule for SmallBatches {
             return verdict;
         }
         let Some(processors) = processors(scene) else {
-            return Verdict::undecided(
+            return Verdict::unchecked(
                 "the sizes of the kernels' grids, or the number of the device's \
                  multiprocessors, were not recorded",
                 "both: a tprof recording, or torch.profiler of 1.13 or newer on CUDA",

@@ -8,7 +8,7 @@ use crate::findings::company::Company;
 use crate::findings::finding::Finding;
 use crate::findings::outcome::{Outcome, RankFindings};
 use crate::findings::severity::LEAST_SHARE;
-use crate::findings::verdict::Undecided;
+use crate::findings::verdict::Unchecked;
 use crate::gpu::stragglers::{Arrival, arrivals};
 
 /// Name, as reports write it.
@@ -30,26 +30,26 @@ pub(in crate::findings) fn judge(ranks: &mut [RankFindings]) {
 fn not_compared(ranks: &[RankFindings]) -> Outcome {
     let any = |is: fn(&Company) -> bool| ranks.iter().any(|rank| is(&rank.company));
     let are_many = ranks.len() > 1 || any(|one| one.ranks.is_some_and(|ranks| ranks > 1));
-    let undecided = |why: &str, needs: &str| {
-        let undecided = Undecided { why: why.to_owned(), needs: needs.to_owned(), denies: true };
-        Outcome { undecided: Some(undecided), ..Outcome::of(NAME) }
+    let unchecked = |why: &str, needs: &str| {
+        let unchecked = Unchecked { why: why.to_owned(), needs: needs.to_owned(), denies: true };
+        Outcome { unchecked: Some(unchecked), ..Outcome::of(NAME) }
     };
     let clear =
         |why: &str| Outcome { clear: Some(why.to_owned()), denies: true, ..Outcome::of(NAME) };
     if any(|one| one.meetings.seen > 0) {
-        undecided(
+        unchecked(
             "no collective was recorded on more than one rank",
             "the files of the other ranks, recorded in the same steps",
         )
     } else if any(|one| one.operations > 0) {
         clear("no collective in which all ranks wait for each other was recorded")
     } else if any(|one| one.without_kernel > 0) {
-        undecided(
+        unchecked(
             "collectives were recorded without their kernels, which hold the waiting",
             "NCCL or RCCL collectives with their kernels",
         )
     } else if are_many {
-        undecided(
+        unchecked(
             "no collective was recorded; those of gloo and MPI never are",
             "NCCL or RCCL collectives with their kernels; for others, compare the ranks' waits in \
              `tprof report threads --rank N`",

@@ -54,7 +54,7 @@ fn ranks_whose_collectives_were_not_recorded_may_have_stragglers() {
     for ranks in [&mut two, &mut one_of_two] {
         stragglers::judge(ranks);
         let outcome = last(&ranks[0]);
-        let why = outcome.undecided.as_ref().map(|undecided| undecided.why.as_str());
+        let why = outcome.unchecked.as_ref().map(|unchecked| unchecked.why.as_str());
         assert_eq!(why, Some("no collective was recorded; those of gloo and MPI never are"));
         assert_eq!(outcome.clear, None);
     }
@@ -108,5 +108,5 @@ fn ranks_that_come_together_are_no_stragglers() {
 #[test]
 fn one_ranks_file_cannot_show_who_is_late() {
     let ranks = stragglers_of(&[9000]);
-    assert!(last(&ranks[0]).undecided.is_some());
+    assert!(last(&ranks[0]).unchecked.is_some());
 }

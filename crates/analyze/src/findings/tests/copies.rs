@@ -27,7 +27,7 @@ fn an_asynchronous_copy_of_pageable_memory_holds_host_and_device() {
     let pinned = job(10_000, kind, MemoryKind::Pinned, call).ask("PageableCopies");
     let clear = pinned.clear.unwrap();
     assert_eq!(clear, "all copies between host and device in the steps use pinned memory");
-    assert!(job(10_000, kind, MemoryKind::Unknown, call).ask("PageableCopies").undecided.is_some());
+    assert!(job(10_000, kind, MemoryKind::Unknown, call).ask("PageableCopies").unchecked.is_some());
 }
 
 #[test]

@@ -28,11 +28,11 @@ fn a_device_that_is_idle_while_data_is_loaded_waits_for_it() {
 }
 
 #[test]
-fn idle_time_without_a_range_that_loads_is_undecided() {
+fn idle_time_without_a_range_that_loads_is_unchecked() {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 50 * MS);
     job.kernel(60 * MS, 60 * MS, 100 * MS, "k");
-    assert!(job.ask("DataLoadBound").undecided.is_some());
+    assert!(job.ask("DataLoadBound").unchecked.is_some());
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
     let clear = job.ask("DataLoadBound").clear.unwrap();
@@ -86,7 +86,7 @@ fn a_process_whose_first_thread_shows_nothing_is_driven_by_the_one_in_ranges_lon
 
 #[test]
 fn ranges_that_load_data_elsewhere_are_not_denied() {
-    let why = |job: Job| job.ask("DataLoadBound").undecided.unwrap().why;
+    let why = |job: Job| job.ask("DataLoadBound").unchecked.unwrap().why;
     let mut job = Job::new(1, 100 * MS);
     job.range(200 * MS, 50 * MS, NEXT);
     let reason = why(job);
@@ -240,13 +240,13 @@ fn code_that_is_loaded_after_the_first_step_is_compiled_again() {
 }
 
 #[test]
-fn a_trace_that_cannot_show_compilation_leaves_it_undecided() {
+fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
     let mut job = Job::new(2, 100 * MS);
     job.busy(0, 200 * MS);
-    let undecided = job.ask("Recompilation").undecided.unwrap();
-    assert_eq!(undecided.why, "the trace has no calls or ranges that show compilation");
+    let unchecked = job.ask("Recompilation").unchecked.unwrap();
+    assert_eq!(unchecked.why, "the trace has no calls or ranges that show compilation");
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
-    let undecided = job.ask("Recompilation").undecided.unwrap();
-    assert_eq!(undecided.why, "one step: later compilation cannot be separated from the first");
+    let unchecked = job.ask("Recompilation").unchecked.unwrap();
+    assert_eq!(unchecked.why, "one step: later compilation cannot be separated from the first");
 }

@@ -71,10 +71,10 @@ fn parts_that_are_idle_for_more_than_half_are_low() {
 }
 
 #[test]
-fn without_a_device_rules_about_it_are_undecided() {
+fn without_a_device_rules_about_it_are_unchecked() {
     for rule in ["LowUtilization", "GpuGaps", "LaunchBound", "SyncBound", "SmallBatches"] {
-        let undecided = Job::new(1, MS).ask(rule).undecided.unwrap();
-        assert_eq!(undecided.why, "no kernel, copy or memset was recorded", "{rule}");
+        let unchecked = Job::new(1, MS).ask(rule).unchecked.unwrap();
+        assert_eq!(unchecked.why, "no kernel, copy or memset was recorded", "{rule}");
     }
 }
 
@@ -83,8 +83,8 @@ fn without_calls_a_launch_cannot_be_late() {
     let mut job = Job::new(0, MS);
     let row = tprof_trace::model::Kernel { duration_ns: MS, ..Default::default() };
     job.fixture.kernel(row, "k");
-    let undecided = job.ask("LaunchBound").undecided.unwrap();
-    assert_eq!(undecided.why, "which call launched which kernel was not recorded");
+    let unchecked = job.ask("LaunchBound").unchecked.unwrap();
+    assert_eq!(unchecked.why, "which call launched which kernel was not recorded");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn calls_of_a_library_whose_names_are_not_known_are_not_denied() {
             ..Default::default()
         };
         job.fixture.kernel(row, "k");
-        let undecided = job.ask(rule).undecided.unwrap();
-        assert_eq!(undecided.why, "no CUDA or HIP runtime call was recorded", "{rule}");
+        let unchecked = job.ask(rule).unchecked.unwrap();
+        assert_eq!(unchecked.why, "no CUDA or HIP runtime call was recorded", "{rule}");
     }
 }

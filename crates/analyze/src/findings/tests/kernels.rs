@@ -37,10 +37,10 @@ fn kernels_that_leave_little_empty_are_no_finding() {
 fn unknown_grids_or_devices_decide_nothing() {
     let mut job = Job::new(1, 100 * MS);
     job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
-    assert!(job.ask("SmallBatches").undecided.is_some());
+    assert!(job.ask("SmallBatches").unchecked.is_some());
     let mut job = Job::new(1, 100 * MS).device(9);
     job.busy(0, 100 * MS);
-    assert!(job.ask("SmallBatches").undecided.is_some());
+    assert!(job.ask("SmallBatches").unchecked.is_some());
 }
 
 /// A step of 100 ms with a kernel of this name, beside another one for half of it.
@@ -102,7 +102,7 @@ fn counters_show_what_limits_a_kernel() {
     assert_eq!(counted(memory, 59.9).bound("MemoryBound"), None);
     assert!(counted(memory, 59.9).ask("MemoryBound").clear.is_some());
     assert_eq!(counted(compute, 60.0).bound("ComputeBound"), Some(20 * MS));
-    assert!(counted(memory, 60.0).ask("ComputeBound").undecided.is_some());
+    assert!(counted(memory, 60.0).ask("ComputeBound").unchecked.is_some());
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn without_counters_names_show_how_much_a_limit_may_concern() {
     job.kernel(0, 0, 25 * MS, "ampere_sgemm_128x64_nn");
     job.kernel(0, 25 * MS, 100 * MS, "void at::native::reduce_kernel<512, 1>");
     let file = job.fixture.finish();
-    let why = |rule| super::job::ask(&file, rule).undecided.unwrap().why;
+    let why = |rule| super::job::ask(&file, rule).unchecked.unwrap().why;
     assert!(why("MemoryBound").contains("take 75.0 % of compute time"), "{}", why("MemoryBound"));
     assert!(why("ComputeBound").contains("take 25.0 % of compute time"), "{}", why("ComputeBound"));
 }

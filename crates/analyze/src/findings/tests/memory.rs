@@ -47,7 +47,7 @@ fn a_pool_that_grows_although_enough_is_free_is_fragmented() {
 fn without_the_allocators_totals_fragmentation_is_unknown() {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
-    assert!(job.ask("FragmentedMemory").undecided.is_some());
+    assert!(job.ask("FragmentedMemory").unchecked.is_some());
 }
 
 /// A thread of which samples find so many of a hundred milliseconds in `malloc`.
@@ -63,7 +63,7 @@ fn sampled(in_malloc: u64) -> Job {
             function: job.fixture.name(function),
             file: NameId(0),
             line: 0,
-            module: NameId(0),
+            module: job.fixture.name("libtrain.so"),
         };
         job.fixture.writer.symbol(&symbol);
         job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
@@ -92,6 +92,6 @@ fn samples_in_the_allocator_are_what_may_be_gained() {
 
 #[test]
 fn without_samples_the_cost_of_allocations_is_unknown() {
-    let undecided = Job::new(1, MS).ask("AllocationChurn").undecided.unwrap();
-    assert!(undecided.why.starts_with("host allocations were not recorded"), "{}", undecided.why);
+    let unchecked = Job::new(1, MS).ask("AllocationChurn").unchecked.unwrap();
+    assert!(unchecked.why.starts_with("host allocations were not recorded"), "{}", unchecked.why);
 }

@@ -39,7 +39,7 @@ fn what_lies_outside_of_the_steps_is_not_denied() {
     ] {
         let reason = |file| {
             let outcome = ask(&file, rule);
-            outcome.clear.or(outcome.undecided.map(|undecided| undecided.why)).unwrap()
+            outcome.clear.or(outcome.unchecked.map(|unchecked| unchecked.why)).unwrap()
         };
         let there = reason(outside());
         assert!(there.starts_with(&format!("no {thing} lies in the steps")), "{rule}: {there}");

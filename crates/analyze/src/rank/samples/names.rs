@@ -28,12 +28,20 @@ pub struct Func {
 }
 
 impl Func {
+    /// Of a module without names: all of its functions are one.
+    pub fn is_nameless(&self) -> bool {
+        let inner = self.name.strip_prefix('(').and_then(|name| name.strip_suffix(NO_NAME));
+        inner == Some(&*self.module)
+    }
+
     /// The kernel's, unknown which.
     pub fn is_nameless_kernel(&self) -> bool {
         self.layer == Layer::Kernel && &*self.name == NAMELESS_KERNEL
     }
 }
 
+/// What the name of functions without one ends with.
+const NO_NAME: &str = ", no name)";
 /// What stands for the kernel's functions where their names are hidden.
 const NAMELESS_KERNEL: &str = "[kernel]";
 
@@ -141,7 +149,7 @@ impl<'a> FrameFunctions<'a> {
                 // Made at run time, most likely: its addresses are others in each run.
                 (_, "") => "(code of no known file)".into(),
                 // Addresses apart would hide how much of a stripped module it is.
-                (_, module) => format!("({module}, no name)").into(),
+                (_, module) => format!("({module}{NO_NAME}").into(),
             };
             let (name, file) = (name.into(), frame.file.into());
             Func { name, file, module: module.into(), layer: frame.layer }
