@@ -22,7 +22,9 @@ class Torchrun(LauncherCase):
 
     # Much code is loaded at once: on a busy machine some stacks are cut, which is counted.
     def assert_complete(self, report):
-        self.assertEqual(report["completeness"]["blind"], [])
+        # A torch for CUDA starts it with an empty environment.
+        blind = [one["process"] for one in report["completeness"]["blind"]]
+        self.assertEqual([process for process in blind if not process.endswith(" ldconfig")], [])
 
     # Ranks of a report: (rank, times that they were started anew).
     def assert_workers(self, count, restarts=()):
