@@ -34,6 +34,7 @@ mod loss;
 mod nccl;
 mod no_perf;
 mod nvtx;
+mod one_number;
 mod open;
 mod outlive;
 mod places;

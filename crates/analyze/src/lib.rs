@@ -13,8 +13,8 @@
 //! - `run`: a run without its rows: processes, completeness, overhead;
 //! - `rank`: one rank's rows in memory, joined and in order;
 //! - `document`: what an analysis is, and the tables that it makes;
-//! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
 //! - `host`: the wall time of the thread that drives a rank;
+//! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
 //! - `findings`: rules over a rank's metrics, and what they gain;
 //! - `report`: the one pass over the files, the summary, the list of kinds;
 //! - `diff`: two runs or sets of runs side by side.
@@ -27,12 +27,12 @@ mod rank;
 
 pub mod document;
 
+mod host;
+
 mod cpu;
 mod gpu;
 pub mod memory;
 mod program;
-
-mod host;
 
 mod findings;
 

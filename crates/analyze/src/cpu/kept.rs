@@ -22,12 +22,11 @@ pub(super) struct Kept {
 impl Kept {
     /// What the options leave of a rank.
     pub fn of(rank: &RankTrace<'_>, options: &Options) -> Kept {
-        let within = options.within.as_deref().filter(|text| !text.is_empty());
         let threads = options.thread.as_deref().map(|text| {
             let chosen = candidates(rank).filter(|thread| thread.is_chosen(text));
             chosen.map(|thread| thread.key).collect()
         });
-        Kept { windows: within.map(|text| Windows::of(rank, text)), threads }
+        Kept { windows: options.within_text().map(|text| Windows::of(rank, text)), threads }
     }
 
     /// Whether rows may be left out.
@@ -52,7 +51,8 @@ impl Kept {
             && self.windows.as_ref().is_none_or(|windows| windows.hold_at(thread, time_ns))
     }
 
-    fn holds_thread(&self, process: ProcessIndex, thread: ThreadIndex) -> bool {
+    /// Whether a thread is left.
+    pub fn holds_thread(&self, process: ProcessIndex, thread: ThreadIndex) -> bool {
         self.threads.as_ref().is_none_or(|threads| threads.contains(&(process, thread)))
     }
 }

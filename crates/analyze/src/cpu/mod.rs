@@ -9,11 +9,13 @@ mod counted;
 mod counted_tables;
 mod functions;
 mod groups;
+mod joined;
 mod kept;
 mod line_tables;
 mod lines;
 mod loading;
 mod ranges;
+mod rank_cpu;
 mod report;
 mod split;
 mod split_tables;
@@ -23,13 +25,9 @@ mod thread_row;
 mod thread_tables;
 mod threads;
 mod tree;
+mod waits;
 mod windows;
 
 pub(crate) use cells::shown;
-pub(crate) use loading::Role;
 pub use report::KIND as CPU;
 pub use threads::KIND as THREADS;
-
-/// What to do where a run has no samples.
-pub(crate) const NO_SAMPLES: &str = "the run has no CPU samples: record with --activities cpu (`tprof doctor` checks what it \
-     needs)";

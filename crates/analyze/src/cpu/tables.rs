@@ -1,27 +1,13 @@
-//! Tables of functions, modules, waits and call trees.
+//! Tables of functions, modules and call trees.
 
-use rustc_hash::FxHashMap;
-use tprof_facts::frames::NO_STACK;
-use tprof_trace::model::ThreadState;
-
-use super::NO_SAMPLES;
-use super::cells::{WHERE, estimated, place_cells, sampled, shown};
+use super::cells::{WHERE, place_cells, sampled, shown};
 use super::functions::Functions;
 use super::tree::FunctionTree;
 use crate::document::{Cell, Column, Options, SortBy, Table, Unit};
-use crate::rank::samples::{Func, Layer, word};
+use crate::rank::samples::Layer;
 
 /// Share of all time below which a node of a tree is left out.
 const LEAST_OF_TREE: u64 = 100;
-
-/// Waits for one thing in one place.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waited {
-    pub ns: u64,
-    pub rows: u64,
-    /// See `Stretch::variance`.
-    pub variance: f64,
-}
 
 pub(super) fn functions(all: &Functions, options: &Options, why: &str) -> Table {
     let mut columns = vec![
@@ -144,36 +130,6 @@ pub(super) fn modules(all: &Functions, why: &str) -> Table {
             sum.total_ns.into(),
             name.into(),
         ]);
-    }
-    table
-}
-
-pub(super) fn waiting(waits: &FxHashMap<(ThreadState, Option<Func>), Waited>, rows: u64) -> Table {
-    let columns = vec![
-        Column::new("waited_ns", "waited", Unit::Duration),
-        Column::new("waits_for", "for", Unit::Text),
-        Column::data("rows", Unit::Count),
-        Column::data("layer", Unit::Text),
-        Column::data("module", Unit::Text),
-        Column::new("function", "in", Unit::Name),
-    ];
-    let why = if rows == 0 { NO_SAMPLES } else { "no thread waited" };
-    let mut table = Table::new("waiting", "Waiting, all threads", columns)
-        .about("waits on purpose are no loss; `report threads` lists each thread")
-        .empty(why);
-    let mut sorted: Vec<_> = waits.iter().collect();
-    sorted.retain(|(_, waited)| waited.ns > 0);
-    sorted.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then_with(|| a.0.0.cmp(&b.0.0)));
-    for ((state, place), waited) in sorted {
-        let (layer, module, name): (Cell, Cell, Cell) = match place {
-            Some(func) => {
-                (func.layer.word().into(), func.module.to_string().into(), shown(func).into())
-            }
-            None => (Cell::Empty, Cell::Empty, NO_STACK.into()),
-        };
-        let time = estimated(waited.ns, waited.variance);
-        let row = vec![time, word(*state).into(), waited.rows.into(), layer, module, name];
-        table.row(row);
     }
     table
 }

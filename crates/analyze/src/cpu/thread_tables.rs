@@ -3,12 +3,11 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ThreadCounts, ThreadState};
 
-use super::NO_SAMPLES;
 use super::cells::{estimated, shown};
 use super::counted_tables::{self, All};
 use super::thread_row::{ThreadRow, WAITS};
 use crate::document::{Cell, Column, RankAt, Table, Unit, View};
-use crate::rank::samples::{Func, word};
+use crate::rank::samples::{Func, NO_SAMPLES, word};
 
 /// Why switches are not known.
 const NO_SWITCHES: &str = "records of switches were lost, or perf events are refused";
@@ -46,7 +45,10 @@ pub(super) fn threads(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
     ];
     columns.push(Column::new("thread", "thread", Unit::Name));
     let mut table = Table::new("threads", "Threads, by time on a core", columns)
-        .about("ready: able to run, no free core; mostly: main cause of waiting")
+        .about(
+            "whole lives, start-up included; ready: able to run, no free core; mostly: main cause \
+             of waiting",
+        )
         .empty(NO_SAMPLES);
     for (at, row) in all {
         table.row(cells(at, row, ranked));

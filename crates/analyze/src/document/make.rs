@@ -42,6 +42,11 @@ impl Options {
     pub fn lists_single_rows(&self) -> bool {
         self.data && self.rank.is_some()
     }
+
+    /// The text of `within`, where it has one.
+    pub fn within_text(&self) -> Option<&str> {
+        self.within.as_deref().filter(|text| !text.is_empty())
+    }
 }
 
 /// Whether time by line of source is wanted.

@@ -4,9 +4,8 @@ use tprof_trace::model::{Sample, ThreadState};
 
 use super::driver::Driver;
 use crate::base::intervals::Interval;
-use crate::cpu::Role;
 use crate::rank::Step;
-use crate::rank::samples::{CpuTrace, Func, Layer};
+use crate::rank::samples::{CpuTrace, Func, Layer, Role};
 
 /// Start-up goes on over less than this time without an import.
 const LEAST_BREAK_NS: u64 = 50_000_000;

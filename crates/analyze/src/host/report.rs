@@ -4,9 +4,8 @@ use tprof_facts::units::{duration, percent};
 
 use super::rank_host::RankHost;
 use super::tables;
-use crate::cpu::NO_SAMPLES;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::rank::samples::Part;
+use crate::rank::samples::{NO_SAMPLES, Part};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind of report.

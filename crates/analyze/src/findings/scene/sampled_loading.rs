@@ -7,9 +7,9 @@ use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState
 
 use super::main_threads::MainThreads;
 use crate::base::intervals::{Cover, Interval};
-use crate::cpu::Role;
 use crate::findings::finding::{Evidence, Track};
 use crate::rank::RankTrace;
+use crate::rank::samples::Role;
 
 /// Samples in the loader.
 #[derive(Debug, Default)]

@@ -42,7 +42,7 @@ impl Analysis for CriticalPath {
     }
 
     fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
-        let Some(within) = options.within.as_deref().filter(|text| !text.is_empty()) else {
+        let Some(within) = options.within_text() else {
             return Vec::new();
         };
         let spans = ranges(options.hta).iter().flat_map(|kind| rank.spans(*kind));

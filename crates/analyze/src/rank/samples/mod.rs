@@ -5,6 +5,7 @@ mod load;
 mod names;
 mod owner;
 mod part;
+mod role;
 mod stretch;
 mod unseen;
 mod waits;
@@ -14,5 +15,10 @@ pub(crate) use names::FrameFunctions;
 pub use names::{Func, FunctionTable, Layer, Stack};
 pub use part::{PARTS, Part};
 pub(crate) use part::{is_allocator, is_interpreter};
+pub(crate) use role::Role;
 pub use stretch::Stretch;
 pub use waits::word;
+
+/// What to do where a run has no samples.
+pub(crate) const NO_SAMPLES: &str = "the run has no CPU samples: record with --activities cpu (`tprof doctor` checks what it \
+     needs)";

@@ -27,6 +27,8 @@ const PACKAGES: [&str; 5] = [
     "/.rustup/toolchains/",
     "/library/std/src/",
 ];
+/// A part of the path of CPython's own sources, as `Python-3.11.7/Modules/selectmodule.c`.
+const CPYTHON: &str = "/Python-3.";
 /// Files that Python names so are text of the job's own.
 const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
 
@@ -59,7 +61,9 @@ impl Func {
         }
         // Of a library that is part of the system, sources are named as they lay when it was built.
         let relative = self.layer == Layer::Native && !file.starts_with('/');
+        let of_cpython = self.layer == Layer::Native && file.contains(CPYTHON);
         !relative
+            && !of_cpython
             && !INSTALLED.iter().any(|start| file.starts_with(start))
             && !PACKAGES.iter().any(|part| file.contains(part))
             && standard_library(file).is_none()
@@ -107,6 +111,7 @@ mod tests {
             ("/root/.cargo/registry/src/x/serde/src/de.rs", "main"),
             ("./nptl/pthread_mutex_lock.c", "libfoo.so"),
             ("/home/u/cpython/Python/ceval.c", "libpython3.11.so.1.0"),
+            ("/tmp/python-build.1/Python-3.11.7/Modules/selectmodule.c", "select.cpython-311.so"),
             ("", "main"),
         ] {
             assert!(!native(file, module), "{file}");

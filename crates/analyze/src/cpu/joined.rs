@@ -1,0 +1,160 @@
+//! `report cpu` of all ranks: its notes, and its tables in their order.
+
+use tprof_facts::units::{duration, percent};
+
+use super::counted_tables::{self, All};
+use super::rank_cpu::RankCpu;
+use super::{line_tables, split_tables, tables};
+use crate::document::{Body, LineTables, Options, RankAt, Table};
+use crate::rank::samples::NO_SAMPLES;
+
+/// Ranks added up.
+pub(super) struct JoinedCpu {
+    all: RankCpu,
+    ranks: usize,
+    /// Tables of what was counted beside time, and notes on it.
+    counted: CountTables,
+}
+
+struct CountTables {
+    of_places: Vec<Table>,
+    of_ranks: Vec<Table>,
+    notes: Vec<String>,
+}
+
+impl JoinedCpu {
+    pub fn of(parts: Vec<(RankAt, RankCpu)>) -> JoinedCpu {
+        let (ranks, counted) = (parts.len(), CountTables::of(&parts));
+        let mut all = RankCpu::default();
+        parts.into_iter().for_each(|(_, part)| all.add(part));
+        JoinedCpu { all, ranks, counted }
+    }
+
+    /// All that is shown.
+    pub fn body(mut self, options: &Options) -> Body {
+        let (mut notes, why) = (self.notes(options), self.why_empty(options));
+        let mut made = Vec::new();
+        if options.lines != LineTables::No {
+            made.extend(self.lines(options, why, &mut notes));
+        }
+        let all = &self.all;
+        let has_waits = options.within_text().is_none();
+        if options.lines == LineTables::Only {
+            made.extend(has_waits.then(|| all.waits.table(all.rows)));
+            return Body { tables: made, notes };
+        }
+        made.push(tables::functions(&all.functions, options, why));
+        made.extend(tables::python(&all.functions, options));
+        if options.data {
+            made.extend(tables::python_modules(&all.functions));
+        }
+        made.push(tables::modules(&all.functions, why));
+        made.extend(split_tables::tables(&all.split, options.data));
+        if has_waits {
+            made.push(all.waits.table(all.rows));
+            made.extend(all.loading.table());
+        }
+        made.extend(self.counted.of_places);
+        let [down, up] =
+            ["Top down: callers above callees", "Bottom up: functions above their callers"];
+        made.push(tables::tree("top_down", down, &all.top_down, why));
+        made.push(tables::tree("bottom_up", up, &all.bottom_up, why));
+        made.extend(self.counted.of_ranks);
+        Body { tables: made, notes }
+    }
+
+    /// Tables of lines, and notes on files without their source and on what `--mine` leaves out.
+    fn lines(&mut self, options: &Options, why: &str, notes: &mut Vec<String>) -> [Table; 2] {
+        let RankCpu { lines, sources, functions, .. } = &mut self.all;
+        let made = [
+            line_tables::by_function(lines, options.sort, sources, why),
+            line_tables::flat(lines, options.sort, sources, why),
+        ];
+        notes.extend(line_tables::without_source(lines, sources));
+        let rest = functions.running_ns.saturating_sub(lines.listed_ns);
+        if options.mine && rest > 0 {
+            notes.push(format!(
+                "only files outside of site-packages and the standard library; {} of CPU time has \
+                 none of them on its stack",
+                percent(rest as f64 / functions.running_ns.max(1) as f64)
+            ));
+        }
+        made
+    }
+
+    fn notes(&mut self, options: &Options) -> Vec<String> {
+        let mut notes = Vec::new();
+        let (all, ranks) = (&self.all.functions, self.ranks);
+        if let Some(text) = options.within_text() {
+            notes.push(format!(
+                "within {} NVTX ranges named like `{text}`, on their own threads; waits are not \
+                 divided by range",
+                self.all.ranges_within
+            ));
+        }
+        if all.samples > 0 {
+            let of_ranks = if ranks > 1 { format!(" of {ranks} files") } else { String::new() };
+            notes.push(format!(
+                "{}{of_ranks} on a core, from {} samples; shares are of this time",
+                duration(all.running_ns),
+                all.samples
+            ));
+        }
+        notes.extend(self.unclear());
+        if self.all.rows > 0 {
+            notes.append(&mut self.counted.notes);
+        }
+        notes
+    }
+
+    /// CPU time of which not all is known.
+    fn unclear(&self) -> Vec<String> {
+        let all = &self.all.functions;
+        let much = |ns: u64| {
+            let share = ns as f64 / all.running_ns.max(1) as f64;
+            (share >= 0.01).then(|| percent(share))
+        };
+        let unsampled = much(all.unknown_ns).map(|share| {
+            format!(
+                "{share} of CPU time has no sample (threads shorter than one period, or native \
+                 code without perf events)"
+            )
+        });
+        let nameless = all.all.iter().filter(|(func, _)| func.is_nameless_kernel());
+        let nameless = much(nameless.map(|(_, sum)| sum.self_ns).sum()).map(|share| {
+            format!(
+                "{share} of CPU time is in kernel functions, shown as one: their names are {}",
+                self.all.hidden.as_deref().unwrap_or("not read for a run of less than a second")
+            )
+        });
+        let cut = much(all.cut_ns).map(|share| {
+            format!(
+                "{share} of CPU time has stacks that end early: totals of outer functions may \
+                 lack it"
+            )
+        });
+        [unsampled, nameless, cut].into_iter().flatten().collect()
+    }
+
+    fn why_empty(&self, options: &Options) -> &'static str {
+        match options.within_text() {
+            _ if self.all.rows == 0 => NO_SAMPLES,
+            Some(_) if self.all.ranges_within == 0 => {
+                "no NVTX range has such a name: `report nvtx` lists them"
+            }
+            Some(_) => "no sample lies within these ranges",
+            None => "no running thread was sampled",
+        }
+    }
+}
+
+impl CountTables {
+    fn of(parts: &[(RankAt, RankCpu)]) -> CountTables {
+        let asked = parts.iter().map(|(_, part)| &part.counted.asked).collect();
+        CountTables {
+            of_places: counted_tables::of_places(parts.iter().map(|(_, part)| &part.counted)),
+            of_ranks: counted_tables::of_ranks(parts.iter().map(|(at, part)| (at, &part.counted))),
+            notes: All(asked).notes(),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Where all threads waited, and for what: over the whole run, by the function that explains
+//! a wait best.
+
+use rustc_hash::FxHashMap;
+use tprof_facts::frames::NO_STACK;
+use tprof_facts::units::duration;
+use tprof_trace::model::ThreadState;
+
+use super::cells::{estimated, shown};
+use crate::document::{Cell, Column, Table, Unit};
+use crate::rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, word};
+
+/// WaitsByPlace for one thing in one place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waited {
+    ns: u64,
+    rows: u64,
+    /// See `Stretch::variance`.
+    variance: f64,
+}
+
+/// WaitsByPlace by cause and place.
+#[derive(Debug, Default)]
+pub(super) struct WaitsByPlace {
+    by_place: FxHashMap<(ThreadState, Option<Func>), Waited>,
+    /// Time that `--mine` leaves out.
+    left_out_ns: u64,
+}
+
+impl WaitsByPlace {
+    /// Of a rank's samples. `mine`: only waits below the user's own functions, at the innermost
+    /// of them.
+    pub fn of(cpu: &CpuTrace, mine: bool) -> WaitsByPlace {
+        let mut waits = WaitsByPlace::default();
+        let is_running = |state| matches!(state, ThreadState::Running | ThreadState::Runnable);
+        for stretch in cpu.stretches.iter().filter(|stretch| !is_running(stretch.state)) {
+            let functions = || stretch.stack.iter().map(|id| cpu.names.get(*id));
+            let own = |func: &&Func| func.is_own() && !func.is_import();
+            let place = match mine {
+                true => functions().find(own).cloned(),
+                false => place(functions()),
+            };
+            if mine && place.is_none() {
+                waits.left_out_ns += stretch.weight_ns;
+                continue;
+            }
+            waits.put(
+                (stretch.state, place),
+                Waited { ns: stretch.weight_ns, rows: stretch.samples, variance: stretch.variance },
+            );
+        }
+        waits
+    }
+
+    fn put(&mut self, key: (ThreadState, Option<Func>), more: Waited) {
+        let sum = self.by_place.entry(key).or_default();
+        sum.ns += more.ns;
+        sum.rows += more.rows;
+        sum.variance += more.variance;
+    }
+
+    /// Adds another rank's.
+    pub fn add(&mut self, other: WaitsByPlace) {
+        other.by_place.into_iter().for_each(|(key, more)| self.put(key, more));
+        self.left_out_ns += other.left_out_ns;
+    }
+
+    /// Their table. `rows`: how many samples the run has.
+    pub fn table(&self, rows: u64) -> Table {
+        let columns = vec![
+            Column::new("waited_ns", "waited", Unit::Duration),
+            Column::new("waits_for", "for", Unit::Text),
+            Column::data("rows", Unit::Count),
+            Column::data("layer", Unit::Text),
+            Column::data("module", Unit::Text),
+            Column::new("function", "in", Unit::Name),
+        ];
+        let why = match rows {
+            0 => NO_SAMPLES,
+            _ if self.left_out_ns > 0 => "no thread waited below the user's own files",
+            _ => "no thread waited",
+        };
+        let mut about = "whole run; waits on purpose are no loss".to_owned();
+        match self.left_out_ns {
+            0 => about.push_str("; `report threads` lists each thread"),
+            ns => about.push_str(&format!("; {} below no file of the user's own", duration(ns))),
+        }
+        let mut table =
+            Table::new("waiting", "Waiting, all threads", columns).about(about).empty(why);
+        let mut sorted: Vec<_> = self.by_place.iter().filter(|(_, sum)| sum.ns > 0).collect();
+        sorted.sort_by(|a, b| {
+            let name = |place: &Option<Func>| place.as_ref().map(|func| func.name.clone());
+            let order = b.1.ns.cmp(&a.1.ns).then_with(|| a.0.0.cmp(&b.0.0));
+            order.then_with(|| name(&a.0.1).cmp(&name(&b.0.1)))
+        });
+        for ((state, place), waited) in sorted {
+            let (layer, module, name): (Cell, Cell, Cell) = match place {
+                Some(func) => {
+                    (func.layer.word().into(), func.module.to_string().into(), shown(func).into())
+                }
+                None => (Cell::Empty, Cell::Empty, NO_STACK.into()),
+            };
+            let time = estimated(waited.ns, waited.variance);
+            table.row(vec![time, word(*state).into(), waited.rows.into(), layer, module, name]);
+        }
+        table
+    }
+}
+
+/// The innermost function that explains a wait best: not the kernel's, and
+/// not the C library's, if another is there.
+fn place<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
+    let own = |func: &&Func| func.layer == Layer::Python || !func.is_system();
+    let user = |func: &&Func| func.layer != Layer::Kernel;
+    let found = stack.clone().find(own).or_else(|| stack.clone().find(user));
+    found.or_else(|| stack.clone().next()).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol};
+
+    /// WaitsByPlace of 10 ns below a function of the user's own, and of 20 ns only in a library.
+    fn waits(mine: bool) -> Table {
+        let mut made = Fixture::new();
+        let functions = [("wait", "/usr/lib/python3.11/threading.py"), ("train", "/me/train.py")];
+        for (at, (function, file)) in functions.into_iter().enumerate() {
+            let [function, file, module] = [function, file, "[python]"].map(|text| made.name(text));
+            let address = SYNTHETIC_FRAME | (at as u64 + 1);
+            let symbol = Symbol { process: 0, address, depth: 0, function, file, line: 7, module };
+            made.writer.symbol(&symbol);
+        }
+        let frames = [1, 2].map(|frame| SYNTHETIC_FRAME | frame);
+        let stacks = [(1, frames.to_vec()), (2, frames[..1].to_vec())];
+        for (stack, frames) in stacks {
+            made.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+        }
+        let row = |time_ns, weight_ns, stack| Sample {
+            time_ns,
+            weight_ns,
+            stack,
+            state: ThreadState::Lock,
+            ..Sample::default()
+        };
+        made.writer.write(&mut vec![row(10, 10, 1), row(40, 20, 2)]).unwrap();
+        let cpu = CpuTrace::load(&made.finish(), &mut Vec::new());
+        WaitsByPlace::of(&cpu, mine).table(2)
+    }
+
+    #[test]
+    fn only_waits_below_own_functions_are_left_and_stand_there() {
+        let places = |table: &Table| -> Vec<(Option<f64>, String)> {
+            let row = |row: &Vec<Cell>| {
+                let number = row[0].value().and_then(|value| value.number());
+                (number, format!("{:?}", row[5]))
+            };
+            table.rows.iter().map(row).collect()
+        };
+        let all = places(&waits(false));
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].0, Some(30.0));
+        assert!(all[0].1.contains("wait (python3.11/threading.py)"), "{all:?}");
+        let table = waits(true);
+        let own = places(&table);
+        assert_eq!((own.len(), own[0].0), (1, Some(10.0)));
+        assert!(own[0].1.contains("train (me/train.py)"), "{own:?}");
+        assert!(table.about.contains("20 ns below no file"), "{}", table.about);
+    }
+}

@@ -1,0 +1,59 @@
+//! What a stack has to do with PyTorch's DataLoader, by the functions of
+//! `torch/utils/data` on it. Loaders of other frameworks are not separated from other code.
+
+/// What a stack has to do with data loading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A worker's.
+    Worker,
+    /// Of who takes batches.
+    Consumer,
+    /// Of who makes the loader: the workers are forked below this.
+    Starter,
+}
+
+impl Role {
+    /// Of one of Python's functions. Since 3.11 its name has the class before it.
+    pub(crate) fn of(function: &str, file: &str) -> Option<Role> {
+        let own = function.rsplit('.').next().unwrap_or(function);
+        match own {
+            "_worker_loop" if file.ends_with("_utils/worker.py") => Some(Role::Worker),
+            "__next__" | "_next_data" if file.ends_with("data/dataloader.py") => {
+                Some(Role::Consumer)
+            }
+            "__iter__" if file.ends_with("data/dataloader.py") => Some(Role::Starter),
+            _ => None,
+        }
+    }
+
+    /// Of a stack, from its functions: a forked worker's has its parent's
+    /// frames below its own.
+    pub(crate) fn of_all(roles: impl Iterator<Item = Role>) -> Option<Role> {
+        let rank = |role: &Role| match role {
+            Role::Worker => 2,
+            Role::Consumer => 1,
+            Role::Starter => 0,
+        };
+        roles.max_by_key(rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loaders_are_known_with_and_without_the_class_in_a_functions_name() {
+        let loader = "/lib/python3/site-packages/torch/utils/data/dataloader.py";
+        for name in ["__next__", "_BaseDataLoaderIter.__next__", "_next_data"] {
+            assert_eq!(Role::of(name, loader), Some(Role::Consumer), "{name}");
+        }
+        assert_eq!(Role::of("DataLoader.__iter__", loader), Some(Role::Starter));
+        assert_eq!(Role::of("__next__", "/home/me/dataloader_test.py"), None);
+        let worker = "/lib/torch/utils/data/_utils/worker.py";
+        assert_eq!(Role::of("_worker_loop", worker), Some(Role::Worker));
+        let roles = [Role::Worker, Role::Consumer, Role::Starter];
+        assert_eq!(Role::of_all(roles.into_iter()), Some(Role::Worker));
+        assert_eq!(Role::of_all([].into_iter()), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! A wait has one value in all reports of a run.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tprof_tests::{Job, Refused, Scratch, document, skip, traced};
+
+fn number(document: &Value, table: &str, key: &str, is: (&str, &str)) -> u64 {
+    let rows = document["tables"][table].as_array().unwrap();
+    let row = rows.iter().find(|row| row[is.0] == is.1);
+    let row = row.unwrap_or_else(|| panic!("{table} has no {is:?}: {rows:#?}"));
+    row[key].as_u64().unwrap()
+}
+
+#[test]
+fn the_wait_for_data_is_the_same_in_all_reports() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/planted.py");
+    if !Path::new("/usr/bin/python3").exists() {
+        return skip("there is no /usr/bin/python3");
+    }
+    let scratch = Scratch::new();
+    let job = Job::new("/usr/bin/python3").arg("-B").arg(&script).arg("data");
+    let run = traced(&job, &["--mem", "off"], &scratch).run;
+    let host = document("host", &run);
+    let blind = host["completeness"]["blind"].as_array().unwrap();
+    if blind.iter().any(|entry| entry["what"] == "CPU samples of native code") {
+        return skip(Refused::PerfEvents);
+    }
+    let of_host = number(&host, "parts", "wall_ns", ("part", "data"));
+    assert!(of_host > 500_000_000, "40 waits of 30 ms: {of_host}");
+    let findings = document("findings", &run);
+    assert_eq!(number(&findings, "findings", "gain_total_ns", ("rule", "DataWait")), of_host);
+    let cpu = document("cpu", &run);
+    assert_eq!(number(&cpu, "data_loading", "time_ns", ("part", "data")), of_host);
+}
