@@ -132,7 +132,7 @@ impl Engine {
             self.out.processes.losses.lose("symbols", "resolving them took too long", 0);
         }
         self.targets.values_mut().for_each(Target::read_cpu_time);
-        self.observe(sys::monotonic_ns());
+        self.observe(sys::monotonic_ns(), true);
         self.parts.info.end_ns = Some(match survivors.is_empty() {
             true => self.out.processes.last_end_ns.unwrap_or(now),
             false => now,

@@ -10,6 +10,7 @@ use crate::cpu::CpuSampler;
 use crate::directory::socket::SessionSocket;
 use crate::nvml::Devices;
 use crate::os::cgroup::Cgroup;
+use crate::os::host_cpu::HostCpu;
 use crate::os::sys;
 use crate::out::output::Output;
 use crate::out::survivors::Survivor;
@@ -136,6 +137,7 @@ pub struct Engine {
     /// Allocators that the programs hold.
     pub(super) allocators: Allocators,
     pub(super) cgroup: Cgroup,
+    pub(super) host_cpu: HostCpu,
     pub(super) devices: Devices,
     pub(super) reserve: Reserve,
     pub(super) timers: Timers,
@@ -179,6 +181,7 @@ impl Engine {
             targets: Targets::new(),
             allocators: Allocators::default(),
             cgroup,
+            host_cpu: HostCpu::find(),
             devices: Devices::default(),
             reserve,
             timers: Timers { flushed_ns: now, ..Timers::default() },
@@ -293,7 +296,7 @@ impl Engine {
         }
         if now - self.timers.observed_ns >= self.parts.config.rss_interval.as_nanos() as u64 {
             self.timers.observed_ns = now;
-            self.observe(now);
+            self.observe(now, false);
         }
         if now - self.timers.flushed_ns >= FLUSH_NS {
             self.timers.flushed_ns = now;

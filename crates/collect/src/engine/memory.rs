@@ -1,4 +1,4 @@
-//! Readings of the job's memory: of its cgroup, of each process, and of what processes share.
+//! Readings of the host's processors and of the job's memory: of its cgroup, of each process, and of what processes share.
 
 use super::main_loop::Engine;
 use super::pss::{Round, Sharer, Sizes};
@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use tprof_trace::model::{Counter, counter, property};
 
 impl Engine {
-    pub(super) fn observe(&mut self, now: u64) {
+    pub(super) fn observe(&mut self, now: u64, is_last: bool) {
+        if let Some(reading) = self.host_cpu.read(now, is_last) {
+            info::write_host_cpu(&mut self.out.files, now, &reading);
+        }
         let reading = self.cgroup.read();
         let oom =
             reading.oom_kills.zip(self.oom_at_start).map(|(now, start)| now.saturating_sub(start));

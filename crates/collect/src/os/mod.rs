@@ -3,6 +3,7 @@
 
 pub mod cgroup;
 mod gpu_host;
+pub mod host_cpu;
 pub mod maps;
 pub mod proc;
 mod socket;

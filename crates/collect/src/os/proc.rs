@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 
 /// `USER_HZ` is 100 on every Linux ABI.
-const TICK_NS: u64 = 10_000_000;
+pub(super) const TICK_NS: u64 = 10_000_000;
 /// Bytes of a page on x86-64.
 const PAGE: u64 = 4096;
 /// `PF_KTHREAD` of the kernel's `sched.h`.

@@ -1,6 +1,7 @@
 //! `run.json`, and rows that concern a whole file.
 
 use crate::os::cgroup::CgroupReading;
+use crate::os::host_cpu::HostCpuReading;
 use crate::out::files::Files;
 use crate::out::losses::Losses;
 use crate::symbols::{ModuleFile, ResolvedFrame};
@@ -73,21 +74,29 @@ pub fn write_cgroup(
     oom_kills: Option<u64>,
 ) {
     let values = [
-        (counter::CGROUP_BYTES, reading.current),
-        (counter::CGROUP_LIMIT_BYTES, reading.limit),
-        (counter::CGROUP_OOM_KILLS, oom_kills),
+        (counter::CGROUP_BYTES, reading.current.map(|bytes| bytes as f64)),
+        (counter::CGROUP_LIMIT_BYTES, reading.limit.map(|bytes| bytes as f64)),
+        (counter::CGROUP_OOM_KILLS, oom_kills.map(|kills| kills as f64)),
     ];
+    write_counters(files, time_ns, &values);
+}
+
+/// Writes a reading of the host's processors into every file.
+pub fn write_host_cpu(files: &mut Files, time_ns: u64, reading: &HostCpuReading) {
+    let values = [
+        (counter::HOST_BUSY_CORES, reading.busy_cores),
+        (counter::CGROUP_THROTTLED_NS, reading.throttled_ns.map(|ns| ns as f64)),
+    ];
+    write_counters(files, time_ns, &values);
+}
+
+/// Writes values of no process into every file, as far as they are known.
+fn write_counters(files: &mut Files, time_ns: u64, values: &[(&str, Option<f64>)]) {
     for open in &mut files.open {
         for (name, value) in values {
             if let Some(value) = value {
                 let name = open.writer.name(name);
-                open.counter(Counter {
-                    time_ns,
-                    process: None,
-                    device: None,
-                    name,
-                    value: value as f64,
-                });
+                open.counter(Counter { time_ns, process: None, device: None, name, value: *value });
             }
         }
     }

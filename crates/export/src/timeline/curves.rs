@@ -150,6 +150,8 @@ fn title(name: &str, gpu: Option<Gpu>) -> String {
         counter::CGROUP_BYTES => "Memory of the cgroup",
         counter::CGROUP_LIMIT_BYTES => "Memory limit of the cgroup",
         counter::CGROUP_OOM_KILLS => "OOM kills",
+        counter::HOST_BUSY_CORES => "Busy processors of the host",
+        counter::CGROUP_THROTTLED_NS => "Time that the cgroup's CPU limit took",
         other => other,
     };
     match gpu {

@@ -34,6 +34,12 @@ pub mod counter {
     pub const CGROUP_LIMIT_BYTES: &str = "cgroup_memory_limit_bytes";
     /// `oom_kill` count of the run's cgroup since the run began.
     pub const CGROUP_OOM_KILLS: &str = "cgroup_oom_kills";
+    /// How many processors of the host were busy since the value before, on average, with
+    /// any program.
+    pub const HOST_BUSY_CORES: &str = "host_busy_cores";
+    /// How long the CPU limit of the run's cgroup has kept its tasks off the processors since
+    /// the run began, ns, summed over processors; absent where the kernel keeps no such account.
+    pub const CGROUP_THROTTLED_NS: &str = "cgroup_throttled_ns";
     /// Share of the driver's last sampling period in which a kernel ran on a device. This
     /// and what follows is of no process; devices are numbered as NVML numbers the host's.
     pub const GPU_UTILIZATION: &str = "gpu_utilization";

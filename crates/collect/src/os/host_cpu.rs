@@ -1,0 +1,139 @@
+//! What all programs of the host took of its processors, and how long a limit of the job's
+//! cgroup kept it off them.
+
+use super::proc::TICK_NS;
+use super::sys;
+use std::fs;
+use std::path::PathBuf;
+
+/// A reading may take this share of the time between two: the kernel writes a line for each
+/// processor and interrupt, some 20 us with 2 processors, a millisecond with hundreds.
+const SHARE: u64 = 200;
+
+/// Reads the host's processors.
+#[derive(Debug, Default)]
+pub struct HostCpu {
+    /// `cpu.stat` of the cgroup that limits the job, if there is one.
+    limited: Option<PathBuf>,
+    /// When the next reading is due, ns.
+    due_ns: u64,
+    /// When the last was, ns, and the CPU time until then.
+    last: Option<(u64, u64)>,
+    /// The limit's account at the first reading.
+    throttled_before_ns: Option<u64>,
+}
+
+/// One reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostCpuReading {
+    /// How many processors were busy since the reading before, on average, with any program,
+    /// the kernel or interrupts; `None` of the first, and where `/proc/stat` has no such times.
+    pub busy_cores: Option<f64>,
+    /// How long the cgroup's CPU limit has kept its tasks off the processors since the first
+    /// reading, ns, summed over processors; `None` without such an account.
+    pub throttled_ns: Option<u64>,
+}
+
+impl HostCpu {
+    /// Finds the cgroup's account of CPU, version 2 or 1.
+    pub fn find() -> HostCpu {
+        let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let limited = text.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':');
+            let (controllers, path) = (parts.nth(1)?, parts.next()?.trim_end_matches('/'));
+            let base = match controllers {
+                "" => "/sys/fs/cgroup",
+                of if of.split(',').any(|one| one == "cpu") => "/sys/fs/cgroup/cpu",
+                _ => return None,
+            };
+            // In a container the path may be the host's: its own root is mounted.
+            let places = [format!("{base}{path}/cpu.stat"), format!("{base}/cpu.stat")];
+            let found = |path: &PathBuf| throttled_ns(path).is_some();
+            places.into_iter().map(PathBuf::from).find(found)
+        });
+        let throttled_before_ns = limited.as_ref().and_then(throttled_ns);
+        HostCpu { limited, throttled_before_ns, ..HostCpu::default() }
+    }
+
+    /// A reading, if one is due, or at once.
+    pub fn read(&mut self, now: u64, at_once: bool) -> Option<HostCpuReading> {
+        if now < self.due_ns && !at_once {
+            return None;
+        }
+        let busy_ns = fs::read_to_string("/proc/stat").ok().and_then(|text| busy_ns(&text));
+        let last = std::mem::replace(&mut self.last, busy_ns.map(|ns| (now, ns)));
+        let busy_cores = last.zip(busy_ns).and_then(|((last_ns, before_ns), ns)| {
+            let lasted_ns = now.checked_sub(last_ns).filter(|ns| *ns > 0)?;
+            Some(ns.checked_sub(before_ns)? as f64 / lasted_ns as f64)
+        });
+        let throttled_ns = self.limited.as_ref().and_then(throttled_ns);
+        let throttled_ns = throttled_ns.zip(self.throttled_before_ns);
+        let took_ns = sys::monotonic_ns().saturating_sub(now);
+        self.due_ns = now + took_ns * SHARE;
+        Some(HostCpuReading {
+            busy_cores,
+            throttled_ns: throttled_ns.and_then(|(ns, before_ns)| ns.checked_sub(before_ns)),
+        })
+    }
+}
+
+/// Of the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal,
+/// and the guests' time, which is in the first two already (proc(5)). Nothing where it has not
+/// even idle time, as in sandboxes that make the file up.
+fn busy_ns(text: &str) -> Option<u64> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let of = |places: &[usize]| places.iter().filter_map(|at| ticks.get(*at)).sum::<u64>();
+    let (busy, idle) = (of(&[0, 1, 2, 5, 6, 7]), of(&[3, 4]));
+    (busy > 0 && idle > 0).then_some(busy * TICK_NS)
+}
+
+/// Of `cpu.stat`: microseconds in version 2, nanoseconds in version 1.
+fn throttled_ns(path: &PathBuf) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| match line.split_once(' ')? {
+        ("throttled_usec", us) => us.parse::<u64>().ok()?.checked_mul(1000),
+        ("throttled_time", ns) => ns.parse().ok(),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_count_once_and_waits_do_not() {
+        let text = "cpu  100 10 50 900 40 3 2 5 60 6\ncpu0 1 2 3 4\n";
+        assert_eq!(busy_ns(text), Some((100 + 10 + 50 + 3 + 2 + 5) * TICK_NS));
+        assert_eq!(busy_ns("cpu  0 0 0 0 0 0 0 0 0 0\n"), None);
+        assert_eq!(busy_ns("cpu0 1 2 3 4\n"), None);
+        assert_eq!(busy_ns(""), None);
+    }
+
+    #[test]
+    fn time_under_a_limit_is_read_in_both_versions() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cpu.stat");
+        for (text, ns) in [
+            ("usage_usec 9\nnr_throttled 1\nthrottled_usec 25\n", Some(25_000)),
+            ("nr_periods 5\nnr_throttled 1\nthrottled_time 77\n", Some(77)),
+            ("usage_usec 9\n", None),
+        ] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(throttled_ns(&path), ns, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_spinning_thread_keeps_processors_busy() {
+        let mut host = HostCpu::find();
+        let mut read = || host.read(sys::monotonic_ns(), true).unwrap().busy_cores;
+        assert_eq!(read(), None);
+        let begun = std::time::Instant::now();
+        while begun.elapsed().as_millis() < 60 {}
+        let busy = read().unwrap();
+        let most = std::thread::available_parallelism().unwrap().get() as f64;
+        assert!(busy > 0.0 && busy < 2.0 * most.max(8.0), "{busy}");
+    }
+}
