@@ -12,6 +12,8 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import checks.truth
+import evidence
 import judge
 import raw
 import scrub
@@ -104,6 +106,17 @@ class Evidence(unittest.TestCase):
                 file.write(raw.HEAD.pack(b"TPROFRAW", raw.BUFFER, 1, 28, 100) + b"short")
             with self.assertRaises(raw.Unreadable):
                 raw.read(path)
+
+    def test_of_losses_counts_all_but_those_of_the_host(self):
+        for what, passes in (("stacks", True), ("heap events", True), ("records", False), ("frees of device memory", False),
+                             ("allocations of device memory", False), ("samples of devices", False)):
+            findings = evidence.Findings()
+            run = {"completeness": {"losses": [{"what": what, "why": "", "count": 1}], "blind": []}}
+            checks.truth.judge_losses("whole", run, findings)
+            self.assertEqual(findings.list[0]["passed"], passes, what)
+            findings = evidence.Findings()
+            checks.truth.judge_losses("whole", {"completeness": {"losses": [], "blind": [{"what": what}]}}, findings)
+            self.assertEqual(findings.list[0]["passed"], passes, what)
 
     def test_of_no_run_passes_nothing(self):
         with tempfile.TemporaryDirectory() as work:

@@ -7,7 +7,14 @@ from raw import SLACK_NS, Clock
 TIME_TOLERANCE = 0.02
 # A kernel's record also covers its launch on the device and its end: microseconds.
 AROUND_NS = 20_000
-DEVICE_MEMORY = ("device", "managed")
+# What tprof calls losses that have nothing to do with a device: stacks, samples and heap events.
+OF_HOST = {
+    "stacks", "whole stacks", "names of functions", "names of Python functions", "symbols",
+    "Python frames", "Python frames of CPU samples", "Python frames in stacks of allocations",
+    "CPU samples", "CPU samples for a moment", "CPU samples of native code", "kernel frames, and where threads wait",
+    "records of perf events", "times of threads", "milliseconds on a core", "last moments of processes",
+    "allocations", "events", "frees", "frees of sampled blocks", "heap events",
+}
 
 
 def parts_of(truth):
@@ -132,11 +139,10 @@ def judge_order(what, uncertainty_ns, kernels, spans, findings):
 
 
 def judge_losses(check, run, findings, **facts):
-    """Nothing of the device may be lost; stacks and samples of the host have nothing to do with it."""
+    """Nothing of the device may be lost. What is known to be of the host only does not count; any other name does."""
     completeness = run["completeness"]
-    words = ("stack", "sample", "frame", "heap", "allocation")
-    losses = [loss for loss in completeness["losses"] if not any(word in loss["what"] for word in words)]
-    blind = [one for one in completeness["blind"] if "perf" not in str(one) and "sample" not in str(one)]
+    losses = [loss for loss in completeness["losses"] if loss["what"] not in OF_HOST]
+    blind = [one for one in completeness["blind"] if one["what"] not in OF_HOST]
     findings.add(check, not losses and not blind, losses=losses[:3], blind=blind[:3], **facts)
 
 
