@@ -9,15 +9,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 version=${TORCH:-2.15.0}
-cache=${KINETO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof/kineto}/$version
+cache=$(sh scripts/kineto/fetch.sh)
 [ $# -gt 0 ] || cargo build --quiet -p tprof
 tprof=${1:-target/debug/tprof}
-mkdir -p "$cache"
-if [ ! -d "$cache/torch" ]; then
-    python3 -m pip install --quiet --no-deps --target "$cache/new" "torch==$version"
-    python3 -m pip install --quiet --target "$cache/new" typing_extensions filelock sympy networkx jinja2
-    mv "$cache"/new/* "$cache/"
-fi
 needed=$(readelf -dW "$cache/torch/lib/libtorch_cpu.so" | sed -n 's/.*\[libcupti\.so\.\(1[23]\)\].*/\1/p')
 sh tests/fake-cuda/build.sh "$PWD/target/stand-ins"
 work=$(mktemp -d)

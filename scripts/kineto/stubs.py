@@ -1,7 +1,9 @@
 """Makes libraries for what PyTorch needs and the stand-ins for CUDA do not have: stubs.py TORCH_LIB STAND_INS OUT.
 
 Each needed library that is not there becomes an empty one of its name; what no library defines
-becomes a function of libmissing.so, which returns an error of CUDA (CUPTI: success).
+becomes a function of libmissing.so, which returns an error of CUDA (CUPTI: success). Functions of the driver
+and of NVML that PyTorch looks up by name are in OUT/cuda.c and OUT/nvml.c, to be linked with the stand-ins'
+archives: all of them succeed.
 """
 
 import pathlib
@@ -10,6 +12,8 @@ import subprocess
 import sys
 
 NOT_SUPPORTED = 801
+LOOKED_UP = {"cuda": (r"cu[A-Z][a-z][A-Za-z0-9]{4,}(?:_v[0-9])?", "libcuda.so.1"),
+             "nvml": (r"nvml[A-Z]\w+", "libnvidia-ml.so.1")}
 OF_CUDA = re.compile(r"lib(cu|nv|nccl)")
 
 
@@ -20,6 +24,16 @@ def lines(*command):
 def names(library, which):
     found = (line.split()[-1] for line in lines("nm", "-D", which, str(library)))
     return {name.split("@")[0] for name in found}
+
+
+def looked_up(torch, stand_ins, out):
+    """Sources of what PyTorch asks a library for by name, and the stand-in for it does not have."""
+    texts = {text for path in torch.glob("lib*_cuda.so") for text in re.findall(rb"[\x20-\x7e]{4,}", path.read_bytes())}
+    for file, (pattern, library) in LOOKED_UP.items():
+        wanted = {text.decode() for text in texts if re.fullmatch(pattern.encode(), text)}
+        wanted -= names(stand_ins / library, "--defined-only")
+        lines = [f"int {name}(void) {{ return 0; }}" for name in sorted(wanted)]
+        (out / f"{file}.c").write_text("\n".join([*lines, "const int fake_major = 13;", ""]))
 
 
 def main():
@@ -42,6 +56,7 @@ def main():
         if OF_CUDA.match(name):
             link = [f"-Wl,-soname,{name}", "-L", str(out), "-Wl,--no-as-needed", "-lmissing", "-o", str(out / name)]
             subprocess.run([*build, *link], input="", text=True, check=True)
+    looked_up(torch, stand_ins, out)
     print(len(missing), "functions are missing")
 
 

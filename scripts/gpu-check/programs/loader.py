@@ -24,8 +24,8 @@ def main():
         Numbers(), batch_size=4, num_workers=2, multiprocessing_context="fork", pin_memory=True
     )
     for batch in loader:
-        sums += torch.exp2(batch.to("cuda", non_blocking=True) * 0).sum(0)
-    found = {"sum": float(sums[0]), "wanted": BATCHES * 4.0, "kernel": {"word": "exp2", "count": BATCHES}}
+        sums += torch.cos(batch.to("cuda", non_blocking=True) * 0).sum(0)
+    found = {"sum": float(sums[0]), "wanted": BATCHES * 4.0, "kernel": {"word": "cos", "count": BATCHES}}
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
 
