@@ -1,18 +1,15 @@
-"""What is read of a machine before anything runs: devices, driver, limits, libraries; and a
-virtual environment with torch, where one is wanted."""
+"""What is read of a machine before anything runs: devices, driver, limits, libraries."""
 
 import glob
 import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 
 # The newest PyTorch builds that a driver of this CUDA version runs, newest first.
 BUILDS = [((13, 0), "cu130"), ((12, 8), "cu128"), ((12, 6), "cu126"), ((12, 1), "cu121")]
-INDEX = "https://download.pytorch.org/whl/"
 
 
 def output(*command, limit_s=30):
@@ -23,6 +20,19 @@ def output(*command, limit_s=30):
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode(errors="replace")
+
+
+def failing(*command, limit_s=30):
+    """The last line of what a command printed, if it did not end with 0; None if it did."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=limit_s, check=False)
+    except OSError as error:
+        return error.strerror
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {limit_s} s"
+    lines = done.stdout.decode(errors="replace").strip().splitlines()
+    return None if done.returncode == 0 else lines[-1] if lines else f"status {done.returncode}, and no message"
 
 
 def contents(path):
@@ -48,6 +58,14 @@ def cuda_of_driver():
     """(major, minor) of the newest CUDA that the driver runs, or None."""
     found = re.search(r"CUDA Version\s*:\s*(\d+)\.(\d+)", output("nvidia-smi") or "")
     return found and (int(found.group(1)), int(found.group(2)))
+
+
+def without_driver(folders):
+    """Why no device can be used, or None."""
+    why = failing("nvidia-smi", "-L")
+    if why is None or find("libcuda.so.1", folders):
+        return None
+    return f"nvidia-smi: {why}; and there is no libcuda.so.1"
 
 
 def facts(tprof, folders):
@@ -104,35 +122,3 @@ def packages(python):
     )
     text = output(python, "-c", program)
     return json.loads(text) if text else {}
-
-
-def bootstrap(steps, folder, build):
-    """A virtual environment with that build of torch: its Python, or None."""
-    python = os.path.join(folder, "bin", "python")
-    if os.path.exists(python) and has_torch(python):
-        return python
-    version = "==2.4.1" if build == "cu121" else ""
-    if shutil.which("uv"):
-        made = steps.run(f"venv {build}", ["uv", "venv", "--quiet", folder], 60)
-        install = ["uv", "pip", "install", "--quiet", "--python", python]
-    else:
-        made = steps.run(f"venv {build}", [sys.executable, "-m", "venv", folder], 120)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if not made:
-        return None
-    # Only of this index: PyPI's torch is newer, and for a newer driver.
-    if steps.run(f"torch {build}", [*install, f"torch{version}", "numpy", "--index-url", INDEX + build], 480):
-        return python
-    newest = build == BUILDS[0][1]
-    return python if newest and steps.run("torch of PyPI", [*install, "torch", "numpy"], 480) else None
-
-
-def bootstrap_cuda(steps, folder, major, cuda):
-    """NVIDIA's runtime and CUPTI from PyPI, for the programs without torch: their folder, or None.
-    Of the driver's own minor version, which CUPTI must not be newer than."""
-    minor = cuda[1] if cuda and cuda[0] == major else {12: 9}.get(major, 0)
-    names = ["nvidia-cuda-runtime", "nvidia-cuda-cupti"]
-    wanted = [f"{name}{'-cu12' if major == 12 else ''}=={major}.{minor}.*" for name in names]
-    tool = ["uv", "pip"] if shutil.which("uv") else [sys.executable, "-m", "pip"]
-    done = steps.run(f"CUDA {major} libraries", [*tool, "install", "--quiet", "--target", folder, *wanted], 120)
-    return folder if done else None

@@ -20,7 +20,7 @@ import checks.rows
 import raw
 from evidence import Findings, Folder
 from judge import report, unpacked
-from main import export
+from tables import export
 
 
 def facts(one, record):

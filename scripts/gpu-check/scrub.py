@@ -1,11 +1,14 @@
 """Takes names of hosts, users and places out of what is given away, and packs it."""
 
 import gzip
+import io
 import os
 import re
 import socket
 import tarfile
+import zlib
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 # Lines of nvidia-smi -q that name a piece of hardware, and addresses of networks.
 IDENTITIES = re.compile(
     r"(?m)^(\s*(?:Serial Number|GPU UUID|Board ID|Board Part Number|GPU Part Number|Chassis Serial Number|"
@@ -79,42 +82,43 @@ def account(uid):
         return ""
 
 
-def file_into(scrubber, path, to):
-    """Writes what may be given away of a file."""
-    os.makedirs(os.path.dirname(to), exist_ok=True)
+def clean(scrubber, path):
+    """What may be given away of a file, as bytes."""
     with open(path, "rb") as file:
         data = file.read()
     if path.endswith(".gz"):
         text = scrubber.text(gzip.decompress(data).decode(errors="replace"))
         # Without a time: the same contents are the same bytes.
-        data = gzip.compress(text.encode(), mtime=0)
-    elif path.endswith(".cupti"):
-        data = scrubber.binary(data)
-    else:
-        data = scrubber.text(data.decode(errors="replace")).encode()
-    with open(to, "wb") as file:
-        file.write(data)
+        return gzip.compress(text.encode(), mtime=0)
+    if path.endswith(".cupti"):
+        return scrubber.binary(data)
+    return scrubber.text(data.decode(errors="replace")).encode()
+
+
+def readable(scrubber, path):
+    """The same; of a file that was cut off, which the judge could not read either, an empty one."""
+    try:
+        return clean(scrubber, path)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return b""
 
 
 def pack(scrubber, folder, archive):
-    """Everything in a folder, scrubbed, as ARCHIVE with one folder of its name in it."""
+    """Everything in a folder, scrubbed, as ARCHIVE with one folder of its name in it. One file at a
+    time: a disk that is nearly full has room for the archive only."""
     name = os.path.basename(archive).removesuffix(".tar.gz")
-    clean = folder.rstrip("/") + ".scrubbed"
     smi = os.path.join(folder, "nvidia-smi.txt")
     if os.path.exists(smi):
         with open(smi, encoding="utf-8", errors="replace") as file:
             scrubber.learn(file.read())
-
-    def anonymous(info):
-        info.uid = info.gid = info.mtime = 0
-        info.uname = info.gname = ""
-        return info
-
-    for at, _, files in os.walk(folder):
-        for file in sorted(files):
-            path = os.path.join(at, file)
-            if not os.path.islink(path):
-                file_into(scrubber, path, os.path.join(clean, os.path.relpath(path, folder)))
     with tarfile.open(archive, "w:gz") as tar:
-        tar.add(clean, arcname=name, filter=anonymous)
-    return clean
+        for at, folders, files in os.walk(folder):
+            folders.sort()
+            for file in sorted(files):
+                path = os.path.join(at, file)
+                if os.path.islink(path):
+                    continue
+                data = readable(scrubber, path)
+                info = tarfile.TarInfo(os.path.join(name, os.path.relpath(path, folder)))
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))

@@ -1,6 +1,7 @@
 """Runs one command with a limit of time, and keeps what it left: its end, its last lines, and
 where its threads stood if it had to be killed."""
 
+import errno
 import glob
 import json
 import os
@@ -23,10 +24,24 @@ class Steps:
     def left_s(self):
         return self.ends_at - time.monotonic()
 
-    def skip(self, name, why):
-        print(f"== {name}: not run: {why}", flush=True)
-        self.list.append({"name": name, "status": None, "seconds": 0, "hung": False, "skipped": why})
+    def skip(self, name, why, remedy=None):
+        """What did not run, why, and what to try."""
+        print(f"== {name}: not run: {why}", *([f"   try: {remedy}"] if remedy else []), sep="\n", flush=True)
+        self.list.append({"name": name, "status": None, "seconds": 0, "hung": False, "skipped": why, "try": remedy})
         self._write()
+
+    def last_words(self):
+        """The last line that the last step printed."""
+        ran = [one for one in self.list if "skipped" not in one]
+        try:
+            with open(self._log(ran[-1]["name"]), encoding="utf-8", errors="replace") as file:
+                lines = [line.strip() for line in file if line.strip()]
+        except (OSError, IndexError):
+            lines = []
+        return lines[-1][:300] if lines else "it printed no reason"
+
+    def _log(self, name):
+        return os.path.join(self.out, "logs", name.replace(" ", "-").replace(",", "") + ".txt")
 
     def run(self, name, command, limit_s=60, env=None, less_s=0):
         """True if it ended with 0. `less_s` of its seconds are its own rest, not counted."""
@@ -34,20 +49,32 @@ class Steps:
             self.skip(name, "the time for the whole check is used up")
             return False
         limit_s = min(limit_s, self.left_s())
-        log = os.path.join(self.out, "logs", name.replace(" ", "-").replace(",", "") + ".txt")
+        log = self._log(name)
         os.makedirs(os.path.dirname(log), exist_ok=True)
         began, stacks = time.monotonic(), None
         with open(log, "wb") as output:
-            job = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})}, start_new_session=True,
-            )
+            try:
+                job = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    env={**os.environ, **(env or {})}, start_new_session=True,
+                )
+            except OSError as error:
+                if error.errno == errno.ENOSPC:
+                    raise
+                self.skip(name, f"{command[0]} does not start: {error.strerror}")
+                return False
             try:
                 status = job.wait(limit_s)
             except subprocess.TimeoutExpired:
                 stacks = where_threads_are(job.pid)
                 os.killpg(job.pid, signal.SIGKILL)
                 status = job.wait()
+            except KeyboardInterrupt:
+                os.killpg(job.pid, signal.SIGKILL)
+                job.wait()
+                self.list.append({"name": name, "status": None, "seconds": round(time.monotonic() - began, 3), "hung": False,
+                                  "skipped": "the check was interrupted while it ran"})
+                raise
         seconds = time.monotonic() - began - less_s
         keep_tail(log)
         self.list.append({
@@ -60,8 +87,11 @@ class Steps:
         return status == 0
 
     def _write(self):
-        with open(os.path.join(self.out, "steps.json"), "w", encoding="utf-8") as file:
+        # Whole or not at all: a disk that is full leaves the list of before.
+        path = os.path.join(self.out, "steps.json")
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump(self.list, file, indent=1)
+        os.replace(f"{path}.new", path)
 
 
 def keep_tail(path):

@@ -38,6 +38,11 @@ fn steps_that_hang_end_and_archives_name_nobody() {
 }
 
 #[test]
+fn a_machine_that_lacks_something_is_named_and_leaves_an_archive() {
+    printed(Command::new("python3").arg(format!("{SCRIPTS}/test_hostile.py")));
+}
+
+#[test]
 fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
     let home = need_some!(stand_ins());
     let scratch = Scratch::new();

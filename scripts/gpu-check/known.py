@@ -1,0 +1,103 @@
+"""Runs the programs of known truth: each part, each end, and what recording costs."""
+
+import os
+import re
+import shutil
+
+import machine
+import tables
+from evidence import Folder
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ENDS = ("return", "exit", "_exit", "abort", "term", "kill", "fork")
+
+
+class Size:
+    """How much runs: whole, or `quick` to see that the parts work."""
+
+    def __init__(self, quick):
+        self.rest_ms = 1500 if quick else 2500
+        self.rounds = 2 if quick else 5
+        self.repeats = 2 if quick else 20
+        self.rate = ["launches=200", "nodes=20", "replays=2"] if quick else ["launches=100000", "nodes=2000", "replays=50"]
+
+
+def other_major(place, major):
+    """Whether a folder has the runtime of another CUDA only."""
+    has = lambda number: os.path.exists(os.path.join(place, f"libcudart.so.{number}"))
+    return has(25 - major) and not has(major)
+
+
+def environments(steps, folders):
+    """{program: environment} of those that can find their libraries; the others are skipped."""
+    found = {}
+    for program in sorted(name for name in os.listdir(HERE) if name.startswith("truth-")):
+        major = int(re.search(r"\d+", program).group())
+        places = {os.path.dirname(path) for name in (f"libcudart.so.{major}", f"libcupti.so.{major}")
+                  if (path := machine.find(name, folders))}
+        cudart = machine.find(f"libcudart.so.{major}", folders)
+        if not cudart and "static" not in program:
+            steps.skip(program, f"there is no libcudart.so.{major}", "--bootstrap, or --cuda DIR with the folder that has it")
+            continue
+        # The folder of the driver too, where it was named.
+        driver = machine.find("libcuda.so.1", folders)
+        places |= {os.path.dirname(driver)} if driver and folders else set()
+        rest = os.environ.get("LD_LIBRARY_PATH", "")
+        # Of several CUDA versions in the folders only this one.
+        kept = [place for place in sorted(places) if not other_major(place, major)] or sorted(places)
+        found[program] = {"LD_LIBRARY_PATH": ":".join([*kept, *filter(None, [rest])])}
+    return found
+
+
+class Known:
+    """The programs on this machine. `check` runs commands and has the places of their results."""
+
+    def __init__(self, check, quick):
+        self.check, self.steps, self.path, self.size = check, check.steps, check.path, Size(quick)
+
+    def run(self, found):
+        """All of them; `found` are those that can find their libraries."""
+        for program, env in found.items():
+            self.truth(program, env)
+        usable = [name for name in found if Folder(self.check.out).folder(name).has("traced.json")]
+        if not usable:
+            self.steps.skip("ends", "no program of known truth runs here")
+            return
+        # The newest that runs, with a runtime that the hooks find too.
+        program = max(usable, key=lambda name: (name.count("-") == 1, name))
+        for how in ENDS:
+            self.end(how, program, found[program])
+        self.repeats(program, found[program])
+        self.cost(program, found[program])
+
+    def truth(self, program, env):
+        command = [os.path.join(HERE, program), "work"]
+        native, traced = self.path(program, "native.json"), self.path(program, "traced.json")
+        # What does not run without tprof is no finding of it.
+        if self.steps.run(f"{program}, native", [*command, native], 60, env):
+            self.check.traced(f"{program}, traced", program, [*command, traced], env, raw=True)
+
+    def end(self, how, program, env):
+        command = [os.path.join(HERE, program), f"end={how}"]
+        self.steps.run(f"{how}, native", [*command, "rest=0", self.path(f"end-{how}", "native.json")], 30, env)
+        rest_ms = self.size.rest_ms
+        self.check.traced(f"{how}, traced", f"end-{how}", [*command, f"rest={rest_ms}", self.path(f"end-{how}", "traced.json")],
+                          env, 40, less_s=rest_ms / 1000)
+
+    def repeats(self, program, env):
+        """Against what happens seldom: each by a limit, with stacks where it hangs."""
+        for number in range(self.size.repeats):
+            how = ENDS[number % len(ENDS)]
+            command = [os.path.join(HERE, program), f"end={how}", "rest=0", self.path("repeats", "truth.json")]
+            run = self.path("repeats", "run")
+            self.steps.run(f"repeat {number} {how}", [self.check.tprof, "run", "--quiet", "--force", "-o", run, "--", *command],
+                           30, env)
+        shutil.rmtree(self.path("repeats", "run"), ignore_errors=True)
+
+    def cost(self, program, env):
+        command = [os.path.join(HERE, program), "rate", *self.size.rate]
+        for number in range(self.size.rounds):
+            self.steps.run(f"cost {number}, native", [*command, self.path("cost", f"native-{number}.json")], 60, env)
+            self.check.traced(f"cost {number}, traced", "cost", [*command, self.path("cost", f"traced-{number}.json")], env, 90)
+        # Rows of the last round would be most of the archive: only their sums are used.
+        tables.keep_overhead(self.path("cost", "tables.json.gz"))
