@@ -48,11 +48,17 @@ const DENIED: [(&str, Subject); 28] = [
     ("no CPU sample in PyTorch's DataLoader was recorded", Samples),
     ("no RSS was sampled", Rss),
     ("allocations were not recorded", Heap),
-    ("no collective was recorded; those of gloo and MPI never are", Communicates),
+    ("no collective was recorded, and no rank was sampled in one", Communicates),
 ];
 
 /// Beginnings of sentences that deny what no report counts, or only a part of it that they name.
-const UNCOUNTED: [&str; 29] = [
+const UNCOUNTED: [&str; 35] = [
+    "no compiled function was sampled",
+    "no function of Python's interpreter was sampled",
+    "no memory of a cgroup was recorded",
+    "no process forked a worker that lived on",
+    "no PSS was read",
+    "no time is judged",
     "no GPU samples in this run",
     "no memory in use was read from the driver",
     "no steps were recorded on ",

@@ -1,8 +1,11 @@
 //! A rank's collectives, as it is compared with the other ranks by them.
 
+use super::finding::SourceLine;
 use super::scene::Scene;
 use crate::gpu::stragglers::Meetings;
+use crate::host::RankHost;
 use crate::rank::collectives::operations;
+use crate::rank::samples::Part;
 
 /// A rank's collectives, for the comparison.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +18,42 @@ pub(super) struct Company {
     pub operations: usize,
     /// Collectives without a recorded kernel.
     pub without_kernel: u64,
+    /// The driving thread's time in collectives, by its samples; `None` if it was not sampled.
+    pub in_collectives: Option<InCollectives>,
+}
+
+/// A driving thread in collectives, and elsewhere.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InCollectives {
+    /// In them, waiting or polling.
+    pub ns: u64,
+    /// Judged in all.
+    pub wall_ns: u64,
+    /// Time elsewhere by line, most first.
+    pub lines: Vec<(SourceLine, u64)>,
+}
+
+/// Lines that are kept for the comparison.
+const MOST_LINES: usize = 50;
+
+impl InCollectives {
+    fn of(host: &RankHost) -> InCollectives {
+        let mut lines: Vec<(SourceLine, u64)> = Vec::new();
+        for (place, time) in host.ledger.places(None) {
+            if place.part == Part::Collective || place.function.is_empty() {
+                continue;
+            }
+            let function = place.function.clone();
+            let line = SourceLine { function, file: place.file.clone(), line: place.line };
+            match lines.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, ns)) => *ns += time.ns,
+                None => lines.push((line, time.ns)),
+            }
+        }
+        lines.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        lines.truncate(MOST_LINES);
+        InCollectives { ns: host.ledger.ns(Part::Collective), wall_ns: host.ledger.wall_ns, lines }
+    }
 }
 
 /// Reads a rank's collectives.
@@ -28,6 +67,7 @@ pub(super) fn company(scene: &Scene<'_>) -> Company {
         ranks: group.max(world_size(scene)),
         operations: operations.len(),
         without_kernel,
+        in_collectives: scene.host().map(InCollectives::of),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 
+use tprof_facts::labels::base_name;
 use tprof_trace::model::ThreadIndex;
 
 use crate::base::intervals::{Cover, Interval};
@@ -23,6 +24,10 @@ pub(super) struct Finding {
     pub bound_ns: u64,
     /// The time of which that is a share, where it is not the window.
     pub of_ns: Option<u64>,
+    /// Its size where it is memory.
+    pub bytes: Option<u64>,
+    /// Its share, where that is not of time.
+    pub share: Option<f64>,
     /// The line that has it, if one was recorded.
     pub line: Option<SourceLine>,
     /// Worth a note although little or no time is gained.
@@ -44,6 +49,17 @@ pub(super) struct SourceLine {
     pub file: String,
     /// Its number; 0 if unknown.
     pub line: u32,
+}
+
+impl SourceLine {
+    /// `a.py:3`, or what of that is known.
+    pub(super) fn shown(&self) -> String {
+        match (self.file.is_empty(), self.line) {
+            (true, _) => self.function.clone(),
+            (false, 0) => base_name(&self.file).to_owned(),
+            (false, line) => format!("{}:{line}", base_name(&self.file)),
+        }
+    }
 }
 
 /// An interval that one can open in a timeline.
@@ -93,6 +109,8 @@ impl Finding {
             advice: String::new(),
             bound_ns: 0,
             of_ns: None,
+            bytes: None,
+            share: None,
             line: None,
             keep: false,
             evidence: Vec::new(),
@@ -128,6 +146,12 @@ impl Finding {
     /// The time of which the gain is a share.
     pub(super) fn of(mut self, of_ns: u64) -> Finding {
         self.of_ns = Some(of_ns);
+        self
+    }
+
+    /// Its size in bytes, and the share that ranks it among others.
+    pub(super) fn bytes(mut self, bytes: u64, share: f64) -> Finding {
+        (self.bytes, self.share) = (Some(bytes), Some(share));
         self
     }
 

@@ -33,7 +33,8 @@ impl Joined<'_> {
 }
 
 fn share(finding: &Finding, rank: &RankFindings) -> f64 {
-    finding.bound_ns as f64 / finding.of_ns.unwrap_or(rank.window_ns).max(1) as f64
+    let of_time = finding.bound_ns as f64 / finding.of_ns.unwrap_or(rank.window_ns).max(1) as f64;
+    finding.share.unwrap_or(of_time)
 }
 
 /// All findings, those with the largest share of their rank's time first.

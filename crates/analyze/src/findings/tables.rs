@@ -1,7 +1,6 @@
 //! Findings as tables.
 
-use tprof_facts::labels::base_name;
-use tprof_facts::units::{count, counted, duration, percent};
+use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use super::absent;
 use super::join::{Joined, joined};
@@ -81,6 +80,7 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
         Column::data("gain_ns", Unit::Duration),
         Column::data("gain_share", Unit::Share),
         Column::data("gain_total_ns", Unit::Duration),
+        Column::data("size_bytes", Unit::Bytes),
         Column::data("step_ns", Unit::Duration),
         Column::new("what", "what", Unit::Text),
         Column::new("try", "try", Unit::Text),
@@ -114,6 +114,7 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
             per_step(one.bound_ns()),
             one.share().into(),
             one.finding.bound_ns.into(),
+            Cell::applies(one.finding.bytes),
             per_step(one.worst.step_ns),
             one.finding.what.as_str().into(),
             one.finding.advice.as_str().into(),
@@ -130,8 +131,9 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
 
 /// `1. HIGH, up to 120.3 ms a step (23.5 %): HotFunction, f, at train.py:12`.
 fn headline(one: &Joined<'_>, number: u64) -> String {
-    let gain = match one.finding.bound_ns {
-        0 => "no time to gain".to_owned(),
+    let gain = match (one.finding.bytes, one.finding.bound_ns) {
+        (Some(size), _) => bytes(size),
+        (None, 0) => "no time to gain".to_owned(),
         _ => format!("up to {} ({})", gain(one), percent(one.share())),
     };
     let severity = one.severity().name().to_uppercase();
@@ -141,7 +143,7 @@ fn headline(one: &Joined<'_>, number: u64) -> String {
     };
     let line = one.finding.line.as_ref().filter(|line| line.line > 0 && !line.file.is_empty());
     let at = match line {
-        Some(line) => format!(", at {}:{}", base_name(&line.file), line.line),
+        Some(line) => format!(", at {}", line.shown()),
         None => String::new(),
     };
     format!("{number}. {severity}, {gain}: {}{about}{at}", one.rule)

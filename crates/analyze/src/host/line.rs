@@ -20,6 +20,8 @@ pub struct Place {
     pub below: String,
     /// Base name of that function's module, where it is compiled code.
     pub library: String,
+    /// A checkpoint or a file is saved here, by the functions on the stack.
+    pub saves: bool,
 }
 
 impl Place {
@@ -47,6 +49,7 @@ impl Place {
             line: 0,
             below: String::new(),
             library: String::new(),
+            saves: frames.iter().any(|(func, _)| func.is_save()),
         };
         let Some(at) = at else { return place };
         let (func, line) = frames[at];

@@ -10,6 +10,7 @@ mod imports;
 mod ledger;
 mod life;
 mod line;
+mod meanwhile;
 mod others;
 mod rank_host;
 mod report;
@@ -19,6 +20,7 @@ mod visible;
 
 pub(crate) use ledger::WallTime;
 pub(crate) use line::Place;
+pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use others::Others;
 pub(crate) use rank_host::RankHost;
 pub use report::KIND;

@@ -9,6 +9,7 @@ use super::driver::Driver;
 use super::imports;
 use super::ledger::{Ledger, cut};
 use super::life::Life;
+use super::meanwhile::Meanwhile;
 use super::others::Others;
 use super::steps::StepTime;
 use super::visible::Visible;
@@ -32,6 +33,10 @@ pub struct RankHost {
     pub steps: Vec<StepTime>,
     /// Other threads of the rank.
     pub others: Others,
+    /// What others did while the driving thread waited for a lock, and while it had no core;
+    /// nothing where that took less than 1 % of the judged time.
+    pub locked: Meanwhile,
+    pub without_core: Meanwhile,
     /// What samples could show.
     pub visible: Visible,
     /// The longest waits and samples of each part in the judged time.
@@ -69,8 +74,25 @@ impl RankHost {
         let steps = StepTime::all(&steps, &rows, cpu);
         let others = Others::of(&driver, cpu);
         let longest = longest(&rows, life.window, &of_window);
+        let meanwhile = |part: Part| match ledger.ns(part) * 100 >= ledger.wall_ns {
+            true => Meanwhile::of(rank.file, cpu, &driver, &rows, life.window, part),
+            false => Meanwhile::default(),
+        };
+        let (locked, without_core) = (meanwhile(Part::Lock), meanwhile(Part::NoCore));
         let visible = Visible::of(cpu);
-        Some(RankHost { driver, life, ledger, start_up, imports, steps, others, visible, longest })
+        Some(RankHost {
+            driver,
+            life,
+            ledger,
+            start_up,
+            imports,
+            steps,
+            others,
+            locked,
+            without_core,
+            visible,
+            longest,
+        })
     }
 
     /// Wall time outside of start-up and the judged time.

@@ -1,9 +1,12 @@
 //! Which functions samples could show: what rules that recognise a cause by names must know
 //! before they deny it.
 
+use tprof_trace::model::ThreadState;
+
 use crate::rank::samples::{CpuTrace, Layer, is_interpreter};
 
-/// Over all samples of a rank.
+/// Over all samples on a core of a rank. Waits have stacks of compiled code without perf events,
+/// too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Visible {
     /// Compiled functions were sampled.
@@ -18,7 +21,9 @@ impl Visible {
     /// Of a rank's samples.
     pub fn of(trace: &CpuTrace) -> Visible {
         let mut found = Visible::default();
-        for func in trace.names.all().iter().filter(|func| func.layer == Layer::Native) {
+        let running = trace.stretches.iter().filter(|one| one.state == ThreadState::Running);
+        let functions = running.flat_map(|one| &one.stack).map(|id| trace.names.get(*id));
+        for func in functions.filter(|func| func.layer == Layer::Native) {
             found.native = true;
             if is_interpreter(&func.module) {
                 found.interpreter = true;

@@ -7,12 +7,14 @@
 mod blocks;
 pub mod churn;
 pub mod curve;
+pub(crate) mod forked;
 mod gauges;
 pub mod growth;
 mod host_memory;
 pub mod killed;
 pub mod maps;
 mod missing;
+mod moments;
 mod pass;
 mod points;
 mod rank_memory;
@@ -25,5 +27,6 @@ mod totals;
 mod weight;
 
 pub use host_memory::HostMemory;
+pub(crate) use moments::{Moments, growth_at};
 pub use rank_memory::{RankMemory, rank_memory};
 pub use totals::PEAK_SLACK_BYTES;

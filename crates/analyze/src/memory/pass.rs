@@ -72,7 +72,13 @@ pub(crate) struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
+    /// With the moments for growth that suit the file best.
     pub fn over(file: &'a TraceFile, clock: Clock) -> Pass<'a> {
+        Pass::at(file, clock, None)
+    }
+
+    /// With these moments.
+    pub fn at(file: &'a TraceFile, clock: Clock, points: Option<Points>) -> Pass<'a> {
         let processes = file.processes();
         let end = |p: &Process| Some((p.process, file.process_end(p.process)?.0));
         let ends: Ends = processes.iter().filter_map(end).collect();
@@ -81,7 +87,7 @@ impl<'a> Pass<'a> {
         let recording = Recording::of(processes);
         let totals =
             matches!(recording, Recording::Sampled(_)).then(|| totals::totals(file, &ends));
-        let points = Points::choose(file.marks(), life_ns);
+        let points = points.unwrap_or_else(|| Points::choose(file.marks(), life_ns));
         let axis = Axis::over(start_ns, end_ns);
         // A peak that is not in the totals must not be sought among samples.
         let peak_at_ns = totals.as_ref().map(|totals| totals.peak_at_ns.unwrap_or(u64::MAX));
@@ -201,7 +207,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn growth(&self) -> growth::Both {
+    pub(super) fn growth(&self) -> growth::Both {
         let why = if self.recording == Recording::Off { Some(OFF) } else { self.partial };
         match why {
             Some(why) => growth::Both { marks: Reading::missing(why), quarters: None },

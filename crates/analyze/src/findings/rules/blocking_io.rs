@@ -1,6 +1,7 @@
 //! BlockingIo: the driving thread waits for files, pipes or peers.
 
 use super::host_part::{amount, finding, hardly, host, is_found, line, lines};
+use super::sync_checkpoint;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -30,11 +31,13 @@ impl Rule for BlockingIo {
         ];
         let mut found = Vec::new();
         for (part, subject, what, advice) in kinds {
-            let ns = host.ledger.ns(part);
+            let saving_ns = sync_checkpoint::of_part(host, part);
+            let ns = host.ledger.ns(part) - saving_ns.min(host.ledger.ns(part));
             if !is_found(host, ns) {
                 continue;
             }
-            let places = host.ledger.places(Some(part));
+            let mut places = host.ledger.places(Some(part));
+            places.retain(|(place, _)| !place.saves);
             found.push(
                 finding(scene, host, what, part, ns)
                     .about(subject)

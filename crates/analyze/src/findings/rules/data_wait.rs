@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{amount, finding, functions, hardly, host, is_found, line, lines};
+use super::host_part::{amount, at_places, finding, hardly, host, is_found, line, lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -34,15 +34,19 @@ impl Rule for DataWait {
         }
         let places = host.ledger.places(Some(Part::Data));
         let workers = &host.others;
-        let made = match workers.workers.is_empty() {
+        let mut made = match workers.workers.is_empty() {
             true => "No worker process was sampled on a core.".to_owned(),
             false => format!(
                 "The workers ran for {}, most in {}, and were ready without a core for {}.",
                 duration(workers.workers_running_ns),
-                functions(&workers.workers),
+                at_places(&workers.workers),
                 duration(workers.workers_ready_ns),
             ),
         };
+        if waits_most(workers) {
+            let waits = at_places(&workers.workers_waiting);
+            made.push_str(&format!(" They wait themselves: {waits}."));
+        }
         let seen = format!("It waits for {}: {}. {made}", amount(host, ns), lines(&places));
         Verdict::Found(vec![
             finding(scene, host, "the job waits for its next data", Part::Data, ns)
@@ -53,11 +57,24 @@ impl Rule for DataWait {
     }
 }
 
+/// Whether the workers wait for other things than their next task longer than they run.
+fn waits_most(workers: &Others) -> bool {
+    let waits: u64 = workers.workers_waiting.iter().map(|(_, ns)| ns).sum();
+    waits > workers.workers_running_ns + workers.workers_ready_ns
+}
+
 /// More workers only help where a core is free.
 fn advice(workers: &Others) -> String {
+    if let Some((place, _)) = workers.workers_waiting.first().filter(|_| waits_most(workers)) {
+        return format!(
+            "Shorten what the workers wait for at {} (storage, a peer, a sleep), read ahead \
+             there, or start more workers: waiting takes no core.",
+            place.shown()
+        );
+    }
     let active_ns = workers.workers_running_ns + workers.workers_ready_ns;
     let ready = workers.workers_ready_ns as f64 / active_ns.max(1) as f64;
-    let hottest = workers.workers.first().map(|(function, _)| function.as_str());
+    let hottest = workers.workers.first().map(|(place, _)| place.shown());
     match hottest {
         Some(function) if ready >= MUCH_READY => format!(
             "Make {function} cheaper, or free cores: the workers lacked a core for {} of their \

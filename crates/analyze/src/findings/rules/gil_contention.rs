@@ -1,6 +1,6 @@
 //! GilContention: the driving thread waits for Python's global lock.
 
-use super::host_part::{amount, finding, functions, hardly, host, is_found, line, lines};
+use super::host_part::{amount, at_places, finding, hardly, host, is_found, line, lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -26,12 +26,13 @@ impl Rule for GilContention {
         let places = host.ledger.places(Some(Part::Gil));
         let held = match host.others.gil_holders.is_empty() {
             true => "Its holder was not sampled.".to_owned(),
-            false => format!("Other threads held it in {}.", functions(&host.others.gil_holders)),
+            false => format!("Other threads held it in {}.", at_places(&host.others.gil_holders)),
         };
         let advice = match host.others.gil_holders.first() {
-            Some((function, _)) => format!(
-                "Move {function} to a process of its own, or to code that releases the GIL \
-                 (NumPy, compiled extensions); start fewer Python threads."
+            Some((place, _)) => format!(
+                "Move {} to a process of its own, or to code that releases the GIL \
+                 (NumPy, compiled extensions); start fewer Python threads.",
+                place.function
             ),
             None => "Move the other threads' Python code to processes, or start fewer.".to_owned(),
         };

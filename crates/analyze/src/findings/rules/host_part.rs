@@ -107,8 +107,14 @@ pub(super) fn lines(places: &[(&Place, &WallTime)]) -> String {
     shown.collect::<Vec<String>>().join(", ")
 }
 
-/// Functions with their time: `f (1.2 s), g (0.2 s)`.
-pub(super) fn functions(of: &[(String, u64)]) -> String {
+/// Places with their time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
+pub(super) fn at_places(of: &[(Place, u64)]) -> String {
+    let shown = of.iter().take(2).map(|(at, ns)| format!("{} {}", at.shown(), duration(*ns)));
+    shown.collect::<Vec<String>>().join(", ")
+}
+
+/// Modules with their time: `torch (1.2 s), numpy (0.2 s)`.
+pub(super) fn modules(of: &[(String, u64)]) -> String {
     let shown = of.iter().take(2).map(|(name, ns)| format!("{name} ({})", duration(*ns)));
     shown.collect::<Vec<String>>().join(", ")
 }

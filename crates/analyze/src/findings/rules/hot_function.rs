@@ -31,7 +31,9 @@ impl Rule for HotFunction {
         };
         let mut functions: BTreeMap<(&str, &str), Vec<(&Place, &WallTime)>> = BTreeMap::new();
         for (place, time) in host.ledger.places(None) {
-            if place.part.is_running() && !place.function.is_empty() {
+            // Other rules judge collections and saving.
+            let counts = place.part.is_running() && place.part != Part::Gc && !place.saves;
+            if counts && !place.function.is_empty() {
                 functions.entry((&place.file, &place.function)).or_default().push((place, time));
             }
         }
@@ -96,7 +98,8 @@ fn hottest_line<'p>(places: &[(&'p Place, &WallTime)]) -> (&'p Place, u64) {
 fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (place, time) in places.iter().filter(|(place, _)| place.part != Part::Python) {
-        if !place.library.is_empty() {
+        // A function of compiled code has a module itself.
+        if !place.library.is_empty() && !place.below.is_empty() {
             *sums.entry(&place.library).or_default() += time.ns;
         }
     }

@@ -1,5 +1,7 @@
 //! LockContention: the driving thread waits for a lock, a condition or a thread.
 
+use tprof_facts::units::duration;
+
 use super::host_part::{amount, finding, hardly, host, is_found, line, lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -24,18 +26,29 @@ impl Rule for LockContention {
             return hardly(host, ns, "waiting for locks and threads");
         }
         let places = host.ledger.places(Some(Part::Lock));
-        let seen = format!(
-            "It waits for {}: {}. The holder is not recorded.",
-            amount(host, ns),
-            lines(&places)
-        );
+        let holder = host.locked.holder();
+        let held = match holder {
+            Some(doing) => {
+                format!("Meanwhile {} for {}.", doing.shown(), duration(doing.ns))
+            }
+            None => "No other thread was at one place meanwhile: the holder is unknown.".to_owned(),
+        };
+        let seen = format!("It waits for {}: {}. {held}", amount(host, ns), lines(&places));
+        let advice = match holder {
+            Some(doing) => format!(
+                "Take out of the lock what {} does at {}, hold it for less data, or do other work \
+                 before the wait.",
+                doing.place.function,
+                doing.place.shown(),
+            ),
+            None => "Hold the lock for less time or less data, or do other work before the wait; \
+                     `tprof report threads` has what the other threads do."
+                .to_owned(),
+        };
         Verdict::Found(vec![
             finding(scene, host, "the job waits for a lock or a thread", Part::Lock, ns)
                 .seen(seen)
-                .advice(
-                    "Hold the lock for less time or less data, or do other work before the wait; \
-                     `tprof report threads` has what the other threads do.",
-                )
+                .advice(advice)
                 .on_line(places.first().and_then(|(place, _)| line(place))),
         ])
     }

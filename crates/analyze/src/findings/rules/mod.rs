@@ -2,6 +2,7 @@
 
 mod allocation_churn;
 mod blocking_io;
+mod collective_wait;
 mod compute_bound;
 mod copies;
 mod counters;
@@ -9,9 +10,12 @@ mod data_load;
 mod data_wait;
 mod device_allocations;
 mod exposed_communication;
+mod forked_copies;
 mod fragmented_memory;
+mod gc_pauses;
 mod gil_contention;
 mod gpu_gaps;
+mod heap_growth;
 mod host_part;
 mod hot_function;
 mod kernel_kinds;
@@ -19,6 +23,7 @@ mod launch_bound;
 mod lock_contention;
 mod low_utilization;
 mod memory_bound;
+mod memory_near_limit;
 mod no_free_core;
 mod pageable_copies;
 mod recompilation;
@@ -26,14 +31,16 @@ mod small_batches;
 mod start_up;
 pub(super) mod stragglers;
 mod sync_bound;
+mod sync_checkpoint;
 mod synchronous_copies;
 mod synchronous_memsets;
 mod unoptimized_op;
+mod waiting_ranks;
 
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 24] = [
+pub(super) const RULES: [&dyn Rule; 30] = [
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
@@ -56,6 +63,12 @@ pub(super) const RULES: [&dyn Rule; 24] = [
     &gil_contention::GilContention,
     &lock_contention::LockContention,
     &blocking_io::BlockingIo,
+    &sync_checkpoint::SyncCheckpoint,
+    &collective_wait::CollectiveWait,
+    &gc_pauses::GcPauses,
     &no_free_core::NoFreeCore,
+    &heap_growth::HeapGrowth,
+    &memory_near_limit::MemoryNearLimit,
+    &forked_copies::ForkedCopies,
     &start_up::StartUp,
 ];

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{functions, host};
+use super::host_part::{host, modules};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -30,7 +30,7 @@ impl Rule for StartUp {
         }
         let imports = match host.imports.is_empty() {
             true => "No import was sampled.".to_owned(),
-            false => format!("Most in imports of {}.", functions(&host.imports)),
+            false => format!("Most in imports of {}.", modules(&host.imports)),
         };
         let seen = format!(
             "The process takes {} of its {} to begin, {} of that on a core. {imports}",

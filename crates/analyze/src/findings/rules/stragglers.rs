@@ -4,6 +4,7 @@
 
 use tprof_facts::units::{count, duration, percent};
 
+use super::{collective_wait, waiting_ranks};
 use crate::findings::company::Company;
 use crate::findings::finding::Finding;
 use crate::findings::outcome::{Outcome, RankFindings};
@@ -21,6 +22,21 @@ pub(in crate::findings) fn judge(ranks: &mut [RankFindings]) {
     let found = arrivals(&ranks.iter().map(|rank| &rank.company.meetings).collect::<Vec<_>>());
     if found.iter().any(|arrival| arrival.met > 0) {
         return compare(ranks, &found);
+    }
+    let is_recorded = |rank: &RankFindings| {
+        let Company { operations, without_kernel, .. } = rank.company;
+        operations > 0 || without_kernel > 0
+    };
+    if !ranks.iter().any(is_recorded)
+        && let Some(outcomes) = waiting_ranks::compare(NAME, ranks)
+    {
+        let found = outcomes.iter().flat_map(|outcome| &outcome.found);
+        let late_ns = found.map(|(finding, _)| finding.bound_ns).max().unwrap_or(0);
+        for (rank, outcome) in ranks.iter_mut().zip(outcomes) {
+            collective_wait::without(rank, late_ns);
+            rank.outcomes.push(outcome);
+        }
+        return;
     }
     let outcome = not_compared(ranks);
     ranks.iter_mut().for_each(|rank| rank.outcomes.push(outcome.clone()));
@@ -50,9 +66,9 @@ fn not_compared(ranks: &[RankFindings]) -> Outcome {
         )
     } else if are_many {
         unchecked(
-            "no collective was recorded; those of gloo and MPI never are",
-            "NCCL or RCCL collectives with their kernels; for others, compare the ranks' waits in \
-             `tprof report threads --rank N`",
+            "no collective was recorded, and no rank was sampled in one",
+            "NCCL or RCCL collectives with their kernels; for gloo and MPI CPU samples of all \
+             ranks, with their native code",
         )
     } else {
         clear("there is one rank, and no collective was recorded")

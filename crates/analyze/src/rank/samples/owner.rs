@@ -32,6 +32,31 @@ const CPYTHON: &str = "/Python-3.";
 /// Files that Python names so are text of the job's own.
 const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
 
+/// Functions of libraries that save, by part of their file.
+const SAVING_FILES: [(&str, &[&str]); 7] = [
+    ("torch/serialization.py", &["save", "_save", "_legacy_save"]),
+    ("torch/distributed/checkpoint/", &["save", "save_state_dict", "_save_state_dict"]),
+    ("safetensors/", &["save_file", "save_model"]),
+    ("numpy/lib/", &["save", "savez", "savez_compressed", "savetxt", "_savez"]),
+    ("joblib/numpy_pickle.py", &["dump"]),
+    ("lightning", &["save_checkpoint"]),
+    ("transformers/", &["save_pretrained", "_save_checkpoint", "save_model"]),
+];
+/// The C library's functions that wait until data is on the disk.
+const SYNCING: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "msync", "sync"];
+/// The kernel's.
+const KERNEL_SYNCING: [&str; 3] = ["vfs_fsync", "do_fsync", "ksys_sync"];
+
+/// Whether an own function's name, in small letters, is that of one that saves.
+fn is_saving_name(name: &str) -> bool {
+    let name = name.trim_start_matches('_');
+    // Checkpoints of activations are not written.
+    let writes = ["save", "write", "dump", "store"].iter().any(|verb| name.contains(verb));
+    name == "save"
+        || name.starts_with("save_")
+        || name.contains("checkpoint") && writes && !name.contains("restore")
+}
+
 impl Func {
     /// The kernel's, the C library's or the interpreter's.
     pub(crate) fn is_system(&self) -> bool {
@@ -47,6 +72,26 @@ impl Func {
                 || IMPORT_FILES
                     .iter()
                     .any(|end| self.file.ends_with(end) && standard_library(&self.file).is_some()))
+    }
+
+    /// A function that writes a checkpoint or makes a file durable, by its name: of PyTorch,
+    /// safetensors, NumPy, pickle, joblib and the C library, or of the user's own.
+    pub(crate) fn is_save(&self) -> bool {
+        let base = self.name.rsplit('.').next().unwrap_or(&self.name);
+        match self.layer {
+            Layer::Python => {
+                let of_library = |(file, functions): &(&str, &[&str])| {
+                    self.file.contains(file) && functions.contains(&base)
+                };
+                SAVING_FILES.iter().any(of_library)
+                    || self.is_own() && is_saving_name(&base.to_ascii_lowercase())
+            }
+            Layer::Native => {
+                let plain = base.trim_start_matches('_').trim_start_matches("GI_");
+                SYNCING.contains(&plain.trim_start_matches("libc_"))
+            }
+            Layer::Kernel => KERNEL_SYNCING.iter().any(|start| self.name.starts_with(start)),
+        }
     }
 
     /// In a file outside of site-packages, Python's standard library, system directories and

@@ -3,6 +3,7 @@
 
 use super::super::names::{Func, Layer};
 use super::super::waits;
+use super::is_interpreter;
 
 /// Frames from the innermost on in which an allocator's functions are searched.
 const ALLOCATOR_DEPTH: usize = 4;
@@ -65,13 +66,20 @@ const COLLECTORS: [&str; 6] = [
     "subtract_refs",
 ];
 
+/// CPython's functions that make objects which may refer to others; collections begin there.
+const GC_ALLOCATORS: [&str; 4] =
+    ["_PyObject_GC_New", "_PyObject_GC_NewVar", "_PyObject_GC_Malloc", "PyType_GenericAlloc"];
+
+/// Beginnings of names of functions in which ranks start, which is no collective of the job's.
+const NOT_COLLECTIVES: [&str; 2] = ["MPI_Init", "PMPI_Init"];
 /// Beginnings of names of collectives' functions.
 const COLLECTIVES: [&str; 9] =
     ["MPI_", "PMPI_", "MPIR_", "MPID", "ompi_", "opal_progress", "nccl", "pncc", "horovod::"];
 /// Parts of names of collectives' functions.
 const COLLECTIVE_PARTS: [&str; 4] = ["c10d::", "gloo::", "ProcessGroup", "TCPStore"];
 /// Beginnings of names of modules in which nothing else is done.
-const COLLECTIVE_MODULES: [&str; 4] = ["libmpi.so", "libnccl.so", "libopen-pal.so", "libgloo"];
+const COLLECTIVE_MODULES: [&str; 5] =
+    ["libmpi.so", "libmpich.so", "libnccl.so", "libopen-pal.so", "libgloo"];
 /// Files of Python's functions for collectives.
 const COLLECTIVE_FILES: [&str; 2] =
     ["torch/distributed/distributed_c10d.py", "horovod/torch/mpi_ops.py"];
@@ -136,8 +144,24 @@ pub(super) fn is_page_fault(frames: &[&Func]) -> bool {
 
 /// Whether Python's garbage is collected, by no Python function further in.
 pub(super) fn is_collection(frames: &[&Func]) -> bool {
-    let inner = native(frames).take_while(|func| func.layer == Layer::Native);
-    inner.take(DEPTH).any(|func| COLLECTORS.iter().any(|start| func.name.starts_with(start)))
+    let inner = native(frames).take_while(|func| func.layer == Layer::Native).take(DEPTH);
+    let inner: Vec<&Func> = inner.copied().collect();
+    inner.iter().any(|func| COLLECTORS.iter().any(|start| func.name.starts_with(start)))
+        || is_nameless_collection(&inner)
+}
+
+/// The same in an interpreter without names of its inner functions: a function that makes an
+/// object calls allocators and the collector. Allocators call no other nameless function but to
+/// map memory, which is the C library's.
+fn is_nameless_collection(inner: &[&Func]) -> bool {
+    let makes = |func: &&Func| GC_ALLOCATORS.contains(&&*func.name);
+    let Some(at) = inner.iter().position(makes) else { return false };
+    let is_nameless = |func: &Func| func.is_nameless() && is_interpreter(&func.module);
+    let is_libc = |func: &&Func| func.module.starts_with("libc.so");
+    at >= 2
+        && is_nameless(inner[at - 1])
+        && is_nameless(inner[at - 2])
+        && !inner[..at].iter().any(is_libc)
 }
 
 /// Whether a call that waits for a device polls.
@@ -148,6 +172,10 @@ pub(super) fn waits_for_device(frames: &[&Func]) -> bool {
 
 /// Whether a stack is in a collective.
 pub(super) fn is_collective(frames: &[&Func]) -> bool {
+    let starts = |func: &&Func| NOT_COLLECTIVES.iter().any(|start| func.name.starts_with(start));
+    if frames.iter().copied().any(|func| func.layer == Layer::Native && starts(&func)) {
+        return false;
+    }
     frames.iter().take(DEPTH).any(|func| match func.layer {
         Layer::Kernel => false,
         Layer::Python => COLLECTIVE_FILES.iter().any(|end| func.file.ends_with(end)),

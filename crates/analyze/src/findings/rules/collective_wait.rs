@@ -1,0 +1,68 @@
+//! CollectiveWait: the driving thread is in collective operations, where ranks wait for each
+//! other.
+
+use tprof_facts::units::duration;
+
+use super::host_part::{amount, finding, hardly, host, is_found, line, lines, unseen_native};
+use crate::findings::outcome::RankFindings;
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::severity::LEAST_SHARE;
+use crate::findings::verdict::Verdict;
+use crate::rank::samples::Part;
+
+/// Name, as reports write it.
+const NAME: &str = "CollectiveWait";
+
+/// Time in gloo, MPI, NCCL and c10d, by the functions on the stack: waiting or polling.
+pub(super) struct CollectiveWait;
+
+impl Rule for CollectiveWait {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let ns = host.ledger.ns(Part::Collective);
+        if !is_found(host, ns) {
+            // A collective that polls is only seen by samples of compiled code.
+            return unseen_native(scene).unwrap_or_else(|| hardly(host, ns, "time in collectives"));
+        }
+        let places = host.ledger.places(Some(Part::Collective));
+        Verdict::Found(vec![
+            finding(scene, host, "the job is in collective operations", Part::Collective, ns)
+                .seen(format!("It is there for {}: {}.", amount(host, ns), lines(&places)))
+                .advice(
+                    "If one rank comes late (see Stragglers), shorten what it does before; else \
+                     send less or less often (larger buckets, gradient accumulation), and overlap \
+                     it with other work (asynchronous operations).",
+                )
+                .on_line(places.first().and_then(|(place, _)| line(place))),
+        ])
+    }
+}
+
+/// Takes the waiting for a late rank, which Stragglers has found, out of a rank's finding.
+pub(super) fn without(rank: &mut RankFindings, late_ns: u64) {
+    let window_ns = rank.window_ns;
+    let Some(outcome) = rank.outcomes.iter_mut().find(|one| one.rule == NAME) else { return };
+    let mut left_ns = 0;
+    outcome.found.retain_mut(|(finding, _)| {
+        finding.bound_ns = finding.bound_ns.saturating_sub(late_ns);
+        left_ns = finding.bound_ns;
+        let of_ns = finding.of_ns.unwrap_or(window_ns).max(1);
+        if late_ns > 0 {
+            let of_late = duration(late_ns);
+            finding.seen.push_str(&format!(" Up to {of_late} of it is Stragglers' finding."));
+        }
+        finding.bound_ns as f64 >= LEAST_SHARE * of_ns as f64
+    });
+    if outcome.found.is_empty() && outcome.clear.is_none() && outcome.unchecked.is_none() {
+        let left = duration(left_ns);
+        outcome.clear = Some(format!("{left} beside the wait for a late rank (Stragglers)"));
+    }
+}

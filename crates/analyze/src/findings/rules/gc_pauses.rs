@@ -1,0 +1,55 @@
+//! GcPauses: the driving thread runs Python's garbage collector.
+
+use super::host_part::{amount, finding, hardly, host, is_found, line, lines, unseen_native};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::rank::samples::Part;
+
+/// Samples in the collector.
+pub(super) struct GcPauses;
+
+impl Rule for GcPauses {
+    fn name(&self) -> &'static str {
+        "GcPauses"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let ns = host.ledger.ns(Part::Gc);
+        if !is_found(host, ns) {
+            if let Some(unseen) = unseen_native(scene) {
+                return unseen;
+            }
+            if host.visible.nameless_interpreter {
+                return Verdict::unchecked(
+                    "the interpreter is stripped, so not all of its collector's functions have \
+                     names",
+                    "an interpreter with symbols",
+                );
+            }
+            return match host.visible.interpreter {
+                true => hardly(host, ns, "garbage collection"),
+                false => Verdict::none("no function of Python's interpreter was sampled"),
+            };
+        }
+        let places = host.ledger.places(Some(Part::Gc));
+        Verdict::Found(vec![
+            finding(scene, host, "Python collects garbage often", Part::Gc, ns)
+                .seen(format!(
+                    "Its collector runs for {}, most below {}.",
+                    amount(host, ns),
+                    lines(&places)
+                ))
+                .advice(
+                    "After start-up call gc.collect() and gc.freeze(), then raise \
+                     gc.set_threshold(), or collect between steps only; make fewer containers \
+                     (arrays in place of lists of objects).",
+                )
+                .on_line(places.first().and_then(|(place, _)| line(place))),
+        ])
+    }
+}

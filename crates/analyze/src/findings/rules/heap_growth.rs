@@ -1,0 +1,136 @@
+//! HeapGrowth: live bytes rise all through the judged time.
+
+use tprof_facts::frames::Layer;
+use tprof_facts::units::{bytes, counted, duration};
+
+use crate::findings::finding::SourceLine;
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::memory::growth::Growth;
+use crate::memory::{Moments, growth_at};
+use crate::rank::samples::Func;
+
+/// Less growth is that of any program.
+const LEAST_BYTES: i64 = 1 << 20;
+/// Least share of what is live at the end.
+const LEAST_OF_LIVE: f64 = 0.05;
+/// The straight line through all moments rises by about as much as the last is above the first:
+/// by these shares of it. What was filled once does not.
+const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
+/// Least steps that are moments.
+const LEAST_STEPS: usize = 4;
+/// Parts of the judged time, where there are no steps.
+const PARTS: u64 = 16;
+/// A growing heap takes no time until memory is full: its share is no more than that of a
+/// medium finding.
+const MOST_SHARE: f64 = 0.099;
+const MINUTE_NS: f64 = 6e10;
+
+/// Live bytes at each step, or at even moments of the judged time.
+pub(super) struct HeapGrowth;
+
+impl Rule for HeapGrowth {
+    fn name(&self) -> &'static str {
+        "HeapGrowth"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let Some(moments) = moments(scene) else {
+            return Verdict::none("no time is judged");
+        };
+        let by_step = scene.steps >= LEAST_STEPS;
+        let growth = match growth_at(scene.rank.file, scene.clock, moments) {
+            Ok(growth) => growth,
+            Err(why) => {
+                return Verdict::unchecked(why, "recorded allocations (`tprof run --mem sampled`)");
+            }
+        };
+        let intervals = growth.points.saturating_sub(1) as f64;
+        let steadiness = growth.bytes_per_interval * intervals / growth.growth_bytes.max(1) as f64;
+        let of_live = growth.growth_bytes as f64 / growth.last_bytes.max(1) as f64;
+        let grows = growth.growth_bytes >= LEAST_BYTES && of_live >= LEAST_OF_LIVE;
+        if !grows || !STEADY.contains(&steadiness) {
+            let grown = bytes(growth.growth_bytes.max(0) as u64);
+            let how = if grows { ", but not steadily" } else { "" };
+            return Verdict::clear(format!("live heap grows by {grown}{how}"));
+        }
+        let grown = growth.growth_bytes as u64;
+        let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
+        let rate = match by_step {
+            true => format!("{} a step", bytes(growth.bytes_per_interval as u64)),
+            false => {
+                let rate = grown as f64 * MINUTE_NS / life_ns.max(1) as f64;
+                format!("{} a minute", bytes(rate as u64))
+            }
+        };
+        let site = site(&growth);
+        let estimate = if growth.estimate { ", estimated from samples" } else { "" };
+        let seen = format!(
+            "Live heap grows from {} to {} in {} ({rate}{estimate}); {}.{}",
+            bytes(growth.first_bytes),
+            bytes(growth.last_bytes),
+            duration(life_ns),
+            counted(growth.sites.len() as u64, "site grows", "sites grow"),
+            match &site {
+                Some((line, of)) => format!(" Most of it by {}: {}.", line.function, bytes(*of)),
+                None => String::new(),
+            }
+        );
+        let mut finding = scene
+            .finding("the heap grows all the time")
+            .bytes(grown, of_live.min(MOST_SHARE))
+            .seen(seen)
+            .advice(
+                "Release what this line keeps: lists and caches that only grow, losses and \
+                 graphs that are kept with their tensors (use .item() or .detach()). `tprof \
+                 report memory` has all sites that grow.",
+            )
+            .on_line(site.map(|(line, _)| line));
+        finding.keep = true;
+        Verdict::Found(vec![finding])
+    }
+}
+
+/// The steps' beginnings, or even moments of the judged time.
+fn moments(scene: &Scene<'_>) -> Option<Moments> {
+    let window = scene.window.span()?;
+    if scene.steps >= LEAST_STEPS {
+        let mut times: Vec<u64> = scene.later_steps.iter().map(|step| step.start).collect();
+        times.extend(scene.later_steps.last().map(|step| step.end.saturating_sub(1)));
+        return Some(Moments::steps(times));
+    }
+    let part = window.length() / PARTS;
+    Some(Moments::even((0..PARTS).map(|at| window.start + at * part).collect()))
+}
+
+/// The line of the user's own code, or else the innermost one with a file, of the site that
+/// grows most; with its bytes.
+fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
+    let site = growth.sites.first()?;
+    let lines: Vec<SourceLine> = site.stack.iter().filter_map(|frame| line(frame)).collect();
+    let own = lines.iter().find(|line| is_own(line)).or(lines.first());
+    let whole = || SourceLine {
+        function: site.stack.first().map_or(String::new(), |frame| frame.to_string()),
+        file: String::new(),
+        line: 0,
+    };
+    Some((own.cloned().unwrap_or_else(whole), site.growth_bytes.max(0) as u64))
+}
+
+/// `f (a.py:3)`.
+fn line(frame: &str) -> Option<SourceLine> {
+    let (function, place) = frame.strip_suffix(')')?.rsplit_once(" (")?;
+    let (file, line) = place.rsplit_once(':')?;
+    Some(SourceLine {
+        function: function.to_owned(),
+        file: file.to_owned(),
+        line: line.parse().ok()?,
+    })
+}
+
+fn is_own(line: &SourceLine) -> bool {
+    let layer = if line.file.ends_with(".py") { Layer::Python } else { Layer::Native };
+    let func = Func { name: "".into(), file: line.file.as_str().into(), module: "".into(), layer };
+    func.is_own()
+}

@@ -1,0 +1,67 @@
+//! SyncCheckpoint: the driving thread saves while the job waits.
+
+use super::host_part::{amount, finding, hardly, host, is_found, line, lines};
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::verdict::Verdict;
+use crate::host::{Place, RankHost, WallTime};
+use crate::rank::samples::Part;
+use tprof_facts::units::duration;
+
+/// Time below functions that save, by their names, on a core or not.
+pub(super) struct SyncCheckpoint;
+
+impl Rule for SyncCheckpoint {
+    fn name(&self) -> &'static str {
+        "SyncCheckpoint"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let places: Vec<(&Place, &WallTime)> =
+            host.ledger.places(None).into_iter().filter(|(place, _)| place.saves).collect();
+        let ns = sum(&places, |_| true);
+        if !is_found(host, ns) {
+            return hardly(host, ns, "saving");
+        }
+        let running = sum(&places, Part::is_running);
+        let seen = format!(
+            "It saves for {}, of which {} on a core: {}.",
+            amount(host, ns),
+            duration(running),
+            lines(&places),
+        );
+        let advice = match running * 2 > ns {
+            true => {
+                "Most of it is serialisation: copy the state (to pinned memory) and save the copy \
+                 on another thread or process, save less often, or in a format without pickling."
+            }
+            false => {
+                "Most of it is waiting for storage: copy the state and write the copy on another \
+                 thread or process, save less often, or to a faster disk first."
+            }
+        };
+        let widest = places.iter().max_by_key(|(_, time)| time.ns);
+        let part = widest.map_or(Part::FileIo, |(place, _)| place.part);
+        Verdict::Found(vec![
+            finding(scene, host, "the job waits while it saves", part, ns)
+                .seen(seen)
+                .advice(advice)
+                .on_line(widest.and_then(|(place, _)| line(place))),
+        ])
+    }
+}
+
+/// Time of these parts of places.
+fn sum(places: &[(&Place, &WallTime)], of: impl Fn(Part) -> bool) -> u64 {
+    places.iter().filter(|(place, _)| of(place.part)).map(|(_, time)| time.ns).sum()
+}
+
+/// Time of a part that is a checkpoint's.
+pub(super) fn of_part(host: &RankHost, part: Part) -> u64 {
+    let places = host.ledger.places(Some(part)).into_iter();
+    places.filter(|(place, _)| place.saves).map(|(_, time)| time.ns).sum()
+}

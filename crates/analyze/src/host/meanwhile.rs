@@ -1,0 +1,144 @@
+//! What the rank's other threads did while the driving thread was kept: which of them may have
+//! held its lock, or had its core.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Process, ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
+
+use super::driver::Driver;
+use super::line::Place;
+use crate::base::intervals::{Cover, Interval};
+use crate::rank::samples::{CpuTrace, Part};
+
+/// Another thread at one place.
+#[derive(Clone, Debug)]
+pub struct Doing {
+    /// The thread's own name, or its number.
+    pub thread: String,
+    /// Its process is not the driving thread's.
+    pub is_worker: bool,
+    /// What it did there.
+    pub place: Place,
+    /// For how long while the driving thread was kept.
+    pub ns: u64,
+    /// For how long in the rest of the judged time.
+    pub outside_ns: u64,
+}
+
+impl Doing {
+    /// `thread hog in spin (a.py:3)`.
+    pub fn shown(&self) -> String {
+        format!("{} in {}", self.thread, self.place.shown())
+    }
+}
+
+/// While the driving thread was kept by one cause.
+#[derive(Clone, Debug, Default)]
+pub struct Meanwhile {
+    /// How long it was.
+    pub kept_ns: u64,
+    /// The rest of the judged time.
+    pub outside_ns: u64,
+    /// The others, most time first.
+    pub doings: Vec<Doing>,
+}
+
+type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
+
+impl Meanwhile {
+    /// Of rows of the driving thread that count as `part`.
+    pub fn of(
+        file: &TraceFile,
+        cpu: &CpuTrace,
+        driver: &Driver,
+        own: &[Sample],
+        window: Interval,
+        part: Part,
+    ) -> Meanwhile {
+        let kept = own.iter().filter(|row| row.state != ThreadState::Running);
+        let kept = kept.filter(|row| cpu.part(row.process, row.stack, row.state) == Some(part));
+        let kept = Cover::of(kept.map(lasted)).intersection(&Cover::of([window]));
+        let outside = Cover::of([window]).without(&kept);
+        let (inside, rest) = (kept.measure(), outside.measure());
+        let mut sums: FxHashMap<Key, [u64; 2]> = FxHashMap::default();
+        for row in file.blocks::<Sample>().flatten() {
+            let is_own = row.process == driver.process && row.thread == driver.thread;
+            let has_place = row.state != ThreadState::Running || row.cpu.is_some();
+            if is_own || !has_place {
+                continue;
+            }
+            let part = |measure: &crate::base::intervals::Measure<'_>| match row.state {
+                // A sample is of a moment, and stands for all of its weight.
+                ThreadState::Running => {
+                    row.weight_ns * measure.within(Interval::new(row.time_ns, row.time_ns + 1))
+                }
+                _ => measure.within(lasted(&row)),
+            };
+            let sum = sums.entry((row.process, row.thread, row.stack, row.state)).or_default();
+            sum[0] += part(&inside);
+            sum[1] += part(&rest);
+        }
+        let mut doings: FxHashMap<(ProcessIndex, ThreadIndex, Place), [u64; 2]> =
+            FxHashMap::default();
+        for ((process, thread, stack, state), ns) in sums {
+            let Some(part) = cpu.part(process, stack, state) else { continue };
+            let place = Place::of(part, cpu.stack(process, stack), &cpu.names);
+            let sum = doings.entry((process, thread, place)).or_default();
+            (sum[0], sum[1]) = (sum[0] + ns[0], sum[1] + ns[1]);
+        }
+        let doing =
+            |((process, thread, place), ns): ((ProcessIndex, ThreadIndex, Place), [u64; 2])| {
+                let thread = name(file, process, thread);
+                let is_worker = process != driver.process;
+                Doing { thread, is_worker, place, ns: ns[0], outside_ns: ns[1] }
+            };
+        let mut doings: Vec<Doing> =
+            doings.into_iter().filter(|(_, ns)| ns[0] > 0).map(doing).collect();
+        doings.sort_by(|a, b| (b.ns, &a.thread, &a.place).cmp(&(a.ns, &b.thread, &b.place)));
+        Meanwhile { kept_ns: kept.length(), outside_ns: outside.length(), doings }
+    }
+
+    /// Of the threads of the driving thread's process the one, at one place, that most likely
+    /// held what it waited for: it was there while the thread waited, and not otherwise.
+    pub fn holder(&self) -> Option<&Doing> {
+        let may_hold = |doing: &&Doing| {
+            let waits = matches!(doing.place.part, Part::Lock | Part::Data | Part::Unknown);
+            !doing.is_worker && !waits && !doing.place.function.is_empty()
+        };
+        let weight = |doing: &Doing| {
+            let inside = doing.ns as f64 / self.kept_ns.max(1) as f64;
+            let outside = doing.outside_ns as f64 / self.outside_ns.max(1) as f64;
+            doing.ns as f64 * (inside - outside).max(0.0)
+        };
+        let found = self.doings.iter().filter(may_hold);
+        let found = found.max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
+        (found.ns as f64 >= LEAST_HELD * self.kept_ns as f64 && weight(found) > 0.0)
+            .then_some(found)
+    }
+
+    /// Those on a core, most time first.
+    pub fn running(&self) -> impl Iterator<Item = &Doing> {
+        self.doings.iter().filter(|doing| doing.place.part.is_running())
+    }
+}
+
+/// A holder is at its place for this share of the wait.
+const LEAST_HELD: f64 = 0.3;
+
+fn lasted(row: &Sample) -> Interval {
+    Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns))
+}
+
+/// `thread hog`, `thread 4711`, `process 4712`.
+fn name(file: &TraceFile, process: ProcessIndex, thread: ThreadIndex) -> String {
+    let row = file.threads().iter().find(|row| row.thread == thread);
+    let of: Option<&Process> = file.processes().iter().find(|row| row.process == process);
+    let tid = row.map_or(0, |row| row.tid);
+    let program = of.map_or("", |of| tprof_facts::labels::program(file.name(of.command)));
+    let own = file.thread_name(thread).filter(|own| !program.starts_with(own));
+    match (own, of.is_some_and(|of| of.pid == tid)) {
+        (Some(own), _) => format!("thread {own}"),
+        (None, true) => format!("process {tid}"),
+        (None, false) => format!("thread {tid}"),
+    }
+}

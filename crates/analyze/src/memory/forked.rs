@@ -1,0 +1,114 @@
+//! Memory that forked workers copied: pages that they shared with their parent until one of them
+//! wrote.
+//!
+//! Of a process and its forked children, proportional set sizes (PSS) add up to the pages that
+//! they have together. Before the fork that was the parent's RSS; since then it rises by what is
+//! allocated and by what is copied.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Process, ProcessIndex, counter, property};
+
+use super::gauges::{Sample, process_samples};
+
+/// What a process and its workers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForkedMemory {
+    /// Forked children that lived when it was read.
+    pub workers: u64,
+    /// RSS of the parent before the first of them.
+    pub before: u64,
+    /// Sum of PSS, at its highest.
+    pub pss: u64,
+    /// Sum of RSS at that time.
+    pub rss: u64,
+    /// Live heap that came since; `None` if no heap was recorded.
+    pub own: Option<u64>,
+    /// The rest of what came since: copies, and slack of allocators.
+    pub copied: u64,
+}
+
+/// Of the process with most forked children that were read together; `None` if there is none.
+///
+/// # Errors
+///
+/// Why there is no PSS.
+pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
+    let Some((parent, children)) = family(file) else { return Ok(None) };
+    let is_of = |process: ProcessIndex| {
+        process == parent.process || children.iter().any(|child| child.process == process)
+    };
+    let mut rounds: FxHashMap<u64, Vec<Sample>> = FxHashMap::default();
+    for sample in process_samples(file, counter::PSS_BYTES) {
+        if is_of(sample.1) {
+            rounds.entry(sample.0).or_default().push(sample);
+        }
+    }
+    // The parent's pages count in parts only where it was read with its children.
+    let of_all =
+        |round: &[Sample]| round.len() > 1 && round.iter().any(|sample| sample.1 == parent.process);
+    rounds.retain(|_, round| of_all(round));
+    let sum = |round: &[Sample]| round.iter().map(|sample| sample.2).sum::<u64>();
+    let most = rounds.iter().max_by_key(|(time_ns, round)| (sum(round), **time_ns));
+    let Some((&at_ns, round)) = most else {
+        let why = file.property(property::NO_PSS);
+        let why = why.and_then(|json| serde_json::from_str::<String>(json).ok());
+        return match why {
+            Some(why) => Err(format!("no PSS was read: {why}")),
+            None => Err("workers lived for too short a time to be read".to_owned()),
+        };
+    };
+    let fork_ns = children.iter().map(|child| child.start_ns).min().unwrap_or(at_ns);
+    let rss = process_samples(file, counter::RSS_BYTES);
+    let Some(before) = latest(&rss, parent.process, fork_ns) else {
+        return Err("the parent's RSS before the fork was not read".to_owned());
+    };
+    let read: Vec<ProcessIndex> = round.iter().map(|sample| sample.1).collect();
+    let rss_then: u64 = read.iter().filter_map(|process| latest(&rss, *process, at_ns)).sum();
+    let own = own(file, parent.process, &read, fork_ns, at_ns);
+    let pss = sum(round);
+    let copied = pss.saturating_sub(before).saturating_sub(own.unwrap_or(0));
+    let workers = read.len() as u64 - 1;
+    Ok(Some(ForkedMemory { workers, before, pss, rss: rss_then, own, copied }))
+}
+
+/// The process with most children that run the same program: they were forked, and not replaced.
+fn family(file: &TraceFile) -> Option<(&Process, Vec<&Process>)> {
+    let processes = file.processes();
+    let images = |pid: u32| processes.iter().filter(move |one| one.pid == pid).count();
+    let forked = |parent: &Process| -> Vec<&Process> {
+        let is_child = |one: &&Process| {
+            one.parent == parent.pid
+                && one.process != parent.process
+                && one.command == parent.command
+                && one.start_ns >= parent.start_ns
+                && images(one.pid) == 1
+        };
+        processes.iter().filter(is_child).collect()
+    };
+    let families = processes.iter().map(|parent| (parent, forked(parent)));
+    let families = families.filter(|(_, children)| !children.is_empty());
+    families.max_by_key(|(parent, children)| (children.len(), std::cmp::Reverse(parent.process)))
+}
+
+/// A quantity of a process at a moment: as last read before it.
+fn latest(samples: &[Sample], process: ProcessIndex, at_ns: u64) -> Option<u64> {
+    let before = samples.iter().filter(|sample| sample.1 == process && sample.0 <= at_ns);
+    before.max_by_key(|sample| sample.0).map(|sample| sample.2)
+}
+
+/// Live heap that came between two moments.
+fn own(
+    file: &TraceFile,
+    parent: ProcessIndex,
+    read: &[ProcessIndex],
+    fork_ns: u64,
+    at_ns: u64,
+) -> Option<u64> {
+    let totals = file.totals().iter();
+    let mut heap: Vec<Sample> =
+        totals.filter_map(|row| Some((row.time_ns, row.process, row.live_bytes?))).collect();
+    heap.extend(process_samples(file, counter::HEAP_BYTES));
+    let then: Option<u64> = read.iter().map(|process| latest(&heap, *process, at_ns)).sum();
+    Some(then?.saturating_sub(latest(&heap, parent, fork_ns)?))
+}

@@ -1,0 +1,41 @@
+//! Growth between moments that a caller chooses.
+
+use tprof_facts::Clock;
+use tprof_trace::TraceFile;
+
+use super::growth::Growth;
+use super::pass::Pass;
+use super::points::{Beat, Points};
+use crate::base::reading::Reading;
+
+/// Moments at which live bytes are compared, none of them warm-up.
+pub(crate) struct Moments(Points);
+
+impl Moments {
+    /// Beginnings of steps, in order.
+    pub fn steps(times: Vec<u64>) -> Moments {
+        Moments(Points { beat: Beat::Step, times, warm_up: 0 })
+    }
+
+    /// Even moments, in order.
+    pub fn even(times: Vec<u64>) -> Moments {
+        Moments(Points { beat: Beat::Mark, times, warm_up: 0 })
+    }
+}
+
+/// What grew between these moments.
+///
+/// # Errors
+///
+/// Why that is not known.
+pub(crate) fn growth_at(
+    file: &TraceFile,
+    clock: Clock,
+    moments: Moments,
+) -> Result<Growth, String> {
+    match Pass::at(file, clock, Some(moments.0)).growth().marks {
+        Reading::Is(growth) => Ok(growth),
+        Reading::Missing(why) => Err(why),
+        Reading::Estimate { value, .. } => Ok(value),
+    }
+}
