@@ -71,6 +71,7 @@ fn what_a_compiled_program_launches_is_recorded_kernel_by_kernel() {
         assert_eq!((traced.outcome.code, &traced.outcome.stdout), (Some(0), &printed));
         let ran = read(traced, &log, 0);
         assert_launches(&ran.file, name);
+        assert_calls(&ran);
         let mut kernels = BTreeMap::new();
         for kernel in rows::<Kernel>(&ran.file) {
             *kernels.entry(ran.file.name(kernel.name).to_owned()).or_insert(0) += 1;

@@ -47,8 +47,8 @@ pub struct Gpu {
     clock_steps: u32,
     /// From then on CUPTI records the CUDA runtime's calls.
     pub calls_from_ns: Option<u64>,
-    /// The runtime call of the last record: its thread and beginning.
-    pub last_call: Option<(ThreadIndex, u64)>,
+    /// The call of the last record.
+    pub last_call: Option<Span>,
 }
 
 impl Gpu {
@@ -156,7 +156,6 @@ impl Gpu {
                 let row = self.rows.call(&call, place);
                 self.wait_of_call(&call, &row);
                 if row.kind == SpanKind::Runtime {
-                    self.last_call = Some((row.thread, row.start_ns));
                     let call_made = RuntimeCall {
                         name: call.name,
                         correlation: call.correlation,
@@ -168,6 +167,7 @@ impl Gpu {
                     self.launches
                         .called(&call_made, || self.rows.texts.text(call.name).unwrap_or_default());
                 }
+                self.last_call = Some(row);
                 self.spans.push(row);
             }
             ExtKind::Wait => {
@@ -399,7 +399,7 @@ impl Gpu {
     pub fn changed_memory(&mut self, calls: impl Iterator<Item = MemoryCall>) {
         // Before its records begin CUPTI has none to match.
         let from_ns = self.calls_from_ns.filter(|_| self.records_memory).unwrap_or(u64::MAX);
-        calls.filter(|call| call.from_ns >= from_ns).for_each(|call| self.matching.called(call));
+        calls.filter(|call| call.to_ns >= from_ns).for_each(|call| self.matching.called(call));
     }
 
     /// Writes changes of memory that only CUPTI recorded: the hooks' rows of the others have the

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, HashSet};
 use tprof_trace::model::ThreadIndex;
 
-/// How late CUPTI may be.
-const SETTLED_MS: u64 = 30_000;
+/// How late CUPTI's record of a call may be.
+pub const SETTLED_MS: u64 = 30_000;
 /// How far the two may place one call apart.
 const APART_MS: u64 = 2;
 /// A shorter stretch is no gap: what a switch of recording, or a flush, cuts off.

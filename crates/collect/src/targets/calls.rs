@@ -2,12 +2,14 @@
 //! them: rows of the trace. Where CUPTI records the same calls, its records are used; collectives
 //! come also from NCCL's profiler plugin.
 
+mod in_progress;
 mod note;
 mod unseen;
 mod words;
 
 pub use note::CallNote;
 pub use unseen::UnseenLaunches;
+use in_progress::InProgress;
 use words::arguments;
 
 use crate::gpu::coverage::Coverage;
@@ -52,6 +54,7 @@ pub struct Calls {
     pub unseen: UnseenLaunches,
     names: Vec<NameId>,
     spans: Vec<Span>,
+    in_progress: InProgress,
     allocations: Vec<DeviceAllocation>,
     /// Collectives, which other records are joined to.
     pub collectives: Collectives,
@@ -75,6 +78,7 @@ impl Calls {
             unseen: UnseenLaunches::default(),
             names: Vec::new(),
             spans: Vec::new(),
+            in_progress: InProgress::default(),
             allocations: Vec::new(),
             collectives: Collectives::new(process),
             threads: HashMap::new(),
@@ -190,6 +194,30 @@ impl Calls {
         self.cupti_calls_from_ns.is_some_and(|from| start_ns >= from)
     }
 
+    /// CUPTI recorded a call of the runtime's or the driver's.
+    pub fn recorded_by_cupti(&mut self, row: &Span) {
+        if row.kind == SpanKind::Runtime {
+            self.coverage.covered(row.thread, row.start_ns);
+        }
+        let since_ns = self.cupti_calls_from_ns.map_or(0, |from| row.start_ns.saturating_sub(from));
+        self.in_progress.recorded(row, since_ns);
+    }
+
+    /// Takes out the rows of calls that CUPTI records, or may have recorded too: it may have begun
+    /// while they waited.
+    fn leave_to_cupti(&mut self) {
+        let Some(from_ns) = self.cupti_calls_from_ns else { return };
+        let ends_later = |span: &mut Span| {
+            matches!(span.kind, SpanKind::Runtime | SpanKind::Driver)
+                && span.start_ns + span.duration_ns >= from_ns
+        };
+        for span in self.spans.extract_if(.., ends_later) {
+            if span.start_ns < from_ns {
+                self.in_progress.hold(span);
+            }
+        }
+    }
+
     /// What a call changes for its thread.
     fn of_thread(
         &mut self,
@@ -298,7 +326,7 @@ impl Calls {
 
     /// Rows that wait.
     fn rows(&self) -> usize {
-        self.spans.len() + self.allocations.len()
+        self.spans.len() + self.in_progress.len() + self.allocations.len()
     }
 
     /// Writes what waits, if there is enough of it or it has waited long enough.
@@ -315,13 +343,8 @@ impl Calls {
             return Ok(());
         }
         self.first_waiting_ns = None;
-        // CUPTI's agent may have begun while they waited.
-        let mut spans = std::mem::take(&mut self.spans);
-        spans.retain(|span| {
-            !matches!(span.kind, SpanKind::Runtime | SpanKind::Driver)
-                || !self.is_recorded_by_cupti(span.start_ns)
-        });
-        self.spans = spans;
+        self.leave_to_cupti();
+        self.spans.extend(self.in_progress.settle(now_ns, last));
         for (thread, start_ns) in std::mem::take(&mut self.started) {
             if self.is_recorded_by_cupti(start_ns) {
                 self.coverage.counted(thread, start_ns);

@@ -125,8 +125,8 @@ impl Notes for NoteSink<'_> {
         let record = gpu::AgentRecord { kind, argument, clock, thread: thread.index, payload };
         let sound = self.gpu.take(record, &mut place, self.clock, &mut self.processes.losses);
         self.calls.cupti_calls_from_ns = self.gpu.calls_from_ns;
-        if let Some((thread, start_ns)) = self.gpu.last_call.take() {
-            self.calls.coverage.covered(thread, start_ns);
+        if let Some(call) = self.gpu.last_call.take() {
+            self.calls.recorded_by_cupti(&call);
         }
         sound
     }
