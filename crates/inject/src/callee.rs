@@ -37,9 +37,33 @@ static KNOWN: [CallSite; PLACES] =
 /// that have the function.
 #[inline]
 pub fn find(name: &'static [u8], number: u32, caller: usize, prefix: &[u8], own: usize) -> usize {
+    find_as(caller, name, number, caller, prefix, own)
+}
+
+/// The same of a function that each object calls from very many places, each of them once: an
+/// answer is kept by page, which is of one object.
+pub fn find_by_page(
+    name: &'static [u8],
+    number: u32,
+    caller: usize,
+    prefix: &[u8],
+    own: usize,
+) -> usize {
+    find_as(caller >> 12, name, number, caller, prefix, own)
+}
+
+#[inline(always)]
+fn find_as(
+    site: usize,
+    name: &'static [u8],
+    number: u32,
+    caller: usize,
+    prefix: &[u8],
+    own: usize,
+) -> usize {
     // One return address may serve calls of several functions, through a pointer.
-    let key = caller ^ (number as usize) << 48;
-    let Some(place) = KNOWN.get((caller ^ caller >> 10 ^ number as usize) % PLACES) else {
+    let key = site ^ (number as usize) << 48;
+    let Some(place) = KNOWN.get((site ^ site >> 10 ^ number as usize) % PLACES) else {
         return 0;
     };
     let address = place.address.load(Relaxed);

@@ -6,7 +6,7 @@
 
 use crate::block::Thread;
 use crate::frame::{Frame, half, word};
-use crate::{array_bytes, gate, gemm, ring, stacks};
+use crate::{array_bytes, gate, gemm, kernels, ring, stacks};
 use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins, Mapping, memory};
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
@@ -25,6 +25,7 @@ fn matters(does: Does) -> bool {
             | Does::Selects
             | Does::Instantiates { .. }
             | Does::Conditions
+            | Does::Handles
     )
 }
 
@@ -33,7 +34,13 @@ pub fn enter(number: u32, frame: &mut Frame) {
     frame.start = 0;
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
     let Some(thread) = gate::recording() else { return };
-    if !thread.calls.get() || !(thread.is_on() || matters(function.does)) {
+    if !thread.calls.get() {
+        return;
+    }
+    if function.does == Does::Registers {
+        return kernels::registered(frame);
+    }
+    if !(thread.is_on() || matters(function.does)) {
         return;
     }
     if let Does::Communicates { .. } = function.does
@@ -81,8 +88,11 @@ pub fn leave(number: u32, frame: &Frame) {
     match function.does {
         Does::Plain { stream: of } => stream = of.map_or(0, |at| frame.register(at)),
         Does::Launches { kernel, stream: of } => {
-            stream = if succeeded { frame.at(of) } else { 0 };
             detail = frame.register(kernel);
+            if succeeded {
+                stream = frame.at(of);
+                kernels::launched(thread, detail, end);
+            }
         }
         Does::Copies { bytes, kind: of, stream: to } => {
             stream = to.map_or(0, |at| frame.register(at));
@@ -107,7 +117,8 @@ pub fn leave(number: u32, frame: &Frame) {
         Does::Maps(how) if succeeded => mapped(thread, number, frame, how, end),
         Does::Resets { .. } | Does::Maps(_) | Does::Finds => {}
         Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
-        Does::Conditions => {}
+        Does::Handles if succeeded => kernels::handle_made(frame),
+        Does::Conditions | Does::Registers | Does::Handles => {}
         Does::Communicates { .. } => {
             thread.collective.set(0);
             return communicated(thread, number, frame, function.does, end);

@@ -63,6 +63,8 @@ pub mod attach;
 
 pub mod gate;
 
+pub mod kernels;
+
 pub mod calls;
 pub mod calls_made;
 pub mod heap;

@@ -59,6 +59,11 @@ pub enum Does {
     },
     /// Makes a handle of a condition, by which a node of a graph decides on the device what runs.
     Conditions,
+    /// Registers a kernel: the address of its stub is argument 1, its name argument 3.
+    Registers,
+    /// Makes a handle of a kernel (`cudaKernel_t`), which goes to argument 0, of the one with its
+    /// stub at argument 1.
+    Handles,
     /// Launches a kernel, known by the address of its stub or by its handle (`cudaKernel_t`).
     Launches {
         /// Which argument is the kernel.
@@ -481,6 +486,9 @@ functions! {
     Nccl ncclScatterConfig 2 talks(2, 3, Some(4), Register(5), Stack(0));
     Runtime cudaMemcpy2D_ptds 1 NOTHING;
     Runtime cudaMemcpy2DAsync_ptsz 2 NOTHING;
+    Runtime __cudaRegisterFunction 4 Does::Registers;
+    Runtime __cudaGetKernel 0 Does::Handles;
+    Runtime cudaGetKernel 0 Does::Handles;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
@@ -562,6 +570,8 @@ mod tests {
                 | Does::Maps(_)
                 | Does::Finds
                 | Does::Conditions
+                | Does::Registers
+                | Does::Handles
                 | Does::Joins(_)
                 | Does::Selects => true,
                 Does::Instantiates { flags } => within(flags),

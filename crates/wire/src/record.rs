@@ -187,6 +187,9 @@ pub enum ExtKind {
     Communicator = 51,
     /// It multiplied matrices: [`crate::gemm::GEMM_WORDS`].
     Gemm = 52,
+    /// The name of a kernel, at the first launch of it: the kernel as [`ExtKind::HostCall`] has it
+    /// (stub or handle), and the name by [`crate::gpu::pack_text`].
+    KernelName = 53,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -196,7 +199,8 @@ impl ExtKind {
     /// The extended kind of a `word0`, if it is one.
     pub fn of(word0: u64) -> Option<ExtKind> {
         use ExtKind::*;
-        const CALLS: &[ExtKind] = &[HostCall, HostMemory, Collective, Communicator, Gemm];
+        const CALLS: &[ExtKind] =
+            &[HostCall, HostMemory, Collective, Communicator, Gemm, KernelName];
         const ALL: &[ExtKind] = &[
             Wide,
             Stack,

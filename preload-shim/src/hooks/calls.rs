@@ -115,9 +115,10 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
         Library::Driver => entry_points::given(number),
         _ => 0,
     };
-    let real = match given {
-        0 => callee::find(name, number, frame.caller(), prefix, own),
-        given => given,
+    let real = match (given, function.does) {
+        (0, Does::Registers) => callee::find_by_page(name, number, frame.caller(), prefix, own),
+        (0, _) => callee::find(name, number, frame.caller(), prefix, own),
+        (given, _) => given,
     };
     if real == 0 {
         frame.set_result(none);

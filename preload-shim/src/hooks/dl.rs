@@ -9,7 +9,7 @@ use crate::{real, table};
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
-use tprof_inject::{python, unwind};
+use tprof_inject::{kernels, python, unwind};
 
 /// Hook.
 #[unsafe(no_mangle)]
@@ -19,6 +19,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     python::unloaded();
     if error == 0 {
         unwind::code_changed();
+        kernels::forget();
     }
     error
 }

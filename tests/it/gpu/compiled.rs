@@ -7,6 +7,8 @@ use tprof_tests::{compiled, cuda_libraries};
 /// Rounds of two launches, by each of two threads.
 const ROUNDS: u64 = 25;
 const LAUNCHES: u64 = 2 * 2 * ROUNDS;
+/// The kernels, which are launched equally often.
+const KERNELS: [&str; 2] = ["add(float*, float)", "scale<float>(float*, float)"];
 /// Options for default streams, and the call to which nvcc compiles `<<<>>>` with them.
 const STREAMS: [(&str, &str); 2] =
     [("legacy", "__cudaLaunchKernel"), ("per-thread", "__cudaLaunchKernel_ptsz")];
@@ -76,9 +78,7 @@ fn what_a_compiled_program_launches_is_recorded_kernel_by_kernel() {
         for kernel in rows::<Kernel>(&ran.file) {
             *kernels.entry(ran.file.name(kernel.name).to_owned()).or_insert(0) += 1;
         }
-        let wanted = ["add(float*, float)", "scale<float>(float*, float)"];
-        let wanted = wanted.map(|name| (name.to_owned(), LAUNCHES / 2));
-        assert_eq!(kernels, wanted.into());
+        assert_eq!(kernels, KERNELS.map(|name| (name.to_owned(), LAUNCHES / 2)).into());
         let report = document("launches", &ran.traced.run);
         let calls = report["tables"]["launches"].as_array().unwrap();
         let of_name: u64 =
@@ -101,7 +101,15 @@ fn without_cupti_the_hooks_count_a_compiled_programs_launches() {
         assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
         let file = TraceFile::open(&traced.run.join("rank-0.tprof")).unwrap();
         assert_launches(&file, name);
-        assert!(rows::<Span>(&file).iter().all(|span| span.status == Some(0)));
+        let spans = rows::<Span>(&file);
+        assert!(spans.iter().all(|span| span.status == Some(0)));
+        // Each launch names its kernel, which the program knows by a handle.
+        let mut kernels = BTreeMap::new();
+        for span in spans.iter().filter(|span| is_launch(file.name(span.name))) {
+            let args: Value = serde_json::from_str(file.name(span.args)).unwrap();
+            *kernels.entry(args["kernel"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+        }
+        assert_eq!(kernels, KERNELS.map(|name| (name.to_owned(), LAUNCHES / 2)).into());
     }
 }
 

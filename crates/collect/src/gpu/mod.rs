@@ -12,7 +12,7 @@ mod launches;
 pub mod matching;
 mod ranges;
 mod rows;
-mod texts;
+pub mod texts;
 mod thread_rows;
 pub mod virtual_memory;
 

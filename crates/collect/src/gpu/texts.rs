@@ -33,9 +33,7 @@ impl Default for Texts {
 impl Texts {
     /// Takes a definition: an id, the length in bytes, the bytes.
     pub fn define(&mut self, id: u32, payload: &[u64]) -> Option<()> {
-        let (len, words) = payload.split_first()?;
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let raw = String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned();
+        let raw = unpack_text(payload)?;
         for recent in [&mut self.recent, &mut self.recent_plain] {
             recent[id as usize % RECENT] = (0, NameId::default());
         }
@@ -86,6 +84,13 @@ impl Texts {
         *recent = (id, name);
         name
     }
+}
+
+/// A text as [`tprof_wire::gpu::pack_text`] laid it out.
+pub fn unpack_text(payload: &[u64]) -> Option<String> {
+    let (len, words) = payload.split_first()?;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    Some(String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned())
 }
 
 /// `cudaLaunchKernel_v7000` → `cudaLaunchKernel`: CUPTI names the version of a

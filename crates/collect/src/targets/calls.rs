@@ -3,13 +3,15 @@
 //! come also from NCCL's profiler plugin.
 
 mod in_progress;
+mod kernels;
 mod note;
 mod unseen;
 mod words;
 
+use in_progress::InProgress;
+use kernels::Kernels;
 pub use note::CallNote;
 pub use unseen::UnseenLaunches;
-use in_progress::InProgress;
 use words::arguments;
 
 use crate::gpu::coverage::Coverage;
@@ -55,6 +57,7 @@ pub struct Calls {
     names: Vec<NameId>,
     spans: Vec<Span>,
     in_progress: InProgress,
+    kernels: Kernels,
     allocations: Vec<DeviceAllocation>,
     /// Collectives, which other records are joined to.
     pub collectives: Collectives,
@@ -79,6 +82,7 @@ impl Calls {
             names: Vec::new(),
             spans: Vec::new(),
             in_progress: InProgress::default(),
+            kernels: Kernels::default(),
             allocations: Vec::new(),
             collectives: Collectives::new(process),
             threads: HashMap::new(),
@@ -118,9 +122,15 @@ impl Calls {
                         return;
                     }
                 }
-                let args = arguments(function, kind, stream, detail);
-                let args = args.map_or(NameId(0), |args| writer.name(&args));
-                self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
+                let mut row =
+                    self.row(thread, function, number, (time_ns, duration_ns, result), writer);
+                if let Does::Launches { .. } = function.does {
+                    self.kernels.launched(row, detail, stream);
+                } else {
+                    let args = arguments(function, kind, stream, detail);
+                    row.args = args.map_or(NameId(0), |args| writer.name(&args));
+                    self.spans.push(row);
+                }
             }
             CallNote::Memory { function, number, address, bytes, stream, stack, free } => {
                 let change = (address, bytes, stream);
@@ -151,24 +161,25 @@ impl Calls {
             CallNote::Gemm(function, number, end, result, shape) => {
                 let duration_ns = clock.ns(end).saturating_sub(time_ns);
                 let text = shape.and_then(|shape| self.gemms.text(&shape, writer));
-                let args = text.unwrap_or_default();
-                self.span(thread, function, number, (time_ns, duration_ns, result), args, writer);
+                let times = (time_ns, duration_ns, result);
+                let row = self.row(thread, function, number, times, writer);
+                self.spans.push(Span { args: text.unwrap_or_default(), ..row });
             }
             CallNote::Communicator(joined) => self.collectives.joined(joined),
+            CallNote::Kernel(kernel, name) => self.kernels.name(kernel, &name),
         }
         self.first_waiting_ns.get_or_insert(time_ns);
     }
 
-    /// A call as a span of its thread.
-    fn span(
+    /// A call as a span of its thread, without arguments.
+    fn row(
         &mut self,
         thread: ThreadIndex,
         function: &Function,
         number: u32,
         (start_ns, duration_ns, result): (u64, u64, u32),
-        args: NameId,
         writer: &mut TraceWriter,
-    ) {
+    ) -> Span {
         let (kind, category) = match function.library {
             Library::Runtime => (SpanKind::Runtime, ""),
             Library::Driver => (SpanKind::Driver, ""),
@@ -176,7 +187,7 @@ impl Calls {
             Library::Cublas | Library::CublasLt => (SpanKind::Other, "cublas"),
         };
         let name = self.name(function, number, writer);
-        self.spans.push(Span {
+        Span {
             start_ns,
             duration_ns,
             process: self.process,
@@ -185,9 +196,8 @@ impl Calls {
             name,
             category: writer.name(category),
             status: Some(result),
-            args,
             ..Span::default()
-        });
+        }
     }
 
     fn is_recorded_by_cupti(&self, start_ns: u64) -> bool {
@@ -326,7 +336,7 @@ impl Calls {
 
     /// Rows that wait.
     fn rows(&self) -> usize {
-        self.spans.len() + self.in_progress.len() + self.allocations.len()
+        self.spans.len() + self.kernels.len() + self.in_progress.len() + self.allocations.len()
     }
 
     /// Writes what waits, if there is enough of it or it has waited long enough.
@@ -343,6 +353,7 @@ impl Calls {
             return Ok(());
         }
         self.first_waiting_ns = None;
+        self.spans.extend(self.kernels.rows(writer));
         self.leave_to_cupti();
         self.spans.extend(self.in_progress.settle(now_ns, last));
         for (thread, start_ns) in std::mem::take(&mut self.started) {

@@ -6,7 +6,7 @@ use crate::block::Thread;
 use crate::ring;
 use crate::sys::{self, flags};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
-use tprof_wire::gpu::{TEXT_MOST, trouble};
+use tprof_wire::gpu::{TEXT_MOST, TEXT_WORDS, pack_text, trouble};
 use tprof_wire::hash::GOLDEN;
 use tprof_wire::record::ExtKind;
 
@@ -81,22 +81,13 @@ pub fn id(thread: &Thread, text: &[u8]) -> u32 {
 
 fn define(thread: &Thread, text: &[u8]) -> u32 {
     let id = NEXT.fetch_add(1, Relaxed);
-    let kept = text.get(..TEXT_MOST).unwrap_or(text);
-    let mut words = [0u64; 1 + TEXT_MOST / 8];
-    words[0] = kept.len() as u64;
-    for (word, bytes) in words.iter_mut().skip(1).zip(kept.chunks(8)) {
-        let mut whole = [0u8; 8];
-        for (to, from) in whole.iter_mut().zip(bytes) {
-            *to = *from;
-        }
-        *word = u64::from_ne_bytes(whole);
-    }
-    let used = 1 + kept.len().div_ceil(8);
+    let mut words = [0u64; TEXT_WORDS];
+    let used = pack_text(text, &mut words);
     let clock = thread.clock();
     if !ring::ext(thread, ExtKind::Text, id, clock, words.get(..used).unwrap_or(&words)) {
         return 0;
     }
-    if kept.len() < text.len() {
+    if text.len() > TEXT_MOST {
         ring::ext(thread, ExtKind::AgentNote, trouble::NAMES_CUT, clock, &[1, u64::from(id)]);
     }
     id

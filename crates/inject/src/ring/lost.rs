@@ -12,12 +12,12 @@ pub fn lose(thread: &Thread) {
 }
 
 /// Counts an extended record that was dropped, among the events or the notes. Stacks, names
-/// of Python's functions and texts are counted by the thread that defines them again later.
+/// of Python's functions and of kernels, and texts are counted by the thread that defines them again later.
 #[cold]
 pub fn lose_ext(thread: &Thread, kind: ExtKind) {
     use ExtKind::*;
     match kind {
-        Stack | PythonFrame => {}
+        Stack | PythonFrame | KernelName => {}
         ThreadStart | ThreadExit | ThreadName | ProcessExit | Fork | Exec | ExecFailed | Reaped
         | Spawned | Text | ClockJoin | RangeThread => {
             if let Some(header) = state::header() {

@@ -48,8 +48,7 @@ impl InProgress {
             let end_ns = row.start_ns + row.duration_ns;
             first.get(&(row.thread, row.name)).is_none_or(|middle_ns| *middle_ns >= end_ns)
         });
-        let is_certain =
-            |row: &mut Span| last || row.start_ns + row.duration_ns + LATE_NS < now_ns;
+        let is_certain = |row: &mut Span| last || row.start_ns + row.duration_ns + LATE_NS < now_ns;
         self.held.extract_if(.., is_certain).collect()
     }
 }

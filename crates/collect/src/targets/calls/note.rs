@@ -1,5 +1,6 @@
 //! Records of calls, as the hooks write them.
 
+use crate::gpu::texts::unpack_text;
 use crate::targets::collectives::Joined;
 use tprof_wire::calls::{FUNCTIONS, Function};
 use tprof_wire::gemm::{self, Shape};
@@ -48,6 +49,8 @@ pub enum CallNote {
     Gemm(&'static Function, u32, u64, u32, Option<Shape>),
     /// A communicator was made or ends.
     Communicator(Joined),
+    /// A kernel's stub or handle, and its name as the compiler has it.
+    Kernel(u64, String),
 }
 
 impl CallNote {
@@ -91,6 +94,7 @@ impl CallNote {
                 parent: at(4)?,
                 detail: at(5)?,
             }),
+            ExtKind::KernelName => CallNote::Kernel(at(0)?, unpack_text(words.get(1..)?)?),
             _ => return None,
         })
     }

@@ -27,3 +27,11 @@ pub(super) fn arguments(
         _ => return None,
     })
 }
+
+/// The same of a launch; none where neither is known.
+pub(super) fn launch_arguments(kernel: Option<&str>, stream: u64) -> Option<String> {
+    let kernel = kernel.map(|name| format!(r#""kernel":{}"#, serde_json::Value::from(name)));
+    let stream = (stream != 0).then(|| format!(r#""stream":"{stream:#x}""#));
+    let parts: Vec<String> = kernel.into_iter().chain(stream).collect();
+    (!parts.is_empty()).then(|| format!("{{{}}}", parts.join(",")))
+}

@@ -89,7 +89,8 @@ impl Note {
             | ExtKind::HostMemory
             | ExtKind::Collective
             | ExtKind::Communicator
-            | ExtKind::Gemm => Note::Call(CallNote::of(kind, argument, p)?),
+            | ExtKind::Gemm
+            | ExtKind::KernelName => Note::Call(CallNote::of(kind, argument, p)?),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
             // Taken before it comes here.
             _ => return None,
