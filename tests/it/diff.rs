@@ -78,6 +78,23 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     assert_eq!(cpu["verdict"], "worse?", "{cpu}");
     let fails = diff(&a, &b, &["--fail-on", "cpu_time>+20%"]).expect_code(1);
     assert!(fails.stderr.contains("FAILS: cpu_time>+20%: CPU time from"), "{fails:?}");
+    // The one thread of the job drives it: its parts differ as the program does.
+    let waits = row(&both, "parts", "part", "other");
+    assert!((number(waits, "change_ns") - 300e6).abs() < 100e6, "{waits}");
+    let causes = both["tables"]["causes"].as_array().unwrap();
+    let cause = causes.iter().find(|row| row["part"] == "native" && row["presence"] == "");
+    let cause = cause.unwrap_or_else(|| panic!("no native code on both sides: {causes:#?}"));
+    // The program inlines what spins into both functions.
+    assert_eq!(cause["name"], "spin (compared.c)", "{cause}");
+    assert!((number(cause, "change_ns") / 400e6 - 1.0).abs() < 0.15, "{cause}");
+    let gate = |condition: &str| diff(&a, &b, &["--fail-on", condition]);
+    for condition in ["function:spin_added>+100ms", "wait:other>+100ms", "part:native>+20%"] {
+        let fails = gate(condition).expect_code(1);
+        assert!(fails.stderr.contains(&format!("FAILS: {}", &condition[..10])), "{fails:?}");
+    }
+    gate("function:spin_same>+50%").expect_code(0);
+    let unknown = gate("function:spin_aded>+1%").expect_code(125);
+    assert!(unknown.stderr.contains("--fail-on 'function:spin_added>+1%'"), "{unknown:?}");
     let text = diff(&a, &b, &[]).expect_code(0).stdout;
     assert!(text.contains("spin_added") && text.contains("CPU time of functions"), "{text}");
 }

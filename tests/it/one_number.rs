@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_tests::{Job, Refused, Scratch, document, skip, traced};
+use tprof_tests::{Job, Refused, Scratch, document, skip, tprof, traced};
 
 fn number(document: &Value, table: &str, key: &str, is: (&str, &str)) -> u64 {
     let rows = document["tables"][table].as_array().unwrap();
     let row = rows.iter().find(|row| row[is.0] == is.1);
     let row = row.unwrap_or_else(|| panic!("{table} has no {is:?}: {rows:#?}"));
-    row[key].as_u64().unwrap()
+    row[key].as_f64().unwrap().round() as u64
 }
 
 #[test]
@@ -32,4 +32,7 @@ fn the_wait_for_data_is_the_same_in_all_reports() {
     assert_eq!(number(&findings, "findings", "gain_total_ns", ("rule", "DataWait")), of_host);
     let cpu = document("cpu", &run);
     assert_eq!(number(&cpu, "data_loading", "time_ns", ("part", "data")), of_host);
+    let diff = tprof(["diff", "--json"]).args([&run, &run]).run_in(scratch.path()).expect_code(0);
+    let both: Value = serde_json::from_str(&diff.stdout).unwrap();
+    assert_eq!(number(&both, "parts", "a_ns", ("part", "data")), of_host);
 }

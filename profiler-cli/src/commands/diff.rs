@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tprof_analyze::diff::{Comparison, Gate, Metric, Side, SideOptions, find, keys};
+use tprof_analyze::diff::{Comparison, Gate, Side, SideOptions, Subject};
 use tprof_analyze::document::Value;
 use tprof_trace::live::collector_lives;
 
@@ -20,10 +20,15 @@ use clap::Args;
 const DIFF_NOTES: &str = "\
 Conditions of --fail-on are METRIC>CHANGE or METRIC<CHANGE; a change has a sign
 and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. A change within
-noise (95 %, over steps) never fails the check.
+noise (95 %, over steps or samples) never fails the check.
 Metrics: step_time compute_time exposed_communication exposed_copies idle_time
   gpu_busy launches wall_time cpu_time processes threads peak_heap peak_rss
   peak_device_memory
+Parts of `tprof report host`, of a step where both runs have steps:
+  wait:data wait:gil wait:lock wait:file_io wait:socket wait:collective
+  wait:device wait:no_core wait:other wait:unknown part:python part:native
+  part:allocator part:page_fault part:gc part:start_up
+CPU time of a function, all threads of a rank: function:NAME
 Times and shares are not checked if the hardware differs.
 
 The exit status is 1 if a condition holds, 125 if one cannot be checked.
@@ -113,26 +118,33 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints to stderr for each condition whether it holds.
-fn judge(comparison: &Comparison, gates: &[(Gate, &'static Metric)]) -> anyhow::Result<ExitCode> {
+fn judge(comparison: &Comparison, gates: &[(Gate, Subject)]) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     let other_hardware = comparison.other_hardware();
-    for (gate, metric) in gates {
-        if metric.of_hardware && !other_hardware.is_empty() {
-            return Err(Failure::new(format!("cannot check `{gate}`"))
-                .cause(format!("the hardware differs ({})", other_hardware.join(", ")))
+    for (gate, subject) in gates {
+        let cannot = |why: String| Failure::new(format!("cannot check `{gate}`")).cause(why);
+        if subject.of_hardware() && !other_hardware.is_empty() {
+            return Err(cannot(format!("the hardware differs ({})", other_hardware.join(", ")))
                 .hint("compare runs on the same hardware, or check a memory metric")
                 .into());
         }
-        let change = comparison.change(metric.key);
+        if let Subject::Function(name) = subject
+            && !comparison.has_function(name)
+        {
+            return Err(no_function(comparison, gate, name).into());
+        }
+        let change = comparison.change(subject);
         let known =
             change.as_ref().and_then(|change| Some((change.a.get()?, change.difference()?)));
         let (Some((a, difference)), Some(tripped)) = (known, comparison.trips(gate)) else {
-            return Err(Failure::new(format!("cannot check `{gate}`"))
-                .cause(format!("{} was measured in only one run, or in neither", metric.name))
-                .hint("tprof diff without --fail-on lists the metrics that both runs have")
-                .into());
+            return Err(cannot(format!(
+                "{} was measured in only one run, or in neither",
+                subject.title()
+            ))
+            .hint("tprof diff without --fail-on lists what both runs have")
+            .into());
         };
-        let shown = |value: f64| document::shown_value(&Value::Float(value), metric.unit);
+        let shown = |value: f64| document::shown_value(&Value::Float(value), subject.unit());
         let share = if a == 0.0 {
             String::new()
         } else {
@@ -145,7 +157,7 @@ fn judge(comparison: &Comparison, gates: &[(Gate, &'static Metric)]) -> anyhow::
         let verdict = if tripped { "FAILS" } else { "holds" };
         print_stderr(&format!(
             "{verdict}: {gate}: {} from {} to {}{share}{sure}\n",
-            metric.name,
+            subject.title(),
             shown(a),
             shown(a + difference)
         ));
@@ -186,22 +198,40 @@ fn side_text(side: &Side) -> String {
     format!("{}: {ranks}, {steps}, {complete}", side.run.path.display())
 }
 
-/// A condition and its metric.
-fn gate(text: &str) -> Result<(Gate, &'static Metric), Failure> {
+/// That no function has this name, and which is near.
+fn no_function(comparison: &Comparison, gate: &Gate, name: &str) -> Failure {
+    let mut names: Vec<&str> = comparison.functions();
+    names.sort_unstable();
+    names.dedup();
+    let short = names.iter().map(|name| name.split(" (").next().unwrap_or(name));
+    let failure = Failure::new(format!("cannot check `{gate}`"))
+        .cause(format!("no function `{name}` was sampled on a core in either run"));
+    match nearest(name, short) {
+        Some(near) => {
+            let typed = gate.to_string();
+            failure.hint(format!("--fail-on '{}'", typed.replacen(name, near, 1)))
+        }
+        None => failure.hint("`tprof report cpu` lists the functions of a run"),
+    }
+}
+
+/// A condition and what it is on.
+fn gate(text: &str) -> Result<(Gate, Subject), Failure> {
     let failure = || Failure::new(format!("bad condition `{text}` for --fail-on"));
     let gate: Gate = text.parse().map_err(|error: tprof_analyze::diff::GateError| {
         failure().cause(error.to_string()).hint("--fail-on 'step_time>+5%'")
     })?;
-    match find(&gate.metric) {
-        Some(metric) => Ok((gate, metric)),
+    match Subject::of(&gate.metric) {
+        Some(subject) => Ok((gate, subject)),
         None => {
-            let keys: Vec<&str> = keys().collect();
-            let near = nearest(&gate.metric, keys.iter().copied()).unwrap_or("step_time");
+            let names = Subject::names();
+            let near = nearest(&gate.metric, names.iter().map(String::as_str));
+            let near = near.unwrap_or("step_time");
             Err(failure()
                 .cause(format!(
-                    "`{}` is not a metric; the metrics are {}",
+                    "`{}` is no metric, no part and no function:NAME; there are {}",
                     gate.metric,
-                    keys.join(", ")
+                    names.join(", ")
                 ))
                 .hint(format!("--fail-on '{}'", text.replacen(&gate.metric, near, 1))))
         }
@@ -247,6 +277,10 @@ mod tests {
     fn a_metric_that_does_not_exist_is_named_with_the_nearest() {
         let failure = gate("step_tme>+5%").unwrap_err();
         assert_eq!(failure.hint.as_deref(), Some("--fail-on 'step_time>+5%'"));
+        let failure = gate("wait:dta>+5%").unwrap_err();
+        assert_eq!(failure.hint.as_deref(), Some("--fail-on 'wait:data>+5%'"));
+        assert!(gate("wait:python>+5%").is_err() && gate("function:>+5%").is_err());
+        assert!(gate("part:start_up>+1s").is_ok() && gate("function:f<-5%").is_ok());
         assert!(gate("step_time>5%").is_err());
         assert!(gate("step_time>+5%").is_ok());
     }

@@ -42,8 +42,8 @@ impl Change {
         if metric.of_hardware && !same_hardware {
             return "other hardware";
         }
-        if self.error.is_some_and(|error| difference.abs() <= error) {
-            return "not sure";
+        if let Some(error) = self.error.filter(|error| difference.abs() <= *error) {
+            return within_noise(error, a.abs().max((a + difference).abs()));
         }
         let repeated = self.repeats.is_some() && self.error.is_some();
         if !repeated && difference.abs() < metric.noise * a.abs() {
@@ -62,6 +62,14 @@ impl Change {
             (false, false) => "worse?",
         }
     }
+}
+
+/// From this share of the values on, an interval hides a change that matters.
+const WIDE: f64 = 0.1;
+
+/// A change within its interval: the same, unless the interval is wide beside the values.
+pub(super) fn within_noise(error: f64, largest: f64) -> &'static str {
+    if error <= WIDE * largest { "same" } else { "not sure" }
 }
 
 #[cfg(test)]
@@ -89,7 +97,10 @@ mod tests {
             Change::of_runs(estimate(1e9), estimate(b))
         };
         assert!((of(1e9).error.unwrap() - 3e7 * 2.0_f64.sqrt()).abs() < 1.0);
-        assert_eq!(of(1.04e9).verdict(cpu, true), "not sure");
+        assert_eq!(of(1.04e9).verdict(cpu, true), "same");
+        let rough = |value| Reading::Estimate { value, error: 2e8 };
+        let change = Change::of_runs(rough(1e9), rough(1.04e9));
+        assert_eq!(change.verdict(cpu, true), "not sure");
         assert_eq!(of(1.05e9).verdict(cpu, true), "worse?");
     }
 

@@ -3,12 +3,13 @@
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
+use super::amount::HostSort;
 use super::change::Change;
 use super::changes::change_of;
-use super::figures::find;
 use super::gate::Gate;
 use super::notes::notes;
 use super::side::Side;
+use super::subject::Subject;
 use super::tables::ComparisonTables;
 use crate::document::{REPORT_VERSION, Table, Tables, View};
 
@@ -80,9 +81,24 @@ impl Comparison {
         }
     }
 
-    /// How a metric changed; `None` if there is no such metric.
-    pub fn change(&self, key: &str) -> Option<Change> {
-        change_of(&self.a, &self.b, key)
+    /// How something changed; `None` if it is a metric that neither side has.
+    pub fn change(&self, subject: &Subject) -> Option<Change> {
+        match subject {
+            Subject::Metric(metric) => change_of(&self.a, &self.b, metric.key),
+            other => other.change(&self.a.host, &self.b.host),
+        }
+    }
+
+    /// Whether a function of this name was sampled on either side.
+    pub fn has_function(&self, name: &str) -> bool {
+        let sorts = [HostSort::Python, HostSort::Function];
+        let has = |side: &Side| sorts.iter().any(|sort| side.host.has_function(*sort, name));
+        has(&self.a) || has(&self.b)
+    }
+
+    /// Names of all functions that were sampled.
+    pub fn functions(&self) -> Vec<&str> {
+        self.a.host.functions().chain(self.b.host.functions()).collect()
     }
 
     /// Hardware that both sides name, and not the same.
@@ -90,13 +106,14 @@ impl Comparison {
         self.a.facts.other_hardware(&self.b.facts)
     }
 
-    /// Whether a condition holds; none if its metric is not known, was not measured, or
+    /// Whether a condition holds; none if its subject is not known, was not measured, or
     /// means nothing for the code, since the hardware differs.
     pub fn trips(&self, gate: &Gate) -> Option<bool> {
-        if find(&gate.metric)?.of_hardware && !self.other_hardware().is_empty() {
+        let subject = Subject::of(&gate.metric)?;
+        if subject.of_hardware() && !self.other_hardware().is_empty() {
             return None;
         }
-        let change = self.change(&gate.metric)?;
+        let change = self.change(&subject)?;
         Some(gate.trips(change.a.get()?, change.difference()?, change.error))
     }
 }

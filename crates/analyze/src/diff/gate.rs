@@ -64,7 +64,8 @@ impl FromStr for Gate {
     type Err = GateError;
 
     fn from_str(text: &str) -> Result<Gate, GateError> {
-        let at = text.find(['>', '<']).ok_or(GateError::NoDirection)?;
+        // A function's name may hold both.
+        let at = text.rfind(['>', '<']).ok_or(GateError::NoDirection)?;
         let (metric, rest) = (text[..at].trim(), text[at + 1..].trim());
         if metric.is_empty() {
             return Err(GateError::NoMetric);
@@ -135,6 +136,13 @@ mod tests {
         for bad in ["x>5%", "x>+%", "x>+5 miles", "x>", "x>+5%%", "x>+-5%"] {
             assert!(matches!(bad.parse::<Gate>(), Err(GateError::NoChange(_))), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_name_may_hold_signs_of_direction() {
+        let gate: Gate = "function:sum<int>::operator>(int)>+5%".parse().unwrap();
+        assert_eq!(gate.metric, "function:sum<int>::operator>(int)");
+        assert_eq!((gate.direction, gate.limit), (Direction::Above, Limit::Share(0.05)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What a side's hosts did: CPU time by function and library, waits by cause, threads,
-//! the heap by site. Sums over ranks, each with the variance that sampling leaves it.
+//! the heap by site, the wall time of driving threads. Sums over ranks, each with the variance that sampling leaves it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
@@ -7,56 +7,15 @@ use tprof_facts::labels;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ThreadState};
 
+use super::amount::{Amount, HostSort, Z};
+use super::causes;
 use crate::base::reading::Reading;
 use crate::cpu::shown;
+use crate::host::RankHost;
 use crate::memory::RankMemory;
 use crate::rank::RankTrace;
 use crate::rank::samples::Layer;
 use crate::rank::samples::word;
-
-/// What is compared by name of a side's hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum HostSort {
-    /// CPU time of functions, code that was inlined into them included.
-    Function,
-    /// CPU time of Python's functions, with the native code that they call.
-    Python,
-    /// CPU time of the files with the code.
-    Module,
-    /// Time off a core, by what it waited for.
-    Wait,
-    /// Threads by program and name: how many, and how long they ran.
-    Thread,
-    /// Bytes that a host stack allocated.
-    Site,
-}
-
-/// Time or bytes under one name.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Amount {
-    /// Nanoseconds, or bytes.
-    pub value: f64,
-    /// Its variance: what sampling leaves open.
-    pub variance: f64,
-    /// Samples, waits, threads or allocations.
-    pub count: f64,
-}
-
-impl Amount {
-    fn add(&mut self, other: Amount) {
-        self.value += other.value;
-        self.variance += other.variance;
-        self.count += other.count;
-    }
-
-    /// Half the width of the 95 % interval.
-    pub fn error(&self) -> f64 {
-        Z * self.variance.sqrt()
-    }
-}
-
-/// Half the width of the 95 % interval of a normal variable, in standard deviations.
-pub(super) const Z: f64 = 1.96;
 
 /// Amounts by name, and where the named code is.
 pub type Amounts = FxHashMap<(HostSort, String, String), Amount>;
@@ -78,6 +37,12 @@ pub struct HostActivity {
     pub processes: u64,
     /// Threads.
     pub threads: u64,
+    /// Ranks with a driving thread that was sampled.
+    pub driven: u64,
+    /// Steps of these ranks; 0 if one of them has none.
+    pub steps: u64,
+    /// Of each of these ranks, its number and its parts.
+    pub by_rank: Vec<(u32, Amounts)>,
 }
 
 impl HostActivity {
@@ -94,7 +59,26 @@ impl HostActivity {
         };
         host.add_samples(rank);
         host.add_sites(memory);
+        host.add_driver(rank);
+        host.amounts.values_mut().for_each(|amount| amount.squares = amount.value.powi(2));
         host
+    }
+
+    /// Keeps the parts of the one rank that it is of, for a table by rank.
+    pub fn keep_parts(&mut self, rank: u32) {
+        let parts = self.amounts.iter().filter(|((sort, ..), _)| *sort == HostSort::Part);
+        let parts: Amounts = parts.map(|(key, amount)| (key.clone(), *amount)).collect();
+        if self.driven > 0 {
+            self.by_rank.push((rank, parts));
+        }
+    }
+
+    fn add_driver(&mut self, rank: &RankTrace<'_>) {
+        let Some(driver) = RankHost::of(rank) else { return };
+        (self.driven, self.steps) = (1, driver.steps.len() as u64);
+        for ((sort, name, of), amount) in causes::amounts(&driver) {
+            self.put(sort, name, &of, amount);
+        }
     }
 
     /// Adds another rank.
@@ -105,6 +89,11 @@ impl HostActivity {
         self.processes += other.processes;
         self.threads += other.threads;
         self.cpu.add(other.cpu);
+        let is_stepped = |host: &HostActivity| host.driven == 0 || host.steps > 0;
+        let stepped = is_stepped(self) && is_stepped(&other);
+        self.steps = if stepped { self.steps + other.steps } else { 0 };
+        self.driven += other.driven;
+        self.by_rank.extend(other.by_rank);
         for (key, amount) in other.amounts {
             self.amounts.entry(key).or_default().add(amount);
         }
@@ -112,12 +101,24 @@ impl HostActivity {
 
     /// A rank's mean.
     pub fn mean(&self, amount: Amount) -> Amount {
-        let ranks = self.ranks.max(1) as f64;
-        Amount {
-            value: amount.value / ranks,
-            variance: amount.variance / (ranks * ranks),
-            count: amount.count / ranks,
+        amount.divided_by(self.ranks.max(1) as f64)
+    }
+
+    /// A rank's mean of an amount of a sort; of one step where `by_step`.
+    pub fn mean_of(&self, sort: HostSort, amount: Amount, by_step: bool) -> Amount {
+        if !sort.is_of_drivers() {
+            return self.mean(amount);
         }
+        let by_step = by_step && sort.is_of_drivers() && self.steps > 0;
+        amount.divided_by(if by_step { self.steps } else { self.driven.max(1) } as f64)
+    }
+
+    /// Standard deviation over ranks of an amount of a sort; `None` of fewer than two.
+    pub fn spread(&self, sort: HostSort, amount: Amount, by_step: bool) -> Option<f64> {
+        let ranks = if sort.is_of_drivers() { self.driven } else { self.ranks } as f64;
+        let per_rank = if by_step && self.steps > 0 { self.steps as f64 / ranks } else { 1.0 };
+        let rest = amount.squares - amount.value.powi(2) / ranks;
+        (ranks >= 2.0).then(|| (rest.max(0.0) / (ranks - 1.0)).sqrt() / per_rank)
     }
 
     /// CPU time of a rank, all threads.
@@ -152,7 +153,7 @@ impl HostActivity {
             let value = stretch.weight_ns as f64;
             if stretch.state != ThreadState::Running {
                 let count = stretch.samples as f64;
-                let amount = Amount { value, variance: stretch.variance, count };
+                let amount = Amount { value, variance: stretch.variance, count, squares: 0.0 };
                 waits.entry(stretch.state).or_default().add(amount);
                 continue;
             }
@@ -161,7 +162,7 @@ impl HostActivity {
                 true => 0.0,
                 false => value * value / stretch.samples.max(1) as f64,
             };
-            let amount = Amount { value, variance, count: stretch.samples as f64 };
+            let amount = Amount { value, variance, count: stretch.samples as f64, squares: 0.0 };
             self.cpu.add(amount);
             let thread = threads.entry(stretch.thread).or_default();
             thread.0 = stretch.process;
@@ -206,6 +207,7 @@ impl HostActivity {
                 value: bytes as f64,
                 variance: (error / Z).powi(2),
                 count: site.allocations.get().unwrap_or(0) as f64,
+                squares: 0.0,
             };
             let frames: Vec<&str> = site.stack.iter().map(|frame| &**frame).collect();
             let name = match frames.is_empty() {
@@ -221,4 +223,35 @@ impl HostActivity {
 fn programs(file: &TraceFile) -> FxHashMap<u32, String> {
     let program = |row: &Process| labels::program(file.name(row.command)).to_owned();
     file.processes().iter().map(|row| (row.process, program(row))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(number: u32, ns: f64, steps: u64) -> HostActivity {
+        let mut host = HostActivity { ranks: 1, driven: 1, steps, ..HostActivity::default() };
+        let amount = Amount { value: ns, squares: ns * ns, ..Amount::default() };
+        host.put(HostSort::Part, "waiting for data", "data", amount);
+        host.keep_parts(number);
+        host
+    }
+
+    #[test]
+    fn ranks_have_a_mean_and_a_spread_and_steps_divide_both() {
+        let mut both = rank(0, 10.0, 5);
+        both.add(rank(1, 30.0, 5));
+        let amount = *both.amounts.values().next().unwrap();
+        let of = |by_step| {
+            let mean = both.mean_of(HostSort::Part, amount, by_step);
+            (mean.value, both.spread(HostSort::Part, amount, by_step).unwrap())
+        };
+        let near = |(a, b): (f64, f64), (c, d): (f64, f64)| (a - c).hypot(b - d) < 1e-9;
+        assert!(near(of(false), (20.0, 200.0_f64.sqrt())), "{:?}", of(false));
+        assert!(near(of(true), (4.0, 200.0_f64.sqrt() / 5.0)), "{:?}", of(true));
+        assert_eq!(both.by_rank.iter().map(|(rank, _)| *rank).collect::<Vec<_>>(), [0, 1]);
+        both.add(rank(2, 20.0, 0));
+        assert_eq!(both.steps, 0, "a rank without steps is compared as a whole");
+        assert_eq!(rank(0, 10.0, 5).spread(HostSort::Part, amount, true), None);
+    }
 }

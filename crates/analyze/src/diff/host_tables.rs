@@ -1,9 +1,13 @@
-//! What changed on the hosts, as tables: CPU time, waits, threads, the heap's sites.
+//! What changed on the hosts, as tables: causes of the driving threads' time, CPU time, waits,
+//! threads, the heap's sites.
 
 use std::collections::BTreeMap;
 
-use super::host::{Amount, HostActivity, HostSort};
-use crate::document::{Cell, Column, Table, Unit};
+use super::amount::{Amount, HostSort};
+use super::change::within_noise;
+use super::host::HostActivity;
+use super::subject::TIME;
+use crate::document::{Cell, Column, Table, Unit, View};
 
 /// What a table is of.
 struct Shown {
@@ -15,7 +19,28 @@ struct Shown {
     counted: [&'static str; 2],
 }
 
-const SHOWN: [Shown; 6] = [
+const SHOWN: [Shown; 9] = [
+    Shown {
+        sort: HostSort::Part,
+        key: "parts",
+        title: "Wall time of the driving thread",
+        about: "parts as in `report host`: of the judged time, start-up apart",
+        counted: ["", ""],
+    },
+    Shown {
+        sort: HostSort::Cause,
+        key: "causes",
+        title: "The same by function",
+        about: "the innermost of the user's own code",
+        counted: ["", ""],
+    },
+    Shown {
+        sort: HostSort::CauseLine,
+        key: "cause_lines",
+        title: "The same by line",
+        about: "an edit moves lines: compare functions then",
+        counted: ["", ""],
+    },
     Shown {
         sort: HostSort::Function,
         key: "cpu_functions",
@@ -60,46 +85,208 @@ const SHOWN: [Shown; 6] = [
     },
 ];
 
-/// All of them.
-pub(super) fn tables(a: &HostActivity, b: &HostActivity) -> Vec<Table> {
-    SHOWN.iter().map(|shown| table(shown, a, b)).collect()
+/// Two sides' hosts.
+pub(super) struct HostTables<'s> {
+    pub a: &'s HostActivity,
+    pub b: &'s HostActivity,
+    /// Whether times can be compared.
+    pub same_hardware: bool,
 }
 
-fn table(shown: &Shown, a: &HostActivity, b: &HostActivity) -> Table {
-    let per = if a.ranks.max(b.ranks) > 1 { ", mean over ranks" } else { "" };
-    let [of_a, of_b] = shown.counted;
-    let unit = if shown.sort == HostSort::Site { Unit::Bytes } else { Unit::Duration };
-    let keys = match unit {
-        Unit::Bytes => ["a_bytes", "b_bytes", "change_bytes", "interval_bytes"],
-        _ => ["a_ns", "b_ns", "change_ns", "interval_ns"],
-    };
-    let columns = vec![
-        Column::new(keys[0], "A", unit),
-        Column::new(keys[1], "B", unit),
-        Column::change(keys[2], "change", unit),
-        Column::new(keys[3], "\u{b1} 95 %", unit),
-        Column::new("verdict", "verdict", Unit::Text),
-        Column::new("a_count", of_a, Unit::Count),
-        Column::new("b_count", of_b, Unit::Count),
-        Column::data("presence", Unit::Text),
-        Column::data("module", Unit::Text),
-        Column::new("name", "name", Unit::Name),
-    ];
-    let (has_a, has_b) = (has(a, shown.sort), has(b, shown.sort));
-    let mut table = Table::new(shown.key, format!("{}{per}", shown.title), columns)
-        .about(shown.about)
-        .empty(why_empty(shown.sort, has_a, has_b));
-    // What one side did not record is not compared with what the other did.
-    if has_a && has_b {
-        rows(shown.sort, a, b).into_iter().for_each(|cells| table.row(cells));
+impl HostTables<'_> {
+    /// All of them: causes first.
+    pub fn all(&self) -> Vec<Table> {
+        let mut tables: Vec<Table> = SHOWN.iter().map(|shown| self.table(shown)).collect();
+        tables.insert(1, self.by_rank());
+        tables
     }
-    table
+
+    /// Whether driving threads are compared by step.
+    fn by_step(&self) -> bool {
+        self.a.steps > 0 && self.b.steps > 0
+    }
+
+    fn title(&self, shown: &Shown) -> String {
+        let many = self.a.ranks.max(self.b.ranks) > 1;
+        let per = match (self.by_step() && shown.sort.is_of_drivers(), many) {
+            (true, true) => ", of a step, mean over ranks",
+            (true, false) => ", of a step",
+            (false, true) => ", mean over ranks",
+            (false, false) => "",
+        };
+        format!("{}{per}", shown.title)
+    }
+
+    fn table(&self, shown: &Shown) -> Table {
+        let (a, b) = (self.a, self.b);
+        let [of_a, of_b] = shown.counted;
+        let unit = if shown.sort == HostSort::Site { Unit::Bytes } else { Unit::Duration };
+        let keys = match unit {
+            Unit::Bytes => ["a_bytes", "b_bytes", "change_bytes", "interval_bytes"],
+            _ => ["a_ns", "b_ns", "change_ns", "interval_ns"],
+        };
+        let spreads = match unit {
+            Unit::Bytes => ["a_spread_bytes", "b_spread_bytes"],
+            _ => ["a_spread_ns", "b_spread_ns"],
+        };
+        let is_cause = matches!(shown.sort, HostSort::Cause | HostSort::CauseLine);
+        let is_spread = shown.sort == HostSort::Part && a.driven.max(b.driven) > 1;
+        let [spread_a, spread_b] = if is_spread { ["spread A", "spread B"] } else { ["", ""] };
+        let of = if shown.sort.is_of_drivers() { "part" } else { "module" };
+        let name = match is_cause {
+            true => Column::data("name", Unit::Text),
+            false => Column::new("name", "name", Unit::Name),
+        };
+        let mut columns = vec![
+            Column::new(keys[0], "A", unit),
+            Column::new(keys[1], "B", unit),
+            Column::change(keys[2], "change", unit),
+            Column::new(keys[3], "\u{b1} 95 %", unit),
+            Column::new(spreads[0], spread_a, unit),
+            Column::new(spreads[1], spread_b, unit),
+            Column::new("verdict", "verdict", Unit::Text),
+            Column::new("a_count", of_a, Unit::Count),
+            Column::new("b_count", of_b, Unit::Count),
+            Column::data("presence", Unit::Text),
+            Column::data(of, Unit::Text),
+            name,
+        ];
+        columns.extend(is_cause.then(|| Column::new("place", "name", Unit::Name)));
+        let (has_a, has_b) = (has(a, shown.sort), has(b, shown.sort));
+        let mut about = shown.about.to_owned();
+        if is_spread {
+            about.push_str("; spread: standard deviation over ranks");
+        }
+        let mut table = Table::new(shown.key, self.title(shown), columns)
+            .about(about)
+            .empty(why_empty(shown.sort, has_a, has_b));
+        // What one side did not record is not compared with what the other did.
+        if has_a && has_b {
+            self.rows(shown.sort).into_iter().for_each(|cells| table.row(cells));
+        }
+        table
+    }
+
+    /// Largest changes first.
+    fn rows(&self, sort: HostSort) -> Vec<Vec<Cell>> {
+        let mut names: BTreeMap<(&str, &str), [Option<Amount>; 2]> = BTreeMap::new();
+        for (at, host) in [self.a, self.b].into_iter().enumerate() {
+            for ((of, name, module), amount) in &host.amounts {
+                if *of == sort {
+                    names.entry((name, module)).or_default()[at] = Some(*amount);
+                }
+            }
+        }
+        let by_step = self.by_step();
+        let row = |((name, of), [a, b]): ((&str, &str), [Option<Amount>; 2])| {
+            let presence = match (a, b) {
+                (Some(_), None) => "A",
+                (None, Some(_)) => "B",
+                _ => "",
+            };
+            let (all_a, all_b) = (a.unwrap_or_default(), b.unwrap_or_default());
+            let [spread_a, spread_b] = [(self.a, all_a), (self.b, all_b)]
+                .map(|(host, amount)| Cell::applies(host.spread(sort, amount, by_step)));
+            let a = self.a.mean_of(sort, all_a, by_step);
+            let b = self.b.mean_of(sort, all_b, by_step);
+            let change = b.value - a.value;
+            let error = Amount { variance: a.variance + b.variance, ..a }.error();
+            let mut cells = vec![
+                a.value.into(),
+                b.value.into(),
+                change.into(),
+                error.round().into(),
+                spread_a,
+                spread_b,
+                self.verdict(sort, a.value, change, error).into(),
+                a.count.into(),
+                b.count.into(),
+                presence.into(),
+                Cell::applies((!of.is_empty()).then_some(of)),
+                name.into(),
+            ];
+            if matches!(sort, HostSort::Cause | HostSort::CauseLine) {
+                cells.push(format!("{}: {name}", of.replace('_', " ")).into());
+            }
+            (change.abs(), (name.to_owned(), of.to_owned()), cells)
+        };
+        let mut rows: Vec<(f64, (String, String), Vec<Cell>)> =
+            names.into_iter().map(row).collect();
+        rows.sort_by(|x, y| y.0.total_cmp(&x.0).then_with(|| x.1.cmp(&y.1)));
+        rows.into_iter().map(|(_, _, cells)| cells).collect()
+    }
+
+    /// Whether sampling, or chance, explains a change.
+    fn verdict(&self, sort: HostSort, a: f64, change: f64, error: f64) -> &'static str {
+        if change == 0.0 {
+            "same"
+        } else if sort != HostSort::Site && !self.same_hardware {
+            "other hardware"
+        } else if change.abs() <= error {
+            within_noise(error, a.max(a + change))
+        } else if sort != HostSort::Site && change.abs() < TIME.noise * a {
+            "same"
+        } else if change > 0.0 {
+            "more"
+        } else {
+            "less"
+        }
+    }
+
+    /// Parts of each rank that both sides have.
+    fn by_rank(&self) -> Table {
+        let columns = vec![
+            Column::new("rank", "rank", Unit::Id),
+            Column::new("a_ns", "A", Unit::Duration),
+            Column::new("b_ns", "B", Unit::Duration),
+            Column::change("change_ns", "change", Unit::Duration),
+            Column::new("interval_ns", "\u{b1} 95 %", Unit::Duration),
+            Column::new("verdict", "verdict", Unit::Text),
+            Column::data("part", Unit::Text),
+            Column::new("name", "name", Unit::Name),
+        ];
+        let many = self.a.driven.min(self.b.driven) > 1;
+        let view = if many { View::Rows } else { View::Data };
+        let mut table = Table::new("parts_by_rank", "The same by rank, whole runs", columns)
+            .empty("no rank is on both sides")
+            .view(view);
+        let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
+        for (rank, of_a) in &self.a.by_rank {
+            let Some((_, of_b)) = self.b.by_rank.iter().find(|(of, _)| of == rank) else {
+                continue;
+            };
+            let mut keys: Vec<_> = of_a.keys().chain(of_b.keys()).collect();
+            keys.sort();
+            keys.dedup();
+            for key in keys {
+                let [a, b] = [of_a, of_b].map(|of| of.get(key).copied().unwrap_or_default());
+                let change = b.value - a.value;
+                let error = Amount { variance: a.variance + b.variance, ..a }.error();
+                let verdict = self.verdict(HostSort::Part, a.value, change, error);
+                let cells = vec![
+                    (*rank).into(),
+                    a.value.into(),
+                    b.value.into(),
+                    change.into(),
+                    error.round().into(),
+                    verdict.into(),
+                    key.2.as_str().into(),
+                    key.1.as_str().into(),
+                ];
+                rows.push((change.abs(), cells));
+            }
+        }
+        rows.sort_by(|x, y| y.0.total_cmp(&x.0));
+        rows.into_iter().for_each(|(_, cells)| table.row(cells));
+        table
+    }
 }
 
 /// Whether a side recorded what would fill a table.
 fn has(host: &HostActivity, sort: HostSort) -> bool {
     match sort {
         HostSort::Site => host.with_heap > 0,
+        sort if sort.is_of_drivers() => host.driven > 0,
         _ => host.sampled > 0,
     }
 }
@@ -114,56 +301,5 @@ fn why_empty(sort: HostSort, a: bool, b: bool) -> String {
         (true, false) => format!("only A has {what}"),
         (false, true) => format!("only B has {what}"),
         (false, false) => format!("neither side has {what}"),
-    }
-}
-
-/// Largest changes first.
-fn rows(sort: HostSort, a: &HostActivity, b: &HostActivity) -> Vec<Vec<Cell>> {
-    let mut names: BTreeMap<(&str, &str), [Option<Amount>; 2]> = BTreeMap::new();
-    for (at, host) in [a, b].into_iter().enumerate() {
-        for ((of, name, module), amount) in &host.amounts {
-            if *of == sort {
-                names.entry((name, module)).or_default()[at] = Some(host.mean(*amount));
-            }
-        }
-    }
-    let row = |((name, module), [a, b]): ((&str, &str), [Option<Amount>; 2])| {
-        let presence = match (a, b) {
-            (Some(_), None) => "A",
-            (None, Some(_)) => "B",
-            _ => "",
-        };
-        let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
-        let change = b.value - a.value;
-        let error = Amount { variance: a.variance + b.variance, ..a }.error();
-        let cells = vec![
-            a.value.into(),
-            b.value.into(),
-            change.into(),
-            error.round().into(),
-            verdict(change, error).into(),
-            a.count.into(),
-            b.count.into(),
-            presence.into(),
-            Cell::applies((!module.is_empty()).then_some(module)),
-            name.into(),
-        ];
-        (change.abs(), name.to_owned(), cells)
-    };
-    let mut rows: Vec<(f64, String, Vec<Cell>)> = names.into_iter().map(row).collect();
-    rows.sort_by(|x, y| y.0.total_cmp(&x.0).then_with(|| x.1.cmp(&y.1)));
-    rows.into_iter().map(|(_, _, cells)| cells).collect()
-}
-
-/// Whether sampling explains a change.
-fn verdict(change: f64, error: f64) -> &'static str {
-    if change == 0.0 {
-        "same"
-    } else if change.abs() <= error {
-        "not sure"
-    } else if change > 0.0 {
-        "more"
-    } else {
-        "less"
     }
 }

@@ -4,6 +4,8 @@
 //! difference, separate a change from chance. Without steps, whole traces are compared.
 //! Host time is compared by samples, with their error.
 
+mod amount;
+mod causes;
 mod change;
 mod changes;
 mod compare;
@@ -17,14 +19,17 @@ mod notes;
 mod of_run;
 mod rank;
 mod side;
+mod subject;
 mod tables;
 
 pub use crate::base::stats::{Repeats, difference_error};
+pub use amount::{Amount, HostSort};
 pub use change::Change;
 pub use compare::Comparison;
 pub use facts::Facts;
 pub use figures::{Better, Figure, Metric, find, keys};
 pub use gate::{Direction, Gate, GateError, Limit};
-pub use host::{Amount, Amounts, HostActivity, HostSort};
+pub use host::{Amounts, HostActivity};
 pub use names::{Sort, TimesByName, Took};
 pub use side::{Side, SideOptions};
+pub use subject::Subject;

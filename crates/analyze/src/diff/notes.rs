@@ -18,6 +18,13 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
             differs.join("; ")
         ));
     }
+    let [host_a, host_b] = [a, b].map(|side| side.facts.text("host"));
+    if hardware.is_empty() && host_a != host_b && !host_a.is_empty() && !host_b.is_empty() {
+        notes.push(format!(
+            "the runs are of different hosts ({host_a} in A, {host_b} in B) with equal hardware, as \
+             far as it is recorded: their load and clocks may differ"
+        ));
+    }
     match (a.stepped, b.stepped) {
         (true, true) => {
             let [a, b] = [a, b].map(|side| side.steps.len());

@@ -77,8 +77,9 @@ impl Analysis for RankAnalysis {
         }
         let memory = rank_memory(trace, at.clock);
         // A launcher is none of the job's ranks.
-        if at.rank.is_some() {
-            let of_rank = HostActivity::of(rank, &memory);
+        if let Some(number) = at.rank {
+            let mut of_rank = HostActivity::of(rank, &memory);
+            of_rank.keep_parts(number);
             if let Ok(mut host) = self.host.lock() {
                 host.add(of_rank);
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::changes::change_of;
 use super::figures::{Metric, RUN_METRICS, STEP_METRICS};
-use super::host_tables;
+use super::host_tables::HostTables;
 use super::names::{Sort, Took};
 use super::side::Side;
 use crate::base::reading::Reading;
@@ -77,7 +77,9 @@ impl ComparisonTables<'_> {
             let table = self.names(sort, key, format!("{title}: time in {per} and rank"));
             table.empty(format!("no {what} in the compared part: {within}"))
         }));
-        tables.extend(host_tables::tables(&self.a.host, &self.b.host));
+        let same_hardware = self.a.facts.other_hardware(&self.b.facts).is_empty();
+        let hosts = HostTables { a: &self.a.host, b: &self.b.host, same_hardware };
+        tables.extend(hosts.all());
         tables
     }
 

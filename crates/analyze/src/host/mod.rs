@@ -18,7 +18,7 @@ mod steps;
 mod tables;
 mod visible;
 
-pub(crate) use ledger::WallTime;
+pub(crate) use ledger::{Ledger, WallTime};
 pub(crate) use line::Place;
 pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use others::Others;

@@ -11,9 +11,10 @@ use super::ledger::{Ledger, cut};
 use super::life::Life;
 use super::meanwhile::Meanwhile;
 use super::others::Others;
-use super::steps::StepTime;
+use super::steps::{OF_STEPS, StepTime};
 use super::visible::Visible;
 use crate::base::intervals::Interval;
+use crate::base::stats::Repeats;
 use crate::rank::samples::{CpuTrace, Part};
 use crate::rank::{Needs, RankTrace, steps_of_one_process};
 
@@ -99,6 +100,19 @@ impl RankHost {
     pub fn outside_ns(&self) -> u64 {
         let judged = self.ledger.wall_ns + self.start_up.wall_ns;
         self.life.whole.length().saturating_sub(judged)
+    }
+
+    /// Variance of a part's time over the judged time, ns², as far as steps differ: 0 without two
+    /// of them. Time on a core varies alike in all of its parts.
+    pub fn variance_by_step(&self, part: Part) -> f64 {
+        let at = OF_STEPS.iter().position(|of| *of == part);
+        let share = self.ledger.ns(part) as f64 / self.ledger.running_ns.max(1) as f64;
+        let of_step = |step: &StepTime| match at {
+            Some(at) => step.parts_ns[at] as f64,
+            None => step.running_ns as f64 * share,
+        };
+        let values: Vec<f64> = self.steps.iter().map(of_step).collect();
+        Repeats::of(&values).map_or(0.0, |of| of.variance * of.count as f64)
     }
 
     /// Time on a core or waiting by line, most first: file, line, function, on a core, waiting.

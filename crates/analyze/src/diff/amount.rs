@@ -1,0 +1,68 @@
+//! Time or bytes under a name, summed over ranks, and what it is uncertain by.
+
+/// Half the width of the 95 % interval of a normal variable, in standard deviations.
+pub(super) const Z: f64 = 1.96;
+
+/// What is compared by name of a side's hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HostSort {
+    /// CPU time of functions, code that was inlined into them included.
+    Function,
+    /// CPU time of Python's functions, with the native code that they call.
+    Python,
+    /// CPU time of the files with the code.
+    Module,
+    /// Time off a core, by what it waited for.
+    Wait,
+    /// Threads by program and name: how many, and how long they ran.
+    Thread,
+    /// Bytes that a host stack allocated.
+    Site,
+    /// Wall time of the driving threads, by part.
+    Part,
+    /// The same by part and function.
+    Cause,
+    /// The same by part and line.
+    CauseLine,
+}
+
+impl HostSort {
+    /// Whether it divides the wall time of driving threads.
+    pub fn is_of_drivers(self) -> bool {
+        matches!(self, HostSort::Part | HostSort::Cause | HostSort::CauseLine)
+    }
+}
+
+/// Time or bytes under one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    /// Nanoseconds, or bytes.
+    pub value: f64,
+    /// Its variance: what sampling leaves open.
+    pub variance: f64,
+    /// Samples, waits, threads or allocations.
+    pub count: f64,
+    /// Of each rank's value, its square: what the spread over ranks follows from.
+    pub squares: f64,
+}
+
+impl Amount {
+    /// Adds another, of the same rank or of another one.
+    pub(super) fn add(&mut self, other: Amount) {
+        self.value += other.value;
+        self.variance += other.variance;
+        self.count += other.count;
+        self.squares += other.squares;
+    }
+
+    /// A mean over so many ranks or steps; squares stay those of whole ranks.
+    pub(super) fn divided_by(self, by: f64) -> Amount {
+        let Amount { value, variance, count, squares } = self;
+        Amount { value: value / by, variance: variance / (by * by), count: count / by, squares }
+    }
+
+    /// Half the width of the 95 % interval.
+    pub fn error(&self) -> f64 {
+        Z * self.variance.sqrt()
+    }
+}

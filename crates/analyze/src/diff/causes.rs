@@ -1,0 +1,54 @@
+//! Causes of a rank's time: what its driving thread did, as `report host` divides it.
+
+use tprof_facts::labels::base_name;
+
+use super::amount::{Amount, HostSort, Z};
+use crate::host::{Ledger, Place, RankHost, WallTime};
+use crate::rank::samples::Part;
+
+/// Key of start-up beside those of [`Part`].
+pub(super) const START_UP: &str = "start_up";
+/// Name of start-up.
+pub(super) const START_UP_NAME: &str = "start-up";
+/// What a sum is of, its name, and what tells names apart.
+pub(super) type AmountName = (HostSort, String, String);
+
+/// Amounts of a rank by cause: by part, by function, by line.
+pub(super) fn amounts(host: &RankHost) -> Vec<(AmountName, Amount)> {
+    let ledger = &host.ledger;
+    let mut all: Vec<(AmountName, Amount)> = Vec::new();
+    for (part, time) in &ledger.parts {
+        let name = (HostSort::Part, part.word().to_owned(), part.key().to_owned());
+        let mut amount = amount(ledger, time);
+        amount.variance += host.variance_by_step(*part);
+        all.push((name, amount));
+    }
+    if host.start_up.wall_ns > 0 {
+        let name = (HostSort::Part, START_UP_NAME.to_owned(), START_UP.to_owned());
+        let value = host.start_up.wall_ns as f64;
+        all.push((name, Amount { value, ..Amount::default() }));
+    }
+    for (place, time) in &ledger.places {
+        if place.part == Part::Unknown || place.function.is_empty() {
+            continue;
+        }
+        let (part, amount) = (place.part.key().to_owned(), amount(ledger, time));
+        all.push(((HostSort::Cause, function(place), part.clone()), amount));
+        all.push(((HostSort::CauseLine, place.shown(), part), amount));
+    }
+    all
+}
+
+fn amount(ledger: &Ledger, time: &WallTime) -> Amount {
+    let deviation = ledger.error_ns(time) as f64 / Z;
+    let count = time.samples as f64;
+    Amount { value: time.ns as f64, variance: deviation.powi(2), count, ..Amount::default() }
+}
+
+/// `function (file.py)`: without the line, which an edit moves.
+fn function(place: &Place) -> String {
+    match place.file.is_empty() {
+        true => place.function.clone(),
+        false => format!("{} ({})", place.function, base_name(&place.file)),
+    }
+}

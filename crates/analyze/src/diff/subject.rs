@@ -1,0 +1,142 @@
+//! What a condition is on: a metric, a part of the driving threads' wall time, a function.
+
+use super::amount::{Amount, HostSort};
+use super::causes::{START_UP, START_UP_NAME};
+use super::change::Change;
+use super::figures::{Better, Metric, find, keys};
+use super::host::HostActivity;
+use crate::base::reading::Reading;
+use crate::document::Unit;
+use crate::rank::samples::PARTS;
+
+/// Before the key of a part in which the thread waits.
+const WAIT: &str = "wait:";
+/// Before the key of any part.
+const PART: &str = "part:";
+/// Before the name of a function.
+const FUNCTION: &str = "function:";
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A metric.
+    Metric(&'static Metric),
+    /// A part of the wall time, by its key and its name.
+    Part(&'static str, &'static str),
+    /// CPU time of all functions of this name, with or without their file.
+    Function(String),
+}
+
+impl Subject {
+    /// What a condition names; `None` if there is no such thing.
+    pub fn of(text: &str) -> Option<Subject> {
+        if let Some(name) = text.strip_prefix(FUNCTION) {
+            return (!name.is_empty()).then(|| Subject::Function(name.to_owned()));
+        }
+        let parts = || PARTS.iter().map(|part| (part.key(), part.word(), !part.is_running()));
+        let start_up = (START_UP, START_UP_NAME, false);
+        let mut all = parts().chain([start_up]);
+        let found = match (text.strip_prefix(WAIT), text.strip_prefix(PART)) {
+            (Some(key), _) => all.find(|(of, _, waits)| *of == key && *waits),
+            (_, Some(key)) => all.find(|(of, ..)| *of == key),
+            _ => return find(text).map(Subject::Metric),
+        };
+        found.map(|(key, name, _)| Subject::Part(key, name))
+    }
+
+    /// All that have a name of their own: metrics and parts.
+    pub fn names() -> Vec<String> {
+        let waits = PARTS.iter().filter(|part| !part.is_running());
+        let waits = waits.map(|part| format!("{WAIT}{}", part.key()));
+        let running = PARTS.iter().filter(|part| part.is_running()).map(|part| part.key());
+        let parts = running.chain([START_UP]).map(|key| format!("{PART}{key}"));
+        keys().map(str::to_owned).chain(waits).chain(parts).collect()
+    }
+
+    /// For a person.
+    pub fn title(&self) -> String {
+        match self {
+            Subject::Metric(metric) => metric.name.to_owned(),
+            Subject::Part(_, name) => (*name).to_owned(),
+            Subject::Function(name) => format!("CPU time of {name}"),
+        }
+    }
+
+    /// What its values are.
+    pub fn unit(&self) -> Unit {
+        match self {
+            Subject::Metric(metric) => metric.unit,
+            _ => Unit::Duration,
+        }
+    }
+
+    /// Whether other hardware makes another value of the same code.
+    pub fn of_hardware(&self) -> bool {
+        match self {
+            Subject::Metric(metric) => metric.of_hardware,
+            _ => true,
+        }
+    }
+
+    /// How it changed on the hosts; `None` of a metric.
+    pub(super) fn change(&self, a: &HostActivity, b: &HostActivity) -> Option<Change> {
+        let by_step = a.steps > 0 && b.steps > 0;
+        let read = |side| self.reading(side, by_step);
+        (!matches!(self, Subject::Metric(_))).then(|| Change::of_runs(read(a), read(b)))
+    }
+
+    fn reading(&self, host: &HostActivity, by_step: bool) -> Reading<f64> {
+        let (sort, amount) = match self {
+            Subject::Metric(_) => return Reading::missing("it is a metric"),
+            Subject::Part(key, _) if host.driven > 0 => {
+                (HostSort::Part, host.sum(HostSort::Part, |_, of| of == *key))
+            }
+            Subject::Function(name) if host.sampled > 0 => {
+                // Python's rows have the native code below them.
+                let sort = match host.has_function(HostSort::Python, name) {
+                    true => HostSort::Python,
+                    false => HostSort::Function,
+                };
+                (sort, host.sum(sort, |of, _| is_named(of, name)))
+            }
+            _ => return Reading::missing("there are no CPU samples"),
+        };
+        let mean = host.mean_of(sort, amount, by_step);
+        Reading::Estimate { value: mean.value, error: mean.error() }
+    }
+}
+
+/// Whether a row's name is this function's: `f (me/train.py)` is `f`, and itself.
+fn is_named(row: &str, name: &str) -> bool {
+    row == name || row.strip_prefix(name).is_some_and(|rest| rest.starts_with(" ("))
+}
+
+impl HostActivity {
+    fn sum(&self, sort: HostSort, passes: impl Fn(&str, &str) -> bool) -> Amount {
+        let mut sum = Amount::default();
+        let of_sort = self.amounts.iter().filter(|((of, ..), _)| *of == sort);
+        of_sort.filter(|((_, name, of), _)| passes(name, of)).for_each(|(_, one)| sum.add(*one));
+        sum
+    }
+
+    /// Whether a function of this name was sampled.
+    pub(super) fn has_function(&self, sort: HostSort, name: &str) -> bool {
+        self.amounts.keys().any(|(of, row, _)| *of == sort && is_named(row, name))
+    }
+
+    /// Names of all functions that were sampled.
+    pub(super) fn functions(&self) -> impl Iterator<Item = &str> {
+        let is_function = |sort| matches!(sort, HostSort::Function | HostSort::Python);
+        self.amounts.keys().filter(move |(of, ..)| is_function(*of)).map(|(_, name, _)| &**name)
+    }
+}
+
+/// How a verdict on a part of the wall time is made: as on other times of whole runs.
+pub(super) const TIME: Metric = Metric {
+    key: "part",
+    name: "part",
+    unit: Unit::Duration,
+    better: Better::Neither,
+    of_hardware: true,
+    noise: 0.01,
+};
