@@ -1,6 +1,6 @@
 //! Names of outputs.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use tprof_trace::{RankFile, RankLabel, RunDir, Start};
@@ -41,17 +41,13 @@ pub(crate) fn per_rank(
 
 /// Names of files, each its own: `rank-3`, `rank-3.1`, `launcher-HOST`.
 pub(crate) fn names(files: &[&RankFile]) -> Vec<String> {
-    let mut names: Vec<String> = files.iter().map(|file| name(file)).collect();
-    let mut times: HashMap<String, usize> = HashMap::new();
-    for name in &names {
-        *times.entry(name.clone()).or_default() += 1;
+    let names: Vec<String> = files.iter().map(|file| name(file)).collect();
+    let mut seen = HashSet::new();
+    // The files' own names differ, but one may be another's: all have them, or none.
+    match names.iter().all(|name| seen.insert(name)) {
+        true => names,
+        false => files.iter().map(|file| stem(&file.path)).collect(),
     }
-    for (name, file) in names.iter_mut().zip(files) {
-        if times[name] > 1 {
-            *name = stem(&file.path);
-        }
-    }
-    names
 }
 
 fn name(file: &RankFile) -> String {

@@ -24,8 +24,8 @@ pub struct Completeness {
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
     pub blind: Vec<Blind>,
-    /// Where all gaps are minor, and CPU samples, stacks and names were lost: their share of
-    /// what was recorded and lost, 0.01 at most.
+    /// Where all gaps are minor, and CPU samples, stacks or names were lost: the largest share
+    /// that a loss has of what was recorded and lost of its kind, 0.01 at most.
     pub minor_loss_share: Option<f64>,
     /// Where all gaps are minor, and processes of at most a second are blind: their share of
     /// the time that all program images lasted, 0.01 at most.
@@ -78,17 +78,18 @@ impl Completeness {
         let of_accounts = merge(accounts().flat_map(|account| account.losses.iter().cloned()));
         let Recorded { events, samples } = seen.iter().map(|seen| seen.recorded).sum();
         let (lost, losses) = if closed {
-            (accounts().map(|account| account.lost).sum(), of_accounts)
+            let lost = accounts().map(|account| account.lost);
+            (lost.fold(0, u64::saturating_add), of_accounts)
         } else {
             // An open account lags behind the files, and files behind an account.
             let of_run = seen.iter().map(|seen| merge(seen.of_run.iter().cloned()));
             let of_run = of_run.fold(of_accounts, most);
             let of_processes = seen.iter().flat_map(|seen| seen.losses.iter().cloned());
             let losses = merge(of_run.into_iter().chain(of_processes));
-            (losses.iter().map(|loss| loss.count).sum(), losses)
+            (losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add), losses)
         };
-        let all = events.saturating_add(samples);
-        let (of_losses, of_blind) = (minor::losses(all, &losses), minor::blind(infos, &blind));
+        let of_losses = minor::losses(Recorded { events, samples }, &losses);
+        let of_blind = minor::blind(infos, &blind);
         let minor = |share: Option<f64>, is_there: bool| {
             share.filter(|_| is_there && whole && of_losses.is_some() && of_blind.is_some())
         };
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn a_few_lost_stacks_are_minor_and_any_other_gap_is_not() {
         let share = |whole, losses: &[LossInfo]| {
-            let recorded = Recorded { events: 900, samples: 90 };
+            let recorded = Recorded { events: 990, samples: 99_999 };
             let seen = Seen { recorded, losses: losses.to_vec(), of_run: Vec::new() };
             let sum = Completeness::of(&[], false, whole, vec![seen]);
             assert!(!sum.complete);
@@ -193,7 +194,10 @@ mod tests {
         };
         assert_eq!(share(true, &[loss("whole stacks", 10)]), Some(0.01));
         assert_eq!(share(true, &[loss("whole stacks", 11)]), None);
-        assert_eq!(share(true, &[loss("whole stacks", 9), loss("CPU samples", 1)]), Some(0.01));
+        assert_eq!(share(true, &[loss("whole stacks", 10), loss("CPU samples", 1)]), Some(0.01));
+        assert_eq!(share(true, &[loss("CPU samples", 1)]), Some(0.00001));
+        assert_eq!(share(true, &[loss("CPU samples", 2_000)]), None, "few of all, many of theirs");
+        assert_eq!(share(true, &[loss("CPU samples", u64::MAX), loss("stacks", 9)]), None);
         assert_eq!(share(true, &[loss("whole stacks", 0)]), None);
         assert_eq!(share(true, &[loss("whole stacks", 1), loss("heap events", 1)]), None);
         assert_eq!(share(false, &[loss("whole stacks", 1)]), None);

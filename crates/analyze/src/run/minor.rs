@@ -1,6 +1,7 @@
 //! Gaps that are a note and no headline: a few samples without their place, helpers of a
 //! moment that were not recorded.
 
+use tprof_trace::Recorded;
 use tprof_trace::run::{Blind, LossInfo, ProcessInfo, RunInfo};
 
 /// Up to this share a gap is minor.
@@ -9,27 +10,39 @@ const MINOR: f64 = 0.01;
 /// starts with an empty environment, takes 3 ms.
 const MOMENT_NS: u64 = 1_000_000_000;
 
-/// What minor losses are of: CPU samples, their stacks, and names. None of them changes a
-/// count, a size or a time, unlike a lost record of an allocation or of device work.
-const LOSSES: [&str; 8] = [
-    "CPU samples",
-    "Python frames of CPU samples",
-    "Python frames in stacks of allocations",
-    "stacks",
-    "whole stacks",
-    "names of functions",
-    "names of Python functions",
-    "ends of names",
+/// What a minor loss leaves without its place, or its name.
+enum Of {
+    Samples,
+    Events,
+    Both,
+}
+
+/// What minor losses are of. None of them changes a count, a size or a time, unlike a lost
+/// record of an allocation or of device work.
+const LOSSES: [(&str, Of); 8] = [
+    ("CPU samples", Of::Samples),
+    ("Python frames of CPU samples", Of::Samples),
+    ("Python frames in stacks of allocations", Of::Events),
+    ("stacks", Of::Events),
+    ("whole stacks", Of::Events),
+    ("names of functions", Of::Both),
+    ("names of Python functions", Of::Both),
+    ("ends of names", Of::Both),
 ];
 
-/// The share of the losses among the `all` events and samples that were recorded, and them;
-/// nothing if one of them is not minor.
-pub(super) fn losses(all: u64, losses: &[LossInfo]) -> Option<f64> {
-    if losses.iter().any(|loss| loss.count == 0 || !LOSSES.contains(&loss.what.as_str())) {
-        return None;
-    }
-    let lost: u64 = losses.iter().map(|loss| loss.count).sum();
-    at_most(lost, all.saturating_add(lost))
+/// The largest share that a loss has of what was recorded and lost of its kind; nothing if one
+/// of them is not minor.
+pub(super) fn losses(recorded: Recorded, losses: &[LossInfo]) -> Option<f64> {
+    let share = |loss: &LossInfo| {
+        let of = &LOSSES.iter().find(|(what, _)| *what == loss.what)?.1;
+        let whole = match of {
+            Of::Samples => recorded.samples,
+            Of::Events => recorded.events,
+            Of::Both => recorded.events.saturating_add(recorded.samples),
+        };
+        at_most(loss.count, whole.saturating_add(loss.count)).filter(|_| loss.count > 0)
+    };
+    losses.iter().try_fold(0.0f64, |most, loss| Some(most.max(share(loss)?)))
 }
 
 /// The share of blind processes in the time that all program images lasted, added up; nothing
@@ -40,7 +53,7 @@ pub(super) fn blind(infos: &[RunInfo], blind: &[Blind]) -> Option<f64> {
         if !one.what.starts_with("everything") {
             return None;
         }
-        lasted_ns += infos.iter().find_map(|info| of_blind(info, one))?;
+        lasted_ns = lasted_ns.saturating_add(infos.iter().find_map(|info| of_blind(info, one))?);
     }
     let all = infos.iter().flat_map(|info| {
         let end_ns = info.end_ns.unwrap_or(0);

@@ -19,17 +19,20 @@ pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<Blind> {
     if infos.iter().any(|info| !info.finished) {
         return Vec::new();
     }
-    // Of each start of a launch: how many ranks there are, and which were recorded.
-    let mut launches: BTreeMap<(Option<&str>, u32, u32), BTreeSet<u32>> = BTreeMap::new();
+    // Of each launch: how many ranks there are, and which were recorded. Its starts count
+    // together: an agent of torchrun counts only restarts of its own, so that ranks of one
+    // start on several nodes may have different counts.
+    let mut launches: BTreeMap<(Option<&str>, u32), BTreeSet<u32>> = BTreeMap::new();
     for rank in infos.iter().flat_map(|info| &info.ranks) {
-        let Some(size) = rank.size else { continue };
-        let launch = (rank.launch.as_deref(), rank.restarts, size);
-        launches.entry(launch).or_default().insert(rank.rank);
+        let Some(size) = rank.size.filter(|size| rank.rank < *size) else { continue };
+        launches.entry((rank.launch.as_deref(), size)).or_default().insert(rank.rank);
     }
-    let missing = |((_, _, size), recorded): ((_, _, u32), BTreeSet<u32>)| {
-        let missing: Vec<u32> = (0..size).filter(|rank| !recorded.contains(rank)).collect();
-        (!missing.is_empty()).then(|| Blind {
-            process: format!("{} of {size}", named(&missing)),
+    let missing = |((_, size), recorded): ((_, u32), BTreeSet<u32>)| {
+        let count = size as usize - recorded.len();
+        let first: Vec<u32> =
+            (0..size).filter(|rank| !recorded.contains(rank)).take(MOST_NAMED).collect();
+        (count > 0).then(|| Blind {
+            process: format!("{} of {size}", named(&first, count)),
             what: "everything".to_owned(),
             why: WHY.to_owned(),
         })
@@ -37,10 +40,10 @@ pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<Blind> {
     launches.into_iter().filter_map(missing).collect()
 }
 
-/// `rank 3`, `ranks 1, 2 and 5`, `ranks 8, 9, … and 1014 more`.
-fn named(ranks: &[u32]) -> String {
-    let words: Vec<String> = ranks.iter().take(MOST_NAMED).map(u32::to_string).collect();
-    match (words.as_slice(), ranks.len().saturating_sub(MOST_NAMED)) {
+/// `rank 3`, `ranks 1, 2 and 5`, `ranks 8, 9, … and 1014 more`: the first of `count`.
+fn named(first: &[u32], count: usize) -> String {
+    let words: Vec<String> = first.iter().map(u32::to_string).collect();
+    match (words.as_slice(), count - first.len()) {
         ([one], 0) => format!("rank {one}"),
         ([first @ .., last], 0) => format!("ranks {} and {last}", first.join(", ")),
         (all, more) => format!("ranks {} and {more} more", all.join(", ")),
@@ -76,7 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn each_launch_and_each_restart_has_its_own_ranks() {
+    fn starts_of_a_launch_count_together() {
+        // The second start, after which only the first agent counts a restart.
+        let elastic = info(&[(0, 4, "a", 1), (1, 4, "a", 1), (2, 4, "a", 0), (3, 4, "a", 0)]);
+        assert!(missing(&[elastic]).is_empty());
+    }
+
+    #[test]
+    fn each_launch_and_each_size_has_its_own_ranks() {
         let both = info(&[(0, 2, "a", 0), (1, 2, "a", 0), (0, 2, "b", 0)]);
         assert_eq!(missing(&[both]), ["rank 1 of 2"]);
         let again = info(&[(0, 2, "a", 0), (1, 2, "a", 0), (0, 3, "a", 1), (1, 3, "a", 1)]);
@@ -93,5 +103,7 @@ mod tests {
     fn many_are_counted() {
         let named = missing(&[info(&[(0, 1024, "", 0)])]);
         assert_eq!(named, ["ranks 1, 2, 3, 4, 5, 6, 7, 8 and 1015 more of 1024"]);
+        let most = missing(&[info(&[(0, u32::MAX, "", 0)])]);
+        assert_eq!(most, ["ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4294967286 more of 4294967295"]);
     }
 }

@@ -159,14 +159,11 @@ pub fn run(page: &mut Page, report: &Report) {
 fn how_it_ended(report: &Report) -> Option<String> {
     let rows = &report.processes;
     // After an exec the last image is the one that ended.
-    let last_of = |first: &ProcessRow| {
-        rows.iter().rev().find(|row| (row.pid, &row.host) == (first.pid, &first.host))
-    };
+    let last: BTreeMap<_, _> = rows.iter().map(|row| ((&row.host, row.pid), row)).collect();
+    let last_of = |first: &ProcessRow| last.get(&(&first.host, first.pid)).copied();
     let first = last_of(rows.first()?)?;
-    let is_started = |row: &&ProcessRow| {
-        row.rank.is_some()
-            && !rows.iter().any(|other| (other.pid, &other.host) == (row.parent, &row.host))
-    };
+    let is_started =
+        |row: &&ProcessRow| row.rank.is_some() && !last.contains_key(&(&row.host, row.parent));
     let launched: BTreeMap<_, _> =
         rows.iter().filter(is_started).map(|row| ((&row.host, row.pid), row)).collect();
     Some(match report.run.command.is_empty() {

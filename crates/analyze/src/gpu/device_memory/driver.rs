@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, counter};
 
-use super::stream_pools::{HeldBytes, held_at};
+use super::stream_pools::{Held, HeldBytes, held_at};
 use crate::document::{Cell, Column, RankAt, Table, Unit};
 use crate::gpu::report_gpu::FileSamples;
 use crate::rank::RankTrace;
@@ -58,7 +58,7 @@ fn is_on_device(row: &DeviceAllocation) -> bool {
 pub(super) fn readings(
     rank: &RankTrace<'_>,
     rows: &[DeviceAllocation],
-    pools: &BTreeMap<u32, HeldBytes>,
+    pools: &Held,
     samples: &FileSamples,
 ) -> Vec<DriverReadings> {
     let uuids: HashMap<(ProcessIndex, u32), &str> = (rank.file.devices().iter())
@@ -78,7 +78,7 @@ pub(super) fn readings(
             .filter(|row| row.device.is_some_and(|of| numbers.contains(&(row.process, of))))
             .collect();
         let held: Vec<&HeldBytes> =
-            numbers.iter().filter_map(|(_, number)| pools.get(number)).collect();
+            numbers.iter().filter_map(|number| pools.by_process.get(number)).collect();
         let mut live = LiveBytes { blocks: HashMap::new(), sum: 0, counts_pools: held.is_empty() };
         let mut next = own.iter().peekable();
         let mut readings = Vec::new();

@@ -1,18 +1,27 @@
 //! What stream-ordered pools hold, by CUPTI's readings at each change of one: more than is given
 //! out, since a pool keeps what comes back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Allocator, ProcessIndex, counter};
 
 use super::pools::PoolMemory;
 
-/// Bytes that all pools of a device hold, of all processes of a file: from each moment on.
+/// Bytes that all pools of a device hold, of one process or of all: from each moment on.
 pub(super) type HeldBytes = BTreeMap<u64, u64>;
 
-/// By device.
-pub(super) fn held(file: &TraceFile) -> BTreeMap<u32, HeldBytes> {
+/// What the pools of a file hold.
+#[derive(Default)]
+pub(super) struct Held {
+    /// By device as its process numbers it.
+    pub by_process: BTreeMap<(ProcessIndex, u32), HeldBytes>,
+    /// By number of the device, of all processes.
+    by_number: BTreeMap<u32, HeldBytes>,
+}
+
+/// Of a file.
+pub(super) fn held(file: &TraceFile) -> Held {
     let mut readings: Vec<(u64, ProcessIndex, u32, u64)> = file
         .counters()
         .iter()
@@ -20,12 +29,12 @@ pub(super) fn held(file: &TraceFile) -> BTreeMap<u32, HeldBytes> {
         .filter_map(|row| Some((row.time_ns, row.process?, row.device?, row.value as u64)))
         .collect();
     readings.sort_unstable();
-    let mut by_process: HashMap<(u32, ProcessIndex), u64> = HashMap::new();
-    let mut held: BTreeMap<u32, HeldBytes> = BTreeMap::new();
+    let mut held = Held::default();
     for (time_ns, process, device, bytes) in readings {
-        by_process.insert((device, process), bytes);
-        let sum = by_process.iter().filter(|((of, _), _)| *of == device).map(|(_, bytes)| bytes);
-        held.entry(device).or_default().insert(time_ns, sum.sum());
+        held.by_process.entry((process, device)).or_default().insert(time_ns, bytes);
+        let of_device = held.by_process.iter().filter(|((_, of), _)| *of == device);
+        let sum = of_device.map(|(_, held)| held_at(held, time_ns)).sum();
+        held.by_number.entry(device).or_default().insert(time_ns, sum);
     }
     held
 }
@@ -36,12 +45,36 @@ pub(super) fn held_at(held: &HeldBytes, time_ns: u64) -> u64 {
 }
 
 /// Adds it to the memory of pools that were replayed.
-pub(super) fn add_held(pools: &mut [PoolMemory], held: &BTreeMap<u32, HeldBytes>) {
+pub(super) fn add_held(pools: &mut [PoolMemory], held: &Held) {
     for memory in pools.iter_mut().filter(|memory| memory.pool.allocator == Allocator::Pool) {
-        let Some(held) = memory.pool.device.and_then(|device| held.get(&device)) else { continue };
+        let Some(held) = memory.pool.device.and_then(|device| held.by_number.get(&device)) else {
+            continue;
+        };
         memory.peak_reserved_bytes = held.values().max().copied();
         for level in memory.curve.iter_mut().chain([&mut memory.peak, &mut memory.last]) {
             level.reserved_bytes = Some(held_at(held, level.time_ns));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::Counter;
+
+    #[test]
+    fn pools_of_processes_add_up_by_number_and_stay_apart_by_process() {
+        let mut made = Fixture::new();
+        for (time_ns, process, value) in [(10, 0, 100.0), (20, 1, 30.0), (30, 0, 50.0)] {
+            let name = made.writer.name(counter::POOL_HELD_BYTES);
+            let (process, device) = (Some(process), Some(0));
+            made.writer.counter(Counter { time_ns, process, device, name, value });
+        }
+        let held = held(&made.finish());
+        let at = |of: &HeldBytes| [10, 20, 30].map(|time_ns| held_at(of, time_ns));
+        assert_eq!(at(&held.by_process[&(0, 0)]), [100, 100, 50]);
+        assert_eq!(at(&held.by_process[&(1, 0)]), [0, 30, 30]);
+        assert_eq!(at(&held.by_number[&0]), [100, 130, 80]);
     }
 }
