@@ -1,8 +1,9 @@
 """A job that spends its time in one known way, and measures it itself.
 
 Proves: `tprof report host` divides the main thread's time as the job does, and names the
-line. The first argument is the way; printed are lines `expect KEY=SECONDS`. A line that
-ends in `# HERE way` is the one to be named.
+line; `tprof report findings` names the cause. The first argument is the way; printed are lines
+`expect KEY=SECONDS` (or bytes). A line that ends in `# HERE way` is the one to be named. With
+`calm` as second argument the job does the same without the cause.
 """
 
 import os
@@ -12,6 +13,7 @@ import threading
 import time
 
 WAY = sys.argv[1]
+CALM = "calm" in sys.argv[2:]
 PASSES = 40
 PAUSE_S = 0.03
 
@@ -51,13 +53,15 @@ def victim_spins(cpu_s):
 
 def hot():
     with WATCH:
-        victim_spins(1.0)
+        victim_spins(0.02 if CALM else 1.0)
+    if CALM:
+        time.sleep(1)
     expect(cpu=WATCH.cpu)
 
 
 def victim_makes_data(queue):
     for _ in range(PASSES):
-        time.sleep(PAUSE_S)
+        time.sleep(0 if CALM else PAUSE_S)  # SLOW
         queue.put(bytes(1000))
 
 
@@ -75,6 +79,8 @@ def data():
     for _ in range(PASSES):
         with WATCH:
             victim_takes(queue)
+        if CALM:
+            time.sleep(PAUSE_S)
     worker.join()
     expect(data=WATCH.waited)
 
@@ -89,11 +95,13 @@ def victim_contends(cpu_s):
 def gil():
     hogs = [threading.Thread(target=victim_spins, args=(0.8,), name="hog") for _ in range(2)]
     for hog in hogs:
-        hog.start()
+        if not CALM:
+            hog.start()
     with WATCH:
         victim_contends(0.4)
     for hog in hogs:
-        hog.join()
+        if not CALM:
+            hog.join()
     expect(cpu=WATCH.cpu, gil=WATCH.waited)
 
 
@@ -101,7 +109,7 @@ def victim_holds(lock, held, stop):
     while not stop:
         with lock:
             held.append(True)
-            time.sleep(PAUSE_S)
+            time.sleep(0 if CALM else PAUSE_S)  # HELD
         while held and not stop:
             time.sleep(0.001)
 
@@ -121,6 +129,8 @@ def lock():
         with WATCH:
             victim_locks(mutex)
         held.clear()
+        if CALM:
+            time.sleep(PAUSE_S)
     stop.append(True)
     holder.join()
     expect(lock=WATCH.waited)
@@ -129,7 +139,8 @@ def lock():
 def victim_writes(path):
     with open(path, "wb", buffering=0) as pipe:
         for _ in range(PASSES):
-            time.sleep(PAUSE_S)
+            if not CALM:
+                time.sleep(PAUSE_S)
             pipe.write(b"x")
 
 
@@ -146,13 +157,16 @@ def file():
     for _ in range(PASSES):
         with WATCH:
             victim_reads(pipe)
+        if CALM:
+            time.sleep(PAUSE_S)
     os.waitpid(child, 0)
     expect(file_io=WATCH.waited)
 
 
 def victim_serves(end):
     for _ in range(PASSES):
-        time.sleep(PAUSE_S)
+        if not CALM:
+            time.sleep(PAUSE_S)
         end.sendall(b"x")
 
 
@@ -167,13 +181,15 @@ def peer():
     for _ in range(PASSES):
         with WATCH:
             victim_receives(ours)
+        if CALM:
+            time.sleep(PAUSE_S)
     server.join()
     expect(socket=WATCH.waited)
 
 
 def core():
     children = []
-    for _ in range(2 * len(os.sched_getaffinity(0))):
+    for _ in range(0 if CALM else 2 * len(os.sched_getaffinity(0))):
         if (child := os.fork()) == 0:
             end = time.monotonic() + 2.5
             while time.monotonic() < end:
@@ -190,7 +206,7 @@ def core():
 
 def imports():
     with open("victim_slow.py", "w") as module:
-        module.write("import time\nend = time.thread_time() + 0.6\n")
+        module.write(f"import time\nend = time.thread_time() + {0.01 if CALM else 0.6}\n")
         module.write("while time.thread_time() < end:\n    pass\n")
     sys.path.insert(0, os.getcwd())
     with WATCH:
@@ -199,6 +215,146 @@ def imports():
     with after:
         victim_spins(0.8)
     expect(start_up=WATCH.wall, imported=WATCH.cpu, after=after.cpu)
+
+
+def victim_makes_objects(kept, many):
+    for number in range(many):
+        kept.append([number, {}])  # HERE gc
+
+
+def collected():
+    import gc
+
+    spent, began = 0.0, 0.0
+
+    def on_collection(phase, _):
+        nonlocal spent, began
+        if phase == "start":
+            began = time.thread_time()
+        else:
+            spent += time.thread_time() - began
+
+    gc.callbacks.append(on_collection)
+    gc.set_threshold(1000, 2, 1)
+    if CALM:
+        gc.disable()
+    with WATCH:
+        victim_makes_objects([], 1_000_000)
+    expect(gc=spent, cpu=WATCH.cpu)
+
+
+def victim_keeps(kept):
+    kept.append(bytearray(512 << 10))  # HERE leak
+
+
+def leak():
+    kept = []
+    for _ in range(PASSES):
+        victim_keeps(kept)
+        if CALM:
+            kept.clear()
+        time.sleep(PAUSE_S)
+    expect(kept=len(kept) * (512 << 10))
+
+
+def victim_drains(path):
+    with open(path, "rb", buffering=0) as pipe:
+        while pipe.read(4096):
+            time.sleep(PAUSE_S)
+
+
+def save_checkpoint(pipe, state):
+    pipe.write(state)  # HERE checkpoint
+
+
+def storage():
+    os.mkfifo("storage")
+    if (child := os.fork()) == 0:
+        victim_drains("storage")
+        os._exit(0)
+    with open("storage", "wb", buffering=0) as pipe:
+        for _ in range(0 if CALM else 2):
+            with WATCH:
+                # What is left in the pipe of the first is drained within the second.
+                save_checkpoint(pipe, bytes(144 << 10))
+        victim_spins(0.1)
+    os.waitpid(child, 0)
+    expect(saved=WATCH.wall)
+
+
+def victim_derives(rounds):
+    import hashlib
+
+    return hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", rounds)  # HERE native
+
+
+def native():
+    victim_derives(1)
+    with WATCH:
+        for _ in range(1 if CALM else 10):
+            victim_derives(150_000)
+    if CALM:
+        time.sleep(3)
+    expect(cpu=WATCH.cpu)
+
+
+def private_bytes():
+    """Bytes of this process's pages that no other process maps."""
+    with open("/proc/self/smaps_rollup") as rollup:
+        lines = (line.split() for line in rollup)
+        return sum(1024 * int(line[1]) for line in lines if line[0].startswith("Private"))
+
+
+def victim_reads_shared(objects):
+    before = private_bytes()
+    # Reading an object counts its references, which is a write.
+    for number in objects:
+        if CALM:
+            break
+        number == 0  # noqa: B015
+    time.sleep(2.2)
+    return private_bytes() - before
+
+
+def forked():
+    objects = [[number] for number in range(500_000)]
+    time.sleep(0.3)
+    pipes = []
+    for _ in range(2):
+        ours, theirs = os.pipe()
+        if os.fork() == 0:
+            os.write(theirs, b"%d" % victim_reads_shared(objects))
+            os._exit(0)
+        pipes.append(ours)
+    time.sleep(3)
+    copied = sum(int(os.read(pipe, 100)) for pipe in pipes)
+    for _ in pipes:
+        os.wait()
+    expect(copied=copied)
+
+
+def victim_asks(asked, answers):
+    os.write(asked, b"x")
+    return os.read(answers, 1)  # HERE both
+
+
+def both():
+    asked, asks = os.pipe()
+    answered, answers = os.pipe()
+    if (child := os.fork()) == 0:
+        for _ in range(PASSES):
+            os.read(asked, 1)
+            time.sleep(PAUSE_S)
+            os.write(answers, b"x")
+        os._exit(0)
+    spinning = Watch()
+    for _ in range(PASSES):
+        with WATCH:
+            victim_asks(asks, answered)
+        with spinning:
+            victim_spins(0.02)
+    os.waitpid(child, 0)
+    expect(file_io=WATCH.waited, cpu=spinning.cpu)
 
 
 WAYS = {
@@ -210,5 +366,11 @@ WAYS = {
     "socket": peer,
     "core": core,
     "imports": imports,
+    "gc": collected,
+    "leak": leak,
+    "checkpoint": storage,
+    "native": native,
+    "forked": forked,
+    "both": both,
 }
 WAYS[WAY]()

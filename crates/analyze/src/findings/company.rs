@@ -3,9 +3,9 @@
 use super::finding::SourceLine;
 use super::scene::Scene;
 use crate::gpu::stragglers::Meetings;
-use crate::host::RankHost;
+use crate::host::{Ledger, RankHost};
 use crate::rank::collectives::operations;
-use crate::rank::samples::Part;
+use crate::rank::samples::{PARTS, Part};
 
 /// A rank's collectives, for the comparison.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,17 @@ pub(super) struct InCollectives {
     pub lines: Vec<(SourceLine, u64)>,
 }
 
+/// Time without a core of a thread that polls in collectives: the share of them in its time on a
+/// core, since it lost the core there.
+fn preempted_ns(ledger: &Ledger) -> u64 {
+    let elsewhere = PARTS.iter().filter(|part| part.is_running() || **part == Part::Unknown);
+    let elsewhere_ns: u64 = elsewhere.map(|part| ledger.ns(*part)).sum();
+    let polled_ns = ledger.running_ns.saturating_sub(elsewhere_ns);
+    let polled_ns = polled_ns.min(ledger.ns(Part::Collective));
+    let share = polled_ns as f64 / ledger.running_ns.max(1) as f64;
+    (ledger.ns(Part::NoCore) as f64 * share) as u64
+}
+
 /// Lines that are kept for the comparison.
 const MOST_LINES: usize = 50;
 
@@ -52,7 +63,8 @@ impl InCollectives {
         }
         lines.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         lines.truncate(MOST_LINES);
-        InCollectives { ns: host.ledger.ns(Part::Collective), wall_ns: host.ledger.wall_ns, lines }
+        let ns = host.ledger.ns(Part::Collective) + preempted_ns(&host.ledger);
+        InCollectives { ns, wall_ns: host.ledger.wall_ns, lines }
     }
 }
 

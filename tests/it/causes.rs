@@ -1,0 +1,228 @@
+//! `tprof report findings` names what holds a job up: its size, its line, what to do. Each job has
+//! one cause (or two), and measures it itself.
+
+use std::path::Path;
+use std::process::Command;
+
+use tprof_tests::{Job, Refused, Scratch, skip, traced};
+
+use crate::planted::Language::{C, Python, Rust};
+use crate::planted::{Plant, Planted};
+
+const LEAK: Plant =
+    Plant { options: &["--mem", "exact", "--stacks", "python"], ..Plant::new(Python, "leak") };
+const FORKED: Plant = Plant { options: &[], ..Plant::new(Python, "forked") };
+
+#[test]
+fn collections_of_garbage_are_found_apart_from_the_function_that_they_interrupt() {
+    let Some(planted) = Planted::run("gc") else { return };
+    // Of half a second there are 50 samples.
+    planted.is_found("GcPauses", "gc", 0.2);
+    assert!(planted.text("GcPauses").contains("gc.freeze()"));
+}
+
+#[test]
+fn a_list_that_keeps_all_is_found_with_the_line_that_allocates() {
+    let Some(planted) = LEAK.run() else { return };
+    planted.is_found("HeapGrowth", "kept", 0.1);
+    assert!(planted.text("HeapGrowth").contains("victim_keeps"));
+}
+
+#[test]
+fn saving_to_slow_storage_is_a_checkpoint_and_not_any_file() {
+    let Some(planted) = Planted::run("checkpoint") else { return };
+    planted.is_found("SyncCheckpoint", "saved", 0.1);
+    assert!(planted.text("SyncCheckpoint").contains("waiting for storage"));
+}
+
+#[test]
+fn compiled_code_is_named_by_its_library_under_the_line_that_calls_it() {
+    let Some(planted) = Planted::run("native") else { return };
+    planted.is_found("HotFunction", "cpu", 0.05);
+    let text = planted.text("HotFunction");
+    assert!(text.contains("compiled code of libcrypto"), "{text}");
+}
+
+#[test]
+fn pages_that_forked_workers_copy_count_once() {
+    let Some(planted) = FORKED.run() else { return };
+    let row = planted.found("findings").iter().find(|row| row["rule"] == "ForkedCopies");
+    let row = row.unwrap_or_else(|| panic!("{:#?}", planted.findings));
+    let (size, truth) = (row["size_bytes"].as_f64().unwrap(), planted.truth["copied"]);
+    assert!((size - truth).abs() < 0.1 * truth, "{size} of {truth}");
+    assert!(planted.text("ForkedCopies").contains("2 workers"));
+}
+
+#[test]
+fn two_causes_at_once_are_both_found() {
+    let Some(planted) = Planted::run("both") else { return };
+    planted.is_found("BlockingIo", "file_io", 0.1);
+    planted.is_among("HotFunction", "cpu", 0.05);
+}
+
+#[test]
+fn the_thread_that_holds_a_lock_is_named_with_its_line() {
+    let Some(planted) = Planted::run("lock") else { return };
+    let line = planted.line_with("HELD").unwrap();
+    let text = planted.text("LockContention");
+    assert!(text.contains(&format!("victim_holds (planted.py:{line})")), "{text}");
+}
+
+#[test]
+fn a_worker_that_waits_itself_is_why_its_data_is_late() {
+    let Some(planted) = Planted::run("data") else { return };
+    let line = planted.line_with("SLOW").unwrap();
+    let text = planted.text("DataWait");
+    assert!(text.contains(&format!("wait for at victim_makes_data (planted.py:{line})")), "{text}");
+}
+
+#[test]
+fn the_processes_that_take_the_cores_are_named() {
+    let Some(planted) = Planted::run("core") else { return };
+    let text = planted.text("NoFreeCore");
+    assert!(
+        text.contains("core (planted.py:") && text.contains("fewer worker processes"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_hot_line_of_c_is_found() {
+    let Some(planted) = Plant::new(C, "hot").run() else { return };
+    planted.is_found("HotFunction", "cpu", 0.05);
+}
+
+#[test]
+fn a_line_of_c_that_waits_for_a_pipe_is_found() {
+    let Some(planted) = Plant::new(C, "file").run() else { return };
+    planted.is_found("BlockingIo", "file_io", 0.1);
+}
+
+#[test]
+fn a_lock_in_c_is_found_with_the_line_that_holds_it() {
+    let Some(planted) = Plant::new(C, "lock").run() else { return };
+    planted.is_found("LockContention", "lock", 0.1);
+    let line = planted.line_with("HELD").unwrap();
+    let text = planted.text("LockContention");
+    assert!(text.contains(&format!("victim_holds (planted.c:{line})")), "{text}");
+}
+
+#[test]
+fn a_hot_line_of_rust_is_found() {
+    let Some(planted) = Plant::new(Rust, "hot").run() else { return };
+    planted.is_found("HotFunction", "cpu", 0.05);
+}
+
+#[test]
+fn a_line_of_rust_that_waits_for_a_peer_is_found() {
+    let Some(planted) = Plant::new(Rust, "socket").run() else { return };
+    planted.is_found("BlockingIo", "socket", 0.1);
+}
+
+/// Two ranks of MPICH, or nothing where it is not installed.
+fn ranks(calm: bool) -> Option<Planted> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/collective.c");
+    if !Path::new("/usr/bin/mpicc.mpich").exists() {
+        skip("there is no mpicc.mpich");
+        return None;
+    }
+    let scratch = Scratch::new();
+    let program = scratch.path().join("collective");
+    let mut compiler = Command::new("mpicc.mpich");
+    let built = compiler.args(["-g", "-O2", "-o"]).arg(&program).arg(&source).status().unwrap();
+    assert!(built.success());
+    let job = Job::new("mpirun.mpich").args(["-n", "2"]).arg(&program);
+    let job = if calm { job.arg("calm") } else { job };
+    let run = traced(&job, &["--mem", "off"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let planted = Planted::of(&run.run, &run.outcome.stdout, source, "late");
+    if !planted.has_native() {
+        skip(Refused::PerfEvents);
+        return None;
+    }
+    Some(planted)
+}
+
+#[test]
+fn a_rank_of_mpi_that_comes_late_is_named_with_the_line_that_delays_it() {
+    let Some(planted) = ranks(false) else { return };
+    planted.is_found("Stragglers", "late", 0.1);
+    let row = planted.found("findings").iter().find(|row| row["rule"] == "Stragglers").unwrap();
+    assert!(row["what"].as_str().unwrap().starts_with("rank 1 comes late"), "{row:#?}");
+}
+
+#[test]
+fn ranks_that_come_together_have_no_straggler() {
+    let Some(planted) = ranks(true) else { return };
+    planted.lacks("Stragglers");
+}
+
+/// Jobs, with the rule that finds their cause.
+const CAUSES: [(Plant, &str); 17] = [
+    (Plant::new(Python, "hot"), "HotFunction"),
+    (Plant::new(Python, "data"), "DataWait"),
+    (Plant::new(Python, "gil"), "GilContention"),
+    (Plant::new(Python, "lock"), "LockContention"),
+    (Plant::new(Python, "file"), "BlockingIo"),
+    (Plant::new(Python, "socket"), "BlockingIo"),
+    (Plant::new(Python, "imports"), "StartUp"),
+    (Plant::new(Python, "gc"), "GcPauses"),
+    (LEAK, "HeapGrowth"),
+    (Plant::new(Python, "checkpoint"), "SyncCheckpoint"),
+    (Plant::new(Python, "native"), "HotFunction"),
+    (FORKED, "ForkedCopies"),
+    (Plant::new(C, "hot"), "HotFunction"),
+    (Plant::new(C, "file"), "BlockingIo"),
+    (Plant::new(C, "lock"), "LockContention"),
+    (Plant::new(Rust, "hot"), "HotFunction"),
+    (Plant::new(Rust, "socket"), "BlockingIo"),
+];
+
+#[test]
+fn a_job_without_its_cause_does_not_show_it() {
+    // They hardly take a core.
+    for some in CAUSES.chunks(6) {
+        std::thread::scope(|scope| {
+            let runs = some.iter().map(|(plant, rule)| {
+                scope.spawn(move || {
+                    let planted = Plant { calm: true, ..*plant }.run();
+                    planted.inspect(|planted| planted.lacks(rule));
+                })
+            });
+            for run in runs.collect::<Vec<_>>() {
+                run.join().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn without_perf_events_causes_are_found_too() {
+    let plant = |way| Plant { no_perf: true, ..Plant::new(Python, way) };
+    for (way, rule, key) in [
+        ("hot", "HotFunction", "cpu"),
+        ("data", "DataWait", "data"),
+        ("lock", "LockContention", "lock"),
+        ("file", "BlockingIo", "file_io"),
+        ("socket", "BlockingIo", "socket"),
+    ] {
+        let Some(planted) = plant(way).run() else { return };
+        planted.is_found(rule, key, 0.1);
+        // What rests on names of compiled code was not checked, and is not denied.
+        let unchecked: Vec<&str> =
+            planted.found("not_checked").iter().filter_map(|row| row["rules"].as_str()).collect();
+        for rule in ["GcPauses", "CollectiveWait"] {
+            assert!(unchecked.iter().any(|rules| rules.contains(rule)), "{rule}: {unchecked:?}");
+        }
+    }
+}
+
+#[test]
+fn rules_on_devices_take_one_line_without_a_device() {
+    let Some(planted) = Planted::run("hot") else { return };
+    let rows = planted.found("not_checked").iter();
+    let rows: Vec<_> = rows.filter(|row| row["rules"].as_str().unwrap().contains("Gaps")).collect();
+    let [row] = rows.as_slice() else { panic!("{rows:#?}") };
+    assert!(row["rules"].as_str().unwrap().split(", ").count() >= 13, "{row}");
+    assert!(row["line"].as_str().unwrap().ends_with("(no kernel, copy or memset was recorded)"));
+}

@@ -1,0 +1,274 @@
+//! Jobs that spend their time in one known way, and measure it themselves; and what tprof reports
+//! of them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tprof_tests::{Job, Refused, Scratch, document, program, skip, traced};
+
+/// Which program it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    Python,
+    C,
+    Rust,
+}
+
+impl Language {
+    fn source(self) -> PathBuf {
+        let file = match self {
+            Language::Python => "planted.py",
+            Language::C => "planted.c",
+            Language::Rust => "planted_rust.rs",
+        };
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(file)
+    }
+
+    fn job(self) -> Job {
+        match self {
+            Language::Python => Job::new("/usr/bin/python3").arg("-B").arg(self.source()),
+            Language::C => Job::new(program("planted")),
+            Language::Rust => Job::new(program("planted_rust")),
+        }
+    }
+}
+
+/// A job with one cause, before it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Plant {
+    pub language: Language,
+    pub way: &'static str,
+    pub options: &'static [&'static str],
+    /// Without the cause.
+    pub calm: bool,
+    /// Where perf events are refused.
+    pub no_perf: bool,
+}
+
+/// A planted job's reports, and what it measured itself: seconds, or bytes.
+pub struct Planted {
+    pub host: Value,
+    pub findings: Value,
+    pub truth: HashMap<String, f64>,
+    source: PathBuf,
+    way: &'static str,
+}
+
+/// Parts in which a thread is on a core.
+const RUNNING: [&str; 5] = ["python", "native", "allocator", "page_fault", "gc"];
+/// Rules of what the machine's load and any start make.
+const OF_MACHINE: [&str; 2] = ["NoFreeCore", "StartUp"];
+/// Rules of causes that are planted in other jobs only.
+const OF_OTHERS: [&str; 9] = [
+    "DataWait",
+    "GilContention",
+    "LockContention",
+    "BlockingIo",
+    "SyncCheckpoint",
+    "CollectiveWait",
+    "Stragglers",
+    "HeapGrowth",
+    "ForkedCopies",
+];
+
+impl Plant {
+    /// A job of a way, which records no memory.
+    pub const fn new(language: Language, way: &'static str) -> Plant {
+        Plant { language, way, options: &["--mem", "off"], calm: false, no_perf: false }
+    }
+
+    /// Runs it; `None` where this machine lacks what it needs.
+    pub fn run(self) -> Option<Planted> {
+        if self.language == Language::Python && !Path::new("/usr/bin/python3").exists() {
+            skip("there is no /usr/bin/python3");
+            return None;
+        }
+        let scratch = Scratch::new();
+        let mut job = self.language.job().arg(self.way);
+        if self.calm {
+            job = job.arg("calm");
+        }
+        if self.no_perf {
+            job = job.under([program("no_perf")]);
+        }
+        let run = traced(&job, self.options, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let planted = Planted::of(&run.run, &run.outcome.stdout, self.language.source(), self.way);
+        if !self.no_perf && !planted.has_native() {
+            skip(Refused::PerfEvents);
+            return None;
+        }
+        planted.parts_add_up();
+        Some(planted)
+    }
+}
+
+impl Planted {
+    /// A run of a program of Python with memory not recorded.
+    pub fn run(way: &'static str) -> Option<Planted> {
+        Plant::new(Language::Python, way).run()
+    }
+
+    /// Of a run and what its job printed.
+    pub fn of(run: &Path, stdout: &str, source: PathBuf, way: &'static str) -> Planted {
+        let expected = stdout.lines().filter_map(|line| line.strip_prefix("expect "));
+        let pairs = expected.map(|pair| pair.split_once('=').unwrap());
+        let truth = pairs.map(|(key, s)| (key.to_owned(), s.parse().unwrap())).collect();
+        Planted {
+            host: document("host", run),
+            findings: document("findings", run),
+            truth,
+            source,
+            way,
+        }
+    }
+
+    /// Whether compiled code was sampled.
+    pub fn has_native(&self) -> bool {
+        let blind = self.host["completeness"]["blind"].as_array().unwrap();
+        blind.iter().all(|entry| entry["what"] != "CPU samples of native code")
+    }
+
+    pub fn table(&self, name: &str) -> &[Value] {
+        self.host["tables"][name].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// Rows of a table of findings.
+    pub fn found(&self, table: &str) -> &[Value] {
+        self.findings["tables"][table].as_array().unwrap()
+    }
+
+    fn parts_add_up(&self) {
+        let sum: u64 = self.table("parts").iter().map(|row| row["wall_ns"].as_u64().unwrap()).sum();
+        assert_eq!(Some(sum), self.table("drivers")[0]["wall_ns"].as_u64(), "{:#?}", self.host);
+        let places: f64 = self.table("places").iter().map(seconds("wall_ns")).sum();
+        assert!((places - sum as f64 / 1e9).abs() < 0.05 * places, "{places} {sum}");
+    }
+
+    /// Seconds of a part.
+    pub fn part(&self, part: &str) -> f64 {
+        let of = self.table("parts").iter().filter(|row| row["part"] == part);
+        of.map(seconds("wall_ns")).sum()
+    }
+
+    pub fn running(&self) -> f64 {
+        RUNNING.iter().map(|part| self.part(part)).sum()
+    }
+
+    /// Seconds of lines of a function, or only of the planted line.
+    pub fn lines(&self, function: &str, key: &'static str, only_here: bool) -> f64 {
+        let line = self.here().unwrap_or(0);
+        assert!(line > 0 || !only_here, "no line is marked for {}", self.way);
+        let of = self.table("lines").iter().filter(|row| {
+            row["function"] == function
+                && self.is_source(&row["file"])
+                && (!only_here || row["line"] == line)
+        });
+        of.map(seconds(key)).sum()
+    }
+
+    fn is_source(&self, file: &Value) -> bool {
+        let name = self.source.file_name().unwrap().to_str().unwrap();
+        file.as_str().is_some_and(|file| file.ends_with(&format!("programs/{name}")))
+    }
+
+    #[track_caller]
+    pub fn near(&self, found: f64, key: &str, share: f64) {
+        let truth = self.truth[key];
+        // A sample stands for 10 ms, and the edges of start-up are as fine as that.
+        let most = (share * truth).max(0.02);
+        assert!((found - truth).abs() <= most, "{key}: {found} of {truth}: {:#?}", self.host);
+    }
+
+    /// The first finding but of what the machine's load and any start make is this rule's, of
+    /// that size, and on the planted line, if it names one; what was not planted is not found.
+    #[track_caller]
+    pub fn is_found(&self, rule: &str, key: &str, share: f64) {
+        let findings = self.found("findings");
+        let of_machine = |row: &&Value| OF_MACHINE.iter().any(|known| row["rule"] == *known);
+        let first = findings.iter().find(|row| row["rule"] == rule || !of_machine(row));
+        let first = first.unwrap_or_else(|| panic!("nothing is found: {:#?}", self.findings));
+        assert_eq!(first["rule"], rule, "{findings:#?}");
+        self.has_size(first, key, share);
+        self.lacks_all_but(&[rule]);
+    }
+
+    /// A finding of the rule is there, of that size and on the planted line.
+    #[track_caller]
+    pub fn is_among(&self, rule: &str, key: &str, share: f64) {
+        let found = self.found("findings").iter().find(|row| row["rule"] == rule);
+        let found = found.unwrap_or_else(|| panic!("no {rule}: {:#?}", self.findings));
+        self.near(seconds("gain_total_ns")(found), key, share);
+    }
+
+    #[track_caller]
+    fn has_size(&self, row: &Value, key: &str, share: f64) {
+        match row["size_bytes"].as_f64() {
+            Some(size) => {
+                let truth = self.truth[key];
+                assert!((size - truth).abs() <= share * truth, "{size} of {truth}: {row:#?}");
+            }
+            None => self.near(seconds("gain_total_ns")(row), key, share),
+        }
+        if !row["line"].is_null() && self.here().is_some() {
+            assert_eq!(row["line"].as_u64(), self.here(), "{row:#?}");
+            assert!(self.is_source(&row["file"]), "{row:#?}");
+        }
+    }
+
+    /// No rule of another planted cause has found anything worth speaking of.
+    #[track_caller]
+    pub fn lacks_all_but(&self, rules: &[&str]) {
+        let is_other = |row: &&Value| {
+            let is = |rule: &&str| row["rule"] == **rule;
+            OF_OTHERS.iter().any(|rule| is(&rule)) && !rules.iter().any(|rule| is(&rule))
+        };
+        let others = self.found("findings").iter().filter(is_other);
+        let others: Vec<&Value> =
+            others.filter(|row| row["gain_share"].as_f64().unwrap() > 0.05).collect();
+        assert!(others.is_empty(), "{}: {others:#?}", self.way);
+    }
+
+    /// A rule has found nothing worth speaking of.
+    #[track_caller]
+    pub fn lacks(&self, rule: &str) {
+        let found = self.found("findings").iter().filter(|row| row["rule"] == rule);
+        let found: Vec<&Value> =
+            found.filter(|row| row["gain_share"].as_f64().unwrap() > 0.05).collect();
+        assert!(found.is_empty(), "{}: {found:#?}", self.way);
+    }
+
+    /// The evidence, remedy and line of a finding's first row.
+    #[track_caller]
+    pub fn text(&self, rule: &str) -> String {
+        let row = self.found("findings").iter().find(|row| row["rule"] == rule);
+        let row = row.unwrap_or_else(|| panic!("no {rule}: {:#?}", self.findings));
+        format!("{} {}", row["seen"].as_str().unwrap(), row["try"].as_str().unwrap())
+    }
+
+    /// Number of the planted line.
+    fn here(&self) -> Option<u64> {
+        self.line_with(&format!("HERE {}", self.way))
+    }
+
+    /// Number of the line that ends so, but for what closes a comment.
+    pub fn line_with(&self, mark: &str) -> Option<u64> {
+        let source = std::fs::read_to_string(&self.source).unwrap();
+        let is_marked = |line: &str| line.trim_end_matches([' ', '*', '/']).ends_with(mark);
+        source.lines().position(is_marked).map(|line| line as u64 + 1)
+    }
+
+    /// Waits of other parts are a small share of the wall time.
+    #[track_caller]
+    pub fn hardly(&self, parts: &[&str]) {
+        let wall = seconds("wall_ns")(&self.table("drivers")[0]);
+        for part in parts {
+            assert!(self.part(part) < 0.05 * wall, "{part}: {:#?}", self.table("parts"));
+        }
+    }
+}
+
+pub fn seconds(key: &'static str) -> impl Fn(&Value) -> f64 {
+    move |row| row[key].as_f64().unwrap_or_else(|| panic!("no {key}: {row}")) / 1e9
+}
