@@ -5,8 +5,9 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
 
 use super::line::Place;
+use super::paused::paused;
 use crate::base::apportion::apportion;
-use crate::base::intervals::Interval;
+use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Part, Stretch};
 
 /// Samples may stand for less than the time on a core by so much, and still be a sample of it.
@@ -48,15 +49,19 @@ pub struct Ledger {
 impl Ledger {
     /// Of a thread's rows.
     pub fn of(file: &TraceFile, rows: &[Sample], window: Interval) -> (Ledger, CpuTrace) {
-        let cut = rows.iter().filter_map(|row| cut(row, window));
-        let trace = CpuTrace::of_rows(file, cut);
+        let trace = CpuTrace::of_rows(file, rows.iter().filter_map(|row| cut(row, window)));
         let mut ledger = Ledger { wall_ns: window.length(), ..Ledger::default() };
         let (running, off): (Vec<&Stretch>, Vec<&Stretch>) =
             trace.stretches.iter().partition(|stretch| stretch.state == ThreadState::Running);
         let sum = |of: &[&Stretch]| -> u64 { of.iter().map(|one| one.weight_ns).sum() };
         // Waits that were added up before they were written may reach over an edge.
         let off_ns = sum(&off).min(ledger.wall_ns);
-        ledger.running_ns = ledger.wall_ns - off_ns;
+        // Nothing stands for the time in which recording was off, but waits that reach into it.
+        let waits = rows.iter().filter(|row| row.state != ThreadState::Running);
+        let waits = Cover::of(waits.filter_map(|row| cut(row, window)).map(|row| lasted(&row)));
+        let paused_ns = paused(file).within(window).without(&waits).length();
+        let paused_ns = paused_ns.min(ledger.wall_ns - off_ns);
+        ledger.running_ns = ledger.wall_ns - off_ns - paused_ns;
         let period_ns = rows.iter().filter(|row| row.cpu.is_some()).map(|row| row.weight_ns).max();
         let sampled_ns = sum(&running);
         let missing_ns = ledger.running_ns.saturating_sub(sampled_ns);
@@ -66,7 +71,7 @@ impl Ledger {
         let known_ns = if is_sampled { ledger.running_ns } else { sampled_ns };
         ledger.enter(&trace, &off, off_ns);
         ledger.enter(&trace, &running, known_ns.min(ledger.running_ns));
-        let unknown_ns = ledger.running_ns - known_ns.min(ledger.running_ns);
+        let unknown_ns = paused_ns + ledger.running_ns - known_ns.min(ledger.running_ns);
         if unknown_ns > 0 {
             let unknown = WallTime { ns: unknown_ns, ..WallTime::default() };
             ledger.parts.entry(Part::Unknown).or_default().add(unknown);
@@ -120,10 +125,14 @@ pub(super) fn cut(row: &Sample, window: Interval) -> Option<Sample> {
         let is_in = (window.start..window.end).contains(&row.time_ns);
         return (is_in && row.cpu.is_some()).then_some(*row);
     }
-    let lasted = Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
-    let inside = lasted.overlap(window);
+    let inside = lasted(row).overlap(window);
     let weight_ns = inside.length();
     (weight_ns > 0).then_some(Sample { time_ns: inside.start, weight_ns, ..*row })
+}
+
+/// How long a wait lasted.
+fn lasted(row: &Sample) -> Interval {
+    Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns))
 }
 
 #[cfg(test)]
@@ -131,17 +140,17 @@ mod tests {
     use super::*;
     use crate::fixture::Fixture;
     use proptest::prelude::*;
-    use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol};
+    use tprof_trace::model::{Mark, MarkKind, SYNTHETIC_FRAME, Stack, Symbol};
 
-    /// A file with one stack, of a function of Python's.
-    fn file() -> TraceFile {
+    /// With one stack, of a function of Python's.
+    fn made() -> Fixture {
         let mut made = Fixture::new();
         let [function, file, module] = ["train", "/me/train.py", "[python]"].map(|t| made.name(t));
         let address = SYNTHETIC_FRAME | 1;
         let symbol = Symbol { process: 0, address, depth: 0, function, file, line: 7, module };
         made.writer.symbol(&symbol);
         made.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![address] });
-        made.finish()
+        made
     }
 
     fn row(time_ns: u64, weight_ns: u64, state: ThreadState, stack: u32) -> Sample {
@@ -150,7 +159,7 @@ mod tests {
     }
 
     fn parts(rows: &[Sample], window: Interval) -> Vec<(Part, u64)> {
-        let (ledger, _) = Ledger::of(&file(), rows, window);
+        let (ledger, _) = Ledger::of(&made().finish(), rows, window);
         let mut parts: Vec<_> = ledger.parts.iter().map(|(part, all)| (*part, all.ns)).collect();
         parts.retain(|(_, ns)| *ns > 0);
         parts.sort();
@@ -184,9 +193,20 @@ mod tests {
     }
 
     #[test]
+    fn time_in_which_recording_was_off_is_unknown() {
+        let mut made = made();
+        let (name, kind) = (made.name(""), MarkKind::RecordingOn);
+        made.writer.mark(Mark { time_ns: 60, process: None, name, kind });
+        let rows = [row(20, 30, Lock, 0), row(70, 10, Running, 1), row(90, 10, Running, 1)];
+        let (ledger, _) = Ledger::of(&made.finish(), &rows, Interval::new(10, 100));
+        assert_eq!((ledger.running_ns, ledger.ns(Part::Unknown)), (40, 20));
+        assert_eq!(ledger.ns(Part::Lock), 30);
+    }
+
+    #[test]
     fn a_line_is_that_of_the_stack() {
         let rows = [row(10, 10, Running, 1)];
-        let (ledger, _) = Ledger::of(&file(), &rows, Interval::new(0, 20));
+        let (ledger, _) = Ledger::of(&made().finish(), &rows, Interval::new(0, 20));
         let (place, amount) = ledger.places(Some(Part::Python))[0];
         assert_eq!((place.shown(), place.line, amount.ns), ("train (train.py:7)".into(), 7, 20));
         assert_eq!(ledger.error_ns(amount), 0);

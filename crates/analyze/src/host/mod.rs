@@ -12,6 +12,7 @@ mod life;
 mod line;
 mod meanwhile;
 mod others;
+mod paused;
 mod rank_host;
 mod report;
 mod steps;
