@@ -39,6 +39,12 @@ pub extern "C" fn tprof_cupti_instead(number: u32, real: usize) -> usize {
     functions::instead(number, real)
 }
 
+/// The preloaded library's hooks call this before a context ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn tprof_cupti_flush() {
+    agent::flush_before_end();
+}
+
 /// Every copy of NVTX calls this, at its first use. 0: nothing is recorded, and the
 /// copy goes on as without a tool.
 ///

@@ -4,8 +4,11 @@
  * 3 MiB of the program's own at an address that the library had before; `pool` takes 8 times 5 MiB in the order of a
  * stream, gives 6 back and takes 1 MiB; `arrays` takes an array of 64 KiB and one of 128 KiB, and gives back the first;
  * `register` pins 1 MiB of its own twice, and unpins it once; `ipc` opens 1 MiB of another process twice and closes one;
- * `virtual` makes 4 times 2 MiB by functions that the runtime finds, maps them, releases two handles before and two after
- * their mappings end, and ends three; `direct` does it by the driver's symbols; `reset` resets the device by the driver;
+ * `levels` takes an array of three levels and gives it back; `drivers` takes
+ * memory by the driver's functions, two arrays and two blocks of a pool, and gives back one of each, and 1 MiB of a named
+ * pool; `virtual` makes 4 times 2 MiB by functions that the runtime finds, maps them, releases two handles before and two after
+ * their mappings end, and ends three; `direct` does it by the driver's symbols; `entry`, `proc` and `proc1` are other ways to find
+ * the functions; `reset` resets the device by the driver, `destroy` ends a context;
  * `both`: two threads do that; `wait` ends only after some readings of NVML. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -30,7 +33,15 @@ extern int cuMemCreate(handle_t *, size_t, const properties_t *, unsigned long l
 extern int cuMemMap(device_t, size_t, size_t, handle_t, unsigned long long), cuMemUnmap(device_t, size_t);
 extern int cuMemRetainAllocationHandle(handle_t *, void *), cuMemAddressReserve(device_t *, size_t, size_t, device_t, unsigned long long);
 extern int cuMemSetAccess(device_t, size_t, const void *, size_t), cuMemAddressFree(device_t, size_t);
-extern int cuDevicePrimaryCtxReset_v2(int);
+extern int cudaMallocMipmappedArray(void **, const channels_t *, extent_t, unsigned, unsigned), cudaFreeMipmappedArray(void *);
+extern int cudaMallocFromPoolAsync(void **, size_t, void *, void *);
+extern int cudaGetDriverEntryPoint(const char *, void **, unsigned long long, int *);
+extern int cuGetProcAddress_v2(const char *, void **, int, unsigned long long, int *), cuGetProcAddress(const char *, void **, int, unsigned long long);
+typedef struct { size_t width, height; int format; unsigned channels; } flat_t;
+typedef struct { size_t width, height, depth; int format; unsigned channels, flags; } deep_t;
+extern int cuArrayCreate_v2(device_t *, const flat_t *), cuArray3DCreate_v2(device_t *, const deep_t *), cuArrayDestroy(device_t);
+extern int cuMemAllocAsync(device_t *, size_t, void *), cuMemFreeAsync(device_t, void *);
+extern int cuDevicePrimaryCtxReset_v2(int), cuCtxDestroy_v2(void *);
 extern void *workspace_take(size_t);
 extern int workspace_give(void *);
 
@@ -74,6 +85,31 @@ static void arrays(void)
     puts("arrays: 128 KiB");
 }
 
+static void levels(void)
+{
+    void *first, *second;
+    channels_t channels = {{32, 32, 0, 0}, 2};
+    CHECK(cudaMallocMipmappedArray(&first, &channels, (extent_t){64, 32, 0}, 3, 0));
+    CHECK(cudaMallocMipmappedArray(&second, &channels, (extent_t){64, 32, 0}, 3, 0));
+    CHECK(cudaFreeMipmappedArray(first));
+    puts("levels: 21504 bytes of twice");
+}
+
+static void drivers(void)
+{
+    device_t flat, deep, first, second;
+    void *stream, *last;
+    CHECK(cudaStreamCreateWithFlags(&stream, 1));
+    CHECK(cuArrayCreate_v2(&flat, &(flat_t){128, 64, 0x20, 2}));
+    CHECK(cuArray3DCreate_v2(&deep, &(deep_t){32, 32, 16, 0x10, 4, 0}));
+    CHECK(cuArrayDestroy(flat));
+    CHECK(cuMemAllocAsync(&first, 5 * MIB, stream));
+    CHECK(cuMemAllocAsync(&second, 5 * MIB, stream));
+    CHECK(cuMemFreeAsync(first, stream));
+    CHECK(cudaMallocFromPoolAsync(&last, MIB, 0, stream));
+    puts("drivers: an array of 128 KiB, 6 MiB of a pool");
+}
+
 static void pin(void)
 {
     char *first = aligned_alloc(4096, 2 * MIB);
@@ -102,10 +138,22 @@ static struct {
     int (*retain)(handle_t *, void *), (*reserve)(device_t *, size_t, size_t, device_t, unsigned long long);
     int (*access)(device_t, size_t, const void *, size_t);
 } driver;
+static int argc_;
+static char **argv_;
+static int has(const char *word)
+{
+    for (int i = 1; i < argc_; i++)
+        if (!strcmp(argv_[i], word)) return 1;
+    return 0;
+}
+
 static void find(const char *name, void *to)
 {
-    int status = -1;
-    CHECK(cudaGetDriverEntryPointByVersion(name, to, 12000, 0, &status));
+    int status = has("proc1") ? 0 : -1;
+    if (has("entry")) CHECK(cudaGetDriverEntryPoint(name, to, 0, &status));
+    else if (has("proc")) CHECK(cuGetProcAddress_v2(name, to, 12000, 0, &status));
+    else if (has("proc1")) CHECK(cuGetProcAddress(name, to, 11030, 0));
+    else CHECK(cudaGetDriverEntryPointByVersion(name, to, 12000, 0, &status));
     CHECK(status);
 }
 
@@ -134,21 +182,14 @@ static void segments(void)
     puts("virtual: 2 MiB of 8");
 }
 
-static int argc_;
-static char **argv_;
-static int has(const char *word)
-{
-    for (int i = 1; i < argc_; i++)
-        if (!strcmp(argv_[i], word)) return 1;
-    return 0;
-}
-
 static void *all(void *unused)
 {
     CHECK(cudaSetDevice(0));
     if (has("workspace")) workspace();
     if (has("pool")) pool();
     if (has("arrays")) arrays();
+    if (has("levels")) levels();
+    if (has("drivers")) drivers();
     if (has("register")) pin();
     if (has("ipc")) ipc();
     if (has("virtual") || has("direct")) segments();
@@ -175,6 +216,7 @@ int main(int argc, char **argv)
     if (has("both")) pthread_join(second, 0);
     CHECK(cudaDeviceSynchronize());
     if (has("wait")) usleep(600000);
+    if (has("destroy")) CHECK(cuCtxDestroy_v2(0));
     if (has("reset")) CHECK(cuDevicePrimaryCtxReset_v2(0));
     return 0;
 }

@@ -64,13 +64,24 @@ pub struct Thread {
     pub python: Own<*mut u8>,
     /// It is in use.
     pub python_busy: Own<bool>,
-    /// Stack pointer of the collective that this thread calls, 0 for none; and its clock.
-    pub collective: Own<usize>,
-    /// See `collective`.
-    pub collective_start: Own<u64>,
+    /// The collective that this thread calls.
+    pub collective: OuterCall,
+    /// The call by which this thread takes or gives back memory of NCCL's.
+    pub nccl_memory: OuterCall,
     /// A thread's block means nothing to another thread.
     of_one_thread: PhantomData<*mut ()>,
 }
+
+/// A call within which a library makes others that are hooked: its stack pointer, 0 for none, and
+/// its clock.
+#[repr(C)]
+pub struct OuterCall {
+    /// Stack pointer.
+    pub sp: Own<usize>,
+    /// Clock at its beginning.
+    pub start: Own<u64>,
+}
+
 const _: () = assert!(size_of::<Thread>() <= arch::THREAD_BYTES);
 const _: () = assert!(core::mem::offset_of!(Thread, stamp) == 0);
 

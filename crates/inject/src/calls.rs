@@ -4,10 +4,10 @@
 //! the arguments as they came in a [`Frame`], and the table in
 //! [`tprof_wire::calls`] defines their meaning.
 
-use crate::block::Thread;
+use crate::block::{OuterCall, Thread};
 use crate::frame::{Frame, half, word};
 use crate::{array_bytes, gate, gemm, kernels, ring, stacks};
-use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Joins, Mapping, memory};
+use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, memory};
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
 use tprof_wire::record::ExtKind;
@@ -44,18 +44,20 @@ pub fn enter(number: u32, frame: &mut Frame) {
         return;
     }
     if let Does::Communicates { .. } = function.does
-        && is_within_another(thread, frame)
+        && is_within(&thread.collective, frame)
     {
         return;
     }
     frame.start = thread.clock();
     if let Does::Communicates { .. } = function.does {
-        thread.collective.set(frame.sp());
-        thread.collective_start.set(frame.start);
+        begins(&thread.collective, frame);
+    } else if is_nccl_memory(function) {
+        begins(&thread.nccl_memory, frame);
     }
     // Before the call, as of any free: another thread may be given the address.
     if let Does::Frees { stream, .. } = function.does
         && frame.register(0) != 0
+        && !is_within(&thread.nccl_memory, frame)
     {
         let stream = stream.map_or(0, |at| frame.register(at));
         let payload = [frame.register(0), 0, stream, 1 << 32];
@@ -63,16 +65,29 @@ pub fn enter(number: u32, frame: &mut Frame) {
     }
 }
 
+/// Whether NCCL takes or gives back memory for the program: `ncclMemAlloc` makes calls of the
+/// runtime's or the driver's, which are hooked where NCCL does not have the runtime in itself.
+fn is_nccl_memory(function: &Function) -> bool {
+    function.library == Library::Nccl
+        && matches!(function.does, Does::Allocates { .. } | Does::Frees { .. })
+}
+
+fn begins(outer: &OuterCall, frame: &Frame) {
+    outer.sp.set(frame.sp());
+    outer.start.set(frame.start);
+}
+
 /// Whether NCCL itself makes this call, to do what an outer one asked for: `ncclBcast` calls
 /// `ncclBroadcast` by its public name. The outer call lies above on the stack, and still has
 /// the clock of its beginning: else it was left without a return.
-fn is_within_another(thread: &Thread, frame: &Frame) -> bool {
-    let outer = thread.collective.get();
-    if outer <= frame.sp() {
+#[inline]
+fn is_within(outer: &OuterCall, frame: &Frame) -> bool {
+    let sp = outer.sp.get();
+    if sp <= frame.sp() {
         return false;
     }
     // SAFETY: the place of a frame of this thread's, above the one that runs.
-    unsafe { Frame::start_of(outer) == thread.collective_start.get() }
+    unsafe { Frame::start_of(sp) == outer.start.get() }
 }
 
 /// It returned.
@@ -85,6 +100,9 @@ pub fn leave(number: u32, frame: &Frame) {
     let end = thread.clock();
     let succeeded = frame.result as u32 == 0;
     let (mut stream, mut kind, mut detail) = (0, 0, 0);
+    if is_nccl_memory(function) {
+        thread.nccl_memory.sp.set(0);
+    }
     match function.does {
         Does::Plain { stream: of } => stream = of.map_or(0, |at| frame.register(at)),
         Does::Launches { kernel, stream: of } => {
@@ -103,7 +121,9 @@ pub fn leave(number: u32, frame: &Frame) {
             stream = of.map_or(0, |at| frame.register(at));
             if succeeded {
                 detail = taken(frame, bytes);
-                allocated(thread, number, frame, memory, [detail, stream], end);
+                if !is_within(&thread.nccl_memory, frame) {
+                    allocated(thread, number, frame, memory, [detail, stream], end);
+                }
             }
         }
         Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
@@ -114,13 +134,15 @@ pub fn leave(number: u32, frame: &Frame) {
             let payload = [0, 0, device, 1 << 32];
             ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
         }
-        Does::Maps(how) if succeeded => mapped(thread, number, frame, how, end),
-        Does::Resets { .. } | Does::Maps(_) | Does::Finds => {}
+        Does::Maps(how) if succeeded && !is_within(&thread.nccl_memory, frame) => {
+            mapped(thread, number, frame, how, end)
+        }
+        Does::Resets { .. } | Does::Ends | Does::Maps(_) | Does::Finds => {}
         Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
         Does::Handles if succeeded => kernels::handle_made(frame),
         Does::Conditions | Does::Registers | Does::Handles => {}
         Does::Communicates { .. } => {
-            thread.collective.set(0);
+            thread.collective.sp.set(0);
             return communicated(thread, number, frame, function.does, end);
         }
         Does::Joins(how) => joined(thread, number, frame, how, end),

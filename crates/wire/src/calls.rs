@@ -48,6 +48,8 @@ pub enum Does {
         /// Whether argument 0 is the device.
         named: bool,
     },
+    /// Ends a context.
+    Ends,
     /// Changes physical or mapped memory of the driver's virtual memory management.
     Maps(Mapping),
     /// Gives the address of a function of the driver's, named by argument 0: it goes to argument 1.
@@ -489,6 +491,7 @@ functions! {
     Runtime __cudaRegisterFunction 4 Does::Registers;
     Runtime __cudaGetKernel 0 Does::Handles;
     Runtime cudaGetKernel 0 Does::Handles;
+    Driver cuCtxDestroy_v2 0 Does::Ends;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
@@ -571,6 +574,7 @@ mod tests {
                 | Does::Finds
                 | Does::Conditions
                 | Does::Registers
+                | Does::Ends
                 | Does::Handles
                 | Does::Joins(_)
                 | Does::Selects => true,

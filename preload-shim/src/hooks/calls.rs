@@ -4,6 +4,7 @@
 //! arguments that lie in memory, and calls it. It need not know types: no
 //! intercepted function takes or returns a floating-point value.
 
+use super::cupti;
 use core::arch::naked_asm;
 use tprof_inject::frame::Frame;
 use tprof_inject::{callee, calls, entry_points};
@@ -123,6 +124,9 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     if real == 0 {
         frame.set_result(none);
         return 0;
+    }
+    if let Does::Resets { .. } | Does::Ends = function.does {
+        cupti::flush();
     }
     calls::enter(number, frame);
     real

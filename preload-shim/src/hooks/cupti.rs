@@ -73,21 +73,33 @@ extern "C" fn target(number: u32, caller: usize) -> usize {
     }
 }
 
+/// A function of the agent's; `None` while the driver has not loaded it.
+fn of_agent(name: &CStr) -> Option<usize> {
+    loaded::named(env::AGENT_LIBRARY.as_bytes()).and_then(|agent| agent.function(name))
+}
+
 /// What the agent has in place of a function of CUPTI's: that function where there is no agent.
 fn instead(number: u32, real: usize) -> usize {
     type Instead = extern "C" fn(u32, usize) -> usize;
     static AGENT: AtomicUsize = AtomicUsize::new(0);
     let mut agent = AGENT.load(Relaxed);
     if agent == 0 {
-        let function = loaded::named(env::AGENT_LIBRARY.as_bytes())
-            .and_then(|agent| agent.function(c"tprof_cupti_instead"));
-        let Some(found) = function else { return real };
+        let Some(found) = of_agent(c"tprof_cupti_instead") else { return real };
         agent = found;
         // The driver never unloads it.
         AGENT.store(agent, Relaxed);
     }
     // SAFETY: the function of this name and type, of a library of this version's.
     unsafe { core::mem::transmute::<usize, Instead>(agent)(number, real) }
+}
+
+/// A context is about to end: the agent flushes what CUPTI has of it.
+#[cold]
+pub fn flush() {
+    if let Some(flush) = of_agent(c"tprof_cupti_flush") {
+        // SAFETY: the function of this name and type, of a library of this version's.
+        unsafe { core::mem::transmute::<usize, extern "C" fn()>(flush)() }
+    }
 }
 
 /// What `dlsym` finds for a name that begins with `cupti`: the hook, where the real function that

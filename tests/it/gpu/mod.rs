@@ -17,8 +17,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Scratch, Traced, assert_unchanged, document, memory, need_some, run_info, stand_ins,
-    tprof, traced, train, what_ran,
+    Job, Scratch, Traced, assert_unchanged, comms, document, memory, need_some, run_info,
+    stand_ins, tprof, traced, train, what_ran,
 };
 use tprof_trace::calls::is_launch;
 use tprof_trace::model::*;

@@ -87,6 +87,15 @@ fn a_reset_of_a_device_ends_what_was_live_on_it() {
 }
 
 #[test]
+fn kernels_before_a_reset_are_recorded_though_cupti_forgets_what_it_has() {
+    let faults = [("FAKE_CUPTI_FAULTS", "reset")];
+    let (_scratch, ran) = need_some!(ran(13, &["3", "reset"], &faults));
+    assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+    assert_kernels(&ran);
+    assert_eq!(losses(&ran, "kernels", ""), 0);
+}
+
+#[test]
 fn a_kernel_knows_the_call_that_launched_it() {
     let (_scratch, ran) = need_some!(ran(13, &["6"], &[]));
     let spans = rows::<Span>(&ran.file);

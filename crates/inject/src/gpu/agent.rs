@@ -35,7 +35,7 @@ const IN_VAIN: u32 = 3;
 const LONGEST: u64 = 64;
 /// Without work there is nothing to wait for but a request.
 const IDLE_NS: u64 = 3600 * FLUSH_NS;
-/// How long the end of the process waits for the last records.
+/// How long the end of the process, or of a context, waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
 /// Newest version with known records: 13.5 with its updates.
@@ -47,6 +47,11 @@ const IDLE: u32 = 0;
 const STARTED: u32 = 1;
 const STOPPING: u32 = 2;
 const DONE: u32 = 3;
+/// Flushes that threads have asked for.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+/// Those that are done. A futex.
+static ANSWERED: AtomicU32 = AtomicU32::new(0);
+
 unsafe extern "C" {
     fn __cxa_atexit(call: extern "C" fn(*mut c_void), data: *mut c_void, of: *mut c_void) -> c_int;
 }
@@ -203,7 +208,13 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
             started::wait_for_driver();
             is_up = true;
         }
-        let is_attached = detach::inside(|| flushing.round(last));
+        let asked = ASKED.load(Acquire);
+        let is_asked = asked != ANSWERED.load(Relaxed);
+        let is_attached = detach::inside(|| flushing.round(last, is_asked));
+        if is_asked {
+            ANSWERED.store(asked, Release);
+            sys::futex_wake(ANSWERED.as_ptr(), u32::MAX >> 1);
+        }
         if last {
             PHASE.store(DONE, Release);
             sys::futex_wake(PHASE.as_ptr(), u32::MAX >> 1);
@@ -235,7 +246,7 @@ struct Flushing {
 impl Flushing {
     /// Flushes if it is time, and reads what came back. CUPTI is not called before it has asked
     /// for a buffer: nothing could come back, and the driver may still be starting.
-    fn round(&mut self, last: bool) {
+    fn round(&mut self, last: bool, is_asked: bool) {
         let requests = buffers::REQUESTS.load(Acquire);
         if requests == 0 {
             return;
@@ -245,7 +256,7 @@ impl Flushing {
         }
         let is_out = buffers::OUT.load(Acquire) > 0;
         let now_ns = sys::monotonic_ns();
-        let due = is_out && self.due_ns != 0 && now_ns >= self.due_ns;
+        let due = is_out && (is_asked || self.due_ns != 0 && now_ns >= self.due_ns);
         if last || due {
             self.flush(last);
         }
@@ -311,6 +322,32 @@ impl Flushing {
     }
 }
 
+/// A context is about to end, by a call of this thread's, and with it what CUPTI has of it: flushes
+/// before, as NVIDIA's samples do. Returns once that is done, or after [`LAST_NS`].
+pub fn flush_before_end() {
+    if started::cupti().is_none() || PHASE.load(Acquire) != STARTED {
+        return;
+    }
+    let wanted = ASKED.fetch_add(1, AcqRel).wrapping_add(1);
+    buffers::wake();
+    let is_done = || (ANSWERED.load(Acquire).wrapping_sub(wanted) as i32) >= 0;
+    wait_for(&ANSWERED, || is_done() || PHASE.load(Acquire) != STARTED);
+}
+
+/// Waits on a futex until `is_done`, at most [`LAST_NS`].
+fn wait_for(futex: &AtomicU32, is_done: impl Fn() -> bool) {
+    const ROUND_NS: u64 = 10_000_000;
+    let mut left = LAST_NS;
+    loop {
+        let seen = futex.load(Acquire);
+        if is_done() || left == 0 {
+            return;
+        }
+        sys::futex_wait(futex.as_ptr(), seen, ROUND_NS);
+        left = left.saturating_sub(ROUND_NS);
+    }
+}
+
 /// `exit` runs this, before CUPTI's own destructors.
 extern "C" fn leave(_: *mut c_void) {
     let is_first = || PHASE.compare_exchange(STARTED, STOPPING, AcqRel, Acquire).is_ok();
@@ -318,10 +355,5 @@ extern "C" fn leave(_: *mut c_void) {
         return;
     }
     buffers::wake();
-    let mut left = LAST_NS;
-    const ROUND_NS: u64 = 10_000_000;
-    while PHASE.load(Acquire) != DONE && left > 0 {
-        sys::futex_wait(PHASE.as_ptr(), STOPPING, ROUND_NS);
-        left = left.saturating_sub(ROUND_NS);
-    }
+    wait_for(&PHASE, || PHASE.load(Acquire) == DONE);
 }

@@ -7,6 +7,7 @@ mod events;
 mod graphs;
 mod log;
 mod memory;
+mod other_memory;
 mod streams;
 mod time;
 mod virtual_memory;

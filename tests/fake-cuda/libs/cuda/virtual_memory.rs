@@ -43,7 +43,7 @@ static STATE: Mutex<State> =
     Mutex::new(State { next: 0, physical: BTreeMap::new(), mapped: BTreeMap::new() });
 
 /// Does a call of the driver's: numbered, timed and reported.
-fn call(number: u32, name: &'static CStr, body: impl FnOnce(u32) -> u32) -> u32 {
+pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(u32) -> u32) -> u32 {
     crate::inject();
     let (correlation, start) = (begin(), time::now());
     let result = body(correlation);
@@ -259,6 +259,20 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
             }
         }
         if found.is_some() { SUCCESS } else { NOT_FOUND }
+    })
+}
+
+/// As the driver's was until CUDA 12.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetProcAddress(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+) -> u32 {
+    // SAFETY: as the caller calls this.
+    call(626, c"cuGetProcAddress", |_| unsafe {
+        cuGetProcAddress_v2(name, function, version, flags, std::ptr::null_mut())
     })
 }
 

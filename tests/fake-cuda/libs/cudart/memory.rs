@@ -63,6 +63,22 @@ pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, stream: *m
     })
 }
 
+/// As the runtime's, of the default pool whichever is named.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMallocFromPoolAsync(
+    at: *mut *mut c_void,
+    bytes: usize,
+    _pool: *mut c_void,
+    stream: *mut c_void,
+) -> u32 {
+    call(391, c"cudaMallocFromPoolAsync", |engine, id| {
+        let block = (engine.allocate_async)(bytes, stream, id);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *at = block };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
+}
+
 /// As the runtime's, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeAsync(at: *mut c_void, stream: *mut c_void) -> u32 {

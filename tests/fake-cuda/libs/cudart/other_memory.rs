@@ -70,6 +70,31 @@ pub unsafe extern "C" fn cudaMalloc3DArray(
     unsafe { array((141, c"cudaMalloc3DArray"), to, channels, extent) }
 }
 
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaMallocMipmappedArray(
+    to: *mut *mut c_void,
+    channels: *const Channels,
+    extent: Extent,
+    levels: c_uint,
+    _flags: c_uint,
+) -> u32 {
+    call(192, c"cudaMallocMipmappedArray", |engine, id| {
+        // SAFETY: the caller's structure.
+        let bits: c_int = unsafe { (*channels).bits }.iter().sum();
+        let Extent { width, height, depth } = extent;
+        let of_level = |level: c_uint| -> usize {
+            let sizes: [usize; 3] = [width, height, depth];
+            sizes.into_iter().map(|size| (size >> level).max(1)).product()
+        };
+        let elements: usize = (0..levels).map(of_level).sum();
+        let block = (engine.allocate)(memory::ARRAY, elements * bits as usize / 8, id);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *to = block };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
+}
+
 fn release(number: u32, name: &'static CStr, at: *mut c_void) -> u32 {
     call(number, name, |engine, id| {
         if at.is_null() || (engine.release)(at, id) { SUCCESS } else { INVALID_VALUE }
@@ -80,6 +105,12 @@ fn release(number: u32, name: &'static CStr, at: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeArray(at: *mut c_void) -> u32 {
     release(24, c"cudaFreeArray", at)
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaFreeMipmappedArray(at: *mut c_void) -> u32 {
+    release(194, c"cudaFreeMipmappedArray", at)
 }
 
 /// As the runtime's.
@@ -140,9 +171,35 @@ pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     flags: u64,
     status: *mut c_int,
 ) -> u32 {
+    // SAFETY: as the caller calls this.
+    unsafe {
+        found((468, c"cudaGetDriverEntryPointByVersion"), name, function, version, flags, status)
+    }
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGetDriverEntryPoint(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    flags: u64,
+    status: *mut c_int,
+) -> u32 {
+    // SAFETY: as the caller calls this.
+    unsafe { found((406, c"cudaGetDriverEntryPoint"), name, function, 12000, flags, status) }
+}
+
+unsafe fn found(
+    (number, of): (u32, &'static CStr),
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_uint,
+    flags: u64,
+    status: *mut c_int,
+) -> u32 {
     type Find =
         unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> u32;
-    call(468, c"cudaGetDriverEntryPointByVersion", |_, _| {
+    call(number, of, |_, _| {
         // SAFETY: the driver's library, which is loaded, and its function of this type; past all
         // symbols, as the real runtime gets it.
         unsafe {

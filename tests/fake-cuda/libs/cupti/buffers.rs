@@ -58,6 +58,13 @@ pub fn detach() {
     state.held.clear();
 }
 
+/// A context ends, and what was recorded of it is lost.
+pub fn forget() {
+    let mut state = lock(&STATE);
+    let State { open, held, .. } = &mut *state;
+    open.values_mut().chain(held).for_each(|buffer| buffer.used = 0);
+}
+
 /// Whether there is a client.
 pub fn is_registered() -> bool {
     lock(&STATE).client.is_some()

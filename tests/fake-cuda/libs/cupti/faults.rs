@@ -15,6 +15,7 @@
 //! | `hold` | a buffer has one record, and comes back only by a forced flush |
 //! | `orphans` | buffers of a client that is replaced go to the next one |
 //! | `lost` | buffers of a client that is replaced are never given back |
+//! | `reset` | what is not given back when a context ends is lost |
 //! | `unended` | a forced flush gives buffers back with a record of work that has not ended behind the others |
 //! | `subscriber` | another client holds the subscription |
 //! | `refuse=CALL:RESULT` | this call fails so (`cuptiActivityEnable/10`: for that kind) |

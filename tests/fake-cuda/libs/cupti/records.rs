@@ -12,6 +12,10 @@ use tprof_cupti_sys::bindings::*;
 use tprof_cupti_sys::graph_trace::{GraphTrace, GraphTrace2, ON_HOST};
 use tprof_fake_cuda::{Happened, Launch, Place, engine, memory};
 
+/// Numbers of calls that end a context.
+const RESET: u32 = CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020;
+const DRIVER_RESET: u32 = 545;
+const DESTROY: u32 = 322;
 /// A kind of record that no CUPTI has.
 const UNKNOWN: CUpti_ActivityKind = 63;
 const UNKNOWN_BYTES: usize = 48;
@@ -100,6 +104,11 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
     let call = matches!(what, Happened::Call(..) | Happened::DriverCall(..));
     if call && start < CALLS_FROM.load(Relaxed) {
         return;
+    }
+    if let Happened::Call(RESET, ..) | Happened::DriverCall(DRIVER_RESET | DESTROY, ..) = what
+        && faults::is_set("reset")
+    {
+        buffers::forget();
     }
     let stamp = |time| clock::of((engine().stamp)(time));
     let is_late = end == u64::MAX;
