@@ -5,7 +5,7 @@
 #                     with a default stream for each thread; only where NVCC is given
 # No program needs CUDA to be built: each is linked with a library that has only the names.
 # `CXX` links; release.sh's zig makes programs for old glibc of them. `TRUTH_ARCH` is what nvcc
-# compiles for, in place of every GPU.
+# compiles for, in place of every GPU; `TRUTH_STATIC` the files with the runtime that -static has inside.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1 nvcc=${2:-}
@@ -13,7 +13,7 @@ cxx=${CXX:-c++}
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-system='-lpthread -ldl -lrt'
+system='-lpthread -ldl -lrt -lm'
 
 # names OBJECT MAJOR: a library under the runtime's name with the functions that it wants.
 names() {
@@ -43,7 +43,7 @@ compile() {
 compile 13.o
 names "$work/13.o" 13
 link truth-13 "$work/13.o" "$work/libcudart.so.13"
-link truth-13-static "$work/13.o" "$lib/libcudart_static.a"
+link truth-13-static "$work/13.o" "${TRUTH_STATIC:-$lib/libcudart_static.a}"
 compile threads.o -DPER_THREAD --default-stream per-thread
 names "$work/threads.o" 13
 link truth-13-threads "$work/threads.o" "$work/libcudart.so.13"

@@ -2,7 +2,7 @@
 # Links the stand-ins for CUDA's libraries into DIR, under the real ones' names
 # and with their symbol versions, and the programs that the tests run on them:
 #   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcublas,
-#     libcublasLt, libcuda, libnvidia-ml
+#     libcublasLt, libcuda, libnvidia-ml; major.o, for programs with libfake_cudart.a inside
 #   DIR/train-12, DIR/train-13, DIR/comms-12, DIR/comms-13, DIR/gemms-12, DIR/gemms-13,
 #   DIR/memory-12, DIR/memory-13, DIR/replay-12, DIR/replay-13, DIR/profiled-12, DIR/profiled-13
 # `build.sh DIR`. A simulation: see src/lib.rs.
@@ -36,6 +36,8 @@ for major in 12 13; do
     link "$to/libcuda.so.1" libfake_cuda.a "$major" '' 'cu*; tprof_fake_engine;'
     link "$to/libcudart.so.$major" libfake_cudart.a "$major" "libcudart.so.$major" 'cuda*; __cuda*;'
     link "$to/libcupti.so.$major" libfake_cupti.a "$major" "libcupti.so.$major" 'cupti*;'
+    # For programs with the runtime inside: beside libfake_cudart.a.
+    printf 'const int fake_major = %s;\n' "$major" | gcc -c -x c -o "$to/major.o" -
     link "$to/libnccl.so.2" libfake_nccl.a "$major" '' 'nccl*;' "$to/libcudart.so.$major"
     link "$to/libnvidia-ml.so.1" libfake_nvml.a "$major" '' 'nvml*;'
     link "$to/libcublasLt.so.$major" libfake_cublaslt.a "$major" "libcublasLt.so.$major" 'cublasLt*;'

@@ -11,6 +11,7 @@ mod graphs;
 mod kernels;
 mod memory;
 mod other_memory;
+mod per_thread;
 mod streams;
 
 use std::cell::Cell;

@@ -116,7 +116,7 @@ pub extern "C" fn cudaMallocManaged(at: *mut *mut c_void, bytes: usize, _flags: 
 }
 
 /// CUPTI's number for a copy between these directions (`cudaMemcpyKind`).
-fn copy_kind(direction: c_int) -> u32 {
+pub fn copy_kind(direction: c_int) -> u32 {
     match direction {
         0 => cbid::CUPTI_ACTIVITY_MEMCPY_KIND_HTOH,
         1 => cbid::CUPTI_ACTIVITY_MEMCPY_KIND_HTOD,
@@ -196,7 +196,7 @@ pub extern "C" fn cudaMemset(at: *mut c_void, value: c_int, bytes: usize) -> u32
 }
 
 /// CUPTI's number of `cudaMemcpyPeerAsync_v4000`, which `tprof-cupti-sys` does not list.
-const PEER_ASYNC: u32 = 162;
+const PEER_ASYNC: u32 = 161;
 
 /// As the runtime's.
 #[unsafe(no_mangle)]

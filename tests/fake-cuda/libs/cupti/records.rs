@@ -362,8 +362,21 @@ pub fn name_of(number: u32) -> Option<&'static CStr> {
             match number { $($constant => Some($name),)* _ => None }
         };
     }
-    if number == 162 {
-        return Some(c"cudaMemcpyPeerAsync_v4000");
+    // Calls that `tprof-cupti-sys` does not list.
+    let unlisted = match number {
+        161 => Some(c"cudaMemcpyPeerAsync_v4000"),
+        215 => Some(c"cudaMemcpy_ptds_v7000"),
+        225 => Some(c"cudaMemcpyAsync_ptsz_v7000"),
+        233 => Some(c"cudaMemset_ptds_v7000"),
+        242 => Some(c"cudaEventRecord_ptsz_v7000"),
+        316 => Some(c"cudaStreamBeginCapture_ptsz_v10000"),
+        320 => Some(c"cudaStreamEndCapture_ptsz_v10000"),
+        374 => Some(c"cudaMallocAsync_ptsz_v11020"),
+        376 => Some(c"cudaFreeAsync_ptsz_v11020"),
+        _ => None,
+    };
+    if unlisted.is_some() {
+        return unlisted;
     }
     names! {
         CUPTI_RUNTIME_TRACE_CBID_cudaGetDeviceCount_v3020 c"cudaGetDeviceCount_v3020"

@@ -1,0 +1,137 @@
+//! What a program with default streams per thread calls in place of the functions without `_ptsz` and `_ptds`: null
+//! is the thread's own stream.
+
+use crate::memory::copy_kind;
+use crate::streams::per_thread;
+use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use tprof_fake_cuda::Work;
+
+/// CUPTI's numbers of calls that `tprof-cupti-sys` does not list.
+mod number {
+    pub const MEMCPY: u32 = 215;
+    pub const MEMCPY_ASYNC: u32 = 225;
+    pub const MEMSET: u32 = 233;
+    pub const EVENT_RECORD: u32 = 242;
+    pub const BEGIN_CAPTURE: u32 = 316;
+    pub const END_CAPTURE: u32 = 320;
+    pub const MALLOC_ASYNC: u32 = 374;
+    pub const FREE_ASYNC: u32 = 376;
+}
+
+/// The thread's own stream.
+fn own() -> *mut c_void {
+    per_thread(std::ptr::null_mut())
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemcpy_ptds(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    direction: c_int,
+) -> u32 {
+    call(number::MEMCPY, c"cudaMemcpy_ptds", |engine, id| {
+        (engine.put)(own(), Work::Copy(to, from, bytes, copy_kind(direction)), id);
+        (engine.drain)(own(), id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemcpyAsync_ptsz(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    direction: c_int,
+    stream: *mut c_void,
+) -> u32 {
+    call(number::MEMCPY_ASYNC, c"cudaMemcpyAsync_ptsz", |engine, id| {
+        (engine.put)(per_thread(stream), Work::Copy(to, from, bytes, copy_kind(direction)), id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMemset_ptds(at: *mut c_void, value: c_int, bytes: usize) -> u32 {
+    call(number::MEMSET, c"cudaMemset_ptds", |engine, id| {
+        (engine.put)(own(), Work::Fill(at, value as u8, bytes), id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaEventRecord_ptsz(event: *mut c_void, stream: *mut c_void) -> u32 {
+    call(number::EVENT_RECORD, c"cudaEventRecord_ptsz", |engine, id| {
+        (engine.put)(per_thread(stream), Work::Record(event), id);
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaStreamBeginCapture_ptsz(stream: *mut c_void, _mode: c_int) -> u32 {
+    call(number::BEGIN_CAPTURE, c"cudaStreamBeginCapture_ptsz", |engine, _| {
+        (engine.capture)(per_thread(stream));
+        SUCCESS
+    })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaStreamEndCapture_ptsz(
+    stream: *mut c_void,
+    graph: *mut *mut c_void,
+) -> u32 {
+    call(number::END_CAPTURE, c"cudaStreamEndCapture_ptsz", |engine, _| {
+        let captured = (engine.captured)(per_thread(stream));
+        // SAFETY: the caller's place for the answer.
+        unsafe { *graph = captured };
+        if captured.is_null() { INVALID_VALUE } else { SUCCESS }
+    })
+}
+
+/// As the runtime's, but not ordered behind the stream's work.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaMallocAsync_ptsz(
+    at: *mut *mut c_void,
+    bytes: usize,
+    stream: *mut c_void,
+) -> u32 {
+    call(number::MALLOC_ASYNC, c"cudaMallocAsync_ptsz", |engine, id| {
+        let block = (engine.allocate_async)(bytes, per_thread(stream), id);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *at = block };
+        if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
+    })
+}
+
+/// As the runtime's, but not ordered behind the stream's work.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaFreeAsync_ptsz(at: *mut c_void, stream: *mut c_void) -> u32 {
+    call(number::FREE_ASYNC, c"cudaFreeAsync_ptsz", |engine, id| {
+        if (engine.release_async)(at, per_thread(stream), id) { SUCCESS } else { INVALID_VALUE }
+    })
+}
+
+/// As the runtime's: of the driver's functions, those for default streams per thread, which the stand-in's
+/// driver does not distinguish.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion_ptsz(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_uint,
+    flags: u64,
+    status: *mut c_int,
+) -> u32 {
+    // SAFETY: the caller's premise.
+    unsafe {
+        crate::other_memory::cudaGetDriverEntryPointByVersion(
+            name, function, version, flags, status,
+        )
+    }
+}
