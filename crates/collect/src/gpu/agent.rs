@@ -78,6 +78,21 @@ impl Gpu {
         self.rows.texts.text(id).unwrap_or_default()
     }
 
+    /// Takes these texts as the agent would define them, from id 1 on.
+    #[cfg(test)]
+    pub fn define(&mut self, texts: &[&str]) {
+        for (id, text) in (1..).zip(texts) {
+            let mut payload = vec![text.len() as u64];
+            let words = text.as_bytes().chunks(8).map(|chunk| {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u64::from_ne_bytes(word)
+            });
+            payload.extend(words);
+            self.rows.texts.define(id, &payload).unwrap();
+        }
+    }
+
     /// Takes a record; false if it makes no sense.
     pub fn take(
         &mut self,

@@ -295,3 +295,6 @@ impl Collectives {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
