@@ -3,7 +3,8 @@
  *
  * profiled SESSIONS [WORD…]: `ticks` has the processor's ticks as timestamps, `threads` asks for buffers by thread, `zeroed` lends
  * zeroed buffers and sets the attribute of that, `finalize` detaches CUPTI after each session, `dlsym` finds CUPTI's functions by name, `bypass` finds
- * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3.
+ * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3, `graph` runs a graph of
+ * four kernels twice in each stretch of work.
  * It prints what each session saw: the same whether another tool is there or not. Memory that it lends is dirty. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,6 +24,8 @@ extern int cudaSetDevice(int), cudaDeviceSynchronize(void), cudaGetLastError(voi
 extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMemcpy(void *, const void *, size_t, int);
 extern int cudaMemsetAsync(void *, int, size_t, void *);
 extern int cudaLaunchKernel(const void *, dim3_t, dim3_t, void **, size_t, void *);
+extern int cudaStreamCreateWithFlags(void **, unsigned), cudaStreamBeginCapture(void *, int), cudaStreamEndCapture(void *, void **);
+extern int cudaGraphInstantiate(void **, void *, unsigned long long), cudaGraphLaunch(void *, void *);
 
 #define CUPTI(F) \
     F(cuptiActivityRegisterCallbacks, (void *, void *)) F(cuptiActivityEnable, (int)) F(cuptiActivityDisable, (int)) \
@@ -99,6 +102,21 @@ enum { GET_DEVICE = 17, STEPS = 12 };
 static uint64_t word(const unsigned char *record, size_t at) { uint64_t w; memcpy(&w, record + at, 8); return w; }
 static unsigned half(const unsigned char *record, size_t at) { unsigned w; memcpy(&w, record + at, 4); return w; }
 
+static void launch(void *stream) { CHECK(cudaLaunchKernel(&stub, (dim3_t){64, 1, 1}, (dim3_t){128, 1, 1}, 0, 0, stream)); }
+
+static void run_graph(void)
+{
+    static void *stream, *graph, *executable;
+    if (!stream) {
+        CHECK(cudaStreamCreateWithFlags(&stream, 1));
+        CHECK(cudaStreamBeginCapture(stream, 1));
+        for (int node = 0; node < 4; node++) launch(stream);
+        CHECK(cudaStreamEndCapture(stream, &graph));
+        CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    }
+    for (int run = 0; run < 2; run++) CHECK(cudaGraphLaunch(executable, stream));
+}
+
 static void work(int session)
 {
     static void *block;
@@ -110,12 +128,13 @@ static void work(int session)
         CHECK(cudaMemcpy(block, host, sizeof host, 1));
         CHECK(cudaGetDevice(&device));
         for (int kernel = 0; kernel < 3; kernel++) {
-            CHECK(cudaLaunchKernel(&stub, (dim3_t){64, 1, 1}, (dim3_t){128, 1, 1}, 0, 0, 0));
+            launch(0);
             CHECK(cudaGetLastError());
         }
         CHECK(cudaMemsetAsync(block, 0, sizeof host, 0));
         cuptiActivityPopExternalCorrelationId_(3, 0);
     }
+    if (has("graph")) run_graph();
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaFree(block));
 }

@@ -1,6 +1,7 @@
 //! Graphs as a whole, and what devices start by themselves.
 
 use super::*;
+use tprof_tests::profiled;
 
 /// Trains under tprof with these words, graphs as they are recorded by default.
 fn by_default(major: u32, words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Ran), String> {
@@ -66,4 +67,23 @@ fn a_cupti_that_refuses_whole_graphs_records_their_nodes() {
     assert_kernels(&ran);
     assert_eq!(of_graphs(&ran).len(), 7 * 5);
     assert_eq!(losses(&ran, "", ""), 0);
+}
+
+#[test]
+fn a_jobs_own_profiler_gets_the_nodes_of_graphs_and_whole_ones_are_recorded_around_it() {
+    for major in [12, 13] {
+        let scratch = Scratch::new();
+        let (job, log) = need_some!(profiled(major, &["2", "graph"], &scratch));
+        let traced = traced(&job, &["--activities", "gpu"], &scratch);
+        assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+        // In each session 36 kernels, and two runs of a graph of four.
+        let sessions = traced.outcome.stdout.matches("44 kernels, 12 copies, 12 fills").count();
+        assert_eq!(sessions, 2, "{:?}", traced.outcome);
+        let ran = read(traced, &log, 0);
+        let graphs = of_graphs(&ran);
+        let nodes = graphs.iter().filter(|row| row.graph_node.is_some()).count();
+        assert_eq!(nodes, 2 * 2 * 4, "of the sessions");
+        assert_eq!(graphs.len() - nodes, 4 * 2, "of the stretches before, between and after");
+        assert_eq!(losses(&ran, "", ""), 0);
+    }
 }

@@ -95,11 +95,7 @@ const NODES: [CUpti_ActivityKind; 4] = [
 pub fn choose_graphs(cupti: &Cupti) {
     const WHOLE: CUpti_ActivityKind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
     let asked = environment::variable(env::GRAPH_NODES).is_some_and(|text| text == b"1");
-    let by_client = wants::is_on(WHOLE);
-    let wanted = by_client
-        || !asked
-            && cupti.version >= WHOLE_GRAPHS_FROM
-            && !NODES.iter().any(|kind| wants::is_on(*kind));
+    let wanted = wants_whole_graphs(cupti.version, asked, wants::is_on);
     if wanted == is_on(WHOLE) {
         return;
     }
@@ -110,6 +106,17 @@ pub fn choose_graphs(cupti: &Cupti) {
     if result == CUPTI_SUCCESS {
         ON.fetch_xor(1 << WHOLE, Relaxed);
     }
+}
+
+/// Whether whole graphs are recorded: by this CUPTI, nodes asked for or not, beside a client that
+/// wants these kinds.
+fn wants_whole_graphs(
+    version: u32,
+    nodes_asked: bool,
+    client: impl Fn(CUpti_ActivityKind) -> bool,
+) -> bool {
+    client(CUPTI_ACTIVITY_KIND_GRAPH_TRACE)
+        || !nodes_asked && version >= WHOLE_GRAPHS_FROM && !NODES.iter().any(|kind| client(*kind))
 }
 
 /// Switches on again what another client's call may have switched off.
@@ -147,4 +154,29 @@ pub fn is_muted(cupti: &Cupti, driver: bool, call: u32) -> bool {
         true => (cupti.choose_driver_call.is_some(), MUTED_DRIVER),
     };
     choose && calls.contains(&call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_graphs_are_recorded_unless_nodes_are_wanted() {
+        const SAFE: u32 = WHOLE_GRAPHS_FROM;
+        let none = |_| false;
+        assert!(wants_whole_graphs(SAFE, false, none));
+        assert!(!wants_whole_graphs(SAFE - 1, false, none), "it may crash");
+        assert!(!wants_whole_graphs(SAFE, true, none), "nodes are asked for");
+        for wanted in NODES {
+            assert!(
+                !wants_whole_graphs(SAFE, false, |kind| kind == wanted),
+                "a client wants {wanted}"
+            );
+        }
+        let calls = |kind| kind == CUPTI_ACTIVITY_KIND_RUNTIME;
+        assert!(wants_whole_graphs(SAFE, false, calls), "a client that wants only calls");
+        // What the client itself has asked for is its own risk.
+        let whole = |kind| kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
+        assert!(wants_whole_graphs(SAFE - 1, true, whole));
+    }
 }
