@@ -124,3 +124,26 @@ fn the_doctor_prints_what_of_gpus_can_be_recorded() {
     let cuda = check(&cuda, "command", "cuda").unwrap();
     assert!(cuda["found"].as_str().unwrap().contains("static CUDA runtime"), "{cuda}");
 }
+
+#[test]
+fn the_doctor_names_a_profiler_plugin_of_nccls_that_is_the_jobs_own() {
+    let found = |variable: &str, value: &Path| {
+        let scratch = Scratch::new();
+        let job = tprof(["doctor", "--json"]).env(variable, value);
+        let found: Value = serde_json::from_str(&job.run_in(scratch.cwd()).stdout).unwrap();
+        let plugin = check(&found, "machine", "nccl plugin")?;
+        Some((plugin["verdict"].clone(), plugin["found"].as_str().unwrap().to_owned()))
+    };
+    let scratch = Scratch::new();
+    assert_eq!(found("LD_LIBRARY_PATH", scratch.path()), None);
+    let (verdict, text) = found("NCCL_PROFILER_PLUGIN", Path::new("inspector")).unwrap();
+    assert_eq!(verdict, "part");
+    assert!(text.starts_with("NCCL_PROFILER_PLUGIN names inspector, which gets"), "{text}");
+    let absent = scratch.join("absent.so");
+    let (_, text) = found("NCCL_PROFILER_PLUGIN", &absent).unwrap();
+    assert!(text.ends_with("absent.so, which is not a library"), "{text}");
+    // Where NCCL looks for one that nothing names.
+    std::fs::write(scratch.join("libnccl-profiler.so"), "\x7fELF").unwrap();
+    let (_, text) = found("LD_LIBRARY_PATH", scratch.path()).unwrap();
+    assert!(text.contains("libnccl-profiler.so, which gets NCCL's events"), "{text}");
+}

@@ -46,8 +46,20 @@ pub fn machine() -> Vec<Check> {
             Check::new("nvtx", Verdict::Ok, "ranges can be recorded, also without a GPU")
         }),
     );
+    checks.extend(nccl_plugin(&libraries));
     checks.extend(profilers());
     checks
+}
+
+/// A profiler plugin of the job's own, named or in NCCL's default place: it keeps that place.
+fn nccl_plugin(libraries: &Libraries) -> Option<Check> {
+    const NAME: &str = "nccl plugin";
+    const THEN: &str = "gets NCCL's events in place of tprof; hooks still record the calls, \
+                        without algorithm, protocol and channels";
+    owner(NAME, env::NCCL_PROFILER, THEN).or_else(|| {
+        let path = libraries.named("libnccl-profiler.so").into_iter().next()?;
+        Some(Check::new(NAME, Verdict::Part, format!("{}, which {THEN}", path.display())))
+    })
 }
 
 /// The driver's version and the newest CUDA version that it supports; the devices.
