@@ -8,6 +8,9 @@ extern int ncclGetUniqueId(nccl_id *), ncclCommInitRankConfig(void **, int, nccl
 extern int ncclCommInitRankScalable(void **, int, int, int, nccl_id *, void *), ncclCommInitAll(void **, int, const int *);
 extern int ncclCommSplit(void *, int, int, void **, void *), ncclCommShrink(void *, int *, int, void **, void *, int);
 extern int ncclCommDestroy(void *), ncclMemAlloc(void **, size_t), ncclMemFree(void *);
+extern int ncclCommGrow(void *, int, const nccl_id *, int, void **, void *);
+extern int ncclAllReduceConfig(const void *, void *, size_t, int, int, void *, void *, const void *);
+extern int ncclSignal(int, int, int, unsigned, void *, void *);
 extern int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
 extern int ncclBcast(void *, size_t, int, int, void *, void *);
 extern int ncclPutSignal(const void *, size_t, int, int, void *, size_t, int, int, unsigned, void *, void *);
@@ -24,7 +27,7 @@ static void check(int result, int wanted, const char *what)
 
 int main(void)
 {
-    void *made[6] = {0}, *buffer;
+    void *made[7] = {0}, *buffer;
     nccl_id id;
     CHECK(cudaSetDevice(0));
     CHECK(ncclGetUniqueId(&id));
@@ -35,14 +38,18 @@ int main(void)
     CHECK(ncclCommSplit(made[0], 3, 0, &made[3], 0));
     CHECK(ncclCommSplit(made[0], 3, 0, &made[4], 0));
     CHECK(ncclCommShrink(made[0], 0, 0, &made[5], 0, 0));
+    CHECK(ncclGetUniqueId(&id));
+    CHECK(ncclCommGrow(made[0], 1, &id, -1, &made[6], 0));
     CHECK(ncclMemAlloc(&buffer, 1 << 16));
     for (int i = 0; i < 6; i++) CHECK(ncclAllReduce(buffer, buffer, 16 + i, 7, 0, made[i], 0));
+    CHECK(ncclAllReduceConfig(buffer, buffer, 22, 7, 0, made[6], 0, 0));
     CHECK(ncclBcast(buffer, 100, 7, 0, made[0], 0));
     CHECK(ncclPutSignal(buffer, 50, 7, 0, 0, 0, 0, 0, 0, made[0], 0));
+    CHECK(ncclSignal(0, 0, 0, 0, made[0], 0));
     CHECK(ncclWaitSignal(0, 0, made[0], 0));
     CHECK(cudaDeviceSynchronize());
     CHECK(ncclMemFree(buffer));
-    for (int i = 0; i < 6; i++) CHECK(ncclCommDestroy(made[i]));
+    for (int i = 0; i < 7; i++) CHECK(ncclCommDestroy(made[i]));
     puts("done");
     return 0;
 }

@@ -214,19 +214,19 @@ fn communicators_are_known_whichever_call_made_them() {
         assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
         let (file, rows) = rows::<Collective>(&traced.run, 0);
         let names: Vec<&str> = rows.iter().map(|row| file.name(row.name)).collect();
-        let mut wanted = vec!["all_reduce"; 6];
+        let mut wanted = vec!["all_reduce"; 7];
         // `ncclBcast` calls `ncclBroadcast`: one broadcast.
-        wanted.extend(["broadcast", "put_signal", "wait_signal"]);
+        wanted.extend(["broadcast", "put_signal", "signal", "wait_signal"]);
         assert_eq!(names, wanted, "version {version:?}");
         let distinct: BTreeSet<_> = rows.iter().map(|row| row.communicator).collect();
-        assert_eq!(distinct.len(), 6, "two splits of one colour are two");
+        assert_eq!(distinct.len(), 7, "two splits of one colour are two");
         assert!(rows.iter().all(|row| row.communicator.is_some()));
-        let sized = rows[..6].iter().filter(|row| row.group_size == Some(1)).count();
+        let sized = rows[..7].iter().filter(|row| row.group_size == Some(1)).count();
         // Of a split, the hooks do not have the size.
-        assert_eq!(sized, if version.is_some() { 6 } else { 4 }, "version {version:?}");
+        assert_eq!(sized, if version.is_some() { 7 } else { 5 }, "version {version:?}");
         let known: BTreeSet<_> =
             file.communicators().iter().map(|row| Some(row.communicator)).collect();
         assert_eq!(known, distinct);
-        assert_eq!(rows[7].bytes, Some(200), "of what a rank puts into another's memory");
+        assert_eq!(rows[8].bytes, Some(200), "of what a rank puts into another's memory");
     }
 }

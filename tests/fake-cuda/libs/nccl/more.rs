@@ -1,7 +1,7 @@
 //! Functions that few programs call: other ways to make communicators, memory, one-sided
 //! transfers, and `ncclBcast`, which NCCL implements by its own public function.
 
-use super::{Communicator, SUCCESS, SYSTEM_ERROR, UniqueId, make, ncclGetUniqueId};
+use super::{Communicator, SUCCESS, SYSTEM_ERROR, UniqueId, make, ncclAllReduce, ncclGetUniqueId};
 use std::ffi::{c_int, c_uint, c_void};
 
 const IN_PROGRESS: c_int = 7;
@@ -115,6 +115,52 @@ pub extern "C" fn ncclCommShrink(
     _flags: c_int,
 ) -> c_int {
     store(communicator)
+}
+
+/// As NCCL's, of a communicator of one rank, to which none is added.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclCommGrow(
+    _parent: *mut c_void,
+    ranks: c_int,
+    id: *const UniqueId,
+    rank: c_int,
+    communicator: *mut *mut c_void,
+    _config: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's id; ranks that are there already give −1.
+    let Some(made) = make(unsafe { &*id }, ranks, rank.max(0)) else { return SYSTEM_ERROR };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *communicator = Box::into_raw(made).cast() };
+    SUCCESS
+}
+
+/// As NCCL's, from 2.32 on.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+pub extern "C" fn ncclAllReduceConfig(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    operation: c_int,
+    communicator: *mut c_void,
+    stream: *mut c_void,
+    _config: *const c_void,
+) -> c_int {
+    ncclAllReduce(from, to, count, data_type, operation, communicator, stream)
+}
+
+/// As NCCL's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclSignal(
+    _peer: c_int,
+    _signal: c_int,
+    _context: c_int,
+    _flags: c_uint,
+    _communicator: *mut c_void,
+    _stream: *mut c_void,
+) -> c_int {
+    SUCCESS
 }
 
 /// As NCCL's.
