@@ -1,7 +1,8 @@
 //! What NCCL reports of communicators, calls and operations, as records.
 
 use super::handle::{self, Sort};
-use super::layout::{self, CollApi, Description, Operation, P2pApi};
+use super::layout::{self, CollApi, Description, P2pApi};
+use super::operation::{self, Operation};
 use crate::block::Thread;
 use crate::gpu::texts;
 use crate::{gate, ring};
@@ -65,7 +66,34 @@ pub fn recording() -> Option<&'static Thread> {
     gate::recording().filter(|thread| thread.is_on())
 }
 
-fn call(thread: &Thread, payload: &Call) -> u64 {
+/// A call's own texts and numbers, whichever kind it is.
+struct Asked {
+    function: *const c_char,
+    count: usize,
+    data_type: *const c_char,
+    /// Root plus one; 0 for none.
+    root: u32,
+    stream: *const c_void,
+    captured: bool,
+}
+
+/// Records a call; its handle.
+///
+/// # Safety
+/// The texts are null or NUL terminated.
+unsafe fn call(thread: &Thread, context: u64, of: &Asked) -> u64 {
+    let payload = Call {
+        id: handle::new(Sort::Call),
+        context,
+        count: of.count as u64,
+        stream: of.stream as u64,
+        // SAFETY: the caller's premise.
+        function: unsafe { text(thread, of.function) },
+        // SAFETY: the caller's premise.
+        data_type: unsafe { text(thread, of.data_type) },
+        root: of.root,
+        captured: u32::from(of.captured),
+    };
     ring::quick(thread, ExtKind::NcclCall, 0, thread.clock(), &payload.pack());
     payload.id
 }
@@ -77,21 +105,10 @@ fn call(thread: &Thread, payload: &Call) -> u64 {
 pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
     // SAFETY: the caller's premise.
     let of = &unsafe { &*at.cast::<Description<CollApi>>() }.of;
-    call(
-        thread,
-        &Call {
-            id: handle::new(Sort::Call),
-            context,
-            count: of.count as u64,
-            stream: of.stream as u64,
-            // SAFETY: NCCL's texts.
-            function: unsafe { text(thread, of.function) },
-            // SAFETY: NCCL's texts.
-            data_type: unsafe { text(thread, of.data_type) },
-            root: u32::try_from(of.root).map_or(0, |root| root.saturating_add(1)),
-            captured: u32::from(of.captured),
-        },
-    )
+    let CollApi { function, count, data_type, root, stream, captured } = *of;
+    let root = u32::try_from(root).map_or(0, |root| root.saturating_add(1));
+    // SAFETY: NCCL's texts.
+    unsafe { call(thread, context, &Asked { function, count, data_type, root, stream, captured }) }
 }
 
 /// The call of a send or a receive; its handle.
@@ -101,21 +118,11 @@ pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) 
 pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
     // SAFETY: the caller's premise.
     let of = &unsafe { &*at.cast::<Description<P2pApi>>() }.of;
-    call(
-        thread,
-        &Call {
-            id: handle::new(Sort::Call),
-            context,
-            count: of.count as u64,
-            stream: of.stream as u64,
-            // SAFETY: NCCL's texts.
-            function: unsafe { text(thread, of.function) },
-            // SAFETY: NCCL's texts.
-            data_type: unsafe { text(thread, of.data_type) },
-            root: 0,
-            captured: u32::from(of.captured),
-        },
-    )
+    let P2pApi { function, count, data_type, stream, captured } = *of;
+    // SAFETY: NCCL's texts.
+    unsafe {
+        call(thread, context, &Asked { function, count, data_type, root: 0, stream, captured })
+    }
 }
 
 /// An operation as enqueued; its handle.
@@ -171,15 +178,15 @@ pub unsafe fn begin(
             CollectiveCall => collective_call(thread, context, at),
             PointToPointCall => point_to_point_call(thread, context, at),
             Collective => {
-                let of = layout::collective(version, at);
+                let of = operation::collective(version, at);
                 task(thread, context, task_kind::COLLECTIVE, rank, &of)
             }
             PointToPoint => {
-                let of = layout::point_to_point(version, at);
+                let of = operation::point_to_point(version, at);
                 task(thread, context, task_kind::POINT_TO_POINT, rank, &of)
             }
             CopyEngine => {
-                let of = layout::copy_engine(at);
+                let of = operation::copy_engine(at);
                 task(thread, context, task_kind::COPY_ENGINE, rank, &of)
             }
             ProxyOp | ProxyStep | KernelPart => 0,

@@ -23,6 +23,7 @@ mod events;
 mod handle;
 mod layout;
 mod mask;
+mod operation;
 mod owner;
 mod plugin;
 mod slots;

@@ -1,0 +1,240 @@
+//! An operation that NCCL enqueued, from a description of any version.
+
+use super::layout::*;
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+/// An operation as enqueued, of any version.
+#[derive(Clone, Copy)]
+pub struct Operation {
+    /// Operation, type of an element, algorithm, protocol: texts of NCCL's, or null.
+    pub function: *const c_char,
+    /// See `function`.
+    pub data_type: *const c_char,
+    /// See `function`.
+    pub algorithm: *const c_char,
+    /// See `function`.
+    pub protocol: *const c_char,
+    /// Name of the communicator; null from version 4 on.
+    pub name: *const c_char,
+    /// Number of the communicator; 0 from version 4 on.
+    pub hash: u64,
+    /// Number among those of its function.
+    pub sequence: u64,
+    /// Elements.
+    pub count: u64,
+    /// Root or other rank plus one; 0 for none.
+    pub peer: u32,
+    /// Channels; 0 if not given.
+    pub channels: u8,
+    /// What is handed over with it.
+    pub group: *const c_void,
+    /// The call; null before version 5.
+    pub call: *const c_void,
+}
+
+/// Functions of version 1, which numbers them.
+const FUNCTIONS: [&CStr; 8] = [
+    c"Broadcast",
+    c"Reduce",
+    c"AllGather",
+    c"ReduceScatter",
+    c"AllReduce",
+    c"SendRecv",
+    c"Send",
+    c"Recv",
+];
+/// Its algorithms.
+const ALGORITHMS: [&CStr; 7] =
+    [c"TREE", c"RING", c"COLLNET_DIRECT", c"COLLNET_CHAIN", c"NVLS", c"NVLS_TREE", c"PAT"];
+/// Its protocols.
+const PROTOCOLS: [&CStr; 3] = [c"LL", c"LL128", c"SIMPLE"];
+/// `ncclDataType_t`.
+const DATA_TYPES: [&CStr; 12] = [
+    c"ncclInt8",
+    c"ncclUint8",
+    c"ncclInt32",
+    c"ncclUint32",
+    c"ncclInt64",
+    c"ncclUint64",
+    c"ncclFloat16",
+    c"ncclFloat32",
+    c"ncclFloat64",
+    c"ncclBfloat16",
+    c"ncclFloat8e4m3",
+    c"ncclFloat8e5m2",
+];
+
+fn text(of: &[&'static CStr], number: u8) -> *const c_char {
+    of.get(usize::from(number)).map_or(core::ptr::null(), |text| text.as_ptr())
+}
+
+/// Of operations without a root NCCL gives that of the arguments, which is 0.
+fn peer(rank: c_int) -> u32 {
+    u32::try_from(rank).map_or(0, |rank| rank.saturating_add(1))
+}
+
+/// Nothing is known of it.
+const NONE: Operation = Operation {
+    function: core::ptr::null(),
+    data_type: core::ptr::null(),
+    algorithm: core::ptr::null(),
+    protocol: core::ptr::null(),
+    name: core::ptr::null(),
+    hash: 0,
+    sequence: 0,
+    count: 0,
+    peer: 0,
+    channels: 0,
+    group: core::ptr::null(),
+    call: core::ptr::null(),
+};
+
+fn asked(of: &Asked) -> Operation {
+    Operation {
+        function: of.function,
+        data_type: of.data_type,
+        sequence: of.sequence,
+        count: of.count as u64,
+        peer: peer(of.root),
+        ..NONE
+    }
+}
+
+fn chosen(of: &Asked, chosen: &Chosen) -> Operation {
+    Operation {
+        algorithm: chosen.algorithm,
+        protocol: chosen.protocol,
+        channels: chosen.channels,
+        ..asked(of)
+    }
+}
+
+fn exchange(of: &Exchange) -> Operation {
+    Operation {
+        function: of.function,
+        data_type: of.data_type,
+        count: of.count as u64,
+        peer: peer(of.peer),
+        ..NONE
+    }
+}
+
+/// As of its communicator, which the description names.
+fn named<O>(of: &Named<O>, group: *const c_void, operation: Operation) -> Operation {
+    Operation { name: of.name, hash: of.hash, group, ..operation }
+}
+
+/// A description with the union of one version and type.
+///
+/// # Safety
+/// `at` is one.
+unsafe fn description<'a, U>(at: *const c_void) -> &'a Description<U> {
+    // SAFETY: the caller's premise.
+    unsafe { &*at.cast() }
+}
+
+/// Reads a collective.
+///
+/// # Safety
+/// `at` is a description of a collective's in this version.
+pub unsafe fn collective(version: u32, at: *const c_void) -> Operation {
+    match version {
+        1 => {
+            // SAFETY: the caller's premise, of version 1.
+            let event = unsafe { description::<Named<NumberedCollective>>(at) };
+            let of = &event.of.of;
+            let operation = Operation {
+                function: text(&FUNCTIONS, of.function),
+                data_type: text(&DATA_TYPES, of.data_type),
+                algorithm: text(&ALGORITHMS, of.algorithm),
+                protocol: text(&PROTOCOLS, of.protocol),
+                sequence: of.sequence,
+                count: of.count as u64,
+                peer: peer(of.root),
+                channels: of.channels,
+                ..NONE
+            };
+            named(&event.of, event.parent, operation)
+        }
+        2 => {
+            // SAFETY: the caller's premise, of version 2.
+            let event = unsafe { description::<Named<TrafficCollective>>(at) };
+            let of = &event.of.of;
+            named(&event.of, event.parent, chosen(&of.asked, &of.chosen))
+        }
+        3 => {
+            // SAFETY: the caller's premise, of version 3.
+            let event = unsafe { description::<Named<PlainCollective>>(at) };
+            let of = &event.of.of;
+            named(&event.of, event.parent, chosen(&of.asked, &of.chosen))
+        }
+        4 => {
+            // SAFETY: the caller's premise, of version 4.
+            let event = unsafe { description::<PlainCollective>(at) };
+            Operation { group: event.parent, ..chosen(&event.of.asked, &event.of.chosen) }
+        }
+        _ => {
+            // SAFETY: the caller's premise, of version 5 or 6.
+            let event = unsafe { description::<Grouped<PlainCollective>>(at) };
+            let (of, group) = (&event.of.of, event.of.group);
+            Operation { group, call: event.parent, ..chosen(&of.asked, &of.chosen) }
+        }
+    }
+}
+
+/// Reads half of an exchange.
+///
+/// # Safety
+/// `at` is a description of one in this version.
+pub unsafe fn point_to_point(version: u32, at: *const c_void) -> Operation {
+    match version {
+        1 => {
+            // SAFETY: the caller's premise, of version 1.
+            let event = unsafe { description::<Named<NumberedExchange>>(at) };
+            let of = &event.of.of;
+            let operation = Operation {
+                function: text(&FUNCTIONS, of.function),
+                data_type: text(&DATA_TYPES, of.data_type),
+                count: of.count as u64,
+                peer: peer(of.peer),
+                ..NONE
+            };
+            named(&event.of, event.parent, operation)
+        }
+        2 | 3 => {
+            // SAFETY: the caller's premise, of version 2 or 3.
+            let event = unsafe { description::<Named<Exchange>>(at) };
+            named(&event.of, event.parent, exchange(&event.of.of))
+        }
+        4 => {
+            // SAFETY: the caller's premise, of version 4.
+            let event = unsafe { description::<Exchange>(at) };
+            // SAFETY: as above.
+            let channels = unsafe { event.of.channels() };
+            Operation { group: event.parent, channels, ..exchange(&event.of) }
+        }
+        _ => {
+            // SAFETY: the caller's premise, of version 5 or 6.
+            let event = unsafe { description::<Grouped<Exchange>>(at) };
+            let (of, group) = (&event.of.of, event.of.group);
+            // SAFETY: as above.
+            let channels = unsafe { of.channels() };
+            Operation { group, call: event.parent, channels, ..exchange(of) }
+        }
+    }
+}
+
+/// Reads a collective by copy engines, of version 6.
+///
+/// # Safety
+/// `at` is a description of one.
+pub unsafe fn copy_engine(at: *const c_void) -> Operation {
+    // SAFETY: the caller's premise.
+    let event = unsafe { description::<CopyCollective>(at) };
+    Operation {
+        algorithm: c"CE".as_ptr(),
+        protocol: event.of.strategy,
+        call: event.parent,
+        ..asked(&event.of.asked)
+    }
+}
