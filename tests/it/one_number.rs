@@ -35,4 +35,17 @@ fn the_wait_for_data_is_the_same_in_all_reports() {
     let diff = tprof(["diff", "--json"]).args([&run, &run]).run_in(scratch.path()).expect_code(0);
     let both: Value = serde_json::from_str(&diff.stdout).unwrap();
     assert_eq!(number(&both, "parts", "a_ns", ("part", "data")), of_host);
+    let export = |to: &str| {
+        let output = scratch.path().join(to);
+        let job = tprof(["export", "--to", to, "-o"]).arg(&output).arg(&run);
+        job.run_in(scratch.path()).expect_code(0);
+        output
+    };
+    let table = std::fs::read_to_string(export("csv").join("host_times.csv")).unwrap();
+    assert!(table.contains(&format!("\n0,judged,,data,{of_host},")), "{table}");
+    let parts = host["tables"]["parts"].as_array().unwrap();
+    let all: u64 = parts.iter().map(|row| row["wall_ns"].as_u64().unwrap()).sum();
+    let page = std::fs::read_to_string(export("report")).unwrap();
+    let bar = format!("waiting for data {:.1} %", of_host as f64 / all as f64 * 100.0);
+    assert!(page.contains(&bar), "the page has no part `{bar}`");
 }

@@ -40,7 +40,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
             files: &mut files,
             events: &mut written.events,
         };
-        tables::each(&part, &mut rank).map_err(failed)?;
+        tables::each(&part, &options.host_times_of(&selection, file), &mut rank).map_err(failed)?;
         let all = tables::count(&part.trace);
         written.left_out += all.saturating_sub(written.events - before);
     }

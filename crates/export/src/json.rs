@@ -38,11 +38,11 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let mut written = Written::default();
     if path.extension().is_some_and(|extension| extension == "gz") {
         let gzip = GzEncoder::new(output, Compression::new(LEVEL));
-        let gzip = document(&selection, gzip, &path, &mut written)?;
+        let gzip = document((&selection, options), gzip, &path, &mut written)?;
         output =
             gzip.finish().map_err(|source| ExportError::Write { path: path.clone(), source })?;
     } else {
-        output = document(&selection, output, &path, &mut written)?;
+        output = document((&selection, options), output, &path, &mut written)?;
     }
     if written.events == 0 && !options.slice.is_all_time() {
         return Err(ExportError::EmptySlice);
@@ -52,7 +52,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 }
 
 fn document<W: Write>(
-    selection: &Selection<'_>,
+    (selection, options): (&Selection<'_>, &Options<'_>),
     to: W,
     path: &std::path::Path,
     written: &mut Written,
@@ -78,7 +78,8 @@ fn document<W: Write>(
         text.string(&part.trace.header().host);
         text.raw(",\"tables\":{");
         (document.first, document.events) = (true, 0);
-        tables::each(&part, &mut document).map_err(failed)?;
+        tables::each(&part, &options.host_times_of(selection, file), &mut document)
+            .map_err(failed)?;
         document.text.raw("}}");
         written.events += document.events;
         written.left_out += tables::count(&part.trace).saturating_sub(document.events);

@@ -24,6 +24,7 @@ mod external;
 pub mod flame;
 pub mod folded;
 mod gpus;
+mod host_time;
 mod in_order;
 pub mod json;
 mod lanes;
@@ -48,6 +49,7 @@ pub mod timeline;
 mod words;
 
 pub use error::ExportError;
+pub use host_time::HostTime;
 pub use numbers::Numbers;
 pub use options::{Options, Weight, Written};
 pub use slice::{OpenRank, Selection, Slice, Window};

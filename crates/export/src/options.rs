@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use tprof_trace::{RunDir, SymbolSource};
+use tprof_trace::{RankFile, RunDir, SymbolSource};
 
 use crate::error::ExportError;
-use crate::slice::Slice;
+use crate::host_time::HostTime;
+use crate::slice::{Selection, Slice};
 
 /// Where to write, and what.
 #[derive(Clone, Default)]
@@ -24,11 +25,25 @@ pub struct Options<'a> {
     pub weight: Option<Weight>,
     /// JSON in place of a page, for formats that have both.
     pub json: bool,
+    /// Wall times of driving threads, for formats that are tables.
+    pub host_times: Vec<HostTime>,
     /// Names addresses that the recorder left without one.
     pub symbols: Option<&'a dyn SymbolSource>,
 }
 
 impl Options<'_> {
+    /// The wall times of a file's rank: of several files of a rank, the first has them.
+    pub(crate) fn host_times_of(
+        &self,
+        selection: &Selection<'_>,
+        file: &RankFile,
+    ) -> Vec<&HostTime> {
+        let first = selection.files.iter().find(|other| other.rank == file.rank);
+        let is_first = first.is_some_and(|first| first.path == file.path);
+        let all = self.host_times.iter().filter(|_| is_first);
+        all.filter(|time| Some(time.rank) == file.rank).collect()
+    }
+
     /// Refuses a size for a format that cannot be cut.
     pub(crate) fn without_max_bytes(&self, format: &'static str) -> Result<(), ExportError> {
         match self.max_bytes {

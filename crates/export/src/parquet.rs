@@ -53,7 +53,8 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
             written: &mut written,
         };
         let failed = |source| ExportError::Write { path: path.clone(), source };
-        tables::each(&part, &mut dataset).map_err(failed)?;
+        tables::each(&part, &options.host_times_of(&selection, file), &mut dataset)
+            .map_err(failed)?;
         let all = tables::count(&part.trace);
         written.left_out += all.saturating_sub(written.events - before);
     }

@@ -7,6 +7,7 @@
 mod column;
 mod device;
 mod host;
+mod host_times;
 mod small;
 
 use tprof_facts::frames::Frames;
@@ -16,13 +17,18 @@ use tprof_trace::model::{ChannelWork, ExternalId};
 pub(crate) use column::{Cell, Column, Context, Sink, Type};
 
 use crate::external::{Called, ExternalIds};
+use crate::host_time::HostTime;
 use crate::{OpenRank, Window};
 
 /// Version of the tables: it rises when a column changes its meaning or goes.
 pub(crate) const VERSION: u32 = 1;
 
 /// Gives all tables of a rank, as far as they lie in its window.
-pub(crate) fn each<S: Sink>(part: &OpenRank<'_>, sink: &mut S) -> Result<(), S::Error> {
+pub(crate) fn each<S: Sink>(
+    part: &OpenRank<'_>,
+    host_times: &[&HostTime],
+    sink: &mut S,
+) -> Result<(), S::Error> {
     let (context, trace, window) = (Context::of(part), &part.trace, part.window);
     let ids = ExternalIds::of(trace);
     let wanted = (window, &ids);
@@ -63,6 +69,8 @@ pub(crate) fn each<S: Sink>(part: &OpenRank<'_>, sink: &mut S) -> Result<(), S::
     sink.table("external_ids", small::EXTERNAL_IDS, &context, &mut batches(&mut ids))?;
     let mut groups = trace.communicators().iter().cloned();
     sink.table("communicators", small::COMMUNICATORS, &context, &mut batches(&mut groups))?;
+    let mut times = host_times.iter().map(|time| (*time).clone());
+    sink.table("host_times", host_times::HOST_TIMES, &context, &mut batches(&mut times))?;
     let frames = Frames::new(trace);
     let mut stacks = trace.stacks().iter().flat_map(|stack| small::frames(&frames, stack));
     sink.table("stack_frames", small::STACK_FRAMES, &context, &mut batches(&mut stacks))?;
@@ -120,6 +128,7 @@ pub(crate) fn is_timed(table: &str) -> bool {
             | "devices"
             | "external_ids"
             | "communicators"
+            | "host_times"
             | "stack_frames"
             | "properties"
     )
@@ -161,7 +170,7 @@ mod tests {
         let selection = crate::Selection::new(&run, &slice, None).unwrap();
         let part = selection.open(selection.files[0]).unwrap();
         let mut list = List(String::new());
-        let Ok(()) = each(&part, &mut list);
+        let Ok(()) = each(&part, &[], &mut list);
         let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/exports.md");
         let text = std::fs::read_to_string(&docs).unwrap();
         let (_, found) = text.split_once("raises it.\n").unwrap();

@@ -40,6 +40,8 @@ pub enum Takes {
 pub enum Writer {
     /// The library, only from the trace.
     Library(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
+    /// The library, from the trace and the wall times of driving threads.
+    Tables(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
     /// This program, from analysis: the report page.
     ReportPage,
 }
@@ -114,21 +116,21 @@ pub const FORMATS: &[Format] = &[
         about: "tables for DuckDB, Polars and pandas",
         goes: "parquet/",
         takes: &[Takes::Times],
-        writer: Writer::Library(parquet::export),
+        writer: Writer::Tables(parquet::export),
     },
     Format {
         name: "csv",
         about: "the same tables as CSV",
         goes: "csv/",
         takes: &[Takes::Times],
-        writer: Writer::Library(csv::export),
+        writer: Writer::Tables(csv::export),
     },
     Format {
         name: "json",
         about: "the same tables in one JSON document",
         goes: "tables.json.gz",
         takes: &[Takes::Times],
-        writer: Writer::Library(json::export),
+        writer: Writer::Tables(json::export),
     },
 ];
 

@@ -25,22 +25,23 @@ fn caption(out: &mut String, title: &str) {
 }
 
 /// Bars of HTML: their parts are as wide as their shares, and named where they fit.
-fn stacks(out: &mut String, title: &str, parts: &[String], rows: &[(String, Vec<f64>)]) {
+fn stacks(out: &mut String, title: &str, parts: &[(String, String)], rows: &[(String, Vec<f64>)]) {
     caption(out, title);
     *out += "<div class=\"key\">";
-    for (at, part) in parts.iter().enumerate() {
-        let _ = write!(out, "<span><i class=\"part{at}\"></i>{}</span>", escape(part));
+    for (class, part) in parts {
+        let _ = write!(out, "<span><i class=\"{}\"></i>{}</span>", escape(class), escape(part));
     }
     *out += "</div><div class=\"stacks\">";
     for (label, shares) in rows {
         let _ = write!(out, "<span>{}</span><div>", escape(label));
         for (at, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
             let percent = share * 100.0;
-            let name = parts.get(at).map_or("", String::as_str);
+            let (class, name) = parts.get(at).map_or(("", ""), |(class, name)| (class, name));
             let text = if percent >= 6.0 { format!("{percent:.0} %") } else { String::new() };
             let _ = write!(
                 out,
-                "<b class=\"part{at}\" style=\"width:{percent:.2}%\" title=\"{} {percent:.1} %\">{text}</b>",
+                "<b class=\"{}\" style=\"width:{percent:.2}%\" title=\"{} {percent:.1} %\">{text}</b>",
+                escape(class),
                 escape(name),
             );
         }
@@ -167,8 +168,10 @@ mod tests {
     fn a_bar_has_a_part_for_each_share_that_is_not_nothing() {
         let mut out = String::new();
         let rows = [("rank 0".to_owned(), vec![0.25, 0.0, 0.75])];
-        stacks(&mut out, "t", &["a".into(), "b".into(), "c".into()], &rows);
+        let parts = ["a", "b", "c"].map(|name| (format!("of-{name}"), name.to_owned()));
+        stacks(&mut out, "t", &parts, &rows);
         assert!(out.contains("width:25.00%") && out.contains("width:75.00%"), "{out}");
         assert_eq!(out.matches("<b ").count(), 2);
+        assert!(out.contains("<b class=\"of-c\""), "{out}");
     }
 }

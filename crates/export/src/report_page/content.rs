@@ -88,6 +88,8 @@ pub struct TableCell {
     pub share: Option<f64>,
     /// What the pointer shows: a whole name, or why it is unknown.
     pub title: String,
+    /// Where it leads, relative to this page; empty if nowhere.
+    pub href: String,
 }
 
 /// A plot.
@@ -97,8 +99,8 @@ pub enum Chart {
     Stacks {
         /// Title.
         title: String,
-        /// Names of the parts.
-        parts: Vec<String>,
+        /// Parts: the class of their colour, only `[a-z0-9_-]`, and their names.
+        parts: Vec<(String, String)>,
         /// Rows: their label, and their parts from 0 to 1.
         rows: Vec<(String, Vec<f64>)>,
     },

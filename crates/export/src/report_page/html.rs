@@ -168,6 +168,26 @@ fn data(out: &mut String, cell: &TableCell, words: bool) {
     let _ = write!(out, ">{}</td>", escape(&cell.text));
 }
 
+/// A text, with commands in backticks as code, and its link.
+fn linked(cell: &TableCell) -> String {
+    let escaped = escape(&cell.text);
+    let mut text = String::with_capacity(escaped.len());
+    let parts: Vec<&str> = escaped.split('`').collect();
+    for (at, part) in parts.iter().enumerate() {
+        // A backtick without its other half stays one.
+        let is_closed = at + 1 < parts.len();
+        match (at % 2 == 1, is_closed) {
+            (true, true) => text.extend(["<code>", part, "</code>"]),
+            (true, false) => text.extend(["`", part]),
+            (false, _) => text.push_str(part),
+        }
+    }
+    match cell.href.is_empty() {
+        true => text,
+        false => format!("<a href=\"{}\">{text}</a>", escape(&cell.href)),
+    }
+}
+
 fn cards(out: &mut String, table: &Table) {
     head(out, table);
     for (at, row) in table.rows.iter().enumerate() {
@@ -178,7 +198,7 @@ fn cards(out: &mut String, table: &Table) {
         let headline = cells.next().map_or("", |(cell, _)| &cell.text);
         let _ = write!(out, "<article class=\"card{class}\"><h4>{}</h4><dl>", escape(headline));
         for (cell, (heading, _)) in cells.filter(|(cell, _)| !cell.text.is_empty()) {
-            let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(heading), escape(&cell.text));
+            let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(heading), linked(cell));
         }
         *out += "</dl></article>";
     }
@@ -208,9 +228,26 @@ mod tests {
     }
 
     #[test]
+    fn commands_are_code_and_places_are_links() {
+        let cell = |text: &str, href: &str| TableCell {
+            text: text.into(),
+            href: href.into(),
+            ..TableCell::default()
+        };
+        let shown = linked(&cell("see `tprof report <x>`, or ` alike", ""));
+        assert_eq!(shown, "see <code>tprof report &lt;x&gt;</code>, or ` alike");
+        let place = linked(&cell("at 3 s", "timeline.html#from=1&to=2"));
+        assert_eq!(place, "<a href=\"timeline.html#from=1&amp;to=2\">at 3 s</a>");
+    }
+
+    #[test]
     fn no_text_becomes_markup() {
-        let cell =
-            TableCell { text: HOSTILE.into(), title: HOSTILE.into(), ..TableCell::default() };
+        let cell = TableCell {
+            text: HOSTILE.into(),
+            title: HOSTILE.into(),
+            href: HOSTILE.into(),
+            ..TableCell::default()
+        };
         let table = Table {
             title: HOSTILE.into(),
             about: HOSTILE.into(),
@@ -223,7 +260,7 @@ mod tests {
         let charts = vec![
             Chart::Stacks {
                 title: HOSTILE.into(),
-                parts: vec![HOSTILE.into()],
+                parts: vec![(HOSTILE.into(), HOSTILE.into())],
                 rows: vec![(HOSTILE.into(), vec![0.5])],
             },
             Chart::Columns {

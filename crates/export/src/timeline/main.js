@@ -271,6 +271,11 @@ async function start() {
     const [from, to] = [Number(parts.get("from")), Number(parts.get("to"))];
     if (to > from) show(from, to);
     if (parts.get("search")) $("search").value = parts.get("search");
+    const thread = parts.get("thread");
+    if (/^\d+$/.test(thread || "")) {
+      const lane = trace.lanes.find((lane) => lane.rows.length && lane.name.split(/\D+/).includes(thread));
+      if (lane) scroll.scrollTop = Math.max(0, layout.show(lane.rows[0]) - ROW);
+    }
   }
 
   function pointers() {

@@ -2,6 +2,9 @@
 
 mod args;
 mod failure;
+mod host_charts;
+mod host_times;
+mod places;
 mod report;
 mod write;
 

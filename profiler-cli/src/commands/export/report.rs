@@ -16,7 +16,7 @@ use tprof_trace::live::collector_lives;
 use tprof_trace::run::blind_alike;
 
 use super::args::ExportArgs;
-use super::failure;
+use super::{failure, host_charts, places};
 use crate::commands::report::document::shown_cell;
 use crate::runs::failure::analyze_failure;
 use crate::terminal::errors::Failure;
@@ -34,8 +34,17 @@ const MOST_RANKS: usize = 64;
 const UNKNOWN: &str = "unknown";
 
 /// What comes first; other kinds follow in their own order.
-const ORDER: [&str; 8] =
-    ["findings", "breakdown", "steps", "kernels", "operators", "comm", "stragglers", "idle"];
+const ORDER: [&str; 9] = [
+    "findings",
+    "host",
+    "breakdown",
+    "steps",
+    "kernels",
+    "operators",
+    "comm",
+    "stragglers",
+    "idle",
+];
 
 /// Writes `report.html`.
 pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow::Result<Written> {
@@ -54,15 +63,21 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         .map_err(|error| failed(&error))?;
     let report = &made.reports[0];
     let mut page = head(report);
+    let links = links(&path);
+    let has_timeline = links.iter().any(|(_, file)| file == places::TIMELINE);
     for (kind, document) in kinds.iter().zip(made.documents) {
         page.facts.extend(headline(&document));
-        page.sections.push(section(kind.about, document));
+        if document.kind == "threads" {
+            page.facts.extend(cpu_used(&document, &report.run.wall_ns));
+        }
+        let places = if has_timeline { places::of(&document) } else { Vec::new() };
+        page.sections.push(section(kind.about, document, &places));
     }
     // What is known comes first.
     page.facts.sort_by_key(|fact| fact.value == UNKNOWN);
     let at = page.sections.iter().position(|part| part.key == "kernels").unwrap_or(0);
     page.sections.insert(at, memory(report));
-    page.links = links(&path);
+    page.links = links;
     let path = report_page::write(run, &page, &path)
         .map_err(|error| failure::failure(&args.path, &error))?;
     Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
@@ -81,7 +96,7 @@ fn rank(args: &ExportArgs) -> Result<Option<u32>, Failure> {
 /// Pages that lie beside this one.
 fn links(path: &Path) -> Vec<(String, String)> {
     let beside = |name: &str| path.with_file_name(name).is_file();
-    [("Timeline", "timeline.html"), ("Flame graph", "flame.html")]
+    [("Timeline", places::TIMELINE), ("Flame graph", "flame.html")]
         .into_iter()
         .filter(|(_, file)| beside(file))
         .map(|(name, file)| (name.to_owned(), file.to_owned()))
@@ -224,7 +239,37 @@ fn headline(document: &Document) -> Option<Fact> {
     })
 }
 
-fn section(about: &str, document: Document) -> Section {
+/// CPU time of all threads, and the time for which they were ready without a core.
+fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
+    let Some(table) = document.tables.iter().find(|table| table.key == "threads") else {
+        return Vec::new();
+    };
+    let sum = |key: &str| -> u64 {
+        let Some(at) = column(table, key) else { return 0 };
+        let numbers = table.rows.iter().filter_map(|row| row[at].value()?.number());
+        numbers.sum::<f64>() as u64
+    };
+    let (running, ready) = (sum("running_ns"), sum("ready_ns"));
+    if table.rows.is_empty() {
+        return Vec::new();
+    }
+    let cores = match wall_ns.value().filter(|ns| **ns > 0) {
+        Some(ns) => format!("{:.2} cores on average", running as f64 / *ns as f64),
+        None => String::new(),
+    };
+    let fact = |name: &str, ns: u64, remark: String| Fact {
+        name: name.to_owned(),
+        value: duration(ns),
+        remark,
+    };
+    vec![
+        fact("CPU used", running, cores),
+        fact("Waiting for a core", ready, "all threads added up".to_owned()),
+    ]
+}
+
+/// `places`: where a finding's place lies on the timeline, by the finding's number.
+fn section(about: &str, document: Document, places: &[(u64, String)]) -> Section {
     let tables: Vec<&Table> = document
         .tables
         .iter()
@@ -237,7 +282,7 @@ fn section(about: &str, document: Document) -> Section {
         title: title(document.kind),
         notes: [about.to_owned()].into_iter().chain(document.notes.iter().cloned()).collect(),
         charts: charts(&document),
-        tables: tables.into_iter().map(table).collect(),
+        tables: tables.into_iter().map(|of| places::linked(table(of), of, places)).collect(),
         empty: match is_empty {
             true => why.unwrap_or("no such event was recorded").to_owned(),
             false => String::new(),
@@ -265,6 +310,7 @@ fn short(names: &[&str]) -> String {
 /// `Breakdown`; `GPU queue` repeats the name of the kind.
 fn title(kind: &str) -> String {
     let known = match kind {
+        "host" => "Where the driving thread's time went",
         "breakdown" => "Where GPU time went",
         "comm" => "Communication",
         "kernels" => "Kernels and copies",
@@ -339,7 +385,7 @@ fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell
         _ => String::new(),
     };
     let share = number.filter(|_| column.unit == Unit::Share && column.key.contains("share"));
-    report_page::TableCell { text, number, share, title }
+    report_page::TableCell { text, number, share, title, href: String::new() }
 }
 
 fn charts(document: &Document) -> Vec<Chart> {
@@ -352,6 +398,9 @@ fn charts(document: &Document) -> Vec<Chart> {
         .collect();
     if document.kind == "breakdown" {
         charts.extend(find("breakdown").and_then(stacks));
+    }
+    if document.kind == "host" {
+        charts.extend(host_charts::all(document, MOST_RANKS));
     }
     if document.kind == "steps" {
         charts.extend(find("steps").and_then(steps));
@@ -390,7 +439,10 @@ fn stacks(table: &Table) -> Option<Chart> {
         true => format!("GPU time of the {MOST_RANKS} ranks with the most idle time, of {all}"),
         false => "GPU time by rank, by idle time".to_owned(),
     };
-    let parts = parts.iter().map(|(_, column)| column.heading.to_owned()).collect();
+    let named = |(at, (_, column)): (usize, &(usize, &Column))| {
+        (format!("part{at}"), column.heading.to_owned())
+    };
+    let parts = parts.iter().enumerate().map(named).collect();
     Some(Chart::Stacks { title, parts, rows })
 }
 
@@ -519,6 +571,7 @@ fn owners(rank: &tprof_analyze::summary::Rank) -> report_page::Table {
             Reading::Missing(why) => why.clone(),
             _ => String::new(),
         },
+        href: String::new(),
     };
     let peak = cell(&heap.peak_bytes, bytes).text;
     let rows = heap.sites.iter().take(MOST_ROWS).map(|site| {

@@ -1,7 +1,7 @@
 //! Writes a run in a format.
 
 use super::args::{self, ExportArgs, SliceArgs};
-use super::{failure, report};
+use super::{failure, host_times, report};
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tprof_export::{ExportError, Options, Slice, Weight, Written};
 use tprof_facts::units::{count, parse_duration, parse_size};
 use tprof_trace::RunDir;
 
-use crate::runs::failure::trace_failure;
+use crate::runs::failure::{analyze_failure, trace_failure};
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{self, Format, Takes, Writer};
 use crate::runs::symbols::Late;
@@ -63,7 +63,7 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
         .map(|run| RunDir::open(run.path()).map_err(|error| trace_failure(run.path(), &error)));
     let against = against.transpose()?;
     let late = Late::default();
-    let options = Options {
+    let mut options = Options {
         output: args.output.clone(),
         force: args.force,
         against: against.as_ref(),
@@ -76,20 +76,28 @@ pub fn write(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<
             args::Weight::Wait => Weight::Wait,
         }),
         json: args.json,
+        host_times: Vec::new(),
         symbols: Some(&late),
     };
     let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
     for problem in run.problems() {
         print_stderr(&format!("note: {}\n", problem.what));
     }
+    // They are of the whole judged time, not of a part of it.
+    if matches!(format.writer, Writer::Tables(_)) && options.slice.is_all_time() {
+        let read = host_times::read(path, options.symbols);
+        options.host_times = read.map_err(|error| analyze_failure(&args.path, &error))?;
+    }
     let written = match format.writer {
-        Writer::Library(export) => export(&run, &options).map_err(|error| match error {
-            // A reader of stdout that has enough is no failure.
-            ExportError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
-                anyhow::Error::from(source)
-            }
-            error => failure::failure(&args.path, &error).into(),
-        })?,
+        Writer::Library(export) | Writer::Tables(export) => {
+            export(&run, &options).map_err(|error| match error {
+                // A reader of stdout that has enough is no failure.
+                ExportError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
+                    anyhow::Error::from(source)
+                }
+                error => failure::failure(&args.path, &error).into(),
+            })?
+        }
         Writer::ReportPage => report::export(&run, args, &options)?,
     };
     for note in late.notes() {
