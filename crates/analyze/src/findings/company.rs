@@ -1,7 +1,10 @@
 //! A rank's collectives, as it is compared with the other ranks by them.
 
+use tprof_facts::Clock;
+
 use super::finding::SourceLine;
 use super::scene::Scene;
+use crate::base::intervals::{Cover, Interval};
 use crate::gpu::stragglers::Meetings;
 use crate::host::{Ledger, RankHost};
 use crate::rank::collectives::operations;
@@ -23,32 +26,23 @@ pub(super) struct Company {
 }
 
 /// A driving thread in collectives, and elsewhere.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct InCollectives {
-    /// In them, waiting or polling.
+    /// What is judged, since the run began.
+    pub window: Interval,
+    /// Where of it it is in collectives, waiting or polling.
+    pub cover: Cover,
+    /// Time in them in all, with the time without a core of a thread that polls.
     pub ns: u64,
-    /// Judged in all.
-    pub wall_ns: u64,
     /// Time elsewhere by line, most first.
     pub lines: Vec<(SourceLine, u64)>,
-}
-
-/// Time without a core of a thread that polls in collectives: the share of them in its time on a
-/// core, since it lost the core there.
-fn preempted_ns(ledger: &Ledger) -> u64 {
-    let elsewhere = PARTS.iter().filter(|part| part.is_running() || **part == Part::Unknown);
-    let elsewhere_ns: u64 = elsewhere.map(|part| ledger.ns(*part)).sum();
-    let polled_ns = ledger.running_ns.saturating_sub(elsewhere_ns);
-    let polled_ns = polled_ns.min(ledger.ns(Part::Collective));
-    let share = polled_ns as f64 / ledger.running_ns.max(1) as f64;
-    (ledger.ns(Part::NoCore) as f64 * share) as u64
 }
 
 /// Lines that are kept for the comparison.
 const MOST_LINES: usize = 50;
 
 impl InCollectives {
-    fn of(host: &RankHost) -> InCollectives {
+    fn of(host: &RankHost, clock: Clock) -> InCollectives {
         let mut lines: Vec<(SourceLine, u64)> = Vec::new();
         for (place, time) in host.ledger.places(None) {
             if place.part == Part::Collective || place.function.is_empty() {
@@ -63,9 +57,30 @@ impl InCollectives {
         }
         lines.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         lines.truncate(MOST_LINES);
+        let shifted =
+            |of: &Interval| Interval::new(clock.since_start(of.start), clock.since_start(of.end));
         let ns = host.ledger.ns(Part::Collective) + preempted_ns(&host.ledger);
-        InCollectives { ns, wall_ns: host.ledger.wall_ns, lines }
+        let cover = Cover::of(host.collective.iter().map(shifted));
+        InCollectives { window: shifted(&host.life.window), cover, ns, lines }
     }
+
+    /// Time in collectives within a part of the window.
+    pub fn within(&self, part: Interval) -> u64 {
+        let inside = self.cover.shared(&Cover::of([part]));
+        let scale = self.ns as f64 / self.cover.length().max(1) as f64;
+        ((inside as f64 * scale) as u64).min(part.length())
+    }
+}
+
+/// Time without a core of a thread that polls in collectives: the share of them in its time on a
+/// core, since it lost the core there.
+fn preempted_ns(ledger: &Ledger) -> u64 {
+    let elsewhere = PARTS.iter().filter(|part| part.is_running() || **part == Part::Unknown);
+    let elsewhere_ns: u64 = elsewhere.map(|part| ledger.ns(*part)).sum();
+    let polled_ns = ledger.running_ns.saturating_sub(elsewhere_ns);
+    let polled_ns = polled_ns.min(ledger.ns(Part::Collective));
+    let share = polled_ns as f64 / ledger.running_ns.max(1) as f64;
+    (ledger.ns(Part::NoCore) as f64 * share) as u64
 }
 
 /// Reads a rank's collectives.
@@ -79,7 +94,7 @@ pub(super) fn company(scene: &Scene<'_>) -> Company {
         ranks: group.max(world_size(scene)),
         operations: operations.len(),
         without_kernel,
-        in_collectives: scene.host().map(InCollectives::of),
+        in_collectives: scene.host().map(|host| InCollectives::of(host, scene.clock)),
     }
 }
 

@@ -40,6 +40,8 @@ pub struct RankHost {
     pub without_core: Meanwhile,
     /// What samples could show.
     pub visible: Visible,
+    /// Waits and samples in collectives in the judged time.
+    pub collective: Vec<Interval>,
     /// The longest waits and samples of each part in the judged time.
     pub longest: Vec<(Part, Interval)>,
 }
@@ -74,7 +76,10 @@ impl RankHost {
         let imports = imports_of(&rows, before, &start_up, &trace);
         let steps = StepTime::all(&steps, &rows, cpu);
         let others = Others::of(&driver, cpu);
-        let longest = longest(&rows, life.window, &of_window);
+        let all = intervals(&rows, life.window, &of_window);
+        let collective = all.iter().filter(|(part, _)| *part == Part::Collective);
+        let collective = collective.map(|(_, interval)| *interval).collect();
+        let longest = longest(all);
         let meanwhile = |part: Part| match ledger.ns(part) * 100 >= ledger.wall_ns {
             true => Meanwhile::of(rank.file, cpu, &driver, &rows, life.window, part),
             false => Meanwhile::default(),
@@ -92,6 +97,7 @@ impl RankHost {
             locked,
             without_core,
             visible,
+            collective,
             longest,
         })
     }
@@ -135,7 +141,8 @@ impl RankHost {
 /// File, line, function.
 pub type LineKey = (String, u32, String);
 
-fn longest(rows: &[Sample], window: Interval, trace: &CpuTrace) -> Vec<(Part, Interval)> {
+/// What each row in a window stands for.
+fn intervals(rows: &[Sample], window: Interval, trace: &CpuTrace) -> Vec<(Part, Interval)> {
     let mut found: Vec<(Part, Interval)> = Vec::new();
     for row in rows.iter().filter_map(|row| cut(row, window)) {
         let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
@@ -145,6 +152,10 @@ fn longest(rows: &[Sample], window: Interval, trace: &CpuTrace) -> Vec<(Part, In
         };
         found.push((part, Interval::new(start_ns, start_ns.saturating_add(row.weight_ns))));
     }
+    found
+}
+
+fn longest(mut found: Vec<(Part, Interval)>) -> Vec<(Part, Interval)> {
     found.sort_by_key(|(part, interval)| (*part, std::cmp::Reverse(interval.length()), *interval));
     found
         .chunk_by(|a, b| a.0 == b.0)

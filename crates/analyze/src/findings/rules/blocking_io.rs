@@ -1,6 +1,6 @@
 //! BlockingIo: the driving thread waits for files, pipes or peers.
 
-use super::host_part::{amount, finding, hardly, host, is_found, line, lines};
+use super::host_part::{amount, finding, hardly, host, is_found, lines, widest};
 use super::sync_checkpoint;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -29,10 +29,10 @@ impl Rule for BlockingIo {
             (Part::FileIo, "files", "the job waits for a file, a pipe or a disk", OF_FILES),
             (Part::Socket, "sockets", "the job waits for a peer", OF_SOCKETS),
         ];
+        let saving = |part| sync_checkpoint::of_part(host, part).min(host.ledger.ns(part));
         let mut found = Vec::new();
         for (part, subject, what, advice) in kinds {
-            let saving_ns = sync_checkpoint::of_part(host, part);
-            let ns = host.ledger.ns(part) - saving_ns.min(host.ledger.ns(part));
+            let ns = host.ledger.ns(part) - saving(part);
             if !is_found(host, ns) {
                 continue;
             }
@@ -43,12 +43,17 @@ impl Rule for BlockingIo {
                     .about(subject)
                     .seen(format!("It waits for {}: {}.", amount(host, ns), lines(&places)))
                     .advice(advice)
-                    .on_line(places.first().and_then(|(place, _)| line(place))),
+                    .on_line(widest(&places)),
             );
         }
         if found.is_empty() {
-            let ns = host.ledger.ns(Part::FileIo) + host.ledger.ns(Part::Socket);
-            return hardly(host, ns, "waiting for files and peers");
+            let left = |part| host.ledger.ns(part) - saving(part);
+            let ns = left(Part::FileIo) + left(Part::Socket);
+            let saving_ns = saving(Part::FileIo) + saving(Part::Socket);
+            return match is_found(host, saving_ns) {
+                true => hardly(host, ns, "waiting for files and peers, but to save,"),
+                false => hardly(host, ns, "waiting for files and peers"),
+            };
         }
         Verdict::Found(found)
     }

@@ -3,7 +3,7 @@
 
 use tprof_facts::units::duration;
 
-use super::host_part::{amount, finding, hardly, host, is_found, line, lines, unseen_native};
+use super::host_part::{amount, finding, hardly, host, is_found, lines, unseen_native, widest};
 use crate::findings::outcome::RankFindings;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -41,7 +41,7 @@ impl Rule for CollectiveWait {
                      send less or less often (larger buckets, gradient accumulation), and overlap \
                      it with other work (asynchronous operations).",
                 )
-                .on_line(places.first().and_then(|(place, _)| line(place))),
+                .on_line(widest(&places)),
         ])
     }
 }

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{amount, at_places, finding, hardly, host, is_found, line, lines};
+use super::host_part::{amount, at_places, finding, hardly, host, is_found, lines, widest};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -52,7 +52,7 @@ impl Rule for DataWait {
             finding(scene, host, "the job waits for its next data", Part::Data, ns)
                 .seen(seen)
                 .advice(advice(workers))
-                .on_line(places.first().and_then(|(place, _)| line(place))),
+                .on_line(widest(&places)),
         ])
     }
 }

@@ -1,6 +1,6 @@
 //! GcPauses: the driving thread runs Python's garbage collector.
 
-use super::host_part::{amount, finding, hardly, host, is_found, line, lines, unseen_native};
+use super::host_part::{amount, finding, hardly, host, is_found, lines, unseen_native, widest};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -49,7 +49,7 @@ impl Rule for GcPauses {
                      gc.set_threshold(), or collect between steps only; make fewer containers \
                      (arrays in place of lists of objects).",
                 )
-                .on_line(places.first().and_then(|(place, _)| line(place))),
+                .on_line(widest(&places)),
         ])
     }
 }

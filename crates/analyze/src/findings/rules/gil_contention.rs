@@ -1,6 +1,6 @@
 //! GilContention: the driving thread waits for Python's global lock.
 
-use super::host_part::{amount, at_places, finding, hardly, host, is_found, line, lines};
+use super::host_part::{amount, at_places, finding, hardly, host, is_found, lines, widest};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -40,7 +40,7 @@ impl Rule for GilContention {
             finding(scene, host, "Python threads take turns at the GIL", Part::Gil, ns)
                 .seen(format!("It waits for {}: {}. {held}", amount(host, ns), lines(&places)))
                 .advice(advice)
-                .on_line(places.first().and_then(|(place, _)| line(place))),
+                .on_line(widest(&places)),
         ])
     }
 }

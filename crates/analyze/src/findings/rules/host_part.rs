@@ -92,6 +92,21 @@ pub(super) fn line(place: &Place) -> Option<SourceLine> {
     })
 }
 
+/// The line with most of some time.
+pub(super) fn widest(places: &[(&Place, &WallTime)]) -> Option<SourceLine> {
+    let mut sums: Vec<(SourceLine, u64)> = Vec::new();
+    for (place, time) in places {
+        let Some(line) = line(place) else { continue };
+        match sums.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, ns)) => *ns += time.ns,
+            None => sums.push((line, time.ns)),
+        }
+    }
+    // Places are in order, so that of equal ones the first counts.
+    let most = sums.iter().map(|(_, ns)| *ns).max()?;
+    sums.into_iter().find(|(_, ns)| *ns == most).map(|(line, _)| line)
+}
+
 /// The places with most of some time: `at f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
 pub(super) fn lines(places: &[(&Place, &WallTime)]) -> String {
     let mut sums: Vec<(String, u64)> = Vec::new();

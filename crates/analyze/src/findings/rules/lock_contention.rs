@@ -2,7 +2,7 @@
 
 use tprof_facts::units::duration;
 
-use super::host_part::{amount, finding, hardly, host, is_found, line, lines};
+use super::host_part::{amount, finding, hardly, host, is_found, lines, widest};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -49,7 +49,7 @@ impl Rule for LockContention {
             finding(scene, host, "the job waits for a lock or a thread", Part::Lock, ns)
                 .seen(seen)
                 .advice(advice)
-                .on_line(places.first().and_then(|(place, _)| line(place))),
+                .on_line(widest(&places)),
         ])
     }
 }

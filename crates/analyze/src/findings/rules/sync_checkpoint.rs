@@ -1,6 +1,6 @@
 //! SyncCheckpoint: the driving thread saves while the job waits.
 
-use super::host_part::{amount, finding, hardly, host, is_found, line, lines};
+use super::host_part::{amount, finding, hardly, host, is_found, lines, widest};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -44,13 +44,12 @@ impl Rule for SyncCheckpoint {
                  thread or process, save less often, or to a faster disk first."
             }
         };
-        let widest = places.iter().max_by_key(|(_, time)| time.ns);
-        let part = widest.map_or(Part::FileIo, |(place, _)| place.part);
+        let part = places.first().map_or(Part::FileIo, |(place, _)| place.part);
         Verdict::Found(vec![
             finding(scene, host, "the job waits while it saves", part, ns)
                 .seen(seen)
                 .advice(advice)
-                .on_line(widest.and_then(|(place, _)| line(place))),
+                .on_line(widest(&places)),
         ])
     }
 }

@@ -3,6 +3,7 @@
 
 use tprof_facts::units::{duration, percent};
 
+use crate::base::intervals::Interval;
 use crate::findings::company::InCollectives;
 use crate::findings::finding::{Finding, SourceLine};
 use crate::findings::outcome::{Outcome, RankFindings};
@@ -11,53 +12,82 @@ use crate::findings::severity::LEAST_SHARE;
 /// A line explains a rank's delay from this share of it on.
 const EXPLAINS: f64 = 0.3;
 
-/// A rank, by its place, and its time in collectives.
-type Waiting<'r> = (usize, &'r InCollectives);
+/// Ranks are compared where their judged times share this part of the shortest.
+const SHARED: f64 = 0.2;
 
-/// Compares the ranks by their time in collectives; `None` if not all were sampled there.
+/// A rank.
+struct Waiting<'r> {
+    /// Its place.
+    at: usize,
+    of: &'r InCollectives,
+    /// Its time in collectives while all ranks are judged.
+    ns: u64,
+}
+
+/// Compares the ranks by their time in collectives while all of them are judged; `None` if not
+/// all were sampled then, or none is in one.
 pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<Outcome>> {
-    let all: Option<Vec<Waiting<'_>>> = (ranks.iter().enumerate())
-        .map(|(at, rank)| Some((at, rank.company.in_collectives.as_ref()?)))
+    let all: Option<Vec<&InCollectives>> =
+        ranks.iter().map(|rank| rank.company.in_collectives.as_ref()).collect();
+    let all = all.filter(|all| all.len() > 1)?;
+    let shared = shared(&all)?;
+    let mut all: Vec<Waiting<'_>> = (all.into_iter().enumerate())
+        .map(|(at, of)| Waiting { at, of, ns: of.within(shared) })
         .collect();
-    let mut all = all.filter(|all| all.len() > 1)?;
-    if all.iter().all(|(_, one)| one.ns == 0) {
+    if all.iter().all(|one| one.ns == 0) {
         return None;
     }
-    all.sort_by_key(|(at, one)| (one.ns, *at));
-    let (late, next, last) = (all[0], all[1], all[all.len() - 1]);
+    all.sort_by_key(|one| (one.ns, one.at));
+    let (late, next, last) = (&all[0], &all[1], &all[all.len() - 1]);
     // With that rank on time, collectives begin when the next one comes.
-    let bound_ns = next.1.ns.saturating_sub(late.1.ns).min(late.1.wall_ns);
-    let share = bound_ns as f64 / late.1.wall_ns.max(1) as f64;
+    let bound_ns = next.ns.saturating_sub(late.ns);
+    let share = bound_ns as f64 / shared.length().max(1) as f64;
     let mut outcomes = vec![Outcome::of(name); ranks.len()];
     if share < LEAST_SHARE {
         let why = format!(
             "by their waits ranks come together: they are in collectives for {} to {}",
-            duration(late.1.ns),
-            duration(last.1.ns)
+            duration(late.ns),
+            duration(last.ns)
         );
         outcomes.iter_mut().for_each(|outcome| outcome.clear = Some(why.clone()));
         return Some(outcomes);
     }
-    let finding = finding(ranks, [late, next, last], bound_ns);
-    outcomes[late.0].found.push((finding, Vec::new()));
+    let finding = finding(ranks, [late, next, last], bound_ns, shared.length());
+    outcomes[late.at].found.push((finding, Vec::new()));
     Some(outcomes)
 }
 
-fn finding(ranks: &[RankFindings], [late, next, last]: [Waiting<'_>; 3], bound_ns: u64) -> Finding {
-    let label = &ranks[late.0].label;
-    let of_wall = late.1.ns as f64 / late.1.wall_ns.max(1) as f64;
-    let others = match next.0 == last.0 {
-        true => format!("{} for {}", ranks[next.0].label, duration(next.1.ns)),
-        false => format!("the others for {} to {}", duration(next.1.ns), duration(last.1.ns)),
+/// While all ranks are judged.
+fn shared(all: &[&InCollectives]) -> Option<Interval> {
+    let start = all.iter().map(|one| one.window.start).max()?;
+    let end = all.iter().map(|one| one.window.end).min()?;
+    let shortest_ns = all.iter().map(|one| one.window.length()).min()?;
+    let length_ns = end.saturating_sub(start);
+    (length_ns > 0 && length_ns as f64 >= SHARED * shortest_ns as f64)
+        .then(|| Interval::new(start, end))
+}
+
+fn finding(
+    ranks: &[RankFindings],
+    [late, next, last]: [&Waiting<'_>; 3],
+    bound_ns: u64,
+    shared_ns: u64,
+) -> Finding {
+    let label = &ranks[late.at].label;
+    let of_shared = late.ns as f64 / shared_ns.max(1) as f64;
+    let others = match next.at == last.at {
+        true => format!("{} for {}", ranks[next.at].label, duration(next.ns)),
+        false => format!("the others for {} to {}", duration(next.ns), duration(last.ns)),
     };
-    let excess = excess(late.1, last.1).filter(|(_, ns)| *ns as f64 >= EXPLAINS * bound_ns as f64);
+    let excess =
+        excess(late.of, last.of).filter(|(_, ns)| *ns as f64 >= EXPLAINS * bound_ns as f64);
     let does = match &excess {
         Some((line, ns)) => format!(
             " Meanwhile {label} is at {} ({}) for {} longer than {}.",
             line.function,
             line.shown(),
             duration(*ns),
-            ranks[last.0].label
+            ranks[last.at].label
         ),
         None => String::new(),
     };
@@ -74,12 +104,12 @@ fn finding(ranks: &[RankFindings], [late, next, last]: [Waiting<'_>; 3], bound_n
     Finding::new(format!("{label} comes late, and the others wait"))
         .seen(format!(
             "By their waits: {label} is in collectives for {} ({}), {others}.{does}",
-            duration(late.1.ns),
-            percent(of_wall)
+            duration(late.ns),
+            percent(of_shared)
         ))
         .advice(advice)
         .bound(bound_ns)
-        .of(late.1.wall_ns)
+        .of(shared_ns)
         .on_line(excess.map(|(line, _)| line))
 }
 

@@ -8,6 +8,7 @@ mod host;
 mod idle;
 mod job;
 mod kernels;
+mod limits;
 mod memory;
 mod properties;
 mod report;

@@ -1,0 +1,78 @@
+//! MemoryNearLimit, ForkedCopies.
+
+use tprof_trace::model::{Counter, HeapTotals, Process, counter};
+
+use super::job::{Job, MS};
+
+const MIB: u64 = 1 << 20;
+
+fn count(job: &mut Job, time_ns: u64, process: Option<u32>, name: &str, bytes: u64) {
+    let name = job.fixture.name(name);
+    let value = bytes as f64;
+    job.fixture.writer.counter(Counter { time_ns, process, device: None, name, value });
+}
+
+/// A job of which the cgroup holds so many bytes, at most of a GiB if it has a limit.
+fn in_use(bytes: u64, limited: bool, kills: u64) -> Job {
+    let mut job = Job::new(1, 100 * MS);
+    for (at, part) in [(10, 4), (50, 1), (90, 2)] {
+        count(&mut job, at * MS, None, counter::CGROUP_BYTES, bytes / part);
+        if limited {
+            count(&mut job, at * MS, None, counter::CGROUP_LIMIT_BYTES, 1024 * MIB);
+        }
+    }
+    count(&mut job, 95 * MS, None, counter::CGROUP_OOM_KILLS, kills);
+    job
+}
+
+#[test]
+fn a_cgroup_that_is_nearly_full_is_found_and_one_without_a_limit_is_not() {
+    let outcome = in_use(1000 * MIB, true, 0).ask("MemoryNearLimit");
+    let (finding, _) = &outcome.found[0];
+    assert_eq!(finding.bytes, Some(1000 * MIB));
+    assert!(finding.seen.starts_with("At most 1000.0 MiB of 1.0 GiB (97.7 %)"), "{}", finding.seen);
+    assert!(in_use(900 * MIB, true, 0).ask("MemoryNearLimit").found.is_empty());
+    assert!(in_use(1000 * MIB, false, 0).ask("MemoryNearLimit").found.is_empty());
+    let killed = in_use(900 * MIB, true, 2).ask("MemoryNearLimit");
+    assert!(killed.found[0].0.seen.contains("killed processes for it: 2"));
+    let unread = Job::new(1, 100 * MS).ask("MemoryNearLimit");
+    assert_eq!(unread.unchecked.unwrap().why, "no memory of a cgroup was recorded");
+}
+
+/// A process of 200 MiB that forks two workers, which copy so many MiB each and allocate 10.
+fn forked(copied: u64, is_heap_recorded: bool) -> Job {
+    let mut job = Job::new(1, 3000 * MS);
+    let parent = job.process();
+    for (process, pid) in [(1, 5001), (2, 5002)] {
+        let child = Process { process, pid, parent: 4711, start_ns: 500 * MS, ..parent };
+        job.fixture.writer.process(&child);
+        count(&mut job, 2000 * MS, Some(process), counter::RSS_BYTES, 210 * MIB);
+        let shared = (200 - 2 * copied) / 3;
+        count(&mut job, 2000 * MS, Some(process), counter::PSS_BYTES, (10 + copied + shared) * MIB);
+    }
+    count(&mut job, 400 * MS, Some(0), counter::RSS_BYTES, 200 * MIB);
+    let shared = 200 - 2 * ((200 - 2 * copied) / 3);
+    count(&mut job, 2000 * MS, Some(0), counter::PSS_BYTES, shared * MIB);
+    let totals = |time_ns, process, live: u64| HeapTotals {
+        time_ns,
+        process,
+        live_bytes: Some(live * MIB),
+        ..HeapTotals::default()
+    };
+    if is_heap_recorded {
+        let rows = [totals(450 * MS, 0, 150), totals(1900 * MS, 0, 150)];
+        let of_children = [totals(1900 * MS, 1, 10), totals(1900 * MS, 2, 10)];
+        rows.iter().chain(&of_children).for_each(|row| job.fixture.writer.totals(*row));
+    }
+    job
+}
+
+#[test]
+fn what_forked_workers_copied_is_what_came_less_what_was_allocated() {
+    let size = |job: Job| job.ask("ForkedCopies").found.first().map(|(finding, _)| finding.bytes);
+    assert_eq!(size(forked(40, true)), Some(Some(80 * MIB)));
+    assert_eq!(size(forked(40, false)), Some(Some(100 * MIB)));
+    assert_eq!(size(forked(7, true)), None);
+    let lone = Job::new(1, 100 * MS).ask("ForkedCopies");
+    assert_eq!(lone.clear.as_deref(), Some("no process forked a worker that lived on"));
+}
