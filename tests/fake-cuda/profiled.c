@@ -4,7 +4,7 @@
  * profiled SESSIONS [WORD…]: `ticks` has the processor's ticks as timestamps, `threads` asks for buffers by thread, `zeroed` lends
  * zeroed buffers and sets the attribute of that, `finalize` detaches CUPTI after each session, `dlsym` finds CUPTI's functions by name, `bypass` finds
  * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3, `graph` runs a graph of
- * four kernels twice in each stretch of work.
+ * four kernels twice in each stretch of work, `domain` switches a callback domain off after each session.
  * It prints what each session saw: the same whether another tool is there or not. Memory that it lends is dirty. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ extern int cudaGraphInstantiate(void **, void *, unsigned long long), cudaGraphL
     F(cuptiActivityFlushAll, (unsigned)) F(cuptiActivitySetAttribute, (int, size_t *, void *)) \
     F(cuptiActivityGetAttribute, (int, size_t *, void *)) F(cuptiActivityGetNextRecord, (unsigned char *, size_t, void **)) \
     F(cuptiActivityGetNumDroppedRecords, (void *, unsigned, size_t *)) F(cuptiActivityRegisterTimestampCallback, (void *)) \
-    F(cuptiActivityEnableRuntimeApi, (unsigned, unsigned char)) F(cuptiGetTimestamp, (uint64_t *)) F(cuptiFinalize, (void)) \
+    F(cuptiActivityEnableRuntimeApi, (unsigned, unsigned char)) F(cuptiGetTimestamp, (uint64_t *)) F(cuptiFinalize, (void)) F(cuptiEnableDomain, (unsigned, void *, int)) \
     F(cuptiActivityPushExternalCorrelationId, (int, uint64_t)) F(cuptiActivityPopExternalCorrelationId, (int, uint64_t *))
 #define DECLARE(name, arguments) extern int name arguments; static int (*name##_) arguments = name;
 CUPTI(DECLARE)
@@ -166,6 +166,7 @@ static void end(int session, uint64_t from)
     pthread_mutex_unlock(&lock);
     for (int i = 0; i < KINDS; i++) CHECK(cuptiActivityDisable_(kinds[i]));
     int flushed = cuptiActivityFlushAll_(1);
+    if (has("domain")) CHECK(cuptiEnableDomain_(0, 0, 2));
     if (has("threads")) CHECK(cuptiActivityGetAttribute_(9, &size, &on));
     if (has("threads") && !on) puts("the attribute was forgotten");
     on = 0;

@@ -2,7 +2,8 @@
  * kernels, reduces gradients between ranks, updates, and copies the loss back. The interface is the runtime's own;
  * what nvcc would make of kernels (stubs, registration) is written out, so that no header of CUDA's is needed.
  *
- * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them, `overlap` copies on a second
+ * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them (`device`: as one that kernels may
+ * launch, `conditions`: with a condition), `nested` sets a limit for kernels that launch kernels, `overlap` copies on a second
  * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
  * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, past all hooks, `fork` forks one that
  * goes on, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `abort`, `kill` end it so (without: it returns). */
@@ -22,6 +23,8 @@ extern void **__cudaRegisterFatBinary(void *);
 extern void __cudaRegisterFatBinaryEnd(void **);
 extern void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
 extern int cudaGetDeviceCount(int *), cudaSetDevice(int), cudaDeviceSynchronize(void), cudaGetLastError(void);
+extern int cudaDeviceSetLimit(int, size_t), cudaGraphInstantiateWithFlags(void **, void *, unsigned long long);
+extern int cudaGraphConditionalHandleCreate(unsigned long long *, void *, unsigned, unsigned);
 extern int cudaDeviceReset(void), cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
 extern int cudaMemcpyAsync(void *, const void *, size_t, int, void *), cudaMemcpy(void *, const void *, size_t, int);
 extern int cudaMemcpyPeerAsync(void *, int, const void *, int, size_t, void *);
@@ -179,7 +182,10 @@ static void *train(void *communicator)
         CHECK(cudaStreamBeginCapture(stream, 0));
         forward_backward(stream);
         CHECK(cudaStreamEndCapture(stream, &graph));
-        CHECK(cudaGraphInstantiate(&executable, graph, 0));
+        unsigned long long condition;
+        if (has("conditions")) CHECK(cudaGraphConditionalHandleCreate(&condition, graph, 0, 0));
+        if (has("device")) CHECK(cudaGraphInstantiateWithFlags(&executable, graph, 2));
+        else CHECK(cudaGraphInstantiate(&executable, graph, 0));
         CHECK(cudaGraphDestroy(graph));
     }
     for (int step = 0; step < steps; step++) {
@@ -256,6 +262,7 @@ int main(int argc, char **argv)
         return 0;
     }
     CHECK(cudaSetDevice(rank % devices));
+    if (has("nested")) CHECK(cudaDeviceSetLimit(4, 4096));
     if (has("external")) find_external();
     void *communicator = has("nccl") ? join_ranks(rank, atoi(getenv("WORLD_SIZE"))) : 0;
     pthread_t second;

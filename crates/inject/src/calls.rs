@@ -26,6 +26,7 @@ fn matters(does: Does) -> bool {
             | Does::Instantiates { .. }
             | Does::Conditions
             | Does::Handles
+            | Does::Limits
     )
 }
 
@@ -127,7 +128,7 @@ pub fn leave(number: u32, frame: &Frame) {
             }
         }
         Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
-        Does::Selects => detail = frame.register(0),
+        Does::Selects | Does::Limits => detail = frame.register(0) & 0xffff_ffff,
         // As of before the call: what another thread takes meanwhile is not given back.
         Does::Resets { named } if succeeded => {
             let device = if named { frame.register(0).wrapping_add(1) & 0xffff_ffff } else { 0 };

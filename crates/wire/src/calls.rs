@@ -66,6 +66,8 @@ pub enum Does {
     /// Makes a handle of a kernel (`cudaKernel_t`), which goes to argument 0, of the one with its
     /// stub at argument 1.
     Handles,
+    /// Sets a limit (argument 0) of the device's.
+    Limits,
     /// Launches a kernel, known by the address of its stub or by its handle (`cudaKernel_t`).
     Launches {
         /// Which argument is the kernel.
@@ -492,6 +494,8 @@ functions! {
     Runtime __cudaGetKernel 0 Does::Handles;
     Runtime cudaGetKernel 0 Does::Handles;
     Driver cuCtxDestroy_v2 0 Does::Ends;
+    Runtime cudaDeviceSetLimit 0 Does::Limits;
+    Driver cuCtxSetLimit 0 Does::Limits;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
@@ -575,6 +579,7 @@ mod tests {
                 | Does::Conditions
                 | Does::Registers
                 | Does::Ends
+                | Does::Limits
                 | Does::Handles
                 | Does::Joins(_)
                 | Does::Selects => true,

@@ -427,6 +427,8 @@ pub mod trouble {
     pub const DETACHED: u32 = 23;
     /// CUPTI records again after that.
     pub const ATTACHED: u32 = 24;
+    /// Records of kernels that kernels launched.
+    pub const NESTED_KERNELS: u32 = 25;
     /// NCCL's profiler plugin is another library's: the text names it.
     pub const OTHER_PROFILER: u32 = 40;
     /// From here on CUPTI records the CUDA runtime's calls.

@@ -54,6 +54,30 @@ fn a_jobs_own_profiler_and_tprof_both_see_all_of_each_session() {
 }
 
 #[test]
+fn kinds_that_another_clients_domain_takes_with_it_are_switched_on_again() {
+    let env = [("FAKE_CUPTI_FAULTS", "domains"), ("FAKE_CUPTI_VERSION", "24")];
+    let (_native, _scratch, ran) = need_some!(beside(12, &["3", "domain"], &env));
+    assert_kernels(&ran);
+    assert_copies(&ran);
+    assert_eq!(losses(&ran, "", ""), 0);
+}
+
+#[test]
+fn a_client_of_the_newer_interface_is_refused_by_cupti_and_named() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(profiled(13, &["1", "refused"], &scratch));
+    let traced = traced(&job, GPU, &scratch);
+    let ran = read(traced, &log, 0);
+    assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
+    assert!(blind(&ran, "CUPTI refused it"), "{:?}", ran.traced.outcome);
+    let info = run_info(&ran.traced.run, |info| info["finished"] == true);
+    let list = info["completeness"]["blind"].as_array().unwrap();
+    let named = |entry: &Value| entry["what"].as_str().unwrap().contains("cuptiSubscribe_v2");
+    assert!(list.iter().any(named), "{list:#?}");
+    assert_kernels(&ran);
+}
+
+#[test]
 fn calls_that_nobody_reads_are_left_out_but_for_the_profiler_that_wants_them() {
     let (_native, _scratch, ran) = need_some!(beside(13, &["2"], &[]));
     let last_error = |line: &&&Value| line["name"] == "cudaGetLastError";

@@ -87,3 +87,34 @@ fn a_jobs_own_profiler_gets_the_nodes_of_graphs_and_whole_ones_are_recorded_arou
         assert_eq!(losses(&ran, "", ""), 0);
     }
 }
+
+#[test]
+fn what_devices_start_by_themselves_is_named_with_how_often_it_was_prepared() {
+    let words = ["3", "graph", "device", "conditions", "nested"];
+    for faults in ["", "refuse=cuptiActivityRegisterCallbacks:39"] {
+        let (_scratch, ran) = need_some!(by_default(13, &words, &[("FAKE_CUPTI_FAULTS", faults)]));
+        let info = run_info(&ran.traced.run, |info| info["finished"] == true);
+        let list = info["completeness"]["blind"].as_array().unwrap();
+        let found: Vec<&str> = list
+            .iter()
+            .filter(|entry| entry["why"].as_str().unwrap().contains("the device starts them"))
+            .map(|entry| entry["what"].as_str().unwrap())
+            .collect();
+        let wanted = [
+            "launches of graphs by kernels (1 graphs instantiated for it)",
+            "how often conditional nodes of graphs ran (1 conditions made)",
+            "kernels that kernels launch (1 limits set for them)",
+        ];
+        assert_eq!(found, wanted, "{faults}");
+    }
+    let (_scratch, ran) = need_some!(by_default(13, &["3", "graph"], &[]));
+    assert!(!blind(&ran, "the device starts them"));
+}
+
+#[test]
+fn records_of_kernels_that_kernels_launched_are_counted_as_not_kept() {
+    let (_scratch, ran) = need_some!(by_default(12, &["5"], &[("FAKE_CUPTI_FAULTS", "nested=9")]));
+    assert_kernels(&ran);
+    assert!(losses(&ran, "kernels", "kernels launched them") > 5);
+    assert_eq!(losses(&ran, "", "unknown"), 0);
+}

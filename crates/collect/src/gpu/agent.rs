@@ -388,6 +388,10 @@ impl Gpu {
             trouble::UNKNOWN_KIND => {
                 losses.lose("GPU records", "they are of kinds unknown to this tprof", count)
             }
+            trouble::NESTED_KERNELS => {
+                let why = "kernels launched them, and their records are not kept";
+                losses.lose("kernels", why, count);
+            }
             trouble::UNREADABLE => {
                 let why = format!("CUPTI could not read its buffer on ({text})");
                 losses.lose("bytes of GPU records", &why, count);

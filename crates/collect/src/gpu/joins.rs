@@ -1,5 +1,6 @@
-//! Joins CUPTI's clock to the run's, piecewise: it is CLOCK_REALTIME unless the
-//! job chose another, so it drifts, and can be set.
+//! Joins CUPTI's clock to the run's, piecewise and by pairs of readings only: by NVIDIA's headers it
+//! is CLOCK_REALTIME on Linux, CLOCK_MONOTONIC_RAW in WSL, or what a client chose. Each drifts, and
+//! the first can be set.
 
 use std::collections::VecDeque;
 

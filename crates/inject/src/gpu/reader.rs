@@ -45,7 +45,7 @@ pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
 /// has not ended, at which CUPTI's reading stops.
 pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     let mut record = core::ptr::null_mut();
-    let (mut no_times, mut unknown) = (0u64, 0u64);
+    let (mut no_times, mut unknown, mut nested) = (0u64, 0u64, 0u64);
     let clock = thread.clock();
     let result = loop {
         // SAFETY: a buffer that CUPTI completed, and the record before in it.
@@ -64,6 +64,10 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
                 }
             }
             Err(Skip::NoTimes) => no_times += 1,
+            // SAFETY: as above. It is switched on with kernels.
+            Err(Skip::Unknown) if unsafe { (*record).kind } == CUPTI_ACTIVITY_KIND_CDP_KERNEL => {
+                nested += 1;
+            }
             // SAFETY: as above; another client may have asked for its kind.
             Err(Skip::Unknown) => unknown += u64::from(!wants::ever(unsafe { (*record).kind })),
             Err(Skip::Idle) => {}
@@ -80,6 +84,9 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     }
     if no_times > 0 {
         note(thread, trouble::NO_TIMES, no_times, b"");
+    }
+    if nested > 0 {
+        note(thread, trouble::NESTED_KERNELS, nested, b"");
     }
     if unknown > 0 {
         note(thread, trouble::UNKNOWN_KIND, unknown, b"");

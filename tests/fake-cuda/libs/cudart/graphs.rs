@@ -1,7 +1,7 @@
 //! Graphs.
 
 use crate::{INVALID_VALUE, SUCCESS, call};
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use tprof_cupti_sys::bindings as cbid;
 
 /// As the runtime's.
@@ -50,6 +50,33 @@ pub unsafe extern "C" fn cudaGraphInstantiate(
         unsafe { *executable = (engine.instantiate)(graph) };
         SUCCESS
     })
+}
+
+/// As the runtime's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGraphInstantiateWithFlags(
+    executable: *mut *mut c_void,
+    graph: *mut c_void,
+    _flags: u64,
+) -> u32 {
+    call(418, c"cudaGraphInstantiateWithFlags", |engine, _| {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *executable = (engine.instantiate)(graph) };
+        SUCCESS
+    })
+}
+
+/// As the runtime's, from 12.3 on; graphs here have no conditions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGraphConditionalHandleCreate(
+    handle: *mut u64,
+    _graph: *mut c_void,
+    _default: c_uint,
+    _flags: c_uint,
+) -> u32 {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *handle = 1 };
+    call(454, c"cudaGraphConditionalHandleCreate", |_, _| SUCCESS)
 }
 
 /// As the runtime's.

@@ -91,6 +91,12 @@ pub extern "C" fn cudaSetDevice(device: c_int) -> u32 {
     })
 }
 
+/// As the runtime's, which here has no limits.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaDeviceSetLimit(_limit: c_int, _value: usize) -> u32 {
+    call(167, c"cudaDeviceSetLimit", |_, _| SUCCESS)
+}
+
 /// As the runtime's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> u32 {

@@ -5,6 +5,7 @@
 //! | `drop=N` | each Nth kernel's record finds no place, and is counted as dropped |
 //! | `zero=N` | each Nth kernel's record has no times |
 //! | `unknown=N` | behind each Nth record comes one of an unknown kind |
+//! | `nested=N` | behind each Nth record comes one of a kernel that a kernel launched |
 //! | `broken=N` | behind each Nth record comes one of no kind, and the buffer cannot be read on |
 //! | `overhead=N` | behind each Nth kernel's record comes one of time that CUPTI itself took |
 //! | `everything` | also memory of arrays, of other processes, of the program's own and of handles has records: no documentation states whether it has |
@@ -16,6 +17,7 @@
 //! | `orphans` | buffers of a client that is replaced go to the next one |
 //! | `lost` | buffers of a client that is replaced are never given back |
 //! | `reset` | what is not given back when a context ends is lost |
+//! | `domains` | a domain that is switched off takes all kinds with it, as before 12.6 Update 1 |
 //! | `unended` | a forced flush gives buffers back with a record of work that has not ended behind the others |
 //! | `subscriber` | another client holds the subscription |
 //! | `refuse=CALL:RESULT` | this call fails so (`cuptiActivityEnable/10`: for that kind) |

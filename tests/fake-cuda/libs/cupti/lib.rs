@@ -210,6 +210,20 @@ pub extern "C" fn cuptiActivityDisable(kind: CUpti_ActivityKind) -> CUptiResult 
     result
 }
 
+/// As CUPTI's: nothing here is in a domain.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiEnableDomain(
+    on: u32,
+    _subscriber: *mut c_void,
+    _domain: CUpti_CallbackDomain,
+) -> CUptiResult {
+    let result = enter("cuptiEnableDomain");
+    if result == CUPTI_SUCCESS && on == 0 && faults::is_set("domains") {
+        KINDS.store(0, SeqCst);
+    }
+    result
+}
+
 /// As CUPTI's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivitySetAttribute(

@@ -11,6 +11,7 @@ pub fn of_runtime(number: u32) -> Option<&'static CStr> {
         141 => c"cudaMalloc3DArray_v3020",
         152 => c"cudaHostRegister_v4000",
         153 => c"cudaHostUnregister_v4000",
+        167 => c"cudaDeviceSetLimit_v3020",
         178 => c"cudaIpcGetMemHandle_v4010",
         179 => c"cudaIpcOpenMemHandle_v4010",
         180 => c"cudaIpcCloseMemHandle_v4010",

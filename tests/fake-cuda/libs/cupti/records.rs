@@ -19,6 +19,8 @@ const DESTROY: u32 = 322;
 /// A kind of record that no CUPTI has.
 const UNKNOWN: CUpti_ActivityKind = 63;
 const UNKNOWN_BYTES: usize = 48;
+/// Bytes of `CUpti_ActivityCdpKernel`, by the headers of CUDA 12 and 13.
+const NESTED_BYTES: usize = 144;
 
 /// Bytes of a record of this kind; 0 for kinds that are not made here.
 pub fn size(kind: CUpti_ActivityKind) -> usize {
@@ -53,6 +55,7 @@ pub fn size(kind: CUpti_ActivityKind) -> usize {
         CUPTI_ACTIVITY_KIND_NAME => size_of::<CUpti_ActivityName>(),
         CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => size_of::<CUpti_ActivityExternalCorrelation>(),
         UNKNOWN => UNKNOWN_BYTES,
+        CUPTI_ACTIVITY_KIND_CDP_KERNEL => NESTED_BYTES,
         _ => 0,
     }
 }
@@ -65,10 +68,16 @@ fn write<T>(thread: u32, record: &T) {
     };
     buffers::put(thread, bytes);
     static UNKNOWNS: AtomicU64 = AtomicU64::new(0);
+    static NESTED: AtomicU64 = AtomicU64::new(0);
     static BROKEN: AtomicU64 = AtomicU64::new(0);
     if faults::turn("unknown", &UNKNOWNS) {
         let mut record = [0u8; UNKNOWN_BYTES];
         record[..4].copy_from_slice(&UNKNOWN.to_ne_bytes());
+        buffers::put(thread, &record);
+    }
+    if faults::turn("nested", &NESTED) {
+        let mut record = [0u8; NESTED_BYTES];
+        record[..4].copy_from_slice(&CUPTI_ACTIVITY_KIND_CDP_KERNEL.to_ne_bytes());
         buffers::put(thread, &record);
     }
     if faults::turn("broken", &BROKEN) {

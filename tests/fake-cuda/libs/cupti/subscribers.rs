@@ -1,6 +1,6 @@
 //! The one client that may hold the subscription.
 
-use crate::{enter, faults};
+use crate::{buffers, enter, faults};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use tprof_cupti_sys::bindings::*;
@@ -24,6 +24,21 @@ pub unsafe extern "C" fn cuptiSubscribe(
     // SAFETY: the caller's place for the answer; the handle is opaque.
     unsafe { *subscriber = (&raw const TAKEN).cast_mut().cast() };
     CUPTI_SUCCESS
+}
+
+/// As CUPTI's, by its documentation: refused where the older interface is in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiSubscribe_v2(
+    subscriber: *mut CUpti_SubscriberHandle,
+    callback: CUpti_CallbackFunc,
+    data: *mut c_void,
+    _parameters: *mut CUpti_SubscriberParams,
+) -> CUptiResult {
+    if buffers::is_registered() {
+        return CUPTI_ERROR_NOT_COMPATIBLE;
+    }
+    // SAFETY: as the caller calls this.
+    unsafe { cuptiSubscribe(subscriber, callback, data) }
 }
 
 /// As CUPTI's.

@@ -6,13 +6,19 @@ use tprof_wire::calls::{Does, Function};
 /// `cudaGraphInstantiateFlagDeviceLaunch`.
 const DEVICE_LAUNCH: u64 = 2;
 
-/// How many graphs a device may launch, or decides on.
+/// `cudaLimitDevRuntimeSyncDepth` and `cudaLimitDevRuntimePendingLaunchCount`, and the driver's
+/// limits of the same numbers: of kernels that launch kernels.
+const OF_NESTED_KERNELS: [u64; 2] = [3, 4];
+
+/// What a device may launch, or decides on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnseenLaunches {
     /// Executable graphs that kernels may launch.
     pub device_graphs: u64,
     /// Handles of conditions, by which nodes of graphs run, or not, or again.
     pub conditions: u64,
+    /// Limits that were set for kernels that launch kernels.
+    pub nested_limits: u64,
 }
 
 impl UnseenLaunches {
@@ -22,6 +28,7 @@ impl UnseenLaunches {
             _ if result != 0 => {}
             Does::Instantiates { .. } if detail & DEVICE_LAUNCH != 0 => self.device_graphs += 1,
             Does::Conditions => self.conditions += 1,
+            Does::Limits if OF_NESTED_KERNELS.contains(&detail) => self.nested_limits += 1,
             _ => {}
         }
     }
@@ -30,10 +37,12 @@ impl UnseenLaunches {
     pub fn words(&self) -> Vec<(String, &'static str)> {
         let graphs = "launches of graphs by kernels";
         let nodes = "how often conditional nodes of graphs ran";
+        let kernels = "kernels that kernels launch";
         let words = |count: u64, what: &str, of: &str| format!("{what} ({count} {of})");
         [
             (self.device_graphs, graphs, "graphs instantiated for it"),
             (self.conditions, nodes, "conditions made"),
+            (self.nested_limits, kernels, "limits set for them"),
         ]
         .into_iter()
         .filter(|(count, ..)| *count > 0)
