@@ -67,7 +67,7 @@ pub fn recording() -> Option<&'static Thread> {
 }
 
 /// A call's own texts and numbers, whichever kind it is.
-struct Asked {
+struct AskedCall {
     function: *const c_char,
     count: usize,
     data_type: *const c_char,
@@ -81,7 +81,7 @@ struct Asked {
 ///
 /// # Safety
 /// The texts are null or NUL terminated.
-unsafe fn call(thread: &Thread, context: u64, of: &Asked) -> u64 {
+unsafe fn call(thread: &Thread, context: u64, of: &AskedCall) -> u64 {
     let payload = Call {
         id: handle::new(Sort::Call),
         context,
@@ -108,7 +108,9 @@ pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) 
     let CollApi { function, count, data_type, root, stream, captured } = *of;
     let root = u32::try_from(root).map_or(0, |root| root.saturating_add(1));
     // SAFETY: NCCL's texts.
-    unsafe { call(thread, context, &Asked { function, count, data_type, root, stream, captured }) }
+    unsafe {
+        call(thread, context, &AskedCall { function, count, data_type, root, stream, captured })
+    }
 }
 
 /// The call of a send or a receive; its handle.
@@ -121,7 +123,7 @@ pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_vo
     let P2pApi { function, count, data_type, stream, captured } = *of;
     // SAFETY: NCCL's texts.
     unsafe {
-        call(thread, context, &Asked { function, count, data_type, root: 0, stream, captured })
+        call(thread, context, &AskedCall { function, count, data_type, root: 0, stream, captured })
     }
 }
 

@@ -37,7 +37,7 @@ pub unsafe fn head(version: u32, at: *const c_void) -> (u64, *const c_void, c_in
 
 /// Versions 1 to 3 name the communicator in each operation.
 #[repr(C)]
-pub struct Named<O> {
+pub struct WithCommunicator<O> {
     /// Name.
     pub name: *const c_char,
     /// Number.
@@ -291,18 +291,18 @@ mod tests {
             ($of:ty: $($($field:ident).+),*) => { [$(offset_of!($of, $($field).+)),*] };
         }
         assert_eq!(
-            at!(Named<NumberedCollective>: hash, of.sequence, of.function, of.count, of.root,
+            at!(WithCommunicator<NumberedCollective>: hash, of.sequence, of.function, of.count, of.root,
                 of.data_type, of.channels, of.algorithm, of.protocol),
             [8, 16, 24, 48, 56, 60, 80, 82, 83]
         );
         assert_eq!(
-            at!(Named<TrafficCollective>: hash, of.asked.sequence, of.asked.function,
+            at!(WithCommunicator<TrafficCollective>: hash, of.asked.sequence, of.asked.function,
                 of.asked.count, of.asked.root, of.asked.data_type, of.chosen.channels,
                 of.chosen.algorithm, of.chosen.protocol),
             [8, 16, 24, 48, 56, 64, 80, 88, 96]
         );
         assert_eq!(
-            at!(Named<PlainCollective>: hash, of.asked.sequence, of.asked.function,
+            at!(WithCommunicator<PlainCollective>: hash, of.asked.sequence, of.asked.function,
                 of.asked.count, of.asked.root, of.asked.data_type, of.chosen.channels,
                 of.chosen.algorithm, of.chosen.protocol),
             [8, 16, 24, 48, 56, 64, 72, 80, 88]
@@ -314,11 +314,11 @@ mod tests {
             [0, 8, 32, 40, 48, 56, 64, 72, 80]
         );
         assert_eq!(
-            at!(Named<NumberedExchange>: hash, of.function, of.data_type, of.count, of.peer),
+            at!(WithCommunicator<NumberedExchange>: hash, of.function, of.data_type, of.count, of.peer),
             [8, 16, 32, 40, 48]
         );
         assert_eq!(
-            at!(Named<Exchange>: hash, of.function, of.data_type, of.count, of.peer),
+            at!(WithCommunicator<Exchange>: hash, of.function, of.data_type, of.count, of.peer),
             [8, 16, 32, 40, 48]
         );
         assert_eq!(

@@ -120,7 +120,7 @@ fn exchange(of: &Exchange) -> Operation {
 }
 
 /// As of its communicator, which the description names.
-fn named<O>(of: &Named<O>, group: *const c_void, operation: Operation) -> Operation {
+fn named<O>(of: &WithCommunicator<O>, group: *const c_void, operation: Operation) -> Operation {
     Operation { name: of.name, hash: of.hash, group, ..operation }
 }
 
@@ -141,7 +141,7 @@ pub unsafe fn collective(version: u32, at: *const c_void) -> Operation {
     match version {
         1 => {
             // SAFETY: the caller's premise, of version 1.
-            let event = unsafe { description::<Named<NumberedCollective>>(at) };
+            let event = unsafe { description::<WithCommunicator<NumberedCollective>>(at) };
             let of = &event.of.of;
             let operation = Operation {
                 function: text(&FUNCTIONS, of.function),
@@ -158,13 +158,13 @@ pub unsafe fn collective(version: u32, at: *const c_void) -> Operation {
         }
         2 => {
             // SAFETY: the caller's premise, of version 2.
-            let event = unsafe { description::<Named<TrafficCollective>>(at) };
+            let event = unsafe { description::<WithCommunicator<TrafficCollective>>(at) };
             let of = &event.of.of;
             named(&event.of, event.parent, chosen(&of.asked, &of.chosen))
         }
         3 => {
             // SAFETY: the caller's premise, of version 3.
-            let event = unsafe { description::<Named<PlainCollective>>(at) };
+            let event = unsafe { description::<WithCommunicator<PlainCollective>>(at) };
             let of = &event.of.of;
             named(&event.of, event.parent, chosen(&of.asked, &of.chosen))
         }
@@ -190,7 +190,7 @@ pub unsafe fn point_to_point(version: u32, at: *const c_void) -> Operation {
     match version {
         1 => {
             // SAFETY: the caller's premise, of version 1.
-            let event = unsafe { description::<Named<NumberedExchange>>(at) };
+            let event = unsafe { description::<WithCommunicator<NumberedExchange>>(at) };
             let of = &event.of.of;
             let operation = Operation {
                 function: text(&FUNCTIONS, of.function),
@@ -203,7 +203,7 @@ pub unsafe fn point_to_point(version: u32, at: *const c_void) -> Operation {
         }
         2 | 3 => {
             // SAFETY: the caller's premise, of version 2 or 3.
-            let event = unsafe { description::<Named<Exchange>>(at) };
+            let event = unsafe { description::<WithCommunicator<Exchange>>(at) };
             named(&event.of, event.parent, exchange(&event.of.of))
         }
         4 => {
