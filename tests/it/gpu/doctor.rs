@@ -142,7 +142,7 @@ fn the_doctor_names_a_profiler_plugin_of_nccls_that_is_the_jobs_own() {
     let absent = scratch.join("absent.so");
     let (_, text) = found("NCCL_PROFILER_PLUGIN", &absent).unwrap();
     assert!(text.ends_with("absent.so, which is not a library"), "{text}");
-    // Where NCCL looks for one that nothing names.
+    // In the place of one that nothing names.
     std::fs::write(scratch.join("libnccl-profiler.so"), "\x7fELF").unwrap();
     let (_, text) = found("LD_LIBRARY_PATH", scratch.path()).unwrap();
     assert!(text.contains("libnccl-profiler.so, which gets NCCL's events"), "{text}");
