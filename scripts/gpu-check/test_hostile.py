@@ -14,6 +14,12 @@ import unittest
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import bootstrap
+import machine
+from step import Steps
+
 CHECK = os.path.join(os.path.dirname(HERE), "gpu-check.sh")
 # An address where nobody listens: as on a machine without network.
 NO_NETWORK = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_CONFIG_FILE": "/dev/null", "PIP_RETRIES": "0", "PIP_FIND_LINKS": ""}
@@ -48,6 +54,8 @@ class AMachine(unittest.TestCase):
             return tar.extractfile(name).read().decode()
 
     def test_without_driver_is_named_with_what_to_try(self):
+        if machine.without_driver([]) is None:
+            self.skipTest("this machine has a driver")
         _, text, archives = self.check()
         self.assertIn("there is no NVIDIA driver here: nvidia-smi: No such file or directory", text)
         self.assertIn("try: nvidia-smi on the host; in a container --gpus all", text)
@@ -70,9 +78,6 @@ class AMachine(unittest.TestCase):
             shutil.rmtree(f"{self.work}/gpu-check")
 
     def test_without_a_venv_module_installs_into_a_folder(self):
-        import bootstrap
-        from step import Steps
-
         broken = f"{self.work}/broken"
         os.makedirs(broken)
         with open(f"{broken}/venv.py", "w", encoding="utf-8") as file:
@@ -148,5 +153,4 @@ class AMachine(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, HERE)
     unittest.main()
