@@ -36,6 +36,22 @@ fn logged(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+#[test]
+fn ranges_of_steps_are_the_steps_of_reports() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("nvtx_steps")), &["--sample-rate", "997"], &scratch);
+    let took_ns: f64 = run.outcome.stdout.trim().parse().unwrap();
+    let steps = document("steps", &run.run);
+    let times = steps["tables"]["steps"].as_array().unwrap();
+    let numbers: Vec<_> = times.iter().map(|row| row["step"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [10, 11, 12, 13, 14], "{times:?}");
+    let host = document("host", &run.run);
+    let driver = &host["tables"]["drivers"][0];
+    assert_eq!(driver["judged_from"], "the first step to the last", "{host}");
+    let judged_ns = driver["wall_ns"].as_f64().unwrap();
+    assert!((judged_ns / took_ns - 1.0).abs() < 0.05, "{judged_ns} of {took_ns}");
+}
+
 /// A range but for its times: pid, tid, name, domain, arguments.
 type Facts = (u64, u64, String, String, String);
 

@@ -4,7 +4,8 @@
 //! One source gives all steps of a file, the first of these that has any:
 //! 1. annotations `ProfilerStep#5`, as torch.profiler writes them: a step lasts as long as
 //!    its annotation;
-//! 2. step marks ([`MarkKind::Step`]), each of which begins a step that lasts until the
+//! 2. NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`, of any domain;
+//! 3. step marks ([`MarkKind::Step`]), each of which begins a step that lasts until the
 //!    next mark of its process. The time after the last mark has no recorded end
 //!    (the job saves, evaluates and ends there), so it is no step: it would be the longest
 //!    of all.
@@ -20,6 +21,9 @@ use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind, SpanOutline};
 
 /// How torch.profiler names the annotation around a step; its number follows.
 pub const PROFILER_STEP: &str = "ProfilerStep#";
+/// How programs name NVTX ranges around a step, in any case; its number follows, after a space
+/// or one of `#_:=`.
+const RANGE_NAMES: [&str; 3] = ["step", "iteration", "profilerstep"];
 
 /// A training step of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +40,9 @@ pub struct Step {
 
 /// A range that may be a step.
 #[derive(Clone, Copy, Debug)]
-pub struct Annotation {
+pub struct StepRange {
+    /// Of what kind: annotation or NVTX.
+    pub kind: SpanKind,
     /// What it is called.
     pub name: NameId,
     /// Its process.
@@ -50,16 +56,26 @@ pub struct Annotation {
 /// Steps of a file in order of time.
 pub fn of_file(file: &TraceFile) -> Vec<Step> {
     let spans = file.blocks::<SpanOutline>().flatten();
-    let annotations = spans.filter(|span| span.kind == SpanKind::Annotation).map(|span| {
-        let end_ns = span.start_ns.saturating_add(span.duration_ns);
-        Annotation { name: span.name, process: span.process, start_ns: span.start_ns, end_ns }
-    });
-    of_parts(file, annotations)
+    let ranges = spans.filter(|span| matches!(span.kind, SpanKind::Annotation | SpanKind::Nvtx));
+    of_parts(file, ranges.map(|span| StepRange::of(&span)).collect())
 }
 
-/// As [`of_file`], for a reader that holds the file's annotations.
-pub fn of_parts(file: &TraceFile, annotations: impl IntoIterator<Item = Annotation>) -> Vec<Step> {
-    let mut steps = of_annotations(file, annotations);
+impl StepRange {
+    /// Of a span.
+    pub fn of(span: &SpanOutline) -> StepRange {
+        let end_ns = span.start_ns.saturating_add(span.duration_ns);
+        let SpanOutline { kind, name, process, start_ns, .. } = *span;
+        StepRange { kind, name, process, start_ns, end_ns }
+    }
+}
+
+/// As [`of_file`], for a reader that holds the file's annotations and NVTX ranges, or those of
+/// them that [`number_of`] knows.
+pub fn of_parts(file: &TraceFile, ranges: Vec<StepRange>) -> Vec<Step> {
+    let mut steps = of_ranges(file, &ranges, SpanKind::Annotation);
+    if steps.is_empty() {
+        steps = of_ranges(file, &ranges, SpanKind::Nvtx);
+    }
     if steps.is_empty() {
         steps = of_marks(file);
     }
@@ -68,20 +84,30 @@ pub fn of_parts(file: &TraceFile, annotations: impl IntoIterator<Item = Annotati
     steps
 }
 
+/// Number of a step by the name of a range of this kind, if that is one of a step.
+pub fn number_of(kind: SpanKind, name: &str) -> Option<u64> {
+    if kind == SpanKind::Annotation {
+        return annotated_number(name);
+    }
+    let at = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (words, digits) = name.split_at(at);
+    let word = words.trim_end_matches([' ', '#', '_', ':', '=']);
+    let is_step = word.len() < words.len()
+        && RANGE_NAMES.iter().any(|known| known.eq_ignore_ascii_case(word));
+    digits.parse().ok().filter(|_| is_step && kind == SpanKind::Nvtx)
+}
+
 /// Number of a step by its annotation's name, if that is one of a step.
 pub fn annotated_number(name: &str) -> Option<u64> {
     name.strip_prefix(PROFILER_STEP)?.parse().ok()
 }
 
-fn of_annotations(
-    file: &TraceFile,
-    annotations: impl IntoIterator<Item = Annotation>,
-) -> Vec<Step> {
-    let step = |range: Annotation| {
-        let Annotation { name, process, start_ns, end_ns } = range;
-        Some(Step { start_ns, end_ns, process, number: annotated_number(file.name(name))? })
+fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) -> Vec<Step> {
+    let step = |range: &StepRange| {
+        let StepRange { kind, name, process, start_ns, end_ns } = *range;
+        Some(Step { start_ns, end_ns, process, number: number_of(kind, file.name(name))? })
     };
-    annotations.into_iter().filter_map(step).collect()
+    ranges.iter().filter(|range| range.kind == of).filter_map(step).collect()
 }
 
 /// A mark without a process counts as one of the file's first process.
@@ -124,6 +150,12 @@ mod tests {
     type Marks<'a> = &'a [(u32, u64, &'a str)];
 
     fn steps(marks: Marks<'_>, annotations: &[(u64, &str)]) -> Vec<(u32, u64, u64, u64)> {
+        let ranges: Vec<_> =
+            annotations.iter().map(|(at, name)| (SpanKind::Annotation, *at, *name)).collect();
+        steps_of(marks, &ranges)
+    }
+
+    fn steps_of(marks: Marks<'_>, ranges: &[(SpanKind, u64, &str)]) -> Vec<(u32, u64, u64, u64)> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -132,15 +164,9 @@ mod tests {
             writer.mark(Mark { time_ns: *time_ns, process, name, kind: MarkKind::Step });
         }
         let mut spans: Vec<Span> = Vec::new();
-        for (start_ns, name) in annotations {
-            let (kind, name) = (SpanKind::Annotation, writer.name(name));
-            spans.push(Span {
-                start_ns: *start_ns,
-                duration_ns: 10,
-                kind,
-                name,
-                ..Span::default()
-            });
+        for (kind, start_ns, name) in ranges {
+            let (kind, start_ns, name) = (*kind, *start_ns, writer.name(name));
+            spans.push(Span { start_ns, duration_ns: 10, kind, name, ..Span::default() });
         }
         writer.write(&mut spans).unwrap();
         writer.finish().unwrap();
@@ -155,6 +181,28 @@ mod tests {
             steps(&[(0, 5, "a"), (0, 6, "b")], &annotations),
             [(0, 7, 70, 80), (0, 8, 100, 110)]
         );
+    }
+
+    #[test]
+    fn nvtx_ranges_come_after_annotations_and_before_marks() {
+        let ranges = [(SpanKind::Nvtx, 70, "Step 7"), (SpanKind::Nvtx, 90, "step_8")];
+        let marks = [(0, 5, "a"), (0, 6, "b")];
+        assert_eq!(steps_of(&marks, &ranges), [(0, 7, 70, 80), (0, 8, 90, 100)]);
+        let all = [ranges[0], (SpanKind::Annotation, 20, "ProfilerStep#1")];
+        assert_eq!(steps_of(&marks, &all), [(0, 1, 20, 30)]);
+    }
+
+    #[test]
+    fn a_range_of_a_step_is_named_so() {
+        let number = |name| number_of(SpanKind::Nvtx, name);
+        for name in ["step 12", "STEP#12", "iteration: 12", "ProfilerStep#12", "step__12"] {
+            assert_eq!(number(name), Some(12), "{name}");
+        }
+        for name in ["step", "step12", "12", " 12", "steps 12", "warm-up step 12", "step x"] {
+            assert_eq!(number(name), None, "{name}");
+        }
+        assert_eq!(number("step 99999999999999999999"), None);
+        assert_eq!(number_of(SpanKind::Annotation, "step 12"), None);
     }
 
     #[test]

@@ -29,11 +29,11 @@ pub struct Loading {
 impl Loading {
     /// Of one rank; without `host` the wait of its driving thread is left out.
     pub fn of(trace: &CpuTrace, host: Option<&RankHost>) -> Loading {
-        let mut sum = Loading::default();
-        sum.data_wait = host.map(|host| {
+        let data_wait = host.map(|host| {
             let waited = host.ledger.parts.get(&Part::Data).copied().unwrap_or_default();
             (waited.ns, waited.variance)
         });
+        let mut sum = Loading { data_wait, ..Loading::default() };
         for stretch in &trace.stretches {
             let funcs = stretch.stack.iter().map(|id| trace.names.get(*id));
             let python = funcs.filter(|func| func.layer == Layer::Python);

@@ -1,10 +1,10 @@
 //! Which training step a moment on a core belongs to.
 
 use rustc_hash::FxHashSet;
-use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind};
+use tprof_trace::model::{MarkKind, NameId, ProcessIndex};
 
 use crate::base::intervals::Interval;
-use crate::rank::{HostSpan, PROFILER_STEP, RankTrace, Step, step_at};
+use crate::rank::{RankTrace, Step, step_at};
 
 /// What a step or range is known by: its place among steps (of ranges 0), its name.
 pub type Label = (u64, String);
@@ -18,17 +18,9 @@ pub(super) struct StepLookup {
 }
 
 impl StepLookup {
-    /// The rank's steps; ranges that are named like them; what lies between marks.
+    /// The rank's steps; without them, what lies between marks.
     pub(super) fn of(rank: &RankTrace<'_>) -> StepLookup {
         let mut steps = rank.steps();
-        if steps.is_empty() {
-            let numbered = |span: &HostSpan| {
-                let number = rank.name(span.name).strip_prefix(PROFILER_STEP)?.parse().ok()?;
-                Some(Step { number, process: span.process, interval: span.interval() })
-            };
-            steps = rank.spans(SpanKind::Nvtx).iter().filter_map(numbered).collect();
-            steps.sort_by_key(|step| (step.interval, step.process, step.number));
-        }
         let label = |step: &Step| (step.number, format!("step {}", step.number));
         let mut labels: Vec<Label> = steps.iter().map(label).collect();
         if steps.is_empty() {

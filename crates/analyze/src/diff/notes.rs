@@ -37,7 +37,7 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
             }
         }
         (false, false) => notes.push(
-            "no side has steps (`ProfilerStep#` annotations or step marks): whole traces are \
+            "no side has steps (`ProfilerStep#` annotations, NVTX ranges `step N`): whole traces are \
              compared, and a change may be chance"
                 .to_owned(),
         ),

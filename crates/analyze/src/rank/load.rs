@@ -5,6 +5,7 @@
 
 use tprof_facts::Class;
 use tprof_facts::communication::Communication;
+use tprof_facts::steps::StepRange;
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, SpanKind, SpanOutline,
     Synchronization,
@@ -17,6 +18,7 @@ use super::needs::Needs;
 use super::nesting::nesting_order;
 use super::rows::{HostSpan, StreamKey, Work};
 use super::samples::CpuTrace;
+use super::steps::StepNames;
 use super::streams::StreamTable;
 use super::trace::{RankTrace, SPAN_KINDS};
 use crate::base::parallel;
@@ -40,7 +42,7 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
     rank.problems.append(&mut host.problems);
     rank.collectives = device.collectives;
     (rank.streams, rank.work) = (device.streams, device.work);
-    (rank.calls, rank.spans) = (host.calls, host.spans);
+    (rank.calls, rank.spans, rank.step_ranges) = (host.calls, host.spans, host.steps);
     let (calls, work, streams) = (&rank.calls, &rank.work, &rank.streams);
     let launches = || match needs.has_any(Needs::WORK) && needs.has(Needs::CALLS) {
         true => Launches::of(calls, work, streams),
@@ -172,6 +174,7 @@ impl DeviceRows {
 struct HostRows {
     calls: Vec<HostSpan>,
     spans: [Vec<HostSpan>; SPAN_KINDS],
+    steps: Vec<StepRange>,
     problems: Problems,
 }
 
@@ -181,11 +184,13 @@ impl HostRows {
         if !needs.has_any(Needs::ALL_SPANS) {
             return found;
         }
-        let HostRows { calls, spans, problems } = &mut found;
+        let HostRows { calls, spans, steps, problems } = &mut found;
+        let mut names = StepNames::of(file, needs);
         let mut blocks = file.blocks::<SpanOutline>();
         for block in blocks.by_ref() {
             let mut rows = [0_u64; SPAN_KINDS];
             block.iter().for_each(|row| rows[row.kind as usize] += 1);
+            steps.extend(block.iter().filter(|row| names.has(row)).map(StepRange::of));
             for row in block.iter().filter(|row| needs.has(Needs::spans(row.kind))) {
                 let list = match row.kind {
                     SpanKind::Runtime | SpanKind::Driver => &mut *calls,

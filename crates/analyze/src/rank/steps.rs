@@ -1,8 +1,9 @@
 //! Training steps: when each lasted, and which work belongs to it.
 
 use rustc_hash::FxHashMap;
-use tprof_facts::steps::{self, Annotation};
-use tprof_trace::model::{ProcessIndex, SpanKind};
+use tprof_facts::steps;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
 
 use super::needs::Needs;
 use super::rows::Work;
@@ -23,22 +24,39 @@ pub struct Step {
     pub interval: Interval,
 }
 
+/// Which ranges of a file are steps: each name is looked at once.
+pub(super) struct StepNames<'f> {
+    file: &'f TraceFile,
+    known: FxHashMap<(SpanKind, NameId), bool>,
+    is_needed: bool,
+}
+
+impl<'f> StepNames<'f> {
+    /// Of a file; of none where steps are not needed.
+    pub fn of(file: &'f TraceFile, needs: Needs) -> StepNames<'f> {
+        StepNames { file, known: FxHashMap::default(), is_needed: needs.has(Needs::ANNOTATIONS) }
+    }
+
+    /// Whether a span is one.
+    pub fn has(&mut self, span: &SpanOutline) -> bool {
+        if !self.is_needed || !matches!(span.kind, SpanKind::Annotation | SpanKind::Nvtx) {
+            return false;
+        }
+        let is_step = || steps::number_of(span.kind, self.file.name(span.name)).is_some();
+        *self.known.entry((span.kind, span.name)).or_insert_with(is_step)
+    }
+}
+
 impl RankTrace<'_> {
     /// Steps in order of time; [`Needs::ANNOTATIONS`] must have been read.
     pub fn steps(&self) -> Vec<Step> {
         debug_assert!(self.needs.has(Needs::ANNOTATIONS));
-        let annotations = self.spans(SpanKind::Annotation).iter().map(|span| Annotation {
-            name: span.name,
-            process: span.process,
-            start_ns: span.start_ns,
-            end_ns: span.end_ns(),
-        });
         let step = |step: steps::Step| Step {
             number: step.number,
             process: step.process,
             interval: Interval::new(step.start_ns, step.end_ns),
         };
-        steps::of_parts(self.file, annotations).into_iter().map(step).collect()
+        steps::of_parts(self.file, self.step_ranges.clone()).into_iter().map(step).collect()
     }
 
     /// For each piece of work, the step that it belongs to, as an index into

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use tprof_facts::copies::{self, Copied};
+use tprof_facts::steps::StepRange;
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, NameId, SpanKind, Synchronization,
 };
@@ -61,6 +62,8 @@ pub struct RankTrace<'a> {
     /// Under that reading, the launch that it assumes for work with a launch that was
     /// not recorded: the start of the row that came first in the imported file.
     pub first_row_ns: Option<u64>,
+    /// Ranges that are steps, where annotations were read.
+    pub(super) step_ranges: Vec<StepRange>,
     /// Host spans by kind, without calls, each in [`nesting_order`].
     pub(super) spans: [Vec<HostSpan>; SPAN_KINDS],
 }
@@ -87,6 +90,7 @@ impl<'a> RankTrace<'a> {
             hta: false,
             extent: None,
             first_row_ns: None,
+            step_ranges: Vec::new(),
             spans: Default::default(),
             devices: OnceLock::new(),
             trees: Default::default(),

@@ -1,5 +1,6 @@
 //! Named ranges and operators, which locate events.
 
+use tprof_facts::steps::number_of;
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
 use crate::rank::{HostSpan, OnThread, PROFILER_STEP, RankTrace, nesting_order};
@@ -32,8 +33,9 @@ pub(super) fn ranges(rank: &RankTrace<'_>) -> Vec<NamedRange> {
         .map(|kind| rank.spans(kind).iter());
     let mut ranges = Vec::with_capacity(spans.iter().map(ExactSizeIterator::len).sum());
     for span in spans.into_iter().flatten() {
-        let HostSpan { start_ns, thread, name, .. } = *span;
-        if !rank.name(name).starts_with(PROFILER_STEP) {
+        let HostSpan { start_ns, thread, name, kind, .. } = *span;
+        let text = rank.name(name);
+        if !text.starts_with(PROFILER_STEP) && number_of(kind, text).is_none() {
             ranges.push(NamedRange { start_ns, end_ns: span.end_ns(), thread, name });
         }
     }

@@ -6,7 +6,8 @@ use super::judge::Judged;
 use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
-const NO_STEPS: &str = "no steps were recorded (torch.profiler: call its step())";
+const NO_STEPS: &str =
+    "no steps were recorded (torch.profiler: call its step(); else NVTX ranges named step N)";
 
 /// Tables of each rank, of each step, and of steps over ranks.
 pub(super) fn body(parts: &[(RankAt, Judged)]) -> Body {
