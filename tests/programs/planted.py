@@ -39,6 +39,9 @@ class Watch:
 WATCH = Watch()
 
 
+print(f"pid {os.getpid()}", flush=True)
+
+
 def expect(**parts):
     for key, seconds in parts.items():
         print(f"expect {key}={seconds:.6f}", flush=True)
@@ -312,7 +315,8 @@ def victim_reads_shared(objects):
         if CALM:
             break
         number == 0  # noqa: B015
-    time.sleep(2.2)
+    # So that sizes are read when all is copied: once a second.
+    time.sleep(3.2)
     return private_bytes() - before
 
 
@@ -326,7 +330,7 @@ def forked():
             os.write(theirs, b"%d" % victim_reads_shared(objects))
             os._exit(0)
         pipes.append(ours)
-    time.sleep(3)
+    time.sleep(4)
     copied = sum(int(os.read(pipe, 100)) for pipe in pipes)
     for _ in pipes:
         os.wait()

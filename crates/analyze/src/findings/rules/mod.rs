@@ -22,6 +22,7 @@ mod kernel_kinds;
 mod launch_bound;
 mod lock_contention;
 mod low_utilization;
+mod machine_load;
 mod memory_bound;
 mod memory_near_limit;
 mod no_free_core;

@@ -3,6 +3,7 @@
 use tprof_facts::units::duration;
 
 use super::host_part::{amount, finding, hardly, host, is_found, line};
+use super::machine_load::MachineLoad;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -27,11 +28,20 @@ impl Rule for NoFreeCore {
             return hardly(host, ns, "being ready without a core");
         }
         let taken = Taken::of(&host.without_core);
-        let seen = format!("It was preempted for {}. {}", amount(host, ns), taken.words());
+        let load = MachineLoad::of(scene.rank.file, host);
+        let (taken_words, load_words) = (taken.words(), load.words());
+        let seen = format!("It was preempted for {}. {taken_words} {load_words}", amount(host, ns));
+        let advice = match load.throttled_ns * 2 >= ns {
+            true => {
+                "Raise the CPU limit of the container or batch job (cpu.max, --cpus), or start \
+                     no more threads and workers than it has processors."
+            }
+            false => taken.advice(ns),
+        };
         Verdict::Found(vec![
             finding(scene, host, "the job is ready to run, but no core is free", Part::NoCore, ns)
                 .seen(seen)
-                .advice(taken.advice(ns))
+                .advice(advice)
                 .on_line(taken.first.and_then(|doing| line(&doing.place))),
         ])
     }
@@ -81,8 +91,7 @@ impl<'h> Taken<'h> {
             None => String::new(),
         };
         format!(
-            "Meanwhile the rank's other threads ran for {}, its other processes for {}{first}; \
-             load of other programs is not recorded.",
+            "Meanwhile the rank's other threads ran for {}, its other processes for {}{first}.",
             duration(self.threads_ns),
             duration(self.workers_ns),
         )
