@@ -48,6 +48,7 @@ FIELDS = {
         "computeCapabilityMinor", "id", "uuid", "name",
     ],
     "Stream": [*COMMON, "contextId", "streamId", "priority", "flag", "correlationId"],
+    "GraphTrace": [*SPAN, *PLACE, "graphId"],
     "Name": [*COMMON, "objectKind", "objectId", "name"],
     "ExternalCorrelation": [*COMMON, "externalKind", "externalId", "correlationId"],
 }

@@ -258,6 +258,13 @@ unsafe extern "C" {
     pub fn cuptiUnsubscribe(subscriber: CUpti_SubscriberHandle) -> CUptiResult;
 }
 unsafe extern "C" {
+    pub fn cuptiEnableDomain(
+        enable: u32,
+        subscriber: CUpti_SubscriberHandle,
+        domain: CUpti_CallbackDomain,
+    ) -> CUptiResult;
+}
+unsafe extern "C" {
     pub fn cuptiGetCallbackName(
         domain: CUpti_CallbackDomain,
         cbid: u32,
@@ -911,6 +918,21 @@ pub struct CUpti_ActivityExternalCorrelation {
     pub correlationId: u32,
     pub reserved: u32,
 }
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_ActivityGraphTrace2 {
+    pub kind: CUpti_ActivityKind,
+    pub correlationId: u32,
+    pub start: u64,
+    pub end: u64,
+    pub deviceId: u32,
+    pub graphId: u32,
+    pub contextId: u32,
+    pub streamId: u32,
+    pub reserved: *mut core::ffi::c_void,
+    pub endDeviceId: u32,
+    pub endContextId: u32,
+}
 pub const CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE: CUpti_ActivityAttribute = 0;
 pub const CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE_CDP: CUpti_ActivityAttribute = 1;
 pub const CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT: CUpti_ActivityAttribute = 2;
@@ -973,6 +995,13 @@ unsafe extern "C" {
         kind: CUpti_ActivityKind,
         pActivityConfig: *mut CUpti_ActivityConfig,
     ) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityEnableContext(context: CUcontext, kind: CUpti_ActivityKind) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityDisableContext(context: CUcontext, kind: CUpti_ActivityKind)
+    -> CUptiResult;
 }
 unsafe extern "C" {
     pub fn cuptiActivityGetNumDroppedRecords(
@@ -1062,6 +1091,13 @@ unsafe extern "C" {
     pub fn cuptiActivityFlushAll(flag: u32) -> CUptiResult;
 }
 unsafe extern "C" {
+    pub fn cuptiActivityGetAttribute(
+        attr: CUpti_ActivityAttribute,
+        valueSize: *mut usize,
+        value: *mut core::ffi::c_void,
+    ) -> CUptiResult;
+}
+unsafe extern "C" {
     pub fn cuptiActivitySetAttribute(
         attr: CUpti_ActivityAttribute,
         valueSize: *mut usize,
@@ -1079,24 +1115,6 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn cuptiSetThreadIdType(type_: CUpti_ActivityThreadIdType) -> CUptiResult;
 }
-pub type CUpti_TimestampCallbackFunc = ::core::option::Option<unsafe extern "C" fn() -> u64>;
-unsafe extern "C" {
-    pub fn cuptiActivityEnableContext(context: CUcontext, kind: CUpti_ActivityKind) -> CUptiResult;
-}
-unsafe extern "C" {
-    pub fn cuptiActivityDisableContext(context: CUcontext, kind: CUpti_ActivityKind)
-    -> CUptiResult;
-}
-unsafe extern "C" {
-    pub fn cuptiActivityFlushPeriod(time: u32) -> CUptiResult;
-}
-unsafe extern "C" {
-    pub fn cuptiActivityGetAttribute(
-        attr: CUpti_ActivityAttribute,
-        valueSize: *mut usize,
-        value: *mut core::ffi::c_void,
-    ) -> CUptiResult;
-}
 unsafe extern "C" {
     pub fn cuptiGetThreadIdType(type_: *mut CUpti_ActivityThreadIdType) -> CUptiResult;
 }
@@ -1104,22 +1122,19 @@ unsafe extern "C" {
     pub fn cuptiFinalize() -> CUptiResult;
 }
 unsafe extern "C" {
-    pub fn cuptiActivityEnableDriverApi(cbid: CUpti_CallbackId, enable: u8) -> CUptiResult;
+    pub fn cuptiActivityFlushPeriod(time: u32) -> CUptiResult;
 }
-unsafe extern "C" {
-    pub fn cuptiActivityEnableRuntimeApi(cbid: CUpti_CallbackId, enable: u8) -> CUptiResult;
-}
-unsafe extern "C" {
-    pub fn cuptiEnableDomain(
-        enable: u32,
-        subscriber: CUpti_SubscriberHandle,
-        domain: CUpti_CallbackDomain,
-    ) -> CUptiResult;
-}
+pub type CUpti_TimestampCallbackFunc = ::core::option::Option<unsafe extern "C" fn() -> u64>;
 unsafe extern "C" {
     pub fn cuptiActivityRegisterTimestampCallback(
         funcTimestamp: CUpti_TimestampCallbackFunc,
     ) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityEnableDriverApi(cbid: CUpti_CallbackId, enable: u8) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityEnableRuntimeApi(cbid: CUpti_CallbackId, enable: u8) -> CUptiResult;
 }
 #[repr(C, packed(8))]
 #[derive(Copy, Clone)]
@@ -1414,6 +1429,19 @@ pub struct CUpti_ActivityMemory3__bindgen_ty_1 {
 pub union CUpti_ActivityMemory3__bindgen_ty_1__bindgen_ty_1 {
     pub size: u64,
     pub processId: u64,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_ActivityGraphTrace {
+    pub kind: CUpti_ActivityKind,
+    pub correlationId: u32,
+    pub start: u64,
+    pub end: u64,
+    pub deviceId: u32,
+    pub graphId: u32,
+    pub contextId: u32,
+    pub streamId: u32,
+    pub reserved: *mut core::ffi::c_void,
 }
 #[repr(C)]
 #[repr(align(8))]

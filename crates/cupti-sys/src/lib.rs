@@ -26,7 +26,6 @@
 )]
 pub mod bindings;
 pub mod functions;
-pub mod graph_trace;
 pub mod record;
 pub mod times;
 

@@ -25,6 +25,12 @@ pub type Context = CUpti_ActivityContext;
 pub type Device = CUpti_ActivityDevice4;
 /// A stream.
 pub type Stream = CUpti_ActivityStream;
+/// A graph that ran as a whole.
+pub type GraphTrace = CUpti_ActivityGraphTrace;
+/// The same with where it ended, since CUDA 12.4: [`GraphTrace`] is its beginning.
+pub type GraphTrace2 = CUpti_ActivityGraphTrace2;
+/// The device of a graph with a first node on the host, only in [`GraphTrace2`].
+pub const ON_HOST: u32 = i32::MAX as u32;
 /// A name that the program gave to something.
 pub type Name = CUpti_ActivityName;
 /// An id of another library's, attached to calls.

@@ -63,6 +63,8 @@ fn every_field_that_is_read_lies_at_one_offset_in_all_versions() {
         computeCapabilityMajor computeCapabilityMinor id uuid name]);
     prefix!(table, "Stream", record::Stream, [kind contextId streamId priority flag
         correlationId]);
+    prefix!(table, "GraphTrace", record::GraphTrace, [kind start end deviceId contextId streamId
+        correlationId graphId]);
     prefix!(table, "Name", record::Name, [kind objectKind objectId name]);
     prefix!(table, "ExternalCorrelation", record::ExternalCorrelation, [kind externalKind
         externalId correlationId]);
@@ -83,6 +85,7 @@ fn no_version_has_a_record_shorter_than_what_is_read() {
         ("Context", size_of::<record::Context>()),
         ("Device", size_of::<record::Device>()),
         ("Stream", size_of::<record::Stream>()),
+        ("GraphTrace", size_of::<record::GraphTrace>()),
         ("Name", size_of::<record::Name>()),
         ("ExternalCorrelation", size_of::<record::ExternalCorrelation>()),
     ] {

@@ -2,7 +2,7 @@
 //! that every CUDA 12 and 13 has at one place (see `tprof-cupti-sys`).
 
 use core::ffi::{CStr, c_char};
-use tprof_cupti_sys::graph_trace::{GraphTrace, GraphTrace2, ON_HOST};
+use tprof_cupti_sys::record::{GraphTrace, GraphTrace2, ON_HOST};
 use tprof_cupti_sys::*;
 use tprof_wire::gpu;
 use tprof_wire::record::ExtKind;

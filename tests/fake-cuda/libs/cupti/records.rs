@@ -9,7 +9,7 @@ use std::mem::{size_of, zeroed};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_cupti_sys::bindings::*;
-use tprof_cupti_sys::graph_trace::{GraphTrace, GraphTrace2, ON_HOST};
+use tprof_cupti_sys::record::{GraphTrace2, ON_HOST};
 use tprof_fake_cuda::{Happened, Launch, Place, engine, memory};
 
 /// Numbers of calls that end a context.
@@ -130,17 +130,15 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
     match what {
         Happened::Graph if whole => {
             let record = GraphTrace2 {
-                trace: GraphTrace {
-                    kind: CUPTI_ACTIVITY_KIND_GRAPH_TRACE,
-                    correlationId: place.correlation,
-                    start,
-                    end,
-                    deviceId: if faults::is_set("hoststart") { ON_HOST } else { place.device },
-                    graphId: place.graph,
-                    contextId: if faults::is_set("hoststart") { ON_HOST } else { place.context },
-                    streamId: place.stream,
-                    reserved: std::ptr::null_mut(),
-                },
+                kind: CUPTI_ACTIVITY_KIND_GRAPH_TRACE,
+                correlationId: place.correlation,
+                start,
+                end,
+                deviceId: if faults::is_set("hoststart") { ON_HOST } else { place.device },
+                graphId: place.graph,
+                contextId: if faults::is_set("hoststart") { ON_HOST } else { place.context },
+                streamId: place.stream,
+                reserved: std::ptr::null_mut(),
                 endDeviceId: place.device,
                 endContextId: place.context,
             };
