@@ -23,12 +23,12 @@ const PROBES: usize = 16;
 
 /// A stub or a handle, and where its kernel's name is.
 #[repr(C)]
-struct Named {
+struct RegisteredKernel {
     kernel: AtomicU64,
     name: AtomicU64,
 }
 
-static ALL: AtomicPtr<Named> = AtomicPtr::new(core::ptr::null_mut());
+static ALL: AtomicPtr<RegisteredKernel> = AtomicPtr::new(core::ptr::null_mut());
 static LEN: AtomicUsize = AtomicUsize::new(0);
 /// Kernels with a recorded name; a forked child records its own.
 static SENT: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
@@ -55,7 +55,7 @@ fn mapped<T>(table: &AtomicPtr<T>, bytes: usize, is_wiped: bool) -> *mut T {
 }
 
 fn keep(kernel: u64, name: u64) {
-    let all = mapped(&ALL, MOST * size_of::<Named>(), false);
+    let all = mapped(&ALL, MOST * size_of::<RegisteredKernel>(), false);
     if all.is_null() || kernel == 0 || name == 0 {
         return;
     }

@@ -323,7 +323,7 @@ impl Flushing {
 }
 
 /// A context is about to end, by a call of this thread's, and with it what CUPTI has of it: flushes
-/// before, as NVIDIA's samples do. Returns once that is done, or after [`LAST_NS`].
+/// before, as NVIDIA's samples do. Returns once that is done, or after two seconds.
 pub fn flush_before_end() {
     if started::cupti().is_none() || PHASE.load(Acquire) != STARTED {
         return;
