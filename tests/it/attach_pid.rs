@@ -1,6 +1,7 @@
 //! `tprof attach` samples a process that it did not launch, and changes nothing in it.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 use tprof_tests::{
     Job, Live, Refused, Scratch, assert_refused, children_of, document, kill, need, program,
@@ -131,11 +132,35 @@ fn what_cannot_be_sampled_is_refused_with_the_reason() {
     refused("-1", &["number above 0"]);
     refused("python", &["number above 0"]);
     refused("4194305", &["no such process"]);
+    let uid = |path: &str| std::fs::metadata(path).unwrap().uid();
+    match uid("/proc/1") == uid("/proc/self") {
+        true => refused("1", &["descend from process 1", "--alone", "--force 1"]),
+        false => refused("1", &["another user"]),
+    }
     need!(
         std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n"),
         Refused::KernelThreads
     );
     refused("2", &["kernel thread"]);
+}
+
+#[test]
+fn an_ancestor_of_tprof_is_sampled_only_when_that_is_asked_for() {
+    let scratch = Scratch::new();
+    let own = std::process::id().to_string();
+    let attach = |options: &[&str]| {
+        let job = tprof(["attach", "--duration", "50ms", "-q", "-o"]).arg(scratch.run());
+        job.args(options).arg(&own).run_in(scratch.path())
+    };
+    let outcome = attach(&[]);
+    assert_refused(&outcome, &["started tprof", "--alone", &format!("--force {own}")]);
+    for asked in ["--alone", "--force"] {
+        let outcome = attach(&[asked]);
+        if outcome.stderr.contains("perf_event_open") {
+            return skip(Refused::PerfEvents);
+        }
+        assert_eq!(outcome.code, Some(0), "{asked}: {outcome:?}");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub struct AttachArgs {
     /// Events to count: auto, none, or a list such as cycles,page-faults [default: auto]
     #[arg(long, value_name = "LIST")]
     pub counters: Option<OsString>,
-    /// Replace an existing run
+    /// Replace an existing run; sample process 1 or one that started tprof
     #[arg(long)]
     pub force: bool,
     /// Keep arguments and paths out of the run
@@ -69,6 +69,9 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
             .into());
     }
     let pid = process(&args.pid)?;
+    if !args.alone && !args.force {
+        refuse_whole_session(pid)?;
+    }
     let directory = current_directory()?;
     let duration = args.duration.clone();
     let switch = |on: bool| on.then(|| "true".into());
@@ -205,6 +208,24 @@ fn process(text: &str) -> Result<u32, Failure> {
             .hint(format!("sudo tprof attach {pid}")));
     }
     Ok(pid)
+}
+
+/// Descendants are sampled too: those of process 1 are all programs of the machine or
+/// container, those of an ancestor include tprof and what runs beside it.
+fn refuse_whole_session(pid: u32) -> Result<(), Failure> {
+    let mut ancestors = std::iter::successors(proc::parent_of(std::process::id()), |pid| {
+        proc::parent_of(*pid).filter(|parent| *parent > 0)
+    });
+    let why = match pid {
+        1 => "all programs of this machine or container descend from process 1",
+        _ if ancestors.any(|ancestor| ancestor == pid) => {
+            "the process started tprof, and all that runs below the process is sampled too"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::new(format!("process {pid} is not sampled")).cause(why).hint(format!(
+        "`--alone` samples only this process; `tprof attach --force {pid}` samples all"
+    )))
 }
 
 fn time_of(text: &OsString) -> Result<Duration, Failure> {
