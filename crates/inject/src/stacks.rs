@@ -72,12 +72,16 @@ fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
     thread.stacks.set(thread.stacks.get().wrapping_add(1));
     // One in 64 is timed, so that the run can report what stacks cost.
     if thread.stacks.get() & 63 == 1 && !thread.strict.get() {
-        let begin = thread.clock();
-        let id = take_now(thread, sp, fp);
-        let ticks = thread.clock().wrapping_sub(begin);
-        // A first look at new code may wait for the collector, once: not typical.
-        let shift = if ticks > SLOW_TICKS { 0 } else { 6 };
         let slot = thread.slot();
+        let (begin, waited) = (thread.clock(), slot.wait_ticks.load(Relaxed));
+        let id = take_now(thread, sp, fp);
+        // Waits for tables or room are in `wait_ticks` already: each is counted once.
+        let waited = slot.wait_ticks.load(Relaxed).wrapping_sub(waited);
+        let ticks = thread.clock().wrapping_sub(begin).saturating_sub(waited);
+        // A first stack of new code is not typical, even without its wait.
+        // Nor is a thread's first stack, of which many threads take no 63 more.
+        let is_first = thread.stacks.get() == 1;
+        let shift = if is_first || waited > 0 || ticks > SLOW_TICKS { 0 } else { 6 };
         arch::add_local(&slot.stack_ticks, ticks << shift);
         arch::add_local(&slot.stacks_taken, 64);
         return id;

@@ -195,14 +195,14 @@ pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overhead {
-    /// Time spent in hooks: events times the cost calibrated at start, plus
-    /// measured stack time. An estimate.
+    /// Time spent in hooks, without waits: events times the cost calibrated at start,
+    /// plus measured stack time. An estimate.
     pub host_ns: Option<u64>,
     /// Time the job's threads waited for the collector; measured.
     pub wait_ns: u64,
-    /// `(host_ns + wait_ns) / (CPU time of the job + wait_ns)`, at most 1; CPU time
-    /// of the launched tree, or of the attached processes as last read; `null` if
-    /// that is not known or below 50 ms.
+    /// CPU time of the launched tree, or of the attached processes as last read.
+    pub job_cpu_ns: Option<u64>,
+    /// `host_ns / job_cpu_ns`, at most 1; `null` if that is not known or below 50 ms.
     pub fraction: Option<f64>,
     /// CPU time of the collector; measured.
     pub collector_cpu_ns: u64,

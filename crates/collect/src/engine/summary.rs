@@ -27,9 +27,10 @@ pub fn refresh(info: &mut RunInfo, out: &Output, overhead: Overhead) {
     info.overhead.collector_cpu_ns = sys::cpu_ns();
     info.overhead.estimate = true;
     let cpu_ns = cpu_ns.max(processes.tree_cpu_ns);
-    // Of what the job's threads spent on processors or waiting for us; the
-    // kernel counts CPU time in steps of 10 ms, so a short job has no fraction.
-    let share = (host_ns + wait_ns) as f64 / (cpu_ns + wait_ns) as f64;
+    info.overhead.job_cpu_ns = (cpu_ns > 0).then_some(cpu_ns);
+    // CPU time of CPU time: waits take none. The kernel counts it in steps of 10 ms, so a
+    // short job has no fraction.
+    let share = host_ns as f64 / cpu_ns as f64;
     info.overhead.fraction = (cpu_ns >= SHORTEST_CPU_NS).then(|| share.min(1.0));
     info.files = files
         .open

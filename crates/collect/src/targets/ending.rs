@@ -37,9 +37,12 @@ impl Target {
             mem_mode::SAMPLED => (totals.allocations + totals.frees) as f64 * costs.counted_ns,
             _ => self.hooks.recorded as f64 * costs.recorded_ns,
         };
+        // NVTX's and CUPTI's records, calls, mappings: the same cost in each mode.
+        let taken = self.hooks.taken + self.agent.as_ref().map_or(0, |agent| agent.taken);
+        let notes = taken as f64 * costs.noted_ns;
         Overhead {
             wait_ns: clock.duration_ns(totals.wait_ticks),
-            host_ns: hooks as u64 + clock.duration_ns(totals.stack_ticks),
+            host_ns: (hooks + notes) as u64 + clock.duration_ns(totals.stack_ticks),
             cpu_ns: self.usage.cpu_ns,
         }
     }

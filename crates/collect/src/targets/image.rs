@@ -89,7 +89,7 @@ pub struct Image {
     /// Records taken.
     pub recorded: u64,
     /// Other records taken.
-    taken: u64,
+    pub(in crate::targets) taken: u64,
     /// Records refused or skipped.
     pub refused: u64,
     /// Counters of threads that ended.

@@ -217,6 +217,9 @@ fn overhead(page: &mut Page, report: &Report) {
             0 => ", no waiting".to_owned(),
             wait_ns => format!(", {} waiting for the collector", duration(wait_ns)),
         };
+        if let Some(share) = overhead.fraction_of_wall.get() {
+            text += &format!(": together at most {} of the wall time", percent(share));
+        }
     }
     if let Some(cpu_ns) = overhead.collector_cpu_ns.get() {
         text += &format!("; the collector took {} of CPU", duration(cpu_ns));

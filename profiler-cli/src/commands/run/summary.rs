@@ -75,6 +75,9 @@ fn job(info: &RunInfo, outcome: Outcome) -> String {
     format!("{text}, {ended}")
 }
 
+/// Waits for the collector below this are not worth a word.
+const SHORTEST_WAIT_NS: u64 = 1_000_000;
+
 fn recorded(info: &RunInfo) -> String {
     let counts = &info.completeness;
     let lost = match counts.lost {
@@ -83,10 +86,13 @@ fn recorded(info: &RunInfo) -> String {
         lost => format!("{} lost", count(lost)),
     };
     let events = counted_events(info);
-    let cost = match info.overhead.fraction {
+    let mut cost = match info.overhead.fraction {
         Some(fraction) => format!("overhead about {:.1}% (estimate)", fraction * 100.0),
         None => "overhead unknown".to_owned(),
     };
+    if info.overhead.wait_ns >= SHORTEST_WAIT_NS {
+        cost += &format!(", {} of waits", units::duration(info.overhead.wait_ns));
+    }
     format!("{events} recorded, {lost}; {cost}")
 }
 
