@@ -19,6 +19,8 @@ const MOST_PERIODS: u64 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallTime {
     pub ns: u64,
+    /// Of it, on a core: a fault that reads a file is off it, a poll for a device on it.
+    pub running_ns: u64,
     /// Samples on a core behind it.
     pub samples: u64,
     /// Of waits without a stack that were given to it, ns².
@@ -28,6 +30,7 @@ pub struct WallTime {
 impl WallTime {
     fn add(&mut self, other: WallTime) {
         self.ns += other.ns;
+        self.running_ns += other.running_ns;
         self.samples += other.samples;
         self.variance += other.variance;
     }
@@ -86,7 +89,8 @@ impl Ledger {
             let part = Part::of(stretch.state, &stretch.stack, &trace.names);
             let is_running = stretch.state == ThreadState::Running;
             let samples = if is_running && !stretch.stack.is_empty() { stretch.samples } else { 0 };
-            let amount = WallTime { ns, samples, variance: stretch.variance };
+            let running_ns = if is_running { ns } else { 0 };
+            let amount = WallTime { ns, running_ns, samples, variance: stretch.variance };
             self.samples += samples;
             self.parts.entry(part).or_default().add(amount);
             let place = Place::of(part, trace.stack(stretch.process, stretch.id), &trace.names);
@@ -190,6 +194,17 @@ mod tests {
         let expected = [(Part::Python, 10), (Part::Lock, 100), (Part::Unknown, 890)];
         assert_eq!(parts(&rows, Interval::new(0, 1000)), expected);
         assert_eq!(parts(&[], Interval::new(0, 1000)), [(Part::Unknown, 1000)]);
+    }
+
+    #[test]
+    fn a_place_has_its_time_on_a_core_apart_from_its_waits() {
+        let rows = [row(10, 10, Running, 1), row(10, 30, Lock, 1)];
+        let (ledger, _) = Ledger::of(&made().finish(), &rows, Interval::new(0, 50));
+        let amount = |part| {
+            let amount = &ledger.parts[&part];
+            (amount.ns, amount.running_ns)
+        };
+        assert_eq!((amount(Part::Python), amount(Part::Lock)), ((20, 20), (30, 0)));
     }
 
     #[test]

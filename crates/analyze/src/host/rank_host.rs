@@ -129,8 +129,9 @@ impl RankHost {
                 continue;
             }
             let key = (place.file.clone(), place.line, place.function.clone());
-            let at = usize::from(!place.part.is_running());
-            lines.entry(key).or_default()[at] += amount.ns;
+            let [running_ns, waited_ns] = lines.entry(key).or_default();
+            *running_ns += amount.running_ns;
+            *waited_ns += amount.ns - amount.running_ns;
         }
         let mut lines: Vec<_> = lines.into_iter().filter(|(_, ns)| ns[0] + ns[1] > 0).collect();
         lines.sort_by(|a, b| (b.1[0] + b.1[1], &a.0).cmp(&(a.1[0] + a.1[1], &b.0)));

@@ -37,7 +37,8 @@ impl Rule for HotFunction {
                 functions.entry((&place.file, &place.function)).or_default().push((place, time));
             }
         }
-        let sum = |places: &[(&Place, &WallTime)]| places.iter().map(|(_, t)| t.ns).sum::<u64>();
+        let sum =
+            |places: &[(&Place, &WallTime)]| places.iter().map(|(_, t)| t.running_ns).sum::<u64>();
         let mut functions: Vec<Vec<(&Place, &WallTime)>> = functions.into_values().collect();
         functions.sort_by_key(|places| std::cmp::Reverse(sum(places)));
         let most_ns = functions.first().map_or(0, |places| sum(places));
@@ -87,9 +88,11 @@ impl Rule for HotFunction {
 /// The line of a function with most time.
 fn hottest_line<'p>(places: &[(&'p Place, &WallTime)]) -> (&'p Place, u64) {
     let of_line = |line: u32| -> u64 {
-        places.iter().filter(|(place, _)| place.line == line).map(|(_, time)| time.ns).sum()
+        places.iter().filter(|(place, _)| place.line == line).map(|(_, time)| time.running_ns).sum()
     };
-    let hottest = places.iter().map(|(place, _)| *place).max_by_key(|place| of_line(place.line));
+    // Of equal lines the first.
+    let hottest =
+        places.iter().rev().map(|(place, _)| *place).max_by_key(|place| of_line(place.line));
     let hottest = hottest.unwrap_or(places[0].0);
     (hottest, of_line(hottest.line))
 }
@@ -100,7 +103,7 @@ fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     for (place, time) in places.iter().filter(|(place, _)| place.part != Part::Python) {
         // A function of compiled code has a module itself.
         if !place.library.is_empty() && !place.below.is_empty() {
-            *sums.entry(&place.library).or_default() += time.ns;
+            *sums.entry(&place.library).or_default() += time.running_ns;
         }
     }
     sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(name, ns)| (name.to_owned(), ns))
