@@ -259,7 +259,7 @@ impl Planted {
     pub fn lacks_all_but(&self, rules: &[&str]) {
         let is_other = |row: &&Value| {
             let is = |rule: &&str| row["rule"] == **rule;
-            OF_OTHERS.iter().any(|rule| is(rule)) && !rules.iter().any(|rule| is(rule))
+            OF_OTHERS.iter().any(is) && !rules.iter().any(is)
         };
         let others = self.found("findings").iter().filter(is_other);
         let others: Vec<&Value> =
