@@ -38,14 +38,16 @@ if [ "${1:-}" = check ]; then
     exit
 fi
 
-cache=${TPROF_RELEASE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-release}
+# A directory of its own in the one that was named: that one may hold anything.
 wanted=$(sha256sum scripts/release/tools.txt | cut -c1-16)
-if [ ! -e "$cache/.$wanted" ]; then
+cache=${TPROF_RELEASE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-release}/tools-$wanted
+if [ ! -e "$cache/.complete" ]; then
     rm -rf "$cache"
+    mkdir -p "$(dirname "$cache")"
     python3 -m venv "$cache"
     "$cache/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
         --only-binary :all: -r scripts/release/tools.txt
-    touch "$cache/.$wanted"
+    touch "$cache/.complete"
 fi
 
 # A target directory of its own: the same target, and another linker.

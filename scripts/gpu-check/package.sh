@@ -22,7 +22,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [ -z "$tprof" ]; then
     tprof=$("$root/scripts/release.sh")
-    tools=${TPROF_RELEASE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-release}
+    wanted=$(sha256sum "$root/scripts/release/tools.txt" | cut -c1-16)
+    tools=${TPROF_RELEASE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-release}/tools-$wanted
     CXX="$tools/bin/python -m ziglang c++ -target x86_64-linux-gnu.2.17 -Wno-unused-command-line-argument"
     export CXX
 fi

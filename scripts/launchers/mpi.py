@@ -166,6 +166,10 @@ class Mpi:
         forced = self.run_command(self.launch(3, before=self.per_rank("--if-exists force")))
         self.assertEqual((forced.status, len(self.other_runs())), (0, 1), forced)
         self.assert_ranks(3, "ranks")
+        joined = self.run_command(self.launch(2, before=self.per_rank("--if-exists join")))
+        self.assertEqual((joined.status, len(self.other_runs())), (0, 1), joined)
+        ranks = [image["rank"] for image in self.report()["processes"] if image["rank"] is not None]
+        self.assertEqual(sorted(ranks), [0, 0, 1, 1, 2])
 
 
 class OpenMpi(Mpi, LauncherCase):

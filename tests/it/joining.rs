@@ -126,6 +126,8 @@ fn a_live_run_is_joined_unless_another_job_is_named() {
     live.wait_for("ready");
     record(&rank(9, ""), DEFAULT, &run).expect_code(0);
     assert_refused(&record(&rank(8, "SLURM_JOB_ID=8"), FAIL, &run), &["-o", "another job"]);
+    let env = tprof(["env", "-o"]).arg(&run).env("SLURM_JOB_ID", "8").run_in(scratch.cwd());
+    assert!(env.expect_code(0).stdout.contains("-2'"), "of another job");
     // A live run is never taken away: the new one lies beside it.
     let beside = record(&rank(8, "SLURM_JOB_ID=8"), &["--force"], &run).expect_code(0);
     assert!(beside.stderr.contains("is recording"), "{beside:?}");

@@ -127,3 +127,50 @@ fn a_live_run_is_listed_as_running_and_not_deleted() {
     tprof(["rm", "--yes", "live"]).run_in(scratch.path()).expect_code(0);
     assert!(!run.exists());
 }
+
+#[test]
+fn files_of_a_user_are_no_run_and_are_not_deleted() {
+    let scratch = Scratch::new();
+    let project = scratch.join("project");
+    std::fs::create_dir_all(project.join("csv")).unwrap();
+    let users =
+        ["run-config.json", "csv/dataset.csv", "report.html", "rank-table.trace.json.txt", "lock"];
+    for name in users {
+        std::fs::write(project.join(name), r#"{"lr": 0.1}"#).unwrap();
+    }
+    let are_there = || users.iter().all(|name| project.join(name).exists());
+    let refused = tprof(["rm", "--yes", "project"]).run_in(scratch.path());
+    assert_refused(&refused, &["`project` is not a run"]);
+    assert!(are_there());
+    assert_refused(&tprof(["report"]).run_in(&project), &["no run given"]);
+    let forced = traced_job(&Job::new("true"), &["--force"], &project).run_in(scratch.path());
+    assert_eq!(forced.code, Some(0), "{forced:?}");
+    assert!(are_there() && !project.join(".tprof-lock").exists());
+    for format in ["csv", "parquet", "tensorboard"] {
+        record(&scratch, "run-a");
+        tprof(["export", "--to", format, "run-a"]).run_in(scratch.path()).expect_code(0);
+        tprof(["rm", "--yes", "run-a"]).run_in(scratch.path()).expect_code(0);
+        assert!(!scratch.join("run-a").exists(), "{format}");
+    }
+    record(&scratch, "run-a");
+    std::os::unix::fs::symlink("run-a", scratch.join("link")).unwrap();
+    let linked = tprof(["rm", "--yes", "link"]).run_in(scratch.path());
+    assert_refused(&linked, &["symbolic link"]);
+    let path = scratch.join("run-a/run.json");
+    let newer =
+        std::fs::read_to_string(&path).unwrap().replacen("\"version\":1", "\"version\":9", 1);
+    let newer = newer.replacen("\"version\": 1", "\"version\": 9", 1);
+    std::fs::write(&path, newer).unwrap();
+    let refused = tprof(["rm", "--yes", "run-a"]).run_in(scratch.path());
+    assert_refused(&refused, &["may be in progress"]);
+}
+
+#[test]
+fn a_long_command_hides_no_run() {
+    let scratch = Scratch::new();
+    let name = "tprof-a-name-of-a-run-which-is-long";
+    let job = Job::new("true").arg("an-argument-".repeat(20));
+    traced_job(&job, &[], &scratch.join(name)).run_in(scratch.path()).expect_code(0);
+    let text = tprof(["ls"]).run_in(scratch.path()).expect_code(0).stdout;
+    assert!(text.contains(name), "{text}");
+}

@@ -72,6 +72,7 @@ impl Sink for Rank<'_> {
         context: &Context<'_>,
         rows: &mut dyn Iterator<Item = Vec<R>>,
     ) -> io::Result<()> {
+        debug_assert!(tables::NAMES.contains(&name), "{name}");
         let mut text = Text::default();
         for batch in rows {
             let file = match self.files.entry(name) {

@@ -53,3 +53,4 @@ pub use host_time::HostTime;
 pub use numbers::Numbers;
 pub use options::{Options, Weight, Written};
 pub use slice::{OpenRank, Selection, Slice, Window};
+pub use tables::NAMES as TABLES;

@@ -94,6 +94,7 @@ impl Sink for Dataset<'_> {
         context: &Context<'_>,
         rows: &mut dyn Iterator<Item = Vec<R>>,
     ) -> io::Result<()> {
+        debug_assert!(tables::NAMES.contains(&name), "{name}");
         let mut rows = rows.peekable();
         if rows.peek().is_none() {
             return Ok(());

@@ -23,6 +23,34 @@ use crate::{OpenRank, Window};
 /// Version of the tables: it rises when a column changes its meaning or goes.
 pub(crate) const VERSION: u32 = 1;
 
+/// Names of the tables, which name the files of CSV and the directories of Parquet.
+pub const NAMES: [&str; 24] = [
+    "channel_work",
+    "collectives",
+    "communicators",
+    "copies",
+    "counters",
+    "device_allocations",
+    "device_spans",
+    "devices",
+    "external_ids",
+    "flow_points",
+    "heap_events",
+    "heap_totals",
+    "host_times",
+    "kernels",
+    "losses",
+    "map_events",
+    "marks",
+    "processes",
+    "properties",
+    "samples",
+    "spans",
+    "stack_frames",
+    "synchronizations",
+    "threads",
+];
+
 /// Gives all tables of a rank, as far as they lie in its window.
 pub(crate) fn each<S: Sink>(
     part: &OpenRank<'_>,

@@ -1,6 +1,7 @@
 //! A run directory as a whole: its files, and their ranks.
 
 use crate::error::{Problem, TraceError};
+use crate::info_file::{InfoFile, is_info_name};
 use crate::reader::TraceFile;
 use crate::run::{RUN_VERSION, RunInfo};
 use std::collections::{HashMap, HashSet};
@@ -134,7 +135,7 @@ impl RunDir {
             let file = path.join(name);
             if name.ends_with(".tprof") {
                 self.add(file);
-            } else if name == "run.json" || name.starts_with("run-") && name.ends_with(".json") {
+            } else if is_info_name(name) {
                 self.info(&file);
             }
         }
@@ -215,21 +216,23 @@ impl RunDir {
     }
 
     fn info(&mut self, path: &Path) {
-        let read = fs::read(path).map_err(|error| error.to_string());
-        let parsed = read.and_then(|bytes| {
-            let info: RunInfo =
-                serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
-            match info.version {
-                0..=RUN_VERSION => Ok(info),
-                newer => Err(format!(
-                    "it has version {newer}; this tprof reads versions up to {RUN_VERSION}"
-                )),
+        let newer = |version: u64| {
+            format!("it has version {version}; this tprof reads versions up to {RUN_VERSION}")
+        };
+        let why = match InfoFile::read(path) {
+            InfoFile::Run(info) if info.version <= RUN_VERSION => {
+                self.infos.push(*info);
+                return;
             }
-        });
-        match parsed {
-            Ok(info) => self.infos.push(info),
-            Err(error) => self.problem(format!("`{}` cannot be read: {error}", path.display())),
-        }
+            // A user's file in the run's directory.
+            InfoFile::Foreign if path.file_name() != Some(OsStr::new("run.json")) => return,
+            InfoFile::Run(info) => newer(info.version.into()),
+            InfoFile::Newer(version) => newer(version),
+            InfoFile::Empty => "it is empty".to_owned(),
+            InfoFile::Damaged(why) => why,
+            InfoFile::Foreign => "no tprof wrote it".to_owned(),
+        };
+        self.problem(format!("`{}` cannot be read: {why}", path.display()));
     }
 
     fn problem(&mut self, what: String) {

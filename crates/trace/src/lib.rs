@@ -10,7 +10,7 @@
 //!
 //! - `model`, `run`, `live`, `calls`, `error`: what a run has, what names of calls mean, and
 //!   what can be wrong with it;
-//! - `file`, `planes`, `columns`, `columns_read`, `tables`: from rows to blocks of columns
+//! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: from rows to blocks of columns
 //!   and back;
 //! - `heap_block`, `pending`, `scan`, `loaded`: blocks before they are written, and as they
 //!   are found again;
@@ -29,6 +29,7 @@ pub mod run;
 mod columns;
 mod columns_read;
 mod file;
+mod info_file;
 mod planes;
 mod tables;
 
@@ -57,6 +58,7 @@ pub use file::{FORMAT_VERSION, OLDEST_READABLE, TraceHeader};
 pub use heap_block::HeapBlock;
 pub use heap_events::HeapEvents;
 pub use in_order::RowsInOrder;
+pub use info_file::{InfoFile, is_info_name, is_trace_file};
 pub use map_events::MapEvents;
 pub use reader::TraceFile;
 pub use recorded::Recorded;

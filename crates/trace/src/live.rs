@@ -1,7 +1,7 @@
 //! Whether the collector of a run is still at work.
 
 use crate::run::RunInfo;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// A collector on another host, which writes its `run.json` every half second, or less
@@ -32,8 +32,30 @@ pub fn collector_lives(info: &RunInfo, directory: &Path) -> bool {
         let start = info.collector_start_tick;
         return stat.is_ok_and(|stat| is_at_work(&String::from_utf8_lossy(&stat), start));
     }
-    let own = directory.join(further_info(&info.host, info.collector_pid));
-    is_fresh(&if own.exists() { own } else { directory.join("run.json") })
+    is_fresh(&own_file(info, directory))
+}
+
+/// The file of a collector.
+fn own_file(info: &RunInfo, directory: &Path) -> PathBuf {
+    let first = directory.join("run.json");
+    let names = further_infos(&info.host, info.collector_pid).map(|name| directory.join(name));
+    let further: Vec<PathBuf> = names.take_while(|path| path.exists()).collect();
+    let Some(usual) = further.first().cloned() else { return first };
+    // In pid namespaces of their own, several of one host name have one pid.
+    let is_own = |path: &PathBuf| {
+        let read = std::fs::read(path).unwrap_or_default();
+        serde_json::from_slice::<RunInfo>(&read).is_ok_and(|other| is_same(info, &other))
+    };
+    std::iter::once(first).chain(further).find(is_own).unwrap_or(usual)
+}
+
+/// Whether one collector wrote both.
+fn is_same(one: &RunInfo, other: &RunInfo) -> bool {
+    let identity = |info: &RunInfo| {
+        let place = [BOOT, PID_NAMESPACE].map(|key| info.machine[key].as_str().map(str::to_owned));
+        (info.host.clone(), info.collector_pid, info.collector_start_tick, place)
+    };
+    identity(one) == identity(other) && one.own_rank == other.own_rank
 }
 
 /// Whether a line of `/proc/PID/stat` is of the process that started at a tick, and has not
@@ -51,9 +73,13 @@ fn is_at_work(stat: &str, start_tick: Option<u64>) -> bool {
     same && !state.starts_with(['Z', 'X'])
 }
 
-/// Name of the `run.json` of a collector that joins a run.
-pub fn further_info(host: &str, collector_pid: u32) -> String {
-    format!("run-{host}-{collector_pid}.json")
+/// Names for the `run.json` of a collector that joins a run, of which it takes the first free one:
+/// containers may share a host name and have one pid.
+pub fn further_infos(host: &str, collector_pid: u32) -> impl Iterator<Item = String> {
+    let stem = format!("run-{host}-{collector_pid}");
+    let numbered = format!("{stem}.");
+    std::iter::once(format!("{stem}.json"))
+        .chain((1..u32::MAX).map(move |number| format!("{numbered}{number}.json")))
 }
 
 /// Whether a file was written a short time ago.
@@ -111,6 +137,18 @@ mod tests {
         assert!(collector_lives(&other_namespace, directory));
         age(SystemTime::now() - 2 * SILENT).unwrap();
         assert!(!collector_lives(&elsewhere, directory));
+        // Two of one host name and pid, in containers: each by its own file.
+        let further: Vec<_> = further_infos("elsewhere", gone.collector_pid).take(2).collect();
+        let text = |rank: &str| {
+            let info = RunInfo { own_rank: Some(rank.to_owned()), ..elsewhere.clone() };
+            serde_json::to_vec(&info).unwrap()
+        };
+        std::fs::write(directory.join(&further[0]), text("RANK=1")).unwrap();
+        std::fs::write(&file, text("RANK=0")).unwrap();
+        age(SystemTime::now() - 2 * SILENT).unwrap();
+        let of = |rank: &str| RunInfo { own_rank: Some(rank.to_owned()), ..elsewhere.clone() };
+        assert!(!collector_lives(&of("RANK=0"), directory), "by the file of another");
+        assert!(collector_lives(&of("RANK=1"), directory));
         age(SystemTime::now()).unwrap();
         let finished = RunInfo { finished: true, ..elsewhere };
         assert!(!collector_lives(&finished, directory));

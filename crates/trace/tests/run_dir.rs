@@ -63,8 +63,8 @@ fn a_damaged_or_newer_run_json_is_a_problem_not_an_error() {
     trace(directory.path(), "rank-0.tprof");
     for (text, why) in [
         ("{\"version\": 1, ", "EOF"),
-        ("{\"version\": 99}", "version 99"),
-        ("\"text\"", "run.json"),
+        ("{\"version\": 99, \"tprof\": \"9.0\", \"collector_pid\": 7}", "version 99"),
+        ("\"text\"", "no tprof wrote it"),
     ] {
         fs::write(directory.path().join("run.json"), text).unwrap();
         let run = RunDir::open(directory.path()).unwrap();

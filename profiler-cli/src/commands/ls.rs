@@ -13,13 +13,17 @@ use tprof_facts::units::{bytes, count, duration};
 
 use crate::runs::contents::Contents;
 use crate::runs::newest::{FoundRun, runs_in};
-use crate::terminal::columns;
+use crate::terminal::columns::{self, cut, left, shorten, width};
 use crate::terminal::errors::{Failure, reason};
 use crate::terminal::page::{Page, Table};
 use crate::terminal::paint;
 
 /// Version of the JSON.
 const LS_VERSION: u32 = 1;
+/// Columns before a finding, or a command on a line of its own.
+const INDENT: usize = 6;
+/// Columns with which a command stands beside its run.
+const LEAST_COMMAND: usize = 20;
 
 /// `tprof ls`.
 #[derive(Args, Debug)]
@@ -84,7 +88,7 @@ impl Row {
     /// `judge`: with the worst finding.
     fn of(run: &FoundRun, judge: bool) -> Row {
         let path = run.dir.path();
-        let contents = Contents::of(path);
+        let contents = Contents::of(path).unwrap_or_default();
         let found = if judge { report(path, Kind::Summary, None).ok() } else { None };
         let infos = run.dir.infos();
         let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
@@ -132,7 +136,8 @@ impl Row {
         }
     }
 
-    fn cells(&self) -> Vec<String> {
+    /// Cells of the table, the run's padded: its name is what other commands take, and is never cut.
+    fn cells(&self, run_columns: usize) -> Vec<String> {
         let unknown = || "?".to_owned();
         vec![
             self.start_unix_ns.get().map_or_else(unknown, ago),
@@ -148,7 +153,8 @@ impl Row {
                 (0, false) => unknown(),
                 (lost, _) => count(lost),
             },
-            format!("{}  {}", self.path.display(), shown_command(&self.command)),
+            left(&self.path.to_string_lossy(), run_columns),
+            shown_command(&self.command),
         ]
     }
 
@@ -210,25 +216,36 @@ fn worst(report: &Report) -> Reading<Option<Worst>> {
 }
 
 fn text(rows: &[Row], directory: &Path) -> String {
-    let mut page = Page::new(columns::of_stdout());
+    let columns = columns::of_stdout();
+    // Each line is cut where it may be.
+    let mut page = Page::new(usize::MAX);
     if rows.is_empty() {
         page.line(&format!("no run in {}", directory.display()));
         return page.into_text();
     }
+    let run_columns = rows.iter().map(|row| width(&row.path.to_string_lossy())).max();
+    let run_columns = run_columns.unwrap_or(0).max("run".len());
+    let run = left("run", run_columns);
     let headings = [
         ("when", true),
         ("took", false),
         ("ranks", false),
         ("size", false),
         ("lost", false),
-        ("run", true),
+        (run.as_str(), false),
+        ("command", true),
     ];
     let mut table = Table::aligned(&headings);
     for row in rows {
-        table.row(row.cells());
+        table.row(row.cells(run_columns));
     }
+    table.fill_last(columns, |room| {
+        // Without room, commands have lines of their own.
+        let room = if room > LEAST_COMMAND { room } else { columns - INDENT };
+        rows.iter().map(|row| cut(&shown_command(&row.command), room)).collect()
+    });
     // A row may take two lines: its finding follows its last one.
-    let lines = table.lines(page.width());
+    let lines = table.lines(columns);
     let per_row = (lines.len() - 1) / rows.len();
     page.line(&lines[0]);
     for (row, lines) in rows.iter().zip(lines[1..].chunks(per_row)) {
@@ -237,7 +254,8 @@ fn text(rows: &[Row], directory: &Path) -> String {
         }
         if let Some(Some(worst)) = row.worst.value() {
             let severity = worst.severity.to_uppercase();
-            page.line(&format!("      {severity} {}: {}", worst.rule, worst.what));
+            let finding = format!("{:INDENT$}{severity} {}: {}", "", worst.rule, worst.what);
+            page.line(&shorten(&finding, columns));
         }
     }
     paint::severities(&page.into_text())

@@ -64,13 +64,39 @@ fn judged(path: &Path) -> Result<Doomed, Failure> {
             .cause("the path is a file")
             .hint("tprof rm with the run directory that contains the file"));
     }
+    // With a slash at its end a link is followed.
+    let bare: PathBuf = path.components().collect();
+    if bare.is_symlink() {
+        let target = std::fs::read_link(&bare).unwrap_or_default();
+        return Err(Failure::new(format!("`{shown}` is not a run directory"))
+            .cause(format!("the path is a symbolic link to `{}`", target.display()))
+            .hint("tprof rm with the directory itself"));
+    }
+    let read = || Contents::of(path).map_err(|(at, error)| unreadable(path, &at, &error));
+    if path.is_dir() {
+        read()?;
+    }
     let Some(run) = FoundRun::at(path) else { return Err(no_run(path)) };
+    let contents = read()?;
+    let in_progress = Failure::new(format!("the run in `{shown}` is in progress"));
     if run.is_live() {
-        return Err(Failure::new(format!("the run in `{shown}` is in progress"))
+        return Err(in_progress
             .cause("its collector still writes")
             .hint("wait for the end of its job"));
     }
-    Ok(Doomed { path: path.to_owned(), contents: Contents::of(path) })
+    if let Some(file) = &contents.unread {
+        return Err(Failure::new(format!("the run in `{shown}` may be in progress"))
+            .cause(format!("`{}` is new, and this tprof cannot read it", file.display()))
+            .hint("the tprof that recorded it, or wait for two minutes"));
+    }
+    Ok(Doomed { path: path.to_owned(), contents })
+}
+
+/// A part of a run that cannot be read: whether it is tprof's is unknown.
+fn unreadable(run: &Path, at: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot delete `{}`", run.display()))
+        .cause(format!("`{}` cannot be read: {}", at.display(), reason(error)))
+        .hint("delete it as the user who recorded it")
 }
 
 fn no_run(path: &Path) -> Failure {

@@ -1,10 +1,15 @@
 //! Which files of a run directory tprof wrote.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files that tprof writes into a run directory, by their whole names.
-const NAMES: [&str; 10] = [
-    "run.json",
+use tprof_export::TABLES;
+use tprof_trace::live::is_fresh;
+use tprof_trace::run::RUN_VERSION;
+use tprof_trace::{InfoFile, RankLabel, is_info_name, is_trace_file};
+
+/// Files that exports write into a run directory, by their whole names.
+const NAMES: [&str; 9] = [
     "report.html",
     "timeline.html",
     "flame.html",
@@ -15,60 +20,82 @@ const NAMES: [&str; 10] = [
     "trace.pb.gz",
     "trace.speedscope.json",
 ];
-/// Directories that exports write, and the ends of their files' names.
-const DIRECTORIES: [(&str, &[&str]); 3] = [
-    ("csv", &[".csv"]),
-    ("parquet", &[".parquet", "_tprof.json"]),
-    ("tensorboard", &[".pt.trace.json.gz"]),
-];
+/// What an export of Parquet writes beside its tables.
+const PARQUET_MARKER: &str = "_tprof.json";
 
 /// The entries of a run directory.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Files that tprof wrote, those of its exports included, with their sizes.
     pub files: Vec<(PathBuf, u64)>,
-    /// Directories of exports, empty once their files are gone.
+    /// Directories of exports, empty once their files are gone: the inner ones first.
     pub directories: Vec<PathBuf>,
     /// What is not tprof's.
     pub others: Vec<PathBuf>,
+    /// What a collector may be about to write, though this build cannot read it.
+    pub unread: Option<PathBuf>,
 }
 
 impl Contents {
-    /// Of a run directory; of one that cannot be read, nothing.
-    pub fn of(run: &Path) -> Contents {
+    /// Of a run directory.
+    ///
+    /// Fails with the path that cannot be read.
+    pub fn of(run: &Path) -> Result<Contents, (PathBuf, io::Error)> {
         let mut contents = Contents::default();
-        for entry in std::fs::read_dir(run).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let Ok(about) = entry.path().symlink_metadata() else { continue };
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if about.is_file() && is_own(&name) {
+        for (path, name, about) in entries(run)? {
+            if about.is_dir() {
+                contents.add_directory(path, &name)?;
+            } else if about.is_file() && contents.is_own(&path, &name)? {
                 contents.files.push((path, about.len()));
-                continue;
-            }
-            match DIRECTORIES.iter().find(|(directory, _)| about.is_dir() && *directory == name) {
-                Some((_, ends)) => contents.add_export(path, ends),
-                None => contents.others.push(path),
+            } else {
+                contents.others.push(path);
             }
         }
-        contents
+        Ok(contents)
     }
 
-    /// A directory of an export; one with any other file in it is not tprof's.
-    fn add_export(&mut self, directory: PathBuf, ends: &[&str]) {
-        let mut files = Vec::new();
-        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
-            let (path, name) = (entry.path(), entry.file_name());
-            let is_own = ends.iter().any(|end| name.to_string_lossy().ends_with(end));
-            match path.symlink_metadata() {
-                Ok(about) if about.is_file() && is_own => files.push((path, about.len())),
-                _ => {
-                    self.others.push(directory);
-                    return;
-                }
-            }
+    /// Whether tprof wrote a file, by its name and, where that may be a user's, by its content.
+    fn is_own(&mut self, path: &Path, name: &str) -> Result<bool, (PathBuf, io::Error)> {
+        if name.ends_with(".tprof") {
+            return is_trace_file(path).map_err(|error| (path.to_owned(), error));
         }
-        self.files.extend(files);
-        self.directories.push(directory);
+        if is_info_name(name) {
+            let file = InfoFile::read(path);
+            let is_read = match &file {
+                InfoFile::Run(info) => info.version <= RUN_VERSION,
+                InfoFile::Foreign => true,
+                InfoFile::Newer(_) | InfoFile::Empty | InfoFile::Damaged(_) => false,
+            };
+            if !is_read && is_fresh(path) {
+                self.unread = Some(path.to_owned());
+            }
+            return Ok(file.is_own());
+        }
+        let of_a_file = name.strip_suffix(".trace.json.gz").is_some_and(is_stem);
+        Ok(NAMES.contains(&name) || of_a_file)
+    }
+
+    /// A directory, of an export or not: one with any other entry in it is not tprof's.
+    fn add_directory(&mut self, path: PathBuf, name: &str) -> Result<(), (PathBuf, io::Error)> {
+        let (mut files, mut directories) = (Vec::new(), Vec::new());
+        let is_own = match name {
+            "csv" => files_in(&path, &mut files, |name| is_of(name, ".csv", is_table))?,
+            "tensorboard" => {
+                files_in(&path, &mut files, |name| is_of(name, ".pt.trace.json.gz", is_stem))?
+            }
+            "parquet" if path.join(PARQUET_MARKER).is_file() => {
+                parquet(&path, &mut files, &mut directories)?
+            }
+            _ => false,
+        };
+        if is_own && !files.is_empty() {
+            self.files.extend(files);
+            self.directories.extend(directories);
+            self.directories.push(path);
+        } else {
+            self.others.push(path);
+        }
+        Ok(())
     }
 
     /// Bytes of tprof's files.
@@ -77,12 +104,107 @@ impl Contents {
     }
 }
 
-/// Whether a file's name is one that tprof gives.
-fn is_own(name: &str) -> bool {
-    let of_a_rank = ["rank-", "launcher-", "process-"].iter().any(|start| name.starts_with(start));
-    let is_trace = name.ends_with(".tprof");
-    let is_info = name.starts_with("run-") && name.ends_with(".json");
-    // Exports of one rank each: `rank-0.trace.json.gz`.
-    let is_export = of_a_rank && name.contains(".trace.json");
-    NAMES.contains(&name) || is_trace || is_info || is_export
+/// An entry of a directory: path, name, and what it is, links not followed.
+type Entry = (PathBuf, String, std::fs::Metadata);
+
+fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
+    let failed = |error| (directory.to_owned(), error);
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // One that went meanwhile is none.
+        let Ok(about) = entry.path().symlink_metadata() else { continue };
+        entries.push((entry.path(), entry.file_name().to_string_lossy().into_owned(), about));
+    }
+    Ok(entries)
+}
+
+/// Gathers the files of a directory; whether all are such files.
+fn files_in(
+    directory: &Path,
+    files: &mut Vec<(PathBuf, u64)>,
+    is_own: impl Fn(&str) -> bool,
+) -> Result<bool, (PathBuf, io::Error)> {
+    for (path, name, about) in entries(directory)? {
+        if !about.is_file() || !is_own(&name) {
+            return Ok(false);
+        }
+        files.push((path, about.len()));
+    }
+    Ok(true)
+}
+
+/// Gathers an export of Parquet, `TABLE/rank=N/FILE.parquet`; whether nothing else is there.
+fn parquet(
+    directory: &Path,
+    files: &mut Vec<(PathBuf, u64)>,
+    directories: &mut Vec<PathBuf>,
+) -> Result<bool, (PathBuf, io::Error)> {
+    for (table, name, about) in entries(directory)? {
+        if about.is_file() && name == PARQUET_MARKER {
+            files.push((table, about.len()));
+            continue;
+        }
+        if !about.is_dir() || !is_table(&name) {
+            return Ok(false);
+        }
+        for (rank, name, about) in entries(&table)? {
+            let is_rank = about.is_dir() && name.starts_with("rank=");
+            if !is_rank || !files_in(&rank, files, |name| is_of(name, ".parquet", is_stem))? {
+                return Ok(false);
+            }
+            directories.push(rank);
+        }
+        directories.push(table);
+    }
+    Ok(true)
+}
+
+fn is_of(name: &str, end: &str, is_stem: impl Fn(&str) -> bool) -> bool {
+    name.strip_suffix(end).is_some_and(is_stem)
+}
+
+fn is_table(name: &str) -> bool {
+    TABLES.contains(&name)
+}
+
+/// Whether exports call a file of a run so: `rank-3`, `rank-3.1`, `rank-3-launch-2`.
+fn is_stem(name: &str) -> bool {
+    let launch = name.rsplit_once("-launch-").filter(|(_, number)| number.parse::<u32>().is_ok());
+    let stem = launch.map_or(name, |(stem, _)| stem);
+    RankLabel::of_name(&format!("{stem}.tprof")).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_user_are_not_taken_for_those_of_exports() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path();
+        for name in ["csv", "parquet", "parquet/spans", "tensorboard"] {
+            std::fs::create_dir(run.join(name)).unwrap();
+        }
+        let users = [
+            "csv/dataset.csv",
+            "parquet/spans/part-0.parquet",
+            "tensorboard/mine.pt.trace.json.gz",
+            "rank-table.trace.json.txt",
+            "rank-table.trace.json.gz",
+            "run-config.json",
+            "own.tprof",
+            "lock",
+        ];
+        for name in users {
+            std::fs::write(run.join(name), r#"{"lr": 0.1}"#).unwrap();
+        }
+        let contents = Contents::of(run).unwrap();
+        assert!(contents.files.is_empty(), "{contents:?}");
+        assert!(contents.directories.is_empty() && contents.unread.is_none(), "{contents:?}");
+        let of_exports = [("rank-3-launch-2", true), ("rank-3.1", true), ("rank-table", false)];
+        for (name, is_own) in of_exports {
+            assert_eq!(is_stem(name), is_own, "{name}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tprof_trace::live::collector_lives;
 use tprof_trace::run::RunInfo;
-use tprof_trace::{RunDir, TraceFile};
+use tprof_trace::{RankFile, RunDir, TraceFile, is_trace_file};
 
 use crate::terminal::errors::{Failure, print_stderr, reason};
 
@@ -20,6 +20,11 @@ impl FoundRun {
     /// A run at a path; `None` if there is none.
     pub fn at(path: &Path) -> Option<FoundRun> {
         let dir = RunDir::open(path).ok()?;
+        // Names prove nothing: a user's files may end so, too.
+        let is_trace = |file: &RankFile| is_trace_file(&file.path).unwrap_or(true);
+        if dir.infos().is_empty() && !dir.files().iter().any(is_trace) {
+            return None;
+        }
         let of_info = dir.infos().iter().map(|info| info.start_unix_ns).filter(|ns| *ns > 0).min();
         let of_file = || {
             let headers = dir.files().iter().filter_map(|f| TraceFile::read_header(&f.path).ok());

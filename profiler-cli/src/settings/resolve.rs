@@ -8,7 +8,8 @@ use super::given::{Source, variable};
 use super::options::RunOptions;
 use super::resolved::Resolved;
 use super::sources::{self, CONFIG_FILE, Layer};
-use super::table::SETTINGS;
+use super::table::{FORCE, IF_EXISTS, SETTINGS};
+use super::values;
 use crate::terminal::errors::Failure;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -52,6 +53,21 @@ fn idle(config: &Config) -> Option<&'static str> {
     }
 }
 
+/// Refuses `force` beside another `if-exists` of the same source: neither is the later one.
+fn check_force(layer: &Layer) -> Result<(), Failure> {
+    let of = |name: &str| layer.iter().find(|(setting, _)| setting.name == name);
+    let (Some((_, force)), Some((_, mode))) = (of(FORCE.name), of(IF_EXISTS.name)) else {
+        return Ok(());
+    };
+    let asks = values::one_of(mode, &values::IF_EXISTS_MODES)? == IfExists::Force;
+    if values::flag(force)? == asks {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{force} and {mode} exclude each other"))
+        .cause(format!("one is `{}`, the other `{}`", force.text()?, mode.text()?))
+        .hint("use only --if-exists"))
+}
+
 /// Later layers win.
 fn from_layers(
     layers: [Layer; 3],
@@ -84,9 +100,12 @@ fn from_layers(
         quiet: false,
         sources: BTreeMap::new(),
     };
-    for (setting, given) in layers.into_iter().flatten() {
-        (setting.set)(&mut resolved, &given)?;
-        resolved.sources.insert(setting.name, given.source);
+    for layer in layers {
+        for (setting, given) in &layer {
+            (setting.set)(&mut resolved, given)?;
+            resolved.sources.insert(setting.name, given.source.clone());
+        }
+        check_force(&layer)?;
     }
     if resolved.config.output.as_os_str().is_empty() {
         resolved.config.output = default_output(command, directory);

@@ -123,8 +123,11 @@ pub static FORCE: Setting = Setting {
     help: "Replace an existing run: --if-exists force",
     kind: ValueKind::Switch,
     set: |resolved, given| {
-        if values::flag(given)? {
-            resolved.config.if_exists = IfExists::Force;
+        let force = values::flag(given)?;
+        match resolved.config.if_exists {
+            _ if force => resolved.config.if_exists = IfExists::Force,
+            IfExists::Force => resolved.config.if_exists = IfExists::Rename,
+            _ => {}
         }
         Ok(())
     },

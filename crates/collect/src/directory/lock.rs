@@ -20,7 +20,7 @@ pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
     loop {
         make(session)?;
         let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
-        if let Some(lock) = lock(session).map_err(unwritable)? {
+        if let Some(lock) = lock(session, LOCK).map_err(unwritable)? {
             // Left behind by a collector that was killed.
             for name in [SOCKET_NAME, LEAVING] {
                 let _ = fs::remove_file(session.join(name));
@@ -34,9 +34,10 @@ pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
     }
 }
 
-/// The lock, unless another process holds it or the directory is just given up.
-pub fn lock(session: &Path) -> io::Result<Option<File>> {
-    let path = session.join(LOCK);
+/// The lock of a directory under this name, unless another process holds it or the directory is
+/// just given up.
+pub fn lock(directory: &Path, name: &str) -> io::Result<Option<File>> {
+    let path = directory.join(name);
     // In a run directory another user may have left a link or a pipe of this name.
     let opened = OpenOptions::new()
         .create(true)

@@ -4,7 +4,9 @@
 /// its name, so that their paths fit wherever its own does.
 pub const UNREADY: &str = "new";
 pub const LEAVING: &str = "end";
-/// Locked by the collector in charge; in a run directory by the rank that decides on the run.
+/// Locked by the collector in charge.
 pub const LOCK: &str = "lock";
+/// In a run directory, which may be a user's: locked by the rank that decides on the run.
+pub const RUN_LOCK: &str = ".tprof-lock";
 /// The owner's file.
 pub const OWNER: &str = "owner";

@@ -8,7 +8,7 @@
 //! no process holds that file's lock, nor the lock of a collector that takes charge of a session.
 
 use super::lock;
-use super::names::OWNER;
+use super::names::{LOCK, OWNER};
 use crate::os::sys;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -113,7 +113,7 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
     }
     file.try_lock().ok()?;
     // As a collector on demand does before it takes a session over.
-    let _charge = lock::lock(directory).ok()??;
+    let _charge = lock::lock(directory, LOCK).ok()??;
     // Another sweep may have been faster, and the name may be a new directory's.
     let now = fs::symlink_metadata(directory.join(OWNER)).ok()?;
     if (now.dev(), now.ino()) != (held.dev(), held.ino()) {

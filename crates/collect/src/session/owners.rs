@@ -6,27 +6,31 @@ use std::os::unix::ffi::OsStrExt;
 use tprof_wire::env;
 
 /// Who gets a process's NVTX ranges in tprof's place, if what `NVTX_INJECTION64_PATH` names is
-/// not tprof's agent: in words, or that it is no library.
-pub fn nvtx_owner(pid: u32, environ: &[u8]) -> Option<String> {
+/// not tprof's agent: in words, or that it is no library. Under `redact` without its value.
+pub fn nvtx_owner(pid: u32, environ: &[u8], redact: bool) -> Option<String> {
     let variable = env::NVTX_INJECTION;
     let value = foreign(environ, variable)?;
     let path = String::from_utf8_lossy(value);
     Some(match is_library(pid, value) {
         Some(true) | None => {
-            format!("{variable} names another library ({}), which keeps them", base(value))
+            format!("{variable} names another library{}, which keeps them", shown(value, redact))
         }
+        Some(false) if redact => format!("{variable} names no library: the ranges are lost"),
         Some(false) => format!("{variable} names {path}, which is no library: the ranges are lost"),
     })
 }
 
-/// Which profiler plugin NCCL loads in tprof's place, in words.
-pub fn nccl_owner(environ: &[u8]) -> Option<String> {
+/// Which profiler plugin NCCL loads in tprof's place, in words; under `redact` without its name.
+pub fn nccl_owner(environ: &[u8], redact: bool) -> Option<String> {
     let variable = env::NCCL_PROFILER;
     let value = foreign(environ, variable)?;
     Some(match value.eq_ignore_ascii_case(b"none") {
         true => format!("{variable} is none"),
         false => {
-            format!("{variable} names another plugin ({}), which keeps its place", base(value))
+            format!(
+                "{variable} names another plugin{}, which keeps its place",
+                shown(value, redact)
+            )
         }
     })
 }
@@ -44,8 +48,9 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-fn base(path: &[u8]) -> String {
-    String::from_utf8_lossy(last_part(path)).into_owned()
+/// The name of a file in brackets, unless values are kept out of the run.
+fn shown(path: &[u8], redact: bool) -> String {
+    if redact { String::new() } else { format!(" ({})", String::from_utf8_lossy(last_part(path))) }
 }
 
 /// Whether a process finds a library under a path; `None` where that is unknown.
@@ -68,5 +73,22 @@ fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
         Ok(_) => Some(false),
         Err(error) if error.kind() == ErrorKind::NotFound => Some(false),
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redaction_leaves_no_value_of_a_variable() {
+        let environ = b"NVTX_INJECTION64_PATH=/secret/none.so\0NCCL_PROFILER_PLUGIN=secret.so\0";
+        let pid = std::process::id();
+        let words = |redact| [nvtx_owner(pid, environ, redact), nccl_owner(environ, redact)];
+        assert!(words(false).iter().flatten().all(|text| text.contains("secret")));
+        for text in words(true) {
+            let text = text.unwrap();
+            assert!(text.contains(" names ") && !text.contains("secret"), "{text}");
+        }
     }
 }

@@ -3,19 +3,22 @@
 use super::first_info::identity;
 use crate::config::{Config, IfExists};
 use crate::directory::lock;
-use crate::directory::names::LOCK;
+use crate::directory::names::RUN_LOCK;
 use crate::error::CollectError;
 use crate::os::proc;
 use crate::os::sys;
 use crate::out::ranks::Rank;
 use crate::session::job::{JobId, Relation};
+use std::collections::hash_map::RandomState;
 use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tprof_trace::live::{collector_lives, further_info, is_fresh};
+use tprof_trace::live::{collector_lives, further_infos, is_fresh};
 use tprof_trace::run::RunInfo;
+use tprof_trace::{InfoFile, is_info_name, is_trace_file};
 
 /// A run directory that a collector was given.
 #[derive(Debug)]
@@ -122,7 +125,8 @@ fn vacate(directory: &Path, config: &Config) -> Result<(), CollectError> {
     let found = Found::read(directory)?;
     let rank = Rank::of(&own_environment());
     let joins = || rank.is_some_and(|rank| found.joined_by(rank, directory, false).is_ok());
-    let is_free = found.names.is_empty() || found.begins || found.live(directory).is_some();
+    let is_live = found.begins || found.live(directory).is_some();
+    let is_free = found.names.is_empty() || is_live && !found.is_of_another_job();
     match config.if_exists {
         _ if is_free || joins() => Ok(()),
         IfExists::Join => Ok(()),
@@ -135,11 +139,16 @@ fn vacate(directory: &Path, config: &Config) -> Result<(), CollectError> {
 pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     make(directory)?;
     match claim(&directory.join("run.json"), redact) {
-        Err(CollectError::RunExists(_)) => {
-            claim(&directory.join(further_info(&sys::host_name(), std::process::id())), redact)
-        }
-        other => other,
+        Err(CollectError::RunExists(_)) => {}
+        other => return other,
     }
+    for name in further_infos(&sys::host_name(), std::process::id()).take(MOST_NAMES as usize) {
+        match claim(&directory.join(name), redact) {
+            Err(CollectError::RunExists(_)) => {}
+            other => return other,
+        }
+    }
+    Err(CollectError::RunExists(directory.to_owned()))
 }
 
 /// Takes back what [`create`] made, for a run that did not begin.
@@ -164,8 +173,8 @@ impl Turn {
         }
         let by = Instant::now() + TURN_WAIT;
         loop {
-            match lock::lock(directory) {
-                Ok(Some(file)) => return Turn { held: Some((directory.join(LOCK), file)) },
+            match lock::lock(directory, RUN_LOCK) {
+                Ok(Some(file)) => return Turn { held: Some((directory.join(RUN_LOCK), file)) },
                 Ok(None) if Instant::now() < by => std::thread::sleep(Duration::from_millis(2)),
                 Ok(None) | Err(_) => return Turn { held: None },
             }
@@ -176,7 +185,9 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         // While it is locked: a rank that opened it before finds that the name is gone.
-        if let Some((path, _)) = &self.held {
+        if let Some((path, file)) = &self.held
+            && file.metadata().is_ok_and(|about| about.len() == 0)
+        {
             let _ = fs::remove_file(path);
         }
     }
@@ -184,7 +195,7 @@ impl Drop for Turn {
 
 /// A run that a directory holds.
 struct Found {
-    /// Names of its files.
+    /// Names of its files: those that collectors wrote.
     names: Vec<String>,
     /// What its collectors wrote of it.
     infos: Vec<RunInfo>,
@@ -194,17 +205,31 @@ struct Found {
 
 impl Found {
     fn read(directory: &Path) -> Result<Found, CollectError> {
-        let names = run_files(directory)?;
-        let (mut infos, mut begins) = (Vec::new(), false);
-        for name in names.iter().filter(|name| name.ends_with(".json")) {
-            let path = directory.join(name);
-            let text = fs::read(&path).unwrap_or_default();
-            match serde_json::from_slice(&text) {
-                Ok(info) => infos.push(info),
-                Err(_) => begins |= text.is_empty() && is_fresh(&path),
+        let mut found = Found { names: Vec::new(), infos: Vec::new(), begins: false };
+        for name in run_files(directory)? {
+            let path = directory.join(&name);
+            if !is_info_name(&name) {
+                if is_trace_file(&path).unwrap_or(true) {
+                    found.names.push(name);
+                }
+                continue;
+            }
+            let file = InfoFile::read(&path);
+            if file.is_own() {
+                found.names.push(name);
+            }
+            match file {
+                InfoFile::Run(info) => found.infos.push(*info),
+                InfoFile::Empty | InfoFile::Newer(_) => found.begins |= is_fresh(&path),
+                InfoFile::Damaged(_) | InfoFile::Foreign => {}
             }
         }
-        Ok(Found { names, infos, begins })
+        Ok(found)
+    }
+
+    fn is_of_another_job(&self) -> bool {
+        let own = JobId::own();
+        self.infos.iter().any(|info| own.relation(info) == Relation::Other)
     }
 
     /// A collector that is at work on it.
@@ -271,16 +296,12 @@ fn make(directory: &Path) -> Result<(), CollectError> {
 fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     let taken = |path: &Path| CollectError::RunExists(path.to_owned());
     let unwritable = |source| CollectError::Unwritable { path: path.to_owned(), source };
-    let fresh = path.with_extension(format!("json.{}", std::process::id()));
     let text = serde_json::to_vec(&identity(redact)).unwrap_or_default();
-    let written = create_new(&fresh).and_then(|mut file| file.write_all(&text));
-    let linked = written.and_then(|()| fs::hard_link(&fresh, path));
-    let _ = fs::remove_file(&fresh);
-    match linked {
+    match link_new(path, &text) {
         Ok(()) => Ok(path.to_owned()),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(taken(path)),
+        Err(Unlinked::Taken) => Err(taken(path)),
         // A file system without links.
-        Err(_) => match create_new(path) {
+        Err(Unlinked::Failed) => match create_new(path) {
             Ok(mut file) => {
                 file.write_all(&text).map_err(unwritable)?;
                 Ok(path.to_owned())
@@ -291,19 +312,42 @@ fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     }
 }
 
+/// Why a file was not linked to its name.
+enum Unlinked {
+    /// The name is taken.
+    Taken,
+    /// Anything else.
+    Failed,
+}
+
+/// Writes a file under a temporary name, and links it to its own.
+fn link_new(path: &Path, text: &[u8]) -> Result<(), Unlinked> {
+    // Processes of several hosts may have one pid, and containers one host name as well.
+    let fresh =
+        path.with_extension(format!("json.{:016x}", RandomState::new().build_hasher().finish()));
+    let Ok(mut file) = create_new(&fresh) else { return Err(Unlinked::Failed) };
+    let linked = file.write_all(text).map_err(|_| Unlinked::Failed).and_then(|()| {
+        fs::hard_link(&fresh, path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Unlinked::Taken,
+            _ => Unlinked::Failed,
+        })
+    });
+    let _ = fs::remove_file(&fresh);
+    linked
+}
+
 fn create_new(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// Names in the directory that belong to a run.
+/// Names in the directory as files of a run have them.
 fn run_files(directory: &Path) -> Result<Vec<String>, CollectError> {
     let unreadable = |source| CollectError::Unwritable { path: directory.to_owned(), source };
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
-        let info = name == "run.json" || name.starts_with("run-") && name.ends_with(".json");
-        if info || name.ends_with(".tprof") {
+        if is_info_name(&name) || name.ends_with(".tprof") {
             names.push(name);
         }
     }

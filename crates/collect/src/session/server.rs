@@ -274,9 +274,9 @@ impl Server {
                 .filter(|_| self.config.memory() != MemMode::Off)
                 .and_then(|path| elf::open(Path::new(&path)).ok()),
             rank: Rank::of(&environ),
-            nvtx_owner: nvtx_owner(pid, &environ)
+            nvtx_owner: nvtx_owner(pid, &environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
-            nccl_owner: nccl_owner(&environ)
+            nccl_owner: nccl_owner(&environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Comm)),
             watched: false,
             time_ns: sys::monotonic_ns(),

@@ -74,11 +74,7 @@ impl Target {
             Err(e) => {
                 processes.losses.complain(&e.to_string());
                 processes.losses.add_blind(Blind {
-                    process: format!(
-                        "{} {}",
-                        attached.pid,
-                        attached.command.first().cloned().unwrap_or_default()
-                    ),
+                    process: format!("{} {}", attached.pid, base_name(&attached.command)),
                     what: "everything".to_owned(),
                     why: format!("no trace file: {e}"),
                 });

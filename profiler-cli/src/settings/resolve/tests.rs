@@ -203,3 +203,16 @@ fn a_paused_run_has_no_timetable() {
         [None; 3]
     );
 }
+
+#[test]
+fn the_last_source_decides_whether_a_run_is_replaced() {
+    let mode = |variables: &[(&str, &str)], file: &str| {
+        layers(RunOptions::default(), variables, file).map(|resolved| resolved.config.if_exists)
+    };
+    assert_eq!(mode(&[("TPROF_FORCE", "false")], "force = true").unwrap(), IfExists::Rename);
+    assert_eq!(mode(&[("TPROF_FORCE", "0")], "if-exists = 'join'").unwrap(), IfExists::Join);
+    assert_eq!(mode(&[("TPROF_IF_EXISTS", "fail")], "force = true").unwrap(), IfExists::Fail);
+    assert_eq!(mode(&[], "force = true\nif-exists = 'force'").unwrap(), IfExists::Force);
+    let both = mode(&[], "force = true\nif-exists = 'fail'").unwrap_err();
+    assert!(format!("{both:?}").contains("exclude each other"), "{both:?}");
+}
