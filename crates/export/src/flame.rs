@@ -108,7 +108,13 @@ fn pack(
         profiles.into_iter().map(|profile| profile.pack(&mut table, payload)).collect();
     payload.set("profiles", about);
     let kinds: Vec<u8> = table.kinds.iter().map(|kind| *kind as u8).collect();
-    payload.set("frames", json!({ "names": table.names, "kinds": kinds, "places": table.places }));
+    let owners: Vec<u8> = table.owners.iter().map(|owner| *owner as u8).collect();
+    payload.set(
+        "frames",
+        json!({
+            "names": table.names, "kinds": kinds, "places": table.places, "owners": owners,
+        }),
+    );
     payload.set("run", run_title(run));
     payload.set("before", options.against.map(run_title));
     payload.set("notes", crate::page::notes(&options.slice, written));

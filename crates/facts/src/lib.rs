@@ -13,6 +13,7 @@ pub mod copies;
 pub mod csv;
 pub mod frames;
 pub mod labels;
+pub mod owner;
 pub mod sources;
 pub mod steps;
 pub mod units;

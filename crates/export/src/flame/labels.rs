@@ -3,10 +3,11 @@
 use rustc_hash::FxHashMap;
 use tprof_facts::frames::{Frame, Frames, Known, Layer};
 use tprof_facts::labels::{self, Ids};
+use tprof_facts::owner::Code;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex};
 
-use super::tree::{FrameKind, FrameTable};
+use super::tree::{FrameKind, FrameOwner, FrameTable};
 use crate::OpenRank;
 
 /// Names what a file numbers, as frames of the shared table.
@@ -78,7 +79,14 @@ fn frames_of(
             (Known::Function, Layer::Python) => (FrameKind::Python, frame.file),
             (Known::Function, _) => (FrameKind::Native, labels::base_name(frame.module)),
         };
-        table.frame(kind, &frame.function, place)
+        let code =
+            Code { layer: frame.layer, file: frame.file, module: labels::base_name(frame.module) };
+        let owner = match frame.known {
+            Known::Function if code.is_import() => FrameOwner::Import,
+            Known::Function if code.is_own() => FrameOwner::Own,
+            _ => FrameOwner::Library,
+        };
+        table.code(kind, &frame.function, place, owner)
     };
     frames.of_stack(process, stack).into_iter().map(known).collect()
 }

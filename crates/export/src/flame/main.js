@@ -2,11 +2,13 @@
 
 async function start() {
   const data = await readPayload();
-  const { names, kinds, places } = data.frames;
+  const { names, kinds, places, owners } = data.frames;
   const compared = data.before !== null;
   const sides = compared ? 2 : 1;
   const kind = (frame) => KINDS[kinds[frame]];
-  const name = (frame) => frame < 0 ? "all" : names[frame];
+  const hue = (frame) => owners[frame] === OWN ? "own" : kind(frame);
+  // Every file has a `<module>`: which one it is matters.
+  const name = (frame) => frame < 0 ? "all" : names[frame] === "<module>" && places[frame] ? `<module> ${places[frame].split("/").slice(-2).join("/")}` : names[frame];
   const profiles = data.profiles.map((profile) => ({
     ...profile,
     columns: {
@@ -16,12 +18,15 @@ async function start() {
   }));
   const filled = (profile) => profile.columns.parent.length > 1;
   // Whether a profile has Python frames with native ones above them.
-  const interpreted = (profile) => profile.interpreted ??= profile.columns.frame.some((frame, i) => i > 0 && kinds[frame] === PYTHON && above(profile.columns, i));
+  const interpreted = (profile) => profile.interpreted ??= profile.columns.frame.some((frame, i) => i > 0 && (owners[frame] === IMPORT || kinds[frame] === PYTHON && above(profile.columns, i)));
   function above({ parent, frame }, i) {
     for (i = parent[i]; i > 0; i = parent[i]) if (HIDEABLE.has(kinds[frame[i]])) return true;
     return false;
   }
-  const state = { profile: profiles.find(filled) || profiles[0], measure: 0, side: 0, split: 0, invert: false, interpreter: false,
+  // A job on a GPU begins with the GPU's time, any other with CPU time where it was sampled.
+  const begin = profiles.find(filled);
+  const cpu = profiles.find((profile) => profile.key === "cpu" && filled(profile));
+  const state = { profile: begin?.key.startsWith("gpu") ? begin : cpu || begin || profiles[0], measure: 0, side: 0, split: 0, invert: false, interpreter: false,
     tree: null, root: null, top: null, focus: null, hover: null, matches: null, sort: "self", rows: [] };
   const view = new View($("canvas"), $("scroll"), $("spacer"), names);
   const colours = new Map();
@@ -37,7 +42,7 @@ async function start() {
     if (compared) return changeColour(value(node, 0), value(node, 1), isDark());
     if (node.frame < 0) return frameColour("rank", "", isDark());
     const key = node.frame * 2 + (isDark() ? 1 : 0);
-    if (!colours.has(key)) colours.set(key, frameColour(kind(node.frame), names[node.frame], isDark()));
+    if (!colours.has(key)) colours.set(key, frameColour(hue(node.frame), names[node.frame], isDark()));
     return colours.get(key);
   }
   function label(node) {
@@ -63,7 +68,7 @@ async function start() {
 
   // Builds the tree for what is chosen, and shows all of it.
   function rebuild() {
-    state.tree = upright(state.profile, state.profile.columns, state.split, state.interpreter ? null : kinds);
+    state.tree = upright(state.profile, state.profile.columns, state.split, state.interpreter ? null : kinds, owners);
     state.root = state.invert ? inverted(state.tree) : state.tree;
     state.top = state.root;
     state.focus = state.hover = null;
@@ -148,7 +153,7 @@ async function start() {
   }
   function summary() {
     const grouped = state.profile.grouped ? `; ${formatCount(state.profile.grouped)} frames, each below ${formatPermille(state.profile.groupedShare)} of the whole, are grouped` : "";
-    return `${show(value(state.root))} in ${formatCount(state.root.count)} frames${view.rest ? `, ${formatCount(view.rest)} narrower than a pixel` : ""}${grouped}${interpreted(state.profile) && !state.interpreter ? "; the interpreter's native frames are hidden" : ""}`;
+    return `${show(value(state.root))} in ${formatCount(state.root.count)} frames${view.rest ? `, ${formatCount(view.rest)} narrower than a pixel` : ""}${grouped}${interpreted(state.profile) && !state.interpreter ? "; the interpreter's native frames and its import system are hidden" : ""}`;
   }
   const formatPermille = (share) => `${(share * 100).toPrecision(2)} %`;
 
@@ -209,7 +214,7 @@ async function start() {
     const whole = value(state.root);
     $("table").tBodies[0].replaceChildren(...shown.slice(0, 200).map((row) => {
       const mark = element("i");
-      mark.style.background = frameColour(kind(row.frame), name(row.frame), isDark());
+      mark.style.background = frameColour(hue(row.frame), names[row.frame], isDark());
       const named = element("td", { class: "name" }, mark, name(row.frame));
       const size = state.sort === "total" ? row.total[self] : row.self[self];
       named.style.setProperty("--share", `${whole > 0 ? Math.round(100 * size / whole) : 0}%`);
@@ -238,9 +243,10 @@ async function start() {
       $("legend").replaceChildren(...[["more than before", 1, 0], ["as before", 1, 1], ["less than before", 0, 1]].map(([text, now, before]) => swatch(text, changeColour(now, before, dark))));
       return;
     }
-    const there = new Set(state.rows.map((row) => kinds[row.frame]));
-    const about = { native: "native code", python: "Python", range: "range or annotation", call: "CUDA call", collective: "collective", unknown: "not known", group: "small frames, grouped" };
-    $("legend").replaceChildren(...[...there].filter((k) => k > 2).sort((a, b) => a - b).map((k) => swatch(about[KINDS[k]] || KINDS[k], frameColour(KINDS[k], "", isDark()))));
+    const there = new Set(state.rows.filter((row) => owners[row.frame] !== OWN).map((row) => kinds[row.frame]));
+    const own = state.rows.some((row) => owners[row.frame] === OWN) ? [swatch("own code", frameColour("own", "", isDark()))] : [];
+    const about = { native: "native libraries", python: "Python libraries", range: "range or annotation", call: "CUDA call", collective: "collective", unknown: "not known", group: "small frames, grouped" };
+    $("legend").replaceChildren(...own, ...[...there].filter((k) => k > 2).sort((a, b) => a - b).map((k) => swatch(about[KINDS[k]] || KINDS[k], frameColour(KINDS[k], "", isDark()))));
   }
   function swatch(text, background) {
     const box = element("i");

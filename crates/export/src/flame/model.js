@@ -13,11 +13,13 @@ function makeNode(frame, parent, columns) {
 
 const HIDEABLE = new Set([KINDS.indexOf("native"), KINDS.indexOf("unknown")]);
 const PYTHON = KINDS.indexOf("python");
+const [OWN, IMPORT] = [1, 2]; // owners of code; 0 is a library
 
 // Joins what lies below the levels that are left out. With `kinds` of frames,
 // native ones above the innermost Python frame of a stack are left out: they are
-// the interpreter's, and Python's frames stand for them.
-function upright(profile, columns, split, kinds = null) {
+// the interpreter's, and Python's frames stand for them. So are frames of Python's
+// import system: their time is that of the line that imports.
+function upright(profile, columns, split, kinds = null, owners = null) {
   const { parent, frame, values } = columns;
   const count = parent.length, width = values.length;
   const depth = new Uint16Array(count);
@@ -43,6 +45,11 @@ function upright(profile, columns, split, kinds = null) {
     if (depth[i] <= LEVELS && depth[i] > split) {
       ends[i] = ends[above];
       passes[i] = passes[above];
+      continue;
+    }
+    if (kinds !== null && owners[frame[i]] === IMPORT) {
+      passes[i] = ends[i] = passes[above];
+      for (let c = 0; c < width; c++) ends[i].self[c] += values[c][i];
       continue;
     }
     const hideable = kinds !== null && HIDEABLE.has(kinds[frame[i]]);

@@ -26,20 +26,41 @@ pub(crate) enum FrameKind {
     Overhead = 13,
 }
 
+/// The owner of a frame's code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum FrameOwner {
+    /// A library, the interpreter or the kernel; or the frame is no code.
+    #[default]
+    Library = 0,
+    /// The person who runs the job, most likely.
+    Own = 1,
+    /// Python's import system.
+    Import = 2,
+}
+
 /// Names, kinds and places of frames.
 #[derive(Default)]
 pub(crate) struct FrameTable {
-    index: FxHashMap<(FrameKind, String, String), u32>,
+    index: FxHashMap<(FrameKind, String, String, FrameOwner), u32>,
     pub names: Vec<String>,
     pub kinds: Vec<FrameKind>,
     /// Module or source file; empty if there is none.
     pub places: Vec<String>,
+    pub owners: Vec<FrameOwner>,
 }
 
 impl FrameTable {
+    /// A frame that is no code, or of unknown code.
     pub fn frame(&mut self, kind: FrameKind, name: &str, place: &str) -> u32 {
-        let key = (kind, name.to_owned(), place.to_owned());
+        self.code(kind, name, place, FrameOwner::default())
+    }
+
+    /// A frame of code.
+    pub fn code(&mut self, kind: FrameKind, name: &str, place: &str, owner: FrameOwner) -> u32 {
+        let key = (kind, name.to_owned(), place.to_owned(), owner);
         *self.index.entry(key).or_insert_with(|| {
+            self.owners.push(owner);
             self.names.push(name.to_owned());
             self.kinds.push(kind);
             self.places.push(place.to_owned());

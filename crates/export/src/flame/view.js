@@ -8,7 +8,7 @@ const LEAST = 1; // pixels; narrower boxes become a hatched rest
 // line name each kind.
 const COLOURS = {
   rank: [215, 10, 84, 26], process: [215, 10, 81, 29], thread: [215, 10, 78, 32],
-  native: [34, 48, 76, 33], python: [50, 72, 70, 33], operator: [202, 66, 75, 33],
+  native: [262, 20, 80, 33], python: [262, 44, 84, 38], own: [42, 92, 64, 34], operator: [202, 66, 75, 33],
   range: [326, 42, 79, 36], call: [41, 80, 66, 36], kernel: [164, 48, 68, 29],
   collective: [20, 84, 70, 39], copy: [203, 62, 62, 40], unknown: [0, 0, 83, 27],
   group: [0, 0, 83, 27], overhead: [0, 40, 78, 33],

@@ -4,11 +4,22 @@ const ROW = 17;
 const GROUP = 22;
 const CURVE = 40;
 const GAP = 4;
-const SHALLOW = 10; // rows of a lane that is not opened
+const SHALLOW = 10; // rows of a lane that is not opened; fewer where ranks share the screen
+const LEAST_SHALLOW = 4;
+const WAIT_KIND = KINDS.indexOf("waiting");
+// A thread is idle if it did less than this share of what its process's busiest did.
+const IDLE_SHARE = 0.02;
+
+// Time of a lane in which its thread did anything but wait.
+function active(trace, lane) {
+  let sum = 0;
+  for (const row of lane.rows) for (let i = row.from; i < row.to; i++) if (trace.kind[i] !== WAIT_KIND) sum += trace.self[i];
+  return sum;
+}
 
 class Layout {
   constructor(trace, labels, changed) {
-    Object.assign(this, { trace, labels, changed, closed: new Set(), opened: new Set(), items: [], height: 0 });
+    Object.assign(this, { trace, labels, changed, closed: new Set(), opened: new Set(), unfolded: new Set(), items: [], height: 0 });
     const order = { ranges: 2, stream: 3, waits: 4, thread: 0, samples: 1 };
     this.groups = trace.processes.map((process, index) => ({
       index, process,
@@ -17,16 +28,32 @@ class Layout {
     }));
     const run = trace.curves.filter((curve) => curve.process === null);
     if (run.length) this.groups.push({ index: -1, process: { rank: "host", name: "" }, lanes: [], curves: run });
-    // Of a rank's processes the one that did most comes first; the first few that
-    // did much are open.
+    this.groups.forEach((group) => this.findIdle(group));
+    // The process of each rank that did most comes first, rank by rank; then the others.
     const events = (group) => group.lanes.reduce((sum, lane) => sum + lane.count, 0);
     const ranks = trace.processes.map((process) => process.rank);
     const place = (group) => group.index < 0 ? ranks.length : ranks.indexOf(group.process.rank);
-    this.groups.sort((a, b) => place(a) - place(b) || events(b) - events(a) || a.index - b.index);
+    const mains = new Map();
+    for (const group of this.groups.filter((group) => /^rank \d/.test(group.process.rank))) {
+      const known = mains.get(group.process.rank);
+      if (!known || events(group) > events(known)) mains.set(group.process.rank, group);
+    }
+    const first = (group) => mains.get(group.process.rank) === group ? 0 : 1;
+    this.groups.sort((a, b) => first(a) - first(b) || place(a) - place(b) || events(b) - events(a) || a.index - b.index);
     const most = Math.max(...this.groups.map(events));
-    const open = this.groups.filter((group) => events(group) >= most / 10).slice(0, 4);
+    const open = this.groups.filter((group) => !first(group) || events(group) >= most / 10).slice(0, Math.max(4, Math.min(mains.size, 8)));
     if (this.groups.length > 4) this.groups.forEach((group) => { if (!open.includes(group)) this.closed.add(group.index); });
+    const screen = Math.floor(innerHeight * 0.5 / ROW / Math.max(1, Math.min(mains.size, 8))) - 3;
+    this.shallow = mains.size > 1 ? Math.max(LEAST_SHALLOW, Math.min(SHALLOW, screen)) : SHALLOW;
     this.arrange();
+  }
+
+  // Threads that hardly did anything are folded into one line.
+  findIdle(group) {
+    const threads = group.lanes.filter((lane) => lane.kind === "samples" || lane.kind === "thread");
+    const times = new Map(threads.map((lane) => [lane, active(this.trace, lane)]));
+    const most = Math.max(0, ...times.values());
+    group.idle = threads.filter((lane) => times.get(lane) < most * IDLE_SHARE);
   }
 
   arrange() {
@@ -38,11 +65,17 @@ class Layout {
       items.push({ type: "group", group, y, height: GROUP });
       y += GROUP;
       if (this.closed.has(group.index)) continue;
-      for (const lane of group.lanes) {
-        const rows = this.opened.has(lane.index) ? lane.depth : Math.min(lane.depth, SHALLOW);
+      const place = (lane) => {
+        const rows = this.opened.has(lane.index) ? lane.depth : Math.min(lane.depth, this.shallow);
         const height = Math.max(1, rows) * ROW + GAP;
         items.push({ type: "lane", lane, rows, y, height });
         y += height;
+      };
+      group.lanes.filter((lane) => !group.idle.includes(lane)).forEach(place);
+      if (group.idle.length) {
+        items.push({ type: "idle", group, y, height: GROUP });
+        y += GROUP;
+        if (this.unfolded.has(group.index)) group.idle.forEach(place);
       }
       for (const curve of group.curves) {
         items.push({ type: "curve", curve, y, height: CURVE });
@@ -70,13 +103,19 @@ class Layout {
       return element("button", { class: "group", "aria-expanded": String(!closed), onclick: () => { this.toggle(this.closed, index); } },
         `${closed ? "▸" : "▾"} ${process.rank} `, element("span", {}, process.name));
     }
+    if (item.type === "idle") {
+      const { idle, index } = item.group, folded = !this.unfolded.has(index);
+      const title = idle.map((lane) => lane.name).join(", ");
+      return element("button", { class: "lane deep idle", title, "aria-expanded": String(!folded), onclick: () => { this.toggle(this.unfolded, index); } },
+        `${folded ? "▸" : "▾"} ${idle.length} idle ${idle.length === 1 ? "thread" : "threads"}`);
+    }
     if (item.type === "curve") {
       return element("div", { class: "curve", title: item.curve.name }, item.curve.name, element("br"), `peak ${formatValue(item.curve.most, item.curve.unit)}`);
     }
     const { lane } = item, hidden = lane.depth - item.rows;
     const text = lane.kind === "samples" ? `${lane.name} sampled` : lane.kind === "ranges" || lane.kind === "waits" ? `${lane.name} ${lane.kind}` : lane.name;
     const title = `${text}: ${formatCount(lane.count)} events`;
-    if (lane.depth <= SHALLOW) return element("div", { class: "lane", title }, text);
+    if (lane.depth <= this.shallow) return element("div", { class: "lane", title }, text);
     return element("button", { class: "lane deep", title, "aria-expanded": String(hidden === 0), onclick: () => { this.toggle(this.opened, lane.index); } },
       `${hidden ? "▸" : "▾"} ${text}`, hidden ? element("span", { class: "dim" }, ` +${hidden} rows`) : null);
   }
@@ -90,7 +129,9 @@ class Layout {
   // Opens what hides a row; returns where it is.
   show(row) {
     let changed = this.closed.delete(row.lane.process);
-    if (row.depth >= SHALLOW && !this.opened.has(row.lane.index)) { this.opened.add(row.lane.index); changed = true; }
+    const group = this.groups.find((group) => group.index === row.lane.process);
+    if (group.idle.includes(row.lane) && !this.unfolded.has(group.index)) { this.unfolded.add(group.index); changed = true; }
+    if (row.depth >= this.shallow && !this.opened.has(row.lane.index)) { this.opened.add(row.lane.index); changed = true; }
     if (changed) { this.arrange(); this.changed(); }
     return this.y(row);
   }

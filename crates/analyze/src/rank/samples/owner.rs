@@ -1,36 +1,8 @@
-//! Which part of a stack a person can change: own files, libraries, machinery.
+//! Which part of a stack a person can change (see [`tprof_facts::owner`]), and which one saves.
+
+use tprof_facts::owner::Code;
 
 use super::names::{Func, Layer};
-
-/// Modules of the C library and of Python's interpreter, by their beginnings.
-const SYSTEM: [&str; 7] =
-    ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]", "libtprof"];
-
-/// Python files of the import system and of `python -m`, by their beginnings.
-const IMPORT_FROZEN: [&str; 3] = ["<frozen importlib", "<frozen zipimport", "<frozen runpy"];
-/// The same as files of the standard library, by their ends.
-const IMPORT_FILES: [&str; 4] = [
-    "/importlib/_bootstrap.py",
-    "/importlib/_bootstrap_external.py",
-    "/importlib/__init__.py",
-    "/runpy.py",
-];
-
-/// Beginnings of paths of sources that are installed, or come with a compiler.
-const INSTALLED: [&str; 6] =
-    ["/usr/include/", "/usr/lib", "/usr/src/", "/rustc/", "/build/", "/opt/conda/"];
-/// Parts of such paths.
-const PACKAGES: [&str; 5] = [
-    "/site-packages/",
-    "/dist-packages/",
-    "/.cargo/registry/",
-    "/.rustup/toolchains/",
-    "/library/std/src/",
-];
-/// A part of the path of CPython's own sources, as `Python-3.11.7/Modules/selectmodule.c`.
-const CPYTHON: &str = "/Python-3.";
-/// Files that Python names so are text of the job's own.
-const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
 
 /// Functions of libraries that save, by part of their file.
 const SAVING_FILES: [(&str, &[&str]); 7] = [
@@ -58,20 +30,23 @@ fn is_saving_name(name: &str) -> bool {
 }
 
 impl Func {
+    fn code(&self) -> Code<'_> {
+        Code { layer: self.layer, file: &self.file, module: &self.module }
+    }
+
     /// The kernel's, the C library's or the interpreter's.
     pub(crate) fn is_system(&self) -> bool {
-        self.layer == Layer::Kernel
-            || self.layer == Layer::Native
-                && SYSTEM.iter().any(|start| self.module.starts_with(start))
+        self.code().is_system()
     }
 
     /// Of Python's import system: its time is that of the line that imports.
     pub(crate) fn is_import(&self) -> bool {
-        self.layer == Layer::Python
-            && (IMPORT_FROZEN.iter().any(|start| self.file.starts_with(start))
-                || IMPORT_FILES
-                    .iter()
-                    .any(|end| self.file.ends_with(end) && standard_library(&self.file).is_some()))
+        self.code().is_import()
+    }
+
+    /// Most likely of the person who runs the job.
+    pub(crate) fn is_own(&self) -> bool {
+        self.code().is_own()
     }
 
     /// A function that writes a checkpoint or makes a file durable, by its name: of PyTorch,
@@ -92,83 +67,5 @@ impl Func {
             }
             Layer::Kernel => KERNEL_SYNCING.iter().any(|start| self.name.starts_with(start)),
         }
-    }
-
-    /// In a file outside of site-packages, Python's standard library, system directories and
-    /// the sources of compilers: most likely the person's who runs the job.
-    pub(crate) fn is_own(&self) -> bool {
-        let file = &*self.file;
-        if file.is_empty() || self.is_system() {
-            return false;
-        }
-        if file.starts_with('<') {
-            return TYPED_IN.iter().any(|start| file.starts_with(start));
-        }
-        // Of a library that is part of the system, sources are named as they lay when it was built.
-        let relative = self.layer == Layer::Native && !file.starts_with('/');
-        let of_cpython = self.layer == Layer::Native && file.contains(CPYTHON);
-        !relative
-            && !of_cpython
-            && !INSTALLED.iter().any(|start| file.starts_with(start))
-            && !PACKAGES.iter().any(|part| file.contains(part))
-            && standard_library(file).is_none()
-    }
-}
-
-/// The rest of a path in `lib/python3.N/`.
-fn standard_library(file: &str) -> Option<&str> {
-    let (_, rest) = file.split_once("/python3")?;
-    let before = &file[..file.len() - rest.len() - "/python3".len()];
-    let rest = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit() || c == 't');
-    (before.ends_with("/lib") || before.ends_with("/lib64")).then(|| rest.strip_prefix('/'))?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn func(file: &str, module: &str, layer: Layer) -> Func {
-        Func { name: "f".into(), file: file.into(), module: module.into(), layer }
-    }
-
-    #[test]
-    fn own_files_are_those_outside_of_packages_and_of_the_standard_library() {
-        let python = |file: &str| func(file, "[python]", Layer::Python).is_own();
-        for own in ["/home/u/train.py", "train.py", "<string>", "/srv/python3/tools/a.py"] {
-            assert!(python(own), "{own}");
-        }
-        for library in [
-            "/usr/lib/python3.11/json/encoder.py",
-            "/root/.pyenv/versions/3.11.7/lib/python3.11/json/encoder.py",
-            "/venv/lib/python3.13t/threading.py",
-            "/venv/lib/python3.11/site-packages/torch/nn/module.py",
-            "<frozen importlib._bootstrap>",
-            "<__array_function__ internals>",
-            "",
-        ] {
-            assert!(!python(library), "{library}");
-        }
-        let native = |file: &str, module: &str| func(file, module, Layer::Native).is_own();
-        assert!(native("/home/u/main.c", "main"));
-        for (file, module) in [
-            ("/usr/include/c++/12/bits/stl_vector.h", "main"),
-            ("/rustc/abc/library/core/src/iter.rs", "main"),
-            ("/root/.cargo/registry/src/x/serde/src/de.rs", "main"),
-            ("./nptl/pthread_mutex_lock.c", "libfoo.so"),
-            ("/home/u/cpython/Python/ceval.c", "libpython3.11.so.1.0"),
-            ("/tmp/python-build.1/Python-3.11.7/Modules/selectmodule.c", "select.cpython-311.so"),
-            ("", "main"),
-        ] {
-            assert!(!native(file, module), "{file}");
-        }
-    }
-
-    #[test]
-    fn the_import_system_is_known_by_its_files() {
-        let is = |file: &str| func(file, "[python]", Layer::Python).is_import();
-        assert!(is("<frozen importlib._bootstrap_external>"));
-        assert!(is("/usr/lib/python3.8/importlib/__init__.py"));
-        assert!(!is("/home/u/importlib/__init__.py"));
-        assert!(!is("/home/u/train.py"));
     }
 }
