@@ -57,7 +57,7 @@ impl Code<'_> {
             && (IMPORT_FROZEN.iter().any(|start| self.file.starts_with(start))
                 || IMPORT_FILES
                     .iter()
-                    .any(|end| self.file.ends_with(end) && standard_library(&self.file).is_some()))
+                    .any(|end| self.file.ends_with(end) && standard_library(self.file).is_some()))
     }
 
     /// In a file outside of site-packages, Python's standard library, system directories and
