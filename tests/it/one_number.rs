@@ -29,7 +29,7 @@ fn the_wait_for_data_is_the_same_in_all_reports() {
     let of_host = number(&host, "parts", "wall_ns", ("part", "data"));
     assert!(of_host > 500_000_000, "40 waits of 30 ms: {of_host}");
     let findings = document("findings", &run);
-    assert_eq!(number(&findings, "findings", "gain_total_ns", ("rule", "DataWait")), of_host);
+    assert_eq!(number(&findings, "findings", "gain_ns", ("rule", "DataWait")), of_host);
     let cpu = document("cpu", &run);
     assert_eq!(number(&cpu, "data_loading", "time_ns", ("part", "data")), of_host);
     let diff = tprof(["diff", "--json"]).args([&run, &run]).run_in(scratch.path()).expect_code(0);

@@ -236,7 +236,7 @@ impl Planted {
     pub fn is_among(&self, rule: &str, key: &str, share: f64) {
         let found = self.found("findings").iter().find(|row| row["rule"] == rule);
         let found = found.unwrap_or_else(|| panic!("no {rule}: {:#?}", self.findings));
-        self.near(seconds("gain_total_ns")(found), key, share);
+        self.near(seconds("gain_ns")(found), key, share);
     }
 
     #[track_caller]
@@ -246,7 +246,7 @@ impl Planted {
                 let truth = self.truth[key];
                 assert!((size - truth).abs() <= share * truth, "{size} of {truth}: {row:#?}");
             }
-            None => self.near(seconds("gain_total_ns")(row), key, share),
+            None => self.near(seconds("gain_ns")(row), key, share),
         }
         if !row["line"].is_null() && self.here().is_some() {
             assert_eq!(row["line"].as_u64(), self.here(), "{row:#?}");

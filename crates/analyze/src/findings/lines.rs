@@ -26,15 +26,15 @@ pub struct Line {
     pub subject: String,
     /// What is wrong.
     pub what: String,
-    /// No more than this is gained in a step.
-    pub gain_ns: Reading<u64>,
     /// No more than this is gained in all.
-    pub gain_total_ns: u64,
+    pub gain_ns: u64,
+    /// No more than this is gained in a step.
+    pub gain_step_ns: Reading<u64>,
     /// The same as a part of the time that was judged.
     pub gain_share: f64,
 }
 object! { Line {
-    plain severity, plain rule, plain subject, plain what, reading gain_ns, plain gain_total_ns,
+    plain severity, plain rule, plain subject, plain what, plain gain_ns, reading gain_step_ns,
     plain gain_share,
 } }
 
@@ -69,11 +69,11 @@ pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
         rule: one.rule,
         subject: one.finding.subject.clone(),
         what: one.finding.what.clone(),
-        gain_ns: match one.worst.steps {
+        gain_ns: one.finding.bound_ns,
+        gain_step_ns: match one.worst.steps {
             0 => Reading::missing(NO_STEPS),
             _ => Reading::Is(one.bound_ns()),
         },
-        gain_total_ns: one.finding.bound_ns,
         gain_share: one.share(),
     };
     Reading::Is(joined(&ranks).iter().take(MOST).map(line).collect())

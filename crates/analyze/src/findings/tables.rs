@@ -19,7 +19,8 @@ pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these f
 pub(super) fn body(ranks: &[RankFindings]) -> Body {
     let all = joined(ranks);
     let notes = notes(ranks, &all);
-    let tables = vec![findings(&all, ranks), evidence(&all), not_checked(ranks), clear(ranks)];
+    let [by_rule, lines] = not_checked(ranks);
+    let tables = vec![findings(&all, ranks), evidence(&all), by_rule, lines, clear(ranks)];
     Body { tables, notes }
 }
 
@@ -79,7 +80,7 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
         Column::data("severity", Unit::Text),
         Column::data("gain_ns", Unit::Duration),
         Column::data("gain_share", Unit::Share),
-        Column::data("gain_total_ns", Unit::Duration),
+        Column::data("gain_step_ns", Unit::Duration),
         Column::data("size_bytes", Unit::Bytes),
         Column::data("step_ns", Unit::Duration),
         Column::new("what", "what", Unit::Text),
@@ -105,15 +106,17 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
             _ => Cell::from(ns),
         };
         let line = one.finding.line.as_ref();
+        // Of memory there is a size, and no time.
+        let is_time = one.finding.bytes.is_none();
         table.row(vec![
             headline(one, number).into(),
             number.into(),
             one.rule.into(),
             one.finding.subject.as_str().into(),
             one.severity().name().into(),
-            per_step(one.bound_ns()),
-            one.share().into(),
-            one.finding.bound_ns.into(),
+            Cell::applies(is_time.then_some(one.finding.bound_ns)),
+            Cell::applies(is_time.then(|| one.share())),
+            if is_time { per_step(one.bound_ns()) } else { Cell::applies(None::<u64>) },
             Cell::applies(one.finding.bytes),
             per_step(one.worst.step_ns),
             one.finding.what.as_str().into(),
@@ -283,47 +286,56 @@ fn which(row: &VerdictRow, of: usize) -> String {
 /// Rules that lack the same data share a row from so many on: their names are only data.
 const MANY_RULES: usize = 4;
 
-fn not_checked(ranks: &[RankFindings]) -> Table {
+/// Each rule that was not checked, and in a second table lines in which rules that lack the
+/// same stand together.
+fn not_checked(ranks: &[RankFindings]) -> [Table; 2] {
     let columns = vec![
-        Column::new("line", "not checked", Unit::Text),
-        Column::data("rules", Unit::Text),
+        Column::data("rule", Unit::Text),
         Column::data("why", Unit::Text),
         Column::data("needs", Unit::Text),
         Column::data("ranks", Unit::Count),
     ];
-    let mut table = Table::new("not_checked", "Not checked", columns)
-        .view(View::Lines)
-        .empty("every rule had enough data");
+    let mut table = Table::new("not_checked", "Not checked, by rule", columns).view(View::Data);
     let text = |outcome: &Outcome| {
         let unchecked = outcome.unchecked.as_ref()?;
         Some((vec![unchecked.why.clone(), unchecked.needs.clone()], unchecked.denies))
     };
     // Reasons hold figures of a rank; what is needed is the same on all.
-    let mut rows: Vec<(Vec<String>, VerdictRow)> = Vec::new();
+    let mut lines: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for row in verdicts(ranks, text) {
-        let name = match row.ranks.len() == ranks.len() {
-            true => row.rule.to_owned(),
-            false => format!("{} ({})", row.rule, which(&row, ranks.len())),
-        };
-        match rows.iter_mut().find(|(_, known)| known.text == row.text) {
-            Some((names, _)) => names.push(name),
-            None => rows.push((vec![name], row)),
-        }
-    }
-    for (names, row) in rows {
         let [why, needs] = row.text.as_slice() else { continue };
-        let shown = match (names.len() >= MANY_RULES, why.as_str()) {
-            (true, absent::NO_WORK) => format!("{} rules on devices", names.len()),
-            (true, _) => format!("{} and {} more rules", names[0], names.len() - 1),
-            (false, _) => names.join(", "),
-        };
         table.row(vec![
-            format!("{shown} ({why})").into(),
-            names.join(", ").into(),
+            row.rule.into(),
             why.as_str().into(),
             needs.as_str().into(),
             row.ranks.len().into(),
         ]);
+        let name = match row.ranks.len() == ranks.len() {
+            true => row.rule.to_owned(),
+            false => format!("{} ({})", row.rule, which(&row, ranks.len())),
+        };
+        match lines.iter_mut().find(|(_, known)| *known == row.text) {
+            Some((names, _)) => names.push(name),
+            None => lines.push((vec![name], row.text)),
+        }
+    }
+    [table, not_checked_lines(&lines)]
+}
+
+fn not_checked_lines(lines: &[(Vec<String>, Vec<String>)]) -> Table {
+    let columns =
+        vec![Column::new("line", "not checked", Unit::Text), Column::data("rules", Unit::Text)];
+    let mut table = Table::new("not_checked_lines", "Not checked", columns)
+        .view(View::Lines)
+        .empty("every rule had enough data");
+    for (names, text) in lines {
+        let why = text[0].as_str();
+        let shown = match (names.len() >= MANY_RULES, why) {
+            (true, absent::NO_WORK) => format!("{} rules on devices", names.len()),
+            (true, _) => format!("{} and {} more rules", names[0], names.len() - 1),
+            (false, _) => names.join(", "),
+        };
+        table.row(vec![format!("{shown} ({why})").into(), names.join(", ").into()]);
     }
     table
 }

@@ -67,9 +67,9 @@ fn findings(page: &mut Page, report: &Report) {
     }
     let mut table = Table::new(&["severity", "up to", "what"]);
     for line in lines {
-        let gain = match line.gain_ns.get() {
+        let gain = match line.gain_step_ns.get() {
             Some(gain_ns) => format!("{} a step", duration(gain_ns)),
-            None => duration(line.gain_total_ns),
+            None => duration(line.gain_ns),
         };
         table.row(vec![line.severity.to_uppercase(), gain, line.what.clone()]);
     }

@@ -43,8 +43,8 @@ fn a_finding_on_several_ranks_is_one_row_with_the_worst_ranks_figures() {
         .find(|&row| *cell(findings, row, "rule") == Cell::from("GpuGaps"))
         .unwrap();
     // 40 ms of two steps.
-    assert_eq!(*cell(findings, gaps, "gain_ns"), Cell::from(20 * MS));
-    assert_eq!(*cell(findings, gaps, "gain_total_ns"), Cell::from(40 * MS));
+    assert_eq!(*cell(findings, gaps, "gain_step_ns"), Cell::from(20 * MS));
+    assert_eq!(*cell(findings, gaps, "gain_ns"), Cell::from(40 * MS));
     assert_eq!(*cell(findings, gaps, "gain_share"), Cell::from(0.2));
     assert_eq!(*cell(findings, gaps, "severity"), Cell::from("high"));
     let on = "3 of 3 ranks; the figures are those of rank 1, the worst";
@@ -63,7 +63,7 @@ fn a_finding_on_several_ranks_is_one_row_with_the_worst_ranks_figures() {
 fn without_steps_there_is_no_gain_for_a_step() {
     let body = report(0, &[40]);
     let findings = &body.tables[0];
-    assert!(matches!(cell(findings, 0, "gain_ns"), Cell::Missing(_)));
+    assert!(matches!(cell(findings, 0, "gain_step_ns"), Cell::Missing(_)));
     assert_eq!(*cell(findings, 0, "gain_share"), Cell::from(0.2));
     assert_eq!(body.notes[0], "no steps were recorded, so gains are for the recorded 200.0 ms");
 }
@@ -77,7 +77,7 @@ fn every_rule_has_a_row_for_a_rank() {
         (0..table.rows.len()).map(text).collect()
     };
     let rules_shown =
-        [rules("findings", "rule"), rules("not_checked", "rules"), rules("clear", "rule")].concat();
+        [rules("findings", "rule"), rules("not_checked", "rule"), rules("clear", "rule")].concat();
     for rule in super::super::RULES.iter().map(|rule| rule.name()).chain(["Stragglers"]) {
         assert!(rules_shown.iter().any(|text| text.contains(rule)), "{rule}: {rules_shown:?}");
     }
@@ -102,8 +102,8 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
         rule: "GpuGaps",
         subject: String::new(),
         what: "the device has long idle gaps".into(),
-        gain_ns: Reading::Is(20 * MS),
-        gain_total_ns: 40 * MS,
+        gain_ns: 40 * MS,
+        gain_step_ns: Reading::Is(20 * MS),
         gain_share: 0.2,
     };
     assert!(found.value().unwrap().contains(&gaps), "{found:?}");
