@@ -48,4 +48,5 @@ scripts/setup.sh
 # own processes would be recorded as well.
 python=$(python3 -c 'import sys; print(sys.executable)')
 "$tprof" run --output "$target/clicks" --force --stacks python -- "$python" examples/clicks.py "$@"
+"$tprof" report findings "$target/clicks"
 "$tprof" report memory "$target/clicks" --top 3

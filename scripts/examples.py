@@ -77,13 +77,10 @@ def demo(desk):
     """What scripts/demo.sh does, shortened for the first page."""
     desk.sh("mkdir target")
     output = desk.sh("tprof run -o target/clicks --stacks python -- python3 examples/clicks.py")
-    memory = desk.sh("tprof report memory target/clicks --top 3")
-    sites = section(memory, "Top sites").split("\n")
-    rows = [i for i, line in enumerate(sites) if re.match(r" +[~0-9]", line) and "/" not in line]
-    first = "\n".join(sites[: rows[1]] if len(rows) > 1 else sites)
-    grown = re.search(r"\n(  about [+].*)", section(memory, "Growth"), re.DOTALL)[1]
+    findings = desk.sh("tprof report findings target/clicks").split("\n\n")
+    named = [next(card for card in findings if f": {rule}" in card) for rule in ("HotFunction", "HeapGrowth")]
     output = output[output.index("tprof ") :]
-    return {"demo": fenced(output, "...", first, "...", grown)}
+    return {"demo": fenced(output, "...", named[0], "...", named[1])}
 
 
 def clicks(desk):

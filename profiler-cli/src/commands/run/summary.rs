@@ -87,6 +87,7 @@ fn recorded(info: &RunInfo) -> String {
     };
     let events = counted_events(info);
     let mut cost = match info.overhead.fraction {
+        Some(fraction) if fraction < 0.001 => "overhead below 0.1% (estimate)".to_owned(),
         Some(fraction) => format!("overhead about {:.1}% (estimate)", fraction * 100.0),
         None => "overhead unknown".to_owned(),
     };
