@@ -15,7 +15,7 @@ HEAD = struct.Struct("=8sIIII")  # magic, kind of block, pid, CUPTI's version, l
 ENTRY = struct.Struct("=IIQQQQ")  # what, thread, CLOCK_MONOTONIC ns, three numbers
 BUFFER, TEXT, JOURNAL = 1, 2, 3
 WHAT = {
-    1: "began", 2: "set up", 3: "registered", 4: "enabled", 5: "attribute", 7: "requested", 8: "completed",
+    1: "began", 2: "set up", 3: "registered", 4: "enabled", 5: "chosen", 6: "client", 7: "requested", 8: "completed",
     9: "flushed", 10: "clocks", 11: "dropped", 12: "read", 13: "lost",
 }
 
@@ -82,8 +82,12 @@ def read(path):
         if kind == BUFFER:
             raw.buffers.append(Buffer(body, layouts.sizes_of(version)))
         elif kind == TEXT:
+            if length < 8:
+                raise Unreadable(f"{path} has a text without an address at byte {at}")
             raw.texts[struct.unpack_from("=Q", body)[0]] = body[8:].decode(errors="replace")
         elif kind == JOURNAL:
+            if length % ENTRY.size:
+                raise Unreadable(f"{path} has half an entry of the journal at byte {at}")
             for what, *rest in ENTRY.iter_unpack(body):
                 raw.journal.append(Entry(WHAT.get(what, f"unknown {what}"), *rest))
         at += HEAD.size + length

@@ -260,19 +260,22 @@ fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
     let payload = match how {
         Joins::Rank => [made(0), identity(frame), narrow(1), narrow(2), 0, 0],
         Joins::Scalable => {
-            // SAFETY: so many ids of 16 words lie there.
-            let identity = unsafe { words(frame.register(4), narrow(3) * 16) };
+            // Of a refused call the number of ids may be any.
+            let ids = if is_made { narrow(3) * 16 } else { 0 };
+            // SAFETY: the function has read so many ids of 16 words there.
+            let identity = unsafe { words(frame.register(4), ids) };
             [made(0), identity, narrow(1), narrow(2), 0, 0]
         }
         Joins::All => return joined_all(thread, number, frame, is_made, clock),
         Joins::Split => [made(3), 0, 0, 0, parent, narrow(1) | frame.register(2) << 32],
         Joins::Shrink => {
-            let (whole, odd) = (narrow(2) / 2, narrow(2) & 1);
-            // SAFETY: so many ranks, two to a word, lie there.
+            let ranks = if is_made { narrow(2) } else { 0 };
+            let (whole, odd) = (ranks / 2, ranks & 1);
+            // SAFETY: the function has read so many ranks, two to a word, there.
             let list = unsafe { words(frame.register(1), whole) };
             let last = match odd {
                 // SAFETY: the list's last rank.
-                1 if is_made => unsafe { half(frame.register(1), whole as usize * 8) },
+                1 => unsafe { half(frame.register(1), whole as usize * 8) },
                 _ => 0,
             };
             [made(3), fnv1a_on(list, &last.to_le_bytes()), 0, 0, parent, narrow(2)]

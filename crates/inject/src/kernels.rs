@@ -6,8 +6,8 @@
 
 use crate::block::Thread;
 use crate::frame::{Frame, word};
-use crate::ring;
 use crate::sys::{self, flags};
+use crate::{loaded, ring};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::gpu::{TEXT_WORDS, pack_text};
@@ -138,9 +138,10 @@ fn send(thread: &Thread, kernel: u64, clock: u64) {
     if mapped(&SENT, SENT_MOST * size_of::<AtomicU64>(), true).is_null() {
         return;
     }
-    if let Some(name) = name_of(kernel) {
-        // SAFETY: the program has registered a NUL-terminated name of its own for this kernel, and
-        // has just launched it: its code is loaded.
+    // An address of unloaded code may be another kernel's by now.
+    if let Some(name) = name_of(kernel).filter(|name| loaded::is_loaded(*name as usize)) {
+        // SAFETY: a program has registered this as a NUL-terminated name, and what is there is
+        // a loaded object's.
         let name = unsafe { CStr::from_ptr(name as *const c_char) }.to_bytes();
         let mut words = [0; 1 + TEXT_WORDS];
         let Some((first, text)) = words.split_first_mut() else { return };

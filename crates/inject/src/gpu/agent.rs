@@ -26,13 +26,14 @@ use tprof_wire::env;
 use tprof_wire::gpu::trouble;
 use tprof_wire::handshake::hello_flags;
 
-/// What a kill can lose.
+/// What a kill can lose, while buffers come back.
 const FLUSH_NS: u64 = 1_000_000_000;
 /// Flushes without a buffer that comes back, after which the next ones are put off: a kernel runs
 /// long, or another client has taken the callbacks over and gets what is flushed.
 const IN_VAIN: u32 = 3;
-/// Longest time between two flushes, as a multiple of [`FLUSH_NS`].
-const LONGEST: u64 = 64;
+/// Longest time between two flushes, as a multiple of [`FLUSH_NS`]: well below the collector's
+/// patience with launches whose kernels do not come (30 s).
+const LONGEST: u64 = 8;
 /// Without work there is nothing to wait for but a request.
 const IDLE_NS: u64 = 3600 * FLUSH_NS;
 /// How long the end of the process, or of a context, waits for the last records.

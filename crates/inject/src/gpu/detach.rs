@@ -5,7 +5,7 @@
 use super::notes::note;
 use super::{buffers, deliver, kinds, started};
 use crate::{gate, sys};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
@@ -22,6 +22,9 @@ const DETACHED: u32 = 3;
 /// A thread sets CUPTI up again.
 const ATTACHING: u32 = 4;
 
+/// CUPTI was detached while the agent's thread was inside.
+static IS_LATE: AtomicBool = AtomicBool::new(false);
+
 /// How long a client waits for the agent's thread: a flush.
 const WAIT_NS: u64 = 2_000_000_000;
 
@@ -32,8 +35,17 @@ pub fn inside(work: impl FnOnce()) -> bool {
     }
     work();
     STATE.store(FREE, Release);
+    settle();
     sys::futex_wake(STATE.as_ptr(), u32::MAX >> 1);
     true
+}
+
+/// What was detached while the agent's thread was inside is detached once it is outside: the one
+/// of both that comes later sees to it.
+fn settle() {
+    if IS_LATE.load(SeqCst) && STATE.compare_exchange(FREE, DETACHED, SeqCst, SeqCst).is_ok() {
+        IS_LATE.store(false, SeqCst);
+    }
 }
 
 /// Runs what detaches CUPTI, while the agent's thread is outside.
@@ -41,8 +53,17 @@ pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
     const ROUND_NS: u64 = 1_000_000;
     let mut left = WAIT_NS;
     while STATE.compare_exchange(FREE, DETACHING, AcqRel, Acquire).is_err() {
-        if STATE.load(Acquire) == DETACHED || left == 0 {
+        if STATE.load(Acquire) == DETACHED {
             return finalize();
+        }
+        if left == 0 {
+            let result = finalize();
+            if result == CUPTI_SUCCESS {
+                forget();
+                IS_LATE.store(true, SeqCst);
+                settle();
+            }
+            return result;
         }
         sys::futex_wait(STATE.as_ptr(), INSIDE, ROUND_NS);
         left = left.saturating_sub(ROUND_NS);
@@ -50,14 +71,20 @@ pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
     let result = finalize();
     let after = if result == CUPTI_SUCCESS { DETACHED } else { FREE };
     if after == DETACHED {
-        let lost = buffers::abandon();
-        if let Some(thread) = gate::recording() {
-            note(thread, trouble::DETACHED, lost, b"");
-        }
+        forget();
     }
     STATE.store(after, Release);
     buffers::wake();
     result
+}
+
+/// What CUPTI collected, and the buffers that it held, are gone.
+fn forget() {
+    kinds::forget();
+    let lost = buffers::abandon();
+    if let Some(thread) = gate::recording() {
+        note(thread, trouble::DETACHED, lost, b"");
+    }
 }
 
 /// Sets CUPTI up again, if it is detached.

@@ -124,6 +124,16 @@ pub fn write(raw: &Raw) {
         return;
     }
     let lost = LOST.swap(0, Relaxed);
+    drain(raw);
+    // What was written made room.
+    if lost > 0 {
+        put(What::Lost, sys::monotonic_ns(), [lost, 0, 0]);
+        drain(raw);
+    }
+}
+
+/// Writes what waits.
+fn drain(raw: &Raw) {
     loop {
         let mut bytes = [0u8; BLOCK * ENTRY];
         let mut entries = 0;
@@ -143,9 +153,6 @@ pub fn write(raw: &Raw) {
         if entries < BLOCK {
             break;
         }
-    }
-    if lost > 0 {
-        put(What::Lost, sys::monotonic_ns(), [lost, 0, 0]);
     }
 }
 

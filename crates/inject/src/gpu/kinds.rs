@@ -103,9 +103,16 @@ pub fn choose_graphs(cupti: &Cupti) {
     // SAFETY: a number that CUPTI defines.
     let result = unsafe { if wanted { (cupti.enable)(WHOLE) } else { disable(WHOLE) } };
     journal::keep(What::Enabled, [u64::from(WHOLE), u64::from(result), u64::from(!wanted)]);
-    if result == CUPTI_SUCCESS {
-        ON.fetch_xor(1 << WHOLE, Relaxed);
-    }
+    match (result, wanted) {
+        (CUPTI_SUCCESS, true) => ON.fetch_or(1 << WHOLE, Relaxed),
+        (CUPTI_SUCCESS, false) => ON.fetch_and(!(1 << WHOLE), Relaxed),
+        _ => return,
+    };
+}
+
+/// CUPTI was detached: it collects nothing any more.
+pub fn forget() {
+    ON.store(0, Relaxed);
 }
 
 /// Whether whole graphs are recorded: by this CUPTI, nodes asked for or not, beside a client that
