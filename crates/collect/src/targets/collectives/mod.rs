@@ -60,6 +60,9 @@ pub struct HookedCall {
     pub peer: Option<u32>,
 }
 
+/// Calls that a group may hold. An exchange of all with all of 1,024 ranks is 2,048.
+const GROUP_MOST: usize = 1 << 14;
+
 /// A thread's state between calls.
 #[derive(Debug, Default)]
 struct ThreadGroups {
@@ -145,9 +148,17 @@ impl Collectives {
         };
         pending.measure(size);
         let state = self.threads.entry(call.thread).or_default();
-        if state.groups > 0 {
+        if state.groups > 0 && state.grouped.len() < GROUP_MOST {
             pending.is_open = true;
             state.grouped.push(self.next);
+        } else if state.groups > 0 {
+            // Its end was not recorded, as where recording was switched off meanwhile.
+            state.groups = 0;
+            for at in std::mem::take(&mut state.grouped) {
+                if let Some(pending) = self.rows.get_mut(&at) {
+                    pending.is_open = false;
+                }
+            }
         }
         self.add(pending);
     }

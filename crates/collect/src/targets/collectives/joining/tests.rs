@@ -327,3 +327,15 @@ fn what_no_hook_reports_is_a_row_from_its_call_to_its_group() {
     assert_eq!(found.file.communicators().len(), 1);
     assert_eq!(found.file.name(found.file.communicators()[0].name), "world");
 }
+
+#[test]
+fn a_group_without_a_recorded_end_keeps_no_more_than_its_share_of_rows() {
+    let mut process = Process::hooked();
+    process.all.group_begins(MAIN);
+    let many = super::super::GROUP_MOST as u64 + 10;
+    for at_ms in 0..many {
+        process.hook(MAIN, "send", at_ms, at_ms);
+    }
+    assert_eq!(process.all.rows.values().filter(|row| row.is_open).count(), 0);
+    assert_eq!(process.rows().rows.len() as u64, many, "none is lost");
+}
