@@ -8,8 +8,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::copies::direction;
+use tprof_facts::steps::StepRange;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{NameId, Synchronization};
+use tprof_trace::model::{NameId, SpanKind, Synchronization};
 
 use super::classify::hta_class;
 use super::launches::Launches;
@@ -46,9 +47,16 @@ fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
         rank.first_row_ns = rank.first_row_ns.filter(|start_ns| *start_ns < last_step_ns);
         drop_from(&mut rank, last_step_ns);
     }
+    rank.step_ranges = rank.spans(SpanKind::Annotation).iter().map(step_range).collect();
     rank.launches = Launches::of(&rank.calls, &rank.work, &rank.streams);
     rank.extent = extent(&rank);
     rank
+}
+
+/// HTA's steps are annotations, as it reads them.
+fn step_range(span: &HostSpan) -> StepRange {
+    let HostSpan { kind, name, process, start_ns, .. } = *span;
+    StepRange { kind, name, process, start_ns, end_ns: span.end_ns() }
 }
 
 /// Start of the row that the imported file had first. An index of 0 stands for "not
