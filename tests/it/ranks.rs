@@ -230,7 +230,7 @@ fn a_rank_that_replaces_a_run_waits_while_another_does() {
     assert_eq!(traced_job(&job, EXACT, &run).run_in(scratch.cwd()).code, Some(11));
     let old = fs::read(run.join("run.json")).unwrap();
     // As a rank of the same job holds it, in the midst of removing files.
-    let turn = fs::File::create(run.join("lock")).unwrap();
+    let turn = fs::File::create(run.join(".tprof-lock")).unwrap();
     turn.lock().unwrap();
     let options: Vec<&str> = EXACT.iter().copied().chain(["--force"]).collect();
     let live = Live::start(&traced_job(&job, &options, &run), scratch.path());
@@ -241,7 +241,7 @@ fn a_rank_that_replaces_a_run_waits_while_another_does() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(11), ""), "{outcome:?}");
     assert_eq!(meanwhile.ok(), Some(old));
     assert_eq!(memory_report(&run).0["process_count"], 1);
-    assert!(!run.join("lock").exists());
+    assert!(!run.join(".tprof-lock").exists());
 }
 
 #[test]
