@@ -103,11 +103,12 @@ fn range(rank: &RankTrace, kinds: &[SpanKind], text: &str, number: usize) -> Opt
     found.get(number).copied()
 }
 
-/// From the first to the last thing on host threads and streams.
+/// From the first to the last thing on host threads and streams. A host span that took no time
+/// is on no path: a window that it ends would be longer than its path.
 fn extent(rank: &RankTrace) -> Option<Interval> {
     let host = || {
         let spans = rank.spans(SpanKind::Operator).iter().chain(&rank.calls);
-        Interval::hull(spans.map(|span| span.interval()))
+        Interval::hull(spans.map(|span| span.interval()).filter(|span| span.length() > 0))
     };
     let device = || Interval::hull(rank.work.iter().map(|work| work.interval()));
     let (host, device) = parallel::both(rank.cores, host, device);

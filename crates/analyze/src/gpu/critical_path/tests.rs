@@ -231,6 +231,16 @@ fn a_long_gap_before_work_without_a_launch_is_unknown_too() {
 }
 
 #[test]
+fn a_span_that_took_no_time_ends_no_window() {
+    let mut trace = Fixture::new();
+    trace.span(call(0, 0, 5, 1), "cudaLaunchKernel");
+    trace.kernel(kernel(7, 8, 10, 1), "a");
+    trace.span(operator(0, 249, 0), "op");
+    let found = found(trace, None);
+    assert_eq!(found, expected(&[(0, 8, Bound::Launch, "a"), (8, 18, Bound::Compute, "a")]));
+}
+
+#[test]
 fn a_range_is_named_by_text_and_number() {
     assert_eq!(text_and_number("ProfilerStep:2"), ("ProfilerStep", Some(2)));
     assert_eq!(text_and_number("nccl:all_reduce"), ("nccl:all_reduce", None));
@@ -238,7 +248,7 @@ fn a_range_is_named_by_text_and_number() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn the_parts_of_a_path_touch_and_sum_to_the_window(
