@@ -164,6 +164,18 @@ pub struct Blind {
     pub why: String,
 }
 
+impl Blind {
+    /// The process in words: `sh (pid 7)`, since `7 sh` reads as seven of them.
+    pub fn process_words(&self) -> String {
+        match self.process.split_once(' ') {
+            Some((pid, name)) if pid.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => {
+                format!("{name} (pid {pid})")
+            }
+            _ => self.process.clone(),
+        }
+    }
+}
+
 /// Whether allocations of some process were not recorded, so that sums over a heap are no
 /// more than lower bounds.
 pub fn misses_allocations(blind: &[Blind]) -> bool {
@@ -173,7 +185,7 @@ pub fn misses_allocations(blind: &[Blind]) -> bool {
 /// What was not recorded of processes, those alike together: of whom in words, in order of
 /// the first.
 ///
-/// `(what, of whom, why)`, e.g. `("everything", "7 sh and 2 more", "statically linked")`.
+/// `(what, of whom, why)`, e.g. `("everything", "sh (pid 7) and 2 more", "statically linked")`.
 pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
     let mut groups: Vec<(&Blind, usize)> = Vec::new();
     let mut known: HashMap<(&str, &str), usize> = HashMap::new();
@@ -185,8 +197,8 @@ pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
         }
     }
     let processes = |(first, others): (&'_ Blind, usize)| match others {
-        0 => first.process.clone(),
-        n => format!("{} and {n} more", first.process),
+        0 => first.process_words(),
+        n => format!("{} and {n} more", first.process_words()),
     };
     groups.into_iter().map(|g| (g.0.what.as_str(), processes(g), g.0.why.as_str())).collect()
 }
@@ -242,6 +254,23 @@ pub struct ProcessInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_alike_are_named_by_the_first() {
+        let blind = |process: &str, why: &str| Blind {
+            process: process.to_owned(),
+            what: "everything".to_owned(),
+            why: why.to_owned(),
+        };
+        let all = [blind("7 sh", "static"), blind("rank 3", "absent"), blind("9 sh", "static")];
+        assert_eq!(
+            blind_alike(&all),
+            [
+                ("everything", "sh (pid 7) and 1 more".to_owned(), "static"),
+                ("everything", "rank 3".to_owned(), "absent"),
+            ]
+        );
+    }
 
     #[test]
     fn an_exec_begins_no_process_and_a_pid_used_again_does() {

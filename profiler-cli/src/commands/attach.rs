@@ -136,7 +136,9 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
         for blind in &info.completeness.blind {
             text += &format!(
                 "       not recorded of {}: {} ({})\n",
-                blind.process, blind.what, blind.why
+                blind.process_words(),
+                blind.what,
+                blind.why
             );
         }
         text += &format!("{}  {run}\n", paint::label("  run"));

@@ -47,7 +47,7 @@ fn a_summary_lists_what_happened_and_what_to_type() {
         "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\
         \x20      1,204,331 events recorded, none lost; overhead about 1.2% (estimate), 30.0 ms of waits\n\
         \x20      heap peak 3.0 MiB (rank 1, the highest)\n\
-        \x20      not recorded: everything of 9 busybox and 1 more (statically linked)\n\
+        \x20      not recorded: everything of busybox (pid 9) and 1 more (statically linked)\n\
         \x20 run  '/elsewhere/my run'\n\
         \x20next  tprof report '/elsewhere/my run'\n"
     );
