@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tprof_tests::foreign::{Foreign, accelerator, cropped, first_kineto, own_all_reduces};
+use tprof_tests::foreign::{Foreign, accelerator, cropped, first_kineto, gloo, own_all_reduces};
 use tprof_tests::{Scratch, tprof};
 
 const STEPS: u64 = 5;
@@ -113,6 +113,32 @@ fn libraries_own_all_reduces_are_communication() {
     let comm = rows(&report(&run, "comm", &[]), "comm");
     let known = comm.iter().filter(|row| row["operation"] == "all_reduce");
     assert_eq!(known.map(|row| row["calls"].as_u64().unwrap()).sum::<u64>(), 2, "{comm:#?}");
+}
+
+#[test]
+fn a_rank_that_comes_late_to_gloo_is_named_and_waits_at_once_count_once() {
+    let scratch = Scratch::new();
+    let run = scratch.join("run");
+    let mut import = tprof(["import", "-o"]).arg(&run);
+    for (rank, computes_us) in [(0, 20_000), (1, 60_000)] {
+        let trace = scratch.join(format!("rank-{rank}.json"));
+        gloo(STEPS, computes_us).write(&trace);
+        import = import.arg(&trace);
+    }
+    import.run_in(scratch.path()).expect_code(0);
+    let late = rows(&report(&run, "stragglers", &[]), "late_arrivals");
+    let worst = row(&late, "rank", "rank 1");
+    assert_eq!((&worst["last"], &worst["collectives"]), (&STEPS.into(), &(2 * STEPS).into()));
+    assert_eq!(worst["delay_ns"], STEPS * 40 * MS);
+    assert_eq!(row(&late, "rank", "rank 0")["waited_ns"], STEPS * 40 * MS);
+    let comm = rows(&report(&run, "comm", &[]), "comm");
+    let large = comm.iter().find(|row| row["bytes"] == 4 << 20).unwrap();
+    assert_eq!((&large["operation"], &large["calls"]), (&"all_reduce Float".into(), &10.into()));
+    assert_eq!((&large["min_ns"], &large["max_ns"]), (&(10 * MS).into(), &(50 * MS).into()));
+    let findings = report(&run, "findings", &[]);
+    let found = rows(&findings, "findings");
+    assert_eq!(found[0]["rule"], "Stragglers", "{found:#?}");
+    assert_eq!(found[0]["gain_ns"], STEPS * 40 * MS);
 }
 
 #[test]

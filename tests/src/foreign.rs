@@ -197,3 +197,31 @@ pub fn cropped() -> Foreign {
     }
     made
 }
+
+/// Steps of one of two ranks that reduce two buckets over gloo, as PyTorch 2 writes them: the work
+/// on gloo's own threads, begun when a thread takes it up.
+///
+/// Of each step's 100 ms the rank computes for `computes_us` first. Both buckets wait at once for
+/// the other rank and are over 70 and 71 ms after the step's begin.
+pub fn gloo(steps: u64, computes_us: u64) -> Foreign {
+    let mut made = Foreign::default();
+    for step in 0..steps {
+        let base = 1_000_000 + step * 100_000;
+        let main = ("900", "900");
+        let name = format!("ProfilerStep#{step}");
+        made.span(("user_annotation", &name), main, (base, 100_000), "");
+        made.span(("cpu_op", "aten::mm"), main, (base, computes_us), "");
+        for (at, elements) in [(0, 1_048_576), (1, 4_096)] {
+            let begins = computes_us + 100 * at;
+            let call = (base + begins - 50, 40);
+            let args =
+                format!(r#""Input type":["TensorList",""],"Input Dims":[[[{elements}]],[]]"#);
+            made.span(("cpu_op", "c10d::allreduce_"), main, call, &args);
+            let args = format!(r#""Input type":["float"],"Input Dims":[[{elements}]]"#);
+            let place = ("900", &*(901 + at).to_string());
+            let work = (base + begins, 70_000 + 1_000 * at - begins);
+            made.span(("user_annotation", "gloo:all_reduce"), place, work, &args);
+        }
+    }
+    made
+}

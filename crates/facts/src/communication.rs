@@ -6,6 +6,9 @@
 //! are for. Operators that compute and communicate in one (`symm_mem::fused_…_matmul`)
 //! are in neither table.
 
+pub mod arguments;
+pub mod on_host;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Collective, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};

@@ -1,13 +1,15 @@
-//! A rank's communication with others, and how long its kernels took.
+//! A rank's communication with others: how long its kernels took, or its work on the host.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::kernel_operation;
+use tprof_facts::communication::on_host::HostCollective;
 use tprof_trace::model::{Collective, NameId, ProcessIndex};
 
 use crate::rank::{Class, RankTrace};
 
-/// A collective or point-to-point operation, as one rank ran it: one kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A collective or point-to-point operation, as one rank ran it: one kernel, or one piece of work on
+/// the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operation {
     /// Operation as `torch.distributed` names it: `all_reduce`; `kernel` where not
     /// even the kernel's name has it.
@@ -30,16 +32,21 @@ pub struct Operation {
     pub protocol: String,
     /// Channels; of grouped operations, if all have as many.
     pub channels: Option<u32>,
-    /// When its kernel began, and index in the rank's work.
+    /// Its process.
+    pub process: ProcessIndex,
+    /// When it began.
     pub start_ns: u64,
-    /// How long its kernel took.
+    /// How long it took.
     pub duration_ns: u64,
-    /// Index of its kernel in the rank's work.
-    pub work: u32,
+    /// What of that no operation before it took, too: operations on the host that wait at once for
+    /// the same rank wait once. Of a kernel all: those of one stream follow each other.
+    pub added_ns: u64,
+    /// Index of its kernel in the rank's work; none of one on the host.
+    pub work: Option<u32>,
 }
 
-/// Operations of a rank that ran a kernel, in order of the kernels' starts; and how
-/// many have no recorded kernel.
+/// Operations of a rank that ran a kernel, in order of the kernels' starts, then those on the host;
+/// and how many have no recorded kernel.
 pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     let mut rows: FxHashMap<(ProcessIndex, u64), Vec<&Collective>> = FxHashMap::default();
     let mut without_kernel = 0;
@@ -62,11 +69,14 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
             Some(group) => of_group(rank, group, &sizes),
             None => of_kernel(rank.name(work.name)),
         };
+        operation.process = process;
         operation.start_ns = work.start_ns;
         operation.duration_ns = work.duration_ns;
-        operation.work = at;
+        operation.added_ns = work.duration_ns;
+        operation.work = Some(at);
         operations.push(operation);
     }
+    operations.extend(on_host(rank));
     without_kernel += rows.values().map(|group| group.len() as u64).sum::<u64>();
     (operations, without_kernel)
 }
@@ -75,6 +85,40 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
 fn group_sizes(rank: &RankTrace) -> FxHashMap<(ProcessIndex, u64), u32> {
     let communicators = rank.file.communicators().iter();
     communicators.filter_map(|row| Some(((row.process, row.communicator), row.size?))).collect()
+}
+
+/// Collectives that ran on the host.
+fn on_host<'r>(rank: &'r RankTrace) -> impl Iterator<Item = Operation> + 'r {
+    let mut ends: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
+    rank.host_collectives.iter().map(move |row| {
+        let HostCollective { start_ns, duration_ns, process, what } = row;
+        let end_ns = start_ns.saturating_add(*duration_ns);
+        let last_ns = ends.entry(*process).or_default();
+        let added_ns = end_ns.saturating_sub(*start_ns.max(last_ns));
+        *last_ns = end_ns.max(*last_ns);
+        Operation {
+            name: what.name.clone(),
+            element_type: what.element_type.clone(),
+            bytes: what.bytes,
+            group_size: size_on_host(rank, *process),
+            process: *process,
+            start_ns: *start_ns,
+            duration_ns: *duration_ns,
+            added_ns,
+            ..Operation::default()
+        }
+    })
+}
+
+/// Ranks in the groups of a process that communicate on the host, where all have as many.
+fn size_on_host(rank: &RankTrace, process: ProcessIndex) -> Option<u32> {
+    let is_on_host = |backend: &str| backend.contains("gloo") || backend.contains("mpi");
+    let communicators = rank.file.communicators().iter();
+    let mut sizes = communicators
+        .filter(|row| row.process == process && is_on_host(rank.name(row.backend)))
+        .map(|row| row.size);
+    let first = sizes.next()??;
+    sizes.all(|size| size == Some(first)).then_some(first)
 }
 
 fn of_group(
@@ -111,30 +155,16 @@ fn of_group(
         channels: first
             .channels
             .filter(|of_first| group.iter().all(|row| row.channels == Some(*of_first))),
-        start_ns: 0,
-        duration_ns: 0,
-        work: 0,
+        ..Operation::default()
     }
 }
 
 fn of_kernel(name: &str) -> Operation {
-    Operation {
-        name: match kernel_operation(name) {
-            None | Some("") => "kernel".to_owned(),
-            Some(operation) => operation.to_owned(),
-        },
-        element_type: String::new(),
-        bytes: None,
-        group_size: None,
-        communicator: None,
-        sequence: None,
-        algorithm: String::new(),
-        protocol: String::new(),
-        channels: None,
-        start_ns: 0,
-        duration_ns: 0,
-        work: 0,
-    }
+    let name = match kernel_operation(name) {
+        None | Some("") => "kernel",
+        Some(operation) => operation,
+    };
+    Operation { name: name.to_owned(), ..Operation::default() }
 }
 
 /// Whether every rank of an operation waits for every other one in it.
@@ -149,7 +179,7 @@ mod tests {
     use super::*;
     use crate::fixture::Fixture;
     use crate::rank::Needs;
-    use tprof_trace::model::Kernel;
+    use tprof_trace::model::{Kernel, Span, SpanKind};
 
     fn kernel(start_ns: u64, correlation: u64) -> Kernel {
         let correlation = Some(correlation);
@@ -193,6 +223,22 @@ mod tests {
         );
         assert_eq!((operations[0].start_ns, operations[0].duration_ns), (10, 500));
         assert_eq!(without_kernel, 1);
+    }
+
+    #[test]
+    fn collectives_on_the_host_that_wait_at_once_wait_once() {
+        let mut trace = Fixture::new();
+        for (start_ns, end_ns) in [(100, 500), (200, 530), (250, 300), (600, 700)] {
+            let duration_ns = end_ns - start_ns;
+            let kind = SpanKind::Annotation;
+            trace.span(Span { start_ns, duration_ns, kind, ..Span::default() }, "gloo:all_reduce");
+        }
+        let file = trace.finish();
+        let rank = RankTrace::load(&file, Needs::COLLECTIVES);
+        let (operations, without_kernel) = operations(&rank);
+        let times: Vec<_> = operations.iter().map(|o| (o.duration_ns, o.added_ns)).collect();
+        assert_eq!(times, [(400, 400), (330, 30), (50, 0), (100, 100)]);
+        assert_eq!(without_kernel, 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use tprof_facts::Class;
 use tprof_facts::communication::Communication;
+use tprof_facts::communication::on_host::{HostCollective, HostCollectives};
 use tprof_facts::steps::StepRange;
 use tprof_trace::model::{
     Collective, DeviceAllocation, DeviceSpan, KernelOutline, MemoryCopy, SpanKind, SpanOutline,
@@ -43,6 +44,7 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
     rank.collectives = device.collectives;
     (rank.streams, rank.work) = (device.streams, device.work);
     (rank.calls, rank.spans, rank.step_ranges) = (host.calls, host.spans, host.steps);
+    rank.host_collectives = host.collectives;
     let (calls, work, streams) = (&rank.calls, &rank.work, &rank.streams);
     let launches = || match needs.has_any(Needs::WORK) && needs.has(Needs::CALLS) {
         true => Launches::of(calls, work, streams),
@@ -175,22 +177,28 @@ struct HostRows {
     calls: Vec<HostSpan>,
     spans: [Vec<HostSpan>; SPAN_KINDS],
     steps: Vec<StepRange>,
+    collectives: Vec<HostCollective>,
     problems: Problems,
 }
 
 impl HostRows {
     fn read(file: &TraceFile, needs: Needs) -> HostRows {
         let mut found = HostRows::default();
-        if !needs.has_any(Needs::ALL_SPANS) {
+        let of_collectives = || HostCollectives::of(file);
+        let mut finder = needs.has_any(Needs::COLLECTIVES).then(of_collectives).flatten();
+        if !needs.has_any(Needs::ALL_SPANS) && finder.is_none() {
             return found;
         }
-        let HostRows { calls, spans, steps, problems } = &mut found;
+        let HostRows { calls, spans, steps, collectives, problems } = &mut found;
         let mut names = StepNames::of(file, needs);
         let mut blocks = file.blocks::<SpanOutline>();
         for block in blocks.by_ref() {
             let mut rows = [0_u64; SPAN_KINDS];
             block.iter().for_each(|row| rows[row.kind as usize] += 1);
             steps.extend(block.iter().filter(|row| names.has(row)).map(StepRange::of));
+            if let Some(finder) = &mut finder {
+                collectives.extend(block.iter().filter_map(|row| finder.find(row)));
+            }
             for row in block.iter().filter(|row| needs.has(Needs::spans(row.kind))) {
                 let list = match row.kind {
                     SpanKind::Runtime | SpanKind::Driver => &mut *calls,
@@ -204,7 +212,8 @@ impl HostRows {
                 list.push(HostSpan::from(row));
             }
         }
-        note(problems, Needs::ALL_SPANS, blocks.into_problems());
+        note(problems, Needs::ALL_SPANS | Needs::COLLECTIVES, blocks.into_problems());
+        collectives.sort_by_key(|row| (row.start_ns, row.process));
         calls.sort_by_key(|row| (row.start_ns, row.thread, std::cmp::Reverse(row.duration_ns)));
         for spans in spans {
             spans.sort_by_key(nesting_order);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use tprof_facts::communication::on_host::HostCollective;
 use tprof_facts::copies::{self, Copied};
 use tprof_facts::steps::StepRange;
 use tprof_trace::model::{
@@ -43,6 +44,8 @@ pub struct RankTrace<'a> {
     pub device_spans: Vec<DeviceSpan>,
     /// Collectives, in order of start.
     pub collectives: Vec<Collective>,
+    /// Collectives that ran on the host, in order of start.
+    pub host_collectives: Vec<HostCollective>,
     /// Device memory taken and given back, in order of time.
     pub allocations: Vec<DeviceAllocation>,
     /// Samples of threads, added up.
@@ -83,6 +86,7 @@ impl<'a> RankTrace<'a> {
             synchronizations: Vec::new(),
             device_spans: Vec::new(),
             collectives: Vec::new(),
+            host_collectives: Vec::new(),
             allocations: Vec::new(),
             cpu: CpuTrace::default(),
             problems: Vec::new(),

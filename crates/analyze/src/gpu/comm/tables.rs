@@ -8,11 +8,12 @@ use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
 const NO_SIZE: &str = "the trace lacks the message's size (torch.profiler has it since PyTorch \
                        2.3)";
+const NO_MESSAGE: &str = "a barrier has no message";
 const NO_GROUP: &str = "the trace lacks the number of ranks";
 const NO_FACTOR: &str = "nccl-tests define no bus bandwidth for this operation";
 const NO_TIME: &str = "it took less than the clock's resolution";
-const NOTHING: &str = "no communication kernel was recorded: one rank, no NCCL or RCCL, or no \
-                       recorded kernels";
+const NOTHING: &str = "no communication kernel and no collective on the host was recorded: one rank, \
+                       no NCCL, RCCL or gloo, or no recorded kernels";
 const NO_KERNELS: &str = "collectives were recorded without their kernels, which have the times";
 
 /// Tables over all ranks, and by rank for programs.
@@ -51,7 +52,7 @@ fn columns(key: &'static str, first: &[Column]) -> Table {
         Column::new("operation", "operation", Unit::Name),
     ]);
     Table::new(key, "Collectives by message size", columns).about(
-        "times are of kernels, waiting for the last rank included; bus: bus bandwidth at the mean \
+        "times are of kernels, or of gloo's work on the host, waiting for the last rank included; bus: bus bandwidth at the mean \
              time, best bus: at the shortest time, with the least waiting",
     )
 }
@@ -61,8 +62,9 @@ fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankAt>) {
     rows.sort_by_key(|(key, times)| (Reverse(times.sum_ns), *key));
     for (key, times) in rows {
         let mean_ns = times.sum_ns as f64 / times.calls.max(1) as f64;
+        let no_size = if key.name == "barrier" { NO_MESSAGE } else { NO_SIZE };
         let algorithm = |time_ns| {
-            let bytes = key.bytes.ok_or(NO_SIZE)?;
+            let bytes = key.bytes.ok_or(no_size)?;
             per_second(bytes, time_ns).ok_or(NO_TIME)
         };
         let bus = |time_ns| {
@@ -74,7 +76,7 @@ fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankAt>) {
         let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
         cells.extend([
             times.calls.into(),
-            Cell::known(key.bytes, NO_SIZE),
+            Cell::known(key.bytes, no_size),
             Cell::known(key.group_size, NO_GROUP),
             times.sum_ns.into(),
             (mean_ns.round() as u64).into(),
@@ -107,9 +109,8 @@ mod tests {
             algorithm: "RING".to_owned(),
             protocol: "LL".to_owned(),
             channels: Some(4),
-            start_ns: 0,
             duration_ns,
-            work: 0,
+            ..Operation::default()
         }
     }
 

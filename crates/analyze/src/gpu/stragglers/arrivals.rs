@@ -3,14 +3,14 @@
 //! A kernel of a collective waits on its device for the last rank, and ends about
 //! when the others' do. So how long a rank's kernel ran is how long it waited plus
 //! what the transfer took: the rank with the shortest kernel came last. That
-//! needs no clock that hosts share.
+//! needs no clock that hosts share. The same holds of a collective on the host.
 
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::rank::collectives::{Operation, waits_for_all};
-use crate::rank::{RankTrace, Step};
+use crate::rank::{RankTrace, Step, step_at};
 
 /// Most collectives of a rank that are kept for comparing. Where there are more, a
 /// sample is: by a hash, so that all ranks keep the same ones.
@@ -23,7 +23,8 @@ pub type Meeting = u64;
 /// Collectives of a rank, as it met others in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meetings {
-    /// Duration of the rank's kernel, by collective; in order.
+    /// What the rank's kernel, or its work on the host, added to the time before; by collective, in
+    /// order.
     pub kept: Vec<(Meeting, u64)>,
     /// One in how many is kept; a power of two.
     pub stride: u64,
@@ -42,11 +43,15 @@ impl Meetings {
         let mut places: FxHashMap<u64, u64> = FxHashMap::default();
         let mut all = Vec::new();
         for operation in operations.iter().filter(|operation| waits_for_all(&operation.name)) {
-            let work = &rank.work[operation.work as usize];
-            let step = steps_of_work.get(operation.work as usize).copied().flatten();
+            let work = operation.work.map(|at| at as usize);
+            let step = match work {
+                Some(at) => steps_of_work.get(at).copied().flatten(),
+                None => step_at(steps, operation.process, operation.start_ns),
+            };
             let step = step.map(|at| steps[at as usize].number);
             // Kernels of one stream keep their order on all ranks; its number may differ.
-            let unnamed = operation.communicator.is_none().then(|| rank.name(work.name));
+            let name = work.map(|at| rank.name(rank.work[at].name));
+            let unnamed = name.filter(|_| operation.communicator.is_none());
             let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
             let meeting = match (operation.communicator, operation.sequence) {
                 (Some(_), Some(number)) => hash(&(kind, number, 0_u8)),
@@ -56,7 +61,7 @@ impl Meetings {
                     hash(&(kind, step, *place, 1_u8))
                 }
             };
-            all.push((meeting, operation.duration_ns));
+            all.push((meeting, operation.added_ns));
         }
         let seen = all.len() as u64;
         let mut stride = 1;
