@@ -53,6 +53,7 @@ pub mod wiped;
 pub mod ring;
 pub mod unwind;
 
+pub mod interned;
 pub mod python;
 
 pub mod sampling;

@@ -16,6 +16,7 @@ pub mod gemm;
 pub mod gpu;
 pub mod handshake;
 pub mod hash;
+pub mod interned;
 pub mod nccl;
 pub mod python;
 pub mod record;

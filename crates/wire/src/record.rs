@@ -190,6 +190,10 @@ pub enum ExtKind {
     /// The name of a kernel, at the first launch of it: the kernel as [`ExtKind::HostCall`] has it
     /// (stub or handle), and the name by [`crate::gpu::pack_text`].
     KernelName = 53,
+    /// A name that other records refer to, by its id in the argument: [`crate::interned`].
+    Name = 54,
+    /// A list of sizes, likewise.
+    Sizes = 55,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -200,7 +204,7 @@ impl ExtKind {
     pub fn of(word0: u64) -> Option<ExtKind> {
         use ExtKind::*;
         const CALLS: &[ExtKind] =
-            &[HostCall, HostMemory, Collective, Communicator, Gemm, KernelName];
+            &[HostCall, HostMemory, Collective, Communicator, Gemm, KernelName, Name, Sizes];
         const ALL: &[ExtKind] = &[
             Wide,
             Stack,
@@ -370,7 +374,7 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=52) {
+        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=55) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));

@@ -11,6 +11,7 @@ pub mod ending;
 mod gemms;
 mod heap;
 mod image;
+mod interned;
 mod live;
 mod lost;
 mod mappers;

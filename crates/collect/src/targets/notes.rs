@@ -8,6 +8,7 @@ use crate::shared::clock::Clock;
 use crate::targets::calls::Calls;
 use crate::targets::code::Code;
 use crate::targets::image::{Follow, Note, Notes};
+use crate::targets::interned::Interned;
 use std::collections::HashMap;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::*;
@@ -31,6 +32,8 @@ pub struct NoteSink<'a> {
     pub clock: &'a Clock,
     /// Its CUDA runtime and NCCL calls.
     pub calls: &'a mut Calls,
+    /// Names and sizes that its hooks have defined.
+    pub interned: &'a mut Interned,
     /// Its code, which takes the stacks.
     pub code: &'a mut Code,
     /// Path of the executable.
@@ -79,6 +82,9 @@ impl Notes for NoteSink<'_> {
                 }
             }
             Note::Call(call) => self.calls.take(call, thread.index, time_ns, self.clock, writer),
+            Note::Defined(id, definition) => {
+                self.interned.define(id, definition, &mut self.processes.losses)
+            }
             Note::ThreadExit => thread.ended = Some(time_ns),
             Note::Exit(status) => self.processes.announces(self.number, status),
             Note::Fork(child) => self.processes.forked(child, self.number, time_ns),

@@ -179,6 +179,7 @@ impl Target {
             whole_life: recording && !is_late,
             memory,
             calls: Calls::new(index),
+            interned: Default::default(),
             code: Code::new(index, config.redact),
             mappers: HashSet::new(),
             last_totals: None,

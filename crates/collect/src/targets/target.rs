@@ -6,6 +6,7 @@ use super::code::Code;
 use super::cpu_rows::CpuRows;
 use super::image::Image;
 pub use super::image::Pass;
+use super::interned::Interned;
 use super::notes::NoteSink;
 use crate::gpu::{Gpu, ThreadRows};
 use crate::os::maps::Mapping;
@@ -98,6 +99,8 @@ pub struct Target {
     pub(super) memory: MemoryRecording,
     /// Its CUDA runtime and NCCL calls.
     pub calls: Calls,
+    /// Names and sizes that its hooks have defined.
+    pub(super) interned: Interned,
     /// Its code, and the stacks in it.
     pub code: Code,
     /// Modules that map memory for themselves, by path.
@@ -194,6 +197,7 @@ impl Target {
             processes: &mut out.processes,
             clock: &out.clock,
             calls: &mut self.calls,
+            interned: &mut self.interned,
             code: &mut self.code,
             exe: &self.exe,
             gpu: &mut self.gpu,

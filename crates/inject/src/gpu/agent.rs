@@ -16,9 +16,9 @@ use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
 use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
-use super::{buffers, detach, kinds, started, texts};
+use super::{buffers, detach, kinds, started};
 use crate::block::Thread;
-use crate::{attach, calls_made, environment, gate, loaded, sys};
+use crate::{attach, calls_made, environment, gate, interned, loaded, sys};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
@@ -61,7 +61,7 @@ unsafe extern "C" {
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
     calls_made::follow_preloaded();
-    texts::prepare();
+    interned::prepare();
 }
 
 /// Begins to record what the devices do. Called by the driver in `cuInit`.

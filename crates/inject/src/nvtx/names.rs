@@ -4,6 +4,7 @@
 
 use crate::block::Thread;
 use crate::gpu::texts;
+use crate::interned;
 use crate::state::WIPED;
 use crate::sys;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -90,7 +91,7 @@ pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
 pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
     let text = text.get(..MESSAGE_MOST).unwrap_or(text);
     let salt = if of == Of::Domain { 0x5bd1_e995_0000_0000 } else { 0 };
-    let hash = (texts::hash(text) ^ salt).max(1);
+    let hash = (interned::hash(text) ^ salt).max(1);
     for probe in 0..PROBES {
         let place = KNOWN.get((hash as usize).wrapping_add(probe) & (PLACES - 1))?;
         let mut seen = place.hash.load(Acquire);

@@ -17,7 +17,7 @@ pub fn lose(thread: &Thread) {
 pub fn lose_ext(thread: &Thread, kind: ExtKind) {
     use ExtKind::*;
     match kind {
-        Stack | PythonFrame | KernelName => {}
+        Stack | PythonFrame | KernelName | Name | Sizes => {}
         ThreadStart | ThreadExit | ThreadName | ProcessExit | Fork | Exec | ExecFailed | Reaped
         | Spawned | Text | ClockJoin | RangeThread => {
             if let Some(header) = state::header() {

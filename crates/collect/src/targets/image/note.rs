@@ -2,6 +2,7 @@
 
 use crate::python::SentFrame;
 use crate::targets::calls::CallNote;
+use crate::targets::interned::Definition;
 use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
 use tprof_wire::record::{self, ExtKind};
 
@@ -45,6 +46,8 @@ pub enum Note {
     Spawned(u32),
     /// A CUDA runtime or NCCL call.
     Call(CallNote),
+    /// An id stands for this from here on.
+    Defined(u32, Definition),
 }
 
 impl Note {
@@ -91,6 +94,7 @@ impl Note {
             | ExtKind::Communicator
             | ExtKind::Gemm
             | ExtKind::KernelName => Note::Call(CallNote::of(kind, argument, p)?),
+            ExtKind::Name | ExtKind::Sizes => Note::Defined(argument, Definition::decode(kind, p)?),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
             // Taken before it comes here.
             _ => return None,

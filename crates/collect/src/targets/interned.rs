@@ -1,0 +1,120 @@
+//! Names and lists of sizes that an image's hooks have defined, by their ids.
+//!
+//! Rings are read one by one, so a record may come before the definition that it refers to: who
+//! keeps such records asks again later.
+
+use crate::out::losses::Losses;
+use std::collections::HashMap;
+use tprof_trace::TraceWriter;
+use tprof_trace::model::NameId;
+use tprof_wire::interned::unpack;
+use tprof_wire::record::ExtKind;
+
+/// Definitions that are kept: a program that makes up names without end must not fill memory.
+/// Later ones count as refused, and what refers to them has no name.
+const MOST: usize = 1 << 20;
+
+/// A definition, as it came.
+#[derive(Debug)]
+pub struct Definition {
+    kind: ExtKind,
+    bytes: Vec<u8>,
+    whole: usize,
+}
+
+impl Definition {
+    /// Reads a record's payload; `None` if it makes no sense.
+    pub fn decode(kind: ExtKind, payload: &[u64]) -> Option<Definition> {
+        let (words, kept, whole) = unpack(payload)?;
+        let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).take(kept).collect();
+        Some(Definition { kind, bytes, whole })
+    }
+}
+
+/// A name, and its place in the file once a row used it.
+#[derive(Debug)]
+struct DefinedName {
+    text: String,
+    name: Option<NameId>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Interned {
+    names: HashMap<u32, DefinedName>,
+    sizes: HashMap<u32, Vec<u8>>,
+}
+
+impl Interned {
+    /// Takes a definition.
+    pub fn define(&mut self, id: u32, definition: Definition, losses: &mut Losses) {
+        if self.names.len() + self.sizes.len() >= MOST {
+            return losses.lose("names of ranges", "there were too many", 1);
+        }
+        let Definition { kind, bytes, whole } = definition;
+        if bytes.len() < whole {
+            losses.lose("ends of names", "they were too long", 1);
+        }
+        match kind {
+            ExtKind::Sizes => drop(self.sizes.insert(id, bytes)),
+            _ => {
+                let mut text = String::from_utf8_lossy(&bytes).into_owned();
+                if bytes.len() < whole {
+                    text.push('…');
+                }
+                self.names.insert(id, DefinedName { text, name: None });
+            }
+        }
+    }
+
+    /// A name's text; none if it is not defined (yet).
+    pub fn text(&self, id: u32) -> Option<&str> {
+        self.names.get(&id).map(|defined| defined.text.as_str())
+    }
+
+    /// A name in the file; none if it is not defined (yet).
+    pub fn name(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
+        let defined = self.names.get_mut(&id)?;
+        Some(*defined.name.get_or_insert_with(|| writer.name(&defined.text)))
+    }
+
+    /// A list of sizes, as its writer laid it out; none if it is not defined (yet).
+    pub fn sizes(&self, id: u32) -> Option<&[u8]> {
+        self.sizes.get(&id).map(Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_wire::interned::{KEPT_MOST, WORDS, pack};
+
+    fn definition(kind: ExtKind, bytes: &[u8]) -> Definition {
+        let mut words = [0; WORDS];
+        let used = pack(bytes, &mut words);
+        Definition::decode(kind, &words[..used]).unwrap()
+    }
+
+    #[test]
+    fn names_and_sizes_of_one_id_are_apart_and_a_cut_name_shows_it() {
+        let (mut interned, mut losses) = (Interned::default(), Losses::default());
+        let mut define = |id, kind, bytes: &[u8]| {
+            interned.define(id, definition(kind, bytes), &mut losses);
+        };
+        define(1, ExtKind::Name, b"aten::mm");
+        define(2, ExtKind::Sizes, b"aten::mm");
+        define(3, ExtKind::Name, &[b'a'; KEPT_MOST + 1]);
+        assert_eq!((interned.text(1), interned.text(2)), (Some("aten::mm"), None));
+        assert_eq!((interned.sizes(1), interned.sizes(2)), (None, Some(&b"aten::mm"[..])));
+        let text = interned.text(3).unwrap();
+        assert_eq!((text.chars().count(), text.ends_with("a…")), (KEPT_MOST + 1, true));
+        let lost: Vec<_> = losses.iter().collect();
+        assert_eq!(lost, [("ends of names", "they were too long", 1)]);
+    }
+
+    #[test]
+    fn a_definition_that_states_more_than_it_has_is_refused() {
+        assert!(Definition::decode(ExtKind::Name, &[9 << 32 | 9, 0]).is_none());
+        assert!(Definition::decode(ExtKind::Name, &[]).is_none());
+    }
+}

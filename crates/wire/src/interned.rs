@@ -1,0 +1,45 @@
+//! Names and lists of sizes that records refer to by an id: how a definition is laid out.
+
+use crate::gpu::{TEXT_MOST, TEXT_WORDS, pack_text};
+
+/// Bytes of a definition that are kept.
+pub const KEPT_MOST: usize = TEXT_MOST;
+/// Words of a definition's payload at most.
+pub const WORDS: usize = TEXT_WORDS;
+
+/// Lays a definition out: bytes that follow | bytes in whole << 32, then the bytes, cut at
+/// [`KEPT_MOST`] and NUL padded. How many words that are.
+pub fn pack(bytes: &[u8], words: &mut [u64; WORDS]) -> usize {
+    let used = pack_text(bytes, words);
+    let whole = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let [first, ..] = words;
+    *first |= u64::from(whole) << 32;
+    used
+}
+
+/// A definition's words behind the first, how many bytes of them are kept, and how many there
+/// were; `None` where more bytes are stated than follow.
+pub fn unpack(payload: &[u64]) -> Option<(&[u64], usize, usize)> {
+    let (first, words) = payload.split_first()?;
+    let (kept, whole) = (*first as u32 as usize, (*first >> 32) as usize);
+    (kept <= words.len() * 8 && kept <= whole).then_some((words, kept, whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_round_trip_and_state_what_was_cut() {
+        let mut words = [0; WORDS];
+        let used = pack(b"aten::addmm", &mut words);
+        let (rest, kept, whole) = unpack(&words[..used]).unwrap();
+        assert_eq!((rest[0].to_ne_bytes(), kept, whole, used), (*b"aten::ad", 11, 11, 3));
+        let long = [7; KEPT_MOST + 9];
+        let used = pack(&long, &mut words);
+        let (_, kept, whole) = unpack(&words[..used]).unwrap();
+        assert_eq!((kept, whole), (KEPT_MOST, KEPT_MOST + 9));
+        assert_eq!(unpack(&words[..2]), None);
+        assert_eq!(unpack(&[]), None);
+    }
+}
