@@ -304,6 +304,7 @@ impl Worker {
             self.polling.polled.ended(pid, false, &mut stretches);
         }
         self.take_stretches(stretches);
+        self.pythons.forget_all();
         self.hand_out();
         (self.emit)(SamplerEvent::EventShares(self.counters.event_shares()));
         let sampled = !self.counters.rings.is_empty();

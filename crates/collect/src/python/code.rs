@@ -1,6 +1,7 @@
 //! CodeObject objects: name, file, and lines by instruction.
 
 use super::memory::ProcessMemory;
+use super::names::NamedBy;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tprof_wire::python::{self, Chars, CodeHead, Layout};
@@ -22,6 +23,8 @@ pub struct CodeObject {
     pub file: String,
     /// The interpreter keeps it for itself: it belongs to no function.
     pub is_own: bool,
+    /// What its frames know of their thread's name.
+    pub named_by: Option<NamedBy>,
     first_line: u32,
     lines: Vec<u8>,
     /// Pointers that separate it from another at the same address.
@@ -76,9 +79,11 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
     let len = head.lines_bytes as usize;
     let is_own = head.name == 0;
     let text = |at: u64| if is_own { Some(String::new()) } else { text(memory, layout, at) };
+    let (name, file) = (text(head.name)?, text(head.file)?);
     Some(CodeObject {
-        name: text(head.name)?,
-        file: text(head.file)?,
+        named_by: NamedBy::of(&name, &file),
+        name,
+        file,
         is_own,
         first_line: head.first_line,
         lines: if len == 0 { Vec::new() } else { memory.bytes(head.lines, len)? },
@@ -89,7 +94,7 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
 }
 
 /// A string: only compact ones, as all names of code are.
-fn text(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<String> {
+pub fn text(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<String> {
     let text = python::text(&mut memory, layout, at)?;
     let bytes = match text.bytes {
         0 => Vec::new(),

@@ -25,6 +25,37 @@ pub struct KnownLayout {
     pub layout: Layout,
     /// The lock.
     pub lock: Lock,
+    /// Where objects keep variables and attributes; `None` in a build without the lock, which
+    /// lays them out differently.
+    pub objects: Option<Objects>,
+}
+
+/// How an object keeps its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attributes {
+    /// In a dictionary, at the offset that its type has (to 3.10).
+    Dictionary,
+    /// In a dictionary, or in values of its own behind another pointer before it (3.11).
+    OwnValues,
+    /// In either, by a tag of one pointer before it (3.12).
+    Tagged,
+    /// In a dictionary, or in values within it (from 3.13).
+    Inline,
+}
+
+/// Where objects keep variables and attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Objects {
+    /// In a frame: its first local variable.
+    pub locals: u64,
+    /// In a code object: the tuple of names of local variables.
+    pub local_names: u64,
+    /// In a type: keys of its objects' attributes.
+    pub shared_keys: u64,
+    /// How objects keep attributes.
+    pub attributes: Attributes,
+    /// Integers have their number of digits in a word of flags (from 3.12).
+    pub tagged_integers: bool,
 }
 
 impl KnownLayout {
@@ -108,7 +139,26 @@ impl KnownLayout {
             },
             _ => return None,
         };
-        Some(KnownLayout { layout, lock })
+        let objects = Objects {
+            locals: match minor {
+                8 | 9 => 360,
+                10 => 352,
+                _ => 72,
+            },
+            local_names: if minor < 11 { 72 } else { 96 },
+            shared_keys: match minor {
+                9 => 864,
+                12 => 880,
+                _ => 872,
+            },
+            attributes: match minor {
+                11 => Attributes::OwnValues,
+                12 => Attributes::Tagged,
+                _ => Attributes::Dictionary,
+            },
+            tagged_integers: minor >= 12,
+        };
+        Some(KnownLayout { layout, lock, objects: Some(objects) })
     }
 
     /// The offsets that an interpreter publishes at the head of its runtime.
@@ -160,6 +210,14 @@ impl KnownLayout {
             instructions: word(code + 9)?,
             text: (ascii, ascii + 16),
         };
-        Ok(KnownLayout { layout, lock })
+        let objects = Objects {
+            locals: word(frame + 4)?,
+            local_names: word(code + 7)?,
+            // Not published.
+            shared_keys: 880,
+            attributes: Attributes::Inline,
+            tagged_integers: true,
+        };
+        Ok(KnownLayout { layout, lock, objects: (!free_threaded).then_some(objects) })
     }
 }

@@ -3,6 +3,7 @@
 use super::find::{FoundPython, find, may_be};
 use super::function::PyFunction;
 use super::memory::ProcessMemory;
+use super::names::{NamingFrame, ThreadNames};
 use super::{code, stack};
 use crate::modules::Spaces;
 use std::collections::HashMap;
@@ -48,6 +49,17 @@ struct Interpreter {
     named: HashMap<(u64, u32), Arc<PyFunction>>,
     /// Where its lock lies; of several, the one that was last read.
     lock: Option<Range<u64>>,
+    names: ThreadNames,
+}
+
+/// A thread that Python gave a name.
+pub struct PyThreadName {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
 }
 
 /// All processes.
@@ -56,6 +68,8 @@ pub struct Pythons {
     of: HashMap<u32, PyProcess>,
     /// Interpreters that cannot be read, not reported yet.
     pub refused: Vec<(String, String)>,
+    /// Names of threads, not reported yet.
+    pub met: Vec<PyThreadName>,
 }
 
 impl Pythons {
@@ -63,7 +77,9 @@ impl Pythons {
     /// the thread none.
     pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut Spaces) -> Option<PyStack> {
         let PyProcess::Python(interpreter) = self.process(pid, spaces) else { return None };
-        interpreter.stack(pid, tid)
+        let (stack, name) = interpreter.stack(pid, tid)?;
+        self.met.extend(name.map(|name| PyThreadName { pid, tid, name }));
+        Some(stack)
     }
 
     /// Where the lock of a process's interpreter lies, once it was read.
@@ -92,9 +108,27 @@ impl Pythons {
         }
     }
 
-    /// A process runs another program, or is gone.
+    /// A thread is gone. Its name is reported once more: what Python calls a thread goes
+    /// before what the kernel does.
+    pub fn thread_ended(&mut self, pid: u32, tid: u32) {
+        let Some(PyProcess::Python(interpreter)) = self.of.get_mut(&pid) else { return };
+        let name = interpreter.names.forget(tid);
+        self.met.extend(name.map(|name| PyThreadName { pid, tid, name }));
+    }
+
+    /// A process runs another program, or is gone, with all its threads.
     pub fn forget(&mut self, pid: u32) {
-        self.of.remove(&pid);
+        if let Some(PyProcess::Python(interpreter)) = self.of.remove(&pid) {
+            let names = interpreter.names.into_all();
+            self.met.extend(names.map(|(tid, name)| PyThreadName { pid, tid, name }));
+        }
+    }
+
+    /// The same of all processes.
+    pub fn forget_all(&mut self) {
+        for pid in self.of.keys().copied().collect::<Vec<u32>>() {
+            self.forget(pid);
+        }
     }
 
     fn process(&mut self, pid: u32, spaces: &mut Spaces) -> &mut PyProcess {
@@ -119,6 +153,7 @@ impl Pythons {
                     codes: code::Codes::default(),
                     named: HashMap::new(),
                     lock: None,
+                    names: ThreadNames::default(),
                 })),
             };
             self.of.insert(pid, process);
@@ -128,7 +163,8 @@ impl Pythons {
 }
 
 impl Interpreter {
-    fn stack(&mut self, pid: u32, tid: u32) -> Option<PyStack> {
+    /// A thread's frames, and its name where that is new.
+    fn stack(&mut self, pid: u32, tid: u32) -> Option<(PyStack, Option<String>)> {
         let memory = ProcessMemory::new(pid);
         let state = self.thread(&memory, tid)?;
         let layout = &self.found.known.layout;
@@ -137,6 +173,8 @@ impl Interpreter {
         let gil = lock.as_ref().and_then(|lock| lock.held);
         self.lock = lock.map(|lock| lock.place).or(self.lock.take());
         let mut stack = PyStack { cut, gil, ..PyStack::default() };
+        // A worker has frames of the process that it was forked from around its own.
+        let mut naming = None;
         for frame in raw {
             let Some(code) = self.codes.get(&memory, layout, frame.code) else {
                 stack.cut = true;
@@ -149,6 +187,9 @@ impl Interpreter {
                 }
                 continue;
             }
+            if let (None, Some(by)) = (naming, code.named_by) {
+                naming = Some(NamingFrame { by, frame: frame.at, code: frame.code });
+            }
             let line = code.line(layout, frame.code, frame.instruction);
             let named = self.named.entry((frame.code, line)).or_insert_with(|| {
                 Arc::new(PyFunction { function: code.name.clone(), file: code.file.clone(), line })
@@ -160,7 +201,10 @@ impl Interpreter {
             }
             stack.frames.push(PyFrame { named: Arc::clone(named), entry: frame.entry });
         }
-        (!stack.frames.is_empty()).then_some(stack)
+        let name = naming
+            .zip(self.found.known.objects)
+            .and_then(|(from, objects)| self.names.met(tid, from, &memory, layout, objects));
+        (!stack.frames.is_empty()).then_some((stack, name))
     }
 
     /// The state of a thread, found once and then checked.

@@ -11,6 +11,8 @@ const MOST_OWN: usize = 8;
 /// A frame before its code was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawFrame {
+    /// Address of the frame.
+    pub at: u64,
     /// Address of its code object.
     pub code: u64,
     /// Where it is: an address or an offset, by the layout.
@@ -120,5 +122,5 @@ fn one(memory: &mut impl Memory, layout: &Layout, frame: u64) -> Option<(RawFram
         (None, None) => true,
     };
     // The low bits tag references from 3.14 on.
-    Some((RawFrame { code: code & !7, instruction, entry }, own, previous))
+    Some((RawFrame { at: frame, code: code & !7, instruction, entry }, own, previous))
 }

@@ -3,6 +3,8 @@
 use super::super::sample::{CpuSample, Measure, SamplerEvent, ThreadTotals};
 use super::super::threads::{Stretch, WaitSite};
 use super::Worker;
+use crate::os::sys;
+use crate::python::PyThreadName;
 
 impl Worker {
     pub(super) fn take_stretches(&mut self, stretches: Vec<Stretch>) {
@@ -30,6 +32,9 @@ impl Worker {
     pub(super) fn hand_out(&mut self) {
         for (process, why) in self.pythons.refused.drain(..) {
             (self.emit)(SamplerEvent::Missing(process, "Python frames", why));
+        }
+        for PyThreadName { pid, tid, name } in self.pythons.met.drain(..) {
+            (self.emit)(SamplerEvent::Named(pid, tid, sys::monotonic_ns(), name));
         }
         for met in self.spaces.met.drain(..) {
             (self.emit)(SamplerEvent::Met(met));

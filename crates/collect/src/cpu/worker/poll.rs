@@ -105,8 +105,8 @@ impl Worker {
             ProgramChange::Replaced(last_ns) => {
                 self.polling.polled.ended(pid, true, &mut stretches);
                 self.take_stretches(std::mem::take(&mut stretches));
-                self.hand_out();
                 self.pythons.forget(pid);
+                self.hand_out();
                 (self.emit)(SamplerEvent::Replaced(pid, last_ns));
                 self.spaces.read(pid, last_ns);
                 self.polling.maps_ns.remove(&pid);
@@ -117,9 +117,9 @@ impl Worker {
                 (self.emit)(SamplerEvent::Lost("last moments of processes", why, 1));
                 self.polling.polled.ended(pid, false, &mut stretches);
                 self.take_stretches(stretches);
+                self.pythons.forget(pid);
                 self.hand_out();
                 self.spaces.gone(pid);
-                self.pythons.forget(pid);
                 self.polling.maps_ns.remove(&pid);
                 return (self.emit)(SamplerEvent::Ended(pid, now_ns));
             }

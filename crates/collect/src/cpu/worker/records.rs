@@ -183,9 +183,9 @@ impl Worker {
                     self.count(pid, tid, time_ns, None);
                     self.threads.replaced(tid, time_ns, stretches);
                     self.take_stretches(std::mem::take(stretches));
+                    self.pythons.forget(pid);
                     self.hand_out();
                     self.spaces.replaced(pid);
-                    self.pythons.forget(pid);
                     (self.emit)(SamplerEvent::Replaced(pid, time_ns));
                 }
                 (self.emit)(SamplerEvent::Named(pid, tid, time_ns, name));
@@ -200,11 +200,12 @@ impl Worker {
                 let faults = self.counters.faults_of_ended(tid);
                 self.count(pid, tid, time_ns, faults);
                 self.threads.ended(tid, time_ns, stretches);
+                self.pythons.thread_ended(pid, tid);
                 if self.threads.of_process(pid).next().is_none() {
                     self.take_stretches(std::mem::take(stretches));
+                    self.pythons.forget(pid);
                     self.hand_out();
                     self.spaces.gone(pid);
-                    self.pythons.forget(pid);
                     (self.emit)(SamplerEvent::Ended(pid, time_ns));
                 }
             }
