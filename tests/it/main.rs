@@ -51,5 +51,6 @@ mod stands_still;
 mod state;
 mod sums;
 mod terminal;
+mod torch;
 mod unchanged;
 mod waits;

@@ -28,6 +28,8 @@ pub enum Refused {
     SetUserId,
     /// Real traces, which are no part of the sources (`TPROF_SHARED_DATA`).
     RealTraces,
+    /// PyTorch, which no test installs: `TPROF_TEST_TORCH` names a Python that has it.
+    PyTorch,
     /// The program itself, also without tprof.
     Untraced,
 }
@@ -44,6 +46,7 @@ impl Refused {
             Refused::Root => "only root can do that",
             Refused::SetUserId => "set-user-id has no effect here",
             Refused::RealTraces => "there are no real traces (TPROF_SHARED_DATA)",
+            Refused::PyTorch => "no Python with PyTorch is named (TPROF_TEST_TORCH)",
             Refused::Untraced => "the program does not run here without tprof either",
         }
     }

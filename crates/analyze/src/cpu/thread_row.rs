@@ -42,6 +42,13 @@ impl ThreadRow {
         self.by_state.get(&state).copied().unwrap_or(0)
     }
 
+    /// Whether it is one of a pool, or a server's, that had next to nothing to do: on a core, or
+    /// ready for one, for less than 2 % of its life. A process's first thread never is.
+    pub fn is_idle(&self) -> bool {
+        let active_ns = self.time(ThreadState::Running) + self.time(ThreadState::Runnable);
+        self.tid != self.pid && active_ns * 49 < self.waited_ns()
+    }
+
     pub fn waited_ns(&self) -> u64 {
         WAITS.iter().map(|state| self.time(*state)).sum()
     }

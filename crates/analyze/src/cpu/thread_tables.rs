@@ -1,14 +1,19 @@
 //! Threads as tables: time, switches and faults, events; processes.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
+use tprof_facts::units;
 use tprof_trace::model::{ThreadCounts, ThreadState};
 
 use super::cells::{estimated, shown};
 use super::counted_tables::{self, All};
 use super::thread_row::{ThreadRow, WAITS};
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, FoldedRows, RankAt, Table, Unit, View};
 use crate::rank::samples::{Func, NO_SAMPLES, word};
 
+/// Names of idle threads that are listed.
+const MOST_NAMES: usize = 8;
 /// Why switches are not known.
 const NO_SWITCHES: &str = "records of switches were lost, or perf events are refused";
 /// Why faults are not known.
@@ -53,7 +58,41 @@ pub(super) fn threads(all: &[(RankAt, ThreadRow)], ranked: bool) -> Table {
     for (at, row) in all {
         table.row(cells(at, row, ranked));
     }
+    table.folded = idle(all);
     table
+}
+
+/// The threads at the end that had next to nothing to do.
+fn idle(all: &[(RankAt, ThreadRow)]) -> Option<FoldedRows> {
+    let from = all.iter().position(|(_, row)| row.is_idle())?;
+    let idle = &all[from..];
+    if idle.len() < 2 {
+        return None;
+    }
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, row) in idle {
+        let name = row.name.as_deref().unwrap_or(&row.program);
+        *names
+            .entry(name.trim_end_matches(|c: char| c.is_ascii_digit() || "-_#".contains(c)))
+            .or_default() += 1;
+    }
+    let mut names: Vec<(&str, u64)> = names.into_iter().collect();
+    names.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+    let left_out = names.len().saturating_sub(MOST_NAMES);
+    let mut shown: Vec<String> = (names.iter().take(MOST_NAMES))
+        .map(
+            |(name, count)| if *count > 1 { format!("{count} {name}") } else { (*name).to_owned() },
+        )
+        .collect();
+    shown.extend((left_out > 0).then(|| format!("{left_out} more names")));
+    let ran = idle.iter().map(|(_, row)| row.time(ThreadState::Running)).sum();
+    let line = format!(
+        "and {} idle threads, on a core for {} together: {}",
+        units::count(idle.len() as u64),
+        units::duration(ran),
+        shown.join(", ")
+    );
+    Some(FoldedRows { from, line })
 }
 
 /// Switches, migrations and faults.

@@ -91,7 +91,9 @@ impl Analysis for ThreadsReport {
             asked.push(counted.asked);
         }
         let asked = All(asked.iter().collect());
-        all.sort_by_key(|(_, row)| std::cmp::Reverse(row.time(ThreadState::Running)));
+        all.sort_by_key(|(_, row)| {
+            (row.is_idle(), std::cmp::Reverse(row.time(ThreadState::Running)))
+        });
         let mut tables =
             vec![threads(&all, ranked), switches(&all, ranked), processes(&all, ranked)];
         tables.extend(of_ranks);

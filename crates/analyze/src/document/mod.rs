@@ -58,6 +58,17 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// Where there are no rows: why, and what would fill it.
     pub empty: String,
+    /// Last rows that a person gets one line for.
+    pub folded: Option<FoldedRows>,
+}
+
+/// Rows of a [`View::Rows`] that a person gets one line for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldedRows {
+    /// The first of them.
+    pub from: usize,
+    /// The line: how many, and what they are.
+    pub line: String,
 }
 
 impl Table {
@@ -71,6 +82,7 @@ impl Table {
             columns,
             rows: Vec::new(),
             empty: String::new(),
+            folded: None,
         }
     }
 
@@ -97,7 +109,8 @@ impl Table {
     pub fn counted(&self, top: usize) -> (usize, usize) {
         let depth = self.columns.iter().position(|column| column.key == "depth");
         let Some(depth) = depth.filter(|_| self.view == View::Groups) else {
-            return (self.rows.len(), top.min(self.rows.len()));
+            let rows = self.folded.as_ref().map_or(self.rows.len(), |folded| folded.from);
+            return (rows, top.min(rows));
         };
         let is_first = |row: &Vec<Cell>| row[depth] == Cell::from(0_u64);
         let firsts = || self.rows.iter().enumerate().filter(|(_, row)| is_first(row));

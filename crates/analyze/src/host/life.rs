@@ -5,7 +5,7 @@ use tprof_trace::model::{Sample, ThreadState};
 use super::driver::Driver;
 use crate::base::intervals::Interval;
 use crate::rank::Step;
-use crate::rank::samples::{CpuTrace, Func, Layer, Role};
+use crate::rank::samples::{CpuTrace, Func, Layer, Part, Role};
 
 /// Start-up goes on over less than this time without an import.
 const LEAST_BREAK_NS: u64 = 50_000_000;
@@ -109,6 +109,8 @@ enum RowPhase {
     Import,
     /// A batch is taken from the DataLoader.
     Batch,
+    /// Other ranks are waited for, as where a group of them is set up.
+    Collective,
     Python,
 }
 
@@ -136,6 +138,9 @@ impl RowPhase {
         let roles = python.filter_map(|func| Role::of(&func.name, &func.file));
         match Role::of_all(roles) {
             Some(Role::Consumer) => RowPhase::Batch,
+            _ if Part::of(row.state, &stack.functions, &trace.names) == Part::Collective => {
+                RowPhase::Collective
+            }
             _ => RowPhase::Python,
         }
     }
@@ -155,6 +160,7 @@ fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
             RowPhase::Native if is_before_python => end_ns = ended(row),
             // Python's frames could not be read, as of code that was loaded a moment ago.
             RowPhase::Unknown | RowPhase::Native => {}
+            RowPhase::Collective => is_before_python = false,
             RowPhase::Import => {
                 imports_ns += row.weight_ns + std::mem::take(&mut break_ns);
                 end_ns = ended(row);

@@ -137,7 +137,8 @@ fn name(file: &TraceFile, process: ProcessIndex, thread: ThreadIndex) -> String 
     let program = of.map_or("", |of| tprof_facts::labels::program(file.name(of.command)));
     let own = file.thread_name(thread).filter(|own| !program.starts_with(own));
     match (own, of.is_some_and(|of| of.pid == tid)) {
-        (Some(own), _) => format!("thread {own}"),
+        (Some(own), true) => format!("process {tid} ({own})"),
+        (Some(own), false) => format!("thread {own}"),
         (None, true) => format!("process {tid}"),
         (None, false) => format!("thread {tid}"),
     }

@@ -350,7 +350,10 @@ fn table(table: &Table) -> report_page::Table {
     let rows = rows.collect();
     report_page::Table {
         title: table.title.clone(),
-        about: table.about.clone(),
+        about: match &table.folded {
+            Some(folded) => format!("{}; {}", table.about, folded.line),
+            None => table.about.clone(),
+        },
         headings: (shown.iter())
             .map(|(_, column)| {
                 (column.heading.to_owned(), matches!(column.unit, Unit::Text | Unit::Name))

@@ -93,6 +93,9 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
         out.row(shown.iter().map(cell).collect());
     }
     page.table(&out);
+    if let Some(folded) = &table.folded {
+        page.paragraph(2, &folded.line);
+    }
     let left_out = reasons.len().saturating_sub(MOST_REASONS);
     for reason in reasons.iter().take(MOST_REASONS) {
         page.paragraph(2, &format!("? {reason}"));
