@@ -82,6 +82,18 @@ fn the_thread_that_holds_a_lock_is_named_with_its_line() {
 }
 
 #[test]
+fn the_file_or_peer_that_is_waited_for_is_named() {
+    for (way, what) in [("file", "/fifo "), ("socket", "What it waits for: socket ")] {
+        for no_perf in [false, true] {
+            let plant = Plant { no_perf, ..Plant::new(Python, way) };
+            let Some(planted) = plant.run() else { return };
+            let text = planted.text("BlockingIo");
+            assert!(text.contains(what), "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_worker_that_waits_itself_is_why_its_data_is_late() {
     let Some(planted) = Planted::run("data") else { return };
     let line = planted.line_with("SLOW").unwrap();

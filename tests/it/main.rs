@@ -40,6 +40,7 @@ mod open;
 mod outlive;
 mod places;
 mod planted;
+mod python_names;
 mod python_stacks;
 mod ranks;
 mod readings;

@@ -14,7 +14,7 @@ const EXACT: &[&str] = &["--stacks", "python", "--mem", "exact", "--activities",
 const LARGE: &[&str] = &["--stacks", "python", "--mem", "sampled=40000", "--activities", "mem"];
 
 /// The Pythons from 3.8 on that are installed, each once.
-fn pythons() -> Vec<PathBuf> {
+pub fn pythons() -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten();
     let mut found: Vec<PathBuf> = (8..=14)

@@ -1,5 +1,7 @@
 //! A thread's wall time in a window, by part and place.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
@@ -8,7 +10,7 @@ use super::line::Place;
 use super::paused::paused;
 use crate::base::apportion::apportion;
 use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::{CpuTrace, Part, Stretch};
+use crate::rank::samples::{CpuTrace, Func, Part, Stretch};
 
 /// Samples may stand for less than the time on a core by so much, and still be a sample of it.
 const LEAST_SAMPLED: f64 = 0.8;
@@ -47,6 +49,8 @@ pub struct Ledger {
     pub samples: u64,
     pub parts: FxHashMap<Part, WallTime>,
     pub places: FxHashMap<Place, WallTime>,
+    /// Of waits, by the file or peer that is waited for; as far as that was read.
+    pub waited_for: FxHashMap<(Part, Arc<str>), u64>,
 }
 
 impl Ledger {
@@ -93,6 +97,10 @@ impl Ledger {
             let amount = WallTime { ns, running_ns, samples, variance: stretch.variance };
             self.samples += samples;
             self.parts.entry(part).or_default().add(amount);
+            let mut frames = stretch.stack.iter().map(|id| trace.names.get(*id));
+            if let Some(what) = frames.find_map(Func::waited_for).filter(|_| !is_running) {
+                *self.waited_for.entry((part, what.into())).or_default() += ns;
+            }
             let place = Place::of(part, trace.stack(stretch.process, stretch.id), &trace.names);
             self.places.entry(place).or_default().add(amount);
         }
@@ -110,6 +118,14 @@ impl Ledger {
         let spread = share * (1.0 - share) / self.samples.max(1) as f64;
         let of_samples = (self.running_ns as f64).powi(2) * spread;
         (1.96 * (of_samples + amount.variance).sqrt()).round() as u64
+    }
+
+    /// Files or peers that a part waits for, most time first.
+    pub fn waited_for(&self, part: Part) -> Vec<(&str, u64)> {
+        let of = self.waited_for.iter().filter(|((of, _), ns)| *of == part && **ns > 0);
+        let mut all: Vec<(&str, u64)> = of.map(|((_, what), ns)| (&**what, *ns)).collect();
+        all.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+        all
     }
 
     /// Places of a part, or of all, most time first.

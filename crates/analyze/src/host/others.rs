@@ -1,8 +1,9 @@
 //! What the rank's other threads and processes did while the driving thread waited for them, or
 //! for what they held.
 
-use rustc_hash::FxHashMap;
-use tprof_trace::model::ThreadState;
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 
 use super::driver::Driver;
 use super::line::Place;
@@ -27,8 +28,13 @@ pub struct Others {
 
 impl Others {
     /// Of a rank.
-    pub fn of(driver: &Driver, trace: &CpuTrace) -> Others {
+    pub fn of(driver: &Driver, file: &TraceFile, trace: &CpuTrace) -> Others {
         let mut found = Others::default();
+        let pids: FxHashMap<ProcessIndex, u32> =
+            file.processes().iter().map(|row| (row.process, row.pid)).collect();
+        // Others of a worker's threads serve it, and wait most of the time.
+        let firsts = file.threads().iter().filter(|row| pids.get(&row.process) == Some(&row.tid));
+        let firsts: FxHashSet<ThreadIndex> = firsts.map(|row| row.thread).collect();
         let mut workers: FxHashMap<Place, u64> = FxHashMap::default();
         let mut waiting: FxHashMap<Place, u64> = FxHashMap::default();
         let mut holders: FxHashMap<Place, u64> = FxHashMap::default();
@@ -52,7 +58,7 @@ impl Others {
                         *holders.entry(place).or_default() += held_ns;
                     }
                 }
-                (_, true) => {
+                (_, true) if firsts.contains(&stretch.thread) => {
                     let part = Part::of(stretch.state, &stretch.stack, &trace.names);
                     if let Some(place) = place(stretch, trace).filter(|_| is_slow(part)) {
                         *waiting.entry(place).or_default() += stretch.weight_ns;

@@ -75,7 +75,7 @@ impl RankHost {
         let (start_up, trace) = Ledger::of(rank.file, &rows, before);
         let imports = imports_of(&rows, before, &start_up, &trace);
         let steps = StepTime::all(&steps, &rows, cpu);
-        let others = Others::of(&driver, cpu);
+        let others = Others::of(&driver, rank.file, cpu);
         let all = intervals(&rows, life.window, &of_window);
         let collective = all.iter().filter(|(part, _)| *part == Part::Collective);
         let collective = collective.map(|(_, interval)| *interval).collect();

@@ -31,6 +31,9 @@ pub struct StepTime {
     pub running_ns: u64,
     /// Time of [`OF_STEPS`].
     pub parts_ns: [u64; OF_STEPS.len()],
+    /// Samples on a core, and of them those that poll in one of [`OF_STEPS`], ns.
+    sampled_ns: u64,
+    polled_ns: [u64; OF_STEPS.len()],
 }
 
 impl StepTime {
@@ -41,6 +44,8 @@ impl StepTime {
             wall_ns: step.interval.length(),
             running_ns: 0,
             parts_ns: [0; OF_STEPS.len()],
+            sampled_ns: 0,
+            polled_ns: [0; OF_STEPS.len()],
         };
         let mut all: Vec<StepTime> = steps.iter().map(empty).collect();
         for row in rows.iter().filter(|row| row.state != ThreadState::Running) {
@@ -56,11 +61,21 @@ impl StepTime {
                 time.parts_ns[at] += step.interval.overlap(lasted).length();
             }
         }
+        for row in rows.iter().filter(|row| row.cpu.is_some()) {
+            let at = steps.partition_point(|step| step.interval.end <= row.time_ns);
+            let step = steps.get(at).filter(|step| step.interval.start <= row.time_ns);
+            let Some(time) = step.and(all.get_mut(at)) else { continue };
+            time.sampled_ns += row.weight_ns;
+            let part = trace.part(row.process, row.stack, row.state);
+            if let Some(at) = part.and_then(|part| OF_STEPS.iter().position(|of| *of == part)) {
+                time.polled_ns[at] += row.weight_ns;
+            }
+        }
         all.iter_mut().for_each(StepTime::close);
         all
     }
 
-    /// What is left was on a core. Short waits that were added up may reach over an edge.
+    /// What is left was on a core, for work or to poll, by its samples. Short waits that were added up may reach over an edge.
     fn close(&mut self) {
         let off_ns: u64 = self.parts_ns.iter().sum();
         if off_ns > self.wall_ns {
@@ -68,6 +83,59 @@ impl StepTime {
             let cut: Vec<u64> = cut.collect();
             self.parts_ns.copy_from_slice(&cut);
         }
-        self.running_ns = self.wall_ns - self.parts_ns.iter().sum::<u64>();
+        let on_core_ns = self.wall_ns - self.parts_ns.iter().sum::<u64>();
+        let work_ns = self.sampled_ns - self.polled_ns.iter().sum::<u64>();
+        let weights = self.polled_ns.into_iter().chain([work_ns]);
+        let divided: Vec<u64> = apportion(on_core_ns, weights).collect();
+        match divided.split_last().filter(|_| self.sampled_ns > 0) {
+            Some((work_ns, polled)) => {
+                self.parts_ns.iter_mut().zip(polled).for_each(|(part, polled)| *part += polled);
+                self.running_ns = *work_ns;
+            }
+            None => self.running_ns = on_core_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol};
+
+    #[test]
+    fn polling_for_other_ranks_is_no_work_of_a_step() {
+        let mut made = Fixture::new();
+        for (stack, name, file, module) in
+            [(1, "train", "/me/train.py", "[python]"), (2, "PMPI_Allreduce", "", "libmpi.so.40")]
+        {
+            let [function, file, module] = [name, file, module].map(|text| made.name(text));
+            let address = SYNTHETIC_FRAME | u64::from(stack);
+            let symbol = Symbol { process: 0, address, depth: 0, function, file, line: 7, module };
+            made.writer.symbol(&symbol);
+            made.writer.stack(&Stack { process: 0, stack, end: 0, frames: vec![address] });
+        }
+        let running = |time_ns, stack| Sample {
+            time_ns,
+            weight_ns: 10,
+            stack,
+            state: ThreadState::Running,
+            cpu: Some(0),
+            ..Sample::default()
+        };
+        let wait = Sample {
+            time_ns: 40,
+            weight_ns: 60,
+            stack: 2,
+            state: ThreadState::Lock,
+            ..Sample::default()
+        };
+        let rows = [running(10, 1), running(20, 2), running(30, 2), running(39, 2), wait];
+        let file = made.finish();
+        let trace = CpuTrace::of_rows(&file, rows.iter().copied());
+        let step = Step { number: 3, process: 0, interval: Interval::new(0, 100) };
+        let [time] = StepTime::all(&[step], &rows, &trace).try_into().unwrap();
+        let at = OF_STEPS.iter().position(|part| *part == Part::Collective).unwrap();
+        assert_eq!((time.running_ns, time.parts_ns[at]), (10, 90));
     }
 }

@@ -19,6 +19,8 @@ const STACK_BYTES: usize = 32 << 10;
 pub struct Blocked {
     /// What for, if its system call shows it.
     pub waits_for: Option<ThreadState>,
+    /// The descriptor that it waits for, if its system call has one.
+    pub descriptor: Option<u32>,
     /// The kernel's function in which it waits; read where the call does not show it.
     pub function: Option<String>,
     /// Its registers, if they may be read. The frame pointer is not included: 0 stands for
@@ -36,6 +38,7 @@ pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
     if let Some(at) = parse(&text) {
         let call = at.call();
         blocked.waits_for = call.and_then(|call| call.waits_for(pid, tid));
+        blocked.descriptor = call.and_then(|call| call.descriptor(|at| word(pid, at)));
         if stack {
             let mut bytes = vec![0; STACK_BYTES];
             let got = sys::read_memory(pid, at.sp, &mut bytes);
@@ -54,6 +57,17 @@ pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
         blocked.registers.is_some() || blocked.waits_for.is_some() || blocked.function.is_some();
     // It may have gone on meanwhile.
     (known && text_of(pid, tid) == text).then_some(blocked)
+}
+
+/// The descriptor that a thread waits for, if it is still where it had these registers.
+pub fn descriptor(pid: u32, tid: u32, at: Registers) -> Option<u32> {
+    let now = parse(&text_of(pid, tid)).filter(|now| (now.pc, now.sp) == (at.pc, at.sp))?;
+    now.call()?.descriptor(|address| word(pid, address))
+}
+
+fn word(pid: u32, at: u64) -> Option<u32> {
+    let mut bytes = [0; 4];
+    (sys::read_memory(pid, at, &mut bytes) == bytes.len()).then(|| u32::from_ne_bytes(bytes))
 }
 
 fn text_of(pid: u32, tid: u32) -> String {

@@ -23,6 +23,18 @@ impl Call {
         waits.then_some(self.args[0])
     }
 
+    /// The descriptor that it waits for: its first argument, or the only one of those that it
+    /// polls, which `read` reads at an address.
+    pub fn descriptor(&self, read: impl FnOnce(u64) -> Option<u32>) -> Option<u32> {
+        let Call { number, args } = *self;
+        if number == libc::SYS_ppoll || is_poll(number) {
+            return if args[1] == 1 { read(args[0]) } else { None };
+        }
+        let has_none = WITHOUT_DESCRIPTOR.contains(&number) || is_old_path(number);
+        let is_io = self.kind() == Some(ThreadState::Io) && !has_none;
+        u32::try_from(args[0]).ok().filter(|_| is_io)
+    }
+
     /// What it waits for; `None` if that is none of the kinds there are, or not known.
     pub fn waits_for(&self, pid: u32, tid: u32) -> Option<ThreadState> {
         if is_ioctl(self.number) {
@@ -144,6 +156,42 @@ const OLD_IO: [i64; 8] = [
     libc::SYS_readlink,
 ];
 
+/// Of these, those with something else as their first argument.
+const WITHOUT_DESCRIPTOR: [i64; 11] = [
+    libc::SYS_openat,
+    libc::SYS_statx,
+    libc::SYS_newfstatat,
+    libc::SYS_unlinkat,
+    libc::SYS_truncate,
+    libc::SYS_sync,
+    libc::SYS_msync,
+    libc::SYS_io_getevents,
+    libc::SYS_io_uring_enter,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+];
+
+#[cfg(target_arch = "x86_64")]
+fn is_poll(number: i64) -> bool {
+    number == libc::SYS_poll
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_poll(_: i64) -> bool {
+    false
+}
+
+/// Calls that have a path where others have a descriptor.
+#[cfg(target_arch = "x86_64")]
+fn is_old_path(number: i64) -> bool {
+    OLD_IO.contains(&number)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_old_path(_: i64) -> bool {
+    false
+}
+
 fn is_ioctl(number: i64) -> bool {
     number == libc::SYS_ioctl
 }
@@ -201,6 +249,16 @@ mod tests {
         assert_eq!(kind(libc::SYS_ppoll, [0; 6]), None);
         assert_eq!(kind(-1, [0; 6]), None);
         assert_eq!(kind(100_000, [0; 6]), None);
+    }
+
+    #[test]
+    fn a_descriptor_is_an_argument_or_in_memory() {
+        let of = |number, args| Call { number, args }.descriptor(|at| (at == 4096).then_some(9));
+        assert_eq!(of(libc::SYS_read, [5, 0, 0, 0, 0, 0]), Some(5));
+        assert_eq!(of(libc::SYS_ppoll, [4096, 1, 0, 0, 0, 0]), Some(9));
+        assert_eq!(of(libc::SYS_ppoll, [4096, 2, 0, 0, 0, 0]), None);
+        assert_eq!(of(libc::SYS_openat, [5, 0, 0, 0, 0, 0]), None);
+        assert_eq!(of(libc::SYS_futex, [5, 0, 0, 0, 0, 0]), None);
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -9,6 +9,7 @@
 mod blocked;
 mod call;
 mod counters;
+mod descriptors;
 mod events;
 mod polled;
 mod polled_thread;

@@ -2,11 +2,16 @@
 //! and came back, and so how long it ran, was ready, and waited.
 
 use super::sample::{Counts, Frame, Kind};
+use crate::perf::record::Registers;
 use std::collections::HashMap;
 use tprof_trace::model::ThreadState;
 
 /// Shorter waits are added up by thread and place.
 const SHORT_WAIT_NS: u64 = 1_000_000;
+/// A wait that may be for several descriptors, or for none, is read if it is that long.
+const LONG_WAIT_NS: u64 = 10_000_000;
+/// Descriptors are hardly larger; addresses are.
+const MOST_DESCRIPTOR: u64 = 1 << 16;
 /// As are shorter times of being ready.
 const SHORT_READY_NS: u64 = 20_000_000;
 
@@ -47,6 +52,8 @@ struct Thread {
     off_since: Option<(u64, bool)>,
     /// Sampled as it left.
     leaving: Option<WaitSite>,
+    /// Its registers then; the argument is its system call's first.
+    left_at: Option<Registers>,
     /// It was read while it waited.
     looked: bool,
     /// Exact time on processors that no sample stands for yet.
@@ -113,12 +120,21 @@ impl Threads {
         thread.on_since.get_or_insert(time_ns);
     }
 
-    /// A sample of a thread that leaves its processor.
-    pub fn leaves(&mut self, pid: u32, tid: u32, time_ns: u64, place: WaitSite) {
+    /// A sample of a thread that leaves its processor, and its registers then.
+    pub fn leaves(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        time_ns: u64,
+        place: WaitSite,
+        at: Option<Registers>,
+    ) {
         if self.is_gone(tid, time_ns) {
             return;
         }
-        self.of(pid, tid, time_ns).leaving = Some(place);
+        let thread = self.of(pid, tid, time_ns);
+        thread.leaving = Some(place);
+        thread.left_at = at;
     }
 
     /// It left.
@@ -150,6 +166,34 @@ impl Threads {
             }
         }
         found
+    }
+
+    /// Threads that wait in a known place, perhaps for a descriptor, and were not asked for
+    /// before in this wait.
+    pub fn waits_unnamed(&mut self, now_ns: u64) -> Vec<(u32, u32, Registers)> {
+        let mut found = Vec::new();
+        for (tid, thread) in &mut self.of {
+            let Some(at) = thread.left_at else { continue };
+            let least_ns = match at.argument <= MOST_DESCRIPTOR {
+                true => SHORT_WAIT_NS,
+                // What it polls, or a lock.
+                false => LONG_WAIT_NS,
+            };
+            let since_ns = thread.off_since.filter(|(_, ready)| !ready).map(|(at_ns, _)| at_ns);
+            let waits = since_ns.is_some_and(|at_ns| at_ns + least_ns <= now_ns);
+            if waits && thread.leaving.is_some() && !thread.looked {
+                thread.looked = true;
+                found.push((thread.pid, *tid, at));
+            }
+        }
+        found
+    }
+
+    /// What a thread was found to wait for.
+    pub fn waits_for(&mut self, tid: u32, frame: Frame) {
+        if let Some(place) = self.of.get_mut(&tid).and_then(|thread| thread.leaving.as_mut()) {
+            place.frames.insert(0, frame);
+        }
     }
 
     /// Where a thread was found to wait.
@@ -279,7 +323,7 @@ mod tests {
         threads.left(1, 2, 15 * ms, true);
         threads.came(1, 2, 0, 18 * ms, &mut out);
         let place = WaitSite { frames: vec![Frame::Address(7)], ..WaitSite::default() };
-        threads.leaves(1, 2, 20 * ms, place.clone());
+        threads.leaves(1, 2, 20 * ms, place.clone(), None);
         threads.left(1, 2, 20 * ms, false);
         threads.came(1, 2, 1, 50 * ms, &mut out);
         for n in 0..5 {

@@ -11,10 +11,12 @@ mod records;
 mod waiting;
 mod watch;
 
+use super::blocked;
 use super::counters::Counters;
+use super::descriptors::Descriptors;
 use super::polled::Polled;
 use super::probe::why_kernel_names_are_hidden;
-use super::sample::{CpuSample, SamplerEvent};
+use super::sample::{CpuSample, Frame, SamplerEvent};
 use super::threads::Threads;
 use super::wanted::Wanted;
 use crate::modules::Spaces;
@@ -48,6 +50,8 @@ const LONG_WAIT_NS: u64 = 10_000_000;
 const FRESH_NS: u64 = 10_000_000;
 /// Readings in one pass, at most: some 10 us each.
 const MOST_LOOKS: usize = 256;
+/// So many waits are asked for their files in one pass.
+const MOST_NAMED: usize = 8;
 /// Sleep while a caller waits.
 const HURRY: Duration = Duration::from_millis(1);
 /// A record's time is taken before it is written; a virtual processor may stand
@@ -119,6 +123,7 @@ struct Worker {
     counters: Counters,
     spaces: Spaces,
     threads: Threads,
+    descriptors: Descriptors,
     pythons: Pythons,
     polling: Polling,
     waiting: Vec<Waiting>,
@@ -153,6 +158,7 @@ pub fn run(parts: SamplerParts) {
         counters: Counters::default(),
         spaces: Spaces::default(),
         threads: Threads::default(),
+        descriptors: Descriptors::default(),
         pythons: Pythons::default(),
         polling: Polling {
             polled: Polled::default(),
@@ -284,6 +290,14 @@ impl Worker {
         for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {
             if let Some(place) = self.place_of_wait(pid, tid, None) {
                 self.threads.waits_at(tid, place);
+            }
+        }
+        let waits = self.threads.waits_unnamed(now);
+        for (pid, tid, at) in waits.into_iter().take(MOST_NAMED) {
+            if let Some(descriptor) = blocked::descriptor(pid, tid, at)
+                && let Some(frame) = self.descriptors.frame(pid, tid, descriptor)
+            {
+                self.threads.waits_for(tid, Frame::KernelFunction(frame));
             }
         }
     }

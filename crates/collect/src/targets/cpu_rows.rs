@@ -7,6 +7,7 @@ use crate::out::files::OpenFile;
 use crate::python::{self, PyFunction};
 use crate::symbols;
 use crate::targets::code::Code;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tprof_trace::model::*;
@@ -50,6 +51,14 @@ pub struct RowSink<'a> {
     pub names: &'a HashMap<u32, String>,
     /// Keep no paths.
     pub redact: bool,
+}
+
+/// What is waited for, without the folders of its path.
+fn without_path(name: &str) -> Cow<'_, str> {
+    match (name.find('/'), name.rfind('/')) {
+        (Some(first), Some(last)) => [&name[..first], &name[last + 1..]].concat().into(),
+        _ => name.into(),
+    }
 }
 
 impl CpuRows {
@@ -190,7 +199,8 @@ impl CpuRows {
                     return *frame;
                 }
                 let writer = &mut sink.open.writer;
-                let (function, file) = (writer.name(name), writer.name(""));
+                let shown = if sink.redact { without_path(name) } else { Cow::Borrowed(&**name) };
+                let (function, file) = (writer.name(&shown), writer.name(""));
                 let (process, module) = (sink.process, writer.name(symbols::KERNEL));
                 let (line, depth) = (0, 0);
                 writer.symbol(&Symbol {

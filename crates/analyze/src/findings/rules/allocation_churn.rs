@@ -4,17 +4,17 @@ use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
-use super::host_part::unseen_native;
+use super::host_part::{unseen_native, widest};
 use crate::base::intervals::Interval;
 use crate::base::reading::Reading;
 use crate::findings::absent::Thing;
-use crate::findings::finding::{Evidence, Track};
+use crate::findings::finding::{Evidence, SourceLine, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 use crate::memory::{self, churn::Churn};
-use crate::rank::samples::is_allocator;
+use crate::rank::samples::{Part, is_allocator};
 
 /// Samples of stacks within the heap's allocator.
 pub(super) struct AllocationChurn;
@@ -50,7 +50,8 @@ impl Rule for AllocationChurn {
         if !is_recorded && let Some(unseen) = unseen_native(scene) {
             return unseen;
         }
-        let Some((_, most)) = threads.iter().max_by_key(|(thread, ns)| (**ns, **thread)) else {
+        let Some((thread, most)) = threads.iter().max_by_key(|(thread, ns)| (**ns, **thread))
+        else {
             return Verdict::none(scene.none(&SAMPLE, is_recorded));
         };
         let seen = format!(
@@ -71,9 +72,16 @@ impl Rule for AllocationChurn {
                 )
                 // The thread has still its other work to do.
                 .bound((*most).min(scene.window_ns()))
-                .at(samples),
+                .at(samples)
+                .on_line(line_of(scene, *thread)),
         ])
     }
+}
+
+/// The line with most of the allocator's time, where it is the driving thread's.
+fn line_of(scene: &Scene<'_>, thread: ThreadIndex) -> Option<SourceLine> {
+    let host = scene.host().filter(|host| host.driver.thread == thread)?;
+    widest(&host.ledger.places(Some(Part::Allocator)))
 }
 
 /// The rates in the heap's counters, if any.

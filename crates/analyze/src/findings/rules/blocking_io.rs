@@ -1,16 +1,22 @@
 //! BlockingIo: the driving thread waits for files, pipes or peers.
 
+use tprof_facts::units::duration;
+
 use super::host_part::{amount, finding, hardly, host, is_found, lines, widest};
 use super::sync_checkpoint;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
+use crate::host::RankHost;
 use crate::rank::samples::Part;
 
 const OF_FILES: &str = "Do it on another thread while the job goes on (asynchronous checkpoints, \
      read-ahead), in fewer and larger calls, without a flush for each.";
 const OF_SOCKETS: &str = "Ask ahead on another thread, ask for more at once, or keep what was \
      received; the peer may be slow itself.";
+
+/// Files and peers that are listed.
+const MOST_SHOWN: usize = 3;
 
 /// Waiting in system calls for input and output.
 pub(super) struct BlockingIo;
@@ -41,7 +47,12 @@ impl Rule for BlockingIo {
             found.push(
                 finding(scene, host, what, part, ns)
                     .about(subject)
-                    .seen(format!("It waits for {}: {}.", amount(host, ns), lines(&places)))
+                    .seen(format!(
+                        "It waits for {}: {}.{}",
+                        amount(host, ns),
+                        lines(&places),
+                        waited_for(host, part)
+                    ))
                     .advice(advice)
                     .on_line(widest(&places)),
             );
@@ -57,4 +68,19 @@ impl Rule for BlockingIo {
         }
         Verdict::Found(found)
     }
+}
+
+/// ` Of files and peers most for /data/a.bin (1.2 s).`; nothing where none is known.
+fn waited_for(host: &RankHost, part: Part) -> String {
+    let all = host.ledger.waited_for(part);
+    let known: u64 = all.iter().map(|(_, ns)| ns).sum();
+    let unknown = host.ledger.ns(part).saturating_sub(known);
+    let mut shown: Vec<String> =
+        all.iter().take(MOST_SHOWN).map(|(what, ns)| format!("{what} {}", duration(*ns))).collect();
+    match shown.is_empty() {
+        true => return String::new(),
+        false if unknown > known / 10 => shown.push(format!("unknown {}", duration(unknown))),
+        false => {}
+    }
+    format!(" What it waits for: {}.", shown.join(", "))
 }

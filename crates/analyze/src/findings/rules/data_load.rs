@@ -10,6 +10,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::rank::HostSpan;
+use crate::rank::samples::Part;
 
 /// Kinds of spans in which data may be loaded.
 const KINDS: [SpanKind; 5] =
@@ -124,7 +125,10 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
         ));
     }
     let within = |part: Cover| part.intersection(&scene.window).length();
-    let (waiting, starting) = (within(sampled.waiting()), within(sampled.starting()));
+    // The wait that `report host` has, where the driving thread is known.
+    let waiting = scene.host().map(|host| host.ledger.ns(Part::Data)).filter(|ns| *ns > 0);
+    let waiting = waiting.unwrap_or_else(|| within(sampled.waiting()));
+    let starting = within(sampled.starting());
     let who = match scene.has_device() {
         true => format!("The device is idle for {} while a", time(scene, direct.length())),
         false => "A".to_owned(),

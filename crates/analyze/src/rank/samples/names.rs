@@ -34,6 +34,14 @@ impl Func {
         inner == Some(&*self.module)
     }
 
+    /// Which file or peer is waited for, of the frame that stands for it.
+    pub fn waited_for(&self) -> Option<&str> {
+        if self.layer != Layer::Kernel {
+            return None;
+        }
+        self.name.strip_prefix("(waits for ")?.strip_suffix(')')
+    }
+
     /// The kernel's, unknown which.
     pub fn is_nameless_kernel(&self) -> bool {
         self.layer == Layer::Kernel && &*self.name == NAMELESS_KERNEL

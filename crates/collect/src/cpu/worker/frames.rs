@@ -76,7 +76,7 @@ impl Worker {
     ) -> Option<WaitSite> {
         let with_stack = self.wanted.stacks != StackMode::Off;
         let blocked = blocked::look(pid, tid, with_stack)?;
-        let Blocked { mut waits_for, function, registers, stack } = blocked;
+        let Blocked { mut waits_for, descriptor, function, registers, stack } = blocked;
         if !with_stack {
             return Some(WaitSite { waits_for, ..WaitSite::default() });
         }
@@ -95,6 +95,11 @@ impl Worker {
                 end = StackEnd::OutsideStack;
             }
             frames.insert(0, Frame::KernelFunction(function.into()));
+        }
+        if let Some(descriptor) = descriptor
+            && let Some(frame) = self.descriptors.frame(pid, tid, descriptor)
+        {
+            frames.insert(0, Frame::KernelFunction(frame));
         }
         Some(WaitSite { frames, end: end as u8, waits_for })
     }

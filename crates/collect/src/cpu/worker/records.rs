@@ -155,7 +155,7 @@ impl Worker {
                     Purpose::Leave => {
                         let gil = self.is_at_lock(pid, registers).then_some(ThreadState::Gil);
                         let place = WaitSite { frames, end: end as u8, waits_for: gil };
-                        self.threads.leaves(pid, tid, time_ns, place);
+                        self.threads.leaves(pid, tid, time_ns, place, registers);
                     }
                 }
             }

@@ -85,7 +85,8 @@ const COLLECTIVE_FILES: [&str; 2] =
     ["torch/distributed/distributed_c10d.py", "horovod/torch/mpi_ops.py"];
 
 /// Beginnings of names of the kernel's functions in which a socket is waited for.
-const KERNEL_SOCKETS: [&str; 11] = [
+const KERNEL_SOCKETS: [&str; 12] = [
+    "(waits for socket",
     "unix_stream_",
     "unix_dgram_",
     "__skb_wait",
@@ -176,7 +177,8 @@ pub(super) fn is_collective(frames: &[&Func]) -> bool {
     if frames.iter().copied().any(|func| func.layer == Layer::Native && starts(&func)) {
         return false;
     }
-    frames.iter().take(DEPTH).any(|func| match func.layer {
+    let user = frames.iter().filter(|func| func.layer != Layer::Kernel);
+    user.take(DEPTH).any(|func| match func.layer {
         Layer::Kernel => false,
         Layer::Python => COLLECTIVE_FILES.iter().any(|end| func.file.ends_with(end)),
         Layer::Native => {

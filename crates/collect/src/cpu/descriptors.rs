@@ -1,0 +1,173 @@
+//! Which file or peer a thread waits for, by the descriptor of its system call.
+//!
+//! A wait has it as its innermost frame, `(waits for /data/a.bin)`, so that time by file and peer
+//! needs no table of its own. It is read while the thread waits: of short waits some have none.
+
+use std::collections::HashMap;
+use std::fs::{read_link, read_to_string};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Sockets and files that are kept.
+const MOST: usize = 4096;
+/// The kernel's lists of sockets are read that often at most, and for that share of the time.
+const EVERY: Duration = Duration::from_millis(500);
+const SHARE: u32 = 50;
+/// State of a TCP socket that waits for connections.
+const LISTENS: &str = "0A";
+
+/// Sockets by inode, as far as they were listed.
+#[derive(Default)]
+pub struct Descriptors {
+    sockets: HashMap<u64, Arc<str>>,
+    files: HashMap<String, Arc<str>>,
+    next: Option<Instant>,
+}
+
+impl Descriptors {
+    /// The frame that stands for what a thread's descriptor is open for; `None` where that is
+    /// unknown.
+    pub fn frame(&mut self, pid: u32, tid: u32, descriptor: u32) -> Option<Arc<str>> {
+        let link = read_link(format!("/proc/{pid}/task/{tid}/fd/{descriptor}")).ok()?;
+        let link = link.to_string_lossy();
+        if let Some(inode) = link.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) {
+            return self.socket(pid, inode.parse().ok()?);
+        }
+        if let Some(known) = self.files.get(&*link) {
+            return Some(Arc::clone(known));
+        }
+        let what = match link.split_once(':') {
+            _ if link.starts_with('/') => link.trim_end_matches(" (deleted)"),
+            Some(("pipe", _)) => "a pipe",
+            // Of many descriptors: which one ends the wait is not known.
+            _ => return None,
+        };
+        let frame: Arc<str> = frame(what).into();
+        if self.files.len() >= MOST {
+            self.files.clear();
+        }
+        self.files.insert(link.into_owned(), Arc::clone(&frame));
+        Some(frame)
+    }
+
+    fn socket(&mut self, pid: u32, inode: u64) -> Option<Arc<str>> {
+        if !self.sockets.contains_key(&inode) {
+            let now = Instant::now();
+            if self.next.is_some_and(|next| now < next) {
+                return Some(frame("socket").into());
+            }
+            if self.sockets.len() >= MOST {
+                self.sockets.clear();
+            }
+            self.list(pid);
+            self.next = Some(Instant::now() + EVERY.max(now.elapsed() * SHARE));
+        }
+        let known = self.sockets.get(&inode).cloned();
+        Some(known.unwrap_or_else(|| frame("socket").into()))
+    }
+
+    /// Reads all sockets of a process's network namespace.
+    fn list(&mut self, pid: u32) {
+        let read = |name: &str| read_to_string(format!("/proc/{pid}/net/{name}"));
+        for name in ["tcp", "tcp6", "udp", "udp6"] {
+            let text = read(name).unwrap_or_default();
+            for (inode, peer) in text.lines().skip(1).filter_map(internet).take(MOST) {
+                self.sockets.insert(inode, frame(&peer).into());
+            }
+        }
+        let text = read("unix").unwrap_or_default();
+        for (inode, path) in text.lines().skip(1).filter_map(unix).take(MOST) {
+            self.sockets.insert(inode, frame(&path).into());
+        }
+    }
+}
+
+fn frame(what: &str) -> String {
+    format!("(waits for {what})")
+}
+
+/// Inode and peer of a line of `/proc/net/tcp`.
+fn internet(line: &str) -> Option<(u64, String)> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, local, remote, state, _, _, _, _, _, inode, ..] = words.as_slice() else { return None };
+    let text = match *state {
+        LISTENS => format!("socket, connections to {}", address(local)?),
+        _ => format!("socket {}", address(remote)?),
+    };
+    Some((inode.parse().ok()?, text))
+}
+
+/// `0100007F:1F90`: words of four bytes in the machine's order, and a port.
+fn address(text: &str) -> Option<String> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| {
+        let word = u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?;
+        Some(word.to_ne_bytes())
+    };
+    if address.len() == 8 {
+        return Some(format!("{}:{port}", Ipv4Addr::from(word(0)?)));
+    }
+    let mut bytes = [0; 16];
+    for (at, part) in bytes.chunks_mut(4).enumerate() {
+        part.copy_from_slice(&word(8 * at)?);
+    }
+    let address = Ipv6Addr::from(bytes);
+    Some(match address.to_ipv4_mapped() {
+        Some(address) => format!("{address}:{port}"),
+        None => format!("[{address}]:{port}"),
+    })
+}
+
+/// Inode and path of a line of `/proc/net/unix`; one without a path has a peer without a name.
+fn unix(line: &str) -> Option<(u64, String)> {
+    let mut words = line.split_ascii_whitespace();
+    let inode = words.nth(6)?.parse().ok()?;
+    Some((inode, words.next().map_or("socket".to_owned(), |path| format!("socket {path}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    fn own(descriptor: &impl AsRawFd) -> Option<Arc<str>> {
+        let pid = std::process::id();
+        Descriptors::default().frame(pid, pid, descriptor.as_raw_fd() as u32)
+    }
+
+    #[test]
+    fn files_and_pipes_are_known_by_their_path() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        assert_eq!(own(file.as_file()).as_deref(), Some(&*format!("(waits for {path})")));
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert_eq!(own(&reader).as_deref(), Some("(waits for a pipe)"));
+        assert_eq!(Descriptors::default().frame(std::process::id(), 1, 1 << 20), None);
+    }
+
+    #[test]
+    fn sockets_are_known_by_their_peer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let client = TcpStream::connect(here).unwrap();
+        assert_eq!(own(&client).as_deref(), Some(&*format!("(waits for socket {here})")));
+        let waits = format!("(waits for socket, connections to {here})");
+        assert_eq!(own(&listener).as_deref(), Some(&*waits));
+        let (pair, _other) = UnixStream::pair().unwrap();
+        assert_eq!(own(&pair).as_deref(), Some("(waits for socket)"));
+    }
+
+    #[test]
+    fn addresses_of_both_kinds_are_read() {
+        assert_eq!(address("0100007F:1F90").as_deref(), Some("127.0.0.1:8080"));
+        let text = "00000000000000000000000001000000:0050";
+        assert_eq!(address(text).as_deref(), Some("[::1]:80"));
+        let mapped = "0000000000000000FFFF00000100007F:0050";
+        assert_eq!(address(mapped).as_deref(), Some("127.0.0.1:80"));
+        assert_eq!(address("xyz"), None);
+    }
+}
