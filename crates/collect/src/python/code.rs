@@ -1,7 +1,7 @@
 //! CodeObject objects: name, file, and lines by instruction.
 
 use super::memory::ProcessMemory;
-use super::names::NamedBy;
+use super::naming::NamedBy;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tprof_wire::python::{self, Chars, CodeHead, Layout};

@@ -13,6 +13,7 @@ mod layout;
 mod memory;
 mod merge;
 mod names;
+mod naming;
 mod objects;
 mod pythons;
 mod sent;

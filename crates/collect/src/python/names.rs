@@ -6,6 +6,7 @@
 
 use super::layout::Objects;
 use super::memory::ProcessMemory;
+use super::naming::NamedBy;
 use super::objects::ObjectReader;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,32 +17,6 @@ const CHECK: Duration = Duration::from_secs(1);
 /// Longest name that is kept, bytes.
 const MOST_BYTES: usize = 128;
 
-/// What a function knows of the name of the thread that runs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamedBy {
-    /// Its first variable is a `Thread`, or a `Process`.
-    Owner,
-    /// Its variable `worker_id` is the number of a worker of PyTorch's `DataLoader`.
-    Loader,
-}
-
-impl NamedBy {
-    /// By a function's name and file.
-    pub fn of(function: &str, file: &str) -> Option<NamedBy> {
-        let begins = function.strip_suffix("_bootstrap");
-        match begins {
-            Some("" | "Thread.") if file.ends_with("/threading.py") => Some(NamedBy::Owner),
-            Some("" | "BaseProcess.") if file.ends_with("/process.py") => Some(NamedBy::Owner),
-            None if function == "_worker_loop"
-                && file.ends_with("torch/utils/data/_utils/worker.py") =>
-            {
-                Some(NamedBy::Loader)
-            }
-            _ => None,
-        }
-    }
-}
-
 /// A frame that has a thread's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamingFrame {
@@ -50,7 +25,7 @@ pub struct NamingFrame {
     pub code: u64,
 }
 
-struct Known {
+struct KnownName {
     from: NamingFrame,
     read: Instant,
     name: Option<String>,
@@ -59,7 +34,7 @@ struct Known {
 /// Names of a process's threads, by tid.
 #[derive(Default)]
 pub struct ThreadNames {
-    of: HashMap<u32, Known>,
+    of: HashMap<u32, KnownName>,
 }
 
 impl ThreadNames {
@@ -82,7 +57,7 @@ impl ThreadNames {
         let name = name.or_else(|| before.and_then(|known| known.name.clone()));
         let is_new =
             name.is_some() && before.and_then(|known| known.name.as_ref()) != name.as_ref();
-        self.of.insert(tid, Known { from, read: Instant::now(), name: name.clone() });
+        self.of.insert(tid, KnownName { from, read: Instant::now(), name: name.clone() });
         name.filter(|_| is_new)
     }
 
@@ -107,24 +82,4 @@ fn name(reader: &ObjectReader<'_>, from: NamingFrame) -> Option<String> {
     };
     let end = (0..=MOST_BYTES.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
     Some(name[..end.unwrap_or(0)].to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_that_have_a_name_are_known_by_their_function() {
-        let by = |function, file| NamedBy::of(function, file);
-        let threading = "/usr/lib/python3.11/threading.py";
-        let process = "/usr/lib/python3.8/multiprocessing/process.py";
-        let worker = "/venv/lib/torch/utils/data/_utils/worker.py";
-        assert_eq!(by("Thread._bootstrap", threading), Some(NamedBy::Owner));
-        assert_eq!(by("_bootstrap", process), Some(NamedBy::Owner));
-        assert_eq!(by("BaseProcess._bootstrap", process), Some(NamedBy::Owner));
-        assert_eq!(by("_worker_loop", worker), Some(NamedBy::Loader));
-        assert_eq!(by("Thread._bootstrap_inner", threading), None);
-        assert_eq!(by("_bootstrap", "/job/threads.py"), None);
-        assert_eq!(by("_worker_loop", "/job/worker.py"), None);
-    }
 }

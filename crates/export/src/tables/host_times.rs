@@ -6,7 +6,7 @@ use crate::host_time::HostTime;
 columns! { pub(super) HOST_TIMES of HostTime:
     "section" Text "judged, step or start_up" |r, _| Cell::Text(r.section);
     "step" Uint "number of the step, where it is one" |r, _| Cell::opt(r.step);
-    "part" Text "part of `report host`; of a step `running` is all time on a core; of start-up `running` and `waiting`" |r, _| Cell::text(&r.part);
+    "part" Text "part of `report host`; of a step `running` is time on a core but for polls; of start-up `running` and `waiting`" |r, _| Cell::text(&r.part);
     "wall_ns" Uint "wall time of the driving thread; parts of none have no row" |r, _| Cell::Uint(r.wall_ns);
     "error_ns" Uint "half the width of its 95 % interval, where it is an estimate" |r, _| Cell::opt(r.error_ns);
     "function" Text "the function with most of it" |r, _| Cell::text(&r.function);
