@@ -9,6 +9,7 @@ use super::journal::{self, What};
 use super::wants;
 use crate::sys::{self, flags};
 use core::ffi::c_void;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Bytes of a buffer: NVIDIA recommends 1 to 10 MiB. About five thousand kernels.
@@ -31,7 +32,8 @@ mod state {
     pub const DONE: u32 = 3;
     /// Being read.
     pub const READ: u32 = 4;
-    /// Still CUPTI's when it was detached: never used again, since CUPTI may write there.
+    /// Still CUPTI's when it was detached. It may come back yet, if another thread was about to
+    /// give it back; it is lent again where no other is left.
     pub const LOST: u32 = 5;
 }
 
@@ -139,9 +141,18 @@ pub unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, most: 
 }
 
 fn lend() -> *mut u8 {
-    let all = if MAY_REFUSE.load(Relaxed) { 0..MOST } else { 0..ALL };
-    for from in [state::FREE, state::CLOSED] {
-        for index in all.clone() {
+    let spare = if MAY_REFUSE.load(Relaxed) { MOST..MOST } else { MOST..ALL };
+    let found = lend_one(0..MOST).or_else(|| lend_one(spare.clone()));
+    found.unwrap_or(match spare.end {
+        // Two owners write over each other what is dropped anyway.
+        ALL => address(ALL - 1),
+        _ => core::ptr::null_mut(),
+    })
+}
+
+fn lend_one(of: Range<usize>) -> Option<*mut u8> {
+    for from in [state::FREE, state::CLOSED, state::LOST] {
+        for index in of.clone() {
             let Some(place) = STATES.get(index) else { break };
             if place.compare_exchange(from, state::LENT, AcqRel, Relaxed).is_err() {
                 continue;
@@ -149,18 +160,24 @@ fn lend() -> *mut u8 {
             let at = address(index);
             // SAFETY: a buffer of ours, which becomes writable.
             let open = || unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) };
-            if from == state::FREE || open() {
-                return at;
+            if from != state::CLOSED || open() {
+                return Some(at);
             }
             place.store(state::CLOSED, Release);
             break;
         }
     }
-    match all.end {
-        // Two owners write over each other what is dropped anyway.
-        ALL => address(ALL - 1),
-        _ => core::ptr::null_mut(),
-    }
+    None
+}
+
+/// Whether a buffer is of this reserve; a client's own is not.
+pub fn is_own(buffer: *mut u8) -> bool {
+    index_of(buffer) < ALL
+}
+
+/// Whether a buffer may have several owners: the last one of those that are never refused.
+pub fn is_shared(buffer: *mut u8) -> bool {
+    index_of(buffer) == ALL - 1
 }
 
 /// How often another client's wishes had changed when a buffer was lent ([`wants::turn`]).
@@ -186,7 +203,10 @@ pub unsafe extern "C" fn complete(
         return;
     };
     journal::keep(What::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
-    let _ = OUT.fetch_update(AcqRel, Relaxed, |out| out.checked_sub(1));
+    // What CUPTI had when it was detached counts no more.
+    if place.load(Acquire) != state::LOST {
+        let _ = OUT.fetch_update(AcqRel, Relaxed, |out| out.checked_sub(1));
+    }
     if index >= MOST {
         DROPPED_BYTES.fetch_add(valid as u64, Relaxed);
         place.store(state::FREE, Release);
@@ -304,9 +324,22 @@ mod tests {
         assert!(next().is_none(), "what is in a spare buffer is dropped");
         assert_eq!(DROPPED_BYTES.load(Relaxed), 10 * (SPARE as u64 + 2));
         assert_eq!(OUT.load(Relaxed), MOST as u32);
-        // What CUPTI has when it is detached is not lent again.
+        // What CUPTI has when it is detached may come back late, and counts no more.
+        let late = address(7);
         assert_eq!(abandon(), MOST as u64);
         MAY_REFUSE.store(true, Relaxed);
-        assert!(ask().is_null());
+        let again = ask();
+        assert!(!again.is_null() && again != late, "lent again, since no other is left");
+        give(late, 500);
+        assert_eq!(OUT.load(Relaxed), 1);
+        let first = next().unwrap();
+        assert_eq!((first.at, first.valid), (late, 500));
+        recycle(first);
+        assert_eq!(ask(), late);
+        // However often it is detached.
+        for _ in 0..3 {
+            while !ask().is_null() {}
+            assert_eq!((OUT.load(Relaxed), abandon()), (MOST as u32, MOST as u64));
+        }
     }
 }
