@@ -53,6 +53,6 @@ for major in 12 13; do
     gcc -O1 -g -Wall -Wextra -o "$out/gemms-$major" "$here/gemms.c" \
         "$to/libcudart.so.$major" "$to/libcublas.so.$major" "$to/libcublasLt.so.$major" -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/replay-$major" "$here/replay.c" "$to/libcudart.so.$major" -ldl -Wl,-rpath-link,"$to"
-    gcc -O1 -g -Wall -Wextra -o "$out/profiled-$major" "$here/profiled.c" \
+    gcc -O1 -g -Wall -Wextra -rdynamic -o "$out/profiled-$major" "$here/profiled.c" \
         "$to/libcudart.so.$major" "$to/libcupti.so.$major" -ldl -lpthread -Wl,-rpath-link,"$to"
 done

@@ -4,7 +4,8 @@
  * profiled SESSIONS [WORD…]: `ticks` has the processor's ticks as timestamps, `threads` asks for buffers by thread, `zeroed` lends
  * zeroed buffers and sets the attribute of that, `finalize` detaches CUPTI after each session, `dlsym` finds CUPTI's functions by name, `bypass` finds
  * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3, `graph` runs a graph of
- * four kernels twice in each stretch of work, `domain` switches a callback domain off after each session.
+ * four kernels twice in each stretch of work, `domain` switches a callback domain off after each session; `early` begins the first
+ * session before the driver starts, and `injected` has a library call `profiled_begin` for that while it does.
  * It prints what each session saw: the same whether another tool is there or not. Memory that it lends is dirty. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -153,7 +154,17 @@ static void begin(void)
     }
 }
 
-static void end(int session, uint64_t from)
+static uint64_t from;
+static int is_begun;
+
+void profiled_begin(void)
+{
+    begin();
+    CHECK(cuptiGetTimestamp_(&from));
+    is_begun = 1;
+}
+
+static void end(int session)
 {
     size_t size = 1;
     unsigned char on = 0;
@@ -201,6 +212,7 @@ static void end(int session, uint64_t from)
            early, unknown, lost);
     memset(lent, 0, sizeof lent);
     buffers = 0;
+    is_begun = 0;
     pthread_mutex_unlock(&lock);
     if (has("finalize")) CHECK(cuptiFinalize_());
 }
@@ -215,6 +227,11 @@ int main(int argc, char **argv)
 #define FIND(name, arguments) name##_ = has("bypass") ? dlvsym(cupti, #name, version) : dlsym(cupti, #name);
         CUPTI(FIND)
     }
+    if (has("early")) {
+        /* CUPTI wants the driver to be loaded. */
+        if (!dlopen("libcuda.so.1", RTLD_NOW)) return 2;
+        profiled_begin();
+    }
     CHECK(cudaSetDevice(0));
     if (has("refused")) {
         int (*subscribe)(void *, void *, void *, void *) = dlsym(RTLD_DEFAULT, "cuptiSubscribe_v2");
@@ -222,11 +239,9 @@ int main(int argc, char **argv)
     }
     work(0);
     for (int session = 1; session <= atoi(argv[1]); session++) {
-        uint64_t from;
-        begin();
-        CHECK(cuptiGetTimestamp_(&from));
+        if (!is_begun) profiled_begin();
         work(session);
-        end(session, from);
+        end(session);
         work(0);
         if (has("long")) usleep(1200000);
     }

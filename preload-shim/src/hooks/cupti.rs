@@ -7,9 +7,11 @@
 use crate::table;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
-use tprof_inject::gpu::client::functions::Number;
-use tprof_inject::{callee, loaded};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use tprof_inject::gpu::client::functions::{self, Number};
+use tprof_inject::gpu::places::Path;
+use tprof_inject::real::base_name;
+use tprof_inject::{callee, environment, loaded};
 use tprof_wire::env;
 
 /// Their numbers among those of all hooks: behind the others.
@@ -69,7 +71,31 @@ extern "C" fn target(number: u32, caller: usize) -> usize {
     let own = (&raw const NAMES) as usize;
     match callee::find(name, FIRST + number, caller, PREFIX, own) {
         0 => absent as *const () as usize,
-        real => instead(number, real),
+        real => {
+            if functions::begins(number) {
+                load_agent();
+            }
+            instead(number, real)
+        }
+    }
+}
+
+/// Loads the agent where the driver has not done so yet, but will: what a client asks CUPTI for
+/// before that must be known to it.
+fn load_agent() {
+    type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
+    const NOW: i32 = 2;
+    static TRIED: AtomicBool = AtomicBool::new(false);
+    if TRIED.swap(true, Relaxed) {
+        return;
+    }
+    let Some(file) = environment::variable(env::CUDA_INJECTION) else { return };
+    if base_name(file) != env::AGENT_LIBRARY.as_bytes() {
+        return;
+    }
+    if let (Some(open), Some(path)) = (loaded::libc_function(c"dlopen"), Path::of(&[file])) {
+        // SAFETY: the C library's function of this name and type, with a NUL-terminated path.
+        unsafe { core::mem::transmute::<usize, Open>(open)(path.as_c().as_ptr(), NOW) };
     }
 }
 

@@ -22,7 +22,11 @@ fn beside(
     let (job, log) = job(&scratch)?;
     let traced = traced(&job, GPU, &scratch);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    let kernels = if words.contains(&"mean") { "0 kernels" } else { "36 kernels" };
+    let kernels = match words {
+        [_, "mean"] => "0 kernels",
+        ["1", "early"] => "72 kernels",
+        _ => "36 kernels",
+    };
     assert!(outcome.stdout.contains(kernels), "{outcome:?}");
     assert_eq!(traced.outcome, outcome, "{words:?}, {env:?}");
     Ok((native, scratch, read(traced, &log, 0)))
@@ -51,6 +55,66 @@ fn a_jobs_own_profiler_and_tprof_both_see_all_of_each_session() {
         assert_eq!(marks(&ran, "another client of CUPTI records too").len(), 1, "{words:?}");
         assert!(marks(&ran, "clock was set").is_empty(), "{words:?}");
     }
+}
+
+#[test]
+fn a_profiler_that_begins_before_the_driver_does_gets_its_records_too() {
+    let faults = |words| vec![("FAKE_CUPTI_FAULTS", words)];
+    for (major, words, env) in [
+        (12, vec!["2", "early"], faults("orphans")),
+        (13, vec!["2", "early", "ticks", "threads"], faults("lost")),
+        (13, vec!["2", "early", "zeroed", "dlsym"], faults("late")),
+        (12, vec!["2", "injected", "ticks"], faults("")),
+        (13, vec!["2", "injected", "small"], faults("lost")),
+    ] {
+        let scratch = Scratch::new();
+        let own = need_some!(own_injection(&scratch));
+        let mut env = env;
+        if words.contains(&"injected") {
+            env.push(("CUDA_INJECTION64_PATH", own.to_str().unwrap()));
+        }
+        let (_native, _scratch, ran) = need_some!(beside(major, &words, &env));
+        assert_kernels(&ran);
+        assert_copies(&ran);
+        assert_waits(&ran);
+        assert_eq!(losses(&ran, "", ""), 0, "{words:?}");
+        assert_eq!(marks(&ran, "another client of CUPTI records too").len(), 1, "{words:?}");
+    }
+}
+
+#[test]
+fn a_profiler_that_begins_first_has_cupti_to_itself_where_tprof_cannot_use_it() {
+    let env = [("FAKE_CUPTI_VERSION", "17")];
+    for words in [["2", "early", "ticks", "zeroed"], ["2", "early", "threads", "dlsym"]] {
+        let (native, scratch) = (Scratch::new(), Scratch::new());
+        let job = |scratch: &Scratch| -> Result<Job, String> {
+            Ok(env
+                .iter()
+                .fold(profiled(12, &words, scratch)?.0, |job, (name, value)| job.env(name, value)))
+        };
+        let outcome = need_some!(job(&native)).run_in(native.cwd());
+        let traced = traced(&need_some!(job(&scratch)), GPU, &scratch);
+        assert!(outcome.stdout.contains("36 kernels"), "{outcome:?}");
+        assert_eq!(traced.outcome, outcome, "{words:?}");
+    }
+}
+
+/// A library for the driver to inject, which has the program begin its first session.
+fn own_injection(scratch: &Scratch) -> Result<PathBuf, String> {
+    let (source, library) = (scratch.join("own.c"), scratch.join("own.so"));
+    let text = "void profiled_begin(void);\nint InitializeInjection(void) { profiled_begin(); return 1; }\n";
+    std::fs::write(&source, text).map_err(|error| error.to_string())?;
+    let built = Job::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert_eq!(built.run_in(scratch.path()).code, Some(0));
+    Ok(library)
+}
+
+#[test]
+fn records_behind_those_of_work_that_had_not_ended_reach_a_profiler() {
+    // Eight records fill a buffer, and behind each buffer's last one lies what cannot be read.
+    let env = [("FAKE_CUPTI_FAULTS", "hold=8,unended")];
+    let (_native, _scratch, ran) = need_some!(beside(13, &["1", "early"], &env));
+    assert!(losses(&ran, "bytes of GPU records", "had not ended") > 0);
 }
 
 #[test]

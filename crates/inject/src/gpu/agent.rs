@@ -5,7 +5,7 @@
 //! a buffer is full; the job's own threads only lend and mark buffers. At each flush, and
 //! before each buffer is read, CUPTI's clock is read between two readings of ours.
 
-use super::client::functions;
+use super::client::{early, functions};
 use super::clock::join_clocks;
 use super::cupti::{Cupti, Unfit};
 use super::deliver::{self, Delivering};
@@ -68,28 +68,33 @@ pub fn prepare() {
 pub fn start() {
     journal::begin();
     journal::keep(What::Began, [0; 3]);
-    set_up();
+    if !set_up() {
+        started::give_up();
+        early::hand_back();
+    }
     journal::keep(What::SetUp, [0; 3]);
 }
 
-fn set_up() {
+/// Whether the agent now has CUPTI's callbacks.
+fn set_up() -> bool {
     let loader = Loader::find();
     // First the library that was to be loaded before us: it expects to find CUPTI unused.
     let chained = loader.as_ref().is_none_or(chain);
     prepare();
-    let Some(thread) = gate::recording() else { return };
+    let Some(thread) = gate::recording() else { return false };
     if !chained {
         let named = environment::variable(env::NEXT_INJECTION).unwrap_or_default();
         let why = reason(b"CUDA_INJECTION64_PATH names a library that does not load", named);
         note(thread, trouble::NOT_CHAINED, 1, why.as_c().to_bytes());
     }
     let Some(loader) = loader else {
-        return note(thread, trouble::NO_CUPTI, 1, b"the C library has no dlopen");
+        note(thread, trouble::NO_CUPTI, 1, b"the C library has no dlopen");
+        return false;
     };
-    begin(thread, &loader);
+    begin(thread, &loader)
 }
 
-fn begin(thread: &Thread, loader: &Loader) {
+fn begin(thread: &Thread, loader: &Loader) -> bool {
     let found = match places::find(loader) {
         Ok(found) => found,
         Err(missing) => {
@@ -126,24 +131,28 @@ fn begin(thread: &Thread, loader: &Loader) {
     };
     cupti.set_up();
     functions::prepare(loader, found.handle);
+    early::flush();
     let result = deliver::register(&cupti);
     if result != CUPTI_SUCCESS {
         refused(thread, &cupti, b"all records of devices", result);
-        return;
+        return false;
     }
     started::start(cupti);
+    early::go_on(thread, &cupti);
     PHASE.store(STARTED, Release);
     join_clocks(thread, &cupti);
     let on = kinds::enable(thread, &cupti);
     // Last, so that no other thread calls CUPTI while it is being set up.
     if !spawn(create) {
         PHASE.store(DONE, Release);
-        return without(thread, b"no thread could be started for CUPTI's records", b"");
+        without(thread, b"no thread could be started for CUPTI's records", b"");
+        return true;
     }
     if on > 0 {
         // SAFETY: a function of ours, for the process's life.
         unsafe { __cxa_atexit(leave, core::ptr::null_mut(), core::ptr::null_mut()) };
     }
+    true
 }
 
 /// Starts the library that the job had named; false if it does not load.

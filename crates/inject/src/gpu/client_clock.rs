@@ -4,87 +4,104 @@
 //! client's copies are converted: on straight lines between readings of both clocks.
 
 use super::cupti::Cupti;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use super::held::Held;
 use tprof_cupti_sys::CUPTI_SUCCESS;
 
 type Clock = unsafe extern "C" fn() -> u64;
-static CLOCK: AtomicUsize = AtomicUsize::new(0);
 
 /// Readings that are kept: one per delivered buffer.
 const KEPT: usize = 64;
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-static READINGS: [[AtomicU64; 2]; KEPT] = [const { [const { AtomicU64::new(0) }; 2] }; KEPT];
 
-/// Takes a client's clock.
-pub fn choose(clock: Clock, cupti: &Cupti) {
-    if CLOCK.swap(clock as usize, AcqRel) != clock as usize {
-        COUNT.store(0, Release);
-    }
-    read(cupti);
+/// The client's clock, and readings of CUPTI's clock and of that one.
+#[derive(Clone, Copy)]
+pub struct ClientClock {
+    clock: Option<Clock>,
+    count: usize,
+    readings: [[u64; 2]; KEPT],
 }
 
-/// Back to CUPTI's own.
-pub fn forget() {
-    CLOCK.store(0, Release);
+static CHOSEN: Held<ClientClock> =
+    Held::new(ClientClock { clock: None, count: 0, readings: [[0; 2]; KEPT] });
+
+/// Takes a client's clock.
+pub fn choose(clock: Clock) {
+    CHOSEN.with(|chosen| {
+        if chosen.clock.map(|known| known as usize) != Some(clock as usize) {
+            chosen.count = 0;
+        }
+        chosen.clock = Some(clock);
+    });
+}
+
+/// Back to CUPTI's own; the one that the client had.
+pub fn forget() -> Option<Clock> {
+    CHOSEN.with(|chosen| chosen.clock.take())
+}
+
+/// The clock as it is now, to convert by.
+pub fn chosen() -> ClientClock {
+    CHOSEN.with(|chosen| *chosen)
+}
+
+fn clock() -> Option<Clock> {
+    CHOSEN.with(|chosen| chosen.clock)
 }
 
 /// The client's clock now; none if it has CUPTI's.
 pub fn now() -> Option<u64> {
-    let clock = CLOCK.load(Acquire);
-    // SAFETY: `choose` stored a function of this type.
-    (clock != 0).then(|| unsafe { core::mem::transmute::<usize, Clock>(clock)() })
+    // SAFETY: the client registered it, to be called at any time.
+    clock().map(|clock| unsafe { clock() })
 }
 
 /// Reads both clocks, the client's between two readings of CUPTI's; the closest of three.
 pub fn read(cupti: &Cupti) {
+    let Some(clock) = clock() else { return };
     let mut best = (u64::MAX, [0, 0]);
     for _ in 0..3 {
         let (mut before, mut after) = (0, 0);
-        // SAFETY: places for the answers.
-        let Some(theirs) =
-            (unsafe { (cupti.timestamp)(&raw mut before) == CUPTI_SUCCESS }).then(now).flatten()
-        else {
-            return;
+        // SAFETY: places for the answers, and the client's function.
+        let (results, theirs) = unsafe {
+            let first = (cupti.timestamp)(&raw mut before);
+            let theirs = clock();
+            ([first, (cupti.timestamp)(&raw mut after)], theirs)
         };
-        // SAFETY: as above.
-        let result = unsafe { (cupti.timestamp)(&raw mut after) };
         let width = after.wrapping_sub(before);
-        if result == CUPTI_SUCCESS && width < best.0 {
+        if results == [CUPTI_SUCCESS; 2] && width < best.0 {
             best = (width, [before + width / 2, theirs]);
         }
     }
     if best.0 == u64::MAX {
         return;
     }
-    let at = COUNT.load(Acquire);
-    if let Some(place) = READINGS.get(at % KEPT) {
-        for (to, from) in place.iter().zip(best.1) {
-            to.store(from, Relaxed);
+    CHOSEN.with(|chosen| {
+        // Another thread may have chosen another meanwhile.
+        if chosen.clock.map(|known| known as usize) == Some(clock as usize)
+            && let Some(place) = chosen.readings.get_mut(chosen.count % KEPT)
+        {
+            *place = best.1;
+            chosen.count += 1;
         }
-        COUNT.store(at + 1, Release);
-    }
+    });
 }
 
-/// CUPTI's time on the client's clock; as it is where the client has CUPTI's, and for times that
-/// were not measured.
-pub fn theirs(cupti_ns: u64) -> u64 {
-    if CLOCK.load(Acquire) == 0 || cupti_ns == 0 || cupti_ns == u64::MAX {
-        return cupti_ns;
-    }
-    let count = COUNT.load(Acquire);
-    let reading = |at: usize| {
-        let place = READINGS.get(at % KEPT);
-        place.map_or([0, 0], |[ours, theirs]| [ours.load(Relaxed), theirs.load(Relaxed)])
-    };
-    let mut at = count;
-    // The line through the reading after it and the one before that; beyond all, the last line.
-    while at > count.saturating_sub(KEPT) + 2 && reading(at - 2)[0] > cupti_ns {
-        at -= 1;
-    }
-    match at {
-        0 => cupti_ns,
-        1 => reading(0)[1].wrapping_add(cupti_ns.wrapping_sub(reading(0)[0])),
-        _ => on_line(reading(at - 2), reading(at - 1), cupti_ns),
+impl ClientClock {
+    /// CUPTI's time on the client's clock; as it is where the client has CUPTI's, and for times
+    /// that were not measured.
+    pub fn theirs(&self, cupti_ns: u64) -> u64 {
+        if self.clock.is_none() || cupti_ns == 0 || cupti_ns == u64::MAX {
+            return cupti_ns;
+        }
+        let reading = |at: usize| self.readings.get(at % KEPT).copied().unwrap_or_default();
+        let mut at = self.count;
+        // The line through the reading after it and the one before that; beyond all, the last line.
+        while at > self.count.saturating_sub(KEPT) + 2 && reading(at - 2)[0] > cupti_ns {
+            at -= 1;
+        }
+        match at {
+            0 => cupti_ns,
+            1 => reading(0)[1].wrapping_add(cupti_ns.wrapping_sub(reading(0)[0])),
+            _ => on_line(reading(at - 2), reading(at - 1), cupti_ns),
+        }
     }
 }
 

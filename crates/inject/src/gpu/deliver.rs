@@ -1,7 +1,7 @@
 //! Copies the other client's records of a completed buffer into buffers that it lends: on
 //! CUPTI's thread, as CUPTI would, so that they are there when a flush returns.
 
-use super::client_clock as clock;
+use super::client_clock::{self as clock, ClientClock};
 use super::cupti::Cupti;
 use super::journal::{self, What};
 use super::lent::{self, Lent};
@@ -65,6 +65,14 @@ unsafe extern "C" fn complete(
     bytes: usize,
     valid: usize,
 ) {
+    if !buffers::is_own(buffer) {
+        // Lent by the client before the agent had the callbacks: its own, as it is.
+        if let Some((_, theirs)) = wants::callbacks() {
+            // SAFETY: the client's function, as CUPTI called this.
+            unsafe { theirs(context, stream, buffer, bytes, valid) };
+        }
+        return;
+    }
     // SAFETY: as CUPTI called this.
     unsafe {
         deliver(context, stream, buffer, valid);
@@ -77,7 +85,8 @@ unsafe extern "C" fn complete(
 /// # Safety
 /// CUPTI passed these to the agent's callback, which has not returned.
 pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: usize) {
-    if !wants::any_ever() {
+    // In a buffer with two writers nothing can be read.
+    if !wants::any_ever() || buffers::is_shared(buffer) {
         return;
     }
     let (Some(cupti), Some(callbacks)) = (started::cupti(), wants::callbacks()) else { return };
@@ -88,11 +97,13 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
         // SAFETY: by the premise.
         unsafe { place_calls(&cupti, buffer, valid) };
     }
-    let mut copies = Copies { callbacks, context, stream, open: None };
+    let mut copies = Copies { callbacks, clock: clock::chosen(), context, stream, open: None };
     let mut record = core::ptr::null_mut();
-    // SAFETY: the buffer that CUPTI completed, and the record before in it.
-    let next = |record: &mut *mut CUpti_Activity| unsafe {
-        (cupti.next)(buffer, valid, record) == CUPTI_SUCCESS && !record.is_null()
+    let mut result = CUPTI_SUCCESS;
+    let mut next = |record: &mut *mut CUpti_Activity| {
+        // SAFETY: the buffer that CUPTI completed, and the record before in it.
+        result = unsafe { (cupti.next)(buffer, valid, record) };
+        result == CUPTI_SUCCESS && !record.is_null()
     };
     let end = buffer as usize + valid;
     let mut is_there = next(&mut record);
@@ -108,7 +119,7 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
             copies.push(unsafe { core::slice::from_raw_parts(this.cast::<u8>(), bytes) });
         }
     }
-    copies.end();
+    copies.end(result == CUPTI_ERROR_MAX_LIMIT_REACHED);
 }
 
 /// Notes which calls of a buffer began when: external ids stand before them.
@@ -176,6 +187,7 @@ unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
 /// Copies into buffers that the client lends, one after the other.
 struct Copies {
     callbacks: (Request, Complete),
+    clock: ClientClock,
     context: CUcontext,
     stream: u32,
     open: Option<Lent>,
@@ -198,15 +210,16 @@ impl Copies {
         };
         let copy = open.push(record);
         // SAFETY: so long is the copied record.
-        unsafe { convert(copy, record.len()) };
+        unsafe { convert(copy, record.len(), &self.clock) };
     }
 
-    /// What is not full stays for the next records, but for a client that wants it regularly.
-    fn end(&mut self) {
+    /// What is not full stays for the next records, but for a client that wants it regularly, and
+    /// where what could not be read lies behind the last record: the client's reading ends there.
+    fn end(&mut self, was_read: bool) {
         let Some(open) = self.open.take() else { return };
-        let rest = match wants::IS_PERIODIC.load(Relaxed) {
-            true => Some(open),
-            false => lent::put(open),
+        let rest = match was_read && !wants::IS_PERIODIC.load(Relaxed) {
+            false => Some(open),
+            true => lent::put(open),
         };
         if let Some(rest) = rest {
             rest.give_back(self.context, self.stream);
@@ -218,7 +231,7 @@ impl Copies {
 ///
 /// # Safety
 /// A record that begins with its kind lies there, so long.
-unsafe fn convert(record: *mut u8, bytes: usize) {
+unsafe fn convert(record: *mut u8, bytes: usize, clock: &ClientClock) {
     // SAFETY: by the premise.
     let kind = unsafe { record.cast::<CUpti_ActivityKind>().read_unaligned() };
     for offset in times::offsets(kind).unwrap_or_default() {
@@ -226,7 +239,7 @@ unsafe fn convert(record: *mut u8, bytes: usize) {
             // SAFETY: within the record.
             unsafe {
                 let at = record.add(*offset).cast::<u64>();
-                at.write_unaligned(clock::theirs(at.read_unaligned()));
+                at.write_unaligned(clock.theirs(at.read_unaligned()));
             }
         }
     }

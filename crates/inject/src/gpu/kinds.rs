@@ -72,7 +72,7 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
         }
     }
     for kind in [CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER] {
-        mute(cupti, kind, |_| true);
+        mute(cupti, kind);
     }
     choose_graphs(cupti);
     on
@@ -137,18 +137,20 @@ pub fn enable_again(cupti: &Cupti) {
     }
 }
 
-/// Has CUPTI leave out the calls of a kind that no report uses (CUDA 12.6 and newer), and record
-/// those of them for which `may_be` is false.
-pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind, may_be: impl Fn(u32) -> bool) {
+/// Has CUPTI leave out the calls of a kind that no report uses (CUDA 12.6 and newer), but for those
+/// that another client wants now.
+pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
+    let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
     let (choose, calls) = match kind {
         CUPTI_ACTIVITY_KIND_RUNTIME => (cupti.choose_runtime_call, MUTED_RUNTIME),
         CUPTI_ACTIVITY_KIND_DRIVER => (cupti.choose_driver_call, MUTED_DRIVER),
         _ => return,
     };
     let Some(choose) = choose.filter(|_| is_on(kind)) else { return };
+    let is_wanted = |call| wants::is_on(kind) && wants::is_chosen(driver, call);
     for call in calls {
         // SAFETY: a number that CUPTI defines.
-        let result = unsafe { choose(call, u8::from(!may_be(call))) };
+        let result = unsafe { choose(call, u8::from(is_wanted(call))) };
         journal::keep(What::Chosen, [u64::from(kind), u64::from(call), u64::from(result)]);
     }
 }

@@ -2,10 +2,8 @@
 //! wants records, since Kineto only flushes where it has lent one, and kept until it is full or
 //! the client flushes.
 
+use super::held::Held;
 use super::wants::{Complete, Request};
-use crate::sys;
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering::*};
 use tprof_cupti_sys::CUcontext;
 
 /// A buffer of the client's.
@@ -17,6 +15,10 @@ pub struct Lent {
     /// Records that may still go into it.
     left: usize,
 }
+
+// SAFETY: the memory is this buffer's owner's, whichever thread that is; CUPTI too completes
+// buffers on any thread.
+unsafe impl Send for Lent {}
 
 impl Lent {
     /// Asks the client for one.
@@ -59,38 +61,22 @@ impl Lent {
     }
 }
 
-/// The one that is not full. Threads hold the place for a few instructions only.
-struct Place {
-    is_held: AtomicBool,
-    lent: UnsafeCell<Option<Lent>>,
-}
-// SAFETY: `with` lets one thread at a time to it.
-unsafe impl Sync for Place {}
-static PLACE: Place = Place { is_held: AtomicBool::new(false), lent: UnsafeCell::new(None) };
-
-fn with<T>(change: impl FnOnce(&mut Option<Lent>) -> T) -> T {
-    while PLACE.is_held.compare_exchange(false, true, Acquire, Relaxed).is_err() {
-        sys::yield_now();
-    }
-    // SAFETY: this thread holds the place, and calls nothing that could want it.
-    let result = change(unsafe { &mut *PLACE.lent.get() });
-    PLACE.is_held.store(false, Release);
-    result
-}
+/// The one that is not full.
+static PLACE: Held<Option<Lent>> = Held::new(None);
 
 /// Takes it, if there is one.
 pub fn take() -> Option<Lent> {
-    with(Option::take)
+    PLACE.with(Option::take)
 }
 
 /// Puts one there; another thread's that is there already comes back.
 pub fn put(lent: Lent) -> Option<Lent> {
-    with(|place| place.replace(lent))
+    PLACE.with(|place| place.replace(lent))
 }
 
 /// Asks the client for one, if there is none.
 pub fn prepare(callbacks: (Request, Complete)) {
-    if with(|place| place.is_none()) {
+    if PLACE.with(|place| place.is_none()) {
         let other = Lent::ask(callbacks).and_then(put);
         if let Some(other) = other {
             other.give_back(core::ptr::null_mut(), 0);

@@ -14,9 +14,10 @@ pub fn reason(why: &[u8], file: &[u8]) -> places::Path {
     places::Path::of(parts).or_else(|| places::Path::of(&[why])).unwrap_or_default()
 }
 
-/// Reports that CUPTI cannot be used.
-pub fn without(thread: &Thread, why: &[u8], file: &[u8]) {
+/// Reports that CUPTI cannot be used: false, for who asks whether it is.
+pub fn without(thread: &Thread, why: &[u8], file: &[u8]) -> bool {
     note(thread, trouble::NO_CUPTI, 1, reason(why, file).as_c().to_bytes());
+    false
 }
 
 /// Writes one: what, how many, why.

@@ -7,7 +7,7 @@ use crate::{loaded, sys};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 /// The process's generation when it started; 0 before. A forked child has another.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -33,6 +33,20 @@ pub fn cupti() -> Option<Cupti> {
     }
     // SAFETY: written before GENERATION changed, and never again.
     Some(unsafe { (*CUPTI.0.get()).assume_init() })
+}
+
+/// No agent comes to be in this process.
+static IS_WITHOUT: AtomicBool = AtomicBool::new(false);
+
+/// Whether the agent may still start: CUPTI can be used before the driver is, and its clients then
+/// begin before the agent does.
+pub fn is_awaited() -> bool {
+    GENERATION.load(Acquire) == 0 && !IS_WITHOUT.load(Acquire)
+}
+
+/// The agent does not start.
+pub fn give_up() {
+    IS_WITHOUT.store(true, Release);
 }
 
 /// The agent's thread; 0 before it runs.

@@ -1,7 +1,8 @@
 //! What the other client asked for. There is one at a time, as for CUPTI itself: a later one
 //! replaces its callbacks.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use super::held::Held;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use tprof_cupti_sys::*;
 
 /// The client's function that lends a buffer.
@@ -9,28 +10,17 @@ pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 /// The client's function that takes it back.
 pub type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
-static REQUEST: AtomicUsize = AtomicUsize::new(0);
-static COMPLETE: AtomicUsize = AtomicUsize::new(0);
+/// Both, of one client: a buffer that one of them lends goes back by its own other.
+static CALLBACKS: Held<Option<(Request, Complete)>> = Held::new(None);
 
-/// Keeps a client's functions; false if it is the first.
-pub fn register(request: Request, complete: Complete) -> bool {
-    COMPLETE.store(complete as usize, Release);
-    REQUEST.swap(request as usize, AcqRel) != 0
+/// Keeps a client's functions; the ones before.
+pub fn register(request: Request, complete: Complete) -> Option<(Request, Complete)> {
+    CALLBACKS.with(|callbacks| callbacks.replace((request, complete)))
 }
 
 /// The client's functions, if there is one.
 pub fn callbacks() -> Option<(Request, Complete)> {
-    let (request, complete) = (REQUEST.load(Acquire), COMPLETE.load(Acquire));
-    if request == 0 || complete == 0 {
-        return None;
-    }
-    // SAFETY: `register` stored functions of these types.
-    unsafe {
-        Some((
-            core::mem::transmute::<usize, Request>(request),
-            core::mem::transmute::<usize, Complete>(complete),
-        ))
-    }
+    CALLBACKS.with(|callbacks| *callbacks)
 }
 
 /// Kinds with a place here; CUPTI has 60.
@@ -158,8 +148,7 @@ pub fn covers_call(correlation: u32) -> bool {
 pub fn forget(now_ns: u64) {
     (0..KINDS as u32).for_each(|kind| end(kind, now_ns));
     IS_PERIODIC.store(false, Relaxed);
-    REQUEST.store(0, Release);
-    COMPLETE.store(0, Release);
+    CALLBACKS.with(|callbacks| *callbacks = None);
 }
 
 /// Calls of the runtime and of the driver that the client wants, as bits by number.
@@ -194,16 +183,17 @@ pub fn is_chosen(driver: bool, call: u32) -> bool {
     word(driver, call).is_none_or(|word| word.load(Relaxed) >> (call % 64) & 1 != 0)
 }
 
-/// Attributes that are kept for the client: what it set, plus 1; 0 before.
-static KEPT: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+/// Attributes that would change the agent's buffers too.
+const ATTRIBUTES: [CUpti_ActivityAttribute; 2] = [
+    CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER,
+    CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER,
+];
+/// They are kept for the client: what it set, plus 1; 0 before.
+static KEPT: [AtomicU32; ATTRIBUTES.len()] = [const { AtomicU32::new(0) }; ATTRIBUTES.len()];
 
-/// The place of an attribute that would change the agent's buffers too.
+/// The place of an attribute that is kept.
 pub fn attribute(attribute: CUpti_ActivityAttribute) -> Option<&'static AtomicU32> {
-    match attribute {
-        CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER => KEPT.first(),
-        CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER => KEPT.get(1),
-        _ => None,
-    }
+    KEPT.get(ATTRIBUTES.iter().position(|known| *known == attribute)?)
 }
 
 /// Whether the client has CUPTI flush at regular times.

@@ -8,7 +8,7 @@ use crate::{PER_THREAD, ZEROED, complain, faults, lock};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_cupti_sys::bindings::CUcontext;
 
 type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
@@ -103,7 +103,8 @@ pub fn put(thread: u32, record: &[u8]) {
         }
         buffer.used += record.len();
     }
-    if faults::is_set("hold") {
+    static PUT: AtomicU64 = AtomicU64::new(0);
+    if faults::turn("hold", &PUT) {
         let open = std::mem::take(&mut state.open);
         state.held.extend(open.into_values());
     }

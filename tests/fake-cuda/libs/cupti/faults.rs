@@ -13,7 +13,7 @@
 //! | `devices` | devices have no records: they were made before anybody asked |
 //! | `contexts` | records of contexts come last of all |
 //! | `late` | buffers come one flush later, the last one first |
-//! | `hold` | a buffer has one record, and comes back only by a forced flush |
+//! | `hold=N` | a buffer has N records, and comes back only by a forced flush |
 //! | `orphans` | buffers of a client that is replaced go to the next one |
 //! | `lost` | buffers of a client that is replaced are never given back |
 //! | `reset` | what is not given back when a context ends is lost |

@@ -191,7 +191,7 @@ pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
     }
     if result == CUPTI_SUCCESS {
         muted::none(kind);
-        if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
+        if kind == CUPTI_ACTIVITY_KIND_RUNTIME && !is_on(kind) {
             CALLS_FROM.store((engine().now)(), SeqCst);
         }
         KINDS.fetch_or(1 << kind, SeqCst);

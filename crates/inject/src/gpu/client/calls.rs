@@ -13,7 +13,8 @@ use super::super::loader::function;
 use super::super::notes::{note, refused};
 use super::super::started;
 use super::super::{deliver, lent, wants};
-use super::functions::{Number, real};
+use super::early;
+use super::functions::Number;
 use crate::gate;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
@@ -24,7 +25,7 @@ use tprof_wire::gpu::trouble;
 /// Calls the real function, which may be absent.
 macro_rules! real {
     ($name:ident as $type:ty, ($($argument:expr),*)) => {{
-        let address = real(Number::$name);
+        let address = $crate::gpu::client::functions::address_of(Number::$name);
         if address == 0 {
             CUPTI_ERROR_NOT_INITIALIZED
         } else {
@@ -34,6 +35,8 @@ macro_rules! real {
         }
     }};
 }
+
+pub(super) use real;
 
 /// Keeps a client's call in the journal.
 fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {
@@ -56,13 +59,16 @@ pub(super) extern "C" fn register_callbacks(
     let (Some(request), Some(complete)) = (request, complete) else {
         return CUPTI_ERROR_INVALID_PARAMETER;
     };
+    if started::cupti().is_none() {
+        return early::register(request, complete);
+    }
     detach::attach_again();
     let is_other = |(had, _): (wants::Request, _)| had as usize != request as usize;
     if wants::callbacks().is_none_or(is_other) {
         // What a client before it has lent is that one's.
         lent::flush();
     }
-    let is_first = !wants::register(request, complete);
+    let is_first = wants::register(request, complete).is_none();
     if let Some(thread) = gate::recording().filter(|_| is_first) {
         note(thread, trouble::SHARED, 1, b"");
     }
@@ -73,15 +79,20 @@ pub(super) extern "C" fn register_callbacks(
 }
 
 pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
-    let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
+    let Some(cupti) = started::cupti() else { return early::enable(kind) };
     detach::attach_again();
     let result = match kinds::is_on(kind) {
         true => CUPTI_SUCCESS,
         false => real!(cuptiActivityEnable as f::ActivityEnable, (kind)),
     };
     if result == CUPTI_SUCCESS {
-        choose_calls(&cupti, kind, true);
+        match kind {
+            CUPTI_ACTIVITY_KIND_RUNTIME => wants::choose_all(false, true),
+            CUPTI_ACTIVITY_KIND_DRIVER => wants::choose_all(true, true),
+            _ => {}
+        }
         wants::begin(kind, now_ns(&cupti));
+        kinds::mute(&cupti, kind);
         kinds::choose_graphs(&cupti);
     }
     if let Some(callbacks) = wants::callbacks().filter(|_| result == CUPTI_SUCCESS) {
@@ -90,26 +101,14 @@ pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     served(Number::cuptiActivityEnable, kind.into(), result)
 }
 
-/// Calls of a kind that the agent leaves out are recorded while the client wants them.
-fn choose_calls(cupti: &Cupti, kind: CUpti_ActivityKind, on: bool) {
-    let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
-    if !driver && kind != CUPTI_ACTIVITY_KIND_RUNTIME {
-        return;
-    }
-    if on {
-        wants::choose_all(driver, true);
-    }
-    kinds::mute(cupti, kind, |call| !on || !wants::is_chosen(driver, call));
-}
-
 pub(super) extern "C" fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
-    let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
+    let Some(cupti) = started::cupti() else { return early::disable(kind) };
     wants::end(kind, now_ns(&cupti));
     kinds::choose_graphs(&cupti);
     if !kinds::is_on(kind) {
         return real!(cuptiActivityDisable as f::ActivityDisable, (kind));
     }
-    choose_calls(&cupti, kind, false);
+    kinds::mute(&cupti, kind);
     served(Number::cuptiActivityDisable, kind.into(), CUPTI_SUCCESS)
 }
 
@@ -143,7 +142,8 @@ pub(super) extern "C" fn set_attribute(
     bytes: *mut usize,
     value: *mut c_void,
 ) -> CUptiResult {
-    let Some(kept) = wants::attribute(attribute) else {
+    let is_served = started::cupti().is_some() || started::is_awaited();
+    let Some(kept) = wants::attribute(attribute).filter(|_| is_served) else {
         return real!(
             cuptiActivitySetAttribute as f::ActivitySetAttribute,
             (attribute, bytes, value)
@@ -154,6 +154,13 @@ pub(super) extern "C" fn set_attribute(
     }
     // SAFETY: the client's value, of one byte by the header.
     kept.store(u32::from(unsafe { *value.cast::<u8>() }) + 1, Relaxed);
+    // Buffers by thread do for the agent too, and can only be chosen before kinds are.
+    if attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER && started::cupti().is_none() {
+        return real!(
+            cuptiActivitySetAttribute as f::ActivitySetAttribute,
+            (attribute, bytes, value)
+        );
+    }
     CUPTI_SUCCESS
 }
 
@@ -180,10 +187,10 @@ pub(super) extern "C" fn get_attribute(
 pub(super) extern "C" fn register_timestamp_callback(
     clock: CUpti_TimestampCallbackFunc,
 ) -> CUptiResult {
-    let (Some(clock), Some(cupti)) = (clock, started::cupti()) else {
-        return CUPTI_ERROR_INVALID_PARAMETER;
-    };
-    clock::choose(clock, &cupti);
+    let Some(cupti) = started::cupti() else { return early::register_clock(clock) };
+    let Some(clock) = clock else { return CUPTI_ERROR_INVALID_PARAMETER };
+    clock::choose(clock);
+    clock::read(&cupti);
     served(Number::cuptiActivityRegisterTimestampCallback, 0, CUPTI_SUCCESS)
 }
 
@@ -200,6 +207,9 @@ pub(super) extern "C" fn get_timestamp(time: *mut u64) -> CUptiResult {
 }
 
 pub(super) extern "C" fn flush_all(flags: u32) -> CUptiResult {
+    if started::cupti().is_none() {
+        return real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags));
+    }
     if wants::callbacks().is_none() {
         // By the header: no callbacks are registered, as far as the client is concerned.
         return CUPTI_ERROR_INVALID_OPERATION;
@@ -250,7 +260,7 @@ pub(super) extern "C" fn enable_driver_api(call: CUpti_CallbackId, on: u8) -> CU
 /// One call of a domain. Without its kind, by the header, only such calls are recorded.
 fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
     let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
-    let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
+    let Some(cupti) = started::cupti() else { return early::choose_call(kind, call, on) };
     if !kinds::is_on(kind) {
         return match driver {
             true => real!(
@@ -268,14 +278,17 @@ fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
         wants::begin(kind, now_ns(&cupti));
     }
     wants::choose(driver, call, on);
-    kinds::mute(&cupti, kind, |call| !wants::is_on(kind) || !wants::is_chosen(driver, call));
+    kinds::mute(&cupti, kind);
     CUPTI_SUCCESS
 }
 
 /// The agent needs the kernel's ids.
 pub(super) extern "C" fn set_thread_id_type(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
     wants::THREAD_IDS.store(kind + 1, Relaxed);
-    CUPTI_SUCCESS
+    match started::cupti() {
+        Some(_) => CUPTI_SUCCESS,
+        None => real!(cuptiSetThreadIdType as f::SetThreadIdType, (kind)),
+    }
 }
 
 pub(super) extern "C" fn get_thread_id_type(kind: *mut CUpti_ActivityThreadIdType) -> CUptiResult {
@@ -325,9 +338,12 @@ pub(super) extern "C" fn subscribe_v2(
 }
 
 pub(super) extern "C" fn finalize() -> CUptiResult {
-    let Some(cupti) = started::cupti() else { return CUPTI_ERROR_NOT_INITIALIZED };
-    let now = now_ns(&cupti);
-    let result = detach::detached(|| real!(cuptiFinalize as f::Finalize, ()));
+    let now = started::cupti().map_or(0, |cupti| now_ns(&cupti));
+    let finalize = || real!(cuptiFinalize as f::Finalize, ());
+    let result = match started::cupti() {
+        Some(_) => detach::detached(finalize),
+        None => finalize(),
+    };
     if result == CUPTI_SUCCESS {
         wants::forget(now);
         clock::forget();

@@ -2,7 +2,7 @@
 
 use super::super::loader::{Handle, Loader};
 use super::super::started;
-use super::calls;
+use super::{calls, early};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -51,23 +51,56 @@ macro_rules! numbers {
 }
 cupti_functions!(numbers);
 
-/// Finds the real functions, before the agent starts.
+/// Finds the real functions, before the agent starts. A client that has begun with another CUPTI
+/// keeps that one for itself.
 pub fn prepare(loader: &Loader, handle: Handle) {
+    let found = |name: &[u8]| {
+        let name = CStr::from_bytes_until_nul(name).ok()?;
+        loader.symbol(handle, name)
+    };
+    let is_other = |real: &AtomicUsize, name: &[u8]| {
+        let known = real.load(Relaxed);
+        known != 0 && found(name) != Some(known)
+    };
+    if ALL.iter().zip(&REAL).any(|((name, _), real)| is_other(real, name)) {
+        early::hand_back();
+    }
     for ((name, _), real) in ALL.iter().zip(&REAL) {
-        let address = CStr::from_bytes_until_nul(name).ok().and_then(|n| loader.symbol(handle, n));
-        real.store(address.unwrap_or(0), Relaxed);
+        real.store(found(name).unwrap_or(0), Relaxed);
     }
 }
 
 /// Address of the real function in the CUPTI that the agent uses; 0 if it lacks it.
-pub fn real(number: Number) -> usize {
+pub fn address_of(number: Number) -> usize {
     REAL.get(number as usize).map_or(0, |real| real.load(Relaxed))
 }
 
 /// What to call for a function of which `real` is the address: while the agent uses that CUPTI,
-/// its own.
+/// its own; and before it starts, since it is likely to use that one.
 pub fn instead(number: u32, real: usize) -> usize {
     let index = number as usize;
     let (Some((_, own)), Some(known)) = (ALL.get(index), REAL.get(index)) else { return real };
-    if known.load(Relaxed) != real || started::cupti().is_none() { real } else { *own as usize }
+    if started::is_awaited() {
+        let _ = known.compare_exchange(0, real, Relaxed, Relaxed);
+    } else if started::cupti().is_none() {
+        return real;
+    }
+    if known.load(Relaxed) == real { *own as usize } else { real }
+}
+
+/// Whether a client begins with this function what the agent must know of, also where the driver
+/// has not loaded the agent yet.
+pub fn begins(number: u32) -> bool {
+    use Number::*;
+    let first = [
+        cuptiActivityRegisterCallbacks,
+        cuptiActivityEnable,
+        cuptiActivitySetAttribute,
+        cuptiActivityRegisterTimestampCallback,
+        cuptiActivityFlushPeriod,
+        cuptiActivityEnableRuntimeApi,
+        cuptiActivityEnableDriverApi,
+        cuptiSetThreadIdType,
+    ];
+    first.iter().any(|known| *known as u32 == number)
 }

@@ -1,0 +1,131 @@
+//! A client that begins before the agent does, and what becomes of it when the agent starts.
+//!
+//! NVIDIA's samples register and enable before `cuInit`; a library that the job injects itself
+//! (`CUDA_INJECTION64_PATH`) runs right before the agent. Until then CUPTI serves the client: its
+//! callbacks and kinds are passed on, and kept in [`super::super::wants`]. What would spoil the agent's records,
+//! the clock and that buffers come zeroed, is only kept: before `cuInit` there is no record that it
+//! could concern. Where the agent does not start, CUPTI gets that too.
+
+use super::super::client_clock as clock;
+use super::super::cupti::Cupti;
+use super::super::loader::function;
+use super::super::notes::note;
+use super::super::{lent, started, wants};
+use super::calls::real;
+use super::functions::Number;
+use crate::block::Thread;
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_cupti_sys::functions as f;
+use tprof_cupti_sys::*;
+use tprof_wire::gpu::trouble;
+
+/// A result of CUPTI's, after which something is kept if it is a success and the agent may come.
+fn kept(result: CUptiResult, keep: impl FnOnce()) -> CUptiResult {
+    if result == CUPTI_SUCCESS && started::is_awaited() {
+        keep();
+    }
+    result
+}
+
+/// See CUPTI.
+pub fn register(request: wants::Request, complete: wants::Complete) -> CUptiResult {
+    let result = real!(
+        cuptiActivityRegisterCallbacks as f::ActivityRegisterCallbacks,
+        (Some(request), Some(complete))
+    );
+    kept(result, || {
+        wants::register(request, complete);
+    })
+}
+
+/// See CUPTI. A client that wants a kind before there are records wants all of them.
+pub fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
+    let result = real!(cuptiActivityEnable as f::ActivityEnable, (kind));
+    kept(result, || {
+        match kind {
+            CUPTI_ACTIVITY_KIND_RUNTIME => wants::choose_all(false, true),
+            CUPTI_ACTIVITY_KIND_DRIVER => wants::choose_all(true, true),
+            _ => {}
+        }
+        wants::begin(kind, 0);
+    })
+}
+
+/// See CUPTI.
+pub fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
+    let result = real!(cuptiActivityDisable as f::ActivityDisable, (kind));
+    kept(result, || wants::end(kind, 0))
+}
+
+/// See CUPTI.
+pub fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
+    let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
+    let choice = u8::from(on);
+    let result = match driver {
+        true => {
+            real!(cuptiActivityEnableDriverApi as f::ActivityEnableDriverApi, (call, choice))
+        }
+        false => {
+            real!(cuptiActivityEnableRuntimeApi as f::ActivityEnableRuntimeApi, (call, choice))
+        }
+    };
+    kept(result, || {
+        if on && !wants::is_on(kind) {
+            wants::choose_all(driver, false);
+            wants::begin(kind, 0);
+        }
+        wants::choose(driver, call, on);
+    })
+}
+
+/// See CUPTI.
+pub fn register_clock(clock: CUpti_TimestampCallbackFunc) -> CUptiResult {
+    match clock {
+        Some(clock) if started::is_awaited() => {
+            clock::choose(clock);
+            CUPTI_SUCCESS
+        }
+        _ => real!(
+            cuptiActivityRegisterTimestampCallback as f::ActivityRegisterTimestampCallback,
+            (clock)
+        ),
+    }
+}
+
+/// Before the agent registers: a client that was there gets back what it has lent, since CUPTI
+/// gives the buffers of a client that is replaced to the next one, or to nobody.
+pub fn flush() {
+    if wants::callbacks().is_some() {
+        real!(cuptiActivityFlushAll as f::ActivityFlushAll, (CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+    }
+}
+
+/// The agent has registered and started: from here on it serves the client.
+pub fn go_on(thread: &Thread, cupti: &Cupti) {
+    clock::read(cupti);
+    let Some(callbacks) = wants::callbacks() else { return };
+    note(thread, trouble::SHARED, 1, b"");
+    if wants::is_any_on() {
+        lent::prepare(callbacks);
+    }
+}
+
+/// There is no agent, or it uses another CUPTI: the client's one gets all that was kept.
+pub fn hand_back() {
+    if let Some(clock) = clock::forget() {
+        real!(
+            cuptiActivityRegisterTimestampCallback as f::ActivityRegisterTimestampCallback,
+            (Some(clock))
+        );
+    }
+    const ZEROED: CUpti_ActivityAttribute = CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER;
+    let kept = wants::attribute(ZEROED).map_or(0, |kept| kept.load(Relaxed));
+    if let Some(value) = kept.checked_sub(1) {
+        let (mut value, mut bytes) = (value as u8, 1);
+        real!(
+            cuptiActivitySetAttribute as f::ActivitySetAttribute,
+            (ZEROED, &raw mut bytes, (&raw mut value).cast())
+        );
+    }
+    wants::forget(0);
+}

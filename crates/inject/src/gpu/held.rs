@@ -1,0 +1,54 @@
+//! A value that one thread at a time has, for a few instructions: what several threads write as
+//! a whole, where CUPTI calls the agent and no lock of the job's may be taken.
+
+use crate::sys;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering::*};
+
+/// See the module.
+pub struct Held<T> {
+    is_held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `with` lets one thread at a time to the value.
+unsafe impl<T: Send> Sync for Held<T> {}
+
+impl<T> Held<T> {
+    /// With this value.
+    pub const fn new(value: T) -> Held<T> {
+        Held { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// Reads or changes it. `change` is short, and wants no value that is held so.
+    pub fn with<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        while self.is_held.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+            sys::yield_now();
+        }
+        // SAFETY: this thread holds it, and `change` does not come back here.
+        let result = change(unsafe { &mut *self.value.get() });
+        self.is_held.store(false, Release);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_never_read_in_halves() {
+        static PAIR: Held<(u64, u64)> = Held::new((0, 0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    (0..20_000u64).for_each(|n| PAIR.with(|pair| *pair = (n, n)));
+                });
+            }
+            for _ in 0..20_000 {
+                let (one, two) = PAIR.with(|pair| *pair);
+                assert_eq!(one, two);
+            }
+        });
+    }
+}
