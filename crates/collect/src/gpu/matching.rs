@@ -7,7 +7,7 @@
 //! in the hook's call, by the clocks' joins. Calls of one direction on one address never overlap.
 
 use super::virtual_memory::MappingCall;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use tprof_trace::model::DeviceAllocation;
 use tprof_wire::calls::Mapping;
 
@@ -80,9 +80,9 @@ pub struct Matching {
     order: VecDeque<((u64, bool), u64)>,
     /// Calls in `calls`.
     waiting: usize,
-    resets: Vec<(u32, MemoryCall)>,
-    /// Calls that made or mapped physical memory.
-    virtual_calls: Vec<MemoryCall>,
+    /// By device: when each began, and when it returned.
+    resets: HashMap<u32, BTreeMap<u64, u64>>,
+    virtual_calls: VirtualCalls,
     /// Where CUPTI has memory that such a call made.
     virtual_addresses: HashSet<u64>,
     rows: Vec<DeviceAllocation>,
@@ -95,16 +95,14 @@ impl Matching {
     pub fn called(&mut self, call: MemoryCall) {
         match call.how {
             CallKind::Reset(device) => {
-                self.resets.truncate(OTHERS_MOST);
-                self.resets.push((device, call));
+                let resets = self.resets.entry(device).or_default();
+                resets.insert(call.from_ns, call.to_ns);
+                if resets.len() > OTHERS_MOST {
+                    resets.pop_first();
+                }
             }
             CallKind::Virtual if call.free => {}
-            CallKind::Virtual => {
-                if self.virtual_calls.len() >= OTHERS_MOST {
-                    self.virtual_calls.drain(..OTHERS_MOST / 2);
-                }
-                self.virtual_calls.push(call);
-            }
+            CallKind::Virtual => self.virtual_calls.called(call),
             CallKind::Plain => {
                 let key = (call.address, call.free);
                 self.calls.entry(key).or_default().push_back(call);
@@ -170,26 +168,24 @@ impl Matching {
             self.found.both += 1;
             return true;
         }
-        let within = |call: &MemoryCall| distance(call, row.time_ns) <= APART_NS;
-        // The hooks' one row of a reset ends every block.
-        let is_reset = |(device, call): &(u32, MemoryCall)| {
-            row.free && row.device.is_none_or(|of| of == *device) && within(call)
-        };
-        if self.resets.iter().any(is_reset) {
+        if self.is_reset(row) {
             self.found.both += 1;
             return true;
         }
         let is_virtual = match row.free {
             true => self.virtual_addresses.remove(&row.address),
-            false => {
-                let is_same = |call: &MemoryCall| row.bytes == Some(call.bytes) && within(call);
-                let found = self.virtual_calls.iter().position(is_same);
-                found.map(|at| self.virtual_calls.remove(at)).is_some()
-                    && self.virtual_addresses.insert(row.address)
-            }
+            false => self.virtual_calls.take(row) && self.virtual_addresses.insert(row.address),
         };
         self.found.both += u64::from(is_virtual);
         is_virtual
+    }
+
+    /// Whether it gives back within a reset of its device: the hooks' one row of that ends every block.
+    fn is_reset(&self, row: &DeviceAllocation) -> bool {
+        let until = row.time_ns.saturating_add(APART_NS);
+        let of = self.resets.iter().filter(|(device, _)| row.device.is_none_or(|d| d == **device));
+        let mut last = of.filter_map(|(_, resets)| resets.range(..=until).next_back());
+        row.free && last.any(|(_, to_ns)| to_ns.saturating_add(APART_NS) >= row.time_ns)
     }
 
     fn forget(&mut self, key: (u64, bool)) {
@@ -197,6 +193,46 @@ impl Matching {
         if self.calls.get(&key).is_some_and(VecDeque::is_empty) {
             self.calls.remove(&key);
         }
+    }
+}
+
+/// Calls that made or mapped physical memory, by bytes and moment: CUPTI's address may be another.
+#[derive(Debug, Default)]
+struct VirtualCalls {
+    /// How many of a size there were at a moment.
+    calls: BTreeMap<(u64, u64), u32>,
+    /// In the order in which they came: those that are matched stay until they are passed.
+    order: VecDeque<(u64, u64)>,
+}
+
+impl VirtualCalls {
+    fn called(&mut self, call: MemoryCall) {
+        let key = (call.bytes, call.from_ns);
+        *self.calls.entry(key).or_default() += 1;
+        self.order.push_back(key);
+        if self.order.len() > OTHERS_MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.remove(oldest);
+        }
+    }
+
+    /// Whether there is a call of these bytes at that moment; it is then taken out.
+    fn take(&mut self, row: &DeviceAllocation) -> bool {
+        let Some(bytes) = row.bytes else { return false };
+        let around = row.time_ns.saturating_sub(APART_NS)..=row.time_ns.saturating_add(APART_NS);
+        let near = self.calls.range((bytes, *around.start())..=(bytes, *around.end()));
+        let nearest = near.map(|(key, _)| *key).min_by_key(|key| key.1.abs_diff(row.time_ns));
+        nearest.is_some_and(|key| self.remove(key))
+    }
+
+    fn remove(&mut self, key: (u64, u64)) -> bool {
+        let Some(count) = self.calls.get_mut(&key) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.calls.remove(&key);
+        }
+        true
     }
 }
 
@@ -291,6 +327,25 @@ mod tests {
         all.recorded(row(0xabc, true, 950 * MS));
         let left = [(0xdef, false), (0x123, false), (0xabc, true)];
         assert_eq!(addresses(&all.settle(1000 * MS, true)), left);
+    }
+
+    #[test]
+    fn the_oldest_of_many_resets_and_mappings_are_forgotten() {
+        let mut all = Matching::default();
+        let most = OTHERS_MOST as u64;
+        for at in 1..=most + 9 {
+            let (from, to) = (at * 10 * MS, at * 10 * MS + 1);
+            let call = call(at, false, from, to);
+            all.called(MemoryCall { how: CallKind::Reset(0), free: true, ..call });
+            all.called(MemoryCall { how: CallKind::Virtual, ..call });
+        }
+        // The last ones are there, the first are not; of one size there are very many.
+        for at in [1, 2, most, most + 9] {
+            all.recorded(row(at, false, at * 10 * MS));
+            all.recorded(row(at, true, at * 10 * MS));
+        }
+        let left = [(1, false), (1, true), (2, false), (2, true)];
+        assert_eq!(addresses(&all.settle(most * 20 * MS, true)), left);
     }
 
     #[test]
