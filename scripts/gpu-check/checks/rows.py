@@ -95,24 +95,23 @@ def judge_copies(what, raw, copies, findings):
 
 
 def judge_calls(what, raw, spans, findings):
-    """Calls have no name in a record: numbers and names must belong together one to one."""
+    """Each call once: neither lost nor recorded twice. Calls have no name in a record: numbers and
+    names must belong together one to one. The agent's own calls are none of the program's."""
     by_kind = {4: "driver", 5: "runtime"}
-    key = lambda kind, record: (by_kind[kind], record.threadId, record.correlationId, record.end - record.start,
-                                record.returnValue)
-    rows = {("driver" if row.kind == "driver" else "runtime", row.tid, row.correlation, row.duration_ns, row.status): row.name
-            for row in spans if row.kind in ("runtime", "driver") and row.correlation is not None}
-    wrong, names, compared = [], collections.defaultdict(set), 0
-    for buffer in raw.buffers:
-        for kind, record in buffer.records:
-            if kind in by_kind and record.start and record.end >= record.start:
-                compared += 1
-                name = rows.get(key(kind, record))
-                if name is None:
-                    wrong.append(f"CUPTI only: {key(kind, record)}, number {record.cbid}")
-                else:
-                    names[kind, record.cbid].add(name)
+    agent = {entry.thread for entry in raw.entries("flushed")}
+    records = [(by_kind[kind], record) for buffer in raw.buffers for kind, record in buffer.records
+               if kind in by_kind and record.threadId not in agent]
+    rows = [row for row in spans if row.kind in ("runtime", "driver") and row.correlation is not None]
+    of = lambda kind, record: (kind, record.threadId, record.correlationId, record.end - record.start, record.returnValue)
+    of_row = lambda row: (row.kind, row.tid, row.correlation, row.duration_ns, row.status)
+    records = [(of(kind, record), record.cbid) for kind, record in records if record.start and record.end >= record.start]
+    wrong = difference([key for key, _ in records], map(of_row, rows))
+    names, name_of = collections.defaultdict(set), {of_row(row): row.name for row in rows}
+    for key, number in records:
+        if key in name_of:
+            names[key[0], number].add(name_of[key])
     wrong += [f"number {number} became {sorted(found)}" for number, found in names.items() if len(found) > 1]
-    findings.compare(f"{what}: calls are CUPTI's records", wrong, compared)
+    findings.compare(f"{what}: calls are CUPTI's records", wrong, len(records))
 
 
 def judge_waits(what, raw, waits, findings):
