@@ -1,6 +1,8 @@
-/* Makes communicators in every way that NCCL has, and calls what few programs call. One rank, on the stand-ins. */
+/* Makes communicators in every way that NCCL has, and calls what few programs call. One rank, on the stand-ins.
+ * comms [refused]: first has NCCL refuse some, by lists that are longer than anything, at an address where nothing is. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct { char bytes[128]; } nccl_id;
 extern int cudaMalloc(void **, size_t), cudaSetDevice(int), cudaDeviceSynchronize(void);
@@ -25,8 +27,27 @@ static void check(int result, int wanted, const char *what)
 }
 #define CHECK(call) check(call, 0, #call)
 
-int main(void)
+enum { INVALID_ARGUMENT = 4, NO_NUMBER = 1 << 30 };
+static void *const nowhere = (void *)64;
+
+static void refused(void)
 {
+    void *none = (void *)1, *made;
+    nccl_id id;
+    CHECK(ncclGetUniqueId(&id));
+    check(ncclCommInitRankConfig(&made, 1, id, 0, 0), 7, "ncclCommInitRankConfig");
+    check(ncclCommInitRankScalable(&none, 1, 0, -1, nowhere, 0), INVALID_ARGUMENT, "ncclCommInitRankScalable");
+    check(ncclCommInitRankScalable(&none, 1, 0, NO_NUMBER, nowhere, 0), INVALID_ARGUMENT, "ncclCommInitRankScalable");
+    check(ncclCommShrink(made, nowhere, NO_NUMBER, &none, 0, 0), INVALID_ARGUMENT, "ncclCommShrink");
+    check(ncclCommShrink(made, nowhere, -1, &none, 0, 0), INVALID_ARGUMENT, "ncclCommShrink");
+    check(ncclCommInitAll(nowhere, NO_NUMBER, 0), INVALID_ARGUMENT, "ncclCommInitAll");
+    CHECK(ncclCommDestroy(made));
+    puts(none == (void *)1 ? "refused" : "changed");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "refused")) refused();
     void *made[7] = {0}, *buffer;
     nccl_id id;
     CHECK(cudaSetDevice(0));

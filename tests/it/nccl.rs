@@ -230,3 +230,18 @@ fn communicators_are_known_whichever_call_made_them() {
         assert_eq!(rows[8].bytes, Some(200), "of what a rank puts into another's memory");
     }
 }
+
+#[test]
+fn communicators_that_nccl_refused_are_none_and_their_lists_are_not_read() {
+    let (native, scratch) = (Scratch::new(), Scratch::new());
+    let wanted = need_some!(comms(13, &["refused"], &native)).0.run_in(native.cwd());
+    assert_eq!(wanted.stdout, "refused\ndone\n", "{wanted:?}");
+    let (job, _) = need_some!(comms(13, &["refused"], &scratch));
+    let traced = traced(&job, COMM, &scratch);
+    assert_eq!(traced.outcome, wanted);
+    let (file, rows) = rows::<Collective>(&traced.run, 0);
+    assert_eq!(rows.len(), 11);
+    // The one that was made first, and the seven of the other calls.
+    let known: BTreeSet<_> = file.communicators().iter().map(|row| row.communicator).collect();
+    assert!((7..=8).contains(&known.len()), "{known:?}");
+}

@@ -89,6 +89,25 @@ fn a_jobs_own_profiler_gets_the_nodes_of_graphs_and_whole_ones_are_recorded_arou
 }
 
 #[test]
+fn whole_graphs_are_recorded_again_after_a_client_detached_cupti() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(profiled(13, &["2", "graph", "finalize", "long"], &scratch));
+    let traced = traced(&job, &["--activities", "gpu"], &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let ran = read(traced, &log, 0);
+    let graphs = of_graphs(&ran);
+    let nodes = graphs.iter().filter(|row| row.graph_node.is_some()).count();
+    assert_eq!(nodes, 2 * 2 * 4, "of the sessions");
+    // Two runs in each stretch without a session: the first, and the last, long after the second
+    // session; those right after a session lie in a gap, which is named.
+    let whole: Vec<_> = graphs.iter().filter(|row| row.graph_node.is_none()).collect();
+    let last = rows::<Kernel>(&ran.file).iter().map(|row| row.start_ns).max().unwrap();
+    assert!(whole.iter().any(|row| row.start_ns == last), "{whole:?}");
+    assert!((4..=8).contains(&whole.len()), "{whole:?}");
+    assert!(blind(&ran, "another client detached CUPTI from the process"));
+}
+
+#[test]
 fn what_devices_start_by_themselves_is_named_with_how_often_it_was_prepared() {
     let words = ["3", "graph", "device", "conditions", "nested"];
     for faults in ["", "refuse=cuptiActivityRegisterCallbacks:39"] {

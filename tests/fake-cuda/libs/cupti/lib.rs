@@ -298,6 +298,8 @@ pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
         result = CUPTI_ERROR_INVALID_OPERATION;
     }
     if result == CUPTI_SUCCESS {
+        let line = format!("{{\"what\":\"flush\",\"start\":{}}}", (engine().now)());
+        (engine().log)(line.as_ptr(), line.len());
         if flags != 0 {
             records::late_contexts();
         }

@@ -1,7 +1,10 @@
 //! Functions that few programs call: other ways to make communicators, memory, one-sided
 //! transfers, and `ncclBcast`, which NCCL implements by its own public function.
 
-use super::{Communicator, SUCCESS, SYSTEM_ERROR, UniqueId, make, ncclAllReduce, ncclGetUniqueId};
+use super::{
+    Communicator, INVALID_ARGUMENT, SUCCESS, SYSTEM_ERROR, UniqueId, make, ncclAllReduce,
+    ncclGetUniqueId,
+};
 use std::ffi::{c_int, c_uint, c_void};
 
 const IN_PROGRESS: c_int = 7;
@@ -57,10 +60,13 @@ pub unsafe extern "C" fn ncclCommInitRankScalable(
     communicator: *mut *mut c_void,
     ranks: c_int,
     rank: c_int,
-    _ids: c_int,
+    ids: c_int,
     id: *const UniqueId,
     _config: *mut c_void,
 ) -> c_int {
+    if !(1..=ranks).contains(&ids) {
+        return INVALID_ARGUMENT;
+    }
     // SAFETY: the first of the caller's ids.
     let Some(made) = make(unsafe { &*id }, ranks, rank) else { return SYSTEM_ERROR };
     // SAFETY: the caller's place for the answer.
@@ -89,7 +95,7 @@ pub extern "C" fn ncclCommInitAll(
     count: c_int,
     _devices: *const c_int,
 ) -> c_int {
-    if count == 1 { store(communicators) } else { SYSTEM_ERROR }
+    if count == 1 { store(communicators) } else { INVALID_ARGUMENT }
 }
 
 /// As NCCL's, of a communicator of one rank.
@@ -109,12 +115,13 @@ pub extern "C" fn ncclCommSplit(
 pub extern "C" fn ncclCommShrink(
     _parent: *mut c_void,
     _left_out: *mut c_int,
-    _count: c_int,
+    count: c_int,
     communicator: *mut *mut c_void,
     _config: *mut c_void,
     _flags: c_int,
 ) -> c_int {
-    store(communicator)
+    // Its one rank may not be left out.
+    if count == 0 { store(communicator) } else { INVALID_ARGUMENT }
 }
 
 /// As NCCL's, of a communicator of one rank, to which none is added.
