@@ -130,6 +130,9 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
         return without(thread, b"the C library has no pthread_create", b"");
     };
     cupti.set_up();
+    if functions::is_other(loader, found.handle) {
+        early::hand_back();
+    }
     functions::prepare(loader, found.handle);
     early::flush();
     let result = deliver::register(&cupti);

@@ -4,7 +4,7 @@
 //! client's copies are converted: on straight lines between readings of both clocks.
 
 use super::cupti::Cupti;
-use super::held::Held;
+use super::guarded::Guarded;
 use tprof_cupti_sys::CUPTI_SUCCESS;
 
 type Clock = unsafe extern "C" fn() -> u64;
@@ -20,8 +20,8 @@ pub struct ClientClock {
     readings: [[u64; 2]; KEPT],
 }
 
-static CHOSEN: Held<ClientClock> =
-    Held::new(ClientClock { clock: None, count: 0, readings: [[0; 2]; KEPT] });
+static CHOSEN: Guarded<ClientClock> =
+    Guarded::new(ClientClock { clock: None, count: 0, readings: [[0; 2]; KEPT] });
 
 /// Takes a client's clock.
 pub fn choose(clock: Clock) {

@@ -2,7 +2,7 @@
 //! wants records, since Kineto only flushes where it has lent one, and kept until it is full or
 //! the client flushes.
 
-use super::held::Held;
+use super::guarded::Guarded;
 use super::wants::{Complete, Request};
 use tprof_cupti_sys::CUcontext;
 
@@ -62,7 +62,7 @@ impl Lent {
 }
 
 /// The one that is not full.
-static PLACE: Held<Option<Lent>> = Held::new(None);
+static PLACE: Guarded<Option<Lent>> = Guarded::new(None);
 
 /// Takes it, if there is one.
 pub fn take() -> Option<Lent> {

@@ -20,7 +20,7 @@ pub mod decode;
 pub mod deliver;
 pub mod detach;
 pub mod devices;
-pub mod held;
+pub mod guarded;
 pub mod journal;
 pub mod kinds;
 pub mod lent;

@@ -1,7 +1,7 @@
 //! What the other client asked for. There is one at a time, as for CUPTI itself: a later one
 //! replaces its callbacks.
 
-use super::held::Held;
+use super::guarded::Guarded;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use tprof_cupti_sys::*;
 
@@ -11,7 +11,7 @@ pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 pub type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
 /// Both, of one client: a buffer that one of them lends goes back by its own other.
-static CALLBACKS: Held<Option<(Request, Complete)>> = Held::new(None);
+static CALLBACKS: Guarded<Option<(Request, Complete)>> = Guarded::new(None);
 
 /// Keeps a client's functions; the ones before.
 pub fn register(request: Request, complete: Complete) -> Option<(Request, Complete)> {

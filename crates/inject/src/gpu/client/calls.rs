@@ -9,34 +9,17 @@ use super::super::cupti::Cupti;
 use super::super::detach;
 use super::super::journal::{self, What};
 use super::super::kinds;
-use super::super::loader::function;
 use super::super::notes::{note, refused};
 use super::super::started;
 use super::super::{deliver, lent, wants};
 use super::early;
-use super::functions::Number;
+use super::functions::{Number, real};
 use crate::gate;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
-
-/// Calls the real function, which may be absent.
-macro_rules! real {
-    ($name:ident as $type:ty, ($($argument:expr),*)) => {{
-        let address = $crate::gpu::client::functions::address_of(Number::$name);
-        if address == 0 {
-            CUPTI_ERROR_NOT_INITIALIZED
-        } else {
-            let call = function!(address, $type);
-            // SAFETY: a function of this type; the client's own arguments.
-            unsafe { call($($argument),*) }
-        }
-    }};
-}
-
-pub(super) use real;
 
 /// Keeps a client's call in the journal.
 fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {

@@ -8,11 +8,9 @@
 
 use super::super::client_clock as clock;
 use super::super::cupti::Cupti;
-use super::super::loader::function;
 use super::super::notes::note;
 use super::super::{lent, started, wants};
-use super::calls::real;
-use super::functions::Number;
+use super::functions::{Number, real};
 use crate::block::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_cupti_sys::functions as f;

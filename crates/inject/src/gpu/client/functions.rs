@@ -2,7 +2,7 @@
 
 use super::super::loader::{Handle, Loader};
 use super::super::started;
-use super::{calls, early};
+use super::calls;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -51,22 +51,23 @@ macro_rules! numbers {
 }
 cupti_functions!(numbers);
 
-/// Finds the real functions, before the agent starts. A client that has begun with another CUPTI
-/// keeps that one for itself.
-pub fn prepare(loader: &Loader, handle: Handle) {
-    let found = |name: &[u8]| {
-        let name = CStr::from_bytes_until_nul(name).ok()?;
-        loader.symbol(handle, name)
-    };
-    let is_other = |real: &AtomicUsize, name: &[u8]| {
+fn found(loader: &Loader, handle: Handle, name: &[u8]) -> usize {
+    let name = CStr::from_bytes_until_nul(name).ok();
+    name.and_then(|name| loader.symbol(handle, name)).unwrap_or(0)
+}
+
+/// Whether a client has begun with another CUPTI than this one.
+pub fn is_other(loader: &Loader, handle: Handle) -> bool {
+    ALL.iter().zip(&REAL).any(|((name, _), real)| {
         let known = real.load(Relaxed);
-        known != 0 && found(name) != Some(known)
-    };
-    if ALL.iter().zip(&REAL).any(|((name, _), real)| is_other(real, name)) {
-        early::hand_back();
-    }
+        known != 0 && known != found(loader, handle, name)
+    })
+}
+
+/// Finds the real functions, before the agent starts.
+pub fn prepare(loader: &Loader, handle: Handle) {
     for ((name, _), real) in ALL.iter().zip(&REAL) {
-        real.store(found(name).unwrap_or(0), Relaxed);
+        real.store(found(loader, handle, name), Relaxed);
     }
 }
 
@@ -74,6 +75,22 @@ pub fn prepare(loader: &Loader, handle: Handle) {
 pub fn address_of(number: Number) -> usize {
     REAL.get(number as usize).map_or(0, |real| real.load(Relaxed))
 }
+
+/// Calls the real function, which may be absent.
+macro_rules! real {
+    ($name:ident as $type:ty, ($($argument:expr),*)) => {{
+        let address = $crate::gpu::client::functions::address_of(Number::$name);
+        if address == 0 {
+            CUPTI_ERROR_NOT_INITIALIZED
+        } else {
+            let call = $crate::gpu::loader::function!(address, $type);
+            // SAFETY: a function of this type; the client's own arguments.
+            unsafe { call($($argument),*) }
+        }
+    }};
+}
+
+pub(super) use real;
 
 /// What to call for a function of which `real` is the address: while the agent uses that CUPTI,
 /// its own; and before it starts, since it is likely to use that one.

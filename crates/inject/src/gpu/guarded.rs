@@ -6,18 +6,18 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
 /// See the module.
-pub struct Held<T> {
+pub struct Guarded<T> {
     is_held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: `with` lets one thread at a time to the value.
-unsafe impl<T: Send> Sync for Held<T> {}
+unsafe impl<T: Send> Sync for Guarded<T> {}
 
-impl<T> Held<T> {
+impl<T> Guarded<T> {
     /// With this value.
-    pub const fn new(value: T) -> Held<T> {
-        Held { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    pub const fn new(value: T) -> Guarded<T> {
+        Guarded { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Reads or changes it. `change` is short, and wants no value that is held so.
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_pair_is_never_read_in_halves() {
-        static PAIR: Held<(u64, u64)> = Held::new((0, 0));
+        static PAIR: Guarded<(u64, u64)> = Guarded::new((0, 0));
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
