@@ -7,18 +7,20 @@ use super::scene::Scene;
 use crate::base::intervals::{Cover, Interval};
 use crate::gpu::stragglers::Meetings;
 use crate::host::{Ledger, RankHost};
-use crate::rank::collectives::operations;
+use crate::rank::collectives::{Operation, operations};
 use crate::rank::samples::{PARTS, Part};
 
 /// A rank's collectives, for the comparison.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Company {
-    /// Those that ran a kernel and make all ranks wait.
+    /// Those that make all ranks wait, and ran a kernel or on the host.
     pub meetings: Meetings,
     /// Ranks of the job, or of its largest group, where the trace has it.
     pub ranks: Option<u32>,
-    /// Operations that ran a kernel, of any sort.
+    /// Operations that ran a kernel or on the host, of any sort.
     pub operations: usize,
+    /// Whether some of them ran on the host, where its threads wait for the other ranks.
+    pub is_on_host: bool,
     /// Collectives without a recorded kernel.
     pub without_kernel: u64,
     /// The driving thread's time in collectives, by its samples; `None` if it was not sampled.
@@ -89,10 +91,16 @@ pub(super) fn company(scene: &Scene<'_>) -> Company {
     let (operations, without_kernel) = operations(scene.rank);
     let steps_of_work = scene.rank.steps_of_work(&steps);
     let group = operations.iter().filter_map(|operation| operation.group_size).max();
+    // Ranks meet on the host while they start up, too, and imports differ.
+    let judged = scene.host().map(|host| host.life.window);
+    let counts = |of: &Operation| {
+        of.work.is_some() || judged.is_none_or(|window| window.start <= of.start_ns)
+    };
     Company {
-        meetings: Meetings::of(scene.rank, &operations, &steps, &steps_of_work),
+        meetings: Meetings::of(scene.rank, &operations, &steps, &steps_of_work, counts),
         ranks: group.max(world_size(scene)),
         operations: operations.len(),
+        is_on_host: operations.iter().any(|operation| operation.work.is_none()),
         without_kernel,
         in_collectives: scene.host().map(|host| InCollectives::of(host, scene.clock)),
     }

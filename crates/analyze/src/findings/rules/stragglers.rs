@@ -99,6 +99,9 @@ fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
             },
         };
         rank.outcomes.push(outcome);
+        if rank.company.is_on_host && share >= LEAST_SHARE {
+            collective_wait::without(rank, bound);
+        }
     }
 }
 
@@ -115,7 +118,10 @@ fn finding(
     bound: u64,
 ) -> Finding {
     let (late, rank) = (&found[worst], &ranks[worst]);
-    let per_step = |ns: u64| duration(ns / rank.steps.max(1) as u64);
+    let per_step = |ns: u64| match rank.steps {
+        0 => format!("{} in all", duration(ns)),
+        steps => format!("{} a step", duration(ns / steps as u64)),
+    };
     let what = match blamed {
         true => format!("{} comes late, and the others wait", rank.label),
         false => "ranks delay each other in turn".to_owned(),
@@ -131,8 +137,8 @@ fn finding(
         _ => String::new(),
     };
     let seen = format!(
-        "{} came last to {} of {} collectives, {} a step after the last but one; {} waited \
-         longest, {} a step.{compared}{estimate}",
+        "{} came last to {} of {} collectives, {} after the last but one; {} waited longest, \
+         {}.{compared}{estimate}",
         rank.label,
         count(late.last),
         count(late.met),
@@ -140,12 +146,14 @@ fn finding(
         ranks[waits].label,
         per_step(found[waits].waited_ns),
     );
-    Finding::new(what)
-        .seen(seen)
-        .advice(
-            "See `tprof report stragglers`. Compare the rank's work before the collective with \
+    let on_host = blamed && rank.company.is_on_host;
+    let found = Finding::new(what).bound(bound);
+    if on_host && rank.company.in_collectives.is_some() {
+        return waiting_ranks::explained(found, seen, [rank, &ranks[waits]], bound);
+    }
+    found.seen(seen).advice(
+        "See `tprof report stragglers`. Compare the rank's work before the collective with \
              another rank's (`tprof diff`). Balance its share of data, sequence lengths, embedding \
              tables or pipeline stages; check for a slower device or a busy host.",
-        )
-        .bound(bound)
+    )
 }

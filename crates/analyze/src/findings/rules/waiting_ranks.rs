@@ -16,10 +16,9 @@ const EXPLAINS: f64 = 0.3;
 const SHARED: f64 = 0.2;
 
 /// A rank.
-struct Waiting<'r> {
+struct Waiting {
     /// Its place.
     at: usize,
-    of: &'r InCollectives,
     /// Its time in collectives while all ranks are judged.
     ns: u64,
 }
@@ -31,8 +30,8 @@ pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<
         ranks.iter().map(|rank| rank.company.in_collectives.as_ref()).collect();
     let all = all.filter(|all| all.len() > 1)?;
     let shared = shared(&all)?;
-    let mut all: Vec<Waiting<'_>> = (all.into_iter().enumerate())
-        .map(|(at, of)| Waiting { at, of, ns: of.within(shared) })
+    let mut all: Vec<Waiting> = (all.into_iter().enumerate())
+        .map(|(at, of)| Waiting { at, ns: of.within(shared) })
         .collect();
     if all.iter().all(|one| one.ns == 0) {
         return None;
@@ -69,7 +68,7 @@ fn shared(all: &[&InCollectives]) -> Option<Interval> {
 
 fn finding(
     ranks: &[RankFindings],
-    [late, next, last]: [&Waiting<'_>; 3],
+    [late, next, last]: [&Waiting; 3],
     bound_ns: u64,
     shared_ns: u64,
 ) -> Finding {
@@ -79,38 +78,47 @@ fn finding(
         true => format!("{} for {}", ranks[next.at].label, duration(next.ns)),
         false => format!("the others for {} to {}", duration(next.ns), duration(last.ns)),
     };
-    let excess =
-        excess(late.of, last.of).filter(|(_, ns)| *ns as f64 >= EXPLAINS * bound_ns as f64);
-    let does = match &excess {
-        Some((line, ns)) => format!(
-            " Meanwhile {label} is at {} ({}) for {} longer than {}.",
-            line.function,
-            line.shown(),
-            duration(*ns),
-            ranks[last.at].label
-        ),
-        None => String::new(),
+    let seen = format!(
+        "By their waits: {label} is in collectives for {} ({}), {others}.",
+        duration(late.ns),
+        percent(of_shared)
+    );
+    let finding = Finding::new(format!("{label} comes late, and the others wait"));
+    let finding = finding.bound(bound_ns).of(shared_ns);
+    explained(finding, seen, [&ranks[late.at], &ranks[last.at]], bound_ns)
+}
+
+/// Adds to a finding on a late rank the line that delays it, compared with the rank that waits
+/// longest, where their driving threads were sampled and a line explains it.
+pub(super) fn explained(
+    finding: Finding,
+    mut seen: String,
+    [late, last]: [&RankFindings; 2],
+    bound_ns: u64,
+) -> Finding {
+    let label = &late.label;
+    let sampled = late.company.in_collectives.as_ref().zip(last.company.in_collectives.as_ref());
+    let excess = sampled.and_then(|(late, last)| excess(late, last));
+    let excess = excess.filter(|(_, ns)| *ns as f64 >= EXPLAINS * bound_ns as f64);
+    let Some((line, ns)) = excess else {
+        return finding.seen(seen).advice(
+            "Compare the rank's work before collectives with another rank's (`tprof report \
+             host`): its share of data, input/output, checkpoints, a slower or busier machine.",
+        );
     };
-    let advice = match &excess {
-        Some((line, _)) => format!(
-            "Shorten what {label} does at {}, or balance it among ranks: its share of data, \
-             sequence lengths, input/output, checkpoints, a slower or busier machine.",
-            line.shown()
-        ),
-        None => "Compare the rank's work before collectives with another rank's (`tprof report \
-                 host`): its share of data, input/output, checkpoints, a slower or busier machine."
-            .to_owned(),
-    };
-    Finding::new(format!("{label} comes late, and the others wait"))
-        .seen(format!(
-            "By their waits: {label} is in collectives for {} ({}), {others}.{does}",
-            duration(late.ns),
-            percent(of_shared)
-        ))
-        .advice(advice)
-        .bound(bound_ns)
-        .of(shared_ns)
-        .on_line(excess.map(|(line, _)| line))
+    seen.push_str(&format!(
+        " Meanwhile {label} is at {} ({}) for {} longer than {}.",
+        line.function,
+        line.shown(),
+        duration(ns),
+        last.label
+    ));
+    let advice = format!(
+        "Shorten what {label} does at {}, or balance it among ranks: its share of data, sequence \
+         lengths, input/output, checkpoints, a slower or busier machine.",
+        line.shown()
+    );
+    finding.seen(seen).advice(advice).on_line(Some(line))
 }
 
 /// The line at which a rank is longest, compared with another, collectives left out.

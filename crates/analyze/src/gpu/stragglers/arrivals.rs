@@ -33,12 +33,13 @@ pub struct Meetings {
 }
 
 impl Meetings {
-    /// Of a rank's operations. `steps_of_work` has each kernel's step.
+    /// Of a rank's operations, as far as they count. `steps_of_work` has each kernel's step.
     pub fn of(
         rank: &RankTrace,
         operations: &[Operation],
         steps: &[Step],
         steps_of_work: &[Option<u32>],
+        counts: impl Fn(&Operation) -> bool,
     ) -> Meetings {
         let mut places: FxHashMap<u64, u64> = FxHashMap::default();
         let mut all = Vec::new();
@@ -61,7 +62,10 @@ impl Meetings {
                     hash(&(kind, step, *place, 1_u8))
                 }
             };
-            all.push((meeting, operation.added_ns));
+            // Places are counted of all, so that those of two ranks are the same.
+            if counts(operation) {
+                all.push((meeting, operation.added_ns));
+            }
         }
         let seen = all.len() as u64;
         let mut stride = 1;

@@ -77,7 +77,7 @@ impl Analysis for Stragglers {
         let steps = rank.steps();
         let steps_of_work = rank.steps_of_work(&steps);
         let (operations, _) = operations(rank);
-        let meetings = Meetings::of(rank, &operations, &steps, &steps_of_work);
+        let meetings = Meetings::of(rank, &operations, &steps, &steps_of_work, |_| true);
         let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
         let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
         let cover: Cover =
