@@ -40,6 +40,19 @@ pub fn find(name: &'static [u8], number: u32, caller: usize, prefix: &[u8], own:
     find_as(caller, name, number, caller, prefix, own)
 }
 
+/// The same of a function that other libraries wrap under its own name: whatever the caller's object
+/// names, the next definition after this library is meant, which may be a wrapper's.
+#[inline]
+pub fn find_next(
+    name: &'static [u8],
+    number: u32,
+    caller: usize,
+    prefix: &[u8],
+    own: usize,
+) -> usize {
+    remembered(caller, number, || search(name, 0, prefix, own))
+}
+
 /// The same of a function that each object calls from very many places, each of them once: an
 /// answer is kept by page, which is of one object.
 pub fn find_by_page(
@@ -61,6 +74,11 @@ fn find_as(
     prefix: &[u8],
     own: usize,
 ) -> usize {
+    remembered(site, number, || search(name, caller, prefix, own))
+}
+
+#[inline(always)]
+fn remembered(site: usize, number: u32, search: impl FnOnce() -> usize) -> usize {
     // One return address may serve calls of several functions, through a pointer.
     let key = site ^ (number as usize) << 48;
     let Some(place) = KNOWN.get((site ^ site >> 10 ^ number as usize) % PLACES) else {
@@ -70,7 +88,7 @@ fn find_as(
     if address != 0 && place.check.load(Relaxed) ^ address == key {
         return address;
     }
-    let address = search(name, caller, prefix, own);
+    let address = search();
     if address != 0 {
         place.check.store(key ^ address, Relaxed);
         place.address.store(address, Relaxed);
@@ -115,7 +133,9 @@ fn search(name: &[u8], caller: usize, prefix: &[u8], own: usize) -> usize {
     let data: *mut c_void = (&raw mut search).cast();
     // SAFETY: the callbacks live for the calls and treat `data` as `&mut DefinitionSearch`.
     unsafe {
-        real::dl_iterate_phdr(find_caller, data);
+        if caller != 0 {
+            real::dl_iterate_phdr(find_caller, data);
+        }
         real::dl_iterate_phdr(find_callee, data);
     }
     [search.named, search.next, search.any].into_iter().find(|at| *at != 0).unwrap_or(0)

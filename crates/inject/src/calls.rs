@@ -6,8 +6,10 @@
 
 use crate::block::{OuterCall, Thread};
 use crate::frame::{Frame, half, word};
-use crate::{array_bytes, gate, gemm, kernels, ring, stacks};
-use tprof_wire::calls::{Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, memory};
+use crate::{array_bytes, gate, gemm, kernels, mpi, ring, stacks};
+use tprof_wire::calls::{
+    Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, memory,
+};
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
 use tprof_wire::record::ExtKind;
@@ -142,6 +144,7 @@ pub fn leave(number: u32, frame: &Frame) {
         Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
         Does::Handles if succeeded => kernels::handle_made(frame),
         Does::Conditions | Does::Registers | Does::Handles => {}
+        Does::Meets { .. } => return met(number, frame, function.does, end),
         Does::Communicates { .. } => {
             thread.collective.sp.set(0);
             return communicated(thread, number, frame, function.does, end);
@@ -240,6 +243,23 @@ fn multiplied(number: u32, frame: &Frame, shape: Option<wire::Shape>, end: u64) 
     let Some(thread) = gate::recording() else { return };
     let payload = wire::pack(end, frame.result as u32, shape.as_ref());
     ring::quick(thread, ExtKind::Gemm, number, frame.start, &payload);
+}
+
+/// MPI is asked what was exchanged; the thread is found again, as of [`multiplied`].
+fn met(number: u32, frame: &Frame, does: Does, end: u64) {
+    let Does::Meets { message, peer, communicator } = does else { return };
+    let (mut ranks, mut bytes) = (0, NO_BYTES);
+    if frame.result as u32 == 0 {
+        ranks = mpi::ranks(frame, frame.at(communicator));
+        bytes = mpi::bytes(frame, message, ranks);
+    }
+    // Negative: any rank, or none.
+    let peer = peer.map(|at| frame.at(at) as u32 as i32).filter(|peer| *peer >= 0);
+    let peer = peer.map_or(0, |peer| peer as u64 + 1);
+    let Some(thread) = gate::recording() else { return };
+    let result = u64::from(frame.result as u32) | peer << 32;
+    let payload = [end, result, ranks, bytes];
+    ring::quick(thread, ExtKind::HostCall, number, frame.start, &payload);
 }
 
 /// `ncclInProgress`: a non-blocking communicator has its address, and is still being made.

@@ -44,6 +44,7 @@ pub mod exec;
 pub mod filter;
 pub mod gemm;
 pub mod kept;
+pub mod mpi;
 pub mod pointers;
 pub mod stall;
 pub mod start_collector;

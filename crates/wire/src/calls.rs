@@ -1,4 +1,4 @@
-//! CUDA runtime and driver, NCCL and cuBLAS calls that the preloaded library
+//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library
 //! intercepts: which there are, and the records that it writes of them.
 
 use crate::gemm::{self, Batch, Gemm, Types};
@@ -16,6 +16,8 @@ pub enum Library {
     Cublas,
     /// cuBLASLt.
     CublasLt,
+    /// MPI.
+    Mpi,
 }
 
 /// What a call does, as far as its arguments add to its name. Arguments
@@ -96,6 +98,15 @@ pub enum Does {
         /// Which argument is the stream.
         stream: ArgumentAt,
     },
+    /// Exchanges data with other ranks over MPI, and returns when this rank's part is over.
+    Meets {
+        /// What this rank exchanges, where the arguments have it.
+        message: Option<MpiMessage>,
+        /// Where the root, or the other rank, is.
+        peer: Option<ArgumentAt>,
+        /// Where the communicator is.
+        communicator: ArgumentAt,
+    },
     /// Makes or ends a communicator.
     Joins(Joins),
     /// Selects the device of what this thread does from now on: argument 0.
@@ -148,6 +159,19 @@ pub enum Mapping {
     Unmap,
     /// `cuMemRelease`: a reference to the handle in argument 0 less.
     Release,
+}
+
+/// Elements that a call of MPI's exchanges, by its arguments in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MpiMessage {
+    /// Which is the buffer: where that is `MPI_IN_PLACE`, the other two mean nothing.
+    pub buffer: u8,
+    /// Which is the number of elements.
+    pub count: u8,
+    /// Which is their `MPI_Datatype`.
+    pub data_type: u8,
+    /// Whether so many go to, or come from, each rank.
+    pub each: bool,
 }
 
 /// Where an argument is.
@@ -258,6 +282,18 @@ const fn signals(peer: Option<u8>, communicator: u8, stream: u8) -> Does {
         communicator: ArgumentAt::Register(communicator),
         stream: ArgumentAt::Register(stream),
     }
+}
+
+const fn message(buffer: u8, count: u8, each: bool) -> Option<MpiMessage> {
+    Some(MpiMessage { buffer, count, data_type: count + 1, each })
+}
+
+const fn meets(
+    message: Option<MpiMessage>,
+    peer: Option<ArgumentAt>,
+    communicator: ArgumentAt,
+) -> Does {
+    Does::Meets { message, peer, communicator }
 }
 
 const fn batch(word: Option<u8>) -> Batch {
@@ -496,13 +532,39 @@ functions! {
     Driver cuCtxDestroy_v2 0 Does::Ends;
     Runtime cudaDeviceSetLimit 0 Does::Limits;
     Driver cuCtxSetLimit 0 Does::Limits;
+    Mpi MPI_Barrier 0 meets(None, None, Register(0));
+    Mpi MPI_Bcast 0 meets(message(0, 1, false), Some(Register(3)), Register(4));
+    Mpi MPI_Allreduce 0 meets(message(1, 2, false), None, Register(5));
+    Mpi MPI_Reduce 1 meets(message(1, 2, false), Some(Register(5)), Stack(0));
+    Mpi MPI_Allgather 1 meets(message(3, 4, true), None, Stack(0));
+    Mpi MPI_Allgatherv 2 meets(None, None, Stack(1));
+    Mpi MPI_Gather 2 meets(message(0, 1, false), Some(Stack(0)), Stack(1));
+    Mpi MPI_Gatherv 3 meets(message(0, 1, false), Some(Stack(1)), Stack(2));
+    Mpi MPI_Scatter 2 meets(message(3, 4, false), Some(Stack(0)), Stack(1));
+    Mpi MPI_Scatterv 3 meets(None, Some(Stack(1)), Stack(2));
+    Mpi MPI_Alltoall 1 meets(message(3, 4, true), None, Stack(0));
+    Mpi MPI_Alltoallv 3 meets(None, None, Stack(2));
+    Mpi MPI_Alltoallw 3 meets(None, None, Stack(2));
+    Mpi MPI_Reduce_scatter 0 meets(None, None, Register(5));
+    Mpi MPI_Reduce_scatter_block 0 meets(message(1, 2, true), None, Register(5));
+    Mpi MPI_Scan 0 meets(message(1, 2, false), None, Register(5));
+    Mpi MPI_Exscan 0 meets(message(1, 2, false), None, Register(5));
+    Mpi MPI_Send 0 meets(message(0, 1, false), Some(Register(3)), Register(5));
+    Mpi MPI_Ssend 0 meets(message(0, 1, false), Some(Register(3)), Register(5));
+    Mpi MPI_Recv 1 meets(None, Some(Register(3)), Register(5));
+    Mpi MPI_Sendrecv 6 meets(message(0, 1, false), Some(Register(3)), Stack(4));
+    Mpi MPI_Wait 0 NOTHING;
+    Mpi MPI_Waitall 0 NOTHING;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
 /// beginning, its argument the function's number. Words: clock when it returned; what it
 /// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its
-/// stub or handle), or the device.
+/// stub or handle), or the device. Of [`Does::Meets`]: root or other rank plus one, or 0, in the high
+/// half of the second word; ranks of the communicator, or 0; bytes, or [`NO_BYTES`].
 pub const HOST_CALL_WORDS: usize = 4;
+/// Bytes of a message that are not known.
+pub const NO_BYTES: u64 = u64::MAX;
 /// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
 /// given back (stamped before). Argument: the function's number. Words: address (0: all that is
 /// live on a device); bytes (0 for a free, or where they are not known); stream, or of a reset the
@@ -550,6 +612,11 @@ mod tests {
                         && within(stream)
                         && elements.is_none_or(|(count, data_type)| count < 6 && data_type < 6)
                         && peer.is_none_or(|peer| peer < 6)
+                }
+                Does::Meets { message, peer, communicator } => {
+                    within(communicator)
+                        && peer.is_none_or(within)
+                        && message.is_none_or(|of| of.buffer < of.count && of.data_type < 6)
                 }
                 Does::Plain { stream } => stream.is_none_or(|at| at < 6),
                 Does::Copies { bytes, kind, stream } => {

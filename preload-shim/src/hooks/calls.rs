@@ -1,4 +1,4 @@
-//! CUDA's runtime and driver, NCCL and cuBLAS: one hook for every function, whatever its arguments.
+//! CUDA's runtime and driver, NCCL, cuBLAS and MPI: one hook for every function, whatever its arguments.
 //!
 //! The hook keeps the argument registers, asks for the real function, copies the
 //! arguments that lie in memory, and calls it. It need not know types: no
@@ -7,7 +7,7 @@
 use super::cupti;
 use core::arch::naked_asm;
 use tprof_inject::frame::Frame;
-use tprof_inject::{callee, calls, entry_points};
+use tprof_inject::{callee, calls, entry_points, mpi};
 use tprof_wire::calls::{Does, FUNCTIONS, Library, Number};
 
 /// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
@@ -17,6 +17,8 @@ const NO_RUNTIME: u64 = 303;
 const NO_NCCL: u64 = 2;
 /// `CUBLAS_STATUS_NOT_INITIALIZED`.
 const NO_CUBLAS: u64 = 1;
+/// An error of no class that programs know: `MPI_ERR_OTHER` of Open MPI, `MPI_ERR_INTERN` of MPICH.
+const NO_MPI: u64 = 16;
 
 /// Names with their ends, by number.
 macro_rules! names {
@@ -110,6 +112,7 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
         Library::Nccl => (b"libnccl.so", NO_NCCL),
         Library::Cublas => (b"libcublas.so", NO_CUBLAS),
         Library::CublasLt => (b"libcublasLt.so", NO_CUBLAS),
+        Library::Mpi => (mpi::LIBRARY, NO_MPI),
     };
     let own = (&raw const NAMES) as usize;
     let given = match function.library {
@@ -118,6 +121,10 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     };
     let real = match (given, function.does) {
         (0, Does::Registers) => callee::find_by_page(name, number, frame.caller(), prefix, own),
+        // Tools wrap MPI's functions under their names, and call the next one.
+        (0, _) if function.library == Library::Mpi => {
+            callee::find_next(name, number, frame.caller(), prefix, own)
+        }
         (0, _) => callee::find(name, number, frame.caller(), prefix, own),
         (given, _) => given,
     };

@@ -100,7 +100,7 @@ fn on_host<'r>(rank: &'r RankTrace) -> impl Iterator<Item = Operation> + 'r {
             name: what.name.clone(),
             element_type: what.element_type.clone(),
             bytes: what.bytes,
-            group_size: size_on_host(rank, *process),
+            group_size: what.ranks.or_else(|| size_on_host(rank, *process)),
             process: *process,
             start_ns: *start_ns,
             duration_ns: *duration_ns,

@@ -1,4 +1,4 @@
-//! CUDA runtime and driver, NCCL and cuBLAS calls, as the preloaded library recorded
+//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls, as the preloaded library recorded
 //! them: rows of the trace. Where CUPTI records the same calls, its records are used; collectives
 //! come also from NCCL's profiler plugin.
 
@@ -185,6 +185,7 @@ impl Calls {
             Library::Driver => (SpanKind::Driver, ""),
             Library::Nccl => (SpanKind::Other, "nccl"),
             Library::Cublas | Library::CublasLt => (SpanKind::Other, "cublas"),
+            Library::Mpi => (SpanKind::Other, "mpi"),
         };
         let name = self.name(function, number, writer);
         Span {

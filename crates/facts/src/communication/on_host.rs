@@ -1,6 +1,7 @@
-//! Collectives that run on the host: gloo's and those of PyTorch over MPI.
+//! Operations between ranks that run on the host: gloo's, and MPI's.
 //!
-//! PyTorch's process groups put a range around the work itself (ProcessGroupGloo.cpp and
+//! MPI's are its calls that return when the rank's part is over, as the preloaded library recorded
+//! them: spans with the functions' names (`MPI_Allreduce`). PyTorch's process groups put a range around the work itself (ProcessGroupGloo.cpp and
 //! ProcessGroupMPI.cpp, `profilingTitle`: `gloo:all_reduce`). It begins when a thread of the group
 //! takes the operation up and ends when the operation is over, so that it holds the wait for the
 //! last rank, as a kernel of NCCL's does.
@@ -34,16 +35,46 @@ pub struct HostOperation {
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Bytes that this rank gave; none if unknown.
+    /// Bytes that this rank gave, or of the larger of what it gave and got; none if unknown.
     pub bytes: Option<u64>,
+    /// Ranks that take part, where the span has them.
+    pub ranks: Option<u32>,
 }
 
-/// The operation in the name of such a range: `all_reduce` of `gloo:all_reduce`.
-pub fn range_operation(name: &str) -> Option<&str> {
-    BACKENDS.iter().find_map(|backend| name.strip_prefix(backend))
+/// Functions of MPI that are such operations, and the operations.
+const FUNCTIONS: [(&str, &str); 21] = [
+    ("MPI_Barrier", "barrier"),
+    ("MPI_Bcast", "broadcast"),
+    ("MPI_Allreduce", "all_reduce"),
+    ("MPI_Reduce", "reduce"),
+    ("MPI_Allgather", "all_gather"),
+    ("MPI_Allgatherv", "all_gather"),
+    ("MPI_Gather", "gather"),
+    ("MPI_Gatherv", "gather"),
+    ("MPI_Scatter", "scatter"),
+    ("MPI_Scatterv", "scatter"),
+    ("MPI_Alltoall", "all_to_all"),
+    ("MPI_Alltoallv", "all_to_all"),
+    ("MPI_Alltoallw", "all_to_all"),
+    ("MPI_Reduce_scatter", "reduce_scatter"),
+    ("MPI_Reduce_scatter_block", "reduce_scatter"),
+    ("MPI_Scan", "scan"),
+    ("MPI_Exscan", "exscan"),
+    ("MPI_Send", "send"),
+    ("MPI_Ssend", "send"),
+    ("MPI_Recv", "recv"),
+    ("MPI_Sendrecv", "send_recv"),
+];
+
+/// The operation of a span with this name, if it may be one: `all_reduce` of `gloo:all_reduce` and of
+/// `MPI_Allreduce`.
+pub fn host_operation(name: &str) -> Option<&str> {
+    let of_range = BACKENDS.iter().find_map(|backend| name.strip_prefix(backend));
+    let known = || FUNCTIONS.iter().find(|(function, _)| *function == name).map(|of| of.1);
+    of_range.or_else(|| name.starts_with("MPI_").then(known).flatten())
 }
 
-/// Finds such ranges among the spans of a file; each text of arguments is read once.
+/// Finds such operations among the spans of a file; each text of arguments is read once.
 pub struct HostCollectives<'f> {
     file: &'f TraceFile,
     names: FxHashSet<NameId>,
@@ -53,37 +84,49 @@ pub struct HostCollectives<'f> {
 impl<'f> HostCollectives<'f> {
     /// Of a file; none where no name of it is one of theirs.
     pub fn of(file: &'f TraceFile) -> Option<HostCollectives<'f>> {
-        let is_range = |(_, name): &(NameId, &str)| range_operation(name).is_some();
+        let is_range = |(_, name): &(NameId, &str)| host_operation(name).is_some();
         let names: FxHashSet<NameId> = file.names().filter(is_range).map(|(id, _)| id).collect();
         let operations = FxHashMap::default();
         (!names.is_empty()).then_some(HostCollectives { file, names, operations })
     }
 
-    /// What a span is, if it is such a range.
+    /// What a span is, if it is such an operation.
     pub fn find(&mut self, span: &SpanOutline) -> Option<HostCollective> {
-        let may_be = matches!(span.kind, SpanKind::Annotation | SpanKind::Operator);
+        let may_be =
+            matches!(span.kind, SpanKind::Annotation | SpanKind::Operator | SpanKind::Other);
         if !may_be || !self.names.contains(&span.name) {
             return None;
         }
         let of = || HostOperation::of(self.file.name(span.name), self.file.name(span.args));
         let what = self.operations.entry((span.name, span.args)).or_insert_with(of).clone();
+        // A call that succeeded has its ranks: others exchanged nothing.
+        let is_call = span.kind == SpanKind::Other;
+        if is_call && what.ranks.is_none() {
+            return None;
+        }
         let SpanOutline { start_ns, duration_ns, process, .. } = *span;
         Some(HostCollective { start_ns, duration_ns, process, what })
     }
 }
 
 impl HostOperation {
-    /// By a range's name and its arguments, as torch.profiler writes them.
+    /// By a span's name and its arguments: a range's as torch.profiler writes them, a call's as the
+    /// collector does.
     fn of(name: &str, args: &str) -> HostOperation {
         let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
+        let whole = |key: &str| args.get(key).and_then(serde_json::Value::as_u64);
         let dims = args.get("Input Dims").map(ToString::to_string);
         let elements = dims.and_then(|dims| elements(dims.as_bytes()));
         let types = args.get("Input type").and_then(|types| types.as_array());
         let first = types.and_then(|types| types.first()?.as_str()).unwrap_or_default();
         let element_type = element_type(first.as_bytes());
-        let bytes = elements.and_then(|n| n.checked_mul(element_bytes(element_type)?));
-        let name = range_operation(name).unwrap_or(name);
-        HostOperation { name: operation(name), element_type: element_type.to_owned(), bytes }
+        let of_range = elements.and_then(|n| n.checked_mul(element_bytes(element_type)?));
+        HostOperation {
+            name: operation(host_operation(name).unwrap_or(name)),
+            element_type: element_type.to_owned(),
+            bytes: of_range.or_else(|| whole("bytes")),
+            ranks: whole("ranks").and_then(|ranks| u32::try_from(ranks).ok()),
+        }
     }
 }
 
@@ -94,7 +137,7 @@ mod tests {
     use tprof_trace::{TraceHeader, TraceWriter};
 
     #[test]
-    fn ranges_of_process_groups_on_the_host_are_collectives() {
+    fn ranges_of_process_groups_and_calls_of_mpi_are_operations() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -110,6 +153,9 @@ mod tests {
         span(SpanKind::Annotation, "mpi:_allgather_base", r#"{"Input Dims":[[7]]}"#);
         span(SpanKind::Annotation, "nccl:all_reduce", args);
         span(SpanKind::Python, "gloo:all_reduce", args);
+        span(SpanKind::Other, "MPI_Alltoall", r#"{"bytes":96,"ranks":4}"#);
+        span(SpanKind::Other, "MPI_Wait", "");
+        span(SpanKind::Other, "MPI_Bcast", r#"{"peer":7}"#);
         writer.write(&mut spans).unwrap();
         writer.finish().unwrap();
         let file = TraceFile::open(&path).unwrap();
@@ -117,13 +163,18 @@ mod tests {
         let found: Vec<HostCollective> =
             file.blocks::<SpanOutline>().flatten().filter_map(|span| finder.find(&span)).collect();
         let words = |one: &HostCollective| {
-            let HostOperation { name, element_type, bytes } = &one.what;
-            format!("{} {name} {element_type} {bytes:?}", one.start_ns)
+            let HostOperation { name, element_type, bytes, ranks } = &one.what;
+            format!("{} {name} {element_type} {bytes:?} {ranks:?}", one.start_ns)
         };
         let words: Vec<String> = found.iter().map(words).collect();
         assert_eq!(
             words,
-            ["10 all_reduce Float Some(8192)", "20 barrier  None", "30 all_gather  None"]
+            [
+                "10 all_reduce Float Some(8192) None",
+                "20 barrier  None None",
+                "30 all_gather  None None",
+                "60 all_to_all  Some(96) Some(4)",
+            ]
         );
     }
 }

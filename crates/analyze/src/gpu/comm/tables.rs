@@ -6,14 +6,14 @@ use super::bandwidth::{bus_factor, per_second};
 use super::{CollectiveTimes, OperationKey, Times};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
-const NO_SIZE: &str = "the trace lacks the message's size (torch.profiler has it since PyTorch \
-                       2.3)";
+const NO_SIZE: &str =
+    "the message's size was not recorded (torch.profiler has it since PyTorch 2.3)";
 const NO_MESSAGE: &str = "a barrier has no message";
 const NO_GROUP: &str = "the trace lacks the number of ranks";
 const NO_FACTOR: &str = "nccl-tests define no bus bandwidth for this operation";
 const NO_TIME: &str = "it took less than the clock's resolution";
 const NOTHING: &str = "no communication kernel and no collective on the host was recorded: one rank, \
-                       no NCCL, RCCL or gloo, or no recorded kernels";
+                       no NCCL, RCCL, gloo or MPI, or no recorded kernels";
 const NO_KERNELS: &str = "collectives were recorded without their kernels, which have the times";
 
 /// Tables over all ranks, and by rank for programs.
@@ -52,7 +52,7 @@ fn columns(key: &'static str, first: &[Column]) -> Table {
         Column::new("operation", "operation", Unit::Name),
     ]);
     Table::new(key, "Collectives by message size", columns).about(
-        "times are of kernels, or of gloo's work on the host, waiting for the last rank included; bus: bus bandwidth at the mean \
+        "times are of kernels, or of gloo's and MPI's work on the host, waiting for the last rank included; bus: bus bandwidth at the mean \
              time, best bus: at the shortest time, with the least waiting",
     )
 }

@@ -1,6 +1,6 @@
 //! How calls are shown: names, types and arguments as PyTorch's traces write them.
 
-use tprof_wire::calls::{Does, Function};
+use tprof_wire::calls::{Does, Function, NO_BYTES};
 
 /// What is known of a call besides its name, as a JSON object.
 pub(super) fn arguments(
@@ -23,6 +23,13 @@ pub(super) fn arguments(
         }
         Does::Allocates { .. } if detail > 0 => in_stream(format!(r#""bytes":{detail}"#)),
         Does::Selects => format!(r#"{{"device":{detail}}}"#),
+        Does::Meets { .. } => {
+            let bytes = (detail != NO_BYTES).then(|| format!(r#""bytes":{detail}"#));
+            let ranks = (stream != 0).then(|| format!(r#""ranks":{stream}"#));
+            let peer = kind.checked_sub(1).map(|peer| format!(r#""peer":{peer}"#));
+            let parts: Vec<String> = [bytes, ranks, peer].into_iter().flatten().collect();
+            return (!parts.is_empty()).then(|| format!("{{{}}}", parts.join(",")));
+        }
         _ if stream != 0 => in_stream(String::new()),
         _ => return None,
     })

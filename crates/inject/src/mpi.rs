@@ -1,0 +1,62 @@
+//! What a call of MPI exchanged.
+//!
+//! A handle of a type or communicator means something only to the library that gave it, so that is
+//! asked (`PMPI_Type_size`, `PMPI_Comm_size`), after the call returned with success: a bad handle
+//! would end the job. Both are local and take no lock that the call does not take.
+
+use crate::callee;
+use crate::frame::Frame;
+use core::ffi::c_int;
+use tprof_wire::calls::{FUNCTIONS, MpiMessage, NO_BYTES};
+
+/// How the names of MPI's libraries begin.
+pub const LIBRARY: &[u8] = b"libmpi";
+
+/// Numbers of functions that are asked, beyond those of hooks.
+const TYPE_SIZE: u32 = FUNCTIONS.len() as u32;
+const COMM_SIZE: u32 = TYPE_SIZE + 1;
+
+/// Ranks of a communicator; 0 if not known.
+pub fn ranks(frame: &Frame, communicator: u64) -> u64 {
+    ask(b"PMPI_Comm_size\0", COMM_SIZE, frame, communicator).unwrap_or(0)
+}
+
+/// Bytes of a message, or [`NO_BYTES`].
+pub fn bytes(frame: &Frame, message: Option<MpiMessage>, ranks: u64) -> u64 {
+    let known = || {
+        let MpiMessage { buffer, count, data_type, each } = message?;
+        let count = u64::try_from(frame.register(count) as c_int).ok()?;
+        if is_in_place(frame.register(buffer)) || each && ranks == 0 {
+            return None;
+        }
+        // Of nothing the type may be anything.
+        if count == 0 {
+            return Some(0);
+        }
+        let size = ask(b"PMPI_Type_size\0", TYPE_SIZE, frame, frame.register(data_type))?;
+        count.checked_mul(size)?.checked_mul(if each { ranks } else { 1 })
+    };
+    known().unwrap_or(NO_BYTES)
+}
+
+/// `MPI_IN_PLACE`: 1 in Open MPI, -1 in MPICH and those that share its ABI.
+fn is_in_place(buffer: u64) -> bool {
+    matches!(buffer, 1 | u64::MAX)
+}
+
+/// What a function of a handle stores in its second argument.
+fn ask(name: &'static [u8], number: u32, frame: &Frame, handle: u64) -> Option<u64> {
+    let address = callee::find_next(name, number, frame.caller(), LIBRARY, 0);
+    if address == 0 {
+        return None;
+    }
+    let mut size: c_int = -1;
+    // SAFETY: a function of MPI's of this type: the handle, an `int` or a pointer, is in one
+    // register either way, and the library has just worked with it.
+    let error = unsafe {
+        let function: unsafe extern "C" fn(u64, *mut c_int) -> c_int =
+            core::mem::transmute(address);
+        function(handle, &mut size)
+    };
+    u64::try_from(size).ok().filter(|_| error == 0)
+}
