@@ -3,16 +3,18 @@
 use std::io::IsTerminal;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns of a page outside of a terminal, and the least of any.
+/// Columns of a page outside of a terminal.
 pub const USUAL: usize = 80;
+/// Columns below which a terminal wraps lines.
+const LEAST: usize = 60;
 /// Columns beyond which a line is hard to follow.
-const MOST: usize = 160;
+const MOST: usize = 200;
 
-/// Columns for a page on stdout: those of the terminal, from 80 to 160.
+/// Columns for a page on stdout: those of the terminal, from 60 to 200.
 pub fn of_stdout() -> usize {
     let stdout = std::io::stdout();
     match terminal_size::terminal_size_of(&stdout).filter(|_| stdout.is_terminal()) {
-        Some((width, _)) => usize::from(width.0).clamp(USUAL, MOST),
+        Some((width, _)) => usize::from(width.0).clamp(LEAST, MOST),
         None => USUAL,
     }
 }

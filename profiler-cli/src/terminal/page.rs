@@ -139,8 +139,12 @@ const NAME: usize = 32;
 const LEAST_NAME: usize = 20;
 /// Columns before a name on a line of its own.
 const INDENT: usize = 6;
-/// Columns that are left to a column of words.
+/// Columns that are left to a column of words, where the page is not narrow: names have lines of
+/// their own there.
 const WORDS: usize = 12;
+const WORDS_OF_NARROW: usize = 20;
+/// Columns below which a page is narrow.
+const NARROW: usize = 80;
 
 /// Rows in columns; the last one is cut at the edge if it is left-aligned.
 pub struct Table {
@@ -198,12 +202,13 @@ impl Table {
         };
         let wanted = wanted.min(NAME);
         let last = widths.len() - 1;
+        let least = if page < NARROW { WORDS_OF_NARROW } else { WORDS };
         loop {
             let taken: usize = widths[..last].iter().map(|width| width + 2).sum();
             if taken + 2 + wanted <= page {
                 return widths;
             }
-            let words = (0..last).filter(|&at| self.left[at] && widths[at] > WORDS);
+            let words = (0..last).filter(|&at| self.left[at] && widths[at] > least);
             match words.max_by_key(|&at| widths[at]) {
                 Some(widest) => widths[widest] -= 1,
                 None => return widths,
@@ -218,14 +223,21 @@ impl Table {
         let wanted = widths.last().copied().unwrap_or(0);
         let below = self.left.last() == Some(&true) && room < LEAST_NAME.min(wanted);
         let line = |(at, row): (usize, &Vec<String>)| {
-            let mut line = String::new();
+            let (mut lines, mut line) = (Vec::new(), String::new());
             for (column, cell) in row.iter().enumerate() {
                 let room = widths.get(column).copied().unwrap_or(0);
                 let is_left = self.left.get(column).copied().unwrap_or(false);
+                // More numbers than fit go on below.
+                if column > 0 && column + 1 < columns && width(&line) + 2 + room > page {
+                    lines.push(std::mem::replace(&mut line, " ".repeat(INDENT - 2)));
+                }
                 line += "  ";
-                if column + 1 == columns && below && at > 0 {
+                let is_heading_here = at == 0 && width(&line) + width(cell) <= page;
+                if column + 1 == columns && below && !is_heading_here {
                     let name = shorten(cell.trim(), page - INDENT);
-                    return vec![line.trim_end().to_owned(), format!("{:INDENT$}{name}", "")];
+                    lines.push(line.trim_end().to_owned());
+                    lines.push(format!("{:INDENT$}{name}", ""));
+                    return lines;
                 }
                 if column + 1 == columns && is_left {
                     let room = page.saturating_sub(width(&line));
@@ -236,7 +248,8 @@ impl Table {
                     line += &right(cell, room);
                 }
             }
-            vec![line]
+            lines.push(line);
+            lines
         };
         self.rows.iter().enumerate().flat_map(line).collect()
     }

@@ -54,7 +54,7 @@ impl RankCpu {
         let host = has_host.then(|| RankHost::of(rank)).flatten();
         let host = host.filter(|of| kept.holds_thread(of.driver.process, of.driver.thread));
         let mut part = RankCpu {
-            waits: WaitsByPlace::of(cpu, options.mine),
+            waits: WaitsByPlace::of(cpu, rank.file, options.mine),
             loading: Loading::of(cpu, host.as_ref()),
             split: Split::of(rank, cpu, keep, options.data),
             ranges_within: kept.ranges(),

@@ -257,12 +257,12 @@ fn cells(at: &RankAt, row: &ThreadRow, ranked: bool) -> Vec<Cell> {
     cells
 }
 
-/// A thread as a person names it.
+/// A thread as a person names it; what it is by default has its program's name, cut off.
 fn name_of(at: &RankAt, row: &ThreadRow, ranked: bool) -> String {
-    match (&row.name, ranked) {
-        (Some(name), false) if *name != row.program => format!("{name} of {}", row.program),
-        (_, false) => row.program.clone(),
-        (Some(name), true) => format!("{}, {name} of {}", at.label, row.program),
-        (None, true) => format!("{}, {}", at.label, row.program),
-    }
+    let own = row.name.as_deref().filter(|name| !row.program.starts_with(*name));
+    let name = match own {
+        Some(own) => format!("{own} of {}", row.program),
+        None => row.program.clone(),
+    };
+    if ranked { format!("{}, {name}", at.label) } else { name }
 }

@@ -1,14 +1,19 @@
 //! Where all threads waited, and for what: over the whole run, by the function that explains
 //! a wait best.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
 use tprof_facts::units::duration;
-use tprof_trace::model::ThreadState;
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 
 use super::cells::{estimated, shown};
-use crate::document::{Cell, Column, Table, Unit};
+use super::thread_row::ThreadRow;
+use crate::document::{Cell, Column, FoldedRows, Table, Unit};
 use crate::rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, word};
+
+/// Places of idle threads that are listed.
+const MOST_PLACES: usize = 3;
 
 /// WaitsByPlace for one thing in one place.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,10 +24,13 @@ struct Waited {
     variance: f64,
 }
 
+/// Whether idle threads waited there, what for, and where.
+type WaitPlace = (bool, ThreadState, Option<Func>);
+
 /// WaitsByPlace by cause and place.
 #[derive(Debug, Default)]
 pub(super) struct WaitsByPlace {
-    by_place: FxHashMap<(ThreadState, Option<Func>), Waited>,
+    by_place: FxHashMap<WaitPlace, Waited>,
     /// Time that `--mine` leaves out.
     left_out_ns: u64,
 }
@@ -30,9 +38,10 @@ pub(super) struct WaitsByPlace {
 impl WaitsByPlace {
     /// Of a rank's samples. `mine`: only waits below the user's own functions, at the innermost
     /// of them.
-    pub fn of(cpu: &CpuTrace, mine: bool) -> WaitsByPlace {
+    pub fn of(cpu: &CpuTrace, file: &TraceFile, mine: bool) -> WaitsByPlace {
         let mut waits = WaitsByPlace::default();
         let is_running = |state| matches!(state, ThreadState::Running | ThreadState::Runnable);
+        let idle = idle_threads(cpu, file);
         for stretch in cpu.stretches.iter().filter(|stretch| !is_running(stretch.state)) {
             let functions = || stretch.stack.iter().map(|id| cpu.names.get(*id));
             let own = |func: &&Func| func.is_own() && !func.is_import();
@@ -44,15 +53,15 @@ impl WaitsByPlace {
                 waits.left_out_ns += stretch.weight_ns;
                 continue;
             }
-            waits.put(
-                (stretch.state, place),
-                Waited { ns: stretch.weight_ns, rows: stretch.samples, variance: stretch.variance },
-            );
+            let is_idle = idle.contains(&(stretch.process, stretch.thread));
+            let ns = stretch.weight_ns;
+            let (rows, variance) = (stretch.samples, stretch.variance);
+            waits.put((is_idle, stretch.state, place), Waited { ns, rows, variance });
         }
         waits
     }
 
-    fn put(&mut self, key: (ThreadState, Option<Func>), more: Waited) {
+    fn put(&mut self, key: WaitPlace, more: Waited) {
         let sum = self.by_place.entry(key).or_default();
         sum.ns += more.ns;
         sum.rows += more.rows;
@@ -70,6 +79,7 @@ impl WaitsByPlace {
         let columns = vec![
             Column::new("waited_ns", "waited", Unit::Duration),
             Column::new("waits_for", "for", Unit::Text),
+            Column::data("idle", Unit::Flag),
             Column::data("rows", Unit::Count),
             Column::data("layer", Unit::Text),
             Column::data("module", Unit::Text),
@@ -90,10 +100,10 @@ impl WaitsByPlace {
         let mut sorted: Vec<_> = self.by_place.iter().filter(|(_, sum)| sum.ns > 0).collect();
         sorted.sort_by(|a, b| {
             let name = |place: &Option<Func>| place.as_ref().map(|func| func.name.clone());
-            let order = b.1.ns.cmp(&a.1.ns).then_with(|| a.0.0.cmp(&b.0.0));
-            order.then_with(|| name(&a.0.1).cmp(&name(&b.0.1)))
+            let order = (a.0.0, b.1.ns, a.0.1).cmp(&(b.0.0, a.1.ns, b.0.1));
+            order.then_with(|| name(&a.0.2).cmp(&name(&b.0.2)))
         });
-        for ((state, place), waited) in sorted {
+        for ((idle, state, place), waited) in sorted.iter().copied() {
             let (layer, module, name): (Cell, Cell, Cell) = match place {
                 Some(func) => {
                     (func.layer.word().into(), func.module.to_string().into(), shown(func).into())
@@ -101,10 +111,44 @@ impl WaitsByPlace {
                 None => (Cell::Empty, Cell::Empty, NO_STACK.into()),
             };
             let time = estimated(waited.ns, waited.variance);
-            table.row(vec![time, word(*state).into(), waited.rows.into(), layer, module, name]);
+            let (idle, rows) = ((*idle).into(), waited.rows.into());
+            table.row(vec![time, word(*state).into(), idle, rows, layer, module, name]);
         }
+        table.folded = idle_places(&sorted);
         table
     }
+}
+
+/// Places at the end in which idle threads waited.
+fn idle_places(sorted: &[(&WaitPlace, &Waited)]) -> Option<FoldedRows> {
+    let from = sorted.iter().position(|((idle, ..), _)| *idle)?;
+    let idle = &sorted[from..];
+    let ns = idle.iter().map(|(_, waited)| waited.ns).sum();
+    let names: Vec<String> = (idle.iter().take(MOST_PLACES))
+        .map(|((.., place), _)| place.as_ref().map_or(NO_STACK.to_owned(), |func| shown(func)))
+        .collect();
+    let more = if idle.len() > MOST_PLACES { ", …" } else { "" };
+    let line = format!("and idle threads for {} in {}{more}", duration(ns), names.join(", "));
+    Some(FoldedRows { from, line })
+}
+
+/// Threads that had next to nothing to do, as `report threads` folds them.
+fn idle_threads(cpu: &CpuTrace, file: &TraceFile) -> FxHashSet<(ProcessIndex, ThreadIndex)> {
+    let mut rows: FxHashMap<(ProcessIndex, ThreadIndex), ThreadRow> = FxHashMap::default();
+    for stretch in &cpu.stretches {
+        let row = rows.entry((stretch.process, stretch.thread)).or_default();
+        *row.by_state.entry(stretch.state).or_default() += stretch.weight_ns;
+    }
+    let pids: FxHashMap<ProcessIndex, u32> =
+        file.processes().iter().map(|row| (row.process, row.pid)).collect();
+    let tids: FxHashMap<ThreadIndex, u32> =
+        file.threads().iter().map(|row| (row.thread, row.tid)).collect();
+    let is_idle = |((process, thread), mut row): (_, ThreadRow)| {
+        row.pid = pids.get(&process).copied().unwrap_or(0);
+        row.tid = tids.get(&thread).copied().unwrap_or(0);
+        row.is_idle().then_some((process, thread))
+    };
+    rows.into_iter().filter_map(is_idle).collect()
 }
 
 /// The innermost function that explains a wait best: not the kernel's, and
@@ -145,8 +189,9 @@ mod tests {
             ..Sample::default()
         };
         made.writer.write(&mut vec![row(10, 10, 1), row(40, 20, 2)]).unwrap();
-        let cpu = CpuTrace::load(&made.finish(), &mut Vec::new());
-        WaitsByPlace::of(&cpu, mine).table(2)
+        let file = made.finish();
+        let cpu = CpuTrace::load(&file, &mut Vec::new());
+        WaitsByPlace::of(&cpu, &file, mine).table(2)
     }
 
     #[test]
@@ -154,7 +199,7 @@ mod tests {
         let places = |table: &Table| -> Vec<(Option<f64>, String)> {
             let row = |row: &Vec<Cell>| {
                 let number = row[0].value().and_then(|value| value.number());
-                (number, format!("{:?}", row[5]))
+                (number, format!("{:?}", row[6]))
             };
             table.rows.iter().map(row).collect()
         };

@@ -144,7 +144,7 @@ fn curves(page: &mut Page, table: &Table) {
         }
         let buckets = buckets(table, at, first, last);
         let Some(most) = buckets.iter().flatten().max().copied() else { continue };
-        let line = plot::curve(&buckets, buckets.len(), most);
+        let line = plot::curve(&buckets, buckets.len(), most, page.width());
         let highest = shown_value(&Value::Unsigned(most), column.unit);
         page.line(&format!("  {:<8} {line} {highest:>10} max", column.heading));
     }

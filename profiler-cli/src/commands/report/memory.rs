@@ -38,10 +38,10 @@ pub fn body(page: &mut Page, report: &Report, top: usize) {
     growth(page, &rank.host_memory);
     if report.ranks.len() > 1 {
         page.gap();
-        page.line(&format!(
-            "This is {}, with the highest peak; --rank N selects another.",
-            rank.label
-        ));
+        page.paragraph(
+            0,
+            &format!("This is {}, with the highest peak; --rank N selects another.", rank.label),
+        );
     }
 }
 
@@ -175,7 +175,7 @@ fn over_time(page: &mut Page, timeline: &Timeline) {
                 let own = most(buckets).unwrap_or(0);
                 let shared = name == resident.0 || name == "heap";
                 let scale = highest.filter(|_| shared).unwrap_or(own);
-                let line = plot::curve(buckets, length, scale);
+                let line = plot::curve(buckets, length, scale, page.width());
                 page.line(&format!("  {name:<7} {line} {:>10} max", bytes(own)));
             }
         }

@@ -1,16 +1,18 @@
 //! Curves as one line of blocks each.
 
-/// Columns of a curve.
+/// Parts of the time that a curve has a value for.
 pub const COLUMNS: usize = 52;
+/// Columns beside a curve: what it is, and its highest value.
+const BESIDE: usize = 28;
 
 const LEVELS: [char; 8] = [
     '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
 
-/// One character per column, each the maximum of its buckets; a space where
-/// nothing is known, the lowest block for anything from 0 on.
-pub fn curve(buckets: &[Option<u64>], length: usize, highest: u64) -> String {
-    let columns = COLUMNS.min(length.max(1));
+/// One character per column, as many as a page of `page` columns has room for, each the maximum
+/// of its buckets; a space where nothing is known, the lowest block for anything from 0 on.
+pub fn curve(buckets: &[Option<u64>], length: usize, highest: u64, page: usize) -> String {
+    let columns = COLUMNS.min(page.saturating_sub(BESIDE)).min(length).max(1);
     (0..columns)
         .map(|column| {
             let (from, to) = (column * length / columns, (column + 1) * length / columns);
@@ -40,10 +42,11 @@ mod tests {
         let mut buckets = vec![Some(0); 200];
         buckets[0] = None;
         buckets[150] = Some(700);
-        let line: Vec<char> = curve(&buckets, 200, 700).chars().collect();
+        let line: Vec<char> = curve(&buckets, 200, 700, 80).chars().collect();
         assert_eq!(line.len(), COLUMNS);
         assert_eq!(line.iter().filter(|c| **c == LEVELS[7]).count(), 1);
-        assert_eq!(curve(&[None, Some(3)], 2, 3), " \u{2588}");
-        assert_eq!(curve(&[Some(3)], 3, 3), "\u{2588}  ");
+        assert_eq!(curve(&buckets, 200, 700, 60).chars().count(), 60 - BESIDE);
+        assert_eq!(curve(&[None, Some(3)], 2, 3, 80), " \u{2588}");
+        assert_eq!(curve(&[Some(3)], 3, 3, 80), "\u{2588}  ");
     }
 }

@@ -26,9 +26,10 @@ pub fn table(page: &mut Page, report: &Report, top: usize) {
     page.heading("Ranks, by peak");
     let mut ranks: Vec<&Rank> = report.ranks.iter().collect();
     ranks.sort_by_key(|rank| std::cmp::Reverse(weight(rank)));
-    let headings =
-        ["heap peak", "at", "live at exit", "allocations", "resident", "processes", "rank"];
-    let mut table = Table::new(&headings);
+    let headings = ["heap peak", "at", "live at exit", "allocations", "resident", "processes"];
+    let headings: Vec<(&str, bool)> =
+        [("rank", true)].into_iter().chain(headings.map(|text| (text, false))).collect();
+    let mut table = Table::aligned(&headings);
     for rank in ranks.iter().take(top) {
         table.row(row(rank));
     }
@@ -38,7 +39,7 @@ pub fn table(page: &mut Page, report: &Report, top: usize) {
     {
         if left > 1 {
             let mut cells = vec!["...".to_owned(); headings.len() - 1];
-            cells.push(format!("{} more", left - 1));
+            cells.insert(0, format!("{} more", left - 1));
             table.row(cells);
         }
         table.row(row(last));
@@ -50,13 +51,13 @@ pub fn table(page: &mut Page, report: &Report, top: usize) {
 fn row(rank: &Rank) -> Vec<String> {
     let memory = &rank.host_memory;
     vec![
+        rank.label.clone(),
         cell(&memory.peak_bytes, bytes),
         cell(&memory.peak_at_ns, duration),
         cell(&memory.live_at_exit_bytes, bytes),
         cell(&memory.allocations, count),
         resident(rank),
         count(rank.processes as u64),
-        rank.label.clone(),
     ]
 }
 
