@@ -9,6 +9,8 @@ use super::call::Call;
 use crate::os::proc;
 use crate::os::sys;
 use crate::perf::record::Registers;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use tprof_trace::model::ThreadState;
 
 /// Bytes of stack that are read.
@@ -33,7 +35,8 @@ pub struct Blocked {
 /// A thread that waits; `None` if it does not, or nothing can be known of it.
 /// `stack`: what is on its stack is wanted.
 pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
-    let text = text_of(pid, tid);
+    let file = file_of(pid, tid);
+    let text = text_of(file.as_ref());
     let mut blocked = Blocked::default();
     if let Some(at) = parse(&text) {
         let call = at.call();
@@ -56,12 +59,13 @@ pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
     let known =
         blocked.registers.is_some() || blocked.waits_for.is_some() || blocked.function.is_some();
     // It may have gone on meanwhile.
-    (known && text_of(pid, tid) == text).then_some(blocked)
+    (known && text_of(file.as_ref()) == text).then_some(blocked)
 }
 
 /// The descriptor that a thread waits for, if it is still where it had these registers.
 pub fn descriptor(pid: u32, tid: u32, at: Registers) -> Option<u32> {
-    let now = parse(&text_of(pid, tid)).filter(|now| (now.pc, now.sp) == (at.pc, at.sp))?;
+    let now = parse(&text_of(file_of(pid, tid).as_ref()))
+        .filter(|now| (now.pc, now.sp) == (at.pc, at.sp))?;
     now.call()?.descriptor(|address| word(pid, address))
 }
 
@@ -70,9 +74,16 @@ fn word(pid: u32, at: u64) -> Option<u32> {
     (sys::read_memory(pid, at, &mut bytes) == bytes.len()).then(|| u32::from_ne_bytes(bytes))
 }
 
-fn text_of(pid: u32, tid: u32) -> String {
-    let text = proc::read(&format!("/proc/{pid}/task/{tid}/syscall"));
-    String::from_utf8(text).unwrap_or_default()
+fn file_of(pid: u32, tid: u32) -> Option<File> {
+    File::open(format!("/proc/{pid}/task/{tid}/syscall")).ok()
+}
+
+/// What the file of a thread's system call has now; empty if that may not be read.
+fn text_of(file: Option<&File>) -> String {
+    // Number, eight words of 16 digits.
+    let mut text = [0; 256];
+    let got = file.and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+    String::from_utf8_lossy(&text[..got]).into_owned()
 }
 
 /// The kernel's function in which a thread waits.

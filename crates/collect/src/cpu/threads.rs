@@ -3,6 +3,7 @@
 
 use super::sample::{Counts, Frame, Kind};
 use crate::perf::record::Registers;
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use tprof_trace::model::ThreadState;
 
@@ -68,7 +69,7 @@ struct Thread {
 /// All threads.
 #[derive(Debug, Default)]
 pub struct Threads {
-    of: HashMap<u32, Thread>,
+    of: FxHashMap<u32, Thread>,
     /// When threads ended, by tid.
     gone: HashMap<u32, u64>,
 }

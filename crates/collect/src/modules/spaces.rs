@@ -8,6 +8,7 @@ use super::cache::{LoadedModule, ModuleCache};
 use super::rows::ModuleRows;
 use crate::elf::{Elf, FileId, VDSO, own_vdso};
 use crate::os::maps::{Mapping, read_code_maps};
+use rustc_hash::FxHashMap;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -61,11 +62,11 @@ pub struct MetModule {
 /// All processes.
 #[derive(Default)]
 pub struct Spaces {
-    of: HashMap<u32, Space>,
+    of: FxHashMap<u32, Space>,
     cache: ModuleCache,
     rows: Vec<Option<ModuleRows>>,
     by_file: HashMap<FileId, usize>,
-    memo: HashMap<(usize, u64), Row>,
+    memo: FxHashMap<(usize, u64), Row>,
     /// Modules met since they were last asked for.
     pub met: Vec<MetModule>,
 }

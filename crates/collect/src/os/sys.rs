@@ -246,18 +246,34 @@ pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
     try_read(pid, address, into).unwrap_or(0)
 }
 
+/// Reads several pieces of it by one system call; how many bytes could be read from the front.
+pub fn read_pieces<'a>(pid: u32, pieces: impl Iterator<Item = (u64, &'a mut [u8])>) -> usize {
+    let (mut local, mut remote) = (Vec::new(), Vec::new());
+    for (address, into) in pieces {
+        pages_of(address, into.len(), &mut remote);
+        local.push(IoSliceMut::new(into));
+    }
+    match local.is_empty() {
+        true => 0,
+        false => process_vm_readv(Pid::from_raw(pid as i32), &mut local, &remote).unwrap_or(0),
+    }
+}
+
 fn try_read(pid: u32, address: u64, into: &mut [u8]) -> nix::Result<usize> {
-    // Page by page: the kernel stops at the first piece that it cannot read.
     let mut remote = Vec::with_capacity(into.len() / 4096 + 2);
+    pages_of(address, into.len(), &mut remote);
+    process_vm_readv(Pid::from_raw(pid as i32), &mut [IoSliceMut::new(into)], &remote)
+}
+
+/// Page by page: the kernel stops at the first piece that it cannot read.
+fn pages_of(address: u64, len: usize, pages: &mut Vec<RemoteIoVec>) {
     let mut at = address;
-    let end = address.saturating_add(into.len() as u64);
-    while at < end {
+    let end = address.saturating_add(len as u64);
+    while at < end && pages.len() < libc::UIO_MAXIOV as usize {
         let next = ((at | 4095) + 1).min(end);
-        remote.push(RemoteIoVec { base: at as usize, len: (next - at) as usize });
+        pages.push(RemoteIoVec { base: at as usize, len: (next - at) as usize });
         at = next;
     }
-    remote.truncate(1024); // IOV_MAX
-    process_vm_readv(Pid::from_raw(pid as i32), &mut [IoSliceMut::new(into)], &remote)
 }
 
 /// Whether memory of another process can be read now: not while it is becoming another

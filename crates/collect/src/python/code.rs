@@ -2,12 +2,15 @@
 
 use super::memory::ProcessMemory;
 use super::naming::NamedBy;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
-use tprof_wire::python::{self, Chars, CodeHead, Layout};
+use tprof_wire::python::{self, Chars, CodeHead, Layout, Memory as _};
 
 /// CodeObject objects that are kept.
 const MAX_CODES: usize = 1 << 16;
+/// All that is read of an object to check it lies in so much of it, whatever the version.
+const HEAD_BYTES: usize = 160;
 /// An object is checked to be the same at least that often: its memory may have
 /// been given to another.
 const CHECK: Duration = Duration::from_secs(1);
@@ -27,6 +30,8 @@ pub struct CodeObject {
     pub named_by: Option<NamedBy>,
     first_line: u32,
     lines: Vec<u8>,
+    /// Lines of the instructions met so far: the table is read from its beginning for each.
+    met: RefCell<FxHashMap<u64, u32>>,
     /// Pointers that separate it from another at the same address.
     identity: [u64; 3],
     read: Instant,
@@ -36,27 +41,25 @@ pub struct CodeObject {
 /// CodeObject objects met so far, by address; `None` for what is none.
 #[derive(Default)]
 pub struct Codes {
-    known: HashMap<u64, Option<CodeObject>>,
+    known: FxHashMap<u64, Option<CodeObject>>,
 }
 
 impl Codes {
+    /// Where to read ahead, of those at these addresses that will be checked.
+    pub fn due(&self, at: impl Iterator<Item = u64>) -> impl Iterator<Item = (u64, usize)> {
+        let due = at.filter(|at| matches!(self.known.get(at), Some(Some(code)) if code.is_due()));
+        due.map(|at| (at, HEAD_BYTES))
+    }
+
     /// The code object at an address.
-    pub fn get(
-        &mut self,
-        mut memory: &ProcessMemory,
-        layout: &Layout,
-        at: u64,
-    ) -> Option<&CodeObject> {
+    pub fn get(&mut self, memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<&CodeObject> {
         if self.known.len() > MAX_CODES {
             self.known.clear();
         }
         let stale = match self.known.get_mut(&at) {
             Some(Some(code)) if code.is_due() => {
                 code.checked = Instant::now();
-                {
-                    let head = python::code(&mut memory, layout, at);
-                    head.as_ref().map(identity) != Some(code.identity)
-                }
+                identity_at(memory, layout, at) != Some(code.identity)
             }
             Some(Some(_)) => false,
             // What could not be read once may be whole now.
@@ -74,6 +77,13 @@ fn identity(head: &CodeHead) -> [u64; 3] {
     [head.name, head.file, u64::from(head.first_line)]
 }
 
+/// The same of what lies at an address now.
+fn identity_at(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<[u64; 3]> {
+    let name = memory.u64(at.wrapping_add(layout.name))?;
+    let file = memory.u64(at.wrapping_add(layout.file))?;
+    Some([name, file, u64::from(memory.u32(at.wrapping_add(layout.first_line))?)])
+}
+
 fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObject> {
     let head = python::code(&mut memory, layout, at)?;
     let len = head.lines_bytes as usize;
@@ -87,6 +97,7 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
         is_own,
         first_line: head.first_line,
         lines: if len == 0 { Vec::new() } else { memory.bytes(head.lines, len)? },
+        met: RefCell::default(),
         identity: identity(&head),
         read: Instant::now(),
         checked: Instant::now(),
@@ -126,7 +137,9 @@ impl CodeObject {
 
     /// The line of an instruction; the first one's if it is not in the table.
     pub fn line(&self, layout: &Layout, code: u64, instruction: u64) -> u32 {
-        let table = self.lines.iter().copied();
-        python::line(layout, code, self.first_line, instruction, table)
+        *self.met.borrow_mut().entry(instruction).or_insert_with(|| {
+            let table = self.lines.iter().copied();
+            python::line(layout, code, self.first_line, instruction, table)
+        })
     }
 }

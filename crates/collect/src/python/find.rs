@@ -8,7 +8,7 @@ use crate::modules::LoadedModule;
 use crate::os::proc;
 use crate::os::sys;
 use crate::symbols::{SymbolTable, routine, variable};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::path::Path;
 use tprof_wire::python::{Interpreter, Memory as _};
 
@@ -28,7 +28,7 @@ pub struct FoundPython {
     pub start: u64,
     end: u64,
     /// Return addresses asked for, and whether they lie in the loop.
-    loops: HashMap<u64, bool>,
+    loops: FxHashMap<u64, bool>,
 }
 
 impl FoundPython {
@@ -118,7 +118,7 @@ pub fn find(
             bias: module.bias,
             start: module.start,
             end: module.end,
-            loops: HashMap::new(),
+            loops: FxHashMap::default(),
         }));
     }
     last

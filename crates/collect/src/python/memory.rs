@@ -6,12 +6,27 @@ use tprof_wire::python;
 
 /// Bytes read at once: frames of an interpreter lie close together.
 const BLOCK: usize = 2048;
+/// Blocks that are read ahead, at most.
+const MAX_AHEAD: usize = 8;
+
+/// Some of a process's memory.
+struct Block {
+    start: u64,
+    bytes: Vec<u8>,
+    /// Something in it was wanted.
+    used: bool,
+}
+
+/// Where the blocks of a reading lay that were used. Most lie there at the next one of the same
+/// thread, so that one system call reads them all: a call costs several times what its bytes do.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Vec<(u64, usize)>);
 
 /// The memory of a process, as it is at one moment: what was read once is not
 /// read again, so that one value is the same throughout a reading.
 pub struct ProcessMemory {
     pid: u32,
-    blocks: RefCell<Vec<(u64, Vec<u8>)>>,
+    blocks: RefCell<Vec<Block>>,
 }
 
 impl ProcessMemory {
@@ -20,55 +35,107 @@ impl ProcessMemory {
         ProcessMemory { pid, blocks: RefCell::new(Vec::new()) }
     }
 
+    /// What lies at these places is read.
+    pub fn with(pid: u32, places: &Places) -> ProcessMemory {
+        let memory = ProcessMemory::new(pid);
+        memory.read_ahead(places.0.iter().take(MAX_AHEAD).copied());
+        memory
+    }
+
+    /// Reads pieces that will be wanted, given by address and length, by one system call.
+    pub fn read_ahead(&self, places: impl Iterator<Item = (u64, usize)>) {
+        let blank = |(start, len)| Block { start, bytes: vec![0; len], used: false };
+        let mut ahead: Vec<Block> = places.map(blank).collect();
+        let pieces = ahead.iter_mut().map(|block| (block.start, block.bytes.as_mut_slice()));
+        let mut got = sys::read_pieces(self.pid, pieces);
+        // The kernel stops at the first piece that it cannot read.
+        ahead.retain_mut(|block| {
+            block.bytes.truncate(got);
+            got -= block.bytes.len();
+            !block.bytes.is_empty()
+        });
+        self.blocks.borrow_mut().extend(ahead);
+    }
+
+    /// Where the blocks lie that were used, for the next reading.
+    pub fn places(&self) -> Places {
+        let blocks = self.blocks.borrow();
+        let used = blocks.iter().filter(|block| block.used && !block.bytes.is_empty());
+        Places(used.map(|block| (block.start, block.bytes.len())).collect())
+    }
+
     /// Bytes at an address; `None` if they cannot be read.
     pub fn bytes(&self, address: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.copy(address, &mut bytes).then_some(bytes)
+    }
+
+    /// Copies bytes at an address; false if they cannot be read.
+    fn copy(&self, address: u64, into: &mut [u8]) -> bool {
         if address < 4096 || address >> 56 != 0 {
-            return None;
+            return false;
         }
+        let len = into.len();
         if len > BLOCK / 2 {
-            let mut bytes = vec![0; len];
-            return (sys::read_memory(self.pid, address, &mut bytes) == len).then_some(bytes);
+            return sys::read_memory(self.pid, address, into) == len;
         }
         let mut blocks = self.blocks.borrow_mut();
-        let holds = |(start, bytes): &&(u64, Vec<u8>)| {
-            let at = address.wrapping_sub(*start);
-            at.saturating_add(len as u64) <= bytes.len() as u64
+        let known = blocks.iter_mut().rev().find(|block| {
+            let at = address.wrapping_sub(block.start);
+            at.saturating_add(len as u64) <= block.bytes.len() as u64
+        });
+        let block = match known {
+            Some(block) => block,
+            None => {
+                blocks.push(self.block_with(address, len));
+                match blocks.last_mut() {
+                    Some(block) => block,
+                    None => return false,
+                }
+            }
         };
-        if let Some((start, bytes)) = blocks.iter().rev().find(holds) {
-            let at = (address - start) as usize;
-            return Some(bytes[at..at + len].to_vec());
-        }
+        block.used = true;
+        let found = address.checked_sub(block.start).and_then(|at| {
+            let at = at as usize;
+            block.bytes.get(at..at.checked_add(len)?)
+        });
+        found.inspect(|found| into.copy_from_slice(found)).is_some()
+    }
+
+    /// Reads what lies around an address.
+    fn block_with(&self, address: u64, len: usize) -> Block {
         // More of what lies below than above: callers' frames lie below.
         let below = (BLOCK * 3 / 4) as u64 & !7;
         let page = address & !4095;
-        let start = address.saturating_sub(below).max(page.saturating_sub(4096)).max(4096);
+        let mut start = address.saturating_sub(below).max(page.saturating_sub(4096)).max(4096);
         let mut bytes = vec![0; BLOCK.max((address - start) as usize + len)];
         let mut got = sys::read_memory(self.pid, start, &mut bytes);
-        let mut from = start;
-        if from + got as u64 <= address {
+        if start + got as u64 <= address {
             // The page below is not mapped.
-            from = address;
+            start = address;
             bytes.truncate(len.max(256));
-            got = sys::read_memory(self.pid, from, &mut bytes);
+            got = sys::read_memory(self.pid, start, &mut bytes);
         }
         bytes.truncate(got);
-        let at = (address - from) as usize;
-        let found = bytes.get(at..at + len).map(<[u8]>::to_vec);
-        blocks.push((from, bytes));
-        found
+        Block { start, bytes, used: false }
+    }
+
+    fn word<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
+        let mut word = [0; N];
+        self.copy(at, &mut word).then_some(word)
     }
 }
 
 impl python::Memory for &ProcessMemory {
     fn u64(&mut self, at: u64) -> Option<u64> {
-        Some(u64::from_le_bytes(self.bytes(at, 8)?.try_into().ok()?))
+        Some(u64::from_le_bytes(self.word(at)?))
     }
 
     fn u32(&mut self, at: u64) -> Option<u32> {
-        Some(u32::from_le_bytes(self.bytes(at, 4)?.try_into().ok()?))
+        Some(u32::from_le_bytes(self.word(at)?))
     }
 
     fn u8(&mut self, at: u64) -> Option<u8> {
-        self.bytes(at, 1)?.first().copied()
+        self.word(at).map(|[byte]| byte)
     }
 }

@@ -2,10 +2,11 @@
 
 use super::find::{FoundPython, find, may_be};
 use super::function::PyFunction;
-use super::memory::ProcessMemory;
+use super::memory::{Places, ProcessMemory};
 use super::names::{NamingFrame, ThreadNames};
 use super::{code, stack};
 use crate::modules::Spaces;
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,8 +46,10 @@ struct Interpreter {
     found: FoundPython,
     /// Address of each thread's state, by tid.
     threads: HashMap<u32, u64>,
+    /// What was read of each thread, by tid.
+    places: HashMap<u32, Places>,
     codes: code::Codes,
-    named: HashMap<(u64, u32), Arc<PyFunction>>,
+    named: FxHashMap<(u64, u32), Arc<PyFunction>>,
     /// Where its lock lies; of several, the one that was last read.
     lock: Option<Range<u64>>,
     names: ThreadNames,
@@ -150,8 +153,9 @@ impl Pythons {
                 Some(Ok(found)) => PyProcess::Python(Box::new(Interpreter {
                     found,
                     threads: HashMap::new(),
+                    places: HashMap::new(),
                     codes: code::Codes::default(),
-                    named: HashMap::new(),
+                    named: FxHashMap::default(),
                     lock: None,
                     names: ThreadNames::default(),
                 })),
@@ -165,13 +169,19 @@ impl Pythons {
 impl Interpreter {
     /// A thread's frames, and its name where that is new.
     fn stack(&mut self, pid: u32, tid: u32) -> Option<(PyStack, Option<String>)> {
-        let memory = ProcessMemory::new(pid);
+        let memory = match self.places.get(&tid) {
+            Some(places) => ProcessMemory::with(pid, places),
+            None => ProcessMemory::new(pid),
+        };
         let state = self.thread(&memory, tid)?;
         let layout = &self.found.known.layout;
         let (raw, cut) = stack::read(&memory, layout, state)?;
         let lock = stack::look_at_lock(&memory, &self.found.known, self.found.runtime, state);
         let gil = lock.as_ref().and_then(|lock| lock.held);
         self.lock = lock.map(|lock| lock.place).or(self.lock.take());
+        // Code is read once in a while: its places are not these.
+        self.places.insert(tid, memory.places());
+        memory.read_ahead(self.codes.due(raw.iter().map(|frame| frame.code)));
         let mut stack = PyStack { cut, gil, ..PyStack::default() };
         // A worker has frames of the process that it was forked from around its own.
         let mut naming = None;
@@ -216,6 +226,7 @@ impl Interpreter {
             return Some(*state);
         }
         self.threads.clear();
+        self.places.clear();
         for state in stack::thread_states(memory, layout, self.found.runtime) {
             if let Some(tid) = stack::tid_of(memory, layout, state) {
                 self.threads.insert(tid, state);

@@ -7,6 +7,7 @@ use crate::out::files::OpenFile;
 use crate::python::{self, PyFunction};
 use crate::symbols;
 use crate::targets::code::Code;
+use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,11 +31,11 @@ pub struct CpuRows {
     /// Threads that have ended: what comes of their tid is late, until another
     /// thread of that tid shows up.
     ended: HashSet<u32>,
-    stacks: HashMap<(Vec<u64>, u8), StackId>,
+    stacks: FxHashMap<(Vec<u64>, u8), StackId>,
     next_stack: StackId,
-    kernel: HashMap<u64, u64>,
+    kernel: FxHashMap<u64, u64>,
     kernel_functions: HashMap<Arc<str>, u64>,
-    named: HashMap<Arc<PyFunction>, u64>,
+    named: FxHashMap<Arc<PyFunction>, u64>,
 }
 
 /// Where rows go.
