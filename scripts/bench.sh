@@ -3,6 +3,7 @@
 # it with what it should cost. About ten minutes; see docs/overhead.md.
 #
 #   scripts/bench.sh [--quick] [--json FILE] [--only NAME] [--write-docs] [--tprof PATH]
+#                    [--torch-python PATH]
 #
 # Builds the release binary first, unless --tprof names one.
 set -eu

@@ -15,6 +15,7 @@ import big_c
 import gpu
 import hta
 import imports
+import overhead_line
 import processes
 import python_stacks
 import scale
@@ -24,7 +25,7 @@ from measure import Pairs, Run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
-PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "gpu", "python", "scale")
+PARTS = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory", "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line")
 # Above this, every record's way to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
@@ -36,6 +37,7 @@ class Bench:
         self.built = Path(tempfile.mkdtemp(prefix="bench-programs-"))
         self.rows, self.sections, self.notes = [], [], []
         self.scale = []
+        self.overhead_line, self.tables = [], []
         # A copy: a build that goes on meanwhile does not change what is measured.
         self.tprof = shutil.copy2(args.tprof, self.built / "tprof")
         self.heaptrack = shutil.which("heaptrack")
@@ -309,8 +311,11 @@ class Bench:
     def growth(self):
         scale.measure(self, ROOT, self.built)
 
+    def line(self):
+        overhead_line.measure(self)
+
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line)
         for name, part in zip(PARTS, parts, strict=True):
             if self.args.only in (None, name):
                 print(f"bench: {name}", file=sys.stderr)
@@ -324,6 +329,7 @@ def main():
     parse.add_argument("--plot", metavar="FILE", help="draw the growth of costs there, as SVG")
     parse.add_argument("--only", choices=PARTS, help="one part")
     parse.add_argument("--tprof", metavar="PATH", default=ROOT / "target/release/tprof", help="the binary to measure")
+    parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line (or TORCH_PYTHON)")
     parse.add_argument("--write-docs", action="store_true", help="put the table into docs/overhead.md")
     args = parse.parse_args()
     about = table.machine(ROOT, args)
@@ -333,7 +339,7 @@ def main():
         bench.measure()
     finally:
         shutil.rmtree(bench.built)
-    result = {"version": 1, "machine": about, "notes": bench.notes, "rows": bench.rows, "sections": bench.sections, "scale": bench.scale}
+    result = {"version": 1, "machine": about, "notes": bench.notes, "rows": bench.rows, "sections": bench.sections, "scale": bench.scale, "overhead_line": bench.overhead_line, "tables": bench.tables}
     shown = table.text(result)
     print(shown)
     if args.json:

@@ -93,9 +93,11 @@ def text(result):
         + (", --quick" if about["quick"] else ""),
         *result["notes"],
     ]
-    lines = [*facts, "", *verdicts(result["rows"])]
+    lines = [*facts, "", *verdicts(result["rows"])] if result["rows"] else facts
     if result["sections"]:
         lines += ["", "Added ns per event in the workload's own loop (ratio: whole run, wall):", "", *costs(result["sections"])]
+    for table in result["tables"]:
+        lines += ["", table]
     return "\n".join(lines)
 
 

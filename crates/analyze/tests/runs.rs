@@ -9,7 +9,9 @@ use serde_json::Value;
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{AnalyzeError, Kind, Reading, Report, report, report_with};
 use tprof_trace::model::*;
-use tprof_trace::run::{Blind, Completeness, LossInfo, Overhead, ProcessInfo, RunInfo};
+use tprof_trace::run::{
+    Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, ProcessInfo, RunInfo,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -101,7 +103,7 @@ fn a_cut_off_run_is_reported_from_its_files() {
     assert_eq!(report.completeness.recorded, 4);
     assert!(!report.completeness.complete);
     assert!(report.problems[0].contains("run.json"), "{:?}", report.problems);
-    assert!(report.overhead.host_ns.get().is_none());
+    assert!(report.overhead.host_ns.value.get().is_none());
     assert_eq!(report.processes[0].pid, 100);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["processes"][0]["signal"], 9);
@@ -458,7 +460,13 @@ fn everything(dir: &Path) {
     maker.end(p, 20 * MS, ProcessEnd::Exited(0));
     maker.finish();
     let mut info: RunInfo = run_json(dir, 21 * MS, Vec::new());
-    info.overhead = Overhead { host_ns: Some(5), fraction: Some(0.1), ..Overhead::default() };
+    info.overhead = Overhead {
+        version: OVERHEAD_VERSION,
+        host_ns: Some(5),
+        fraction: Some(0.1),
+        parts: vec![OverheadPart::default()],
+        ..Overhead::default()
+    };
     info.completeness.losses = vec![LossInfo::default()];
     info.completeness.blind = vec![Blind::default()];
     write_run(dir, &info);

@@ -64,6 +64,7 @@ pub enum Outcome {
 /// Attaches this process, for the first time or `again`. Called with signals blocked, by one
 /// thread at a time.
 pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
+    let began_ns = sys::monotonic_ns();
     if !forked && !again {
         pointers::prepare();
         if !remember_socket() {
@@ -79,6 +80,9 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     if outcome == Outcome::Later {
         ask_for_wiping();
         state::WIPED.asked.store(1, Relaxed);
+    }
+    if let (Outcome::Attached, Some(header)) = (outcome, state::header()) {
+        header.attach_ns.store(sys::monotonic_ns().wrapping_sub(began_ns), Relaxed);
     }
     outcome
 }

@@ -203,23 +203,53 @@ pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
     groups.into_iter().map(|g| (g.0.what.as_str(), processes(g), g.0.why.as_str())).collect()
 }
 
+/// Version of [`Overhead`]. Before 2 `host_ns` and `fraction` held waits, or did not, and had no
+/// bounds.
+pub const OVERHEAD_VERSION: u32 = 2;
+
 /// What the recording cost.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overhead {
-    /// Time spent in hooks, without waits: events times the cost calibrated at start,
-    /// plus measured stack time. An estimate.
+    /// [`OVERHEAD_VERSION`].
+    pub version: u32,
+    /// CPU time of the job that recording took, without waits: the sum of `parts`. An estimate,
+    /// the middle of its bounds.
     pub host_ns: Option<u64>,
+    /// It took no less.
+    pub host_ns_low: Option<u64>,
+    /// It took no more.
+    pub host_ns_high: Option<u64>,
+    /// What `host_ns` consists of.
+    pub parts: Vec<OverheadPart>,
     /// Time the job's threads waited for the collector; measured.
     pub wait_ns: u64,
     /// CPU time of the launched tree, or of the attached processes as last read.
     pub job_cpu_ns: Option<u64>,
     /// `host_ns / job_cpu_ns`, at most 1; `null` if that is not known or below 50 ms.
     pub fraction: Option<f64>,
+    /// The same of `host_ns_low`.
+    pub fraction_low: Option<f64>,
+    /// The same of `host_ns_high`.
+    pub fraction_high: Option<f64>,
     /// CPU time of the collector; measured.
     pub collector_cpu_ns: u64,
-    /// Always true: `host_ns` and `fraction` are estimates.
+    /// Always true: what has bounds is an estimate.
     pub estimate: bool,
+}
+
+/// A part of what recording cost.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OverheadPart {
+    /// `events`, `notes`, `stacks`, `samples`, `switches` or `starts`.
+    pub part: String,
+    /// How many.
+    pub count: u64,
+    /// They took no less CPU time.
+    pub ns_low: u64,
+    /// They took no more; `null` where the cost of one is not known.
+    pub ns_high: Option<u64>,
 }
 
 /// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.

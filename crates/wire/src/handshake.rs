@@ -208,7 +208,7 @@ mod tests {
     /// A field that moves is another version of the wire.
     #[test]
     fn fields_lie_where_version_5_has_them() {
-        assert_eq!(WIRE_VERSION, 5);
+        assert_eq!(WIRE_VERSION, 6);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
         assert_eq!(bytes[8..12], 5u32.to_ne_bytes());

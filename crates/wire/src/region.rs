@@ -168,6 +168,8 @@ pub struct RegionHeader {
     pub missed: AtomicU64,
     /// Records of names, threads and processes that were dropped, since the ring was full.
     pub notes_lost: AtomicU64,
+    /// How long the target took to attach, ns.
+    pub attach_ns: AtomicU64,
 }
 
 /// Values of [`ThreadSlot::state`].

@@ -1,82 +1,236 @@
 //! What the recording cost the job.
 
-use tprof_trace::run::RunInfo;
+use std::collections::BTreeMap;
 
-use crate::base::reading::{Reading, object};
+use serde::ser::SerializeMap;
+use tprof_trace::run::{self, OVERHEAD_VERSION, OverheadPart, RunInfo};
 
-/// Cost of the recording, over all collectors of a run.
+use crate::base::reading::{Reading, entry};
+
+/// Cost of the recording, over all collectors of a run. What is named `…_low` and `…_high` are
+/// bounds of what comes before them, and equal to it where that was measured.
 #[derive(Clone, Debug)]
 pub struct Overhead {
-    /// Time spent in hooks; an estimate.
-    pub host_ns: Reading<u64>,
+    /// CPU time of the job that recording took; an estimate, as are its parts.
+    pub host_ns: Bounded<u64>,
     /// Time that threads waited for the collector; measured.
-    pub wait_ns: Reading<u64>,
+    pub wait_ns: Bounded<u64>,
     /// The first as a share of the job's CPU time; an estimate.
-    pub fraction: Reading<f64>,
-    /// Both as a share of the run's wall time, as if one thread had them all: the job
-    /// was slowed by no more of both; an estimate.
-    pub fraction_of_wall: Reading<f64>,
+    pub fraction: Bounded<f64>,
+    /// By which share of the run's wall time recording slowed the job; an estimate.
+    pub fraction_of_wall: Bounded<f64>,
     /// Wall time of the longest collector; measured.
     pub job_wall_ns: Reading<u64>,
     /// CPU time of the job; measured.
     pub job_cpu_ns: Reading<u64>,
     /// CPU time of the collectors; measured.
-    pub collector_cpu_ns: Reading<u64>,
-    /// Always true: `host_ns` and `fraction` are estimates.
+    pub collector_cpu_ns: Bounded<u64>,
+    /// What `host_ns` consists of.
+    pub parts: Vec<OverheadPart>,
+    /// Always true: `host_ns` and both fractions are estimates.
     pub estimate: bool,
 }
-object! { Overhead {
-    reading host_ns, reading wait_ns, reading fraction, reading fraction_of_wall,
-    reading job_wall_ns, reading job_cpu_ns, reading collector_cpu_ns, plain estimate,
-} }
+
+/// A figure with its bounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bounded<T> {
+    /// The figure.
+    pub value: Reading<T>,
+    /// It is no less.
+    pub low: Reading<T>,
+    /// It is no more.
+    pub high: Reading<T>,
+}
+
+impl<T: Copy> Bounded<T> {
+    fn missing(why: &str) -> Bounded<T> {
+        let missing = || Reading::missing(why);
+        Bounded { value: missing(), low: missing(), high: missing() }
+    }
+
+    /// What was measured has no error.
+    fn measured(value: Reading<T>) -> Bounded<T> {
+        Bounded { low: value.clone(), high: value.clone(), value }
+    }
+
+    /// The bounds, where there are both.
+    pub fn bounds(&self) -> Option<(T, T)> {
+        self.low.get().zip(self.high.get())
+    }
+}
+
+impl serde::Serialize for Overhead {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        macro_rules! bounded {
+            ($($field:ident)*) => {$(
+                entry(&mut map, stringify!($field), &self.$field.value)?;
+                entry(&mut map, concat!(stringify!($field), "_low"), &self.$field.low)?;
+                entry(&mut map, concat!(stringify!($field), "_high"), &self.$field.high)?;
+            )*};
+        }
+        bounded!(host_ns wait_ns fraction fraction_of_wall);
+        entry(&mut map, "job_wall_ns", &self.job_wall_ns)?;
+        entry(&mut map, "job_cpu_ns", &self.job_cpu_ns)?;
+        bounded!(collector_cpu_ns);
+        map.serialize_entry("parts", &self.parts)?;
+        map.serialize_entry("estimate", &self.estimate)?;
+        map.end()
+    }
+}
 
 const NO_RUN: &str = "run.json is missing, the only source";
 const NO_END: &str = "the run has not ended";
-const NO_CPU: &str = "the CPU time of the job is unknown";
+const NO_CPU: &str = "the CPU time of the job is unknown, or less than 50 ms";
+const NO_PRICES: &str = "the run was too short for what recording costs here to be measured";
+const NO_CPUS: &str = "the number of processors is unknown";
+const OLDER: &str = "an older tprof recorded this run; its estimate had waits in it";
 const IMPORTED: &str = "another tool recorded this trace";
 
 impl Overhead {
     /// Sums what the collectors measured.
     pub(crate) fn of(infos: &[RunInfo]) -> Overhead {
-        let sum = |part: fn(&RunInfo) -> Option<u64>, why: &'static str| {
-            if infos.is_empty() {
-                return Reading::missing(NO_RUN);
-            }
-            match infos.iter().map(part).try_fold(0u64, |sum, part| Some(sum.saturating_add(part?)))
-            {
-                Some(sum) => Reading::Is(sum),
-                None => Reading::missing(why),
-            }
-        };
-        let host_ns = sum(|info| info.overhead.host_ns, "the collector had no calibration");
-        let wait_ns = sum(|info| Some(info.overhead.wait_ns), NO_RUN);
-        let job_wall_ns = wall_ns(infos);
         if infos.iter().any(RunInfo::is_imported) {
-            return Overhead {
-                host_ns: Reading::missing(IMPORTED),
-                wait_ns: Reading::missing(IMPORTED),
-                fraction: Reading::missing(IMPORTED),
-                fraction_of_wall: Reading::missing(IMPORTED),
-                job_wall_ns: Reading::missing(IMPORTED),
-                job_cpu_ns: Reading::missing(IMPORTED),
-                collector_cpu_ns: Reading::missing(IMPORTED),
-                estimate: true,
-            };
+            return Overhead::missing(IMPORTED);
         }
+        if infos.is_empty() {
+            return Overhead::missing(NO_RUN);
+        }
+        let measured = |part: fn(&run::Overhead) -> Option<u64>| {
+            sum(infos.iter().map(|info| part(&info.overhead)), NO_CPU)
+        };
+        let older = infos.iter().any(|info| info.overhead.version < OVERHEAD_VERSION);
+        let estimated = |part: fn(&run::Overhead) -> Option<u64>| match older {
+            true => Reading::missing(OLDER),
+            false => sum(infos.iter().map(|info| part(&info.overhead)), NO_PRICES),
+        };
+        let host_ns = Bounded {
+            value: estimated(|overhead| overhead.host_ns),
+            low: estimated(|overhead| overhead.host_ns_low),
+            high: estimated(|overhead| overhead.host_ns_high),
+        };
+        let wait_ns = Bounded::measured(measured(|overhead| Some(overhead.wait_ns)));
+        let collector_cpu_ns =
+            Bounded::measured(measured(|overhead| Some(overhead.collector_cpu_ns)));
+        let job_cpu_ns = measured(|overhead| overhead.job_cpu_ns);
+        let job_wall_ns = wall_ns(infos);
+        let share = |part: fn(&run::Overhead) -> Option<f64>, of: &Reading<u64>| match of {
+            Reading::Missing(why) => Reading::missing(why.clone()),
+            _ => fraction(infos, part, of),
+        };
         Overhead {
-            fraction: fraction(infos),
-            fraction_of_wall: match (host_ns.get(), wait_ns.get(), job_wall_ns.get()) {
-                (Some(host), Some(wait), Some(wall)) if wall > 0 => {
-                    Reading::Is((host.saturating_add(wait) as f64 / wall as f64).min(1.0))
-                }
-                _ => Reading::missing(NO_END),
+            fraction: Bounded {
+                value: share(|overhead| overhead.fraction, &host_ns.value),
+                low: share(|overhead| overhead.fraction_low, &host_ns.low),
+                high: share(|overhead| overhead.fraction_high, &host_ns.high),
             },
+            fraction_of_wall: Slowed {
+                host_ns: &host_ns,
+                wait_ns: &wait_ns.value,
+                job_cpu_ns: &job_cpu_ns,
+                job_wall_ns: &job_wall_ns,
+                collector_cpu_ns: &collector_cpu_ns.value,
+                cpus: cpus(infos),
+            }
+            .fraction(),
             host_ns,
             wait_ns,
             job_wall_ns,
-            job_cpu_ns: sum(|info| info.overhead.job_cpu_ns, NO_CPU),
-            collector_cpu_ns: sum(|info| Some(info.overhead.collector_cpu_ns), NO_RUN),
+            job_cpu_ns,
+            collector_cpu_ns,
+            parts: if older { Vec::new() } else { parts(infos) },
             estimate: true,
+        }
+    }
+
+    fn missing(why: &str) -> Overhead {
+        Overhead {
+            host_ns: Bounded::missing(why),
+            wait_ns: Bounded::missing(why),
+            fraction: Bounded::missing(why),
+            fraction_of_wall: Bounded::missing(why),
+            job_wall_ns: Reading::missing(why),
+            job_cpu_ns: Reading::missing(why),
+            collector_cpu_ns: Bounded::missing(why),
+            parts: Vec::new(),
+            estimate: true,
+        }
+    }
+}
+
+fn sum(parts: impl Iterator<Item = Option<u64>>, why: &str) -> Reading<u64> {
+    let mut parts = parts;
+    match parts.try_fold(0u64, |sum, part| Some(sum.saturating_add(part?))) {
+        Some(sum) => Reading::Is(sum),
+        None => Reading::missing(why),
+    }
+}
+
+/// Parts of all collectors, by name.
+fn parts(infos: &[RunInfo]) -> Vec<OverheadPart> {
+    let mut parts: Vec<OverheadPart> = Vec::new();
+    for part in infos.iter().flat_map(|info| &info.overhead.parts) {
+        match parts.iter_mut().find(|known| known.part == part.part) {
+            None => parts.push(part.clone()),
+            Some(known) => {
+                known.count += part.count;
+                known.ns_low += part.ns_low;
+                known.ns_high = known.ns_high.zip(part.ns_high).map(|(a, b)| a + b);
+            }
+        }
+    }
+    parts
+}
+
+/// Processors of the hosts of the run's collectors, each host once.
+fn cpus(infos: &[RunInfo]) -> Option<u64> {
+    let of = |info: &RunInfo| Some((info.host.clone(), info.machine["cpus"].as_u64()?));
+    let hosts = infos.iter().map(of).collect::<Option<BTreeMap<String, u64>>>()?;
+    Some(hosts.into_values().sum()).filter(|cpus| *cpus > 0)
+}
+
+/// What slowed a job.
+struct Slowed<'a> {
+    host_ns: &'a Bounded<u64>,
+    wait_ns: &'a Reading<u64>,
+    job_cpu_ns: &'a Reading<u64>,
+    job_wall_ns: &'a Reading<u64>,
+    collector_cpu_ns: &'a Reading<u64>,
+    cpus: Option<u64>,
+}
+
+impl Slowed<'_> {
+    /// As a share of the wall time. One thread that had all of it, and the waits, is the middle.
+    /// At least, the threads shared it as evenly as they were busy, and no other thread waited
+    /// for one that waited. At most, the collector took the job's processors as often as the
+    /// job kept them busy.
+    fn fraction(&self) -> Bounded<f64> {
+        let wall = match (self.job_wall_ns.get(), self.host_ns.value.get(), self.wait_ns.get()) {
+            (None, ..) | (Some(0), ..) => return Bounded::missing(NO_END),
+            (_, None, _) | (_, _, None) => return self.unknown(),
+            (Some(wall), Some(host), Some(wait)) => (wall as f64, host as f64, wait as f64),
+        };
+        let (wall, host, wait) = wall;
+        let (Some((least, most)), Some(job)) = (self.host_ns.bounds(), self.job_cpu_ns.get())
+        else {
+            return self.unknown();
+        };
+        let share = |ns: f64| Reading::Is((ns / wall).min(1.0));
+        let high = match (self.cpus, self.collector_cpu_ns.get()) {
+            (Some(cpus), Some(collector)) => {
+                let busy = (job as f64 / (wall * cpus as f64)).min(1.0);
+                share(most as f64 + wait + collector as f64 * busy)
+            }
+            _ => Reading::missing(NO_CPUS),
+        };
+        let parallel = (job as f64 / wall).max(1.0);
+        Bounded { value: share(host + wait), low: share(least as f64 / parallel), high }
+    }
+
+    fn unknown(&self) -> Bounded<f64> {
+        match (&self.host_ns.value, self.job_cpu_ns) {
+            (Reading::Missing(why), _) | (_, Reading::Missing(why)) => Bounded::missing(why),
+            _ => Bounded::missing(NO_PRICES),
         }
     }
 }
@@ -93,73 +247,98 @@ fn wall_ns(infos: &[RunInfo]) -> Reading<u64> {
     }
 }
 
-/// Shares of different collectors are joined by the time that they are shares of.
-fn fraction(infos: &[RunInfo]) -> Reading<f64> {
-    match infos {
-        [] => Reading::missing(NO_RUN),
-        [info] => match info.overhead.fraction {
-            Some(fraction) => Reading::Is(fraction),
-            None => Reading::missing(NO_CPU),
-        },
-        infos => {
-            let (mut cost, mut whole) = (0.0, 0.0);
-            for info in infos {
-                let overhead = &info.overhead;
-                match (overhead.host_ns, overhead.fraction) {
-                    (Some(host_ns), Some(fraction)) if fraction > 0.0 => {
-                        cost += host_ns as f64;
-                        whole += host_ns as f64 / fraction;
-                    }
-                    _ => return Reading::missing(NO_CPU),
-                }
-            }
-            Reading::Is(cost / whole)
-        }
+/// Shares of different collectors are joined by the CPU time that they are shares of.
+fn fraction(
+    infos: &[RunInfo],
+    part: fn(&run::Overhead) -> Option<f64>,
+    of: &Reading<u64>,
+) -> Reading<f64> {
+    if let [info] = infos {
+        return part(&info.overhead).map_or(Reading::missing(NO_CPU), Reading::Is);
+    }
+    let whole = infos.iter().map(|info| info.overhead.job_cpu_ns.filter(|cpu| *cpu > 0));
+    match (of.get(), sum(whole, NO_CPU).get()) {
+        (Some(ns), Some(whole)) => Reading::Is((ns as f64 / whole as f64).min(1.0)),
+        _ => Reading::missing(NO_CPU),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tprof_trace::run;
 
-    fn info(host_ns: u64, fraction: f64) -> RunInfo {
+    fn info(host: [u64; 3], job_cpu_ns: u64) -> RunInfo {
+        let share = |ns: u64| Some(ns as f64 / job_cpu_ns as f64);
         let overhead = run::Overhead {
-            host_ns: Some(host_ns),
-            fraction: Some(fraction),
+            version: OVERHEAD_VERSION,
+            host_ns_low: Some(host[0]),
+            host_ns: Some(host[1]),
+            host_ns_high: Some(host[2]),
+            fraction_low: share(host[0]),
+            fraction: share(host[1]),
+            fraction_high: share(host[2]),
+            job_cpu_ns: Some(job_cpu_ns),
             ..run::Overhead::default()
         };
-        RunInfo { overhead, ..RunInfo::default() }
+        let machine = serde_json::json!({"cpus": 4});
+        RunInfo { overhead, machine, ..RunInfo::default() }
     }
 
     #[test]
     fn shares_are_joined_by_what_they_are_shares_of() {
-        // 10 of 100 and 90 of 9,000.
-        let overhead = Overhead::of(&[info(10, 0.1), info(90, 0.01)]);
-        assert_eq!(overhead.host_ns, Reading::Is(100));
-        assert!((overhead.fraction.get().unwrap() - 100.0 / 9100.0).abs() < 1e-12);
-        assert!(Overhead::of(&[]).fraction.get().is_none());
+        let overhead = Overhead::of(&[info([5, 10, 15], 100), info([80, 90, 100], 9_000)]);
+        assert_eq!(overhead.host_ns.value, Reading::Is(100));
+        assert_eq!(overhead.host_ns.bounds(), Some((85, 115)));
+        assert!((overhead.fraction.value.get().unwrap() - 100.0 / 9100.0).abs() < 1e-12);
+        assert!((overhead.fraction.high.get().unwrap() - 115.0 / 9100.0).abs() < 1e-12);
+        assert!(Overhead::of(&[]).fraction.value.get().is_none());
     }
 
     #[test]
-    fn hooks_are_a_share_of_cpu_time_and_with_waits_of_wall_time() {
-        let mut info = info(10, 0.1);
+    fn waits_slow_the_wall_and_take_no_cpu_time() {
+        let mut info = info([5, 10, 20], 100);
         (info.start_ns, info.end_ns) = (1000, Some(1400));
-        (info.overhead.wait_ns, info.overhead.job_cpu_ns) = (30, Some(100));
-        let overhead = Overhead::of(&[info.clone()]);
-        assert_eq!(overhead.fraction, Reading::Is(0.1));
-        assert_eq!(overhead.fraction_of_wall, Reading::Is(0.1));
+        (info.overhead.wait_ns, info.overhead.collector_cpu_ns) = (30, 160);
+        let overhead = Overhead::of(std::slice::from_ref(&info));
+        assert_eq!(overhead.fraction.value, Reading::Is(0.1));
+        // 10 + 30 of 400; 5 of 400; 20 + 30 and a sixteenth of the collector's 160.
+        let wall = &overhead.fraction_of_wall;
+        assert_eq!((&wall.value, wall.bounds()), (&Reading::Is(0.1), Some((0.0125, 0.15))));
+        assert_eq!(overhead.wait_ns.bounds(), Some((30, 30)));
         assert_eq!(overhead.job_wall_ns, Reading::Is(400));
-        assert_eq!(overhead.job_cpu_ns, Reading::Is(100));
+        // Busy on two processors all the time: the hooks' time is divided.
+        (info.overhead.job_cpu_ns, info.overhead.wait_ns) = (Some(800), 0);
+        let overhead = Overhead::of(std::slice::from_ref(&info));
+        let wall = overhead.fraction_of_wall.bounds().unwrap();
+        assert_eq!(wall, (5.0 / 800.0, 0.25));
         info.end_ns = None;
-        assert!(Overhead::of(&[info]).fraction_of_wall.get().is_none());
+        assert!(Overhead::of(&[info]).fraction_of_wall.value.get().is_none());
+    }
+
+    #[test]
+    fn bounds_are_beside_their_figure_in_json() {
+        let json = serde_json::to_value(Overhead::of(&[info([5, 10, 20], 100)])).unwrap();
+        assert_eq!((&json["host_ns_low"], &json["host_ns_high"]), (&5.into(), &20.into()));
+        assert_eq!(json["fraction_high"], 0.2);
+        assert!(json["fraction_of_wall_low"].is_null() && json["job_wall_ns_missing"].is_string());
+    }
+
+    #[test]
+    fn the_estimate_of_an_older_tprof_is_not_taken_for_this_one() {
+        let mut info = info([5, 10, 20], 100);
+        info.overhead.version = 0;
+        info.overhead.wait_ns = 7;
+        let overhead = Overhead::of(&[info]);
+        assert_eq!(overhead.fraction.value, Reading::missing(OLDER));
+        assert_eq!(overhead.host_ns.high, Reading::missing(OLDER));
+        assert_eq!(overhead.wait_ns.value, Reading::Is(7));
     }
 
     #[test]
     fn the_cost_of_another_tools_recording_is_not_known() {
         let options = serde_json::json!({"imported": []});
         let overhead = Overhead::of(&[RunInfo { options, ..RunInfo::default() }]);
-        assert_eq!(overhead.wait_ns, Reading::missing(IMPORTED));
-        assert_eq!(overhead.collector_cpu_ns, Reading::missing(IMPORTED));
+        assert_eq!(overhead.wait_ns.value, Reading::missing(IMPORTED));
+        assert_eq!(overhead.collector_cpu_ns.value, Reading::missing(IMPORTED));
     }
 }

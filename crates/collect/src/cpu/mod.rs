@@ -13,6 +13,7 @@ mod descriptors;
 mod events;
 mod polled;
 mod polled_thread;
+mod price;
 mod probe;
 mod rate;
 mod refusal;
@@ -23,8 +24,9 @@ mod unwind;
 mod wanted;
 mod worker;
 
+pub use price::{SamplingCosts, Spread, measure as measure_sampling};
 pub use probe::{Permitted, permitted};
 pub use rate::{DEFAULT_RATE, highest_rate};
 pub use sample::{Counts, CpuSample, Frame, Kind, Measure, SamplerEvent, ThreadTotals};
-pub use sampler::CpuSampler;
+pub use sampler::{CpuSampler, Interruptions};
 pub use wanted::Wanted;

@@ -14,8 +14,21 @@ use std::time::Duration;
 
 /// How long the launcher waits for counters to be open.
 const OPEN_TIME: Duration = Duration::from_secs(2);
+/// How often the kernel interrupted the job's threads for the sampler.
+#[derive(Debug, Default)]
+pub struct Interruptions {
+    /// For samples, of running threads and of those that leave their processor.
+    pub samples: AtomicU64,
+    /// To write down that they left their processor.
+    pub switches: AtomicU64,
+}
+
 /// A running sampler.
 pub struct CpuSampler {
+    /// What the job's threads were interrupted for.
+    pub interruptions: Arc<Interruptions>,
+    /// What it samples.
+    pub wanted: Wanted,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
     /// All that happened until then was handed out.
@@ -32,8 +45,10 @@ impl CpuSampler {
         let wake = Arc::new(sys::eventfd()?);
         let until_ns = Arc::new(AtomicU64::new(0));
         let polls = Arc::new(AtomicBool::new(false));
+        let interruptions = Arc::new(Interruptions::default());
         let parts = worker::SamplerParts {
-            wanted,
+            wanted: wanted.clone(),
+            interruptions: Arc::clone(&interruptions),
             orders,
             emit,
             wake: Arc::clone(&wake),
@@ -42,7 +57,8 @@ impl CpuSampler {
         };
         let named = std::thread::Builder::new().name("tprof-sampler".to_owned());
         let thread = named.spawn(move || worker::run(parts))?;
-        Ok(CpuSampler { commands, wake, until_ns, polls, thread: Mutex::new(Some(thread)) })
+        let thread = Mutex::new(Some(thread));
+        Ok(CpuSampler { interruptions, wanted, commands, wake, until_ns, polls, thread })
     }
 
     fn send(&self, command: Command) {

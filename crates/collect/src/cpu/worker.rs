@@ -17,6 +17,7 @@ use super::descriptors::Descriptors;
 use super::polled::Polled;
 use super::probe::why_kernel_names_are_hidden;
 use super::sample::{CpuSample, Frame, SamplerEvent};
+use super::sampler::Interruptions;
 use super::threads::Threads;
 use super::wanted::Wanted;
 use crate::modules::Spaces;
@@ -79,6 +80,7 @@ pub enum Command {
 /// What the thread is made of.
 pub struct SamplerParts {
     pub wanted: Wanted,
+    pub interruptions: Arc<Interruptions>,
     pub orders: Receiver<Command>,
     pub emit: Box<dyn Fn(SamplerEvent) + Send>,
     pub wake: Arc<EventFd>,
@@ -119,6 +121,7 @@ struct Polling {
 
 struct Worker {
     wanted: Wanted,
+    interruptions: Arc<Interruptions>,
     emit: Box<dyn Fn(SamplerEvent) + Send>,
     counters: Counters,
     spaces: Spaces,
@@ -150,10 +153,11 @@ struct Worker {
 
 /// Runs until the command to finish.
 pub fn run(parts: SamplerParts) {
-    let SamplerParts { wanted, orders, emit, wake, until_ns, polls } = parts;
+    let SamplerParts { wanted, interruptions, orders, emit, wake, until_ns, polls } = parts;
     sys::raise_priority();
     let mut worker = Worker {
         wanted,
+        interruptions,
         emit,
         counters: Counters::default(),
         spaces: Spaces::default(),

@@ -2,6 +2,7 @@
 
 use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
+use super::summary;
 use crate::engine::workers::SymbolsWanted;
 use crate::os::sys;
 use crate::out::info;
@@ -143,6 +144,9 @@ impl Engine {
             self.out.processes.losses.lose(READINGS, NO_FILE, self.devices.waiting());
         }
         info::settle_files(&mut self.out.files, &mut self.out.processes.losses);
+        if summary::has_share(self.out.processes.tree_cpu_ns.max(self.written_off.cpu_ns)) {
+            self.parts.prices.all();
+        }
         self.refresh_info();
         self.parts.info.completeness.blind = blind;
         self.parts.info.finished = true;

@@ -29,6 +29,7 @@ impl Engine {
         }
         self.flush_samples(now, false);
         self.devices.write(&mut self.out.files);
+        self.parts.prices.begin();
         info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
         if now >= self.timers.info_due_ns {
             self.refresh_info();
@@ -63,10 +64,12 @@ impl Engine {
     }
 
     pub(super) fn refresh_info(&mut self) {
-        let (clock, costs) = (&self.out.clock, &self.parts.costs);
-        let mut overhead = self.written_off;
-        self.targets.values().for_each(|target| overhead += target.overhead(clock, costs));
-        summary::refresh(&mut self.parts.info, &self.out, overhead);
+        let clock = &self.out.clock;
+        let mut work = self.written_off;
+        self.targets.values().for_each(|target| work += target.recorded_work(clock));
+        let Engine { out, parts, .. } = self;
+        let interruptions = parts.sampler.as_ref().map(|sampler| &*sampler.interruptions);
+        summary::refresh(&mut parts.info, out, work, interruptions, &parts.prices);
     }
 
     /// Writes `run.json`. A disk that refuses it may take it later: that is reported at the end.

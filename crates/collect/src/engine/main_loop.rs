@@ -2,6 +2,7 @@
 
 use super::ahead::Ahead;
 use super::inbox::Event;
+use super::prices::Pricer;
 use super::pss::Sizer;
 use super::reserve::Reserve;
 use super::workers::{Answer, ModulesWanted, Workers};
@@ -15,10 +16,9 @@ use crate::os::sys;
 use crate::out::output::Output;
 use crate::out::survivors::Survivor;
 use crate::shared::SessionMemory;
-use crate::shared::calibrate::Costs;
 use crate::symbols::Allocators;
 use crate::targets::attribution::{Attribution, Destination};
-use crate::targets::ending::Overhead;
+use crate::targets::ending::RecordedWork;
 use crate::targets::target::{Pass, Target, Targets};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ pub struct EngineParts {
     pub config: Config,
     /// SessionMemory page.
     pub session: Arc<SessionMemory>,
-    /// Costs of the hooks.
-    pub costs: Costs,
+    /// What hooks and samples cost here.
+    pub prices: Pricer,
     /// Messages.
     pub events: Receiver<Event>,
     /// Answers of the workers.
@@ -144,8 +144,8 @@ pub struct Engine {
     pub(super) recording: Recording,
     pub(super) ending: Ending,
     pub(super) open: OpenQuestions,
-    /// What recording cost targets that are written off.
-    pub(super) written_off: Overhead,
+    /// What recording did in targets that are written off.
+    pub(super) written_off: RecordedWork,
     /// Messages taken, to notice new ones.
     pub(super) messages: u64,
     /// All samples until then are among the messages taken.
@@ -188,7 +188,7 @@ impl Engine {
             recording: Recording { always_on, start_at_ns, stop_at_ns, ..Recording::default() },
             ending: Ending::default(),
             open: OpenQuestions::default(),
-            written_off: Overhead::default(),
+            written_off: RecordedWork::default(),
             messages: 0,
             sampled_until_ns: 0,
             oom_at_start,

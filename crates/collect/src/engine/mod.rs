@@ -2,7 +2,7 @@
 //! `run.json`, and comes to an end.
 //!
 //! `main_loop` holds the engine's state; the other files do one thing each with it. Threads
-//! beside it, `workers` and `pss`, do what takes longer than a pass over the rings may.
+//! beside it, `workers`, `pss` and `prices`, do what takes longer than a pass over the rings may.
 
 pub mod ahead;
 mod ending;
@@ -11,6 +11,7 @@ pub mod inbox;
 mod main_loop;
 mod memory;
 mod messages;
+pub mod prices;
 pub mod pss;
 mod requests;
 mod reserve;

@@ -1,19 +1,27 @@
 //! The contents of `run.json` while the job runs.
 
+use super::prices::Pricer;
+use crate::cpu::{Interruptions, Spread};
 use crate::os::sys;
 use crate::out::output::Output;
-use crate::targets::ending::Overhead;
+use crate::targets::ending::RecordedWork;
+use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::Recorded;
-use tprof_trace::run::{LossInfo, RunInfo};
+use tprof_trace::run::{LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, RunInfo};
 
 /// CPU time from which on the overhead is given as a share.
 const SHORTEST_CPU_NS: u64 = 50_000_000;
 
 /// Brings `run.json`'s contents up to date.
-pub fn refresh(info: &mut RunInfo, out: &Output, overhead: Overhead) {
+pub fn refresh(
+    info: &mut RunInfo,
+    out: &Output,
+    work: RecordedWork,
+    interruptions: Option<&Interruptions>,
+    prices: &Pricer,
+) {
     let Output { files, processes, .. } = out;
     let losses = &processes.losses;
-    let Overhead { wait_ns, host_ns, cpu_ns } = overhead;
     let recorded = files.open.iter().map(|open| open.writer.recorded()).sum();
     Recorded { events: info.completeness.recorded, samples: info.completeness.samples } = recorded;
     info.completeness.losses = losses
@@ -22,16 +30,8 @@ pub fn refresh(info: &mut RunInfo, out: &Output, overhead: Overhead) {
         .collect();
     info.completeness.lost = losses.iter().map(|(_, _, count)| count).sum();
     info.completeness.blind = processes.blind_so_far();
-    info.overhead.host_ns = Some(host_ns);
-    info.overhead.wait_ns = wait_ns;
-    info.overhead.collector_cpu_ns = sys::cpu_ns();
-    info.overhead.estimate = true;
-    let cpu_ns = cpu_ns.max(processes.tree_cpu_ns);
-    info.overhead.job_cpu_ns = (cpu_ns > 0).then_some(cpu_ns);
-    // CPU time of CPU time: waits take none. The kernel counts it in steps of 10 ms, so a
-    // short job has no fraction.
-    let share = host_ns as f64 / cpu_ns as f64;
-    info.overhead.fraction = (cpu_ns >= SHORTEST_CPU_NS).then(|| share.min(1.0));
+    let cpu_ns = work.cpu_ns.max(processes.tree_cpu_ns);
+    info.overhead = overhead(&work, cpu_ns, parts(&work, interruptions, prices));
     info.files = files
         .open
         .iter()
@@ -39,4 +39,76 @@ pub fn refresh(info: &mut RunInfo, out: &Output, overhead: Overhead) {
         .collect();
     info.ranks = files.ranks();
     info.processes = processes.rows(&info.files);
+}
+
+/// Whether a job used enough CPU time for its overhead to be given as a share.
+pub fn has_share(cpu_ns: u64) -> bool {
+    cpu_ns >= SHORTEST_CPU_NS
+}
+
+/// What each kind of recording cost.
+fn parts(
+    work: &RecordedWork,
+    interruptions: Option<&Interruptions>,
+    prices: &Pricer,
+) -> Vec<OverheadPart> {
+    let (hot, slow) = (prices.hot, prices.slow());
+    let cold = slow.map(|slow| slow.cold);
+    let hooks = |least: f64, most: Option<f64>| {
+        // A spell of another program in the measurement could make cold memory the faster.
+        (least, most.map(|most| most.max(least)))
+    };
+    let sampling = slow.and_then(|slow| slow.sampling);
+    let spread = |of: Option<Spread>| (of.map_or(0.0, |s| s.low_ns), of.map(|s| s.high_ns));
+    let load = |of: fn(&Interruptions) -> u64| interruptions.map_or(0, of);
+    let priced = [
+        ("events", work.counted, hooks(hot.counted_ns, cold.map(|c| c.counted_ns))),
+        ("events", work.recorded, hooks(hot.recorded_ns, cold.map(|c| c.recorded_ns))),
+        ("notes", work.noted, hooks(hot.noted_ns, cold.map(|c| c.noted_ns))),
+        ("samples", load(|i| i.samples.load(Relaxed)), spread(sampling.map(|s| s.sample))),
+        ("switches", load(|i| i.switches.load(Relaxed)), spread(sampling.map(|s| s.switch))),
+    ];
+    let part = |part: &str, count, ns_low, ns_high| OverheadPart {
+        part: part.to_owned(),
+        count,
+        ns_low,
+        ns_high,
+    };
+    let mut parts: Vec<OverheadPart> = priced
+        .into_iter()
+        .filter(|(_, count, _)| *count > 0)
+        .map(|(name, count, (low, high))| {
+            let times = |ns: f64| (count as f64 * ns) as u64;
+            part(name, count, times(low), high.map(times))
+        })
+        .collect();
+    if work.stack_ns > 0 {
+        parts.push(part("stacks", 0, work.stack_ns, Some(work.stack_ns)));
+    }
+    // Some of it waits for the answer.
+    parts.push(part("starts", work.starts, 0, Some(work.start_ns)));
+    parts
+}
+
+fn overhead(work: &RecordedWork, cpu_ns: u64, parts: Vec<OverheadPart>) -> Overhead {
+    let low: u64 = parts.iter().map(|part| part.ns_low).sum();
+    let high: Option<u64> = parts.iter().map(|part| part.ns_high).sum();
+    let middle = high.map(|high| low.midpoint(high));
+    // CPU time of CPU time: waits take none. The kernel counts it in steps of 10 ms, so a
+    // short job has no fraction.
+    let share = |ns: u64| has_share(cpu_ns).then(|| (ns as f64 / cpu_ns as f64).min(1.0));
+    Overhead {
+        version: OVERHEAD_VERSION,
+        host_ns: middle,
+        host_ns_low: Some(low),
+        host_ns_high: high,
+        parts,
+        wait_ns: work.wait_ns,
+        job_cpu_ns: (cpu_ns > 0).then_some(cpu_ns),
+        fraction: middle.and_then(share),
+        fraction_low: share(low),
+        fraction_high: high.and_then(share),
+        collector_cpu_ns: sys::cpu_ns(),
+        estimate: true,
+    }
 }

@@ -48,7 +48,7 @@ impl Engine {
         target.learn_modules(&mut self.out, u64::MAX);
         self.ask_symbols(&mut target);
         self.judge_allocators(&mut target);
-        self.written_off += target.overhead(&self.out.clock, &self.parts.costs);
+        self.written_off += target.recorded_work(&self.out.clock);
         target.finish(&mut self.out, now, self.recording.always_on);
     }
 

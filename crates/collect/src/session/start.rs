@@ -8,6 +8,7 @@ use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
 use crate::engine::ahead::Ahead;
 use crate::engine::inbox::Event;
+use crate::engine::prices::Pricer;
 use crate::engine::pss::Sizer;
 use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
@@ -23,7 +24,6 @@ use crate::session::first_info::first_info;
 use crate::session::injections::{Libraries, injections};
 use crate::session::rundir;
 use crate::session::server::Server;
-use crate::shared::calibrate;
 use crate::shared::clock::Clock;
 use crate::shared::{self, Tables};
 use std::collections::BTreeMap;
@@ -113,7 +113,6 @@ impl Session {
             Tables::new().map_err(system("make shared memory (memfd_create)"))?;
         let page = Arc::new(page);
         let clock = Clock::new();
-        let costs = calibrate::measure(clock.is_tsc());
         let counted = why_not_counted(&config);
         let mut info = first_info(&config, &directory, &clock);
         info.machine["events"] = counted.clone();
@@ -160,7 +159,7 @@ impl Session {
         let parts = EngineParts {
             config: config.clone(),
             session: Arc::clone(&page),
-            costs,
+            prices: Pricer::new(clock.is_tsc(), sampler.as_ref()),
             events: engine_events,
             answers: engine_answers,
             workers,

@@ -4,45 +4,60 @@ use super::target::Target;
 use crate::os::sys;
 use crate::out::output::Output;
 use crate::out::processes::Processes;
-use crate::shared::calibrate::Costs;
 use crate::shared::clock::Clock;
 use std::ops::AddAssign;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_wire::region::mem_mode;
 
-/// What recording cost processes, and what they used themselves.
+/// What recording did in processes, and what they used themselves.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Overhead {
+pub struct RecordedWork {
+    /// Processes.
+    pub starts: u64,
+    /// Time that they took to attach, ns.
+    pub start_ns: u64,
     /// Time that they waited for the collector, ns.
     pub wait_ns: u64,
-    /// Time in hooks, estimated, ns.
-    pub host_ns: u64,
+    /// Allocations and frees that were counted, and not all recorded.
+    pub counted: u64,
+    /// Those that were all recorded.
+    pub recorded: u64,
+    /// Records of NVTX and CUPTI, of calls and mappings.
+    pub noted: u64,
+    /// Time in which stacks were taken, measured, ns.
+    pub stack_ns: u64,
     /// CPU time, as last read, ns.
     pub cpu_ns: u64,
 }
 
-impl AddAssign for Overhead {
-    fn add_assign(&mut self, other: Overhead) {
+impl AddAssign for RecordedWork {
+    fn add_assign(&mut self, other: RecordedWork) {
+        self.starts += other.starts;
+        self.start_ns += other.start_ns;
         self.wait_ns += other.wait_ns;
-        self.host_ns += other.host_ns;
+        self.counted += other.counted;
+        self.recorded += other.recorded;
+        self.noted += other.noted;
+        self.stack_ns += other.stack_ns;
         self.cpu_ns += other.cpu_ns;
     }
 }
 
 impl Target {
-    /// What recording cost it so far.
-    pub fn overhead(&self, clock: &Clock, costs: &Costs) -> Overhead {
+    /// What recording did in it so far.
+    pub fn recorded_work(&self, clock: &Clock) -> RecordedWork {
         let totals = self.hooks.slot_totals();
-        let hooks = match self.hooks.region.header().mem_mode.load(Relaxed) {
-            mem_mode::SAMPLED => (totals.allocations + totals.frees) as f64 * costs.counted_ns,
-            _ => self.hooks.recorded as f64 * costs.recorded_ns,
-        };
-        // NVTX's and CUPTI's records, calls, mappings: the same cost in each mode.
-        let taken = self.hooks.taken + self.agent.as_ref().map_or(0, |agent| agent.taken);
-        let notes = taken as f64 * costs.noted_ns;
-        Overhead {
+        let header = self.hooks.region.header();
+        let is_sampled = header.mem_mode.load(Relaxed) == mem_mode::SAMPLED;
+        let events = totals.allocations + totals.frees;
+        RecordedWork {
+            starts: 1,
+            start_ns: header.attach_ns.load(Relaxed),
             wait_ns: clock.duration_ns(totals.wait_ticks),
-            host_ns: (hooks + notes) as u64 + clock.duration_ns(totals.stack_ticks),
+            counted: if is_sampled { events } else { 0 },
+            recorded: if is_sampled { 0 } else { self.hooks.recorded },
+            noted: self.hooks.taken + self.agent.as_ref().map_or(0, |agent| agent.taken),
+            stack_ns: clock.duration_ns(totals.stack_ticks),
             cpu_ns: self.usage.cpu_ns,
         }
     }

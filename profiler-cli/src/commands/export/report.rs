@@ -134,11 +134,20 @@ fn head(report: &Report) -> ReportPage {
         heap_peak(report),
         fact(
             "Overhead",
-            &report.overhead.fraction,
-            |share| percent(*share),
+            &report.overhead.fraction.value,
+            |share| match report.overhead.fraction.bounds() {
+                Some((low, high)) => format!("{} to {}", percent(low), percent(high)),
+                None => percent(*share),
+            },
             "of the job's CPU time",
         ),
-        fact("Waits for the collector", &report.overhead.wait_ns, |ns| duration(*ns), ""),
+        fact("Waits for the collector", &report.overhead.wait_ns.value, |ns| duration(*ns), ""),
+        fact(
+            "The collector's CPU time",
+            &report.overhead.collector_cpu_ns.value,
+            |ns| duration(*ns),
+            "on processors that the job may need",
+        ),
     ];
     ReportPage {
         about: about.join(", "),

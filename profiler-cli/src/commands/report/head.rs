@@ -201,30 +201,38 @@ fn badness(end: &Ended) -> (u8, i32) {
 
 fn overhead(page: &mut Page, report: &Report) {
     let overhead = &report.overhead;
-    let mut text = match &overhead.fraction {
-        Reading::Missing(_) => String::new(),
-        fraction => match fraction.get() {
-            Some(fraction) => format!("about {} of the job's CPU time; ", percent(fraction)),
-            None => String::new(),
-        },
+    let mut texts = Vec::new();
+    let span = |low: String, high: String| match low == high {
+        true => low,
+        false => format!("{low} to {high}"),
     };
-    text += &match &overhead.host_ns {
-        Reading::Missing(why) => format!("unknown: {why}"),
-        host => format!("about {} in hooks (estimates)", text_of(host, duration)),
-    };
-    if let Some(wait_ns) = overhead.wait_ns.get() {
-        text += &match wait_ns {
-            0 => ", no waiting".to_owned(),
-            wait_ns => format!(", {} waiting for the collector", duration(wait_ns)),
-        };
-        if let Some(share) = overhead.fraction_of_wall.get() {
-            text += &format!(": together at most {} of the wall time", percent(share));
+    match (&overhead.host_ns.value, overhead.host_ns.bounds()) {
+        (_, Some((low, high))) => {
+            let time = span(duration(low), duration(high));
+            texts.push(match overhead.fraction.bounds() {
+                Some((low, high)) => {
+                    let share = span(percent(low), percent(high));
+                    format!("{share} of the job's CPU time, {time} (estimates)")
+                }
+                None => format!("{time} of the job's CPU time (estimates)"),
+            });
         }
+        (Reading::Missing(why), None) => texts.push(format!("unknown: {why}")),
+        (_, None) => texts.push("unknown".to_owned()),
     }
-    if let Some(cpu_ns) = overhead.collector_cpu_ns.get() {
-        text += &format!("; the collector took {} of CPU", duration(cpu_ns));
+    match overhead.wait_ns.value.get() {
+        Some(0) => texts.push("no waits for the collector".to_owned()),
+        Some(ns) => texts.push(format!("{} of waits for the collector", duration(ns))),
+        None => {}
     }
-    page.field("overhead", &text);
+    if let Some((low, high)) = overhead.fraction_of_wall.bounds() {
+        let share = span(percent(low), percent(high));
+        texts.push(format!("the job was slowed by {share} of its wall time (estimate)"));
+    }
+    if let Some(cpu_ns) = overhead.collector_cpu_ns.value.get() {
+        texts.push(format!("the collector took {} of CPU", duration(cpu_ns)));
+    }
+    page.field("overhead", &texts.join("; "));
 }
 
 /// The cgroup, where it has limits or kills.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tprof_analyze::{Kind, report};
 use tprof_trace::model::*;
-use tprof_trace::run::{Blind, Completeness, LossInfo, Overhead, RunInfo};
+use tprof_trace::run::{Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, RunInfo};
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 
 use super::csv;
@@ -128,8 +128,14 @@ fn run_json(dir: &Path, completeness: Completeness) {
         end_ns: Some(START + 111 * MS),
         finished: true,
         overhead: Overhead {
+            version: OVERHEAD_VERSION,
+            host_ns_low: Some(300_000),
             host_ns: Some(400_000),
+            host_ns_high: Some(500_000),
+            fraction_low: Some(0.0032),
             fraction: Some(0.0042),
+            fraction_high: Some(0.0053),
+            job_cpu_ns: Some(95 * MS),
             collector_cpu_ns: 3 * MS,
             ..Overhead::default()
         },

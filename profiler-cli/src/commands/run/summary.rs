@@ -86,10 +86,13 @@ fn recorded(info: &RunInfo) -> String {
         lost => format!("{} lost", count(lost)),
     };
     let events = counted_events(info);
-    let mut cost = match info.overhead.fraction {
-        Some(fraction) if fraction < 0.001 => "overhead below 0.1% (estimate)".to_owned(),
-        Some(fraction) => format!("overhead about {:.1}% (estimate)", fraction * 100.0),
-        None => "overhead unknown".to_owned(),
+    let mut cost = match (info.overhead.fraction_low, info.overhead.fraction_high) {
+        (_, Some(high)) if high < 0.001 => "overhead below 0.1% of CPU time (estimate)".to_owned(),
+        (Some(low), Some(high)) => {
+            let (low, high) = (low * 100.0, high * 100.0);
+            format!("overhead {low:.1} to {high:.1}% of CPU time (estimate)")
+        }
+        _ => "overhead unknown".to_owned(),
     };
     if info.overhead.wait_ns >= SHORTEST_WAIT_NS {
         cost += &format!(", {} of waits", units::duration(info.overhead.wait_ns));

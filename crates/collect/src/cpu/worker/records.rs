@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::model::ThreadState;
 
 impl Worker {
@@ -70,14 +71,17 @@ impl Worker {
     fn keep(&mut self, origin: Origin, record: Record<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let what = match record {
-            Record::Sample(sample) => What::Sample {
-                purpose: self.counters.purpose(sample.id),
-                chain: sample.chain.to_vec(),
-                registers: sample.registers,
-                stack: sample.stack.into(),
-                python: None,
-                asked: false,
-            },
+            Record::Sample(sample) => {
+                self.interruptions.samples.fetch_add(1, Relaxed);
+                What::Sample {
+                    purpose: self.counters.purpose(sample.id),
+                    chain: sample.chain.to_vec(),
+                    registers: sample.registers,
+                    stack: sample.stack.into(),
+                    python: None,
+                    asked: false,
+                }
+            }
             Record::Events { id, address, kernel, count } => {
                 let Purpose::Event(event) = self.counters.purpose(id) else { return };
                 let frame = match kernel {
@@ -103,7 +107,10 @@ impl Worker {
             }
             Record::Began { tid, .. } => What::Started { tid },
             Record::Ended { pid, tid } => What::Ended { pid, tid },
-            Record::Switch { out, preempted } => What::Switch { out, preempted },
+            Record::Switch { out, preempted } => {
+                self.interruptions.switches.fetch_add(out.into(), Relaxed);
+                What::Switch { out, preempted }
+            }
             Record::Lost(count) => {
                 self.lost.records += count;
                 self.lost.ever = true;

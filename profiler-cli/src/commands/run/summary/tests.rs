@@ -39,13 +39,13 @@ fn a_summary_lists_what_happened_and_what_to_type() {
     info.processes = vec![process(7), process(8), process(8)];
     info.completeness.recorded = 1_204_331;
     info.completeness.blind = vec![blind("9 busybox"), blind("10 busybox")];
-    info.overhead.fraction = Some(0.0123);
+    (info.overhead.fraction_low, info.overhead.fraction_high) = (Some(0.004), Some(0.0123));
     info.overhead.wait_ns = 30_000_000;
     let peak = Peak { bytes: 3 << 20, rank: Some(1), at_least: false };
     assert_eq!(
         summary(&info, Some(peak), &config(), Outcome::Ended(3 << 8)),
         "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\
-        \x20      1,204,331 events recorded, none lost; overhead about 1.2% (estimate), 30.0 ms of waits\n\
+        \x20      1,204,331 events recorded, none lost; overhead 0.4 to 1.2% of CPU time (estimate), 30.0 ms of waits\n\
         \x20      heap peak 3.0 MiB (rank 1, the highest)\n\
         \x20      not recorded: everything of busybox (pid 9) and 1 more (statically linked)\n\
         \x20 run  '/elsewhere/my run'\n\

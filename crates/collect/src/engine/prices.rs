@@ -1,0 +1,60 @@
+//! What hooks and samples cost on this machine. The least cost of hooks is measured as the run
+//! begins; the rest takes longer, and is measured beside the job once that has run for a while,
+//! or, of a job that was over before, at its end.
+
+use crate::cpu::{CpuSampler, SamplingCosts, Wanted, measure_sampling};
+use crate::shared::calibrate::{self, Costs};
+use std::sync::{Arc, OnceLock};
+
+/// What takes longer.
+pub struct SlowPrices {
+    /// The most that hooks cost.
+    pub cold: Costs,
+    /// What samples and switches cost; `None` where that could not be measured.
+    pub sampling: Option<SamplingCosts>,
+}
+
+/// See the module.
+pub struct Pricer {
+    is_tsc: bool,
+    wanted: Option<Wanted>,
+    /// The least that hooks cost.
+    pub hot: Costs,
+    slow: Arc<OnceLock<SlowPrices>>,
+    begun: bool,
+}
+
+impl Pricer {
+    /// Measures the least that hooks cost; takes about 0.5 ms.
+    pub fn new(is_tsc: bool, sampler: Option<&Arc<CpuSampler>>) -> Pricer {
+        let wanted = sampler.map(|sampler| sampler.wanted.clone());
+        let hot = calibrate::measure(is_tsc);
+        Pricer { is_tsc, wanted, hot, slow: Arc::default(), begun: false }
+    }
+
+    /// Measures the rest, on a thread of its own, unless that has begun.
+    pub fn begin(&mut self) {
+        if std::mem::replace(&mut self.begun, true) {
+            return;
+        }
+        let (slow, is_tsc, wanted) = (Arc::clone(&self.slow), self.is_tsc, self.wanted.clone());
+        let named = std::thread::Builder::new().name("tprof-prices".to_owned());
+        // Refused where no thread may be started: the end measures it.
+        let _ = named.spawn(move || _ = slow.get_or_init(|| measured(is_tsc, wanted.as_ref())));
+    }
+
+    /// The rest, if it was measured.
+    pub fn slow(&self) -> Option<&SlowPrices> {
+        self.slow.get()
+    }
+
+    /// The rest, measured now if it was not; waits for it if it is being measured.
+    pub fn all(&self) -> &SlowPrices {
+        self.slow.get_or_init(|| measured(self.is_tsc, self.wanted.as_ref()))
+    }
+}
+
+fn measured(is_tsc: bool, wanted: Option<&Wanted>) -> SlowPrices {
+    let sampling = wanted.and_then(|wanted| measure_sampling(wanted).ok());
+    SlowPrices { cold: calibrate::measure_cold(is_tsc), sampling }
+}
