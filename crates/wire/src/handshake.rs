@@ -207,11 +207,11 @@ mod tests {
 
     /// A field that moves is another version of the wire.
     #[test]
-    fn fields_lie_where_version_5_has_them() {
-        assert_eq!(WIRE_VERSION, 6);
+    fn fields_lie_where_version_7_has_them() {
+        assert_eq!(WIRE_VERSION, 7);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!(bytes[8..12], 5u32.to_ne_bytes());
+        assert_eq!(bytes[8..12], 7u32.to_ne_bytes());
         assert_eq!(bytes[12..16], 1u32.to_ne_bytes());
         assert_eq!(bytes[16..20], 0x4142_4344u32.to_ne_bytes());
         assert_eq!(bytes[20..24], 0x5152_5354u32.to_ne_bytes());
