@@ -125,7 +125,7 @@ fn idle_places(sorted: &[(&WaitPlace, &Waited)]) -> Option<FoldedRows> {
     let idle = &sorted[from..];
     let ns = idle.iter().map(|(_, waited)| waited.ns).sum();
     let names: Vec<String> = (idle.iter().take(MOST_PLACES))
-        .map(|((.., place), _)| place.as_ref().map_or(NO_STACK.to_owned(), |func| shown(func)))
+        .map(|((.., place), _)| place.as_ref().map_or(NO_STACK.to_owned(), shown))
         .collect();
     let more = if idle.len() > MOST_PLACES { ", …" } else { "" };
     let line = format!("and idle threads for {} in {}{more}", duration(ns), names.join(", "));

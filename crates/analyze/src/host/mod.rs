@@ -23,5 +23,5 @@ pub(crate) use ledger::{Ledger, WallTime};
 pub(crate) use line::Place;
 pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use others::Others;
-pub(crate) use rank_host::RankHost;
+pub(crate) use rank_host::{LONGEST, RankHost};
 pub use report::KIND;

@@ -1,6 +1,7 @@
 //! All that is known of the thread that drives a rank.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Sample, ThreadState};
@@ -9,6 +10,7 @@ use super::driver::Driver;
 use super::imports;
 use super::ledger::{Ledger, cut};
 use super::life::Life;
+use super::line::Place;
 use super::meanwhile::Meanwhile;
 use super::others::Others;
 use super::steps::{OF_STEPS, StepTime};
@@ -42,12 +44,12 @@ pub struct RankHost {
     pub visible: Visible,
     /// Waits and samples in collectives in the judged time.
     pub collective: Vec<Interval>,
-    /// The longest waits and samples of each part in the judged time.
-    pub longest: Vec<(Part, Interval)>,
+    /// The longest waits and samples of each place in the judged time, longest first.
+    pub longest: Vec<(Arc<Place>, Interval)>,
 }
 
-/// So many of each part.
-const LONGEST: usize = 20;
+/// So many of each place, and of what a finding lists.
+pub const LONGEST: usize = 20;
 
 impl RankHost {
     /// Tables that it reads.
@@ -77,7 +79,7 @@ impl RankHost {
         let steps = StepTime::all(&steps, &rows, cpu);
         let others = Others::of(&driver, rank.file, cpu);
         let all = intervals(&rows, life.window, &of_window);
-        let collective = all.iter().filter(|(part, _)| *part == Part::Collective);
+        let collective = all.iter().filter(|(place, _)| place.part == Part::Collective);
         let collective = collective.map(|(_, interval)| *interval).collect();
         let longest = longest(all);
         let meanwhile = |part: Part| match ledger.ns(part) * 100 >= ledger.wall_ns {
@@ -143,25 +145,33 @@ impl RankHost {
 pub type LineKey = (String, u32, String);
 
 /// What each row in a window stands for.
-fn intervals(rows: &[Sample], window: Interval, trace: &CpuTrace) -> Vec<(Part, Interval)> {
-    let mut found: Vec<(Part, Interval)> = Vec::new();
+fn intervals(rows: &[Sample], window: Interval, trace: &CpuTrace) -> Vec<(Arc<Place>, Interval)> {
+    let mut places: FxHashMap<(u32, u32, ThreadState), Arc<Place>> = FxHashMap::default();
+    let mut found: Vec<(Arc<Place>, Interval)> = Vec::new();
     for row in rows.iter().filter_map(|row| cut(row, window)) {
-        let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+        let place = places.entry((row.process, row.stack, row.state)).or_insert_with(|| {
+            let part = trace.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+            Arc::new(Place::of(part, trace.stack(row.process, row.stack), &trace.names))
+        });
         let start_ns = match row.state {
             ThreadState::Running => row.time_ns.saturating_sub(row.weight_ns),
             _ => row.time_ns,
         };
-        found.push((part, Interval::new(start_ns, start_ns.saturating_add(row.weight_ns))));
+        let interval = Interval::new(start_ns, start_ns.saturating_add(row.weight_ns));
+        found.push((Arc::clone(place), interval));
     }
     found
 }
 
-fn longest(mut found: Vec<(Part, Interval)>) -> Vec<(Part, Interval)> {
-    found.sort_by_key(|(part, interval)| (*part, std::cmp::Reverse(interval.length()), *interval));
+fn longest(mut found: Vec<(Arc<Place>, Interval)>) -> Vec<(Arc<Place>, Interval)> {
+    found.sort_by_key(|(_, interval)| (std::cmp::Reverse(interval.length()), *interval));
+    let mut counts: FxHashMap<Arc<Place>, usize> = FxHashMap::default();
+    found.retain(|(place, _)| {
+        let count = counts.entry(Arc::clone(place)).or_default();
+        *count += 1;
+        *count <= LONGEST
+    });
     found
-        .chunk_by(|a, b| a.0 == b.0)
-        .flat_map(|of_part| of_part.iter().take(LONGEST).copied())
-        .collect()
 }
 
 /// Divides the wall time of start-up by module, as its rows are.
@@ -186,4 +196,32 @@ fn imports_of(
     let mut named: Vec<(String, u64)> = named.collect();
     named.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(line: u32) -> Arc<Place> {
+        Arc::new(Place {
+            part: Part::FileIo,
+            function: "f".into(),
+            file: "a.py".into(),
+            line,
+            below: String::new(),
+            library: String::new(),
+            saves: false,
+        })
+    }
+
+    #[test]
+    fn short_waits_of_one_line_are_kept_beside_long_ones_of_another() {
+        let at = |start: u64, length: u64| Interval::new(start, start + length);
+        let mut all: Vec<_> = (0..30).map(|i| (place(7), at(i * 100, 50))).collect();
+        all.extend([(place(9), at(5000, 1)), (place(9), at(6000, 2))]);
+        let kept = longest(all);
+        let of = |line: u32| kept.iter().filter(|(place, _)| place.line == line).count();
+        assert_eq!((of(7), of(9)), (LONGEST, 2));
+        assert_eq!(kept.last().unwrap().1, at(5000, 1));
+    }
 }

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::duration;
 
-use super::host_part::{amount, finding, hardly, host, is_found, lines, widest};
+use super::host_part::{amount, finding_at, hardly, host, is_found, widest, with_lines};
 use super::sync_checkpoint;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -45,14 +45,12 @@ impl Rule for BlockingIo {
             let mut places = host.ledger.places(Some(part));
             places.retain(|(place, _)| !place.saves);
             found.push(
-                finding(scene, host, what, part, ns)
+                finding_at(scene, host, what, ns, |place| place.part == part && !place.saves)
                     .about(subject)
-                    .seen(format!(
-                        "It waits for {}: {}.{}",
-                        amount(host, ns),
-                        lines(&places),
-                        waited_for(host, part)
-                    ))
+                    .seen(
+                        with_lines(&format!("It waits for {}", amount(host, ns)), &places)
+                            + &waited_for(host, part),
+                    )
                     .advice(advice)
                     .on_line(widest(&places)),
             );

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{amount, at_places, finding, hardly, host, is_found, lines, widest};
+use super::host_part::{amount, at_places, finding, hardly, host, is_found, widest, with_lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -47,7 +47,7 @@ impl Rule for DataWait {
             let waits = at_places(&workers.workers_waiting);
             made.push_str(&format!(" They wait themselves: {waits}."));
         }
-        let seen = format!("It waits for {}: {}. {made}", amount(host, ns), lines(&places));
+        let seen = with_lines(&format!("It waits for {}", amount(host, ns)), &places) + " " + &made;
         Verdict::Found(vec![
             finding(scene, host, "the job waits for its next data", Part::Data, ns)
                 .seen(seen)

@@ -1,6 +1,8 @@
 //! GcPauses: the driving thread runs Python's garbage collector.
 
-use super::host_part::{amount, finding, hardly, host, is_found, lines, unseen_native, widest};
+use super::host_part::{
+    amount, finding, hardly, host, is_found, unseen_native, widest, with_lines,
+};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -39,11 +41,7 @@ impl Rule for GcPauses {
         let places = host.ledger.places(Some(Part::Gc));
         Verdict::Found(vec![
             finding(scene, host, "Python collects garbage often", Part::Gc, ns)
-                .seen(format!(
-                    "Its collector runs for {}, most below {}.",
-                    amount(host, ns),
-                    lines(&places)
-                ))
+                .seen(with_lines(&format!("Its collector runs for {}", amount(host, ns)), &places))
                 .advice(
                     "After start-up call gc.collect() and gc.freeze(), then raise \
                      gc.set_threshold(), or collect between steps only; make fewer containers \

@@ -6,7 +6,7 @@ use tprof_trace::model::ThreadIndex;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Place, RankHost, WallTime};
+use crate::host::{LONGEST, Place, RankHost, WallTime};
 use crate::rank::samples::Part;
 
 /// Share of the judged time that may be unknown where a part counts as absent.
@@ -69,16 +69,27 @@ pub(super) fn finding(
     part: Part,
     ns: u64,
 ) -> Finding {
+    finding_at(scene, host, what, ns, |place| place.part == part)
+}
+
+/// The same of some of its places.
+pub(super) fn finding_at(
+    scene: &Scene<'_>,
+    host: &RankHost,
+    what: &str,
+    ns: u64,
+    is_there: impl Fn(&Place) -> bool,
+) -> Finding {
     let bound_ns = match scene.has_device() {
         true => ns.min(scene.late.length()),
         false => ns,
     };
     let thread: ThreadIndex = host.driver.thread;
-    let places = host.longest.iter().filter(move |(of, _)| *of == part);
-    let places = places.map(move |(part, interval)| Evidence {
+    let places = host.longest.iter().filter(|(place, _)| is_there(place)).take(LONGEST);
+    let places = places.map(move |(place, interval)| Evidence {
         interval: *interval,
         place: Track::Thread(thread),
-        name: part.word().into(),
+        name: place.part.word().into(),
     });
     scene.finding(what).bound(bound_ns).of(host.ledger.wall_ns).at(places)
 }
@@ -107,8 +118,17 @@ pub(super) fn widest(places: &[(&Place, &WallTime)]) -> Option<SourceLine> {
     sums.into_iter().find(|(_, ns)| *ns == most).map(|(line, _)| line)
 }
 
-/// The places with most of some time: `at f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
-pub(super) fn lines(places: &[(&Place, &WallTime)]) -> String {
+/// A sentence and the places with most of it: `It waits for 1.4 s: f (a.py:3) 1.2 s, g (b.py:7) 0.2 s.`
+/// Where no place is known, only the sentence.
+pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> String {
+    match lines(places) {
+        known if known.is_empty() => format!("{sentence}."),
+        known => format!("{sentence}: {known}."),
+    }
+}
+
+/// The places with most of some time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
+fn lines(places: &[(&Place, &WallTime)]) -> String {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for (place, time) in places.iter().filter(|(place, _)| !place.function.is_empty()) {
         let shown = place.shown();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tprof_facts::units::{counted, duration};
 
-use super::host_part::{amount, finding, hardly, host, is_found, line};
+use super::host_part::{amount, finding_at, hardly, host, is_found, line};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -31,9 +31,7 @@ impl Rule for HotFunction {
         };
         let mut functions: BTreeMap<(&str, &str), Vec<(&Place, &WallTime)>> = BTreeMap::new();
         for (place, time) in host.ledger.places(None) {
-            // Other rules judge collections and saving.
-            let counts = place.part.is_running() && place.part != Part::Gc && !place.saves;
-            if counts && !place.function.is_empty() {
+            if counts(place) && !place.function.is_empty() {
                 functions.entry((&place.file, &place.function)).or_default().push((place, time));
             }
         }
@@ -68,7 +66,11 @@ impl Rule for HotFunction {
                      cache, or compiled code. `tprof report cpu` has its callers."
                     .to_owned(),
             };
-            finding(scene, host, "one function takes much of the CPU time", hottest.0.part, ns)
+            let is_there = |place: &Place| {
+                counts(place)
+                    && (&place.function, &place.file) == (&hottest.0.function, &hottest.0.file)
+            };
+            finding_at(scene, host, "one function takes much of the CPU time", ns, is_there)
                 .about(function.clone())
                 .seen(format!(
                     "{} ran for {}, by {}; line with most of it: {} ({}){below}.",
@@ -107,4 +109,9 @@ fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
         }
     }
     sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(name, ns)| (name.to_owned(), ns))
+}
+
+/// Whether it is judged here: other rules judge collections and saving.
+fn counts(place: &Place) -> bool {
+    place.part.is_running() && place.part != Part::Gc && !place.saves
 }

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::duration;
 
-use super::host_part::{amount, finding, hardly, host, is_found, lines, widest};
+use super::host_part::{amount, finding, hardly, host, is_found, widest, with_lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -33,7 +33,7 @@ impl Rule for LockContention {
             }
             None => "No other thread was at one place meanwhile: the holder is unknown.".to_owned(),
         };
-        let seen = format!("It waits for {}: {}. {held}", amount(host, ns), lines(&places));
+        let seen = with_lines(&format!("It waits for {}", amount(host, ns)), &places) + " " + &held;
         let advice = match holder {
             Some(doing) => format!(
                 "Take out of the lock what {} does at {}, hold it for less data, or do other work \

@@ -1,6 +1,6 @@
 //! SyncCheckpoint: the driving thread saves while the job waits.
 
-use super::host_part::{amount, finding, hardly, host, is_found, lines, widest};
+use super::host_part::{amount, finding_at, hardly, host, is_found, widest, with_lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -28,12 +28,8 @@ impl Rule for SyncCheckpoint {
             return hardly(host, ns, "saving");
         }
         let running = sum(&places, Part::is_running);
-        let seen = format!(
-            "It saves for {}, of which {} on a core: {}.",
-            amount(host, ns),
-            duration(running),
-            lines(&places),
-        );
+        let saves =
+            format!("It saves for {}, of which {} on a core", amount(host, ns), duration(running));
         let advice = match running * 2 > ns {
             true => {
                 "Most of it is serialisation: copy the state (to pinned memory) and save the copy \
@@ -44,10 +40,9 @@ impl Rule for SyncCheckpoint {
                  thread or process, save less often, or to a faster disk first."
             }
         };
-        let part = places.first().map_or(Part::FileIo, |(place, _)| place.part);
         Verdict::Found(vec![
-            finding(scene, host, "the job waits while it saves", part, ns)
-                .seen(seen)
+            finding_at(scene, host, "the job waits while it saves", ns, |place| place.saves)
+                .seen(with_lines(&saves, &places))
                 .advice(advice)
                 .on_line(widest(&places)),
         ])
