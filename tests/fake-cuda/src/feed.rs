@@ -161,6 +161,10 @@ pub struct Engine {
     pub replay: extern "C" fn(*mut c_void, *mut c_void, u32),
     /// Sets who receives what happens; none ends that.
     pub attach_sink: extern "C" fn(Option<Sink>),
+    /// Sets who is called as calls begin and return; none ends that.
+    pub attach_callbacks: extern "C" fn(Option<Callback>),
+    /// A call begins, or a launch of the driver's in one of the runtime's begins or returns.
+    pub called: Callback,
     /// Whether another thread is in `cuInit`.
     pub is_starting: extern "C" fn() -> bool,
     /// Writes a line of JSON to the log.
@@ -169,6 +173,10 @@ pub struct Engine {
 
 /// Receives everything that happens: where, when it began and ended, what.
 pub type Sink = extern "C" fn(*const Place, u64, u64, *const Happened);
+
+/// Is called as a call of the runtime's, or else of the driver's, begins or returns: whether the
+/// driver's, number, name, correlation, and the result, or none at the beginning.
+pub type Callback = extern "C" fn(bool, u32, *const c_char, u32, *const u32);
 
 /// Kinds of memory, as CUPTI numbers them; from 100 on others.
 pub mod memory {

@@ -3,7 +3,7 @@
 //! Calls return before their work is done, but copies out: a device's memory is the
 //! host's, and the program may read at once what it asked for.
 
-use crate::{begin, choose, chosen, devices, driver_end, inject, memory, streams, time};
+use crate::{begin, callbacks, choose, chosen, devices, driver_end, inject, memory, streams, time};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use tprof_fake_cuda::{Launch, Work, memory::DEVICE, number};
 
@@ -125,6 +125,15 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
 
 /// As the driver's.
 #[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSynchronize() -> u32 {
+    asked(17, c"cuCtxSynchronize", || {
+        streams::drain_all(begin());
+        SUCCESS
+    })
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> u32 {
     streams::drain(stream, begin());
     SUCCESS
@@ -227,6 +236,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
     _more: *mut *mut c_void,
 ) -> u32 {
     let (correlation, start) = (begin(), time::now());
+    let name = c"cuLaunchKernel".as_ptr();
+    callbacks::call(true, LAUNCH, name, correlation, std::ptr::null());
     let mut launch = Launch {
         name: function.cast_const().cast(),
         grid: [grid_x, grid_y, grid_z],
@@ -239,8 +250,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
         gate_data: std::ptr::null_mut(),
     };
     // SAFETY: made by `cuModuleGetFunction`.
-    let name = unsafe { CStr::from_ptr(launch.name) };
-    if name == c"tprof_check" && number("FAKE_CUDA_WRONG", 0) == 0 {
+    let kernel = unsafe { CStr::from_ptr(launch.name) };
+    if kernel == c"tprof_check" && number("FAKE_CUDA_WRONG", 0) == 0 {
         // SAFETY: this kernel has two arguments, of these types.
         let numbers = unsafe {
             Numbers {
@@ -252,7 +263,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
         launch.gate_data = Box::into_raw(Box::new(numbers)).cast();
     }
     streams::put(stream, Work::Kernel(launch), correlation);
-    driver_end(LAUNCH, c"cuLaunchKernel".as_ptr(), correlation, start, SUCCESS);
+    driver_end(LAUNCH, name, correlation, start, SUCCESS);
+    callbacks::call(true, LAUNCH, name, correlation, std::ptr::from_ref(&SUCCESS));
     SUCCESS
 }
 

@@ -2,6 +2,7 @@
 //! interface that `tprof doctor --run-kernel` runs.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
+mod callbacks;
 mod driver;
 mod events;
 mod graphs;
@@ -51,6 +52,8 @@ static ENGINE: Engine = Engine {
     instantiate: graphs::instantiate,
     replay: graphs::replay,
     attach_sink,
+    attach_callbacks: callbacks::attach,
+    called: callbacks::call,
     is_starting,
     log: log::line,
 };
@@ -150,6 +153,7 @@ extern "C" fn end(number: u32, name: *const c_char, correlation: u32, start: u64
     let thread = thread_id();
     let what = Happened::Call(number, thread, result);
     returned(("call", name), correlation, start, (thread, result), &what);
+    callbacks::call(false, number, name, correlation, &raw const result);
 }
 
 extern "C" fn driver_end(

@@ -132,11 +132,13 @@ fn launched(
 ) -> u32 {
     call(number_of_call, name, |engine, id| {
         let Some(launch) = launch else { return INVALID_VALUE };
-        let start = (engine.now)();
+        let (start, name) = ((engine.now)(), c"cuLaunchKernel".as_ptr());
+        (engine.called)(true, DRIVER_LAUNCH, name, id, std::ptr::null());
         (engine.put)(stream, Work::Kernel(launch), id);
         if number("FAKE_CUDA_DRIVER_CALLS", 0) != 0 {
-            (engine.driver_end)(DRIVER_LAUNCH, c"cuLaunchKernel".as_ptr(), id, start, 0);
+            (engine.driver_end)(DRIVER_LAUNCH, name, id, start, 0);
         }
+        (engine.called)(true, DRIVER_LAUNCH, name, id, std::ptr::from_ref(&SUCCESS));
         SUCCESS
     })
 }

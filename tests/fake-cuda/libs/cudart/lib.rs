@@ -52,6 +52,7 @@ pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(&Engine, u32) ->
     let engine = engine();
     (engine.init)();
     let correlation = (engine.begin)();
+    (engine.called)(false, number, name.as_ptr(), correlation, std::ptr::null());
     let start = (engine.now)();
     let result = if is_lost() { LAUNCH_FAILURE } else { body(engine, correlation) };
     if result != SUCCESS && result != NOT_READY {
