@@ -14,6 +14,7 @@ WORDS = "crates/collect/src/targets/calls/words.rs"
 TYPES = "crates/collect/src/targets/collectives/words.rs"
 ARRAYS = "crates/inject/src/array_bytes.rs"
 CALLS = "crates/inject/src/calls.rs"
+UNSEEN = "crates/collect/src/targets/calls/unseen.rs"
 GEMM = "crates/wire/src/gemm.rs"
 GEMMS = "crates/collect/src/targets/gemms.rs"
 HOOKS = "preload-shim/src/hooks/calls.rs"
@@ -29,6 +30,12 @@ NUMBERS = [
     (CALLS, r"pitch = unsafe { word\(frame\.register\(0\), (\d+)\)", "offsetof(struct cudaPitchedPtr, pitch)"),
     (CALLS, r"place = unsafe { word\(frame\.register\(2\), (\d+)\)", "offsetof(CUmemAllocationProp, location)"),
     ("crates/collect/src/gpu/virtual_memory.rs", r"ON_DEVICE: u32 = (\d+)", "CU_MEM_LOCATION_TYPE_DEVICE"),
+    (UNSEEN, r"DEVICE_LAUNCH: u64 = (\d+)", "cudaGraphInstantiateFlagDeviceLaunch"),
+    (UNSEEN, r"DEVICE_LAUNCH: u64 = (\d+)", "CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH"),
+    (UNSEEN, r"OF_NESTED_KERNELS: [^=]*= \[(\d+), \d+\]", "cudaLimitDevRuntimeSyncDepth"),
+    (UNSEEN, r"OF_NESTED_KERNELS: [^=]*= \[\d+, (\d+)\]", "cudaLimitDevRuntimePendingLaunchCount"),
+    (UNSEEN, r"OF_NESTED_KERNELS: [^=]*= \[(\d+), \d+\]", "CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH"),
+    (UNSEEN, r"OF_NESTED_KERNELS: [^=]*= \[\d+, (\d+)\]", "CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT"),
     (ARRAYS, r"\[0, (\d+), 16, if depth", "offsetof(CUDA_ARRAY_DESCRIPTOR, Height)"),
     (ARRAYS, r"\[0, 8, (\d+), if depth", "offsetof(CUDA_ARRAY3D_DESCRIPTOR, Depth)"),
     (ARRAYS, r"if depth { (\d+) } else", "offsetof(CUDA_ARRAY3D_DESCRIPTOR, Format)"),

@@ -184,7 +184,7 @@ static void *train(void *communicator)
         CHECK(cudaStreamEndCapture(stream, &graph));
         unsigned long long condition;
         if (has("conditions")) CHECK(cudaGraphConditionalHandleCreate(&condition, graph, 0, 0));
-        if (has("device")) CHECK(cudaGraphInstantiateWithFlags(&executable, graph, 2));
+        if (has("device")) CHECK(cudaGraphInstantiateWithFlags(&executable, graph, 4));
         else CHECK(cudaGraphInstantiate(&executable, graph, 0));
         CHECK(cudaGraphDestroy(graph));
     }

@@ -3,8 +3,8 @@
 
 use tprof_wire::calls::{Does, Function};
 
-/// `cudaGraphInstantiateFlagDeviceLaunch`.
-const DEVICE_LAUNCH: u64 = 2;
+/// `cudaGraphInstantiateFlagDeviceLaunch`, and the driver's flag.
+const DEVICE_LAUNCH: u64 = 4;
 
 /// `cudaLimitDevRuntimeSyncDepth` and `cudaLimitDevRuntimePendingLaunchCount`, and the driver's
 /// limits of the same numbers: of kernels that launch kernels.
