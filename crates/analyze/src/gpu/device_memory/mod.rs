@@ -1,6 +1,7 @@
 //! Memory of devices: how much was taken, when most, and what held it then.
 
 mod driver;
+mod frees;
 mod phases;
 mod pools;
 mod replay;
@@ -74,7 +75,8 @@ impl Analysis for DeviceMemory {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankDeviceMemory {
-        let (rows, resets) = resets::expand(&rank.allocations);
+        let placed = frees::place(&rank.allocations);
+        let (rows, resets) = resets::expand(&placed);
         let mut pools = of_rows(rank, &rows, &resets);
         let held = stream_pools::held(rank.file);
         stream_pools::add_held(&mut pools, &held);

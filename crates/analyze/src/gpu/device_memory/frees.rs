@@ -1,0 +1,58 @@
+//! Frees by the device and pool of the block that they give back: `cudaFree` may be called with
+//! another device selected, and for blocks of a pool.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
+
+/// Puts each free of CUDA's on the device of its block. Rows lie in order of time.
+pub fn place(rows: &[DeviceAllocation]) -> Cow<'_, [DeviceAllocation]> {
+    let mut placed = Cow::Borrowed(rows);
+    let mut live: HashMap<(ProcessIndex, u64), (Option<u32>, Allocator)> = HashMap::new();
+    let of_cuda = |row: &DeviceAllocation| {
+        row.address != 0 && matches!(row.allocator, Allocator::Library | Allocator::Pool)
+    };
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| of_cuda(row)) {
+        let key = (row.process, row.address);
+        let own = (row.device, row.allocator);
+        if !row.free {
+            live.insert(key, own);
+        } else if let Some((device, allocator)) = live.remove(&key).filter(|block| *block != own)
+            && let Some(row) = placed.to_mut().get_mut(at)
+        {
+            (row.device, row.allocator) = (device, allocator);
+        }
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(address: u64, free: bool, device: u32, allocator: Allocator) -> DeviceAllocation {
+        let device = Some(device);
+        DeviceAllocation { address, free, device, allocator, ..DeviceAllocation::default() }
+    }
+
+    #[test]
+    fn a_free_lies_on_its_blocks_device_and_in_its_pool() {
+        use Allocator::{Framework, Library, Pool};
+        let rows = [
+            row(7, false, 1, Library),
+            row(8, false, 0, Pool),
+            // A framework's block at the address of its segment.
+            row(7, false, 1, Framework),
+            row(7, true, 0, Framework),
+            row(7, true, 0, Library),
+            row(8, true, 0, Library),
+            row(9, true, 0, Library),
+        ];
+        let placed = place(&rows);
+        let of = |at: usize| (placed[at].device, placed[at].allocator);
+        assert_eq!((of(3), of(4)), ((Some(0), Framework), (Some(1), Library)));
+        assert_eq!((of(5), of(6)), ((Some(0), Pool), (Some(0), Library)));
+        assert!(matches!(place(&rows[..3]), Cow::Borrowed(_)));
+    }
+}
