@@ -8,7 +8,9 @@
  * memory by the driver's functions, two arrays and two blocks of a pool, and gives back one of each, and 1 MiB of a named
  * pool; `virtual` makes 4 times 2 MiB by functions that the runtime finds, maps them, releases two handles before and two after
  * their mappings end, and ends three; `direct` does it by the driver's symbols; `entry`, `proc` and `proc1` are other ways to find
- * the functions; `reset` resets the device by the driver, `destroy` ends a context;
+ * the functions; `reset` resets the device by the driver; `context` makes a context on the last device, takes 1, 3 and 5 MiB and an array
+ * in it and 7 MiB outside, gives back 3, and ends it, `destroy` makes one and ends it at the end; `graphs` makes two
+ * graphs that kernels may launch, one that they may not, and a condition, by the driver;
  * `both`: two threads do that; `wait` ends only after some readings of NVML. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -41,7 +43,11 @@ typedef struct { size_t width, height; int format; unsigned channels; } flat_t;
 typedef struct { size_t width, height, depth; int format; unsigned channels, flags; } deep_t;
 extern int cuArrayCreate_v2(device_t *, const flat_t *), cuArray3DCreate_v2(device_t *, const deep_t *), cuArrayDestroy(device_t);
 extern int cuMemAllocAsync(device_t *, size_t, void *), cuMemFreeAsync(device_t, void *);
-extern int cuDevicePrimaryCtxReset_v2(int), cuCtxDestroy_v2(void *);
+extern int cuDevicePrimaryCtxReset_v2(int), cuCtxCreate_v2(void **, unsigned, int), cuCtxDestroy_v2(void *), cuCtxSetCurrent(void *);
+extern int cudaStreamBeginCapture(void *, int), cudaStreamEndCapture(void *, void **);
+extern int cuGraphInstantiateWithFlags(void **, void *, unsigned long long), cuGraphInstantiateWithParams(void **, void *, void *);
+extern int cuGraphConditionalHandleCreate(unsigned long long *, void *, void *, unsigned, unsigned);
+extern int cuCtxGetCurrent(void **), cuMemAlloc_v2(device_t *, size_t), cuMemFree_v2(device_t), cudaGetDeviceCount(int *);
 extern void *workspace_take(size_t);
 extern int workspace_give(void *);
 
@@ -108,6 +114,43 @@ static void drivers(void)
     CHECK(cuMemFreeAsync(first, stream));
     CHECK(cudaMallocFromPoolAsync(&last, MIB, 0, stream));
     puts("drivers: an array of 128 KiB, 6 MiB of a pool");
+}
+
+static void context(void)
+{
+    void *made, *before, *own, *outside;
+    device_t first, second, array;
+    int devices;
+    CHECK(cudaGetDeviceCount(&devices));
+    CHECK(cuCtxGetCurrent(&before));
+    for (int round = 0; round < 2; round++) {
+        CHECK(cuCtxCreate_v2(&made, 0, devices - 1));
+        CHECK(cudaMalloc(&own, MIB));
+        CHECK(cuMemAlloc_v2(&first, 3 * MIB));
+        CHECK(cuMemAlloc_v2(&second, 5 * MIB));
+        CHECK(cuArrayCreate_v2(&array, &(flat_t){128, 64, 0x20, 2}));
+        CHECK(cuMemFree_v2(first));
+        CHECK(cuCtxSetCurrent(before));
+        if (!round) CHECK(cudaMalloc(&outside, 7 * MIB));
+        CHECK(cuCtxDestroy_v2(made));
+    }
+    puts("context: 7 MiB");
+}
+
+static void graphs(void)
+{
+    /* Upload, and device launch. */
+    struct { unsigned long long flags; void *upload, *error; int result; } parameters = {4, 0, 0, 0};
+    void *stream, *graph, *executable;
+    unsigned long long condition;
+    CHECK(cudaStreamCreateWithFlags(&stream, 1));
+    CHECK(cudaStreamBeginCapture(stream, 1));
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cuGraphInstantiateWithFlags(&executable, graph, 2));
+    CHECK(cuGraphInstantiateWithFlags(&executable, graph, 4));
+    CHECK(cuGraphInstantiateWithParams(&executable, graph, &parameters));
+    CHECK(cuGraphConditionalHandleCreate(&condition, graph, 0, 0, 0));
+    puts("graphs: 2 for kernels, 1 condition");
 }
 
 static void pin(void)
@@ -192,6 +235,8 @@ static void *all(void *unused)
     if (has("drivers")) drivers();
     if (has("register")) pin();
     if (has("ipc")) ipc();
+    if (has("context")) context();
+    if (has("graphs")) graphs();
     if (has("virtual") || has("direct")) segments();
     return unused;
 }
@@ -216,7 +261,9 @@ int main(int argc, char **argv)
     if (has("both")) pthread_join(second, 0);
     CHECK(cudaDeviceSynchronize());
     if (has("wait")) usleep(600000);
-    if (has("destroy")) CHECK(cuCtxDestroy_v2(0));
+    void *made;
+    if (has("destroy")) CHECK(cuCtxCreate_v2(&made, 0, 0));
+    if (has("destroy")) CHECK(cuCtxDestroy_v2(made));
     if (has("reset")) CHECK(cuDevicePrimaryCtxReset_v2(0));
     return 0;
 }

@@ -6,7 +6,7 @@
 
 use crate::block::{OuterCall, Thread};
 use crate::frame::{Frame, half, word};
-use crate::{array_bytes, gate, gemm, kernels, mpi, ring, stacks};
+use crate::{array_bytes, contexts, gate, gemm, kernels, mpi, ring, stacks};
 use tprof_wire::calls::{
     Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, memory,
 };
@@ -29,6 +29,8 @@ fn matters(does: Does) -> bool {
             | Does::Conditions
             | Does::Handles
             | Does::Limits
+            | Does::MakesContext
+            | Does::Ends
     )
 }
 
@@ -140,7 +142,9 @@ pub fn leave(number: u32, frame: &Frame) {
         Does::Maps(how) if succeeded && !is_within(&thread.nccl_memory, frame) => {
             mapped(thread, number, frame, how, end)
         }
-        Does::Resets { .. } | Does::Ends | Does::Maps(_) | Does::Finds => {}
+        Does::MakesContext if succeeded => contexts::made(),
+        Does::Ends => detail = frame.register(0),
+        Does::Resets { .. } | Does::MakesContext | Does::Maps(_) | Does::Finds => {}
         Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
         Does::Handles if succeeded => kernels::handle_made(frame),
         Does::Conditions | Does::Registers | Does::Handles => {}
@@ -195,8 +199,14 @@ fn allocated(
         _ => unsafe { word(frame.register(0), 0) },
     };
     if address != 0 {
-        let payload = [address, bytes, stream, u64::from(stack)];
-        ring::quick(thread, ExtKind::HostMemory, number, clock, &payload);
+        let (kind, stack) = (ExtKind::HostMemory, u64::from(stack));
+        match contexts::current() {
+            None => ring::quick(thread, kind, number, clock, &[address, bytes, stream, stack]),
+            Some([context, device]) => {
+                let payload = [address, bytes, stream, stack, context, device];
+                ring::quick(thread, kind, number, clock, &payload)
+            }
+        };
     }
 }
 

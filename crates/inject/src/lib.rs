@@ -29,6 +29,7 @@ unsafe extern "C" {}
 pub mod arch;
 pub mod callee;
 pub mod closed;
+pub mod contexts;
 pub mod environment;
 pub mod frame;
 pub mod loaded;

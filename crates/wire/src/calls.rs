@@ -50,7 +50,9 @@ pub enum Does {
         /// Whether argument 0 is the device.
         named: bool,
     },
-    /// Ends a context.
+    /// Makes a context: it goes to argument 0, and is the thread's current one from then on.
+    MakesContext,
+    /// Ends a context: argument 0.
     Ends,
     /// Changes physical or mapped memory of the driver's virtual memory management.
     Maps(Mapping),
@@ -555,6 +557,13 @@ functions! {
     Mpi MPI_Sendrecv 6 meets(message(0, 1, false), Some(Register(3)), Stack(4));
     Mpi MPI_Wait 0 NOTHING;
     Mpi MPI_Waitall 0 NOTHING;
+    Driver cuCtxCreate_v2 0 Does::MakesContext;
+    Driver cuCtxCreate_v3 0 Does::MakesContext;
+    Driver cuCtxCreate_v4 0 Does::MakesContext;
+    Driver cuGraphInstantiateWithFlags 0 Does::Instantiates { flags: Register(2) };
+    Driver cuGraphInstantiateWithParams 0 Does::Instantiates { flags: Pointee(2) };
+    Driver cuGraphInstantiateWithParams_ptsz 0 Does::Instantiates { flags: Pointee(2) };
+    Driver cuGraphConditionalHandleCreate 0 Does::Conditions;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
@@ -570,7 +579,8 @@ pub const NO_BYTES: u64 = u64::MAX;
 /// live on a device); bytes (0 for a free, or where they are not known); stream, or of a reset the
 /// device plus one, or 0 for the thread's; stack id, bit 32 set for a free. Of [`Does::Maps`],
 /// which is written once it succeeded: address or handle; bytes; of a creation the kind of place
-/// and, in the high half, its number, of a mapping the handle; stack id.
+/// and, in the high half, its number, of a mapping the handle; stack id. In a process that made
+/// a context of its own, what is taken has two words more: the context, and its device plus one.
 pub const HOST_MEMORY_WORDS: usize = 4;
 /// [`crate::record::ExtKind::Collective`]: as a host call. Words: clock when it returned; what it
 /// returned, `ncclDataType_t` in the high half; communicator; elements; stream; root or other
@@ -645,6 +655,7 @@ mod tests {
                 | Does::Finds
                 | Does::Conditions
                 | Does::Registers
+                | Does::MakesContext
                 | Does::Ends
                 | Does::Limits
                 | Does::Handles

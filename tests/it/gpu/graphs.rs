@@ -131,6 +131,22 @@ fn what_devices_start_by_themselves_is_named_with_how_often_it_was_prepared() {
 }
 
 #[test]
+fn what_devices_start_is_named_where_the_driver_prepared_it() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(memory(12, &["graphs"], &scratch));
+    let traced = traced(&job, &["--activities", "gpu"], &scratch);
+    assert_eq!(traced.outcome.stdout, "graphs: 2 for kernels, 1 condition\n");
+    let ran = read(traced, &log, 0);
+    let info = run_info(&ran.traced.run, |info| info["finished"] == true);
+    let list = info["completeness"]["blind"].to_string();
+    assert!(
+        list.contains("launches of graphs by kernels (2 graphs instantiated for it)"),
+        "{list}"
+    );
+    assert!(list.contains("(1 conditions made)"), "{list}");
+}
+
+#[test]
 fn records_of_kernels_that_kernels_launched_are_counted_as_not_kept() {
     let (_scratch, ran) = need_some!(by_default(12, &["5"], &[("FAKE_CUPTI_FAULTS", "nested=9")]));
     assert_kernels(&ran);

@@ -211,6 +211,42 @@ fn a_reset_by_the_driver_ends_what_was_live_whoever_took_it() {
 }
 
 #[test]
+fn memory_of_a_context_ends_with_it_and_lies_on_its_device() {
+    for (words, device) in [(&["context"][..], 0), (&["context", "workspace"], 1)] {
+        let env = [("FAKE_CUDA_DEVICES", if device == 1 { "2" } else { "1" })];
+        let (_scratch, ran) = need_some!(took(12, words, &env));
+        let all = rows::<DeviceAllocation>(&ran.file);
+        let in_contexts = |row: &&DeviceAllocation| {
+            !row.free && matches!(row.bytes, Some(bytes) if bytes == MIB || bytes == 5 * MIB)
+        };
+        let taken: Vec<_> = all.iter().filter(in_contexts).filter(|row| row.stack != 0).collect();
+        assert!(
+            taken.len() >= 4 && taken.iter().all(|row| row.device == Some(device)),
+            "{taken:#?}"
+        );
+        // Each block of it is given back once, though CUPTI records that too.
+        for row in taken {
+            let after = |free: &&DeviceAllocation| {
+                free.free && free.address == row.address && free.time_ns >= row.time_ns
+            };
+            let next = all
+                .iter()
+                .filter(|other| {
+                    !other.free && other.address == row.address && other.time_ns > row.time_ns
+                })
+                .map(|other| other.time_ns)
+                .min();
+            let until = next.unwrap_or(u64::MAX);
+            let frees = all.iter().filter(after).filter(|free| free.time_ns < until).count();
+            assert_eq!(frees, 1, "{row:#?} in {all:#?}");
+        }
+        let report = document("device-memory", &ran.traced.run);
+        let rest = if words.len() > 1 { 5 } else { 0 };
+        assert_eq!(number(&pool(&report, "device"), "last_bytes"), (7 + rest) * MIB, "{words:?}");
+    }
+}
+
+#[test]
 fn memory_in_use_by_the_driver_stands_beside_what_was_recorded() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(memory(13, &["workspace", "virtual", "pool", "wait"], &scratch));

@@ -12,7 +12,7 @@ use tprof_trace::model::{
 use tprof_wire::calls::Mapping;
 
 /// How late a thread's record may come, ns.
-const LATE_NS: u64 = 5_000_000_000;
+pub const LATE_NS: u64 = 5_000_000_000;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: u32 = 1;
 

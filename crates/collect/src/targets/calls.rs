@@ -14,6 +14,7 @@ pub use note::CallNote;
 pub use unseen::UnseenLaunches;
 use words::arguments;
 
+use crate::gpu::context_memory::ContextMemory;
 use crate::gpu::coverage::Coverage;
 use crate::gpu::matching::{CallKind, MemoryCall};
 use crate::gpu::virtual_memory::{MappingCall, VirtualMemory};
@@ -52,6 +53,7 @@ pub struct Calls {
     /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
     pub memory_calls: Vec<MemoryCall>,
     virtual_memory: VirtualMemory,
+    context_memory: ContextMemory,
     /// What graphs do that no record shows.
     pub unseen: UnseenLaunches,
     names: Vec<NameId>,
@@ -78,6 +80,7 @@ impl Calls {
             started: Vec::new(),
             memory_calls: Vec::new(),
             virtual_memory: VirtualMemory::new(process),
+            context_memory: ContextMemory::default(),
             unseen: UnseenLaunches::default(),
             names: Vec::new(),
             spans: Vec::new(),
@@ -108,6 +111,9 @@ impl Calls {
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
                 self.changed_memory(thread, number, time_ns, time_ns + duration_ns);
                 self.unseen.called(function, result, detail);
+                if function.does == Does::Ends && result == 0 {
+                    self.context_ended(detail, thread, [time_ns, time_ns + duration_ns]);
+                }
                 if matches!(function.library, Library::Runtime | Library::Driver) {
                     // What starts work is counted while recording is on, as CUPTI's records are.
                     let starts_work =
@@ -132,9 +138,9 @@ impl Calls {
                     self.spans.push(row);
                 }
             }
-            CallNote::Memory { function, number, address, bytes, stream, stack, free } => {
+            CallNote::Memory { function, number, address, bytes, stream, stack, free, context } => {
                 let change = (address, bytes, stream);
-                self.memory(thread, time_ns, (function, number), change, stack, free);
+                self.memory(thread, time_ns, (function, number), change, stack, free, context);
             }
             CallNote::Collective {
                 function,
@@ -257,8 +263,10 @@ impl Calls {
         (address, bytes, stream): (u64, u64, u64),
         stack: u32,
         free: bool,
+        context: Option<(u64, u32)>,
     ) {
-        let selected = self.threads.entry(thread).or_default().device;
+        let of_thread = self.threads.entry(thread).or_default().device;
+        let selected = context.map_or(of_thread, |(_, device)| device);
         let (of, in_stream, device) = match function.does {
             Does::Allocates { memory, stream, .. } | Does::Frees { memory, stream } => {
                 (memory, stream.is_some(), selected)
@@ -281,7 +289,7 @@ impl Calls {
         let change = MemoryCall { address, bytes, free, from_ns: time_ns, to_ns: time_ns, how };
         self.changes(thread, number, change);
         let on_host = matches!(of, memory::PINNED | memory::REGISTERED);
-        self.allocations.push(DeviceAllocation {
+        let row = DeviceAllocation {
             time_ns,
             process: self.process,
             thread,
@@ -306,7 +314,29 @@ impl Calls {
             stream: in_stream.then_some(stream),
             stack,
             ..DeviceAllocation::default()
-        });
+        };
+        match context {
+            _ if free => self.context_memory.given(address, time_ns),
+            Some((context, _)) if !in_stream => self.context_memory.taken(context, row),
+            _ => {}
+        }
+        self.allocations.push(row);
+    }
+
+    /// A context ended, by a call of this length: whatever CUPTI gives back of its device meanwhile
+    /// is counted here already.
+    fn context_ended(&mut self, context: u64, thread: ThreadIndex, [from_ns, to_ns]: [u64; 2]) {
+        if let Some(device) = self.context_memory.ended(context, thread, from_ns) {
+            let how = CallKind::Reset(device);
+            self.memory_calls.push(MemoryCall {
+                address: 0,
+                bytes: 0,
+                free: true,
+                from_ns,
+                to_ns,
+                how,
+            });
+        }
     }
 
     /// A thread changed memory in a call, the record of which follows.
@@ -348,6 +378,7 @@ impl Calls {
         writer: &mut TraceWriter,
     ) -> Result<(), TraceError> {
         self.allocations.extend(self.virtual_memory.settle(now_ns, last));
+        self.allocations.extend(self.context_memory.settle(now_ns, last));
         let rows = self.rows();
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {

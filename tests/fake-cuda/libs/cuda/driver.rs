@@ -3,7 +3,7 @@
 //! Calls return before their work is done, but copies out: a device's memory is the
 //! host's, and the program may read at once what it asked for.
 
-use crate::{begin, callbacks, choose, chosen, devices, driver_end, inject, memory, streams, time};
+use crate::{begin, callbacks, devices, driver_end, inject, memory, streams, time};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use tprof_fake_cuda::{Launch, Work, memory::DEVICE, number};
 
@@ -104,23 +104,6 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, dev
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> u32 {
     SUCCESS
-}
-
-/// As the driver's, but that a context is always current.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
-    // SAFETY: the caller's place for the answer.
-    unsafe { *context = streams::context_of(chosen()) as usize as *mut c_void };
-    SUCCESS
-}
-
-/// As the driver's.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
-    match (context as usize as u32).checked_sub(1) {
-        Some(device) if choose(device) => SUCCESS,
-        _ => INVALID_VALUE,
-    }
 }
 
 /// As the driver's.

@@ -1,7 +1,8 @@
 //! Graphs: work that was captured once and is put on streams again and again.
 
+use crate::virtual_memory::call;
 use crate::{handle, streams};
-use std::ffi::c_void;
+use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 use tprof_fake_cuda::Work;
 
@@ -41,4 +42,50 @@ pub extern "C" fn replay(executable: *mut c_void, stream: *mut c_void, correlati
     // SAFETY: made by `instantiate`, and never given back.
     let executable = unsafe { &*executable.cast::<Executable>() };
     streams::push_graph(stream, executable, correlation);
+}
+
+const SUCCESS: u32 = 0;
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
+    executable: *mut *mut c_void,
+    graph: *mut c_void,
+    _flags: u64,
+) -> u32 {
+    call(643, c"cuGraphInstantiateWithFlags", |_| {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *executable = instantiate(graph) };
+        SUCCESS
+    })
+}
+
+/// As the driver's; nothing is stored into the parameters.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiateWithParams(
+    executable: *mut *mut c_void,
+    graph: *mut c_void,
+    _parameters: *mut c_void,
+) -> u32 {
+    call(656, c"cuGraphInstantiateWithParams", |_| {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *executable = instantiate(graph) };
+        SUCCESS
+    })
+}
+
+/// As the driver's, from 12.3 on; graphs here have no conditions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphConditionalHandleCreate(
+    handle: *mut u64,
+    _graph: *mut c_void,
+    _context: *mut c_void,
+    _default: c_uint,
+    _flags: c_uint,
+) -> u32 {
+    call(722, c"cuGraphConditionalHandleCreate", |_| {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *handle = 1 };
+        SUCCESS
+    })
 }

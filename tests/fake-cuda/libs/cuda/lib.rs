@@ -3,6 +3,7 @@
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 mod callbacks;
+mod contexts;
 mod driver;
 mod events;
 mod graphs;

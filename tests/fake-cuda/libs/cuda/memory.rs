@@ -1,13 +1,13 @@
 //! Memory of every kind; all of it is the host's.
 
-use crate::{happened, streams, time};
+use crate::{contexts, happened, streams, time};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Mutex;
 use tprof_fake_cuda::{Happened, Place, memory};
 
-/// Address → kind, bytes, and the device that it belongs to.
-static LIVE: Mutex<BTreeMap<usize, (u32, usize, u32)>> = Mutex::new(BTreeMap::new());
+/// Address → kind, bytes, the device that it belongs to, and the context or 0 for a primary one.
+static LIVE: Mutex<BTreeMap<usize, (u32, usize, u32, usize)>> = Mutex::new(BTreeMap::new());
 /// The default pool of each device: bytes given out, and held. It gives none back by itself.
 static POOLS: Mutex<BTreeMap<u32, (u64, u64)>> = Mutex::new(BTreeMap::new());
 
@@ -55,7 +55,7 @@ pub extern "C" fn allocate(kind: u32, bytes: usize, correlation: u32) -> *mut c_
 /// See [`tprof_fake_cuda::Engine::adopt`].
 pub extern "C" fn adopt(at: *mut c_void, kind: u32, bytes: usize, correlation: u32) {
     let device = crate::chosen();
-    LIVE.lock().unwrap().insert(at as usize, (kind, bytes, device));
+    LIVE.lock().unwrap().insert(at as usize, (kind, bytes, device, contexts::current()));
     report_on(device, true, kind, at as u64, bytes, correlation);
 }
 
@@ -68,7 +68,7 @@ pub extern "C" fn allocate_async(
     let at = block(bytes);
     if !at.is_null() {
         let device = streams::of(stream).device;
-        LIVE.lock().unwrap().insert(at as usize, (memory::POOL, bytes, device));
+        LIVE.lock().unwrap().insert(at as usize, (memory::POOL, bytes, device, 0));
         let change = (ALLOCATION, at as u64, bytes as u64);
         of_pool(device, streams::of(stream).id, change, correlation);
     }
@@ -100,7 +100,7 @@ pub extern "C" fn release_async(at: *mut c_void, stream: *mut c_void, correlatio
 }
 
 fn release_on(at: *mut c_void, stream: u32, correlation: u32) -> bool {
-    let Some((kind, bytes, device)) = LIVE.lock().unwrap().remove(&(at as usize)) else {
+    let Some((kind, bytes, device, _)) = LIVE.lock().unwrap().remove(&(at as usize)) else {
         return false;
     };
     match kind {
@@ -119,8 +119,19 @@ fn release_on(at: *mut c_void, stream: u32, correlation: u32) -> bool {
 /// See [`tprof_fake_cuda::Engine::release_all`].
 pub extern "C" fn release_all(correlation: u32) {
     let device = crate::chosen();
-    let of_device = |(at, (_, _, of)): (&usize, &(u32, usize, u32))| (*of == device).then_some(*at);
-    let all: Vec<usize> = LIVE.lock().unwrap().iter().filter_map(of_device).collect();
+    release_those(correlation, |of, context| of == device && context == 0);
+}
+
+/// Frees all blocks of a context, for a call.
+pub fn release_context(context: usize, correlation: u32) {
+    release_those(correlation, |_, of| of == context);
+}
+
+fn release_those(correlation: u32, is_one: impl Fn(u32, usize) -> bool) {
+    let live = LIVE.lock().unwrap();
+    let those = live.iter().filter(|(_, (_, _, device, context))| is_one(*device, *context));
+    let all: Vec<usize> = those.map(|(at, _)| *at).collect();
+    drop(live);
     for at in all {
         release(at as *mut c_void, correlation);
     }
@@ -131,7 +142,7 @@ pub fn kind_of(at: *const c_void) -> u32 {
     let live = LIVE.lock().unwrap();
     let block = live.range(..=at as usize).next_back();
     let kind = block
-        .filter(|(start, (_, bytes, _))| (at as usize) < *start + (*bytes).max(1))
+        .filter(|(start, (_, bytes, ..))| (at as usize) < *start + (*bytes).max(1))
         .map_or(memory::PAGEABLE, |(_, (kind, ..))| *kind);
     match kind {
         memory::POOL | memory::IMPORTED => memory::DEVICE,

@@ -1,7 +1,7 @@
 //! Memory by the driver's interface: arrays, stream-ordered pools; and the end of a context.
 
+use crate::memory;
 use crate::virtual_memory::call;
-use crate::{memory, streams};
 use std::ffi::{c_int, c_uint, c_void};
 use tprof_fake_cuda::memory::ARRAY;
 
@@ -85,13 +85,4 @@ pub extern "C" fn cuMemAllocAsync(to: *mut u64, bytes: usize, stream: *mut c_voi
 pub extern "C" fn cuMemFreeAsync(at: u64, stream: *mut c_void) -> u32 {
     let is_known = |id| memory::release_async(at as *mut c_void, stream, id);
     call(600, c"cuMemFreeAsync", |id| if is_known(id) { SUCCESS } else { INVALID_VALUE })
-}
-
-/// As the driver's, but that memory stays: there is one context.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuCtxDestroy_v2(_context: *mut c_void) -> u32 {
-    call(322, c"cuCtxDestroy_v2", |id| {
-        streams::drain_all(id);
-        SUCCESS
-    })
 }

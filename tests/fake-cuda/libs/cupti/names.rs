@@ -38,6 +38,7 @@ pub fn of_driver(number: u32) -> Option<&'static CStr> {
         272 => c"cuArrayCreate_v2",
         274 => c"cuArray3DCreate_v2",
         307 => c"cuLaunchKernel",
+        235 => c"cuCtxCreate_v2",
         322 => c"cuCtxDestroy_v2",
         514 => c"cuGraphLaunch",
         545 => c"cuDevicePrimaryCtxReset_v2",

@@ -27,6 +27,8 @@ pub enum CallNote {
         stack: u32,
         /// Whether it gives back.
         free: bool,
+        /// The context that it is taken in, and its device, in a process that made one.
+        context: Option<(u64, u32)>,
     },
     /// A collective was called.
     Collective {
@@ -71,6 +73,7 @@ impl CallNote {
                 stream: at(2)?,
                 stack: low(at(3)?),
                 free: high(at(3)?) & 1 != 0,
+                context: at(4).zip(at(5).and_then(|device| low(device).checked_sub(1))),
             },
             ExtKind::Collective => CallNote::Collective {
                 function,

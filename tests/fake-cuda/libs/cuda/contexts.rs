@@ -1,0 +1,98 @@
+//! Contexts that a program makes beside the devices' primary ones. CUPTI's records have the device's
+//! primary one all the same.
+
+use crate::memory;
+use crate::virtual_memory::call;
+use crate::{choose, chosen, streams};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Mutex;
+
+const SUCCESS: u32 = 0;
+const INVALID_VALUE: u32 = 1;
+const INVALID_CONTEXT: u32 = 201;
+/// The first handle, beyond those of primary contexts.
+const FIRST: usize = 0x1000;
+
+/// Devices by handle; the handle of one that ended is used again.
+static MADE: Mutex<BTreeMap<usize, u32>> = Mutex::new(BTreeMap::new());
+thread_local!(static CURRENT: Cell<usize> = const { Cell::new(0) });
+
+/// The thread's context, if it is one of these; else 0.
+pub fn current() -> usize {
+    CURRENT.get()
+}
+
+/// As the driver's, to CUDA 12: it is the thread's from then on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxCreate_v2(
+    context: *mut *mut c_void,
+    _flags: c_uint,
+    device: c_int,
+) -> u32 {
+    call(235, c"cuCtxCreate_v2", |_| {
+        if !choose(device as u32) {
+            return INVALID_VALUE;
+        }
+        let mut made = MADE.lock().unwrap();
+        let handle = (FIRST..).step_by(0x100).find(|at| !made.contains_key(at)).unwrap_or(FIRST);
+        made.insert(handle, device as u32);
+        CURRENT.set(handle);
+        // SAFETY: the caller's place for the answer.
+        unsafe { *context = handle as *mut c_void };
+        SUCCESS
+    })
+}
+
+/// As the driver's, but that a context is always current.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
+    let current = match CURRENT.get() {
+        0 => streams::context_of(chosen()) as usize,
+        made => made,
+    };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *context = current as *mut c_void };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> u32 {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *device = chosen() as c_int };
+    SUCCESS
+}
+
+/// As the driver's.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
+    let handle = context as usize;
+    let made = MADE.lock().unwrap().get(&handle).copied();
+    let device = made.or_else(|| (handle as u32).checked_sub(1));
+    match device {
+        Some(device) if choose(device) => {
+            CURRENT.set(if made.is_some() { handle } else { 0 });
+            SUCCESS
+        }
+        _ => INVALID_VALUE,
+    }
+}
+
+/// As the driver's: its memory is given back.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxDestroy_v2(context: *mut c_void) -> u32 {
+    call(322, c"cuCtxDestroy_v2", |id| {
+        streams::drain_all(id);
+        let handle = context as usize;
+        if MADE.lock().unwrap().remove(&handle).is_none() {
+            return INVALID_CONTEXT;
+        }
+        memory::release_context(handle, id);
+        if CURRENT.get() == handle {
+            CURRENT.set(0);
+        }
+        SUCCESS
+    })
+}
