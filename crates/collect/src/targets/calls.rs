@@ -11,6 +11,7 @@ mod words;
 use in_progress::InProgress;
 use kernels::Kernels;
 pub use note::CallNote;
+use note::MemoryChange;
 pub use unseen::UnseenLaunches;
 use words::arguments;
 
@@ -138,9 +139,8 @@ impl Calls {
                     self.spans.push(row);
                 }
             }
-            CallNote::Memory { function, number, address, bytes, stream, stack, free, context } => {
-                let change = (address, bytes, stream);
-                self.memory(thread, time_ns, (function, number), change, stack, free, context);
+            CallNote::Memory { function, number, change } => {
+                self.memory(thread, time_ns, (function, number), &change);
             }
             CallNote::Collective {
                 function,
@@ -260,11 +260,9 @@ impl Calls {
         thread: ThreadIndex,
         time_ns: u64,
         (function, number): (&Function, u32),
-        (address, bytes, stream): (u64, u64, u64),
-        stack: u32,
-        free: bool,
-        context: Option<(u64, u32)>,
+        change: &MemoryChange,
     ) {
+        let MemoryChange { address, bytes, stream, stack, free, context } = *change;
         let of_thread = self.threads.entry(thread).or_default().device;
         let selected = context.map_or(of_thread, |(_, device)| device);
         let (of, in_stream, device) = match function.does {

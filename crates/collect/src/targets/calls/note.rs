@@ -6,6 +6,23 @@ use tprof_wire::calls::{FUNCTIONS, Function};
 use tprof_wire::gemm::{self, Shape};
 use tprof_wire::record::ExtKind;
 
+/// A change of memory, as a hook recorded it.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryChange {
+    /// Address.
+    pub address: u64,
+    /// Bytes; 0 for a free.
+    pub bytes: u64,
+    /// Stream.
+    pub stream: u64,
+    /// Stack.
+    pub stack: u32,
+    /// Whether it gives back.
+    pub free: bool,
+    /// The context that it is taken in, and its device, in a process that made one.
+    pub context: Option<(u64, u32)>,
+}
+
 /// A record of a call.
 #[derive(Debug)]
 pub enum CallNote {
@@ -17,18 +34,8 @@ pub enum CallNote {
         function: &'static Function,
         /// Its number.
         number: u32,
-        /// Address.
-        address: u64,
-        /// Bytes; 0 for a free.
-        bytes: u64,
-        /// Stream.
-        stream: u64,
-        /// Stack.
-        stack: u32,
-        /// Whether it gives back.
-        free: bool,
-        /// The context that it is taken in, and its device, in a process that made one.
-        context: Option<(u64, u32)>,
+        /// What changed.
+        change: MemoryChange,
     },
     /// A collective was called.
     Collective {
@@ -68,12 +75,14 @@ impl CallNote {
             ExtKind::HostMemory => CallNote::Memory {
                 function,
                 number,
-                address: at(0)?,
-                bytes: at(1)?,
-                stream: at(2)?,
-                stack: low(at(3)?),
-                free: high(at(3)?) & 1 != 0,
-                context: at(4).zip(at(5).and_then(|device| low(device).checked_sub(1))),
+                change: MemoryChange {
+                    address: at(0)?,
+                    bytes: at(1)?,
+                    stream: at(2)?,
+                    stack: low(at(3)?),
+                    free: high(at(3)?) & 1 != 0,
+                    context: at(4).zip(at(5).and_then(|device| low(device).checked_sub(1))),
+                },
             },
             ExtKind::Collective => CallNote::Collective {
                 function,
