@@ -13,6 +13,7 @@ mod descent;
 mod hta;
 mod launches;
 mod load;
+mod modules;
 mod needs;
 mod nested;
 mod nesting;

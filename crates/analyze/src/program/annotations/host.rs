@@ -7,17 +7,19 @@
 //! open, and then only while none is open on the launching thread itself.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::modules::ModuleName;
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::caused::{Caused, CausedByName};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 
-/// What the ranges of each name caused.
+/// What the ranges of each name caused; calls of modules have a table of their own.
 pub(super) fn caused(rank: &RankTrace<'_>) -> CausedByName {
     let ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
         .into_iter()
         .flat_map(|kind| rank.spans(kind))
+        .filter(|range| ModuleName::of(rank.name(range.name)).is_none())
         .collect();
     let mut named = CausedByName::default();
     for (name, caused) in caused_by(rank, ranges, |range| range.name.0) {

@@ -3,12 +3,14 @@
 mod caused;
 mod device;
 mod host;
+mod modules;
 mod tables;
 #[cfg(test)]
 mod tests;
 
 use caused::{CausedByName, ImagesByName};
 pub(crate) use host::caused_by;
+use modules::TimeByModule;
 
 use tprof_trace::model::SpanKind;
 
@@ -18,31 +20,37 @@ use crate::rank::{Needs, RankTrace};
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "annotations",
-    about: "GPU time of the work in each annotation and NVTX range",
+    about: "GPU time of annotations and NVTX ranges, time in PyTorch's modules",
     analysis: || boxed(Annotations),
 };
+
+/// What ranges of a rank took and caused, by their names.
+pub struct NamedRanges {
+    caused: CausedByName,
+    images: ImagesByName,
+    modules: TimeByModule,
+}
 
 /// Ranges that people named.
 pub struct Annotations;
 
 impl Analysis for Annotations {
     const KIND: &'static str = KIND.name;
-    type Part = (CausedByName, ImagesByName);
+    type Part = NamedRanges;
 
     fn needs(&self, _: &Options) -> Needs {
         needs()
     }
 
-    fn rank(
-        &self,
-        rank: &RankTrace<'_>,
-        _at: &RankAt,
-        _: &Options,
-    ) -> (CausedByName, ImagesByName) {
-        (host::caused(rank), device::images(rank))
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> NamedRanges {
+        NamedRanges {
+            caused: host::caused(rank),
+            images: device::images(rank),
+            modules: modules::times(rank),
+        }
     }
 
-    fn join(&self, parts: Vec<(RankAt, (CausedByName, ImagesByName))>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankAt, NamedRanges)>, _options: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::caused::{Caused, CausedByName, Image, ImagesByName};
+use super::caused::{Caused, Image};
+use super::{NamedRanges, modules};
 use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
 
@@ -12,11 +13,12 @@ const NO_IMAGES: &str = "the trace has no annotations on device streams (torch.p
                          them since PyTorch 2.1)";
 
 /// One row for each name and rank.
-pub(super) fn body(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Body {
-    Body { tables: vec![ranges(parts), images(parts)], notes: Vec::new() }
+pub(super) fn body(parts: &[(RankAt, NamedRanges)]) -> Body {
+    let modules = modules::table(parts.iter().map(|(at, ranges)| (at, &ranges.modules)));
+    Body { tables: vec![ranges(parts), modules, images(parts)], notes: Vec::new() }
 }
 
-fn ranges(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
+fn ranges(parts: &[(RankAt, NamedRanges)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("runs", "runs", Unit::Count),
@@ -32,7 +34,7 @@ fn ranges(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
         .empty(NO_RANGES);
     let mut rows: Vec<(&RankAt, &String, &Caused)> = parts
         .iter()
-        .flat_map(|(at, (ranges, _))| ranges.iter().map(move |(name, row)| (at, name, row)))
+        .flat_map(|(at, ranges)| ranges.caused.iter().map(move |(name, row)| (at, name, row)))
         .collect();
     rows.sort_by_key(|(_, _, row)| Reverse((row.busy_ns, row.host_ns)));
     for (at, name, row) in rows {
@@ -50,7 +52,7 @@ fn ranges(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
     table
 }
 
-fn images(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
+fn images(parts: &[(RankAt, NamedRanges)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("spans", "spans", Unit::Count),
@@ -71,7 +73,7 @@ fn images(parts: &[(RankAt, (CausedByName, ImagesByName))]) -> Table {
         .empty(NO_IMAGES);
     let mut rows: Vec<(&RankAt, &String, &Image, Spread)> = parts
         .iter()
-        .flat_map(|(at, (_, images))| images.iter().map(move |(name, row)| (at, name, row)))
+        .flat_map(|(at, ranges)| ranges.images.iter().map(move |(name, row)| (at, name, row)))
         .filter_map(|(at, name, row)| Some((at, name, row, Spread::of(&row.times_ns)?)))
         .collect();
     rows.sort_by_key(|(_, _, row, _)| Reverse(row.times_ns.iter().sum::<u64>()));

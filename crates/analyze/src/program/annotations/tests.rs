@@ -120,3 +120,48 @@ fn work_belongs_to_the_shortest_image_that_overlaps_it_on_its_stream() {
     assert_eq!(images["elsewhere"].kernels, 0);
     assert_eq!(images["outer"].times_ns, [100_000]);
 }
+
+#[test]
+fn a_modules_own_time_is_without_the_modules_that_it_calls() {
+    let mut trace = Fixture::new();
+    let mut call = |thread, start_ns, duration_ns, name: &str| {
+        trace.span(range(thread, start_ns, duration_ns), &format!("nn.Module: {name}"));
+    };
+    for start_ns in [0, 1000] {
+        call(0, start_ns, 100, "Net (Net)");
+        call(0, start_ns + 10, 60, "Net.body (Body)");
+        call(0, start_ns + 20, 30, "Net.body.fc (Linear)");
+        call(0, start_ns + 75, 10, "Net.body.fc (Linear)");
+    }
+    // A module that calls itself, and one of another thread at the same time.
+    call(1, 0, 100, "Tree (Tree)");
+    call(1, 50, 40, "Tree (Tree)");
+    trace.span(range(0, 0, 5000), "epoch");
+    let file = trace.finish();
+    let rank = RankTrace::load(&file, needs());
+    let times = modules::times(&rank);
+    let row = |path: &str| {
+        let module = &times[path];
+        (module.class.as_str(), module.runs, module.total_ns, module.self_ns)
+    };
+    assert_eq!(row("Net"), ("Net", 2, 200, 60));
+    assert_eq!(row("Net.body"), ("Body", 2, 120, 60));
+    assert_eq!(row("Net.body.fc"), ("Linear", 4, 80, 80));
+    assert_eq!(row("Tree"), ("Tree", 2, 100, 100));
+    assert_eq!(times.len(), 4);
+    // Modules are no rows among ranges.
+    assert_eq!(host::caused(&rank).into_keys().collect::<Vec<_>>(), ["epoch"]);
+}
+
+#[test]
+fn modules_that_torch_profiler_named_are_python_functions() {
+    let mut trace = Fixture::new();
+    let function = |start_ns| Span { kind: SpanKind::Python, ..range(0, start_ns, 100) };
+    trace.span(function(0), "nn.Module: Linear_3");
+    trace.span(function(200), "torch/nn/modules/module.py(1): __call__");
+    trace.span(range(0, 0, 5000), "epoch");
+    let file = trace.finish();
+    let times = modules::times(&RankTrace::load(&file, needs()));
+    let row = &times["Linear_3"];
+    assert_eq!((times.len(), row.class.as_str(), row.runs), (1, "Linear", 1));
+}

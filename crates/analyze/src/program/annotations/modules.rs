@@ -1,0 +1,101 @@
+//! Time in PyTorch's modules, by their paths.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tprof_facts::modules::ModuleName;
+use tprof_trace::model::NameId;
+
+use super::host::caused_by;
+use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::rank::{HostSpan, RankTrace};
+
+const NO_MODULES: &str =
+    "no calls of modules were recorded (tprof run --modules; torch.profiler: with_modules)";
+
+/// The calls of one module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModuleTime {
+    pub(super) class: String,
+    pub(super) runs: u64,
+    /// Calls, less those within a call of the same module, ns.
+    pub(super) total_ns: u64,
+    /// Calls without the calls of other modules within them, ns.
+    pub(super) self_ns: u64,
+    /// Time in which work that a call launched ran on a device, ns.
+    pub(super) busy_ns: u64,
+}
+
+/// By path.
+pub type TimeByModule = BTreeMap<String, ModuleTime>;
+
+/// Calls of modules that have begun on a thread and are not over.
+type Open = Vec<(u64, NameId)>;
+
+/// What a rank's modules took.
+pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
+    let calls = rank.module_calls();
+    let mut sums: FxHashMap<NameId, ModuleTime> = FxHashMap::default();
+    let mut threads: FxHashMap<(u32, u32), Open> = FxHashMap::default();
+    for call in &calls {
+        let open = threads.entry((call.process, call.thread)).or_default();
+        while open.pop_if(|(end_ns, _)| *end_ns <= call.start_ns).is_some() {}
+        if let Some((_, caller)) = open.last() {
+            let caller = sums.entry(*caller).or_default();
+            caller.self_ns = caller.self_ns.saturating_sub(call.duration_ns);
+        }
+        let is_inner = open.iter().any(|(_, name)| *name == call.name);
+        let sum = sums.entry(call.name).or_default();
+        sum.runs += 1;
+        sum.self_ns += call.duration_ns;
+        sum.total_ns += if is_inner { 0 } else { call.duration_ns };
+        open.push((call.end_ns(), call.name));
+    }
+    let refs: Vec<&HostSpan> = calls.iter().collect();
+    for (name, caused) in caused_by(rank, refs, |call| call.name.0) {
+        sums.entry(NameId(name)).or_default().busy_ns = caused.busy_ns;
+    }
+    let mut by_path = TimeByModule::default();
+    for (name, sum) in sums {
+        let Some(name) = ModuleName::of(rank.name(name)) else { continue };
+        by_path.insert(name.path.to_owned(), ModuleTime { class: name.class.to_owned(), ..sum });
+    }
+    by_path
+}
+
+/// One row for each module and rank.
+pub(super) fn table<'a>(parts: impl Iterator<Item = (&'a RankAt, &'a TimeByModule)>) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("runs", "runs", Unit::Count),
+        Column::new("total_ns", "total", Unit::Duration),
+        Column::new("self_ns", "self", Unit::Duration),
+        Column::new("share", "share", Unit::Share),
+        Column::new("busy_ns", "on GPU", Unit::Duration),
+        Column::new("class", "class", Unit::Text),
+        Column::new("path", "module", Unit::Name),
+    ];
+    let mut table = Table::new("modules", "PyTorch modules", columns)
+        .about("host time of calls; self: without called modules; share: of Σ self")
+        .empty(NO_MODULES);
+    let mut rows: Vec<(&RankAt, u64, &String, &ModuleTime)> = Vec::new();
+    for (at, modules) in parts {
+        let all: u64 = modules.values().map(|module| module.self_ns).sum();
+        rows.extend(modules.iter().map(|(path, module)| (at, all, path, module)));
+    }
+    rows.sort_by_key(|(_, _, _, module)| Reverse((module.self_ns, module.total_ns)));
+    for (at, all, path, module) in rows {
+        table.row(vec![
+            at.label.as_str().into(),
+            module.runs.into(),
+            module.total_ns.into(),
+            module.self_ns.into(),
+            Cell::applies((all > 0).then(|| module.self_ns as f64 / all as f64)),
+            module.busy_ns.into(),
+            module.class.as_str().into(),
+            path.as_str().into(),
+        ]);
+    }
+    table
+}

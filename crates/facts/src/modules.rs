@@ -1,0 +1,48 @@
+//! Calls of PyTorch's modules among the ranges of a run: what their names hold.
+//!
+//! `--modules` names a range `nn.Module: Net.layers.3 (Linear)`: the module's path from the outermost
+//! module, and its class. torch.profiler names a Python function `nn.Module: Linear_3`: its class and a
+//! number of its own (`with_modules`, `with_stack`).
+
+/// What such a name begins with.
+pub const MODULE_PREFIX: &str = "nn.Module: ";
+
+/// A module, as its name has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleName<'a> {
+    /// Its path; with torch.profiler's names, its class and number.
+    pub path: &'a str,
+    /// Its class.
+    pub class: &'a str,
+}
+
+impl<'a> ModuleName<'a> {
+    /// Of a range's name, if it is a module's.
+    pub fn of(name: &'a str) -> Option<ModuleName<'a>> {
+        let text = name.strip_prefix(MODULE_PREFIX)?;
+        if let Some((path, class)) = text.strip_suffix(')').and_then(|text| text.rsplit_once(" ("))
+        {
+            return Some(ModuleName { path, class });
+        }
+        let class = match text.rsplit_once('_') {
+            Some((class, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => class,
+            _ => text,
+        };
+        Some(ModuleName { path: text, class })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_names_have_path_and_class() {
+        let parts = |name| ModuleName::of(name).map(|name| (name.path, name.class));
+        let own = parts("nn.Module: Net#2.layers.3 (Linear)");
+        assert_eq!(own, Some(("Net#2.layers.3", "Linear")));
+        assert_eq!(parts("nn.Module: My_Net_12"), Some(("My_Net_12", "My_Net")));
+        assert_eq!(parts("nn.Module: Net"), Some(("Net", "Net")));
+        assert_eq!(parts("forward"), None);
+    }
+}
