@@ -28,6 +28,7 @@ static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn constructor() {
         table::resolve();
         let _ = tprof_inject::gate::recording();
+        tprof_inject::operators::arm();
     }
     constructor
 };

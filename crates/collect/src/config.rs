@@ -28,6 +28,9 @@ pub struct Config {
     pub nccl: Vec<NcclEvent>,
     /// What is recorded of CUDA graphs that run.
     pub cuda_graphs: GraphDetail,
+    /// What is recorded of PyTorch's operators.
+    #[serde(default)]
+    pub operators: OperatorDetail,
     /// Time between readings of RSS, mapped bytes, live heap and cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
@@ -101,6 +104,21 @@ pub enum GraphDetail {
     Graph,
     /// Each node of each run, which costs as much as launching it by itself.
     Node,
+}
+
+/// `--operators`: what is recorded of PyTorch's operators and ranges.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum OperatorDetail {
+    /// As `Names`, as long as it takes at most a hundredth of a thread's time.
+    #[default]
+    Auto,
+    /// Names, times and autograd's sequence numbers.
+    Names,
+    /// These, and sizes and types of their inputs.
+    Shapes,
+    /// Nothing.
+    Off,
 }
 
 /// `--nccl`: what NCCL's profiler plugin records beside operations, which costs more.

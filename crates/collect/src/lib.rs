@@ -48,8 +48,8 @@ mod session;
 
 pub use config::{
     Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
-    GPU_INTERVALS, GraphDetail, IfExists, MemMode, NcclEvent, OnFull, PerfEvent, RSS_INTERVALS,
-    StackMode,
+    GPU_INTERVALS, GraphDetail, IfExists, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent,
+    RSS_INTERVALS, StackMode,
 };
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};

@@ -298,6 +298,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     }
     state::MEM_MODE.store(header.mem_mode.load(Relaxed), Relaxed);
     state::CALLS.store(header.calls.load(Relaxed), Relaxed);
+    state::OPERATORS.store(header.operators.load(Relaxed), Relaxed);
     state::STACK_MODE.store(header.stack_mode.load(Relaxed), Relaxed);
     state::INTERVAL.store(header.sample_interval.load(Relaxed), Relaxed);
     state::CLOCK_IS_TSC.store(header.clock_is_tsc.load(Relaxed), Relaxed);

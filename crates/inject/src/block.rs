@@ -64,6 +64,8 @@ pub struct Thread {
     pub python: Own<*mut u8>,
     /// It is in use.
     pub python_busy: Own<bool>,
+    /// Operators and ranges that are open, see [`crate::operators`]; null until the first.
+    pub operators: Own<*mut u8>,
     /// The collective that this thread calls.
     pub collective: OuterCall,
     /// The call by which this thread takes or gives back memory of NCCL's.

@@ -13,7 +13,7 @@
 //! - a thread's [`block`], and what is known without recording (`exec` to `wiped`);
 //! - [`ring`]: where records go; [`unwind`], [`python`], [`stacks`]: what they refer to;
 //! - [`attach`] and the [`gate`]: from here on a thread records;
-//! - what hooks report: [`heap`], [`life`], [`calls`]; what the CUPTI agent does: [`gpu`],
+//! - what hooks report: [`operators`], [`heap`], [`life`], [`calls`]; what the CUPTI agent does: [`gpu`],
 //!   [`nvtx`], [`nccl`].
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // hooks, shared memory and raw system calls are this crate's purpose
@@ -65,6 +65,8 @@ pub mod thread_notes;
 pub mod attach;
 
 pub mod gate;
+
+pub mod operators;
 
 pub mod kernels;
 

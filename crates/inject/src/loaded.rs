@@ -22,6 +22,11 @@ impl Loaded {
     pub fn function(&self, name: &CStr) -> Option<usize> {
         self.symbols.find(name.to_bytes_with_nul())
     }
+
+    /// Address of a variable (its name NUL terminated).
+    pub fn variable(&self, name: &CStr) -> Option<usize> {
+        self.symbols.find_variable(name.to_bytes_with_nul())
+    }
 }
 
 /// The first object that `wanted` takes, in load order.
@@ -66,6 +71,23 @@ pub fn is_loaded(address: usize) -> bool {
     let mut address = address;
     // SAFETY: the callback lives for the call, and treats its data as `address`.
     unsafe { dl_iterate_phdr(holds, (&raw mut address).cast()) != 0 }
+}
+
+/// How many objects were ever loaded, as the loader counts.
+pub fn count() -> usize {
+    unsafe extern "C" fn read(info: *mut ObjectInfo, size: usize, data: *mut c_void) -> c_int {
+        /// `dlpi_adds` of a `dl_phdr_info`.
+        const ADDS: usize = 32;
+        if size >= ADDS + 8 {
+            // SAFETY: the loader's structure has so many bytes; `data` is a counter.
+            unsafe { *data.cast::<usize>() = *info.byte_add(ADDS).cast::<u64>() as usize };
+        }
+        1
+    }
+    let mut count = 0usize;
+    // SAFETY: the callback lives for the call, and treats its data as `count`.
+    unsafe { dl_iterate_phdr(read, (&raw mut count).cast()) };
+    count
 }
 
 /// A function of the C library's own: not of a library that was loaded before

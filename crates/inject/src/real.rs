@@ -37,6 +37,10 @@ struct ElfSymbol {
     size: u64,
 }
 
+/// `STT_OBJECT` and `STT_FUNC`.
+const VARIABLE: u8 = 1;
+const FUNCTION: u8 = 2;
+
 unsafe extern "C" {
     pub(crate) fn dl_iterate_phdr(
         callback: unsafe extern "C" fn(*mut ObjectInfo, usize, *mut c_void) -> c_int,
@@ -233,17 +237,26 @@ impl Object {
 
     /// Address of the defined function `name` (NUL terminated) in its default version.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
+        self.find_of(name, FUNCTION)
+    }
+
+    /// Address of a variable, as [`Object::find`] of a function.
+    pub(crate) fn find_variable(&self, name: &[u8]) -> Option<usize> {
+        self.find_of(name, VARIABLE)
+    }
+
+    fn find_of(&self, name: &[u8], kind: u8) -> Option<usize> {
         let plain = &name[..name.len().saturating_sub(1)];
         if !self.gnu_hash.is_null() {
-            self.find_gnu(name, plain)
+            self.find_gnu(name, plain, kind)
         } else if !self.hash.is_null() {
-            self.find_sysv(name, plain)
+            self.find_sysv(name, plain, kind)
         } else {
             None
         }
     }
 
-    fn find_gnu(&self, name: &[u8], plain: &[u8]) -> Option<usize> {
+    fn find_gnu(&self, name: &[u8], plain: &[u8], kind: u8) -> Option<usize> {
         let mut hash = 5381u32;
         for byte in plain {
             hash = hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
@@ -266,7 +279,7 @@ impl Object {
             loop {
                 let value = *chain_table.add((index - first) as usize);
                 if (value ^ hash) >> 1 == 0
-                    && let Some(address) = self.check(index as usize, name)
+                    && let Some(address) = self.check(index as usize, name, kind)
                 {
                     return Some(address);
                 }
@@ -278,7 +291,7 @@ impl Object {
         }
     }
 
-    fn find_sysv(&self, name: &[u8], plain: &[u8]) -> Option<usize> {
+    fn find_sysv(&self, name: &[u8], plain: &[u8], kind: u8) -> Option<usize> {
         let mut hash = 0u32;
         for byte in plain {
             hash = (hash << 4).wrapping_add(u32::from(*byte));
@@ -294,7 +307,7 @@ impl Object {
             }
             let mut index = *self.hash.add(2 + (hash % buckets) as usize);
             while index != 0 {
-                if let Some(address) = self.check(index as usize, name) {
+                if let Some(address) = self.check(index as usize, name, kind) {
                     return Some(address);
                 }
                 index = *self.hash.add(2 + buckets as usize + index as usize);
@@ -303,15 +316,12 @@ impl Object {
         None
     }
 
-    fn check(&self, index: usize, name: &[u8]) -> Option<usize> {
+    fn check(&self, index: usize, name: &[u8], kind: u8) -> Option<usize> {
         // SAFETY: `index` comes from the object's own hash table.
         let symbol = unsafe { &*self.symbols.add(index) };
         const NOTYPE: u8 = 0;
-        const FUNCTION: u8 = 2;
-        if symbol.section == 0
-            || !matches!(symbol.info & 15, NOTYPE | FUNCTION)
-            || symbol.value == 0
-        {
+        let of = symbol.info & 15;
+        if symbol.section == 0 || !(of == NOTYPE || of == kind) || symbol.value == 0 {
             return None;
         }
         if !self.versions.is_null() {

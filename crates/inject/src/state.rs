@@ -64,6 +64,8 @@ pub static SPARING: AtomicBool = AtomicBool::new(false);
 pub static MEM_MODE: AtomicU32 = AtomicU32::new(0);
 /// Whether CUDA runtime and NCCL calls are recorded.
 pub static CALLS: AtomicU32 = AtomicU32::new(0);
+/// [`tprof_wire::operators::mode`].
+pub static OPERATORS: AtomicU32 = AtomicU32::new(0);
 /// [`tprof_wire::region::stack_mode`].
 pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
 /// Mean bytes between samples.

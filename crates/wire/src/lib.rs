@@ -18,6 +18,7 @@ pub mod handshake;
 pub mod hash;
 pub mod interned;
 pub mod nccl;
+pub mod operators;
 pub mod python;
 pub mod record;
 pub mod region;

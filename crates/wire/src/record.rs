@@ -194,6 +194,15 @@ pub enum ExtKind {
     Name = 54,
     /// A list of sizes, likewise.
     Sizes = 55,
+    /// [`crate::operators::Operator`]: an operator of PyTorch is over.
+    Operator = 56,
+    /// [`crate::operators::RangeEdge`]: a range of PyTorch's begins, of the name in the argument.
+    RangeOpen = 57,
+    /// [`crate::operators::RangeEdge`]: it ends.
+    RangeClosed = 58,
+    /// What is recorded of operators from here on: [`crate::operators::note`] in the argument; two
+    /// words.
+    OperatorNote = 59,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -203,8 +212,20 @@ impl ExtKind {
     /// The extended kind of a `word0`, if it is one.
     pub fn of(word0: u64) -> Option<ExtKind> {
         use ExtKind::*;
-        const CALLS: &[ExtKind] =
-            &[HostCall, HostMemory, Collective, Communicator, Gemm, KernelName, Name, Sizes];
+        const CALLS: &[ExtKind] = &[
+            HostCall,
+            HostMemory,
+            Collective,
+            Communicator,
+            Gemm,
+            KernelName,
+            Name,
+            Sizes,
+            Operator,
+            RangeOpen,
+            RangeClosed,
+            OperatorNote,
+        ];
         const ALL: &[ExtKind] = &[
             Wide,
             Stack,
@@ -374,7 +395,7 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=55) {
+        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=59) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));

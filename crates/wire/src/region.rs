@@ -170,6 +170,8 @@ pub struct RegionHeader {
     pub notes_lost: AtomicU64,
     /// How long the target took to attach, ns.
     pub attach_ns: AtomicU64,
+    /// [`crate::operators::mode`].
+    pub operators: AtomicU32,
 }
 
 /// Values of [`ThreadSlot::state`].

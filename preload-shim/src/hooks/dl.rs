@@ -1,5 +1,6 @@
 //! Code that goes away: what was learnt of its addresses must be forgotten. And functions that are
-//! found by name: of those that are hooked, CUPTI's are what profilers find so.
+//! found by name: of those that are hooked, CUPTI's are what profilers find so. The entry of a Python module is found so too, once
+//! all of its libraries are loaded.
 //!
 //! `dlopen` is not hooked: the loader would look up the caller's RUNPATH by
 //! this library's return address. New code shows by its unknown addresses.
@@ -9,7 +10,7 @@ use crate::{real, table};
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
-use tprof_inject::{kernels, python, unwind};
+use tprof_inject::{kernels, operators, python, unwind};
 
 /// Hook.
 #[unsafe(no_mangle)]
@@ -20,11 +21,12 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     if error == 0 {
         unwind::code_changed();
         kernels::forget();
+        operators::unloaded();
     }
     error
 }
 
-/// Hook. A name that does not begin with `cupti`, and the handles that mean the caller's own scope,
+/// Hook. A name that begins neither with `cupti` nor with `PyIn`, and the handles that mean the caller's own scope,
 /// are the real function's affair: it is jumped to, so that it finds its caller.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -38,6 +40,8 @@ pub unsafe extern "C" fn dlsym() {
         "jbe 2f",
         "test rsi, rsi",
         "jz 2f",
+        "cmp byte ptr [rsi], 'P'",
+        "je 4f",
         "cmp byte ptr [rsi], 'c'",
         "jne 2f",
         "cmp byte ptr [rsi + 1], 'u'",
@@ -69,11 +73,39 @@ pub unsafe extern "C" fn dlsym() {
         "pop rdi",
         ".cfi_adjust_cfa_offset -8",
         "jmp rax",
+        // PyInit_…: the entry of a module that Python has loaded.
+        "4:",
+        "cmp byte ptr [rsi + 1], 'y'",
+        "jne 2b",
+        "cmp byte ptr [rsi + 2], 'I'",
+        "jne 2b",
+        "cmp byte ptr [rsi + 3], 'n'",
+        "jne 2b",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {module}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp 2b",
         ".cfi_endproc",
+        module = sym module_loaded,
         cupti = sym cupti::found_by_name,
         real = sym table::DLSYM,
         late = sym late,
     )
+}
+
+/// Python has loaded a module, with what that is linked with.
+extern "C" fn module_loaded() {
+    operators::arm();
 }
 
 /// The real function, before the list was searched.

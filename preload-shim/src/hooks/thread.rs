@@ -5,7 +5,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_inject::block::Thread;
-use tprof_inject::{gate, life, thread_notes};
+use tprof_inject::{gate, life, operators, thread_notes};
 
 /// A start routine and its argument, on their way to the new thread.
 struct Start {
@@ -110,7 +110,9 @@ extern "C" fn begin(start: *const Start) -> Call {
 
 extern "C" fn end() {
     // SAFETY: a thread of libc's, which has thread-local storage.
-    thread_notes::ended(unsafe { Thread::here() });
+    let thread = unsafe { Thread::here() };
+    thread_notes::ended(thread);
+    operators::ended(thread);
 }
 
 /// Hook. Jumps on, so that the forced unwinding never meets a frame of ours.

@@ -85,6 +85,7 @@ fn from_layers(
             counters: PerfEvent::STANDARD.to_vec(),
             nccl: Vec::new(),
             cuda_graphs: tprof_collect::GraphDetail::Graph,
+            operators: tprof_collect::OperatorDetail::Auto,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             on_full: OnFull::Wait,

@@ -8,8 +8,8 @@
 use super::given::Given;
 use super::resolved::Resolved;
 use super::values::{
-    self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL, STACK_MODES,
-    name_of,
+    self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL,
+    OPERATOR_DETAILS, STACK_MODES, name_of,
 };
 use crate::runs::formats;
 use crate::terminal::errors::Failure;
@@ -58,7 +58,7 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 21] = [
+pub const SETTINGS: [&Setting; 22] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -68,6 +68,7 @@ pub const SETTINGS: [&Setting; 21] = [
     &SAMPLE_RATE,
     &COUNTERS,
     &CUDA_GRAPHS,
+    &OPERATORS,
     &NCCL,
     &RSS_INTERVAL,
     &GPU_INTERVAL,
@@ -224,6 +225,19 @@ pub static CUDA_GRAPHS: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.config.cuda_graphs, &GRAPH_DETAILS).into()),
+};
+
+/// What is recorded of PyTorch's operators.
+pub static OPERATORS: Setting = Setting {
+    name: "operators",
+    short: None,
+    help: "PyTorch's operators: names, shapes, off, or auto: names while cheap [default: auto]",
+    kind: ValueKind::Text("MODE", || values::names(&OPERATOR_DETAILS)),
+    set: |resolved, given| {
+        resolved.config.operators = values::one_of(given, &OPERATOR_DETAILS)?;
+        Ok(())
+    },
+    show: |resolved| Some(name_of(resolved.config.operators, &OPERATOR_DETAILS).into()),
 };
 
 /// What NCCL reports beside its operations.

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
     Activity, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, MemMode, NcclEvent, OnFull,
-    PerfEvent, StackMode, highest_sample_rate,
+    OperatorDetail, PerfEvent, StackMode, highest_sample_rate,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 
@@ -32,6 +32,13 @@ pub const NCCL_EVENTS: [(&str, NcclEvent); 2] =
 /// What is recorded of CUDA graphs.
 pub const GRAPH_DETAILS: [(&str, GraphDetail); 2] =
     [("graph", GraphDetail::Graph), ("node", GraphDetail::Node)];
+/// What is recorded of PyTorch's operators.
+pub const OPERATOR_DETAILS: [(&str, OperatorDetail); 4] = [
+    ("auto", OperatorDetail::Auto),
+    ("names", OperatorDetail::Names),
+    ("shapes", OperatorDetail::Shapes),
+    ("off", OperatorDetail::Off),
+];
 /// Ways to unwind stacks.
 pub const STACK_MODES: [(&str, StackMode); 5] = [
     ("auto", StackMode::Auto),

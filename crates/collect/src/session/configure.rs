@@ -1,8 +1,9 @@
 //! How a process is recorded, as its region has it.
 
-use crate::config::{Activity, Config, MemMode, OnFull, StackMode};
+use crate::config::{Activity, Config, MemMode, OnFull, OperatorDetail, StackMode};
 use crate::shared::Region;
 use std::sync::atomic::Ordering::*;
+use tprof_wire::operators::mode;
 use tprof_wire::region::{mem_mode, stack_mode};
 
 /// By what targets measure time.
@@ -36,6 +37,14 @@ pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, a
         StackMode::Off => stack_mode::OFF,
     };
     header.stack_mode.store(stacks, Relaxed);
+    let operators = match config.operators {
+        _ if agent => mode::OFF,
+        OperatorDetail::Auto => mode::AUTO,
+        OperatorDetail::Names => mode::NAMES,
+        OperatorDetail::Shapes => mode::SHAPES,
+        OperatorDetail::Off => mode::OFF,
+    };
+    header.operators.store(operators, Relaxed);
     header.wait_on_full.store(u32::from(config.on_full == OnFull::Wait), Relaxed);
     header.wait_ticks.store(targets_clock.wait_ticks, Relaxed);
     header.clock_is_tsc.store(u32::from(targets_clock.is_tsc), Release);

@@ -83,8 +83,15 @@ impl Target {
         let end_ns = self.end.as_ref().map_or(now, |e| e.time_ns);
         self.flush(out, end_ns, always_on);
         self.finish_devices(out, end_ns, always_on);
+        self.finish_operators(out, end_ns);
         self.count_last_losses(out, always_on);
         self.write_end(out);
+    }
+
+    fn finish_operators(&mut self, out: &mut Output, end_ns: u64) {
+        let Some(open) = out.files.open.get_mut(self.file) else { return };
+        let losses = &mut out.processes.losses;
+        self.operators.finish(end_ns, &mut self.interned, &mut open.writer, losses);
     }
 
     fn finish_devices(&mut self, out: &mut Output, end_ns: u64, always_on: bool) {

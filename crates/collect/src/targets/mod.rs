@@ -17,6 +17,7 @@ mod lost;
 mod mappers;
 mod memory;
 mod notes;
+mod operators;
 pub mod placing;
 pub mod target;
 #[cfg(test)]

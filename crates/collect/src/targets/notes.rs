@@ -9,6 +9,7 @@ use crate::targets::calls::Calls;
 use crate::targets::code::Code;
 use crate::targets::image::{Follow, Note, Notes};
 use crate::targets::interned::Interned;
+use crate::targets::operators::Operators;
 use std::collections::HashMap;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::*;
@@ -34,6 +35,8 @@ pub struct NoteSink<'a> {
     pub calls: &'a mut Calls,
     /// Names and sizes that its hooks have defined.
     pub interned: &'a mut Interned,
+    /// Operators of PyTorch that it ran.
+    pub operators: &'a mut Operators,
     /// Its code, which takes the stacks.
     pub code: &'a mut Code,
     /// Path of the executable.
@@ -84,6 +87,10 @@ impl Notes for NoteSink<'_> {
             Note::Call(call) => self.calls.take(call, thread.index, time_ns, self.clock, writer),
             Note::Defined(id, definition) => {
                 self.interned.define(id, definition, &mut self.processes.losses)
+            }
+            Note::Operator(record) => {
+                let (of, interned) = (self.clock, &mut *self.interned);
+                self.operators.take(record, thread.index, clock, of, interned, file);
             }
             Note::ThreadExit => thread.ended = Some(time_ns),
             Note::Exit(status) => self.processes.announces(self.number, status),

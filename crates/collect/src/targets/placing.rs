@@ -1,5 +1,7 @@
 //! Finds a new image its rank, its file and its row.
 
+use super::interned::Interned;
+use super::operators::Operators;
 use super::target::{CountedLosses, ModuleQuestions, Target, Targets, Usage};
 use crate::config::{Config, MemMode};
 use crate::elf;
@@ -179,7 +181,8 @@ impl Target {
             whole_life: recording && !is_late,
             memory,
             calls: Calls::new(index),
-            interned: Default::default(),
+            interned: Interned::default(),
+            operators: Operators::new(index),
             code: Code::new(index, config.redact),
             mappers: HashSet::new(),
             last_totals: None,

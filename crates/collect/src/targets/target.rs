@@ -8,6 +8,7 @@ use super::image::Image;
 pub use super::image::Pass;
 use super::interned::Interned;
 use super::notes::NoteSink;
+use super::operators::Operators;
 use crate::gpu::{Gpu, ThreadRows};
 use crate::os::maps::Mapping;
 use crate::out::info;
@@ -101,6 +102,8 @@ pub struct Target {
     pub calls: Calls,
     /// Names and sizes that its hooks have defined.
     pub(super) interned: Interned,
+    /// Operators of PyTorch that it ran.
+    pub(super) operators: Operators,
     /// Its code, and the stacks in it.
     pub code: Code,
     /// Modules that map memory for themselves, by path.
@@ -172,6 +175,11 @@ impl Target {
             out.processes.losses.lose("CUDA and NCCL calls", info::UNWRITTEN, lost);
             out.processes.losses.complain(&error.to_string());
         }
+        let Some(open) = out.files.open.get_mut(self.file) else { return };
+        let (interned, writer) = (&mut self.interned, &mut open.writer);
+        if let Err(error) = self.operators.write(now, last, interned, writer) {
+            out.processes.losses.complain(&error.to_string());
+        }
     }
 
     /// Takes in the region of its CUPTI agent, or of its hooks where the agent was first.
@@ -198,6 +206,7 @@ impl Target {
             clock: &out.clock,
             calls: &mut self.calls,
             interned: &mut self.interned,
+            operators: &mut self.operators,
             code: &mut self.code,
             exe: &self.exe,
             gpu: &mut self.gpu,

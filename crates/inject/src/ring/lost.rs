@@ -19,7 +19,7 @@ pub fn lose_ext(thread: &Thread, kind: ExtKind) {
     match kind {
         Stack | PythonFrame | KernelName | Name | Sizes => {}
         ThreadStart | ThreadExit | ThreadName | ProcessExit | Fork | Exec | ExecFailed | Reaped
-        | Spawned | Text | ClockJoin | RangeThread => {
+        | Spawned | Text | ClockJoin | RangeThread | OperatorNote => {
             if let Some(header) = state::header() {
                 header.notes_lost.fetch_add(1, Relaxed);
             }

@@ -3,6 +3,8 @@
 use crate::python::SentFrame;
 use crate::targets::calls::CallNote;
 use crate::targets::interned::Definition;
+use crate::targets::operators::{OperatorNote, OperatorRecord};
+use tprof_wire::operators::{Operator, RangeEdge};
 use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
 use tprof_wire::record::{self, ExtKind};
 
@@ -48,6 +50,8 @@ pub enum Note {
     Call(CallNote),
     /// An id stands for this from here on.
     Defined(u32, Definition),
+    /// An operator or range of PyTorch's.
+    Operator(OperatorRecord),
 }
 
 impl Note {
@@ -95,6 +99,18 @@ impl Note {
             | ExtKind::Gemm
             | ExtKind::KernelName => Note::Call(CallNote::of(kind, argument, p)?),
             ExtKind::Name | ExtKind::Sizes => Note::Defined(argument, Definition::decode(kind, p)?),
+            ExtKind::Operator => {
+                Note::Operator(OperatorRecord::Over(argument, Operator::unpack(p)?))
+            }
+            ExtKind::RangeOpen => {
+                Note::Operator(OperatorRecord::Opens(argument, RangeEdge::unpack(p)?))
+            }
+            ExtKind::RangeClosed => Note::Operator(OperatorRecord::Closes(RangeEdge::unpack(p)?)),
+            ExtKind::OperatorNote => Note::Operator(OperatorRecord::Note(OperatorNote {
+                what: argument,
+                number: at(0)?,
+                other: at(1)?,
+            })),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
             // Taken before it comes here.
             _ => return None,

@@ -14,6 +14,7 @@ fn config() -> Config {
         counters: Vec::new(),
         nccl: Vec::new(),
         cuda_graphs: tprof_collect::GraphDetail::Graph,
+        operators: tprof_collect::OperatorDetail::Auto,
         rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
         gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
         on_full: OnFull::Wait,

@@ -1,0 +1,135 @@
+//! What an operator was called with, as torch.profiler writes it.
+
+use crate::targets::interned::Interned;
+use std::collections::HashMap;
+use std::fmt::Write;
+use tprof_trace::TraceWriter;
+use tprof_trace::model::NameId;
+use tprof_wire::operators::{Input, NO_TYPE};
+
+/// Lists that are kept apart: a program with other sizes each time would fill memory with them.
+const MOST: usize = 65_536;
+
+/// Texts of lists of sizes, by their ids.
+#[derive(Debug, Default)]
+pub struct InputTexts {
+    known: HashMap<u32, NameId>,
+    /// Operators without their sizes: there were too many different ones.
+    pub left_out: u64,
+}
+
+impl InputTexts {
+    /// The JSON object of a list, as a name; `None` if the list is not defined yet.
+    pub fn text(
+        &mut self,
+        id: u32,
+        interned: &Interned,
+        writer: &mut TraceWriter,
+    ) -> Option<NameId> {
+        if id == 0 {
+            return Some(NameId::default());
+        }
+        if let Some(name) = self.known.get(&id) {
+            return Some(*name);
+        }
+        let bytes = interned.sizes(id)?;
+        if self.known.len() >= MOST {
+            self.left_out += 1;
+            return Some(NameId::default());
+        }
+        let (words, _) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let name = describe(&words).map(|text| writer.name(&text)).unwrap_or_default();
+        self.known.insert(id, name);
+        Some(name)
+    }
+}
+
+/// `{"Input Dims":[[8,3],[]],"Input type":["float","Scalar"]}`; `None` for what is no list.
+fn describe(mut words: &[u64]) -> Option<String> {
+    let (mut dims, mut types) = (Vec::new(), Vec::new());
+    let mut is_whole = true;
+    while let Some((first, rest)) = words.split_first() {
+        words = rest;
+        let (sizes, of): (&[u64], _) = match Input::unpack(*first)? {
+            Input::Tensor { dims, of } => {
+                let (sizes, rest) = words.split_at_checked(usize::from(dims))?;
+                words = rest;
+                (sizes, type_name(of))
+            }
+            Input::Other { tag } => (&[], other(tag).to_owned()),
+            Input::Unread => (&[], String::new()),
+            Input::More => {
+                is_whole = false;
+                break;
+            }
+        };
+        let sizes: Vec<String> = sizes.iter().map(|size| (*size as i64).to_string()).collect();
+        dims.push(format!("[{}]", sizes.join(",")));
+        types.push(serde_json::Value::from(of).to_string());
+    }
+    let mut text = format!(r#"{{"Input Dims":[{}],"#, dims.join(","));
+    write!(text, r#""Input type":[{}]"#, types.join(",")).ok()?;
+    if !is_whole {
+        text += r#","Input count":"more than these""#;
+    }
+    Some(text + "}")
+}
+
+/// An `IValue` that is no tensor, by its tag: those that all versions number alike.
+fn other(tag: u32) -> &'static str {
+    match tag {
+        3..=5 => "Scalar",
+        _ => "",
+    }
+}
+
+/// `c10::ScalarType` as PyTorch's traces write it.
+fn type_name(number: u8) -> String {
+    let name = match number {
+        0 => "unsigned char",
+        1 => "signed char",
+        2 => "short int",
+        3 => "int",
+        4 => "long int",
+        5 => "c10::Half",
+        6 => "float",
+        7 => "double",
+        8 => "c10::complex<c10::Half>",
+        9 => "c10::complex<float>",
+        10 => "c10::complex<double>",
+        11 => "bool",
+        15 => "c10::BFloat16",
+        23 => "c10::Float8_e5m2",
+        24 => "c10::Float8_e4m3fn",
+        NO_TYPE => "",
+        _ => return format!("c10::ScalarType {number}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_written_as_torch_profiler_writes_them() {
+        let tensor = |dims, of| Input::Tensor { dims, of }.pack();
+        let words = [tensor(2, 6), 64, 3, tensor(0, 7), Input::Other { tag: 5 }.pack()];
+        let text = describe(&words).unwrap();
+        assert_eq!(
+            text,
+            r#"{"Input Dims":[[64,3],[],[]],"Input type":["float","double","Scalar"]}"#
+        );
+        let words = [Input::Unread.pack(), Input::Other { tag: 0 }.pack(), Input::More.pack()];
+        let value: serde_json::Value = serde_json::from_str(&describe(&words).unwrap()).unwrap();
+        assert_eq!(value["Input Dims"], serde_json::json!([[], []]));
+        assert_eq!(value["Input count"], "more than these");
+    }
+
+    #[test]
+    fn what_is_no_list_has_no_text() {
+        assert_eq!(describe(&[0]), None);
+        assert_eq!(describe(&[Input::Tensor { dims: 3, of: 6 }.pack(), 1, 2]), None);
+    }
+}

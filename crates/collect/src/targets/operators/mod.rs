@@ -1,0 +1,201 @@
+//! Operators and ranges of PyTorch: rows of the trace, as an import of torch.profiler's makes them.
+
+mod inputs;
+mod ranges;
+mod recorded;
+mod version;
+
+use inputs::InputTexts;
+use ranges::{OpenRanges, RangeOver};
+pub use recorded::OperatorNote;
+use recorded::Recorded;
+
+use crate::out::files::OpenFile;
+use crate::out::losses::Losses;
+use crate::shared::clock::Clock;
+use crate::targets::interned::Interned;
+use tprof_trace::model::*;
+use tprof_trace::{TraceError, TraceWriter};
+use tprof_wire::operators::{Inputs, Operator, RangeEdge};
+
+/// Rows that are written at the latest together.
+const MOST_ROWS: usize = 16_384;
+/// Rows wait this long at most, so that a run that is cut off lacks little.
+const LONGEST_WAIT_NS: u64 = 250_000_000;
+/// Rows that wait for their names at most.
+const WAITING_MOST: usize = 1 << 18;
+
+/// A record, as it came.
+#[derive(Debug)]
+pub enum OperatorRecord {
+    /// An operator is over: its name's id.
+    Over(u32, Operator),
+    /// A range begins: its name's id.
+    Opens(u32, RangeEdge),
+    /// A range ends.
+    Closes(RangeEdge),
+    /// What is recorded from here on.
+    Note(OperatorNote),
+}
+
+/// An operator or range that is over; its name may not be defined yet.
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    kind: SpanKind,
+    name: u32,
+    inputs: Inputs,
+    thread: ThreadIndex,
+    start_ns: u64,
+    duration_ns: u64,
+}
+
+/// Those of an image, on their way into its file.
+#[derive(Debug)]
+pub struct Operators {
+    process: ProcessIndex,
+    ranges: OpenRanges,
+    texts: InputTexts,
+    spans: Vec<Span>,
+    waiting: Vec<Over>,
+    recorded: Recorded,
+    first_waiting_ns: Option<u64>,
+    /// Operators and ranges so far.
+    pub taken: u64,
+    nameless: u64,
+    unwritten: u64,
+}
+
+impl Operators {
+    /// Of an image that has run none yet.
+    pub fn new(process: ProcessIndex) -> Operators {
+        Operators {
+            process,
+            ranges: OpenRanges::default(),
+            texts: InputTexts::default(),
+            spans: Vec::new(),
+            waiting: Vec::new(),
+            recorded: Recorded::default(),
+            first_waiting_ns: None,
+            taken: 0,
+            nameless: 0,
+            unwritten: 0,
+        }
+    }
+
+    /// Takes a record that a thread wrote at this time.
+    pub fn take(
+        &mut self,
+        record: OperatorRecord,
+        thread: ThreadIndex,
+        ticks: u64,
+        clock: &Clock,
+        interned: &mut Interned,
+        file: &mut OpenFile,
+    ) {
+        let time_ns = clock.ns(ticks);
+        let over = match record {
+            OperatorRecord::Over(name, Operator { ticks: duration, inputs }) => {
+                let start_ns = clock.ns(ticks.saturating_sub(duration));
+                let duration_ns = time_ns.saturating_sub(start_ns);
+                let kind = SpanKind::Operator;
+                Some(Over { kind, name, inputs, thread, start_ns, duration_ns })
+            }
+            OperatorRecord::Opens(name, edge) => self.ranges.opens(name, edge, thread, time_ns),
+            OperatorRecord::Closes(edge) => self.ranges.closes(edge, time_ns),
+            OperatorRecord::Note(note) => {
+                self.recorded.take(note, self.process, time_ns, interned, file);
+                None
+            }
+        };
+        if let Some(over) = over {
+            self.over(over, interned, &mut file.writer);
+        }
+    }
+
+    fn over(&mut self, over: Over, interned: &mut Interned, writer: &mut TraceWriter) {
+        self.taken += 1;
+        self.first_waiting_ns.get_or_insert(over.start_ns + over.duration_ns);
+        if !self.row(&over, interned, writer) {
+            match over.name == 0 || self.waiting.len() >= WAITING_MOST {
+                true => self.nameless += 1,
+                false => self.waiting.push(over),
+            }
+        }
+    }
+
+    /// Makes its row; false if its name or its inputs are not defined yet.
+    fn row(&mut self, over: &Over, interned: &mut Interned, writer: &mut TraceWriter) -> bool {
+        let Some(name) = interned.name(over.name, writer) else { return false };
+        let Some(args) = self.texts.text(over.inputs.sizes, interned, writer) else { return false };
+        self.spans.push(Span {
+            start_ns: over.start_ns,
+            duration_ns: over.duration_ns,
+            process: self.process,
+            thread: over.thread,
+            kind: over.kind,
+            name,
+            sequence: over.inputs.sequence.checked_sub(1).map(u64::from),
+            args,
+            ..Span::default()
+        });
+        true
+    }
+
+    /// Writes what waits, if there is enough of it or it has waited long enough.
+    pub fn write(
+        &mut self,
+        now_ns: u64,
+        last: bool,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+    ) -> Result<(), TraceError> {
+        let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
+        let rows = self.spans.len() + self.waiting.len();
+        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+            return Ok(());
+        }
+        for over in std::mem::take(&mut self.waiting) {
+            if !self.row(&over, interned, writer) {
+                self.waiting.push(over);
+            }
+        }
+        self.first_waiting_ns = (!self.waiting.is_empty()).then_some(now_ns);
+        let rows = self.spans.len() as u64;
+        let written = writer.write(&mut self.spans);
+        self.unwritten += if written.is_err() { rows } else { 0 };
+        written
+    }
+
+    /// Ends what is open at the end of its process; counts what is lost.
+    pub fn finish(
+        &mut self,
+        end_ns: u64,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+        losses: &mut Losses,
+    ) {
+        let RangeOver { cut, endless } = self.ranges.finish(end_ns);
+        let open = cut.len() as u64;
+        for over in cut {
+            self.over(over, interned, writer);
+        }
+        if let Err(error) = self.write(end_ns, true, interned, writer) {
+            losses.complain(&error.to_string());
+        }
+        let nameless = self.nameless + self.waiting.len() as u64;
+        for (what, why, count) in [
+            ("ends of ranges", "their process ended before them", open),
+            ("ends of ranges", "they were not recorded", endless),
+            ("operators and ranges", "the ring was full when their names were defined", nameless),
+            ("sizes of operators", "there were too many different ones", self.texts.left_out),
+            ("operators and ranges", crate::out::info::UNWRITTEN, self.unwritten),
+        ] {
+            if count > 0 {
+                losses.lose(what, why, count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Registers the callbacks, once PyTorch is loaded.
+//!
+//! When that is so is asked where the thread that runs holds no lock of PyTorch's, and what it
+//! needs is loaded whole: as this library begins (its constructor runs after those of the
+//! libraries that a program is linked with), and as Python looks up the entry of a module that it
+//! has loaded. A thread that begins would be no such place: another one may be in `dlopen`.
+
+use super::callbacks::{self, End, Start};
+use super::layout;
+use crate::block::Thread;
+use crate::loaded::{self, Loaded};
+use crate::{gate, interned, ring, state};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tprof_wire::operators::{SCOPES, USER_SCOPE, mode, note};
+use tprof_wire::record::ExtKind;
+
+const LIBRARY: &[u8] = b"libtorch_cpu.so";
+
+/// `at::RecordFunctionCallback`, which goes by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RecordFunctionCallback {
+    start: Start,
+    end: End,
+    probability: f64,
+    scopes: [bool; SCOPES],
+    needs_inputs: bool,
+    needs_outputs: bool,
+    needs_ids: bool,
+}
+
+/// Where the process stands.
+static PHASE: AtomicU32 = AtomicU32::new(phase::NONE);
+mod phase {
+    /// PyTorch is not loaded, as far as is known.
+    pub const NONE: u32 = 0;
+    /// A thread registers the callbacks.
+    pub const BUSY: u32 = 1;
+    /// They are registered, or cannot be.
+    pub const DONE: u32 = 2;
+}
+/// An address in the library that they are registered with.
+static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
+/// Objects that were loaded when they were last searched.
+static LOADED: AtomicUsize = AtomicUsize::new(0);
+/// What switches a callback off, and that of operators; 0 once it is off.
+static DISABLE: AtomicUsize = AtomicUsize::new(0);
+static HANDLE: AtomicU64 = AtomicU64::new(0);
+
+/// Registers the callbacks if PyTorch is loaded, they are wanted and not registered yet.
+pub fn arm() {
+    if PHASE.load(Relaxed) != phase::NONE {
+        return;
+    }
+    let Some(thread) = gate::recording() else { return };
+    let wanted = state::OPERATORS.load(Relaxed);
+    if wanted == mode::OFF || thread.is_quiet() {
+        return;
+    }
+    let count = loaded::count();
+    if LOADED.swap(count, Relaxed) == count {
+        return;
+    }
+    let Some(torch) = loaded::named(LIBRARY) else { return };
+    if PHASE.compare_exchange(phase::NONE, phase::BUSY, AcqRel, Relaxed).is_ok() {
+        register(thread, &torch, wanted);
+        PHASE.store(phase::DONE, Release);
+    }
+}
+
+fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
+    let path = interned::id(thread, ExtKind::Name, torch.path.to_bytes());
+    let say = |what, number| {
+        let words = [number, u64::from(path)];
+        ring::ext(thread, ExtKind::OperatorNote, what, thread.clock(), &words);
+    };
+    let add = torch.function(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    let layout = layout::find(torch);
+    let (Some(add), Some(layout)) = (add, layout) else {
+        return say(note::NO_SYMBOLS, 0);
+    };
+    LIBRARY_AT.store(add, Relaxed);
+    let disable = torch.function(c"_ZN2at15disableCallbackEm");
+    DISABLE.store(disable.unwrap_or(0), Relaxed);
+    let with_sizes = wanted == mode::SHAPES && layout.is_ok();
+    if let Err(why) = layout {
+        say(note::NO_SIZES, why);
+    }
+    let start = if with_sizes { callbacks::with_sizes } else { callbacks::operator };
+    let operators = callback(start as Start, callbacks::end, |scope| scope != USER_SCOPE);
+    let operators = RecordFunctionCallback { needs_inputs: with_sizes, ..operators };
+    let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
+    let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
+    // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
+    unsafe {
+        let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
+        HANDLE.store(add(operators), Relaxed);
+        add(ranges);
+    }
+    let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
+    say(note::ARMED, u64::from(recorded));
+}
+
+fn callback(start: Start, end: End, wanted: impl Fn(u8) -> bool) -> RecordFunctionCallback {
+    let mut scopes = [false; SCOPES];
+    for (scope, is_wanted) in (0..).zip(&mut scopes) {
+        *is_wanted = wanted(scope);
+    }
+    RecordFunctionCallback {
+        start,
+        end,
+        probability: 1.0,
+        scopes,
+        needs_inputs: false,
+        needs_outputs: false,
+        needs_ids: false,
+    }
+}
+
+/// Records no more operators in this process, only ranges; false if another thread has seen to it.
+pub fn stop_operators() -> bool {
+    let (handle, disable) = (HANDLE.swap(0, AcqRel), DISABLE.load(Relaxed));
+    if handle == 0 || disable == 0 {
+        return false;
+    }
+    // SAFETY: `at::disableCallback`, which takes a handle.
+    unsafe {
+        core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(disable)(handle);
+    }
+    true
+}
+
+/// Code was unloaded: if PyTorch was, it may come again.
+pub fn unloaded() {
+    LOADED.store(0, Relaxed);
+    if PHASE.load(Acquire) == phase::DONE && !loaded::is_loaded(LIBRARY_AT.load(Relaxed)) {
+        PHASE.store(phase::NONE, Release);
+    }
+}

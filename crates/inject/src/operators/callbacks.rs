@@ -1,0 +1,119 @@
+//! What PyTorch calls when an operator or a range begins and ends.
+
+use super::layout::LAYOUT;
+use super::open::{self, Taken};
+use super::{budget, sizes};
+use crate::block::Thread;
+use crate::real::text;
+use crate::{gate, interned, ring};
+use core::ffi::c_void;
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::operators::{Inputs, RangeEdge};
+use tprof_wire::record::ExtKind;
+
+/// `std::unique_ptr<ObserverContext> (*)(const RecordFunction&)`: the first argument is where the
+/// pointer goes.
+pub type Start = unsafe extern "C" fn(*mut usize, usize) -> *mut usize;
+/// `void (*)(const RecordFunction&, ObserverContext*)`.
+pub type End = unsafe extern "C" fn(usize, *mut c_void);
+
+/// An operator begins.
+pub unsafe extern "C" fn operator(context: *mut usize, function: usize) -> *mut usize {
+    // SAFETY: PyTorch's own arguments.
+    unsafe { begin(context, function, false) }
+}
+
+/// An operator begins, and its inputs are at hand.
+pub unsafe extern "C" fn with_sizes(context: *mut usize, function: usize) -> *mut usize {
+    // SAFETY: PyTorch's own arguments.
+    unsafe { begin(context, function, true) }
+}
+
+/// An operator ends.
+pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
+    let Some(thread) = gate::recording() else { return };
+    let clock = thread.clock();
+    let Some(open) = open::of(thread) else { return };
+    let Some(taken) = open.take(function) else { return };
+    let payload = [clock.saturating_sub(taken.start), taken.inputs];
+    ring::quick(thread, ExtKind::Operator, taken.name, clock, &payload);
+    budget::ends(thread, open, clock);
+}
+
+/// A range begins.
+pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
+    // SAFETY: PyTorch's own argument. There is no context to be deleted later.
+    unsafe { *context = 0 };
+    if let Some(thread) = recorded() {
+        // SAFETY: PyTorch's own argument, in its start callback; ranges come with their inputs.
+        let (name, inputs) = unsafe { (name(thread, function), inputs(thread, function, true)) };
+        let edge = RangeEdge { object: function as u64, inputs };
+        ring::quick(thread, ExtKind::RangeOpen, name, thread.clock(), &edge.pack());
+    }
+    context
+}
+
+/// A range ends, perhaps in another thread than it began in: whether recording was on then is not
+/// known here.
+pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
+    let Some(thread) = gate::recording() else { return };
+    let edge = RangeEdge { object: function as u64, inputs: Inputs::default() };
+    ring::quick(thread, ExtKind::RangeClosed, 0, thread.clock(), &edge.pack());
+}
+
+#[inline(always)]
+fn recorded() -> Option<&'static Thread> {
+    gate::recording().filter(|thread| thread.is_on())
+}
+
+/// # Safety
+/// `context` is a place for a pointer, `function` a `RecordFunction` in its start callback.
+#[inline(always)]
+unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut usize {
+    // SAFETY: the caller's premise. There is no context to be deleted later.
+    unsafe { *context = 0 };
+    let Some(thread) = recorded() else { return context };
+    let Some(open) = open::of(thread) else {
+        ring::lose(thread);
+        return context;
+    };
+    let measured = budget::begins(thread, open);
+    // SAFETY: the caller's premise.
+    let (name, inputs) = unsafe { (name(thread, function), inputs(thread, function, with_sizes)) };
+    if let Some(entry) = open.push(thread) {
+        entry.set(&Taken { function, start: thread.clock(), name, inputs: inputs.pack() });
+    }
+    budget::measured(thread, open, measured);
+    context
+}
+
+/// Id of its name.
+///
+/// # Safety
+/// `function` is a `RecordFunction`.
+#[inline(always)]
+unsafe fn name(thread: &Thread, function: usize) -> u32 {
+    // SAFETY: the address of `RecordFunction::name() const`; its text lives as long as the call.
+    let name = unsafe {
+        let name: unsafe extern "C" fn(usize) -> *const u8 =
+            core::mem::transmute(LAYOUT.name.load(Relaxed));
+        text(name(function))
+    };
+    interned::id(thread, ExtKind::Name, name)
+}
+
+/// # Safety
+/// `function` is a `RecordFunction`, in its start callback where sizes are wanted.
+#[inline(always)]
+unsafe fn inputs(thread: &Thread, function: usize, with_sizes: bool) -> Inputs {
+    let at = LAYOUT.inputs.load(Relaxed);
+    if at == 0 {
+        return Inputs::default();
+    }
+    // SAFETY: autograd's number lies before the inputs.
+    let number = unsafe { sizes::word(function + at - 8) };
+    let sequence = u32::try_from(number.wrapping_add(1)).unwrap_or(0);
+    // SAFETY: the caller's premise.
+    let sizes = if with_sizes { unsafe { sizes::of(thread, function) } } else { 0 };
+    Inputs { sequence, sizes }
+}

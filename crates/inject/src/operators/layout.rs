@@ -1,0 +1,174 @@
+//! Where PyTorch's objects have what is read of them: found by functions of PyTorch itself, on
+//! memory of ours that is laid out as such an object.
+
+use super::caught;
+use crate::loaded::{self, Loaded};
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+use tprof_wire::operators::unread;
+
+const NAME: &CStr = c"_ZNK2at14RecordFunction4nameEv";
+const INPUT_SIZES: &CStr = c"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb";
+const GET_SIZES: &CStr = c"aoti_torch_get_sizes";
+const GET_DIM: &CStr = c"aoti_torch_get_dim";
+const GET_DTYPE: &CStr = c"aoti_torch_get_dtype";
+const TENSOR: &CStr = c"_ZTVN3c1010TensorImplE";
+const DELETE: &CStr = c"_ZdlPv";
+
+/// Words of the objects that are laid out.
+const WORDS: usize = 96;
+/// Of a `RecordFunction`, the callbacks come first: inputs begin behind these words.
+const FIRST_WORD: usize = 14;
+/// Inputs begin before this word.
+const LAST_WORD: usize = 64;
+
+/// Of a found layout; offsets are in bytes.
+pub struct Layout {
+    /// `at::RecordFunction::name() const`.
+    pub name: AtomicUsize,
+    /// Of a `RecordFunction`, its inputs: address and number of `IValue`s; 0 while not known.
+    /// Autograd's number lies before.
+    pub inputs: AtomicUsize,
+    /// Of a `TensorImpl`, the first of its sizes; the word before is how many; 0 while not known.
+    pub sizes: AtomicUsize,
+    /// Of a `TensorImpl`, its type, 2 bytes; 0 while not known.
+    pub of_type: AtomicUsize,
+    /// What a plain `TensorImpl` begins with: others may have no sizes, or some that are computed.
+    pub tensor: AtomicUsize,
+}
+
+/// That of the PyTorch in this process.
+pub static LAYOUT: Layout = Layout {
+    name: AtomicUsize::new(0),
+    inputs: AtomicUsize::new(0),
+    sizes: AtomicUsize::new(0),
+    of_type: AtomicUsize::new(0),
+    tensor: AtomicUsize::new(0),
+};
+
+/// Finds it; the error, of [`unread`], says why inputs have no sizes. Without the first function
+/// there are not even names: `None`.
+pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
+    LAYOUT.name.store(torch.function(NAME)?, Relaxed);
+    for place in [&LAYOUT.inputs, &LAYOUT.sizes, &LAYOUT.of_type, &LAYOUT.tensor] {
+        place.store(0, Relaxed);
+    }
+    let Some(input_sizes) = torch.function(INPUT_SIZES).filter(|_| caught::prepare()) else {
+        return Some(Err(unread::NO_FUNCTION));
+    };
+    let inputs = match inputs_at(input_sizes) {
+        Ok(at) => at,
+        Err(why) => return Some(Err(why)),
+    };
+    LAYOUT.inputs.store(inputs, Relaxed);
+    Some(find_sizes(torch))
+}
+
+/// Where a `RecordFunction` has its inputs: `inputSizes` of an object with one input at that
+/// place only returns one list. What lies before is odd, so that a build with assertions finds
+/// the inputs valid; what lies behind is zero: no inputs.
+fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
+    let none = [0u64; 2];
+    let mut object = [0u64; WORDS];
+    object.iter_mut().take(FIRST_WORD).for_each(|word| *word = 0x0101_0101_0101_0101);
+    for at in FIRST_WORD..LAST_WORD {
+        if let Some([before, address, count]) = object.get_mut(at - 1..at + 2) {
+            *before = 0x0101_0101_0101_0101;
+            *address = none.as_ptr() as u64;
+            *count = 1;
+        }
+        let mut lists = [0u64; 3];
+        let arguments = [(&raw mut lists) as u64, object.as_ptr() as u64, 0];
+        // SAFETY: the function's arguments: where the result goes (a vector, of three words), an
+        // object, a flag. Of the object it reads the inputs; at each place tried so far lies an
+        // input, or a count of none.
+        if unsafe { caught::call(input_sizes, arguments) }.is_none() {
+            return Err(unread::THROWN);
+        }
+        let [first, end, _] = lists;
+        free(first);
+        match end.wrapping_sub(first) {
+            0 => {}
+            // One list: a vector.
+            24 => return Ok(at * 8),
+            _ => return Err(unread::NO_PLACE),
+        }
+    }
+    Err(unread::NO_PLACE)
+}
+
+/// Frees what a vector held.
+fn free(memory: u64) {
+    let delete = || {
+        loaded::find(|loaded| {
+            loaded.base().starts_with(b"libstdc++.so").then(|| loaded.function(DELETE))?
+        })
+    };
+    if memory != 0
+        && let Some(delete) = delete()
+    {
+        // SAFETY: `operator delete(void*)` of what the vector's `operator new` gave; without an
+        // exception for certain.
+        unsafe {
+            core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(delete)(memory);
+        }
+    }
+}
+
+/// Where a `TensorImpl` has its sizes and its type, by the functions of the stable ABI that read
+/// them.
+fn find_sizes(torch: &Loaded) -> Result<(), u64> {
+    let of_core = |loaded: &Loaded| {
+        loaded.base().starts_with(b"libc10.so").then(|| loaded.variable(TENSOR))?
+    };
+    let found = (torch.function(GET_SIZES), torch.function(GET_DIM), loaded::find(of_core));
+    let (Some(get_sizes), Some(get_dim), Some(vtable)) = found else {
+        return Err(unread::NO_FUNCTION);
+    };
+    let mut object = [0u64; WORDS];
+    let at = read(get_sizes, &object)?.wrapping_sub(object.as_ptr() as u64) as usize;
+    if !(16..WORDS * 4).contains(&at) || at & 7 != 0 {
+        return Err(unread::NO_PLACE);
+    }
+    if let Some(count) = object.get_mut(at / 8 - 1) {
+        *count = 3;
+    }
+    if read(get_dim, &object)? != 3 || count_of(&object) != Some(at) {
+        return Err(unread::NO_PLACE);
+    }
+    let of_type = at + TYPE_BEHIND;
+    if let Some(word) = object.get_mut(of_type / 8) {
+        *word = u64::from(DOUBLE);
+    }
+    if torch.function(GET_DTYPE).is_some_and(|get| read(get, &object) == Ok(u64::from(DOUBLE))) {
+        LAYOUT.of_type.store(of_type, Relaxed);
+    }
+    LAYOUT.tensor.store(vtable + 16, Relaxed);
+    LAYOUT.sizes.store(at, Relaxed);
+    Ok(())
+}
+
+/// Behind the sizes: ten words of them, the storage's offset, the number of elements, the type.
+const TYPE_BEHIND: usize = 12 * 8;
+/// `c10::ScalarType::Double`.
+const DOUBLE: u16 = 7;
+
+/// Where the only word that is not zero says how many sizes follow.
+fn count_of(object: &[u64; WORDS]) -> Option<usize> {
+    object.iter().position(|word| *word != 0).map(|at| (at + 1) * 8)
+}
+
+/// What `aoti_torch_get_…(tensor, &value)` gives of a tensor with this object.
+fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
+    let tensor = object.as_ptr() as u64;
+    let mut value = 0u64;
+    let arguments = [(&raw const tensor) as u64, (&raw mut value) as u64, 0];
+    // SAFETY: the function's arguments: a tensor, which is a pointer to such an object, and where
+    // the value goes. An object of zeros has the standard way to have sizes.
+    match unsafe { caught::call(function, arguments) } {
+        Some(0) => Ok(value),
+        Some(result) if result as u32 == 0 => Ok(value),
+        Some(_) => Err(unread::NO_PLACE),
+        None => Err(unread::THROWN),
+    }
+}

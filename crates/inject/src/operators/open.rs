@@ -1,0 +1,155 @@
+//! Operators of a thread that have begun.
+
+use crate::block::Thread;
+use crate::own::Own;
+use crate::state::WIPED;
+use crate::{ring, sys};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Most that may be open at one time; the outermost are counted as lost beyond.
+const MOST: usize = 200;
+
+/// One of them.
+#[repr(C)]
+pub struct OpenOperator {
+    /// Address of its `RecordFunction`.
+    pub function: Own<usize>,
+    /// Clock at its beginning.
+    pub start: Own<u64>,
+    /// Id of its name.
+    pub name: Own<u32>,
+    /// What it was called with, packed.
+    pub inputs: Own<u64>,
+}
+
+/// A thread's, innermost last. What a forked child finds here is its parent's.
+#[repr(C)]
+pub struct OpenOperators {
+    generation: Own<u64>,
+    len: Own<usize>,
+    /// For the [budget](super::budget): operators so far, ticks that some of them took, and the
+    /// clock when that count began.
+    pub count: Own<u64>,
+    /// See `count`.
+    pub ticks: Own<u64>,
+    /// See `count`.
+    pub since: Own<u64>,
+    entries: [OpenOperator; MOST],
+}
+
+const _: () = assert!(size_of::<OpenOperators>() <= 8192);
+
+/// Those of this thread; `None` where there is no memory for them.
+#[inline]
+pub fn of(thread: &Thread) -> Option<&OpenOperators> {
+    let mut at = thread.operators.get();
+    if at.is_null() {
+        at = map(thread)?;
+    }
+    // SAFETY: mapped by `map`, zeroed, which is a value of every field; this thread's until it ends.
+    let open = unsafe { &*at.cast::<OpenOperators>() };
+    let generation = WIPED.generation.load(Relaxed);
+    if open.generation.get() != generation {
+        open.generation.set(generation);
+        open.len.set(0);
+    }
+    Some(open)
+}
+
+#[cold]
+fn map(thread: &Thread) -> Option<*mut u8> {
+    if thread.is_quiet() || thread.ended.get() {
+        return None;
+    }
+    let at = sys::map_anonymous(size_of::<OpenOperators>())?;
+    thread.operators.set(at);
+    Some(at)
+}
+
+/// This thread is gone: so is what it kept.
+pub fn ended(thread: &Thread) {
+    let at = thread.operators.get();
+    if !at.is_null() {
+        thread.operators.set(core::ptr::null_mut());
+        // SAFETY: mapped by `map`, and used by this thread only.
+        unsafe { sys::unmap(at, size_of::<OpenOperators>()) };
+    }
+}
+
+impl OpenOperators {
+    /// A place for one that begins; its fields are those of another.
+    #[inline]
+    pub fn push(&self, thread: &Thread) -> Option<&OpenOperator> {
+        if self.len.get() >= MOST {
+            self.drop_oldest(thread);
+        }
+        let at = self.len.get();
+        let entry = self.entries.get(at)?;
+        self.len.set(at + 1);
+        Some(entry)
+    }
+
+    /// Takes out the one of this `RecordFunction`, which is the innermost unless it is asynchronous.
+    #[inline]
+    pub fn take(&self, function: usize) -> Option<Taken> {
+        let len = self.len.get();
+        let at = (0..len).rev().find(|at| {
+            self.entries.get(*at).is_some_and(|entry| entry.function.get() == function)
+        })?;
+        let taken = self.entries.get(at).map(OpenOperator::values);
+        for behind in at + 1..len {
+            if let (Some(to), Some(from)) = (self.entries.get(behind - 1), self.entries.get(behind))
+            {
+                to.set(&from.values());
+            }
+        }
+        self.len.set(len - 1);
+        taken
+    }
+
+    /// Ended in another thread, or never will: half of all.
+    #[cold]
+    fn drop_oldest(&self, thread: &Thread) {
+        for at in 0..MOST / 2 {
+            if let (Some(to), Some(from)) = (self.entries.get(at), self.entries.get(at + MOST / 2))
+            {
+                ring::lose(thread);
+                to.set(&from.values());
+            }
+        }
+        self.len.set(MOST / 2);
+    }
+}
+
+/// One that was taken out.
+#[derive(Clone, Copy)]
+pub struct Taken {
+    /// As in [`OpenOperator`].
+    pub function: usize,
+    /// As in [`OpenOperator`].
+    pub start: u64,
+    /// As in [`OpenOperator`].
+    pub name: u32,
+    /// As in [`OpenOperator`].
+    pub inputs: u64,
+}
+
+impl OpenOperator {
+    fn values(&self) -> Taken {
+        Taken {
+            function: self.function.get(),
+            start: self.start.get(),
+            name: self.name.get(),
+            inputs: self.inputs.get(),
+        }
+    }
+
+    /// Fills it.
+    #[inline]
+    pub fn set(&self, values: &Taken) {
+        self.function.set(values.function);
+        self.start.set(values.start);
+        self.name.set(values.name);
+        self.inputs.set(values.inputs);
+    }
+}

@@ -1,0 +1,150 @@
+//! Sizes and types of an operator's inputs, read where they lie.
+//!
+//! Only what is certain is read: of plain tensors (others have other tables of functions: nested,
+//! sparse, and undefined ones), without extra metadata (symbolic sizes), with sizes that multiply
+//! to the number of elements.
+
+use super::layout::LAYOUT;
+use crate::block::Thread;
+use crate::interned;
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::operators::{Input, NO_TYPE, SIZES_WORDS};
+use tprof_wire::record::ExtKind;
+
+/// An `IValue`: what it holds, and its tag.
+const VALUE_WORDS: usize = 2;
+/// `IValue::Tag::Tensor`.
+const TENSOR: u32 = 1;
+/// Tensors of more dimensions are not plain: PyTorch has at most 64.
+const DIMS_MOST: u64 = 64;
+
+/// The id of the sizes of a `RecordFunction`'s inputs; 0 for none.
+///
+/// # Safety
+/// `function` is one, within its start callback, and its inputs' place is known.
+#[inline]
+pub unsafe fn of(thread: &Thread, function: usize) -> u32 {
+    let at = LAYOUT.inputs.load(Relaxed);
+    // SAFETY: the caller's premise: there it has an address, and how many values lie there.
+    let (values, count) = unsafe { (word(function + at), word(function + at + 8)) };
+    if LAYOUT.sizes.load(Relaxed) == 0 || count == 0 || values == 0 {
+        return 0;
+    }
+    let mut list = List { words: [0; SIZES_WORDS], len: 0 };
+    for value in 0..count as usize {
+        let value = values as usize + value * VALUE_WORDS * 8;
+        // SAFETY: so many values lie there.
+        let (held, tag) = unsafe { (word(value), word(value + 8) as u32) };
+        let fits = match tag {
+            // SAFETY: a value with this tag holds a tensor, which lives as long as the call.
+            TENSOR => unsafe { list.tensor(held as usize) },
+            tag => list.push(Input::Other { tag }, 0),
+        };
+        if !fits {
+            list.more();
+            break;
+        }
+    }
+    let words = list.words.get(..list.len).unwrap_or_default();
+    // SAFETY: words are bytes.
+    let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) };
+    interned::id(thread, ExtKind::Sizes, bytes)
+}
+
+struct List {
+    words: [u64; SIZES_WORDS],
+    len: usize,
+}
+
+impl List {
+    /// Adds an input with room for so many sizes; false if there is none, but for one word.
+    #[inline]
+    fn push(&mut self, input: Input, sizes: usize) -> bool {
+        if self.len + 1 + sizes >= SIZES_WORDS {
+            return false;
+        }
+        if let Some(word) = self.words.get_mut(self.len) {
+            *word = input.pack();
+        }
+        self.len += 1;
+        true
+    }
+
+    fn more(&mut self) {
+        if let Some(word) = self.words.get_mut(self.len) {
+            *word = Input::More.pack();
+            self.len += 1;
+        }
+    }
+
+    /// Adds a tensor; false if there is no room.
+    ///
+    /// # Safety
+    /// `object` is a `TensorImpl`.
+    #[inline]
+    unsafe fn tensor(&mut self, object: usize) -> bool {
+        let at = LAYOUT.sizes.load(Relaxed);
+        // SAFETY: the caller's premise; the place of sizes is known, what begins the object and its
+        // extra metadata lie before.
+        let (vtable, extra, dims) =
+            unsafe { (word(object), word(object + extra_at(at)), word(object + at - 8)) };
+        if vtable as usize != LAYOUT.tensor.load(Relaxed) || extra != 0 || dims > DIMS_MOST {
+            return self.push(Input::Unread, 0);
+        }
+        let dims = dims as usize;
+        // More sizes than these lie elsewhere.
+        const INSIDE: usize = 5;
+        // SAFETY: a plain tensor has its sizes here, or their address.
+        let sizes =
+            if dims <= INSIDE { object + at } else { unsafe { word(object + at) as usize } };
+        // SAFETY: a plain tensor: behind its sizes lie its offset and its number of elements.
+        let elements = unsafe { word(object + at + ELEMENTS_BEHIND) };
+        let mut product = 1u64;
+        for dim in 0..dims {
+            // SAFETY: a plain tensor has so many sizes.
+            product = product.wrapping_mul(unsafe { word(sizes + dim * 8) });
+        }
+        if product != elements {
+            return self.push(Input::Unread, 0);
+        }
+        let type_at = LAYOUT.of_type.load(Relaxed);
+        let of = match type_at {
+            0 => NO_TYPE,
+            // SAFETY: a plain tensor has its type there.
+            at => unsafe { word(object + at) as u8 },
+        };
+        if !self.push(Input::Tensor { dims: dims as u16, of }, dims) {
+            return false;
+        }
+        for dim in 0..dims {
+            if let Some(place) = self.words.get_mut(self.len) {
+                // SAFETY: as above.
+                *place = unsafe { word(sizes + dim * 8) };
+                self.len += 1;
+            }
+        }
+        true
+    }
+}
+
+/// Behind the first size: ten words, then the storage's offset.
+const ELEMENTS_BEHIND: usize = 11 * 8;
+
+/// Where an object with sizes there has its extra metadata. Before the sizes' number it has the
+/// table of functions, counts of references (8 or 16 bytes), storage, autograd's metadata, extra
+/// metadata, version, and one or two words of Python's.
+#[inline]
+fn extra_at(sizes: usize) -> usize {
+    const WITH_LONG_COUNTS: usize = 80;
+    if sizes < WITH_LONG_COUNTS { 32 } else { 40 }
+}
+
+/// Reads a word.
+///
+/// # Safety
+/// One lies there, aligned.
+#[inline(always)]
+pub unsafe fn word(at: usize) -> u64 {
+    // SAFETY: the caller's premise.
+    unsafe { *(at as *const u64) }
+}

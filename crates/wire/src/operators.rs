@@ -1,0 +1,183 @@
+//! Operators and ranges of PyTorch, as its `RecordFunction` reports them: their records, and the
+//! sizes of what an operator was called with.
+
+/// What is recorded. Values of [`crate::region::RegionHeader::operators`].
+pub mod mode {
+    /// Nothing.
+    pub const OFF: u32 = 0;
+    /// Names, times, and autograd's sequence numbers.
+    pub const NAMES: u32 = 1;
+    /// These, and sizes and types of the inputs.
+    pub const SHAPES: u32 = 2;
+    /// As `NAMES`, as long as that takes little of a thread's time.
+    pub const AUTO: u32 = 3;
+}
+
+/// Number of kinds of scopes (`at::RecordScope`).
+pub const SCOPES: usize = 10;
+/// `at::RecordScope::USER_SCOPE`: `record_function` and its like.
+pub const USER_SCOPE: u8 = 7;
+
+/// [`crate::record::ExtKind::Operator`]: an operator is over, of the name in the argument, at the
+/// record's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operator {
+    /// Ticks that it took.
+    pub ticks: u64,
+    /// What it was called with.
+    pub inputs: Inputs,
+}
+
+/// What an operator or range was called with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    /// Autograd's number plus one; 0 for none, and beyond 32 bits.
+    pub sequence: u32,
+    /// The inputs' sizes, [`crate::record::ExtKind::Sizes`]; 0 where they are not known.
+    pub sizes: u32,
+}
+
+impl Inputs {
+    /// As a word.
+    #[inline(always)]
+    pub const fn pack(&self) -> u64 {
+        self.sequence as u64 | (self.sizes as u64) << 32
+    }
+
+    /// From a word.
+    pub const fn unpack(word: u64) -> Inputs {
+        Inputs { sequence: word as u32, sizes: (word >> 32) as u32 }
+    }
+}
+
+impl Operator {
+    /// As a payload.
+    #[inline(always)]
+    pub const fn pack(&self) -> [u64; 2] {
+        [self.ticks, self.inputs.pack()]
+    }
+
+    /// From a payload.
+    pub fn unpack(words: &[u64]) -> Option<Operator> {
+        let [ticks, inputs, ..] = *words else { return None };
+        Some(Operator { ticks, inputs: Inputs::unpack(inputs) })
+    }
+}
+
+/// [`crate::record::ExtKind::RangeOpen`] and, without inputs, [`crate::record::ExtKind::RangeClosed`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeEdge {
+    /// Address of the range's object, no other's while it lasts. It may end in another thread.
+    pub object: u64,
+    /// What it was called with.
+    pub inputs: Inputs,
+}
+
+impl RangeEdge {
+    /// As a payload.
+    #[inline(always)]
+    pub const fn pack(&self) -> [u64; 2] {
+        [self.object, self.inputs.pack()]
+    }
+
+    /// From a payload.
+    pub fn unpack(words: &[u64]) -> Option<RangeEdge> {
+        let [object, inputs, ..] = *words else { return None };
+        Some(RangeEdge { object, inputs: Inputs::unpack(inputs) })
+    }
+}
+
+/// What [`crate::record::ExtKind::OperatorNote`] states, by its argument. Words: a number, another.
+pub mod note {
+    /// Callbacks are registered: the [`super::mode`] that holds from here on; the id of the path
+    /// of libtorch_cpu.
+    pub const ARMED: u32 = 1;
+    /// There is no way to register callbacks: 0; that path.
+    pub const NO_SYMBOLS: u32 = 2;
+    /// Sizes cannot be read: why ([`super::unread`]); that path.
+    pub const NO_SIZES: u32 = 3;
+    /// Operators took more than their share of a thread's time, and are not recorded from here on:
+    /// ticks of theirs; ticks of the thread.
+    pub const OVER_BUDGET: u32 = 4;
+}
+
+/// Why sizes cannot be read: values of [`note::NO_SIZES`].
+pub mod unread {
+    /// A function that is needed is missing.
+    pub const NO_FUNCTION: u64 = 1;
+    /// PyTorch raised an exception in the test.
+    pub const THROWN: u64 = 2;
+    /// Inputs lie nowhere where they could.
+    pub const NO_PLACE: u64 = 3;
+}
+
+/// Words of a list of sizes at most: inputs beyond are left out, which the list states.
+pub const SIZES_WORDS: usize = 96;
+
+/// An input, as the first word of it in a list; a tensor's sizes follow, a word each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A tensor of so many dimensions and this `c10::ScalarType`.
+    Tensor {
+        /// Dimensions.
+        dims: u16,
+        /// Type; [`NO_TYPE`] if it is not known.
+        of: u8,
+    },
+    /// Not a tensor: the tag of its `IValue`.
+    Other {
+        /// Tag.
+        tag: u32,
+    },
+    /// A tensor with sizes that are not numbers, or not read.
+    Unread,
+    /// More inputs follow that have no place.
+    More,
+}
+
+/// [`Input::Tensor`] of no known type.
+pub const NO_TYPE: u8 = u8::MAX;
+
+impl Input {
+    /// As a word.
+    #[inline(always)]
+    pub fn pack(self) -> u64 {
+        match self {
+            Input::Tensor { dims, of } => 1 | u64::from(of) << 8 | u64::from(dims) << 16,
+            Input::Other { tag } => 2 | u64::from(tag) << 32,
+            Input::Unread => 3,
+            Input::More => 4,
+        }
+    }
+
+    /// From a word.
+    pub fn unpack(word: u64) -> Option<Input> {
+        Some(match word as u8 {
+            1 => Input::Tensor { dims: (word >> 16) as u16, of: (word >> 8) as u8 },
+            2 => Input::Other { tag: (word >> 32) as u32 },
+            3 => Input::Unread,
+            4 => Input::More,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_and_inputs_round_trip() {
+        let inputs = Inputs { sequence: 7, sizes: u32::MAX };
+        let operator = Operator { ticks: u64::MAX, inputs };
+        assert_eq!(Operator::unpack(&operator.pack()), Some(operator));
+        let range = RangeEdge { object: u64::MAX, inputs };
+        assert_eq!(RangeEdge::unpack(&range.pack()), Some(range));
+        assert_eq!((Operator::unpack(&[1]), RangeEdge::unpack(&[])), (None, None));
+        let tensor = Input::Tensor { dims: u16::MAX, of: 15 };
+        for input in [tensor, Input::Other { tag: 5 }, Input::Unread, Input::More] {
+            assert_eq!(Input::unpack(input.pack()), Some(input));
+        }
+        assert_eq!(Input::unpack(0), None);
+    }
+}
