@@ -24,7 +24,7 @@ use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
 pub(crate) use labels::Labels;
 use profile::Profile;
 pub(crate) use samples::waiting_for;
-pub(crate) use tree::{FrameKind, FrameTable};
+pub(crate) use tree::{FrameKind, FrameOwner, FrameTable};
 
 /// Writes the page, `flame.html`, or its trees as JSON, `flame.json`, unless the
 /// options name another file.

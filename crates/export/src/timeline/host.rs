@@ -1,5 +1,6 @@
 //! Lanes of host threads: their spans, and their samples as nested functions.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -9,7 +10,7 @@ use tprof_trace::model::{FlowPoint, Sample, Span, SpanKind, ThreadIndex, ThreadS
 
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
-use crate::flame::{FrameKind, FrameTable, Labels, waiting_for};
+use crate::flame::{FrameKind, FrameOwner, FrameTable, Labels, waiting_for};
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
 
@@ -159,7 +160,7 @@ pub(crate) fn samples(
                 Event {
                     start_ns,
                     duration_ns: 0,
-                    name: lanes.names.of(&table.names[frame as usize]),
+                    name: lanes.names.of(&name(&table, frame)),
                     kind,
                     detail: lanes.details.of(&table.places[frame as usize]),
                     correlation: None,
@@ -178,16 +179,30 @@ pub(crate) fn samples(
 }
 
 /// A stack without the native frames that its Python frames stand for: the
-/// interpreter's, above the innermost Python frame.
+/// interpreter's, above the innermost Python frame; and without frames of Python's import
+/// system, which only pass through.
 fn without_interpreter(mut stack: Vec<u32>, table: &FrameTable) -> Vec<u32> {
     let is_python = |&frame: &u32| table.kinds[frame as usize] == FrameKind::Python;
     let Some(innermost) = stack.iter().rposition(is_python) else { return stack };
     let mut at = 0;
     stack.retain(|frame| {
         at += 1;
-        at > innermost || is_python(frame)
+        let is_import = table.owners[*frame as usize] == FrameOwner::Import;
+        at > innermost || is_python(frame) && !is_import
     });
     stack
+}
+
+/// What a frame is called; code of a module itself has its file's name, and the folder's.
+fn name(table: &FrameTable, frame: u32) -> Cow<'_, str> {
+    let (name, place) = (&table.names[frame as usize], &table.places[frame as usize]);
+    match &**name {
+        "<module>" if !place.is_empty() => {
+            let folders = place.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+            format!("{} {name}", &place[folders..]).into()
+        }
+        name => name.into(),
+    }
 }
 
 /// Calls that a thread's samples show. They nest and never overlap: what
@@ -301,5 +316,9 @@ mod tests {
         let shown = without_interpreter(vec![native, python, native, python, leaf], &table);
         assert_eq!(shown, [python, python, leaf]);
         assert_eq!(without_interpreter(vec![native, leaf], &table), [native, leaf]);
+        let file = "<frozen importlib._bootstrap>";
+        let import = table.code(FrameKind::Python, "_find_and_load", file, FrameOwner::Import);
+        let shown = without_interpreter(vec![python, import, native, python, leaf], &table);
+        assert_eq!(shown, [python, python, leaf]);
     }
 }
