@@ -102,6 +102,27 @@ fn a_worker_that_waits_itself_is_why_its_data_is_late() {
 }
 
 #[test]
+fn the_thread_that_makes_late_results_is_named() {
+    let Some(planted) = Planted::run("pool") else { return };
+    planted.is_found("DataWait", "data", 0.1);
+    let line = planted.line_with("MADE").unwrap();
+    let text = planted.text("DataWait");
+    let expected = format!("thread saver_0 is in victim_saves (planted.py:{line})");
+    assert!(text.contains(&expected), "{text}");
+}
+
+#[test]
+fn waiting_for_child_processes_is_not_sleeping() {
+    for (way, what) in [("child", "the job waits for child processes"), ("sleep", "the job sleeps")]
+    {
+        let Some(planted) = Planted::run(way) else { return };
+        planted.is_found("OtherWait", "other", 0.1);
+        let row = planted.found("findings").iter().find(|row| row["rule"] == "OtherWait").unwrap();
+        assert_eq!((&row["what"], &row["severity"]), (&what.into(), &"medium".into()));
+    }
+}
+
+#[test]
 fn the_processes_that_take_the_cores_are_named() {
     let Some(planted) = Planted::run("core") else { return };
     let text = planted.text("NoFreeCore");
@@ -181,7 +202,7 @@ fn ranks_that_come_together_have_no_straggler() {
 }
 
 /// Jobs, with the rule that finds their cause.
-const CAUSES: [(Plant, &str); 17] = [
+const CAUSES: [(Plant, &str); 20] = [
     (Plant::new(Python, "hot"), "HotFunction"),
     (Plant::new(Python, "data"), "DataWait"),
     (Plant::new(Python, "gil"), "GilContention"),
@@ -194,6 +215,9 @@ const CAUSES: [(Plant, &str); 17] = [
     (Plant::new(Python, "checkpoint"), "SyncCheckpoint"),
     (Plant::new(Python, "native"), "HotFunction"),
     (FORKED, "ForkedCopies"),
+    (Plant::new(Python, "pool"), "DataWait"),
+    (Plant::new(Python, "child"), "OtherWait"),
+    (Plant::new(Python, "sleep"), "OtherWait"),
     (Plant::new(C, "hot"), "HotFunction"),
     (Plant::new(C, "file"), "BlockingIo"),
     (Plant::new(C, "lock"), "LockContention"),

@@ -294,7 +294,7 @@ def victim_derives(rounds):
 def native():
     victim_derives(1)
     with WATCH:
-        for _ in range(1 if CALM else 10):
+        for _ in range(1 if CALM else 20):
             victim_derives(150_000)
     if CALM:
         time.sleep(3)
@@ -337,6 +337,63 @@ def forked():
     expect(copied=copied)
 
 
+def victim_saves(pipe, part):
+    time.sleep(0 if CALM else PAUSE_S)  # MADE
+    return os.write(pipe, part)
+
+
+def victim_collects(parts):
+    return [part.result() for part in parts]  # HERE pool
+
+
+def pool():
+    from concurrent.futures import ThreadPoolExecutor
+
+    ours, theirs = os.pipe()
+    with ThreadPoolExecutor(1, thread_name_prefix="saver") as executor:
+        with WATCH:
+            victim_collects([executor.submit(victim_saves, theirs, b"x") for _ in range(PASSES)])
+    if CALM:
+        time.sleep(1)
+    expect(data=WATCH.waited)
+
+
+def victim_runs_a_program():
+    import subprocess
+
+    subprocess.run(["sleep", "0" if CALM else str(PAUSE_S)], check=True)  # HERE child
+
+
+def child():
+    for _ in range(PASSES // 2):
+        with WATCH:
+            victim_runs_a_program()
+    if CALM:
+        victim_spins(1)
+    expect(other=WATCH.waited)
+
+
+def victim_polls(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)  # HERE sleep
+
+
+def sleep():
+    if not CALM and (child := os.fork()) == 0:
+        time.sleep(1)
+        open("there", "w").close()
+        os._exit(0)
+    if CALM:
+        open("there", "w").close()
+    with WATCH:
+        victim_polls("there")
+    if CALM:
+        victim_spins(0.3)
+    else:
+        os.waitpid(child, 0)
+    expect(other=WATCH.waited)
+
+
 def victim_asks(asked, answers):
     os.write(asked, b"x")
     return os.read(answers, 1)  # HERE both
@@ -375,6 +432,9 @@ WAYS = {
     "checkpoint": storage,
     "native": native,
     "forked": forked,
+    "pool": pool,
+    "child": child,
+    "sleep": sleep,
     "both": both,
 }
 WAYS[WAY]()

@@ -6,6 +6,7 @@ use std::cmp::{Ordering, Reverse};
 use tprof_facts::labels::base_name;
 use tprof_trace::model::ThreadIndex;
 
+use super::severity::Severity;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::StreamKey;
 
@@ -28,6 +29,8 @@ pub(super) struct Finding {
     pub bytes: Option<u64>,
     /// Its share, where that is not of time.
     pub share: Option<f64>,
+    /// It is no more severe than that, however large it is.
+    pub most: Option<Severity>,
     /// The line that has it, if one was recorded.
     pub line: Option<SourceLine>,
     /// Worth a note although little or no time is gained.
@@ -111,6 +114,7 @@ impl Finding {
             of_ns: None,
             bytes: None,
             share: None,
+            most: None,
             line: None,
             keep: false,
             evidence: Vec::new(),

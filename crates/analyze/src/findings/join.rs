@@ -28,7 +28,8 @@ impl Joined<'_> {
     }
 
     pub fn severity(&self) -> Severity {
-        Severity::of(self.share())
+        let of_share = Severity::of(self.share());
+        self.finding.most.map_or(of_share, |most| of_share.min(most))
     }
 }
 
@@ -37,7 +38,8 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
     finding.share.unwrap_or(of_time)
 }
 
-/// All findings, those with the largest share of their rank's time first.
+/// All findings, those with the largest share of their rank's time first; those that may be on
+/// purpose behind others as severe.
 pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
     let mut all: Vec<Joined<'_>> = Vec::new();
     for rank in ranks {
@@ -66,6 +68,10 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
         }
     }
     let order = |one: &Joined<'_>| (one.rule, one.finding.subject.clone());
-    all.sort_by(|a, b| b.share().total_cmp(&a.share()).then_with(|| order(a).cmp(&order(b))));
+    let rank = |one: &Joined<'_>| (one.severity(), one.finding.most.is_none());
+    all.sort_by(|a, b| {
+        let by_share = || b.share().total_cmp(&a.share());
+        rank(b).cmp(&rank(a)).then_with(by_share).then_with(|| order(a).cmp(&order(b)))
+    });
     all
 }

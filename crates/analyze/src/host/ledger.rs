@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
 
-use super::line::Place;
+use super::line::{OtherCause, Place};
 use super::paused::paused;
 use crate::base::apportion::apportion;
 use crate::base::intervals::{Cover, Interval};
@@ -101,7 +101,14 @@ impl Ledger {
             if let Some(what) = frames.find_map(Func::waited_for).filter(|_| !is_running) {
                 *self.waited_for.entry((part, what.into())).or_default() += ns;
             }
-            let place = Place::of(part, trace.stack(stretch.process, stretch.id), &trace.names);
+            let stack = trace.stack(stretch.process, stretch.id);
+            let mut place = Place::of(part, stack, &trace.names);
+            if part == Part::Other
+                && stretch.state == ThreadState::Sleep
+                && place.cause == OtherCause::Event
+            {
+                place.cause = OtherCause::Sleep;
+            }
             self.places.entry(place).or_default().add(amount);
         }
     }

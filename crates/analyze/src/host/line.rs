@@ -22,7 +22,40 @@ pub struct Place {
     pub library: String,
     /// A checkpoint or a file is saved here, by the functions on the stack.
     pub saves: bool,
+    /// Of [`Part::Other`]: what is waited for.
+    pub cause: OtherCause,
 }
+
+/// What is waited for where it is no file, peer, lock, data, device or other rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OtherCause {
+    /// Anything.
+    #[default]
+    Event,
+    /// Child processes.
+    Child,
+    /// A time to pass.
+    Sleep,
+}
+
+impl OtherCause {
+    /// By the functions of a stack, the kernel's included.
+    fn of<'f>(mut functions: impl Iterator<Item = &'f Func> + Clone) -> OtherCause {
+        let waits_for_child = |func: &Func| match func.layer {
+            Layer::Python => CHILD_FILES.iter().any(|file| func.file.ends_with(file)),
+            _ => CHILD_CALLS.iter().any(|call| func.name.contains(call)),
+        };
+        match functions.clone().any(waits_for_child) {
+            true => OtherCause::Child,
+            false if functions.any(|func| func.name.contains("nanosleep")) => OtherCause::Sleep,
+            false => OtherCause::Event,
+        }
+    }
+}
+
+/// Python's files with functions that wait for child processes, and parts of the names of others.
+const CHILD_FILES: [&str; 3] = ["/subprocess.py", "/popen_fork.py", "/popen_spawn_posix.py"];
+const CHILD_CALLS: [&str; 4] = ["wait4", "waitpid", "waitid", "do_wait"];
 
 impl Place {
     /// Of a stack.
@@ -50,6 +83,10 @@ impl Place {
             below: String::new(),
             library: String::new(),
             saves: frames.iter().any(|(func, _)| func.is_save()),
+            cause: match part {
+                Part::Other => OtherCause::of(stack.functions.iter().map(|id| names.get(*id))),
+                _ => OtherCause::default(),
+            },
         };
         let Some(at) = at else { return place };
         let (func, line) = frames[at];

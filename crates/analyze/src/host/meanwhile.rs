@@ -1,6 +1,9 @@
 //! What the rank's other threads did while the driving thread was kept: which of them may have
 //! held its lock, or had its core.
 
+use std::cmp::Reverse;
+use std::hash::Hash;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
@@ -116,13 +119,42 @@ impl Meanwhile {
             .then_some(found)
     }
 
+    /// Of the threads of the driving thread's process the one that did most of what it waited
+    /// for, at the line where it was longest, with all of its time there.
+    pub fn maker(&self) -> Option<Doing> {
+        let waits = |doing: &Doing| matches!(doing.place.part, Part::Lock | Part::Data);
+        let makes = |doing: &&Doing| !doing.is_worker && !waits(doing);
+        let thread = |doing: &Doing| doing.thread.clone();
+        let (thread, ns) = longest(self.doings.iter().filter(makes), thread)?;
+        if (ns as f64) < LEAST_HELD * self.kept_ns as f64 {
+            return None;
+        }
+        let own = self.doings.iter().filter(makes).filter(|doing| doing.thread == thread);
+        let placed = own.filter(|doing| !doing.place.file.is_empty());
+        let (line, ns) = longest(placed.clone(), |doing| doing.place.shown())?;
+        let there = placed.filter(|doing| doing.place.shown() == line);
+        let (part, _) = longest(there.clone(), |doing| doing.place.part)?;
+        let most = there.max_by_key(|doing| (doing.place.part == part, doing.ns))?;
+        Some(Doing { ns, ..most.clone() })
+    }
+
     /// Those on a core, most time first.
     pub fn running(&self) -> impl Iterator<Item = &Doing> {
         self.doings.iter().filter(|doing| doing.place.part.is_running())
     }
 }
 
-/// A holder is at its place for this share of the wait.
+/// What has most time, by a key, and that time.
+fn longest<'d, K: Hash + Ord + Clone>(
+    doings: impl Iterator<Item = &'d Doing>,
+    key: impl Fn(&Doing) -> K,
+) -> Option<(K, u64)> {
+    let mut sums: FxHashMap<K, u64> = FxHashMap::default();
+    doings.for_each(|doing| *sums.entry(key(doing)).or_default() += doing.ns);
+    sums.into_iter().max_by_key(|(key, ns)| (*ns, Reverse(key.clone())))
+}
+
+/// A holder, or who makes data, is at its place for this share of the wait.
 const LEAST_HELD: f64 = 0.3;
 
 fn lasted(row: &Sample) -> Interval {

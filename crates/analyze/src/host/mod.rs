@@ -20,7 +20,7 @@ mod tables;
 mod visible;
 
 pub(crate) use ledger::{Ledger, WallTime};
-pub(crate) use line::Place;
+pub(crate) use line::{OtherCause, Place};
 pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use others::Others;
 pub(crate) use rank_host::{LONGEST, RankHost};

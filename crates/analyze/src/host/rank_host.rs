@@ -36,9 +36,10 @@ pub struct RankHost {
     pub steps: Vec<StepTime>,
     /// Other threads of the rank.
     pub others: Others,
-    /// What others did while the driving thread waited for a lock, and while it had no core;
-    /// nothing where that took less than 1 % of the judged time.
+    /// What others did while the driving thread waited for a lock, or for data, and while it had
+    /// no core; nothing where that took less than 1 % of the judged time.
     pub locked: Meanwhile,
+    pub without_data: Meanwhile,
     pub without_core: Meanwhile,
     /// What samples could show.
     pub visible: Visible,
@@ -86,7 +87,8 @@ impl RankHost {
             true => Meanwhile::of(rank.file, cpu, &driver, &rows, life.window, part),
             false => Meanwhile::default(),
         };
-        let (locked, without_core) = (meanwhile(Part::Lock), meanwhile(Part::NoCore));
+        let [locked, without_data, without_core] =
+            [Part::Lock, Part::Data, Part::NoCore].map(meanwhile);
         let visible = Visible::of(cpu);
         Some(RankHost {
             driver,
@@ -97,6 +99,7 @@ impl RankHost {
             steps,
             others,
             locked,
+            without_data,
             without_core,
             visible,
             collective,

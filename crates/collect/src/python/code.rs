@@ -90,6 +90,9 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
     let is_own = head.name == 0;
     let text = |at: u64| if is_own { Some(String::new()) } else { text(memory, layout, at) };
     let (name, file) = (text(head.name)?, text(head.file)?);
+    if is_prose(&file) {
+        return None;
+    }
     Some(CodeObject {
         named_by: NamedBy::of(&name, &file),
         name,
@@ -102,6 +105,12 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
         read: Instant::now(),
         checked: Instant::now(),
     })
+}
+
+/// Whether a text is no file's name: the object went while it was read, and a message lies where
+/// the name was.
+fn is_prose(file: &str) -> bool {
+    file.contains(' ') && !file.contains(['/', '<']) && !file.ends_with(".py")
 }
 
 /// A string: only compact ones, as all names of code are.
@@ -141,5 +150,19 @@ impl CodeObject {
             let table = self.lines.iter().copied();
             python::line(layout, code, self.first_line, instruction, table)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_no_file() {
+        assert!(is_prose("'str' object cannot be interpreted as an integer"));
+        for file in ["/home/me/my jobs/train.py", "<frozen importlib._bootstrap>", "my job.py", "x"]
+        {
+            assert!(!is_prose(file), "{file}");
+        }
     }
 }

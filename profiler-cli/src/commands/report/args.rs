@@ -114,7 +114,12 @@ impl ReportWords {
                 (None, None) if PathBuf::from(one).exists() => return Err(unknown_kind(other)),
                 (None, None) => return Err(unknown_kind(one)),
             },
-            _ => unreachable!("clap takes two words at most"),
+            // Options between words make clap count them anew.
+            [.., last] => {
+                return Err(Failure::new(format!("unexpected `{}`", last.display()))
+                    .cause("a report has kinds and one run; --lines and --mine take no value")
+                    .hint("tprof report KIND RUN"));
+            }
         };
         let path = match path {
             Some(path) => PathBuf::from(path),
@@ -234,6 +239,12 @@ mod tests {
         assert_eq!(failure.hint.as_deref(), Some("tprof report memory RUN"));
         let failure = resolve(&[".", "memroy"]).unwrap_err();
         assert_eq!(failure.what, "unknown report kind `memroy`");
+    }
+
+    #[test]
+    fn a_third_word_behind_an_option_is_refused() {
+        let failure = resolve(&["cpu", "r1", "--lines", "train"]).unwrap_err();
+        assert_eq!(failure.what, "unexpected `train`");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::host_part::{amount, at_places, finding, hardly, host, is_found, wides
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::Others;
+use crate::host::{Doing, Others};
 use crate::rank::samples::Part;
 
 /// Share of the workers' time without a core from which more workers gain nothing.
@@ -34,7 +34,9 @@ impl Rule for DataWait {
         }
         let places = host.ledger.places(Some(Part::Data));
         let workers = &host.others;
+        let maker = host.without_data.maker().filter(|_| workers.workers.is_empty());
         let mut made = match workers.workers.is_empty() {
+            true if maker.is_some() => maker.as_ref().map(meanwhile).unwrap_or_default(),
             true => "No worker process was sampled on a core.".to_owned(),
             false => format!(
                 "The workers ran for {}, most in {}, and were ready without a core for {}.",
@@ -51,10 +53,26 @@ impl Rule for DataWait {
         Verdict::Found(vec![
             finding(scene, host, "the job waits for its next data", Part::Data, ns)
                 .seen(seen)
-                .advice(advice(workers))
+                .advice(maker.as_ref().map_or_else(|| advice(workers), of_maker))
                 .on_line(widest(&places)),
         ])
     }
+}
+
+/// What a thread of the same process did.
+fn meanwhile(maker: &Doing) -> String {
+    let part = maker.place.part.word();
+    let (thread, place, ns) = (&maker.thread, maker.place.shown(), duration(maker.ns));
+    format!("Meanwhile {thread} is in {place} for {ns}, most of that {part}.")
+}
+
+fn of_maker(maker: &Doing) -> String {
+    format!(
+        "Shorten what {} does in {} ({}), begin it earlier, or do other work before the wait.",
+        maker.thread,
+        maker.place.shown(),
+        maker.place.part.word()
+    )
 }
 
 /// Whether the workers wait for other things than their next task longer than they run.

@@ -25,6 +25,9 @@ const PARTS: u64 = 16;
 /// A growing heap takes no time until memory is full: its share is no more than that of a
 /// medium finding.
 const MOST_SHARE: f64 = 0.099;
+const ADVICE: &str = "Release what this line keeps: lists and caches that only grow, losses and \
+    graphs that are kept with their tensors (use .item() or .detach()). `tprof report memory` has \
+    all sites that grow.";
 const MINUTE_NS: f64 = 6e10;
 
 /// Live bytes at each step, or at even moments of the judged time.
@@ -77,15 +80,16 @@ impl Rule for HeapGrowth {
                 None => String::new(),
             }
         );
+        let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
+        let advice = match is_known {
+            true => ADVICE.to_owned(),
+            false => format!("{ADVICE} Recorded with `--stacks python` it has Python's line."),
+        };
         let mut finding = scene
             .finding("the heap grows all the time")
             .bytes(grown, of_live.min(MOST_SHARE))
             .seen(seen)
-            .advice(
-                "Release what this line keeps: lists and caches that only grow, losses and \
-                 graphs that are kept with their tensors (use .item() or .detach()). `tprof \
-                 report memory` has all sites that grow.",
-            )
+            .advice(advice)
             .on_line(site.map(|(line, _)| line));
         finding.keep = true;
         Verdict::Found(vec![finding])
@@ -104,12 +108,13 @@ fn moments(scene: &Scene<'_>) -> Option<Moments> {
     Some(Moments::even((0..PARTS).map(|at| window.start + at * part).collect()))
 }
 
-/// The line of the user's own code, or else the innermost one with a file, of the site that
-/// grows most; with its bytes.
+/// The line of the user's own code, or else only the innermost function, of the site that grows
+/// most; with its bytes.
 fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
     let site = growth.sites.first()?;
     let lines: Vec<SourceLine> = site.stack.iter().filter_map(|frame| line(frame)).collect();
-    let own = lines.iter().find(|line| is_own(line)).or(lines.first());
+    // A line of the interpreter's, or of a library's, says nothing of who keeps it.
+    let own = lines.iter().find(|line| is_own(line));
     let whole = || SourceLine {
         function: site.stack.first().map_or(String::new(), |frame| frame.to_string()),
         file: String::new(),

@@ -26,6 +26,7 @@ mod machine_load;
 mod memory_bound;
 mod memory_near_limit;
 mod no_free_core;
+mod other_wait;
 mod pageable_copies;
 mod recompilation;
 mod small_batches;
@@ -41,7 +42,7 @@ mod waiting_ranks;
 use super::rule::Rule;
 
 /// All rules that judge a rank.
-pub(super) const RULES: [&dyn Rule; 30] = [
+pub(super) const RULES: [&dyn Rule; 31] = [
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
@@ -66,6 +67,7 @@ pub(super) const RULES: [&dyn Rule; 30] = [
     &blocking_io::BlockingIo,
     &sync_checkpoint::SyncCheckpoint,
     &collective_wait::CollectiveWait,
+    &other_wait::OtherWait,
     &gc_pauses::GcPauses,
     &no_free_core::NoFreeCore,
     &heap_growth::HeapGrowth,

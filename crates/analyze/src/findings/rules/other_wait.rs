@@ -1,0 +1,86 @@
+//! OtherWait: the driving thread waits for child processes, for a time to pass, or for events.
+
+use tprof_facts::units::duration;
+
+use super::host_part::{amount, at_places, finding, hardly, host, is_found, lines, widest};
+use crate::findings::finding::Finding;
+use crate::findings::rule::Rule;
+use crate::findings::scene::Scene;
+use crate::findings::severity::Severity;
+use crate::findings::verdict::Verdict;
+use crate::host::{OtherCause, RankHost};
+use crate::rank::samples::Part;
+
+/// Waits that no other rule judges.
+pub(super) struct OtherWait;
+
+impl Rule for OtherWait {
+    fn name(&self) -> &'static str {
+        "OtherWait"
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let causes = [OtherCause::Child, OtherCause::Sleep, OtherCause::Event];
+        let mut found: Vec<Finding> =
+            causes.into_iter().filter_map(|cause| of_cause(scene, host, cause)).collect();
+        if found.len() > 1 {
+            // The longest waits are of all causes together.
+            found.iter_mut().for_each(|finding| (finding.evidence, finding.places) = (vec![], 0));
+        }
+        match found.is_empty() {
+            false => Verdict::Found(found),
+            true => hardly(host, host.ledger.ns(Part::Other), "sleeping, and waiting for others,"),
+        }
+    }
+}
+
+fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Finding> {
+    let mut places = host.ledger.places(Some(Part::Other));
+    places.retain(|(place, _)| place.cause == cause);
+    let ns = places.iter().map(|(_, time)| time.ns).sum();
+    if !is_found(host, ns) {
+        return None;
+    }
+    let (subject, what, advice) = match cause {
+        OtherCause::Child => (
+            "children",
+            "the job waits for child processes",
+            "Do their work in this process (a library in place of a program), give each more to \
+             do, or run several at once where cores are free.",
+        ),
+        OtherCause::Sleep => (
+            "sleeps",
+            "the job sleeps",
+            "If it waits for something, wait for that (a condition, a notification, a blocking \
+             call) and not for a time to pass, or shorten the interval.",
+        ),
+        OtherCause::Event => (
+            "events",
+            "the job waits for events",
+            "If nothing is to be done meanwhile, this is no loss; else `tprof report threads` has \
+             what other threads and processes do.",
+        ),
+    };
+    let mut seen = format!("It waits for {}: {}.", amount(host, ns), lines(&places));
+    let others = &host.others;
+    if cause == OtherCause::Child && others.workers_running_ns > 0 {
+        let most = match others.workers.is_empty() {
+            true => String::new(),
+            false => format!(", most in {}", at_places(&others.workers)),
+        };
+        let ran = duration(others.workers_running_ns);
+        seen.push_str(&format!(" The rank's other processes ran for {ran}{most}."));
+    }
+    let mut finding = finding(scene, host, what, Part::Other, ns)
+        .about(subject)
+        .seen(seen)
+        .advice(advice)
+        .on_line(widest(&places));
+    // It may be on purpose.
+    finding.most = Some(Severity::Medium);
+    Some(finding)
+}
