@@ -2,13 +2,13 @@
 
 use tprof_facts::units::duration;
 
-use super::host_part::{amount, at_places, finding, hardly, host, is_found, lines, widest};
+use super::host_part::{amount, at_places, finding_at, hardly, host, is_found, widest, with_lines};
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
-use crate::host::{OtherCause, RankHost};
+use crate::host::{OtherCause, Place, RankHost};
 use crate::rank::samples::Part;
 
 /// Waits that no other rule judges.
@@ -25,12 +25,8 @@ impl Rule for OtherWait {
             Err(verdict) => return verdict,
         };
         let causes = [OtherCause::Child, OtherCause::Sleep, OtherCause::Event];
-        let mut found: Vec<Finding> =
+        let found: Vec<Finding> =
             causes.into_iter().filter_map(|cause| of_cause(scene, host, cause)).collect();
-        if found.len() > 1 {
-            // The longest waits are of all causes together.
-            found.iter_mut().for_each(|finding| (finding.evidence, finding.places) = (vec![], 0));
-        }
         match found.is_empty() {
             false => Verdict::Found(found),
             true => hardly(host, host.ledger.ns(Part::Other), "sleeping, and waiting for others,"),
@@ -65,7 +61,7 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
              what other threads and processes do.",
         ),
     };
-    let mut seen = format!("It waits for {}: {}.", amount(host, ns), lines(&places));
+    let mut seen = with_lines(&format!("It waits for {}", amount(host, ns)), &places);
     let others = &host.others;
     if cause == OtherCause::Child && others.workers_running_ns > 0 {
         let most = match others.workers.is_empty() {
@@ -75,7 +71,8 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         let ran = duration(others.workers_running_ns);
         seen.push_str(&format!(" The rank's other processes ran for {ran}{most}."));
     }
-    let mut finding = finding(scene, host, what, Part::Other, ns)
+    let is_of = |place: &Place| place.part == Part::Other && place.cause == cause;
+    let mut finding = finding_at(scene, host, what, ns, is_of)
         .about(subject)
         .seen(seen)
         .advice(advice)
