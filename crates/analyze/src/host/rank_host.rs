@@ -214,6 +214,7 @@ mod tests {
             below: String::new(),
             library: String::new(),
             saves: false,
+            cause: crate::host::OtherCause::default(),
         })
     }
 
