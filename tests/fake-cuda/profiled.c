@@ -5,7 +5,7 @@
  * zeroed buffers and sets the attribute of that, `finalize` detaches CUPTI after each session, `dlsym` finds CUPTI's functions by name, `bypass` finds
  * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3, `graph` runs a graph of
  * four kernels twice in each stretch of work, `domain` switches a callback domain off after each session; `early` begins the first
- * session before the driver starts, and `injected` has a library call `profiled_begin` for that while it does.
+ * session before the driver starts, `loaded` loads the library of the tool for NVTX, and `injected` has a library call `profiled_begin` for that while it does.
  * It prints what each session saw: the same whether another tool is there or not. Memory that it lends is dirty. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -227,6 +227,8 @@ int main(int argc, char **argv)
 #define FIND(name, arguments) name##_ = has("bypass") ? dlvsym(cupti, #name, version) : dlsym(cupti, #name);
         CUPTI(FIND)
     }
+    /* As NVTX does at its first use. */
+    if (has("loaded") && getenv("NVTX_INJECTION64_PATH")) dlopen(getenv("NVTX_INJECTION64_PATH"), RTLD_NOW);
     if (has("early")) {
         /* CUPTI wants the driver to be loaded. */
         if (!dlopen("libcuda.so.1", RTLD_NOW)) return 2;

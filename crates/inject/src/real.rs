@@ -93,7 +93,7 @@ pub(crate) unsafe fn text<'a>(at: *const u8) -> &'a [u8] {
 }
 
 /// The last part of a path.
-pub fn base_name(path: &[u8]) -> &[u8] {
+pub(crate) fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 

@@ -9,9 +9,8 @@ use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use tprof_inject::gpu::client::functions::{self, Number};
-use tprof_inject::gpu::places::Path;
-use tprof_inject::real::base_name;
-use tprof_inject::{callee, environment, loaded};
+use tprof_inject::gpu::places;
+use tprof_inject::{callee, loaded};
 use tprof_wire::env;
 
 /// Their numbers among those of all hooks: behind the others.
@@ -89,11 +88,7 @@ fn load_agent() {
     if TRIED.swap(true, Relaxed) {
         return;
     }
-    let Some(file) = environment::variable(env::CUDA_INJECTION) else { return };
-    if base_name(file) != env::AGENT_LIBRARY.as_bytes() {
-        return;
-    }
-    if let (Some(open), Some(path)) = (loaded::libc_function(c"dlopen"), Path::of(&[file])) {
+    if let (Some(open), Some(path)) = (loaded::libc_function(c"dlopen"), places::of_agent()) {
         // SAFETY: the C library's function of this name and type, with a NUL-terminated path.
         unsafe { core::mem::transmute::<usize, Open>(open)(path.as_c().as_ptr(), NOW) };
     }

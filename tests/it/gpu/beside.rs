@@ -99,6 +99,17 @@ fn a_profiler_that_begins_first_has_cupti_to_itself_where_tprof_cannot_use_it() 
     }
 }
 
+#[test]
+fn a_profiler_has_cupti_to_itself_where_no_gpu_work_is_recorded() {
+    let (native, scratch) = (Scratch::new(), Scratch::new());
+    let words = ["2", "loaded", "ticks", "zeroed"];
+    let outcome = need_some!(profiled(13, &words, &native)).0.run_in(native.cwd());
+    assert!(outcome.stdout.contains("36 kernels"), "{outcome:?}");
+    let job = need_some!(profiled(13, &words, &scratch)).0;
+    let traced = traced(&job, &["--activities", "nvtx"], &scratch);
+    assert_eq!(traced.outcome, outcome);
+}
+
 /// A library for the driver to inject, which has the program begin its first session.
 fn own_injection(scratch: &Scratch) -> Result<PathBuf, String> {
     let (source, library) = (scratch.join("own.c"), scratch.join("own.so"));

@@ -4,6 +4,7 @@
 
 use super::loader::{Handle, Loader};
 use crate::loaded::{self, Loaded};
+use crate::real::base_name;
 use crate::{environment, sys};
 use core::ffi::{CStr, c_int};
 use tprof_wire::env;
@@ -41,6 +42,13 @@ impl Path {
     pub fn as_c(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
+}
+
+/// Where the agent is, if the driver is to load it in this process.
+pub fn of_agent() -> Option<Path> {
+    let file = environment::variable(env::CUDA_INJECTION)?;
+    let is_own = base_name(file) == env::AGENT_LIBRARY.as_bytes();
+    Path::of(&[file]).filter(|_| is_own)
 }
 
 /// What was found.

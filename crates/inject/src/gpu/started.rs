@@ -2,6 +2,7 @@
 //! other clients.
 
 use super::cupti::Cupti;
+use super::places;
 use crate::state::WIPED;
 use crate::{loaded, sys};
 use core::cell::UnsafeCell;
@@ -39,9 +40,9 @@ pub fn cupti() -> Option<Cupti> {
 static IS_WITHOUT: AtomicBool = AtomicBool::new(false);
 
 /// Whether the agent may still start: CUPTI can be used before the driver is, and its clients then
-/// begin before the agent does.
+/// begin before the agent does. NVTX and NCCL load this library too, also where the driver does not.
 pub fn is_awaited() -> bool {
-    GENERATION.load(Acquire) == 0 && !IS_WITHOUT.load(Acquire)
+    GENERATION.load(Acquire) == 0 && !IS_WITHOUT.load(Acquire) && places::of_agent().is_some()
 }
 
 /// The agent does not start.
