@@ -38,6 +38,7 @@ mod no_perf;
 mod nvtx;
 mod one_number;
 mod open;
+mod operators;
 mod outlive;
 mod places;
 mod planted;

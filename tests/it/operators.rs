@@ -1,0 +1,193 @@
+//! Operators and ranges of PyTorch, on a stand-in that exports what PyTorch exports and lays its
+//! objects out as versions of it do.
+
+use crate::calls::rows;
+use std::collections::BTreeMap;
+use tprof_tests::{Job, Scratch, Traced, run_info, skip, traced};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{Span, SpanKind};
+
+const SHAPES: &[&str] = &["--operators", "shapes"];
+/// Layouts of PyTorch 2.15 and 2.4, of which the latter has the older ABI of strings.
+const NEW: [&str; 2] = ["-DPYTHON_WORDS=1", "-DNAME_BYTES=40"];
+const OLD: [&str; 2] = ["-DPYTHON_WORDS=2", "-DNAME_BYTES=16"];
+
+/// Builds the stand-in, and the programs that use it; false where there is no compiler.
+fn build(defines: &[&str], scratch: &Scratch) -> bool {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/torch_stand_in");
+    if Job::new("sh").args(["-c", "command -v g++"]).run_in(scratch.path()).code != Some(0) {
+        skip("no g++");
+        return false;
+    }
+    let compile = |arguments: &[&str]| {
+        let job = Job::new("g++").args(["-g", "-O1", "-std=c++17"]).args(defines).args(arguments);
+        let job = job.run_in(scratch.path());
+        assert_eq!(job.code, Some(0), "{job:?}");
+    };
+    let source = |name: &str| format!("{sources}/{name}");
+    let rpath = "-Wl,-rpath,$ORIGIN";
+    compile(&["-shared", "-fPIC", &source("core.cpp"), "-o", "libc10.so"]);
+    let library = ["-shared", "-fPIC", rpath, "-pthread", &source("cpu.cpp"), "libc10.so"];
+    compile(&[&library[..], &["-o", "libtorch_cpu.so"]].concat());
+    compile(&[rpath, &source("linked.cpp"), "libtorch_cpu.so", "libc10.so", "-o", "linked"]);
+    compile(&["-x", "c++", &source("loads.c"), "-ldl", "-o", "loads"]);
+    true
+}
+
+fn run(program: &str, what: &str, options: &[&str], scratch: &Scratch) -> Traced {
+    traced(&Job::new(scratch.join(program)).arg(what), options, scratch)
+}
+
+/// How often each name was recorded.
+fn counts(file: &TraceFile, spans: &[Span], kind: SpanKind) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for span in spans.iter().filter(|span| span.kind == kind) {
+        *counts.entry(file.name(span.name).to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+fn named<'s>(file: &TraceFile, spans: &'s [Span], name: &str) -> Vec<&'s Span> {
+    spans.iter().filter(|span| file.name(span.name) == name).collect()
+}
+
+fn of(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+/// What is recorded, by the property of the file.
+fn recorded(file: &TraceFile) -> serde_json::Value {
+    serde_json::from_str(file.property("pytorch").unwrap_or("null")).unwrap()
+}
+
+#[test]
+fn operators_have_their_sizes_whatever_the_layout_is() {
+    for layout in [NEW, OLD] {
+        let scratch = Scratch::new();
+        if !build(&layout, &scratch) {
+            return;
+        }
+        let traced = run("linked", "", SHAPES, &scratch);
+        assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+        let (file, spans) = rows::<Span>(&traced.run, 0);
+        let operators = counts(&file, &spans, SpanKind::Operator);
+        assert_eq!(operators, of(&[("MmBackward0", 5), ("aten::linear", 5), ("aten::mm", 5)]));
+        assert_eq!(counts(&file, &spans, SpanKind::Annotation), of(&[("step", 5)]));
+        let dims = r#"{"Input Dims":[[2,3],[3,4],[],[],[]],"#;
+        let types = r#""Input type":["float","double","Scalar","",""]}"#;
+        for (at, mm) in named(&file, &spans, "aten::mm").iter().enumerate() {
+            assert_eq!(
+                (file.name(mm.args), mm.sequence),
+                (&*format!("{dims}{types}"), Some(at as u64))
+            );
+        }
+        let (outer, inner) = ("aten::linear", "aten::mm");
+        for (outer, inner) in named(&file, &spans, outer).iter().zip(named(&file, &spans, inner)) {
+            assert!(outer.start_ns <= inner.start_ns);
+            assert!(inner.start_ns + inner.duration_ns <= outer.start_ns + outer.duration_ns);
+        }
+        assert_eq!(recorded(&file)["operators"], "shapes");
+    }
+}
+
+#[test]
+fn a_build_that_throws_in_the_test_keeps_its_names() {
+    let scratch = Scratch::new();
+    if !build(&[NEW[0], NEW[1], "-DTHROWS"], &scratch) {
+        return;
+    }
+    let traced = run("linked", "", SHAPES, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    let mm = named(&file, &spans, "aten::mm");
+    assert_eq!((mm.len(), file.name(mm[0].args), mm[0].sequence), (5, "", None));
+    let recorded = recorded(&file);
+    assert_eq!(recorded["operators"], "names");
+    assert!(recorded["why"].as_str().unwrap().contains("raised an exception"), "{recorded}");
+}
+
+#[test]
+fn a_build_without_the_function_runs_as_before_and_the_run_says_why() {
+    let scratch = Scratch::new();
+    if !build(&[NEW[0], NEW[1], "-DMISSING"], &scratch) {
+        return;
+    }
+    let traced = run("linked", "", SHAPES, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    assert!(counts(&file, &spans, SpanKind::Operator).is_empty());
+    assert_eq!(recorded(&file)["operators"], "off");
+}
+
+#[test]
+fn what_python_loads_is_recorded_again_after_it_was_unloaded() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let library = scratch.join("libtorch_cpu.so");
+    let traced = run("loads", library.to_str().unwrap(), &["--operators", "names"], &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    assert_eq!(counts(&file, &spans, SpanKind::Annotation), of(&[("step", 10)]));
+    assert_eq!(named(&file, &spans, "aten::mm").len(), 10);
+    assert_eq!(file.name(named(&file, &spans, "aten::mm")[0].args), "");
+}
+
+#[test]
+fn a_forked_child_defines_its_names_itself() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let traced = run("linked", "fork", SHAPES, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    let mut by_process = BTreeMap::new();
+    for span in named(&file, &spans, "aten::mm") {
+        *by_process.entry(span.process).or_insert(0) += 1;
+        assert!(file.name(span.args).contains("[2,3]"));
+    }
+    assert_eq!(by_process.into_values().collect::<Vec<_>>(), [5, 3]);
+}
+
+#[test]
+fn a_range_may_end_in_another_thread() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let traced = run("linked", "other-thread", SHAPES, &scratch);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    let found = counts(&file, &spans, SpanKind::Annotation);
+    assert_eq!(found, of(&[("asynchronous", 1), ("step", 5)]));
+}
+
+#[test]
+fn a_range_that_is_open_when_its_process_is_killed_is_recorded_and_its_end_is_counted() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let traced = run("linked", "kill", SHAPES, &scratch);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    let epoch = named(&file, &spans, "epoch");
+    let last = named(&file, &spans, "aten::mm")[5];
+    assert_eq!(epoch.len(), 1);
+    assert!(epoch[0].start_ns <= last.start_ns);
+    assert!(epoch[0].start_ns + epoch[0].duration_ns >= last.start_ns + last.duration_ns);
+    let info = run_info(&traced.run, |info| info["finished"] == true);
+    let lost = info["completeness"].to_string();
+    assert!(lost.contains("ends of ranges"), "{lost}");
+}
+
+#[test]
+fn nothing_is_recorded_where_it_is_not_wanted() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let traced = run("linked", "", &["--operators", "off"], &scratch);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    assert!(spans.is_empty() && file.property("pytorch").is_none());
+}

@@ -1,0 +1,161 @@
+// A stand-in for libtorch_cpu: `RecordFunction` with the symbols and the layout of a version of
+// PyTorch (NAME_BYTES: a std::string and its variant, which the builds' ABIs differ in).
+//
+// -DTHROWS: the function by which the place of inputs is found raises an exception.
+// -DMISSING: callbacks cannot be registered.
+#include "core.h"
+#include <mutex>
+#include <stdexcept>
+#include <stdlib.h>
+#include <thread>
+#include <unistd.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <vector>
+#include <string.h>
+
+struct IValue {
+    void *held;
+    uint32_t tag;
+};
+
+namespace at {
+struct RecordFunction {
+    char step[96] = {};
+    bool called = false, valid = true;
+    char contexts[54] = {};
+    char padding[NAME_BYTES];
+    int64_t sequence = -1;
+    const IValue *inputs = nullptr;
+    size_t count = 0;
+    const char *text = nullptr;
+    const char *name() const;
+};
+const char *RecordFunction::name() const { return text; }
+
+struct RecordFunctionCallback {
+    void **(*start)(void **, const RecordFunction *);
+    void (*end)(const RecordFunction *, void *);
+    double probability;
+    bool scopes[10], inputs, outputs, ids;
+};
+
+namespace {
+struct Entry {
+    RecordFunctionCallback callback;
+    bool enabled;
+};
+std::mutex mutex;
+std::vector<Entry> entries;
+
+struct Running {
+    RecordFunction function;
+    std::vector<RecordFunctionCallback> callbacks;
+    Running(int scope, const char *name, int64_t sequence, const std::vector<IValue> &inputs) {
+        function.text = name;
+        function.sequence = sequence;
+        std::lock_guard<std::mutex> guard(mutex);
+        for (auto &entry : entries)
+            if (entry.enabled && entry.callback.scopes[scope]) callbacks.push_back(entry.callback);
+        for (auto &callback : callbacks) {
+            function.inputs = callback.inputs ? inputs.data() : nullptr;
+            function.count = callback.inputs ? inputs.size() : 0;
+            void *context = &context;
+            callback.start(&context, &function);
+            if (context) abort();
+        }
+    }
+    void end() {
+        for (auto &callback : callbacks) callback.end(&function, nullptr);
+        callbacks.clear();
+    }
+    ~Running() { end(); }
+};
+} // namespace
+
+#ifndef MISSING
+uint64_t addGlobalCallback(RecordFunctionCallback callback);
+uint64_t addGlobalCallback(RecordFunctionCallback callback) {
+    std::lock_guard<std::mutex> guard(mutex);
+    entries.push_back({callback, true});
+    return entries.size();
+}
+#endif
+void disableCallback(uint64_t handle);
+void disableCallback(uint64_t handle) { entries.at(handle - 1).enabled = false; }
+} // namespace at
+
+namespace torch::profiler::impl {
+std::vector<std::vector<int64_t>> inputSizes(const at::RecordFunction &function, bool);
+std::vector<std::vector<int64_t>> inputSizes(const at::RecordFunction &function, bool) {
+#ifdef THROWS
+    throw std::runtime_error("not this build");
+#endif
+    if (!function.valid) throw std::logic_error("called outside of the start callback");
+    std::vector<std::vector<int64_t>> all;
+    for (size_t i = 0; i < function.count; i++) {
+        all.emplace_back();
+        if (function.inputs[i].tag != 1) continue;
+        auto tensor = (c10::TensorImpl *)function.inputs[i].held;
+        all.back().assign(tensor->sizes, tensor->sizes + tensor->dims);
+    }
+    return all;
+}
+} // namespace torch::profiler::impl
+
+extern "C" {
+int aoti_torch_get_sizes(c10::TensorImpl **tensor, int64_t **sizes) {
+    *sizes = (*tensor)->sizes;
+    return 0;
+}
+int aoti_torch_get_dim(c10::TensorImpl **tensor, int64_t *dims) {
+    *dims = (int64_t)(*tensor)->dims;
+    return 0;
+}
+int aoti_torch_get_dtype(c10::TensorImpl **tensor, int32_t *type) {
+    *type = (*tensor)->type;
+    return 0;
+}
+
+static void steps(int count) {
+    c10::TensorImpl left, right, symbolic;
+    c10::UndefinedTensorImpl undefined;
+    left.dims = right.dims = 2;
+    left.sizes[0] = 2, left.sizes[1] = right.sizes[0] = 3, right.sizes[1] = 4;
+    left.elements = 6, right.elements = 12, right.type = 7;
+    symbolic.extra = &symbolic, symbolic.dims = 1, symbolic.elements = 0;
+    std::vector<IValue> inputs = {{&left, 1}, {&right, 1}, {nullptr, 5}, {&undefined, 1}, {&symbolic, 1}};
+    for (int i = 0; i < count; i++) {
+        at::Running step(7, "step", -1, {});
+        at::Running outer(0, "aten::linear", i, inputs);
+        { at::Running inner(0, "aten::mm", i, inputs); }
+        outer.end();
+        at::Running backward(1, "MmBackward0", i, {});
+    }
+}
+
+// Runs steps; what else, by name.
+int stand_in(const char *what) {
+    steps(5);
+    if (!strcmp(what, "fork")) {
+        pid_t child = fork();
+        if (child == 0) {
+            steps(3);
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        return status;
+    }
+    if (!strcmp(what, "other-thread")) {
+        auto range = new at::Running(7, "asynchronous", -1, {});
+        std::thread([range] { delete range; }).join();
+    }
+    if (!strcmp(what, "kill")) {
+        at::Running range(7, "epoch", -1, {});
+        steps(1);
+        kill(getpid(), SIGKILL);
+    }
+    return 0;
+}
+}
