@@ -67,6 +67,9 @@ fn main() {
         }
         all.extend(fs::read(&carried).expect("read the injected library"));
     }
+    let hook = root.join("profiler-cli/python/sitecustomize.py");
+    println!("cargo::rerun-if-changed={}", hook.display());
+    all.extend(fs::read(hook).expect("read the start-up hook of Python"));
     println!("cargo::rustc-env=TPROF_CARRIED_HASH={:016x}", hash(&all));
 }
 

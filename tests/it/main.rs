@@ -32,6 +32,7 @@ mod life;
 mod lines;
 mod listed;
 mod loss;
+mod modules;
 mod mpi;
 mod nccl;
 mod no_perf;

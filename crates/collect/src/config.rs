@@ -31,6 +31,9 @@ pub struct Config {
     /// What is recorded of PyTorch's operators.
     #[serde(default)]
     pub operators: OperatorDetail,
+    /// Name calls of PyTorch's modules by their paths.
+    #[serde(default)]
+    pub modules: bool,
     /// Time between readings of RSS, mapped bytes, live heap and cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.

@@ -55,5 +55,6 @@ pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sampl
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
 pub use os::{GpuHost, gpu_host, proc};
+pub use out::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
 pub use out::ranks;
 pub use session::{Libraries, RunPath, Session, collect_on_demand, control, free, injections};

@@ -7,6 +7,7 @@
 use crate::commands::run;
 use crate::launch::failures::{not_started, renamed};
 use crate::launch::libraries;
+use crate::launch::python_path;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::resolve;
@@ -21,7 +22,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tprof_collect::Config;
+use tprof_collect::{Config, PYTHON_PATH};
 use tprof_wire::env as names;
 
 /// `tprof env`.
@@ -75,6 +76,7 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         let given = |name: &str| std::env::var_os(name);
         lines.extend(tprof_collect::injections(&agent, &resolved.config, &given));
     }
+    lines.extend(python_path::change(&resolved.config, &[])?.map(|path| (PYTHON_PATH, path)));
     let mut text = Vec::new();
     for (name, value) in lines {
         text.extend(format!("export {name}=").as_bytes());

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use tprof_collect::HOOK_FILE;
 use tprof_wire::env::{AGENT_LIBRARY, PRELOAD_LIBRARY};
 
 /// Variable with the directory that holds the injected libraries.
@@ -37,6 +38,10 @@ pub static AGENT: Carried = Carried {
     name: AGENT_LIBRARY,
     content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_cupti.so")),
 };
+
+/// The start-up hook of `--modules`, which Python runs.
+pub static START_UP_HOOK: Carried =
+    Carried { name: HOOK_FILE, content: include_bytes!("../../python/sitecustomize.py") };
 
 /// Name of a directory for exactly these libraries.
 const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIED_HASH"));
@@ -270,6 +275,11 @@ mod tests {
         assert_eq!(kept("/a/libjemalloc.so /b/x.so"), "/a/libjemalloc.so /b/x.so");
         assert_eq!(kept("/q/libtprof_preload.so:/a/libjemalloc.so"), "/a/libjemalloc.so");
         assert_eq!(kept("/q/libtprof_preload.so"), "");
+    }
+
+    #[test]
+    fn the_hook_is_known_by_its_first_line() {
+        assert!(START_UP_HOOK.content.starts_with(tprof_collect::HOOK_TITLE.as_bytes()));
     }
 
     fn place_in(directory: &Path) -> PathBuf {

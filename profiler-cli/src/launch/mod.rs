@@ -5,6 +5,7 @@ pub mod failures;
 pub mod follow;
 pub mod inherited;
 pub mod libraries;
+pub mod python_path;
 mod reach;
 pub mod signals;
 mod start;

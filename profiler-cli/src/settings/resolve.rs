@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tprof_collect::{
     Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
-    DEFAULT_SAMPLE_RATE, IfExists, MemMode, OnFull, PerfEvent, StackMode,
+    DEFAULT_SAMPLE_RATE, IfExists, MemMode, OnFull, OperatorDetail, PerfEvent, StackMode,
 };
 
 /// What is recorded by default: all that there is.
@@ -35,6 +35,7 @@ pub fn resolve(
     let named = std::env::var_os(CONFIG_FILE).filter(|path| !path.is_empty());
     let file = sources::from_file(named.as_deref(), directory)?;
     let resolved = from_layers([file, variables, flags], command, directory)?;
+    check_modules(&resolved.config)?;
     match idle(&resolved.config) {
         Some(other) => Err(Failure::new(format!("`paused` and `{other}` exclude each other"))
             .cause("--paused waits for `tprof ctl start`, so --delay and --duration have no effect")
@@ -51,6 +52,16 @@ fn idle(config: &Config) -> Option<&'static str> {
         Config { duration: Some(_), .. } => Some("duration"),
         _ => None,
     }
+}
+
+/// Refuses modules without operators: their calls are ranges among these.
+fn check_modules(config: &Config) -> Result<(), Failure> {
+    if !config.modules || config.operators != OperatorDetail::Off {
+        return Ok(());
+    }
+    Err(Failure::new("`modules` and `operators = off` exclude each other")
+        .cause("calls of PyTorch's modules are recorded as its operators are")
+        .hint("use only one: --operators=auto, or --modules=false"))
 }
 
 /// Refuses `force` beside another `if-exists` of the same source: neither is the later one.
@@ -86,6 +97,7 @@ fn from_layers(
             nccl: Vec::new(),
             cuda_graphs: tprof_collect::GraphDetail::Graph,
             operators: tprof_collect::OperatorDetail::Auto,
+            modules: false,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             on_full: OnFull::Wait,

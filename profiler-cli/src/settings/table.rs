@@ -58,7 +58,7 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 22] = [
+pub const SETTINGS: [&Setting; 23] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -69,6 +69,7 @@ pub const SETTINGS: [&Setting; 22] = [
     &COUNTERS,
     &CUDA_GRAPHS,
     &OPERATORS,
+    &MODULES,
     &NCCL,
     &RSS_INTERVAL,
     &GPU_INTERVAL,
@@ -238,6 +239,19 @@ pub static OPERATORS: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.config.operators, &OPERATOR_DETAILS).into()),
+};
+
+/// Whether calls of PyTorch's modules are named by their paths.
+pub static MODULES: Setting = Setting {
+    name: "modules",
+    short: None,
+    help: "Time of PyTorch's modules by path, by a start-up hook in Python",
+    kind: ValueKind::Switch,
+    set: |resolved, given| {
+        resolved.config.modules = values::flag(given)?;
+        Ok(())
+    },
+    show: |resolved| Some(resolved.config.modules.into()),
 };
 
 /// What NCCL reports beside its operations.

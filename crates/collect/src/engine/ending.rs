@@ -8,7 +8,7 @@ use crate::os::sys;
 use crate::out::info;
 use crate::out::survivors::{self, Survivor};
 use crate::targets::target::Target;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -138,6 +138,10 @@ impl Engine {
             true => self.out.processes.last_end_ns.unwrap_or(now),
             false => now,
         });
+        if self.parts.config.modules {
+            let session = Path::new(&self.parts.info.session);
+            self.out.processes.hooked.judge(session, &mut self.out.processes.losses);
+        }
         let blind = self.out.processes.blind(&self.parts.config, &survivors);
         self.devices.write(&mut self.out.files);
         if self.devices.waiting() > 0 {

@@ -45,6 +45,12 @@ impl Losses {
         *self.by_kind.entry((what.to_owned(), why.to_owned())).or_insert(0) += count;
     }
 
+    /// What could not be recorded so far, and of which process.
+    #[cfg(test)]
+    pub fn blind(&self) -> &[Blind] {
+        &self.blind
+    }
+
     /// Losses by kind.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
         self.by_kind.iter().map(|((what, why), count)| (what.as_str(), why.as_str(), *count))

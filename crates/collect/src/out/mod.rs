@@ -3,6 +3,7 @@
 pub mod files;
 pub mod info;
 pub mod losses;
+pub mod module_names;
 pub mod output;
 pub mod processes;
 pub mod ranks;

@@ -6,6 +6,7 @@ mod unattached;
 mod unseen;
 
 use crate::out::losses::Losses;
+use crate::out::module_names::HookedImages;
 use crate::out::ranks::Rank;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -85,6 +86,8 @@ pub struct Processes {
     pub last_end_ns: Option<u64>,
     /// CPU time of the launched tree, as the kernel adds it up; ns.
     pub tree_cpu_ns: u64,
+    /// Whether images had a hook in Python, where one is wanted.
+    pub hooked: HookedImages,
     /// What was lost, and could not be recorded.
     pub losses: Losses,
 }

@@ -11,6 +11,7 @@ use crate::engine::inbox::Event;
 use crate::modules;
 use crate::os::proc;
 use crate::os::sys;
+use crate::out::module_names::why_not;
 use crate::out::processes::Unanswered;
 use crate::out::ranks::Rank;
 use crate::session::control::{self, Reply};
@@ -260,6 +261,7 @@ impl Server {
         let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
         configure(&region, &self.config, self.targets_clock, agent);
         let environ = proc::environment_of(pid);
+        let why_not_hooked = self.config.modules.then(|| why_not(&command, &environ));
         let attached = Attached {
             image,
             pid,
@@ -278,6 +280,7 @@ impl Server {
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             nccl_owner: nccl_owner(&environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Comm)),
+            why_not_hooked,
             watched: false,
             time_ns: sys::monotonic_ns(),
             begun_with: Vec::new(),

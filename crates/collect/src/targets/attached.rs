@@ -37,6 +37,8 @@ pub struct Attached {
     pub nvtx_owner: Option<String>,
     /// Which profiler plugin NCCL loads in tprof's place, in words, where one is wanted.
     pub nccl_owner: Option<String>,
+    /// Why Python's start-up hook did not run, if it did not; where it is wanted.
+    pub why_not_hooked: Option<&'static str>,
     /// The kernel reports its end here.
     pub watched: bool,
     /// When, ns.

@@ -89,6 +89,9 @@ impl Target {
     }
 
     fn finish_operators(&mut self, out: &mut Output, end_ns: u64) {
+        if self.operators.taken > 0 {
+            out.processes.hooked.ran_torch(self.number);
+        }
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let losses = &mut out.processes.losses;
         self.operators.finish(end_ns, &mut self.interned, &mut open.writer, losses);

@@ -7,6 +7,7 @@ use crate::config::{Config, MemMode};
 use crate::elf;
 use crate::gpu::{Gpu, NCCL_CHOICES};
 use crate::out::files::Holds;
+use crate::out::module_names::HookedImage;
 use crate::out::output::Output;
 use crate::out::processes::{Assignment, Processes};
 use crate::symbols::Allocators;
@@ -161,6 +162,17 @@ impl Target {
             .unwrap_or_default();
         let interpreter =
             forked_from.and_then(|p| targets.get(&p)).and_then(|t| t.code.interpreter());
+        if let Some(why_not) = attached.why_not_hooked {
+            let image = HookedImage {
+                own_pid: attached.hello.pid,
+                process: format!("{} {}", attached.pid, base_name(&attached.command)),
+                start_ns: attached.time_ns,
+                forked_from,
+                why_not,
+                ran_torch: false,
+            };
+            processes.hooked.began(attached.image, image);
+        }
         let is_late = attached.hello.flags & hello_flags::LATE != 0;
         let cpu_before_ns = same_pid.map_or(0, |_| attached.cpu_ns);
         let mut target = Target {

@@ -10,6 +10,7 @@ use crate::launch::failures::{
 use crate::launch::follow;
 use crate::launch::inherited;
 use crate::launch::libraries;
+use crate::launch::python_path;
 use crate::launch::signals::{self, Signals};
 use crate::launch::system;
 use crate::launch::wait::{self, Interrupts, Outcome};
@@ -27,7 +28,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tprof_collect::ranks::Rank;
-use tprof_collect::{Activity, CollectError, Config, IfExists, Libraries, Session, proc};
+use tprof_collect::{
+    Activity, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session, proc,
+};
 use tprof_trace::run::RunInfo;
 
 /// Runs the command.
@@ -55,6 +58,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let run = &resolved.config.output;
     let preload = libraries::path_for(&libraries::HOOKS, &args.command, run)?;
     let agent = agent_for(&resolved.config, &args.command)?;
+    let python_path = python_path::change(&resolved.config, &args.command)?;
 
     let signals = Signals::block();
     inherited::let_children_be_waited_for();
@@ -73,8 +77,15 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         let run = quote::word(quote::nearby(&output).as_os_str());
         print_stderr(&format!("tprof: recording is off; start with: tprof ctl start {run}\n"));
     }
-    let (session, outcome) =
-        launch_and_wait(session, &args.command, &program, &original, &signals, &resolved)?;
+    let (session, outcome) = launch_and_wait(
+        session,
+        &args.command,
+        &program,
+        &original,
+        &signals,
+        &resolved,
+        python_path,
+    )?;
     let info = finish(session, outcome, &signals);
     let info = info.map_err(|e| not_finished(&output, &e));
     after(&resolved, info, outcome);
@@ -132,10 +143,12 @@ fn launch_and_wait(
     original: &Original,
     signals: &Signals,
     resolved: &Resolved,
+    python_path: Option<OsString>,
 ) -> Result<(Session, Outcome), Failure> {
     let given = std::env::var_os("LD_PRELOAD");
     let preload = given.as_deref().map(libraries::without_ours);
     let mut changes = session.environment(preload.as_deref().filter(|text| !text.is_empty()));
+    changes.extend(python_path.map(|path| (PYTHON_PATH.into(), path)));
     if launch::refuses_libraries(program) {
         // The environment is as it would be without tprof.
         changes.retain(|(name, _)| name != "LD_PRELOAD");

@@ -20,7 +20,7 @@ use crate::rank::{Needs, RankTrace};
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {
     name: "annotations",
-    about: "GPU time of annotations and NVTX ranges, time in PyTorch's modules",
+    about: "GPU time of annotations and NVTX ranges; time by PyTorch module",
     analysis: || boxed(Annotations),
 };
 

@@ -31,13 +31,13 @@ pub struct ModuleTime {
 pub type TimeByModule = BTreeMap<String, ModuleTime>;
 
 /// Calls of modules that have begun on a thread and are not over.
-type Open = Vec<(u64, NameId)>;
+type OpenCalls = Vec<(u64, NameId)>;
 
 /// What a rank's modules took.
 pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
     let calls = rank.module_calls();
     let mut sums: FxHashMap<NameId, ModuleTime> = FxHashMap::default();
-    let mut threads: FxHashMap<(u32, u32), Open> = FxHashMap::default();
+    let mut threads: FxHashMap<(u32, u32), OpenCalls> = FxHashMap::default();
     for call in &calls {
         let open = threads.entry((call.process, call.thread)).or_default();
         while open.pop_if(|(end_ns, _)| *end_ns <= call.start_ns).is_some() {}
@@ -73,7 +73,7 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = (&'a RankAt, &'a TimeByModul
         Column::new("self_ns", "self", Unit::Duration),
         Column::new("share", "share", Unit::Share),
         Column::new("busy_ns", "on GPU", Unit::Duration),
-        Column::new("class", "class", Unit::Text),
+        Column::data("class", Unit::Text),
         Column::new("path", "module", Unit::Name),
     ];
     let mut table = Table::new("modules", "PyTorch modules", columns)

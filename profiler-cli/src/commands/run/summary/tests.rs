@@ -15,6 +15,7 @@ fn config() -> Config {
         nccl: Vec::new(),
         cuda_graphs: tprof_collect::GraphDetail::Graph,
         operators: tprof_collect::OperatorDetail::Auto,
+        modules: false,
         rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
         gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
         on_full: OnFull::Wait,

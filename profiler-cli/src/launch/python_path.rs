@@ -1,0 +1,62 @@
+//! PYTHONPATH of a job: with the directory of the start-up hook first, where modules are to be named.
+
+use crate::launch::libraries::{self, START_UP_HOOK};
+use crate::terminal::errors::Failure;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tprof_collect::{Config, PYTHON_PATH, holds_hook};
+
+/// The value that a job's PYTHONPATH is to have; none where it stays as it is.
+pub fn change(config: &Config, command: &[OsString]) -> Result<Option<OsString>, Failure> {
+    let hook = match config.modules {
+        true => Some(libraries::path_for(&START_UP_HOOK, command, &config.output)?),
+        false => None,
+    };
+    let directory = hook.as_deref().and_then(Path::parent);
+    Ok(changed(directory, std::env::var_os(PYTHON_PATH).as_deref()))
+}
+
+/// Entries of a recording around this one go.
+fn changed(directory: Option<&Path>, given: Option<&OsStr>) -> Option<OsString> {
+    let given = given.unwrap_or_default();
+    let entries = given.as_bytes().split(|byte| *byte == b':');
+    let is_ours =
+        |entry: &&[u8]| !entry.is_empty() && holds_hook(Path::new(OsStr::from_bytes(entry)));
+    let (ours, kept): (Vec<&[u8]>, Vec<&[u8]>) = entries.partition(is_ours);
+    if directory.is_none() && ours.is_empty() {
+        return None;
+    }
+    let mut all: Vec<&[u8]> =
+        directory.map(|path| path.as_os_str().as_bytes()).into_iter().collect();
+    // An empty entry means the current directory, unless the whole value is empty.
+    if kept.len() > 1 || kept.first().is_some_and(|entry| !entry.is_empty()) {
+        all.extend(kept);
+    }
+    Some(OsStr::from_bytes(&all.join(&b':')).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_collect::{HOOK_FILE, HOOK_TITLE};
+
+    #[test]
+    fn the_hook_comes_first_and_once_and_other_entries_stay() {
+        let outer = tempfile::tempdir().unwrap();
+        std::fs::write(outer.path().join(HOOK_FILE), format!("{HOOK_TITLE}: …")).unwrap();
+        let outer = outer.path().to_str().unwrap();
+        let value = |given: &str| {
+            changed(Some(Path::new("/h")), Some(OsStr::new(given))).unwrap().into_string().unwrap()
+        };
+        assert_eq!(value(""), "/h");
+        assert_eq!(value("/a:/b"), "/h:/a:/b");
+        assert_eq!(value("/a::"), "/h:/a::");
+        assert_eq!(value(&format!("{outer}:/a")), "/h:/a");
+        assert_eq!(value(outer), "/h");
+        let without = |given: &str| changed(None, Some(OsStr::new(given)));
+        assert_eq!(without("/a:/b"), None);
+        assert_eq!(changed(None, None), None);
+        assert_eq!(without(&format!("{outer}:/a")), Some("/a".into()));
+    }
+}
