@@ -173,10 +173,7 @@ impl Builder {
         let extent = self.threads.extent();
         let processes = self.threads.write(rank, output);
         let time_ns = extent.map_or(0, |extent| extent.0);
-        for loss in output.tally.losses() {
-            let (what, why) = (output.plain_name(loss.what), output.plain_name(&loss.why));
-            output.writer.loss(Loss { time_ns, process: None, what, count: loss.count, why });
-        }
+        output.write_losses(time_ns);
         let kinds = self.kinds.to_json();
         Ok(Built { output: self.output, processes, extent, kinds })
     }

@@ -28,8 +28,20 @@ pub enum ImportError {
         /// What is there.
         why: String,
     },
+    /// A pickle that is damaged, or no memory snapshot of PyTorch.
+    #[error("`{}` cannot be read as a memory snapshot: {why}{}", path.display(), at(*offset))]
+    NotASnapshot {
+        /// Which file.
+        path: PathBuf,
+        /// Where, in bytes of the decompressed pickle; none if its content is something else.
+        offset: Option<u64>,
+        /// What is there.
+        why: String,
+        /// Whether the file ends too early.
+        is_cut: bool,
+    },
     /// More than was allowed.
-    #[error("`{}` holds more than {limit} bytes of JSON", path.display())]
+    #[error("`{}` holds more than {limit} bytes, decompressed", path.display())]
     TooLarge {
         /// Which file.
         path: PathBuf,
@@ -37,7 +49,7 @@ pub enum ImportError {
         limit: u64,
     },
     /// No file to import.
-    #[error("`{}` holds no Chrome or Kineto trace (*.json or *.json.gz)", path.display())]
+    #[error("`{}` holds no Chrome or Kineto trace (*.json or *.json.gz) and no memory snapshot (*.pickle)", path.display())]
     NoTraces {
         /// Which directory.
         path: PathBuf,
@@ -47,4 +59,8 @@ pub enum ImportError {
     /// The run could not be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(", at byte {offset}"))
 }

@@ -1,8 +1,8 @@
 //! Reads traces that others made into a run of tprof's: Kineto and Chrome JSON,
-//! plain or gzipped, one file or a directory of ranks.
+//! plain or gzipped, one file or a directory of ranks; and memory snapshots of PyTorch.
 //!
 //! [`import`] streams: memory holds one event, one block of rows per table, and the
-//! different names. What cannot be kept is counted by kind and listed in the run. A
+//! different names; a snapshot is in memory as a whole. What cannot be kept is counted by kind and listed in the run. A
 //! crate of its own so that the collector, which every job runs beside, links no
 //! decompressor, and so that the trace model is proven to suffice for other sources.
 
@@ -22,8 +22,10 @@ mod kinds;
 mod number;
 mod output;
 mod pairs;
+mod pickle;
 mod rank;
 mod run;
+mod snapshot;
 mod spans;
 mod stacks;
 mod tally;

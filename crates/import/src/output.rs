@@ -4,7 +4,7 @@ use crate::error::ImportError;
 use crate::event::Event;
 use crate::tally::{Lost, Tally};
 use crate::text;
-use tprof_trace::model::NameId;
+use tprof_trace::model::{Loss, NameId};
 use tprof_trace::{TraceRow, TraceWriter};
 
 /// Rows in a block.
@@ -84,6 +84,14 @@ impl Output {
         let name = self.json_name(&json);
         self.json = json;
         name
+    }
+
+    /// Writes what was not kept, as far as is known now.
+    pub fn write_losses(&mut self, time_ns: u64) {
+        for loss in self.tally.losses() {
+            let (what, why) = (self.plain_name(loss.what), self.plain_name(&loss.why));
+            self.writer.loss(Loss { time_ns, process: None, what, count: loss.count, why });
+        }
     }
 
     /// Interns JSON; it is left out if it is too long.

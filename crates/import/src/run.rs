@@ -4,7 +4,10 @@ use crate::builder::{Builder, Built};
 use crate::document::walk;
 use crate::error::ImportError;
 use crate::facts::property;
+use crate::output::Output;
+use crate::pickle;
 use crate::rank;
+use crate::snapshot::{self, SnapshotError};
 use crate::tally::Loss;
 use crate::window::Window;
 use serde_json::json;
@@ -20,6 +23,9 @@ use tprof_trace::{Recorded, TraceHeader, TraceWriter};
 /// JSON that one file may hold by default: a terabyte is no trace, but a
 /// gzip bomb.
 const DEFAULT_MAX_INPUT: u64 = 64 << 30;
+
+/// The longest memory snapshot: it is in memory as a whole.
+const MAX_SNAPSHOT: u64 = 2 << 30;
 
 /// How to import.
 #[derive(Clone, Debug)]
@@ -79,8 +85,8 @@ pub struct Imported {
 pub fn is_foreign(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     if !metadata.is_dir() {
-        return has_name(path, &[".json", ".json.gz"])
-            && path.file_name().is_some_and(|name| name != "run.json");
+        return path.file_name().is_some_and(|name| name != "run.json")
+            && (has_name(path, TRACES) || has_name(path, SNAPSHOTS) || holds_pickle(path));
     }
     let Ok(entries) = fs::read_dir(path) else { return false };
     let mut traces = false;
@@ -89,9 +95,25 @@ pub fn is_foreign(path: &Path) -> bool {
         if has_name(&path, &[".tprof"]) || entry.file_name() == "run.json" {
             return false;
         }
-        traces |= has_name(&path, &[".json", ".json.gz"]);
+        traces |= has_name(&path, TRACES) || has_name(&path, SNAPSHOTS);
     }
     traces
+}
+
+/// Endings of names of traces.
+const TRACES: &[&str] = &[".json", ".json.gz"];
+/// Endings of names of memory snapshots.
+const SNAPSHOTS: &[&str] = &[".pickle", ".pkl", ".pickle.gz", ".pkl.gz"];
+
+/// Whether a file of another name begins as a pickle does, plain or gzipped.
+fn holds_pickle(path: &Path) -> bool {
+    if !fs::metadata(path).is_ok_and(|data| data.is_file()) {
+        return false;
+    }
+    let Ok(mut window) = Window::open(path, DEFAULT_MAX_INPUT, Arc::default()) else {
+        return false;
+    };
+    window.more().is_ok() && pickle::is_pickle(window.bytes())
 }
 
 fn has_name(path: &Path, endings: &[&str]) -> bool {
@@ -116,7 +138,7 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
             inputs.push(Input { path: path.clone(), found: false });
             continue;
         }
-        let (mut found, mut within) = (Vec::new(), Vec::new());
+        let (mut found, mut within, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
         for entry in fs::read_dir(path).map_err(failed("read"))? {
             let entry = entry.map_err(failed("read"))?;
             let file = entry.path();
@@ -124,11 +146,24 @@ fn inputs(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Input>, Impo
                 if !paths.contains(&file) && holds_traces(&file, DEEPEST) {
                     within.push(file);
                 }
-            } else if has_name(&file, &[".json", ".json.gz"]) && !file.is_dir() {
+            } else if has_name(&file, TRACES) && !file.is_dir() {
                 found.push(file);
+            } else if has_name(&file, SNAPSHOTS) && !file.is_dir() {
+                snapshots.push(file);
             }
         }
         within.sort();
+        snapshots.sort();
+        if found.is_empty() {
+            found.append(&mut snapshots);
+        } else if let Some(first) = snapshots.first() {
+            let (count, first) = (snapshots.len(), first.display());
+            let files = if count == 1 { "snapshot" } else { "snapshots" };
+            notes.push(format!(
+                "{count} memory {files} beside the traces skipped; to read one: tprof report \
+                 device-memory {first}"
+            ));
+        }
         if found.is_empty() {
             return Err(ImportError::NoTraces { path: path.clone(), within });
         }
@@ -161,7 +196,7 @@ fn holds_traces(directory: &Path, deep: u32) -> bool {
     }
     entries.iter().any(|entry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => deep > 0 && holds_traces(&entry.path(), deep - 1),
-        _ => has_name(&entry.path(), &[".json", ".json.gz"]),
+        _ => has_name(&entry.path(), TRACES),
     })
 }
 
@@ -178,6 +213,7 @@ struct ImportedFile {
     lost: u64,
     cut: bool,
     read: serde_json::Value,
+    notes: Vec<String>,
 }
 
 /// Imports files into a directory that is empty or does not exist.
@@ -227,7 +263,9 @@ fn into(
     for (input, result) in inputs.iter().zip(each(inputs.len(), work)) {
         match result {
             Ok(part) => parts.push(part),
-            Err(error @ ImportError::NotATrace { .. }) if input.found && inputs.len() > 1 => {
+            Err(error @ (ImportError::NotATrace { .. } | ImportError::NotASnapshot { .. }))
+                if input.found && inputs.len() > 1 =>
+            {
                 imported.notes.push(format!("skipped: {error}"));
             }
             Err(error) => failure = failure.or(Some(error)),
@@ -271,27 +309,34 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     done.into_inner().unwrap_or_default().into_values().collect()
 }
 
+/// What one file became, before its last block.
+struct Filled {
+    output: Output,
+    processes: Vec<ProcessInfo>,
+    extent: Option<(u64, u64)>,
+    rank: Option<u32>,
+    read: serde_json::Value,
+    notes: Vec<String>,
+}
+
 /// Imports one file.
 fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile, ImportError> {
     let read = Arc::clone(&options.progress.read);
     let mut window = Window::open(source, options.max_input_bytes, read)?;
-    let mut builder = Builder::new(TraceWriter::create_blank(partial)?);
-    walk(&mut window, &mut builder)?;
-    let name = source.file_name().unwrap_or_default().to_string_lossy();
-    let rank = builder.facts.rank().or_else(|| rank::of_name(&name));
-    let json_bytes = window.offset();
-    let Built { mut output, processes, extent, kinds } = builder.finish(rank)?;
-    let read = json!({
-        "file": name,
-        "json_bytes": json_bytes,
-        "events": kinds,
-        "launch_arrows": output.tally.launch_arrows,
-        "cut_off": window.cut(),
-    });
+    window.more()?;
+    let is_snapshot = pickle::is_pickle(window.bytes());
+    let writer = TraceWriter::create_blank(partial)?;
+    let filled = match is_snapshot {
+        true => of_snapshot(source, &mut window, Output::new(writer), options)?,
+        false => of_json(source, &mut window, writer)?,
+    };
+    let Filled { mut output, processes, extent, rank, read, notes } = filled;
     property("tprof.import", &read.to_string(), &mut output);
     let start_ns = extent.map_or(0, |extent| extent.0);
     output.writer.flush()?;
     let recorded = output.writer.recorded();
+    let losses = output.tally.losses();
+    let (rows, cut) = (output.tally.kept, output.tally.cut_at().is_some());
     output.writer.finish_as(&TraceHeader {
         rank,
         provisional: rank.is_none(),
@@ -300,20 +345,79 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
         tprof: options.tprof.clone(),
         ..TraceHeader::default()
     })?;
-    let losses = output.tally.losses();
     Ok(ImportedFile {
         source: source.to_owned(),
         partial: partial.to_owned(),
         rank,
         extent,
         processes,
-        rows: output.tally.kept,
+        rows,
         recorded,
         lost: losses.iter().filter(|loss| loss.is_event).map(|loss| loss.count).sum(),
         losses: losses.into_iter().filter(|loss| loss.matters).map(Loss::into_info).collect(),
-        cut: output.tally.cut_at().is_some(),
+        cut,
         read,
+        notes,
     })
+}
+
+/// Reads Chrome or Kineto JSON.
+fn of_json(source: &Path, window: &mut Window, writer: TraceWriter) -> Result<Filled, ImportError> {
+    let mut builder = Builder::new(writer);
+    walk(window, &mut builder)?;
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    let rank = builder.facts.rank().or_else(|| rank::of_name(&name));
+    let json_bytes = window.offset();
+    let Built { output, processes, extent, kinds } = builder.finish(rank)?;
+    let read = json!({
+        "file": name,
+        "json_bytes": json_bytes,
+        "events": kinds,
+        "launch_arrows": output.tally.launch_arrows,
+        "cut_off": window.cut(),
+    });
+    Ok(Filled { output, processes, extent, rank, read, notes: Vec::new() })
+}
+
+/// Reads a memory snapshot of PyTorch.
+fn of_snapshot(
+    source: &Path,
+    window: &mut Window,
+    mut output: Output,
+    options: &Options,
+) -> Result<Filled, ImportError> {
+    let limit = options.max_input_bytes.min(MAX_SNAPSHOT);
+    let mut pickle = Vec::new();
+    loop {
+        pickle.extend_from_slice(window.bytes());
+        window.consume(window.bytes().len());
+        if pickle.len() as u64 > limit {
+            return Err(ImportError::TooLarge { path: source.to_owned(), limit });
+        }
+        if !window.more()? {
+            break;
+        }
+    }
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    let rank = rank::of_name(&name);
+    let snapshot = snapshot::read(&pickle, rank, &mut output).map_err(|error| {
+        let path = source.to_owned();
+        match error {
+            SnapshotError::Pickle(error) => ImportError::NotASnapshot {
+                path,
+                offset: Some(error.offset as u64),
+                why: window.cut().map_or(error.why, str::to_owned),
+                is_cut: error.is_cut,
+            },
+            SnapshotError::Content(why) => {
+                ImportError::NotASnapshot { path, offset: None, why, is_cut: false }
+            }
+            SnapshotError::Import(error) => error,
+        }
+    })?;
+    let read = json!({ "file": name, "pickle_bytes": pickle.len(), "snapshot": snapshot.facts });
+    let (processes, extent, notes) = (snapshot.processes, snapshot.extent, snapshot.notes);
+    Ok(Filled { output, processes, extent, rank, read, notes })
 }
 
 /// Whether times count from 1970, as Kineto's do, and not from some other moment:
@@ -342,6 +446,7 @@ fn name_and_write(
         overhead: Overhead { estimate: true, ..Overhead::default() },
         ..RunInfo::default()
     };
+    let is_single = parts.len() == 1;
     let mut sources = Vec::new();
     let mut losses: BTreeMap<(String, String), u64> = BTreeMap::new();
     let mut files_of_rank: BTreeMap<u32, u32> = BTreeMap::new();
@@ -373,6 +478,12 @@ fn name_and_write(
         for loss in part.losses {
             *losses.entry((loss.what, loss.why)).or_default() += loss.count;
         }
+        let source = part.source.display();
+        let several = part.notes.iter().map(|note| match is_single {
+            true => note.clone(),
+            false => format!("`{source}`: {note}"),
+        });
+        imported.notes.extend(several);
         if part.cut {
             imported
                 .notes

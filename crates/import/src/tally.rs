@@ -40,9 +40,12 @@ pub(crate) enum Lost {
     TooLong,
     UnknownPhase,
     CounterValue,
+    FrameDetails,
+    SnapshotDetails,
+    SnapshotRow,
 }
 
-const KINDS: [Lost; 33] = [
+const KINDS: [Lost; 36] = [
     Lost::CutOff,
     Lost::NotJson,
     Lost::NoObject,
@@ -75,6 +78,9 @@ const KINDS: [Lost; 33] = [
     Lost::NameTooLong,
     Lost::NamesFull,
     Lost::ThreadsFull,
+    Lost::SnapshotRow,
+    Lost::SnapshotDetails,
+    Lost::FrameDetails,
     Lost::Numbering,
 ];
 
@@ -97,6 +103,7 @@ impl Lost {
                 | Lost::Object
                 | Lost::Range
                 | Lost::Sample
+                | Lost::SnapshotRow
                 | Lost::TooLong
                 | Lost::UnknownPhase
         )
@@ -144,6 +151,13 @@ impl Lost {
             Lost::TooLong => ("events and values", "longer than 64 MiB"),
             Lost::UnknownPhase => ("events", "of a phase that nothing describes"),
             Lost::CounterValue => ("values of counters", "no number"),
+            Lost::FrameDetails => ("details of frames", "the model has name, file and line"),
+            Lost::SnapshotDetails => {
+                ("details of a memory snapshot", "longer than 4 KiB, or nested too deeply")
+            }
+            Lost::SnapshotRow => {
+                ("segments, blocks and entries", "no dict, or without a size, state or action")
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `tprof import`: traces that others made, as a run.
+//! `tprof import`: traces and memory snapshots that others made, as a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use clap::Args;
 
 /// The end of the help.
 const IMPORT_NOTES: &str = "\
-Reads Kineto and Chrome trace JSON (*.json, *.json.gz). The rank of a file is
+Reads Kineto and Chrome trace JSON (*.json, *.json.gz) and memory snapshots of
+PyTorch (torch.cuda.memory._dump_snapshot; *.pickle, gzipped or not). The rank of a file is
 that of its `distributedInfo`, otherwise that of its name (rank-3, worker3),
 otherwise its order on the command line (a warning is printed).
 
@@ -27,7 +28,7 @@ Example:
 #[derive(Args, Debug)]
 #[command(after_help = IMPORT_NOTES)]
 pub struct ImportArgs {
-    /// Trace files or directories of trace files, one file per rank
+    /// Trace files, memory snapshots or directories of them, one file per rank
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
     /// Run directory to create
@@ -36,7 +37,7 @@ pub struct ImportArgs {
     /// Replace an existing run
     #[arg(long)]
     pub force: bool,
-    /// Limit of the decompressed JSON of one file [default: 64GiB]
+    /// Limit of one file, decompressed [default: 64GiB; snapshots: 2GiB]
     #[arg(long, value_name = "SIZE")]
     pub max_input: Option<String>,
     /// Print no summary

@@ -25,16 +25,25 @@ pub fn failure(error: &ImportError) -> Failure {
                 .cause(format!("{why}, at byte {offset} of its JSON"))
                 .hint("a trace of export_chrome_trace (torch.profiler)")
         }
+        ImportError::NotASnapshot { path, offset, why, is_cut } => {
+            let at = offset.map_or_else(String::new, |offset| format!(", at byte {offset}"));
+            Failure::new(format!("cannot import `{}`", path.display()))
+                .cause(format!("{why}{at}"))
+                .hint(match is_cut {
+                    true => "the whole file: copy it again, or dump it again",
+                    false => "a file of torch.cuda.memory._dump_snapshot (PyTorch)",
+                })
+        }
         ImportError::TooLarge { path, limit } => {
             Failure::new(format!("cannot import `{}`", path.display()))
-                .cause(format!("the file contains more than {} of JSON", bytes(*limit)))
+                .cause(format!("the file contains more than {}, decompressed", bytes(*limit)))
                 .hint("a larger --max-input, if you trust the file")
         }
         ImportError::NoTraces { path, within } => {
             let failure = Failure::new(format!("`{}` contains nothing to import", path.display()));
             match within.first() {
                 None => failure
-                    .cause("the directory contains no trace (*.json, *.json.gz)")
+                    .cause("the directory contains no trace (*.json, *.json.gz) and no memory snapshot (*.pickle, *.pkl)")
                     .hint("the output directory of torch.profiler"),
                 Some(first) => failure
                     .cause(format!("the traces are in {} subdirectories", within.len()))

@@ -3,6 +3,7 @@
 //! Times are nanoseconds on the run's one clock (CLOCK_MONOTONIC of the host),
 //! absolute; [`crate::run::RunInfo::start_ns`] is the run's zero for display.
 
+mod caching_allocator;
 mod code;
 mod comm;
 mod device;
@@ -13,6 +14,7 @@ mod notes;
 mod process;
 mod span;
 
+pub use caching_allocator::{AllocatorBlock, AllocatorEvent, AllocatorSegment};
 pub use code::{Module, SYNTHETIC_FRAME, Stack, Symbol};
 pub use comm::{ChannelWork, ChannelWorkKind, Collective, Communicator};
 pub use device::{

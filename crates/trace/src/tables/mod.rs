@@ -4,6 +4,7 @@
 //! leaves a gap. A reader that finds an id it does not know skips it. Ids that
 //! later tables will take are listed in `docs/format.md`.
 
+mod caching_allocator;
 mod device;
 mod field;
 mod measured;
@@ -50,6 +51,9 @@ pub(crate) mod table {
     pub const EXTERNAL_IDS: u16 = 46;
     pub const EVENT_SAMPLES: u16 = 47;
     pub const CHANNEL_WORK: u16 = 50;
+    pub const ALLOCATOR_SEGMENTS: u16 = 54;
+    pub const ALLOCATOR_BLOCKS: u16 = 55;
+    pub const ALLOCATOR_EVENTS: u16 = 56;
     pub const INDEX: u16 = 254;
     pub const END: u16 = 255;
 
@@ -69,6 +73,9 @@ pub(crate) mod table {
                 | DEVICE_SPANS
                 | FLOW_POINTS
                 | EXTERNAL_IDS
+                | ALLOCATOR_SEGMENTS
+                | ALLOCATOR_BLOCKS
+                | ALLOCATOR_EVENTS
         )
     }
 }
@@ -100,6 +107,9 @@ impl TraceRow for EventSample {}
 impl TraceRow for DeviceSpan {}
 impl TraceRow for FlowPoint {}
 impl TraceRow for ExternalId {}
+impl TraceRow for AllocatorSegment {}
+impl TraceRow for AllocatorBlock {}
+impl TraceRow for AllocatorEvent {}
 
 /// A row of a large table, or the part of one that is read by itself. Sealed, as
 /// [`TraceRow`] is.

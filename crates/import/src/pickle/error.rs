@@ -1,0 +1,24 @@
+//! What is wrong with a pickle, and where.
+
+/// Why a pickle was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub(crate) struct PickleError {
+    /// Offset of the opcode, in bytes of the pickle.
+    pub offset: usize,
+    /// What is there.
+    pub why: String,
+    /// Whether the bytes end too early.
+    pub is_cut: bool,
+}
+
+impl PickleError {
+    pub fn new(offset: usize, why: impl Into<String>) -> PickleError {
+        PickleError { offset, why: why.into(), is_cut: false }
+    }
+
+    /// The bytes end within, or before, what starts at an offset.
+    pub fn cut(offset: usize) -> PickleError {
+        PickleError { is_cut: true, ..PickleError::new(offset, "the pickle is cut off") }
+    }
+}

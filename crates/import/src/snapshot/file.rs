@@ -1,0 +1,294 @@
+//! A snapshot as a whole: its top level, and the rows that become of it.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use serde_json::json;
+use tprof_facts::units::{bytes, counted};
+use tprof_trace::model::{
+    AllocatorEvent, DeviceAllocation, MemoryRecording, NameId, Process, Thread,
+};
+use tprof_trace::run::ProcessInfo;
+
+use super::error::SnapshotError;
+use super::json;
+use super::reading::{Reading, Words};
+use super::stacks::SnapshotStacks;
+use super::totals;
+use crate::error::ImportError;
+use crate::facts::property;
+use crate::output::Output;
+use crate::pickle::{self, Arena, Value};
+use crate::tally::Lost;
+use crate::threads::MAIN;
+
+/// JSON of a member of the top level.
+const MAX_FACT_BYTES: usize = 256 << 10;
+/// Rows in a block of the file.
+const BLOCK_ROWS: usize = 1 << 14;
+
+/// What came of a snapshot, beside the rows in the file.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// First and last moment, where its entries have times.
+    pub extent: Option<(u64, u64)>,
+    /// The process that it is of.
+    pub processes: Vec<ProcessInfo>,
+    /// What it holds, for the run's properties.
+    pub facts: serde_json::Value,
+    /// What a person should know.
+    pub notes: Vec<String>,
+}
+
+/// Reads a snapshot into a file. `rank` is what the file's name gives.
+///
+/// # Errors
+///
+/// The pickle is damaged or refused, holds something else, or the run cannot be written.
+pub(crate) fn read(
+    input: &[u8],
+    rank: Option<u32>,
+    output: &mut Output,
+) -> Result<Snapshot, SnapshotError> {
+    let (arena, root) = pickle::read(input)?;
+    let words = Words::of(output);
+    let mut reading = Reading {
+        arena: &arena,
+        words,
+        stacks: SnapshotStacks::default(),
+        held: BTreeMap::new(),
+        next_segment: 0,
+        segment_rows: Vec::new(),
+        block_rows: Vec::new(),
+        event_rows: Vec::new(),
+        others: Vec::new(),
+        names: FxHashMap::default(),
+        rows_left: input.len(),
+        json_left: 1 << 20 | 4 * input.len(),
+        json: Vec::new(),
+        output,
+    };
+    let members = top_level(&mut reading, root)?;
+    finish(reading, members, rank)
+}
+
+/// Whether the file has keys of pinned host memory, and how many devices have a history.
+#[derive(Clone, Copy, Debug, Default)]
+struct Members {
+    has_host: bool,
+    devices: u64,
+}
+
+fn top_level(reading: &mut Reading<'_, '_>, root: Value) -> Result<Members, SnapshotError> {
+    let arena = reading.arena;
+    let mut members = Members::default();
+    if let Value::List(_) = root {
+        // What `torch.cuda.memory_snapshot()` returns: the segments, without a history.
+        let is_segment = |item: &Value| arena.get(*item, "blocks").is_some();
+        if !arena.items(root).unwrap_or_default().iter().all(is_segment) {
+            return Err(not_a_snapshot("a list of something else than segments"));
+        }
+        reading.segments(root, false)?;
+        return Ok(members);
+    }
+    let Some(pairs) = arena.pairs(root) else {
+        return Err(not_a_snapshot(&format!("a value of type {}", root.kind())));
+    };
+    if arena.get(root, "segments").is_none() && arena.get(root, "device_traces").is_none() {
+        return Err(not_a_snapshot("a dict without `segments` and `device_traces`"));
+    }
+    for (key, value) in pairs {
+        match arena.text(*key) {
+            Some(b"segments") => reading.segments(list(arena, *value, "segments")?, false)?,
+            Some(b"host_segments") => {
+                members.has_host = true;
+                reading.segments(list(arena, *value, "host_segments")?, true)?;
+            }
+            Some(b"host_traces") => {
+                members.has_host = true;
+                reading.entries(list(arena, *value, "host_traces")?, None)?;
+            }
+            Some(b"device_traces") => {
+                let traces = list(arena, *value, "device_traces")?;
+                for (device, entries) in (0..).zip(arena.items(traces).unwrap_or_default()) {
+                    reading.spend(1)?;
+                    let entries = list(arena, *entries, "device_traces")?;
+                    reading.entries(entries, Some(device))?;
+                    members.devices += 1;
+                }
+            }
+            Some(key) => fact(reading, key, *value),
+            None => reading.output.tally.lose(Lost::SnapshotDetails),
+        }
+    }
+    Ok(members)
+}
+
+fn list(arena: &Arena<'_>, value: Value, key: &str) -> Result<Value, SnapshotError> {
+    match arena.items(value) {
+        Some(_) => Ok(value),
+        None => Err(not_a_snapshot(&format!("`{key}` is a {}, no list", value.kind()))),
+    }
+}
+
+fn not_a_snapshot(what: &str) -> SnapshotError {
+    SnapshotError::Content(format!("the pickle is no memory snapshot of PyTorch: {what}"))
+}
+
+/// A member of the top level without a table: allocator settings, annotations.
+fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
+    let mut text = Vec::new();
+    let limit = MAX_FACT_BYTES.min(reading.json_left);
+    let whole = json::push(reading.arena, value, limit, &mut text);
+    reading.json_left = reading.json_left.saturating_sub(text.len());
+    match (whole, std::str::from_utf8(&text)) {
+        (true, Ok(text)) => {
+            let key = format!("torch.memory_snapshot.{}", String::from_utf8_lossy(key));
+            property(&key, text, reading.output);
+        }
+        _ => reading.output.tally.lose(Lost::FactTooLong),
+    }
+}
+
+fn finish(
+    mut reading: Reading<'_, '_>,
+    members: Members,
+    rank: Option<u32>,
+) -> Result<Snapshot, SnapshotError> {
+    let mut snapshot = Snapshot::default();
+    let events = std::mem::take(&mut reading.event_rows);
+    let timed = !events.is_empty() && events.iter().all(|event| event.time_ns.is_some());
+    if timed {
+        let times = || events.iter().filter_map(|event| event.time_ns);
+        snapshot.extent = times().min().zip(times().max());
+    }
+    let mut allocations: Vec<DeviceAllocation> = Vec::new();
+    let mut unmatched = Vec::new();
+    for of_device in events.chunk_by(|one, next| one.device == next.device) {
+        let device = of_device[0].device;
+        let held = reading.held.get(&device).copied();
+        let (rows, has_totals) = totals::allocations(of_device, held, &reading.words, timed);
+        if !has_totals {
+            unmatched.push(device.map_or("the host".to_owned(), |one| format!("device {one}")));
+        }
+        allocations.extend(rows);
+    }
+    allocations.sort_by_key(|row| row.time_ns);
+    process(&mut reading, snapshot.extent, rank, &mut snapshot.processes);
+    notes(&reading, &events, timed, &unmatched, &mut snapshot.notes);
+    snapshot.facts = json!({
+        "segments": reading.segment_rows.len(),
+        "blocks": reading.block_rows.len(),
+        "entries": events.len(),
+        "timed": timed,
+        "devices": members.devices,
+        "host": members.has_host,
+        "without_totals": unmatched,
+    });
+    property("torch.memory_snapshot", &snapshot.facts.to_string(), reading.output);
+    write(&mut reading, events, allocations)?;
+    reading.output.write_losses(snapshot.extent.map_or(0, |extent| extent.0));
+    Ok(snapshot)
+}
+
+fn write(
+    reading: &mut Reading<'_, '_>,
+    events: Vec<AllocatorEvent>,
+    allocations: Vec<DeviceAllocation>,
+) -> Result<(), ImportError> {
+    let (segments, blocks) = (&reading.segment_rows, &reading.block_rows);
+    let rows = segments.len() + blocks.len() + events.len() + allocations.len();
+    reading.output.tally.kept += rows as u64;
+    let writer = &mut reading.output.writer;
+    for rows in segments.chunks(BLOCK_ROWS) {
+        writer.write(&mut rows.to_vec())?;
+    }
+    for rows in blocks.chunks(BLOCK_ROWS) {
+        writer.write(&mut rows.to_vec())?;
+    }
+    for rows in events.chunks(BLOCK_ROWS) {
+        writer.write(&mut rows.to_vec())?;
+    }
+    for rows in allocations.chunks(BLOCK_ROWS) {
+        writer.write(&mut rows.to_vec())?;
+    }
+    Ok(())
+}
+
+/// The process, of which a snapshot has neither number nor name nor threads.
+fn process(
+    reading: &mut Reading<'_, '_>,
+    extent: Option<(u64, u64)>,
+    rank: Option<u32>,
+    processes: &mut Vec<ProcessInfo>,
+) {
+    let (start_ns, end_ns) = extent.unzip();
+    let start_ns = start_ns.unwrap_or(0);
+    let command = reading.output.plain_name("(a memory snapshot names no process)");
+    reading.output.writer.process(&Process {
+        process: MAIN,
+        pid: 0,
+        parent: 0,
+        rank,
+        command,
+        exe: NameId(0),
+        start_ns,
+        memory: MemoryRecording::Off,
+    });
+    reading.output.writer.thread(&Thread { thread: 0, process: MAIN, tid: 0, start_ns });
+    let thread = reading.output.plain_name("(a memory snapshot names no thread)");
+    reading.output.writer.thread_name(0, start_ns, thread);
+    processes.push(ProcessInfo {
+        rank,
+        command: "(a memory snapshot names no process)".to_owned(),
+        ended_by: "unknown".to_owned(),
+        start_ns,
+        end_ns,
+        ..ProcessInfo::default()
+    });
+}
+
+fn notes(
+    reading: &Reading<'_, '_>,
+    events: &[AllocatorEvent],
+    timed: bool,
+    unmatched: &[String],
+    notes: &mut Vec<String>,
+) {
+    let (segments, blocks) = (reading.segment_rows.len() as u64, reading.block_rows.len() as u64);
+    if segments == 0 && events.is_empty() {
+        notes.push(
+            "the snapshot is empty: PyTorch used no GPU in that process, or its allocator held \
+             nothing and recorded no history"
+                .to_owned(),
+        );
+        return;
+    }
+    let held: u64 = reading.segment_rows.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
+    notes.push(format!(
+        "memory snapshot: {} with {} ({}), {} of history",
+        counted(segments, "segment", "segments"),
+        counted(blocks, "block", "blocks"),
+        bytes(held),
+        counted(events.len() as u64, "entry", "entries"),
+    ));
+    if events.is_empty() {
+        notes.push(
+            "the snapshot has no history; torch.cuda.memory._record_memory_history() before the \
+             program's work records it"
+                .to_owned(),
+        );
+    } else if !timed {
+        notes.push(
+            "the history has no times (an older PyTorch): places in its order stand for them, 1 ns \
+             an entry"
+                .to_owned(),
+        );
+    }
+    if !unmatched.is_empty() {
+        notes.push(format!(
+            "history and segments of {} do not belong together: totals of the allocator unknown",
+            unmatched.join(", ")
+        ));
+    }
+}
