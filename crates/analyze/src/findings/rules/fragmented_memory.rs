@@ -12,6 +12,10 @@ use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
+use crate::gpu::device_memory::{SegmentSums, held};
+
+const ADVICE: &str = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
+                      sizes, and allocate large buffers once, before the first step.";
 
 /// Growth of the reserved memory that free reserved memory would have spared.
 pub(super) struct FragmentedMemory;
@@ -56,8 +60,12 @@ impl Rule for FragmentedMemory {
                 });
             }
         }
+        let snapshot = of_snapshot(scene);
         let Some(pool) = pools.values().max_by_key(|pool| (pool.grown_bytes, pool.peak_allocated))
         else {
+            if let Some(verdict) = snapshot {
+                return verdict;
+            }
             return scene.no_device().unwrap_or_else(|| {
                 Verdict::unchecked(
                     "the totals of the framework's allocator were not recorded",
@@ -74,6 +82,9 @@ impl Rule for FragmentedMemory {
             percent(free as f64 / pool.peak_reserved.max(1) as f64),
         );
         if pool.grown == 0 {
+            if let Some(verdict @ Verdict::Found(_)) = snapshot {
+                return verdict;
+            }
             return Verdict::clear(format!(
                 "no misfit in the recording; at the peak {} of {} held are free",
                 bytes(free),
@@ -91,16 +102,52 @@ impl Rule for FragmentedMemory {
         let mut finding = scene
             .finding("free device memory is fragmented")
             .seen(seen)
-            .advice(
-                "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
-                 sizes, and allocate large buffers once, before the first step.",
-            )
+            .advice(ADVICE)
             .bound(calls.length())
             .at(places);
         // Memory is worth a note, even where no time is lost to it.
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
+}
+
+/// Least bytes that are worth a note: PyTorch takes large segments of 20 MiB, so less than one
+/// cannot be given back in any case.
+const LEAST_STRANDED: u64 = 20 << 20;
+/// Least share of the held memory.
+const LEAST_SHARE: f64 = 0.25;
+
+/// What a memory snapshot shows of pieces that are free within segments in use; none if the rank
+/// is no snapshot.
+fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
+    let mut devices: FxHashMap<u32, SegmentSums> = FxHashMap::default();
+    for (group, held) in held(scene.rank.file) {
+        if let Some(device) = group.device {
+            devices.entry(device).or_default().add(&held);
+        }
+    }
+    let (device, held) = devices.into_iter().max_by_key(|(_, held)| held.stranded)?;
+    let share = held.stranded as f64 / held.reserved.max(1) as f64;
+    if held.stranded < LEAST_STRANDED || share < LEAST_SHARE {
+        return Some(Verdict::clear(format!(
+            "in the snapshot {} of {} held are free within segments in use",
+            bytes(held.stranded),
+            bytes(held.reserved)
+        )));
+    }
+    let seen = format!(
+        "When the snapshot was taken, {} of the {} that the allocator held of device {device} \
+         ({}) were free within segments that other blocks use: the device cannot get them back. \
+         The largest free block has {}.",
+        bytes(held.stranded),
+        bytes(held.reserved),
+        percent(share),
+        bytes(held.largest_free),
+    );
+    let mut finding =
+        scene.finding("free device memory is fragmented").seen(seen).advice(ADVICE).bound(0);
+    finding.keep = true;
+    Some(Verdict::Found(vec![finding]))
 }
 
 impl CachingAllocator {

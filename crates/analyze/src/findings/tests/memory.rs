@@ -1,6 +1,9 @@
 //! FragmentedMemory, AllocationChurn.
 
-use tprof_trace::model::{Allocator, DeviceAllocation, NameId, Sample, Stack, Symbol, ThreadState};
+use tprof_trace::model::{
+    Allocator, AllocatorBlock, AllocatorSegment, DeviceAllocation, NameId, Sample, Stack, Symbol,
+    ThreadState,
+};
 
 use super::job::{Job, MS};
 
@@ -41,6 +44,31 @@ fn a_pool_that_grows_although_enough_is_free_is_fragmented() {
         clear,
         "no misfit in the recording; at the peak 40.0 MiB of 141.0 MiB held are free"
     );
+}
+
+#[test]
+fn a_snapshot_with_free_pieces_in_used_segments_is_fragmented() {
+    let job = |free: u64| {
+        let mut job = Job::new(1, 100 * MS);
+        job.busy(0, 100 * MS);
+        let (state, inactive) =
+            (job.fixture.name("active_allocated"), job.fixture.name("inactive"));
+        let bytes = 100 * MIB;
+        let mut segments =
+            vec![AllocatorSegment { device: Some(0), bytes, ..AllocatorSegment::default() }];
+        let block = |bytes, state| AllocatorBlock { bytes, state, ..AllocatorBlock::default() };
+        let mut blocks = vec![block(bytes - free * MIB, state), block(free * MIB, inactive)];
+        job.fixture.writer.write(&mut segments).unwrap();
+        job.fixture.writer.write(&mut blocks).unwrap();
+        job
+    };
+    let outcome = job(30).ask("FragmentedMemory");
+    let (finding, _) = &outcome.found[0];
+    assert!(finding.seen.contains("30.0 MiB of the 100.0 MiB"), "{}", finding.seen);
+    // Less than a quarter; and a segment that is free as a whole can be given back.
+    for free in [24, 100] {
+        assert!(job(free).ask("FragmentedMemory").clear.is_some(), "{free}");
+    }
 }
 
 #[test]

@@ -105,6 +105,10 @@ struct LiveBytes {
 
 impl LiveBytes {
     fn apply(&mut self, row: &DeviceAllocation) {
+        // A framework's blocks lie in memory that was taken from the device before.
+        if row.allocator == Allocator::Framework {
+            return;
+        }
         let key = (row.process, row.address);
         if row.free {
             self.sum -= self.blocks.remove(&key).unwrap_or(0);

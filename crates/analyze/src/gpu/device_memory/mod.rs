@@ -7,6 +7,8 @@ mod pools;
 mod replay;
 mod resets;
 mod sites;
+mod snapshot;
+mod snapshot_tables;
 mod sources;
 mod stream_pools;
 mod tables;
@@ -22,7 +24,10 @@ use driver::DriverReadings;
 use pools::{Pool, PoolMemory, pool_of};
 use resets::Resets;
 use sites::DeviceSite;
+use snapshot::MemorySnapshot;
 use sources::RecordedBy;
+
+pub(crate) use snapshot::{SegmentSums, held};
 
 /// The report.
 pub const KIND: DocumentKind = DocumentKind {
@@ -60,6 +65,8 @@ struct RankDeviceMemory {
     sources: Option<RecordedBy>,
     host: String,
     driver: Vec<DriverReadings>,
+    /// The memory snapshot that the file was made of, if it was.
+    snapshot: Option<MemorySnapshot>,
 }
 
 /// `tprof report device-memory`.
@@ -84,7 +91,10 @@ impl Analysis for DeviceMemory {
         let samples = of_file(rank.file);
         let driver = driver::readings(rank, &rows, &held, &samples);
         let sources = sources::of_file(rank.file);
-        RankDeviceMemory { pools, sites, resets, sources, host: samples.host, driver }
+        let snapshot = snapshot::of_file(rank.file);
+        let timed = snapshot.as_ref().is_none_or(|snapshot| snapshot.timed);
+        pools.iter_mut().for_each(|pool| pool.timed = timed);
+        RankDeviceMemory { pools, sites, resets, sources, host: samples.host, driver, snapshot }
     }
 
     fn join(&self, parts: Vec<(RankAt, RankDeviceMemory)>, _: &Options) -> Body {

@@ -8,7 +8,7 @@ use super::phases::Category;
 pub(super) const BUCKETS: u64 = 200;
 
 /// What gave memory, and of which device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pool {
     /// Device; none for host memory.
     pub device: Option<u32>,
@@ -61,6 +61,8 @@ pub struct PoolMemory {
     pub is_sized: bool,
     /// Whether every block's address was recorded, by which its free is found.
     pub is_placed: bool,
+    /// Whether times are times, and not places in an order (memory snapshots of older PyTorch).
+    pub timed: bool,
 }
 
 pub(super) fn pool_of(row: &DeviceAllocation) -> Pool {

@@ -83,6 +83,7 @@ pub(super) fn replay(
         has_categories: !operators.is_empty() && is_placed,
         is_sized: rows.iter().any(|row| row.bytes.is_some()),
         is_placed,
+        timed: true,
     };
     let bucket_ns = ((end.time_ns - first.time_ns) / BUCKETS).max(1);
     for (at, row) in rows.iter().enumerate() {

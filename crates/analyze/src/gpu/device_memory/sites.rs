@@ -37,12 +37,13 @@ pub fn of_rank(
     let mut frames = Frames::new(file);
     let mut index: BTreeMap<(Pool, Vec<FrameId>), usize> = BTreeMap::new();
     let mut sites: Vec<DeviceSite> = Vec::new();
-    // By process and address: site, bytes, when it was taken.
-    let mut live: HashMap<(u32, u64), (usize, u64, u64)> = HashMap::new();
+    // By pool, process and address (a framework's block may begin where its segment does): site,
+    // bytes, when it was taken.
+    let mut live: HashMap<(Pool, u32, u64), (usize, u64, u64)> = HashMap::new();
     let peak_ns =
         |pool: Pool| pools.iter().find(|row| row.pool == pool).map(|row| row.peak.time_ns);
     for row in rows {
-        let key = (row.process, row.address);
+        let key = (pool_of(row), row.process, row.address);
         if row.free {
             if let Some((site, bytes, taken_ns)) = live.remove(&key) {
                 let peak = peak_ns(sites[site].pool);

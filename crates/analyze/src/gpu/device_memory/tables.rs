@@ -9,6 +9,7 @@ use super::RankDeviceMemory;
 use super::driver::{gaps, in_use};
 use super::phases::Category;
 use super::pools::{Level, Pool, PoolMemory};
+use super::snapshot_tables::{self, moment};
 use super::sources::{sources, without_stacks};
 use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
 
@@ -33,10 +34,16 @@ pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
     let by = parts.iter().map(|(at, part)| (at, part.sources));
     let mut tables = vec![pools(&rows), sites(parts), at_peak(&rows), in_use(&driver), sources(by)];
     if let Some((at, row)) = rows.first().filter(|_| parts.len() == 1) {
-        tables.push(curve(at, row));
+        match row.timed {
+            true => tables.push(curve(at, row)),
+            false => tables.push(curve_by_entry(row)),
+        }
         tables.push(by_category(at, row));
     }
-    let mut notes = Vec::new();
+    let snapshots =
+        parts.iter().filter_map(|(at, part)| Some((at, part.snapshot.as_ref()?))).collect();
+    tables.extend(snapshot_tables::tables(&snapshots));
+    let mut notes = snapshot_tables::notes(&snapshots);
     if rows.iter().any(|(_, row)| !row.exact) {
         notes.push(
             "without an allocator's own total, blocks taken before recording and never given back \
@@ -117,7 +124,7 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
             Cell::applies(row.pool.device),
             allocator(row.pool).into(),
             sized(row.peak.allocated_bytes),
-            at.clock.since_start(row.peak.time_ns).into(),
+            moment(at, row.timed, row.peak.time_ns),
             Cell::known(row.peak_reserved_bytes, NO_RESERVED),
             sized(row.last.allocated_bytes),
             row.allocations.into(),
@@ -230,6 +237,27 @@ fn curve(at: &RankAt, row: &PoolMemory) -> Table {
     table
 }
 
+/// The curve of a history without times: over the places of its entries.
+fn curve_by_entry(row: &PoolMemory) -> Table {
+    let columns = vec![
+        Column::new("entry", "entry", Unit::Id),
+        Column::new("allocated_bytes", "given", Unit::Bytes),
+        Column::new("reserved_bytes", "held", Unit::Bytes),
+    ];
+    let device = row.pool.device.map_or("the host".to_owned(), |device| format!("device {device}"));
+    let title = format!("Memory of {device} over the entries of the history");
+    let mut table =
+        Table::new("curve_by_entry", title, columns).view(View::Data).empty(NO_ALLOCATIONS);
+    for level in &row.curve {
+        table.row(vec![
+            level.time_ns.into(),
+            level.allocated_bytes.into(),
+            Cell::known(level.reserved_bytes, NO_RESERVED),
+        ]);
+    }
+    table
+}
+
 fn by_category(at: &RankAt, row: &PoolMemory) -> Table {
     let keys = [
         "before_bytes",
@@ -245,7 +273,7 @@ fn by_category(at: &RankAt, row: &PoolMemory) -> Table {
     let mut table = Table::new("by_category", "Memory over time by category", columns)
         .view(View::Data)
         .empty(if row.is_placed { NO_OPERATORS } else { NO_ADDRESSES });
-    for level in row.curve.iter().filter(|_| row.has_categories) {
+    for level in row.curve.iter().filter(|_| row.has_categories && row.timed) {
         let mut cells: Vec<Cell> = vec![at.clock.since_start(level.time_ns).into()];
         cells.extend(level.by_category.map(Cell::from));
         table.row(cells);
