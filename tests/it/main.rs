@@ -50,6 +50,7 @@ mod readings;
 mod recorded;
 mod round_trip;
 mod sandboxes;
+mod snapshots;
 mod stacks;
 mod stands_still;
 mod state;

@@ -4,7 +4,7 @@
 //! JSON that torch.profiler writes, [`folded`] collapsed stacks for flame graphs,
 //! [`flame`] an interactive page of them, [`timeline`] one of all threads and
 //! streams, [`parquet`], [`csv`] and [`json`] tables, [`speedscope`] and
-//! [`pprof`] profiles, [`tensorboard`] a log directory. Every output is written
+//! [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots. Every output is written
 //! beside its final name and renamed when it is whole ([`output`]); [`Slice`] selects
 //! which part of a run goes in.
 //!
@@ -35,6 +35,7 @@ mod page;
 pub mod parquet;
 mod paths;
 pub mod perfetto;
+mod pickle;
 pub mod pprof;
 mod proto;
 pub mod report_page;
@@ -46,6 +47,7 @@ mod tables;
 pub mod tensorboard;
 mod text;
 pub mod timeline;
+pub mod torch_snapshot;
 mod words;
 
 pub use error::ExportError;

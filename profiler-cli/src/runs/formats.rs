@@ -3,7 +3,7 @@
 
 use tprof_export::{
     ExportError, Options, Written, chrome, csv, flame, folded, json, parquet, perfetto, pprof,
-    speedscope, tensorboard, timeline,
+    speedscope, tensorboard, timeline, torch_snapshot,
 };
 use tprof_trace::RunDir;
 
@@ -105,6 +105,13 @@ pub const FORMATS: &[Format] = &[
         writer: Writer::Library(timeline::export),
     },
     Format {
+        name: "torch-memory-snapshot",
+        about: "an imported snapshot, for memory_viz",
+        goes: "rank-N.memory.pickle",
+        takes: &[],
+        writer: Writer::Library(torch_snapshot::export),
+    },
+    Format {
         name: "report",
         about: "all reports, a printable HTML page",
         goes: "report.html",
@@ -150,13 +157,25 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().map(|format| format.name)
 }
 
+/// The longest name that a column of the help has room for.
+const LONGEST: usize = 12;
+
 /// The end of `tprof export --help`.
 pub fn help() -> String {
     let widest = |length: fn(&Format) -> usize| FORMATS.iter().map(length).max().unwrap_or(0);
-    let name_width = widest(|format| format.name.len());
+    let in_column = |format: &Format| Some(format.name.len()).filter(|width| *width <= LONGEST);
+    let name_width = FORMATS.iter().filter_map(in_column).max().unwrap_or(0);
     let file_width = widest(|format| format.goes.len());
     let mut text = "Formats, with the file in the run directory if -o is absent:\n".to_owned();
     for Format { name, about, goes, .. } in FORMATS {
+        // A longer name has a line of its own: the columns stay within 80.
+        let name = match name.len() > name_width {
+            true => {
+                text += &format!("  {name}\n");
+                ""
+            }
+            false => name,
+        };
         text += &format!("  {name:name_width$}  {goes:file_width$}  {about}\n");
     }
     text + "\

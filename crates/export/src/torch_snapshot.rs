@@ -1,0 +1,260 @@
+//! Memory snapshots of PyTorch, for <https://pytorch.org/memory_viz> and
+//! `python -m torch.cuda._memory_viz`: a pickle per rank.
+//!
+//! Only a run that was imported from a snapshot has what the format needs, which is the
+//! allocator's segments and blocks.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use rustc_hash::FxHashMap;
+use serde_json::{Map, Value};
+use tprof_facts::frames::Frames;
+use tprof_trace::RunDir;
+use tprof_trace::TraceFile;
+use tprof_trace::model::*;
+
+use crate::output::Output;
+use crate::pickle::{Memo, Pickle};
+use crate::{ExportError, Options, Selection, Written, paths};
+
+/// The property that marks a file as a snapshot; members of its top level follow after a dot.
+const SNAPSHOT: &str = "torch.memory_snapshot";
+
+/// Writes one file per rank.
+pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
+    options.without_max_bytes("torch-memory-snapshot")?;
+    let selection = Selection::new(run, &options.slice, options.symbols)?;
+    let (files, output) = (&selection.files, options.output.as_deref());
+    let suffix = ".memory.pickle";
+    let paths = paths::per_rank(run, files, output, suffix, ".pickle")?;
+    for path in &paths {
+        Output::check(path, options.force)?;
+    }
+    match output.is_some_and(|output| paths.first().is_some_and(|path| path == output)) {
+        true => paths::parent(&paths[0])?,
+        false => paths::directory_of(&paths)?,
+    }
+    let (mut written, mut outputs) = (Written::default(), Vec::new());
+    for (file, path) in files.iter().zip(&paths) {
+        let part = selection.open(file)?;
+        let Some(facts) = facts(&part.trace) else { continue };
+        let bytes = document(&part.trace, &facts, &mut written);
+        let failed = |source| ExportError::Write { path: path.clone(), source };
+        let mut output = Output::create(path)?;
+        output.write_all(&bytes).map_err(failed)?;
+        outputs.push(output);
+    }
+    if outputs.is_empty() {
+        let wants = "an imported memory snapshot of PyTorch (tprof import FILE.pickle)";
+        return Err(ExportError::Nothing { format: "torch-memory-snapshot", wants });
+    }
+    for output in outputs {
+        written.paths.extend(output.keep()?);
+    }
+    Ok(written)
+}
+
+fn facts(trace: &TraceFile) -> Option<Value> {
+    let text = trace.properties().filter(|(key, _)| *key == SNAPSHOT).last()?.1;
+    serde_json::from_str(text).ok()
+}
+
+fn document(trace: &TraceFile, facts: &Value, written: &mut Written) -> Vec<u8> {
+    let mut document = Document {
+        trace,
+        frames: Frames::new(trace),
+        pickle: Pickle::new(),
+        stacks: FxHashMap::default(),
+        frame_memos: FxHashMap::default(),
+    };
+    let mut segments: Vec<AllocatorSegment> = trace.blocks().flatten().collect();
+    segments.sort_by_key(|row| row.segment);
+    let mut blocks: FxHashMap<u64, Vec<AllocatorBlock>> = FxHashMap::default();
+    for row in trace.blocks::<AllocatorBlock>().flatten() {
+        blocks.entry(row.segment).or_default().push(row);
+    }
+    let mut events: BTreeMap<Option<u32>, Vec<AllocatorEvent>> = BTreeMap::new();
+    for row in trace.blocks::<AllocatorEvent>().flatten() {
+        events.entry(row.device).or_default().push(row);
+    }
+    let rows = segments.len()
+        + blocks.values().map(Vec::len).sum::<usize>()
+        + events.values().map(Vec::len).sum::<usize>();
+    written.events += rows as u64;
+    document.pickle.begin_dict();
+    document.pickle.text("segments");
+    document.segments(segments.iter().filter(|row| row.device.is_some()), &blocks);
+    document.pickle.text("device_traces");
+    document.pickle.begin_list();
+    let last = events.keys().flatten().max().map_or(0, |device| u64::from(*device) + 1);
+    let devices = facts["devices"].as_u64().unwrap_or(0).max(last);
+    for device in 0..u32::try_from(devices).unwrap_or(0) {
+        document.entries(events.get(&Some(device)).map_or(&[], Vec::as_slice));
+    }
+    document.pickle.end_list();
+    if facts["host"] == true {
+        document.pickle.text("host_segments");
+        document.segments(segments.iter().filter(|row| row.device.is_none()), &blocks);
+        document.pickle.text("host_traces");
+        document.entries(events.get(&None).map_or(&[], Vec::as_slice));
+    }
+    let prefix = format!("{SNAPSHOT}.");
+    for (key, value) in trace.properties() {
+        if let Some(key) = key.strip_prefix(&prefix)
+            && let Ok(value) = serde_json::from_str(value)
+        {
+            document.pickle.text(key);
+            document.pickle.json(&value);
+        }
+    }
+    document.pickle.end_dict();
+    document.pickle.finish()
+}
+
+struct Document<'t> {
+    trace: &'t TraceFile,
+    frames: Frames<'t>,
+    pickle: Pickle,
+    stacks: FxHashMap<(ProcessIndex, StackId), Memo>,
+    frame_memos: FxHashMap<(String, String, u32), Memo>,
+}
+
+impl Document<'_> {
+    fn segments<'r>(
+        &mut self,
+        rows: impl Iterator<Item = &'r AllocatorSegment>,
+        blocks: &FxHashMap<u64, Vec<AllocatorBlock>>,
+    ) {
+        self.pickle.begin_list();
+        for row in rows {
+            self.pickle.begin_dict();
+            if let Some(device) = row.device {
+                self.number("device", device.into());
+            }
+            self.number("address", row.address);
+            self.number("total_size", row.bytes);
+            self.number("stream", row.stream);
+            if row.kind != NameId(0) {
+                self.pickle.text("segment_type");
+                self.pickle.text(self.trace.name(row.kind));
+            }
+            if let (Some(major), Some(minor)) = (row.pool_major, row.pool_minor) {
+                self.pickle.text("segment_pool_id");
+                self.pickle.pair(major, minor);
+            }
+            if let Some(flag) = row.expandable {
+                self.pickle.text("is_expandable");
+                self.pickle.flag(flag);
+            }
+            self.rest(row.process, row.stack, row.args);
+            if let Some(blocks) = blocks.get(&row.segment) {
+                self.pickle.text("blocks");
+                self.pickle.begin_list();
+                blocks.iter().for_each(|block| self.block(block));
+                self.pickle.end_list();
+            } else if row.device.is_some() {
+                self.pickle.text("blocks");
+                self.pickle.begin_list();
+                self.pickle.end_list();
+            }
+            self.pickle.end_dict();
+        }
+        self.pickle.end_list();
+    }
+
+    fn block(&mut self, row: &AllocatorBlock) {
+        self.pickle.begin_dict();
+        self.number("address", row.address);
+        self.number("size", row.bytes);
+        if let Some(bytes) = row.requested_bytes {
+            self.number("requested_size", bytes);
+        }
+        self.pickle.text("state");
+        self.pickle.text(self.trace.name(row.state));
+        self.rest(row.process, row.stack, row.args);
+        self.pickle.end_dict();
+    }
+
+    fn entries(&mut self, rows: &[AllocatorEvent]) {
+        self.pickle.begin_list();
+        for row in rows {
+            self.pickle.begin_dict();
+            self.pickle.text("action");
+            self.pickle.text(self.trace.name(row.action));
+            if let Some(address) = row.address {
+                self.number("addr", address);
+            }
+            if let Some(bytes) = row.device_free_bytes {
+                self.number("device_free", bytes);
+            }
+            self.number("size", row.bytes);
+            if let Some(stream) = row.stream {
+                self.number("stream", stream);
+            }
+            if let Some(time_ns) = row.time_ns {
+                self.number("time_us", time_ns / 1000);
+            }
+            self.rest(row.process, row.stack, row.args);
+            self.pickle.end_dict();
+        }
+        self.pickle.end_list();
+    }
+
+    fn number(&mut self, key: &str, number: u64) {
+        self.pickle.text(key);
+        self.pickle.integer(number.into());
+    }
+
+    /// The stack, and the keys that no column took.
+    fn rest(&mut self, process: ProcessIndex, stack: StackId, args: NameId) {
+        self.pickle.text("frames");
+        self.stack(process, stack);
+        let args: Map<String, Value> =
+            serde_json::from_str(self.trace.name(args)).unwrap_or_default();
+        for (key, value) in &args {
+            self.pickle.text(key);
+            // The one key of entries that is a tuple; JSON has none.
+            let pair = value.as_array().and_then(|items| match &items[..] {
+                [first, second] => first.as_u64().zip(second.as_u64()),
+                _ => None,
+            });
+            match pair.filter(|_| key.ends_with("pool_id")) {
+                Some((first, second)) => self.pickle.pair(first, second),
+                None => self.pickle.json(value),
+            }
+        }
+    }
+
+    /// A list of frames, innermost first; each list and each frame is one object.
+    fn stack(&mut self, process: ProcessIndex, stack: StackId) {
+        if let Some(memo) = self.stacks.get(&(process, stack)) {
+            return self.pickle.again(*memo);
+        }
+        let mut frames = match stack {
+            0 => Vec::new(),
+            _ => self.frames.of_stack(process, stack),
+        };
+        frames.reverse();
+        self.pickle.begin_list();
+        for frame in &frames {
+            let key = (frame.function.to_string(), frame.file.to_owned(), frame.line);
+            if let Some(memo) = self.frame_memos.get(&key) {
+                self.pickle.again(*memo);
+                continue;
+            }
+            self.pickle.begin_dict();
+            self.pickle.text("name");
+            self.pickle.text(&frame.function);
+            self.pickle.text("filename");
+            self.pickle.text(frame.file);
+            self.number("line", frame.line.into());
+            self.pickle.end_dict();
+            let memo = self.pickle.memoize();
+            self.frame_memos.insert(key, memo);
+        }
+        self.pickle.end_list();
+        let memo = self.pickle.memoize();
+        self.stacks.insert((process, stack), memo);
+    }
+}
