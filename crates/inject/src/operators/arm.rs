@@ -5,12 +5,13 @@
 //! libraries that a program is linked with), and as Python looks up the entry of a module that it
 //! has loaded. A thread that begins would be no such place: another one may be in `dlopen`.
 
-use super::callbacks::{self, End, Start};
+use super::budget;
+use super::callbacks::{self, EndCallback, StartCallback};
 use super::layout;
 use crate::block::Thread;
 use crate::loaded::{self, Loaded};
 use crate::{gate, interned, ring, state};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::operators::{SCOPES, USER_SCOPE, mode, note};
 use tprof_wire::record::ExtKind;
 
@@ -20,8 +21,8 @@ const LIBRARY: &[u8] = b"libtorch_cpu.so";
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct RecordFunctionCallback {
-    start: Start,
-    end: End,
+    start: StartCallback,
+    end: EndCallback,
     probability: f64,
     scopes: [bool; SCOPES],
     needs_inputs: bool,
@@ -43,9 +44,6 @@ mod phase {
 static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
 /// Objects that were loaded when they were last searched.
 static LOADED: AtomicUsize = AtomicUsize::new(0);
-/// What switches a callback off, and that of operators; 0 once it is off.
-static DISABLE: AtomicUsize = AtomicUsize::new(0);
-static HANDLE: AtomicU64 = AtomicU64::new(0);
 
 /// Registers the callbacks if PyTorch is loaded, they are wanted and not registered yet.
 pub fn arm() {
@@ -81,27 +79,30 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     };
     LIBRARY_AT.store(add, Relaxed);
     let disable = torch.function(c"_ZN2at15disableCallbackEm");
-    DISABLE.store(disable.unwrap_or(0), Relaxed);
     let with_sizes = wanted == mode::SHAPES && layout.is_ok();
     if let Err(why) = layout {
         say(note::NO_SIZES, why);
     }
     let start = if with_sizes { callbacks::with_sizes } else { callbacks::operator };
-    let operators = callback(start as Start, callbacks::end, |scope| scope != USER_SCOPE);
+    let operators = callback(start as StartCallback, callbacks::end, |scope| scope != USER_SCOPE);
     let operators = RecordFunctionCallback { needs_inputs: with_sizes, ..operators };
     let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
     let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
     // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
-        HANDLE.store(add(operators), Relaxed);
+        budget::watch(add(operators), disable.unwrap_or(0));
         add(ranges);
     }
     let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
     say(note::ARMED, u64::from(recorded));
 }
 
-fn callback(start: Start, end: End, wanted: impl Fn(u8) -> bool) -> RecordFunctionCallback {
+fn callback(
+    start: StartCallback,
+    end: EndCallback,
+    wanted: impl Fn(u8) -> bool,
+) -> RecordFunctionCallback {
     let mut scopes = [false; SCOPES];
     for (scope, is_wanted) in (0..).zip(&mut scopes) {
         *is_wanted = wanted(scope);
@@ -115,19 +116,6 @@ fn callback(start: Start, end: End, wanted: impl Fn(u8) -> bool) -> RecordFuncti
         needs_outputs: false,
         needs_ids: false,
     }
-}
-
-/// Records no more operators in this process, only ranges; false if another thread has seen to it.
-pub fn stop_operators() -> bool {
-    let (handle, disable) = (HANDLE.swap(0, AcqRel), DISABLE.load(Relaxed));
-    if handle == 0 || disable == 0 {
-        return false;
-    }
-    // SAFETY: `at::disableCallback`, which takes a handle.
-    unsafe {
-        core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(disable)(handle);
-    }
-    true
 }
 
 /// Code was unloaded: if PyTorch was, it may come again.

@@ -4,11 +4,10 @@
 //! thread's time. Of each 32nd operator the ticks of its callbacks are read; PyTorch's own part,
 //! which it has only while a callback is registered, is as much again (docs/overhead.md).
 
-use super::arm;
 use super::open::OpenOperators;
 use crate::block::Thread;
 use crate::{ring, state};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
 
@@ -20,6 +19,29 @@ const WINDOW: u64 = 1 << 13;
 const SHARE: u64 = 100;
 /// PyTorch's part and ours, in terms of ours.
 const PARTS: u64 = 2;
+
+/// What switches a callback off, and that of operators; 0 once it is off.
+static DISABLE: AtomicUsize = AtomicUsize::new(0);
+static HANDLE: AtomicU64 = AtomicU64::new(0);
+
+/// Operators are recorded by the callback of this handle, which `disable` switches off.
+pub fn watch(handle: u64, disable: usize) {
+    DISABLE.store(disable, Relaxed);
+    HANDLE.store(handle, Release);
+}
+
+/// Records no more operators in this process, only ranges; false if another thread has seen to it.
+fn stop_operators() -> bool {
+    let (handle, disable) = (HANDLE.swap(0, AcqRel), DISABLE.load(Relaxed));
+    if handle == 0 || disable == 0 {
+        return false;
+    }
+    // SAFETY: `at::disableCallback`, which takes a handle.
+    unsafe {
+        core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(disable)(handle);
+    }
+    true
+}
 
 /// The clock, if the operator that begins is measured; else 0.
 #[inline(always)]
@@ -65,7 +87,7 @@ fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
     }
     if state::OPERATORS.load(Relaxed) == mode::AUTO
         && taken.saturating_mul(SHARE) > elapsed
-        && arm::stop_operators()
+        && stop_operators()
     {
         let words = [taken, elapsed];
         ring::ext(thread, ExtKind::OperatorNote, note::OVER_BUDGET, now, &words);

@@ -13,9 +13,9 @@ use tprof_wire::record::ExtKind;
 
 /// `std::unique_ptr<ObserverContext> (*)(const RecordFunction&)`: the first argument is where the
 /// pointer goes.
-pub type Start = unsafe extern "C" fn(*mut usize, usize) -> *mut usize;
+pub type StartCallback = unsafe extern "C" fn(*mut usize, usize) -> *mut usize;
 /// `void (*)(const RecordFunction&, ObserverContext*)`.
-pub type End = unsafe extern "C" fn(usize, *mut c_void);
+pub type EndCallback = unsafe extern "C" fn(usize, *mut c_void);
 
 /// An operator begins.
 pub unsafe extern "C" fn operator(context: *mut usize, function: usize) -> *mut usize {

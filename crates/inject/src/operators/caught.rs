@@ -9,21 +9,21 @@ use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What the unwinder and the language's run time must do here.
-struct Wanted {
+struct RuntimeFunction {
     library: &'static [u8],
     name: &'static CStr,
     address: AtomicUsize,
 }
 
-const fn wanted(library: &'static [u8], name: &'static CStr) -> Wanted {
-    Wanted { library, name, address: AtomicUsize::new(0) }
+const fn wanted(library: &'static [u8], name: &'static CStr) -> RuntimeFunction {
+    RuntimeFunction { library, name, address: AtomicUsize::new(0) }
 }
 
-static SET_IP: Wanted = wanted(b"libgcc_s.so", c"_Unwind_SetIP");
-static SET_REGISTER: Wanted = wanted(b"libgcc_s.so", c"_Unwind_SetGR");
-static LANDING: Wanted = wanted(b"libgcc_s.so", c"_Unwind_GetLanguageSpecificData");
-static BEGIN_CATCH: Wanted = wanted(b"libstdc++.so", c"__cxa_begin_catch");
-static END_CATCH: Wanted = wanted(b"libstdc++.so", c"__cxa_end_catch");
+static SET_IP: RuntimeFunction = wanted(b"libgcc_s.so", c"_Unwind_SetIP");
+static SET_REGISTER: RuntimeFunction = wanted(b"libgcc_s.so", c"_Unwind_SetGR");
+static LANDING: RuntimeFunction = wanted(b"libgcc_s.so", c"_Unwind_GetLanguageSpecificData");
+static BEGIN_CATCH: RuntimeFunction = wanted(b"libstdc++.so", c"__cxa_begin_catch");
+static END_CATCH: RuntimeFunction = wanted(b"libstdc++.so", c"__cxa_end_catch");
 
 /// Finds what is needed; false if some of it is not there.
 pub fn prepare() -> bool {
@@ -38,7 +38,7 @@ pub fn prepare() -> bool {
 
 /// What a call came to.
 #[repr(C)]
-struct Outcome {
+struct CallOutcome {
     /// What it returned, or the exception.
     value: u64,
     /// 1 if it returned.
@@ -70,7 +70,7 @@ pub unsafe fn call(function: usize, arguments: [u64; 3]) -> Option<u64> {
 
 /// Its personality's data is where it goes on after an exception.
 #[unsafe(naked)]
-unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64) -> Outcome {
+unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64) -> CallOutcome {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_personality 0x1b, {personality}",

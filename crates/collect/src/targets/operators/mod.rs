@@ -40,7 +40,7 @@ pub enum OperatorRecord {
 
 /// An operator or range that is over; its name may not be defined yet.
 #[derive(Clone, Copy, Debug)]
-struct Over {
+struct OverOperator {
     kind: SpanKind,
     name: u32,
     inputs: Inputs,
@@ -56,7 +56,7 @@ pub struct Operators {
     ranges: OpenRanges,
     texts: InputTexts,
     spans: Vec<Span>,
-    waiting: Vec<Over>,
+    waiting: Vec<OverOperator>,
     recorded: Recorded,
     first_waiting_ns: Option<u64>,
     /// Operators and ranges so far.
@@ -98,7 +98,7 @@ impl Operators {
                 let start_ns = clock.ns(ticks.saturating_sub(duration));
                 let duration_ns = time_ns.saturating_sub(start_ns);
                 let kind = SpanKind::Operator;
-                Some(Over { kind, name, inputs, thread, start_ns, duration_ns })
+                Some(OverOperator { kind, name, inputs, thread, start_ns, duration_ns })
             }
             OperatorRecord::Opens(name, edge) => self.ranges.opens(name, edge, thread, time_ns),
             OperatorRecord::Closes(edge) => self.ranges.closes(edge, time_ns),
@@ -112,7 +112,7 @@ impl Operators {
         }
     }
 
-    fn over(&mut self, over: Over, interned: &mut Interned, writer: &mut TraceWriter) {
+    fn over(&mut self, over: OverOperator, interned: &mut Interned, writer: &mut TraceWriter) {
         self.taken += 1;
         self.first_waiting_ns.get_or_insert(over.start_ns + over.duration_ns);
         if !self.row(&over, interned, writer) {
@@ -124,7 +124,12 @@ impl Operators {
     }
 
     /// Makes its row; false if its name or its inputs are not defined yet.
-    fn row(&mut self, over: &Over, interned: &mut Interned, writer: &mut TraceWriter) -> bool {
+    fn row(
+        &mut self,
+        over: &OverOperator,
+        interned: &mut Interned,
+        writer: &mut TraceWriter,
+    ) -> bool {
         let Some(name) = interned.name(over.name, writer) else { return false };
         let Some(args) = self.texts.text(over.inputs.sizes, interned, writer) else { return false };
         self.spans.push(Span {

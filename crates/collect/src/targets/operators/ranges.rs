@@ -1,6 +1,6 @@
 //! Ranges of PyTorch's: a record when one begins, and one when it ends, perhaps in another thread.
 
-use super::Over;
+use super::OverOperator;
 use std::collections::HashMap;
 use tprof_trace::model::{SpanKind, ThreadIndex};
 use tprof_wire::operators::RangeEdge;
@@ -31,7 +31,7 @@ pub struct OpenRanges {
 /// What is left at a process's end.
 pub struct RangeOver {
     /// Ranges that were open: they last until then.
-    pub cut: Vec<Over>,
+    pub cut: Vec<OverOperator>,
     /// Ranges without a recorded end.
     pub endless: u64,
 }
@@ -44,7 +44,7 @@ impl OpenRanges {
         edge: RangeEdge,
         thread: ThreadIndex,
         start_ns: u64,
-    ) -> Option<Over> {
+    ) -> Option<OverOperator> {
         let range = OpenRange { name, edge, thread, start_ns };
         if let Some(end_ns) = self.early.remove(&edge.object)
             && end_ns >= start_ns
@@ -61,7 +61,7 @@ impl OpenRanges {
     }
 
     /// A range ends: the last one of this address that began before.
-    pub fn closes(&mut self, edge: RangeEdge, end_ns: u64) -> Option<Over> {
+    pub fn closes(&mut self, edge: RangeEdge, end_ns: u64) -> Option<OverOperator> {
         let began = |ranges: &[OpenRange]| ranges.iter().rposition(|r| r.start_ns <= end_ns);
         let found = self.open.get_mut(&edge.object).and_then(|ranges| {
             let at = began(ranges)?;
@@ -100,8 +100,8 @@ impl OpenRanges {
 }
 
 impl OpenRange {
-    fn over(&self, end_ns: u64) -> Over {
-        Over {
+    fn over(&self, end_ns: u64) -> OverOperator {
+        OverOperator {
             kind: SpanKind::Annotation,
             name: self.name,
             inputs: self.edge.inputs,
@@ -120,7 +120,7 @@ mod tests {
         RangeEdge { object, ..RangeEdge::default() }
     }
 
-    fn times(over: Option<Over>) -> Option<(u32, u64, u64)> {
+    fn times(over: Option<OverOperator>) -> Option<(u32, u64, u64)> {
         over.map(|over| (over.name, over.start_ns, over.duration_ns))
     }
 
