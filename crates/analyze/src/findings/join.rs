@@ -57,8 +57,13 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
                         last
                     }
                 };
-                // Of equal ranks the first in order is the worst.
-                if share(finding, rank) > share(one.finding, one.worst) {
+                // Of equal shares the one of longer steps is the worst, then the first in order.
+                let by_share = share(finding, rank).total_cmp(&share(one.finding, one.worst));
+                let in_a_step = |finding: &Finding, rank: &RankFindings| {
+                    finding.bound_ns / rank.steps.max(1) as u64
+                };
+                let by_length = in_a_step(finding, rank).cmp(&in_a_step(one.finding, one.worst));
+                if by_share.then(by_length).is_gt() {
                     (one.finding, one.worst) = (finding, rank);
                     one.ranks.insert(0, (rank, places));
                 } else {

@@ -47,7 +47,8 @@ impl Rule for DataLoadBound {
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let spans = spans(scene);
         let idle = scene.late.length();
-        if spans.is_empty() && !scene.has_device() && scene.host().is_some() {
+        // Ranges of PyTorch's own are recorded beside the samples.
+        if !scene.has_device() && scene.host().is_some() {
             return Verdict::none("a job without device work: DataWait judges its samples");
         }
         if spans.is_empty() {
