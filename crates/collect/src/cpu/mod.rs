@@ -24,9 +24,11 @@ mod unwind;
 mod wanted;
 mod worker;
 
-pub use price::{SamplingCosts, Spread, measure as measure_sampling};
+pub use price::{CostSpread, SamplingCosts, measure as measure_sampling};
 pub use probe::{Permitted, permitted};
 pub use rate::{DEFAULT_RATE, highest_rate};
-pub use sample::{Counts, CpuSample, Frame, Kind, Measure, SamplerEvent, ThreadTotals};
-pub use sampler::{CpuSampler, Interruptions};
+pub use sample::{
+    Counts, CpuSample, Frame, Interruptions, Kind, Measure, SamplerEvent, ThreadTotals,
+};
+pub use sampler::CpuSampler;
 pub use wanted::Wanted;

@@ -29,7 +29,7 @@ const WORK_BYTES: usize = 32 << 10;
 
 /// Least and most CPU time, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub struct CostSpread {
     #[allow(missing_docs)]
     pub low_ns: f64,
     #[allow(missing_docs)]
@@ -40,9 +40,9 @@ pub struct Spread {
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingCosts {
     /// One sample.
-    pub sample: Spread,
+    pub sample: CostSpread,
     /// One leave of a processor, with the return to one.
-    pub switch: Spread,
+    pub switch: CostSpread,
 }
 
 /// Measures; takes some 20 ms. An error where counters are refused.
@@ -56,7 +56,7 @@ pub fn measure(wanted: &Wanted) -> io::Result<SamplingCosts> {
         StackMode::Off => shallow,
         _ => sample_cost(&clock, &|rounds| below(DEPTH_BYTES, rounds))?,
     };
-    let sample = Spread {
+    let sample = CostSpread {
         low_ns: shallow.low_ns.min(deep.low_ns),
         high_ns: shallow.high_ns.max(deep.high_ns),
     };
@@ -85,7 +85,7 @@ fn below(bytes: usize, rounds: u64) {
     black_box(&frame);
 }
 
-fn sample_cost(clock: &Attr, work: &dyn Fn(u64)) -> io::Result<Spread> {
+fn sample_cost(clock: &Attr, work: &dyn Fn(u64)) -> io::Result<CostSpread> {
     let mut attr = *clock;
     attr.sample_period = PERIOD_NS;
     let counter = Counter::open(&attr, 0, -1)?;
@@ -131,7 +131,7 @@ fn sample_cost(clock: &Attr, work: &dyn Fn(u64)) -> io::Result<Spread> {
     )
 }
 
-fn switch_cost(wanted: &Wanted, kernel: bool) -> io::Result<Spread> {
+fn switch_cost(wanted: &Wanted, kernel: bool) -> io::Result<CostSpread> {
     let mut counters = Vec::new();
     let mut rings = Vec::new();
     for cpu in processors() {
@@ -170,9 +170,9 @@ fn ring_of(counter: &Counter) -> io::Result<Ring> {
     ring
 }
 
-fn spread(costs: impl Iterator<Item = f64>) -> io::Result<Spread> {
-    let none = Spread { low_ns: f64::MAX, high_ns: 0.0 };
-    let found = costs.fold(none, |found, cost| Spread {
+fn spread(costs: impl Iterator<Item = f64>) -> io::Result<CostSpread> {
+    let none = CostSpread { low_ns: f64::MAX, high_ns: 0.0 };
+    let found = costs.fold(none, |found, cost| CostSpread {
         low_ns: found.low_ns.min(cost),
         high_ns: found.high_ns.max(cost),
     });

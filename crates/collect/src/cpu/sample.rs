@@ -4,6 +4,7 @@ use crate::config::PerfEvent;
 use crate::modules::MetModule;
 use crate::python::PyFunction;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tprof_trace::model::ThreadState;
 
 /// What was counted of a thread.
@@ -139,4 +140,13 @@ pub enum SamplerEvent {
     KernelNamesHidden(String),
     /// Something cannot be recorded: of which process (empty: of all), what, why.
     Missing(String, &'static str, String),
+}
+
+/// How often the kernel interrupted the job's threads for the sampler.
+#[derive(Debug, Default)]
+pub struct Interruptions {
+    /// For samples, of running threads and of those that leave their processor.
+    pub samples: AtomicU64,
+    /// To write down that they left their processor.
+    pub switches: AtomicU64,
 }

@@ -1,6 +1,6 @@
 //! The sampler as the collector holds it: a thread of its own, and its commands.
 
-use super::sample::SamplerEvent;
+use super::sample::{Interruptions, SamplerEvent};
 use super::wanted::Wanted;
 use super::worker::{self, Command};
 use crate::os::sys;
@@ -14,15 +14,6 @@ use std::time::Duration;
 
 /// How long the launcher waits for counters to be open.
 const OPEN_TIME: Duration = Duration::from_secs(2);
-/// How often the kernel interrupted the job's threads for the sampler.
-#[derive(Debug, Default)]
-pub struct Interruptions {
-    /// For samples, of running threads and of those that leave their processor.
-    pub samples: AtomicU64,
-    /// To write down that they left their processor.
-    pub switches: AtomicU64,
-}
-
 /// A running sampler.
 pub struct CpuSampler {
     /// What the job's threads were interrupted for.

@@ -1,7 +1,7 @@
 //! The contents of `run.json` while the job runs.
 
 use super::prices::Pricer;
-use crate::cpu::{Interruptions, Spread};
+use crate::cpu::{CostSpread, Interruptions};
 use crate::os::sys;
 use crate::out::output::Output;
 use crate::targets::ending::RecordedWork;
@@ -59,7 +59,7 @@ fn parts(
         (least, most.map(|most| most.max(least)))
     };
     let sampling = slow.and_then(|slow| slow.sampling);
-    let spread = |of: Option<Spread>| (of.map_or(0.0, |s| s.low_ns), of.map(|s| s.high_ns));
+    let spread = |of: Option<CostSpread>| (of.map_or(0.0, |s| s.low_ns), of.map(|s| s.high_ns));
     let load = |of: fn(&Interruptions) -> u64| interruptions.map_or(0, of);
     let priced = [
         ("events", work.counted, hooks(hot.counted_ns, cold.map(|c| c.counted_ns))),

@@ -10,7 +10,7 @@ const BLOCK: usize = 2048;
 const MAX_AHEAD: usize = 8;
 
 /// Some of a process's memory.
-struct Block {
+struct MemoryBlock {
     start: u64,
     bytes: Vec<u8>,
     /// Something in it was wanted.
@@ -26,7 +26,7 @@ pub struct Places(Vec<(u64, usize)>);
 /// read again, so that one value is the same throughout a reading.
 pub struct ProcessMemory {
     pid: u32,
-    blocks: RefCell<Vec<Block>>,
+    blocks: RefCell<Vec<MemoryBlock>>,
 }
 
 impl ProcessMemory {
@@ -44,8 +44,8 @@ impl ProcessMemory {
 
     /// Reads pieces that will be wanted, given by address and length, by one system call.
     pub fn read_ahead(&self, places: impl Iterator<Item = (u64, usize)>) {
-        let blank = |(start, len)| Block { start, bytes: vec![0; len], used: false };
-        let mut ahead: Vec<Block> = places.map(blank).collect();
+        let blank = |(start, len)| MemoryBlock { start, bytes: vec![0; len], used: false };
+        let mut ahead: Vec<MemoryBlock> = places.map(blank).collect();
         let pieces = ahead.iter_mut().map(|block| (block.start, block.bytes.as_mut_slice()));
         let mut got = sys::read_pieces(self.pid, pieces);
         // The kernel stops at the first piece that it cannot read.
@@ -103,7 +103,7 @@ impl ProcessMemory {
     }
 
     /// Reads what lies around an address.
-    fn block_with(&self, address: u64, len: usize) -> Block {
+    fn block_with(&self, address: u64, len: usize) -> MemoryBlock {
         // More of what lies below than above: callers' frames lie below.
         let below = (BLOCK * 3 / 4) as u64 & !7;
         let page = address & !4095;
@@ -117,7 +117,7 @@ impl ProcessMemory {
             got = sys::read_memory(self.pid, start, &mut bytes);
         }
         bytes.truncate(got);
-        Block { start, bytes, used: false }
+        MemoryBlock { start, bytes, used: false }
     }
 
     fn word<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
