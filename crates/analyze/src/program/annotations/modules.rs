@@ -17,7 +17,6 @@ const NO_MODULES: &str =
 /// The calls of one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleTime {
-    pub(super) class: String,
     pub(super) runs: u64,
     /// Calls, less those within a call of the same module, ns.
     pub(super) total_ns: u64,
@@ -27,8 +26,8 @@ pub struct ModuleTime {
     pub(super) busy_ns: u64,
 }
 
-/// By path.
-pub type TimeByModule = BTreeMap<String, ModuleTime>;
+/// By path and class: what `torch.compile` wraps has its wrapper's path.
+pub type TimeByModule = BTreeMap<(String, String), ModuleTime>;
 
 /// Calls of modules that have begun on a thread and are not over.
 type OpenCalls = Vec<(u64, NameId)>;
@@ -59,7 +58,7 @@ pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
     let mut by_path = TimeByModule::default();
     for (name, sum) in sums {
         let Some(name) = ModuleName::of(rank.name(name)) else { continue };
-        by_path.insert(name.path.to_owned(), ModuleTime { class: name.class.to_owned(), ..sum });
+        by_path.insert((name.path.to_owned(), name.class.to_owned()), sum);
     }
     by_path
 }
@@ -79,13 +78,13 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = (&'a RankAt, &'a TimeByModul
     let mut table = Table::new("modules", "PyTorch modules", columns)
         .about("host time of calls; self: without called modules; share: of Σ self")
         .empty(NO_MODULES);
-    let mut rows: Vec<(&RankAt, u64, &String, &ModuleTime)> = Vec::new();
+    let mut rows: Vec<(&RankAt, u64, &(String, String), &ModuleTime)> = Vec::new();
     for (at, modules) in parts {
         let all: u64 = modules.values().map(|module| module.self_ns).sum();
-        rows.extend(modules.iter().map(|(path, module)| (at, all, path, module)));
+        rows.extend(modules.iter().map(|(name, module)| (at, all, name, module)));
     }
     rows.sort_by_key(|(_, _, _, module)| Reverse((module.self_ns, module.total_ns)));
-    for (at, all, path, module) in rows {
+    for (at, all, (path, class), module) in rows {
         table.row(vec![
             at.label.as_str().into(),
             module.runs.into(),
@@ -93,7 +92,7 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = (&'a RankAt, &'a TimeByModul
             module.self_ns.into(),
             Cell::applies((all > 0).then(|| module.self_ns as f64 / all as f64)),
             module.busy_ns.into(),
-            module.class.as_str().into(),
+            class.as_str().into(),
             path.as_str().into(),
         ]);
     }
