@@ -61,7 +61,7 @@ fn facts(trace: &TraceFile) -> Option<Value> {
 }
 
 fn document(trace: &TraceFile, facts: &Value, written: &mut Written) -> Vec<u8> {
-    let mut document = Document {
+    let mut document = SnapshotDocument {
         trace,
         frames: Frames::new(trace),
         pickle: Pickle::new(),
@@ -112,7 +112,7 @@ fn document(trace: &TraceFile, facts: &Value, written: &mut Written) -> Vec<u8> 
     document.pickle.finish()
 }
 
-struct Document<'t> {
+struct SnapshotDocument<'t> {
     trace: &'t TraceFile,
     frames: Frames<'t>,
     pickle: Pickle,
@@ -120,7 +120,7 @@ struct Document<'t> {
     frame_memos: FxHashMap<(String, String, u32), Memo>,
 }
 
-impl Document<'_> {
+impl SnapshotDocument<'_> {
     fn segments<'r>(
         &mut self,
         rows: impl Iterator<Item = &'r AllocatorSegment>,
