@@ -94,9 +94,11 @@ impl List {
         let dims = dims as usize;
         // More sizes than these lie elsewhere.
         const INSIDE: usize = 5;
-        // SAFETY: a plain tensor has its sizes here, or their address.
-        let sizes =
-            if dims <= INSIDE { object + at } else { unsafe { word(object + at) as usize } };
+        let sizes = match dims <= INSIDE {
+            true => object + at,
+            // SAFETY: a plain tensor of more dimensions has the address of its sizes here.
+            false => unsafe { word(object + at) as usize },
+        };
         // SAFETY: a plain tensor: behind its sizes lie its offset and its number of elements.
         let elements = unsafe { word(object + at + ELEMENTS_BEHIND) };
         let mut product = 1u64;
